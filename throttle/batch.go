@@ -1,0 +1,333 @@
+package throttle
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+const (
+	// maxBatch bounds the waiters of one call.
+	maxBatch = 4096
+	// forever is a longest wait that no turn exceeds.
+	forever = maxInterval
+	// leastHorizon is how far ahead places are reserved at the least.
+	leastHorizon = time.Second
+)
+
+// run is adjacent waiters that ask for the same.
+type run struct {
+	waiters []*waiter
+	longest time.Duration // what they would wait
+	reach   time.Duration // how far ahead a place may be reserved for them
+	stock   int64         // or, without waiters, how much stock is asked for
+}
+
+// batch is one call for many waiters.
+type batch struct {
+	args     []any
+	runs     []run
+	returns  []returned
+	releases []*releasing
+	refresh  bool
+}
+
+// finish tells those whose places or permits were given back.
+func (b *batch) finish(err error) {
+	for _, r := range b.returns {
+		if r.done != nil {
+			close(r.done)
+		}
+	}
+	for _, r := range b.releases {
+		r.done <- err
+	}
+}
+
+// nextBatch takes the waiters that are to be asked for now and makes the call's
+// arguments: ARGV of acquire.lua.
+func (q *queue) nextBatch(now time.Time) *batch {
+	b := &batch{}
+	if now.Sub(q.refreshedAt) >= refreshEvery {
+		b.refresh, q.refreshedAt = true, now
+	}
+	if q.stock.left > 0 && !now.Before(q.stock.until) {
+		q.returnStock()
+	}
+	b.returns, q.returns = q.returns, nil
+	b.releases, q.releases = q.releases, nil
+	if !q.closed {
+		q.collect(b, now)
+	}
+	q.urgent = len(q.waiting) > 0 && q.urgent
+
+	q.seq++
+	contending := 0
+	if len(b.runs) > 0 && !q.askAt.IsZero() {
+		contending = 1
+	}
+	b.args = append(make([]any, 0, 16+8*len(b.runs)), q.seq, q.c.id, len(q.members), contending)
+	for i, l := range q.members {
+		b.args = append(b.args, q.config[i].epoch, b.refresh, l.create)
+	}
+	b.args = append(b.args, len(b.returns))
+	for _, r := range b.returns {
+		b.args = append(b.args, r.place.at)
+		b.args = appendAll(b.args, r.place.epochs)
+		b.args = appendAll(b.args, r.ns)
+	}
+	var released int64
+	for _, r := range b.releases {
+		released += r.n
+	}
+	for i := range q.members {
+		if i == 0 {
+			b.args = append(b.args, released)
+		} else {
+			b.args = append(b.args, 0)
+		}
+	}
+	b.args = append(b.args, len(b.runs))
+	for _, r := range b.runs {
+		if r.stock > 0 {
+			b.args = append(b.args, -1, 0, r.stock)
+			for range q.members {
+				b.args = append(b.args, 1)
+			}
+			continue
+		}
+		b.args = append(b.args, r.longest.Microseconds(), r.reach.Microseconds(), len(r.waiters))
+		b.args = appendAll(b.args, r.waiters[0].ns)
+	}
+	return b
+}
+
+func appendAll(args []any, ns []int64) []any {
+	for _, n := range ns {
+		args = append(args, n)
+	}
+	return args
+}
+
+// collect moves waiters from the queue into the runs of a batch.
+func (q *queue) collect(b *batch, now time.Time) {
+	all := slices.Concat(q.front, q.waiting)
+	n := min(len(all), maxBatch)
+	q.front, q.waiting = nil, all[n:]
+	far := q.quota()
+	for _, w := range all[:n] {
+		w.state = flying
+		longest := forever
+		if !w.until.IsZero() {
+			longest = max(w.until.Sub(now), 0)
+			if longest > time.Millisecond {
+				longest = longest.Truncate(time.Millisecond) // so that those who came together ask together
+			}
+		}
+		reach := q.horizon(w.ns)
+		if far -= w.ns[0]; far < 0 {
+			reach /= 2 // beyond its share of the horizon a process leaves room for others
+		}
+		reach = min(reach, longest)
+		if last := len(b.runs) - 1; last >= 0 {
+			if r := &b.runs[last]; r.longest == longest && r.reach == reach && slices.Equal(r.waiters[0].ns, w.ns) {
+				r.waiters = append(r.waiters, w)
+				continue
+			}
+		}
+		b.runs = append(b.runs, run{waiters: []*waiter{w}, longest: longest, reach: reach})
+	}
+	if stock := q.wanted(now); stock > 0 && n > 0 && q.stock.left == 0 {
+		b.runs = append(b.runs, run{stock: stock})
+	}
+}
+
+// horizon is how far ahead places may be reserved: far enough that a process
+// need not ask often, near enough that a crash wastes little and newcomers get
+// their turn. The term with n keeps a horizon full of small requests from
+// starving a big one.
+func (q *queue) horizon(ns []int64) time.Duration {
+	h := forever
+	for i, s := range q.config {
+		if s.rate == 0 {
+			return leastHorizon // not known yet
+		}
+		h = min(h, max(s.interval, leastHorizon)+perPermit(s, 2*ns[i]))
+	}
+	return h
+}
+
+// perPermit is the time in which a limit gives n permits.
+func perPermit(s settings, n int64) time.Duration {
+	return time.Duration(float64(n) * float64(s.span()) / float64(s.rate))
+}
+
+// quota is how many more permits this process may reserve in the farther half
+// of the horizon: its equal share of what the horizon holds, less what it has.
+func (q *queue) quota() int64 {
+	share := int64(maxBatch * 1024)
+	if q.contenders < 2 {
+		return share
+	}
+	for _, s := range q.config {
+		if !s.perClient && s.rate > 0 {
+			holds := float64(s.rate) * float64(max(s.interval, leastHorizon)) / float64(s.span())
+			share = min(share, max(1, int64(holds)/q.contenders))
+		}
+	}
+	for w := range q.placed {
+		share -= w.ns[0]
+	}
+	return share
+}
+
+// inTurn are the waiters that have a place, in the order of their turns.
+func (q *queue) inTurn() []*waiter {
+	ws := make([]*waiter, 0, len(q.placed))
+	for w := range q.placed {
+		ws = append(ws, w)
+	}
+	slices.SortFunc(ws, func(a, b *waiter) int { return cmp.Compare(a.place.at, b.place.at) })
+	return ws
+}
+
+// settle hands the reply to a batch out to its waiters. first is when the
+// batch was first sent, sent when the answered attempt was.
+func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.trouble = nil
+	q.roundTrips.add(received.Sub(sent))
+	if r.status != statusOK {
+		q.refuse(b, r)
+		return
+	}
+	q.learn(r, first)
+	var held []*waiter
+	q.askAt = time.Time{}
+	for i, run := range b.runs {
+		answer := r.runs[i]
+		ws := run.waiters
+		for _, g := range answer.grants {
+			p := place{at: r.base + g.offset, epochs: r.epochs, sent: sent, wait: time.Duration(r.base+g.offset-r.now) * time.Microsecond}
+			p.due = received.Add(max(p.wait, 0))
+			if run.stock > 0 {
+				q.stock.left, q.stock.place, q.stock.until = g.count, p, sent.Add(p.wait+q.halfGuard())
+				continue
+			}
+			k := min(int(g.count), len(ws))
+			for _, w := range ws[:k] {
+				q.seat(w, p)
+			}
+			ws = ws[k:]
+		}
+		held = append(held, q.unseated(ws, run, answer, received)...)
+	}
+	q.waiting = append(held, q.waiting...)
+	q.contenders = 1
+	if len(held) > 0 {
+		q.contenders = max(q.contenders, r.contenders)
+	}
+	b.finish(nil)
+}
+
+// seat gives a waiter its place.
+func (q *queue) seat(w *waiter, p place) {
+	w.place = p
+	switch {
+	case w.state == gone:
+		q.returns = append(q.returns, returned{place: p, ns: w.ns})
+	case q.closed:
+		q.returns = append(q.returns, returned{place: p, ns: w.ns})
+		q.answer(w, outcome{err: q.error(0, ErrClosed)})
+	default:
+		w.state = placed
+		if w.hold || p.wait > 0 {
+			q.placed[w] = struct{}{}
+		}
+		q.answer(w, outcome{})
+	}
+}
+
+// unseated answers those of a run that got no place, and returns those who
+// stay in the queue.
+func (q *queue) unseated(ws []*waiter, run run, answer runReply, received time.Time) []*waiter {
+	var held []*waiter
+	for _, w := range ws {
+		switch {
+		case w.state == gone:
+		case q.closed:
+			q.answer(w, outcome{err: q.error(0, ErrClosed)})
+		case answer.rest == restDenied:
+			q.c.denials.Add(1)
+			q.answer(w, outcome{denied: true, wait: answer.wait, member: answer.member})
+		case answer.rest == restExceeds:
+			q.answer(w, outcome{err: exceeds(q.members[answer.member].name, w.ns[answer.member], answer.rate)})
+		default:
+			w.state = queued
+			held = append(held, w)
+		}
+	}
+	if len(held) > 0 && q.askAt.IsZero() {
+		q.askAt = q.whenNext(answer.wait, run, received)
+	}
+	return held
+}
+
+// whenNext is when to ask again for a turn that is wait ahead: when the horizon
+// reaches it, and, where it was this process's share that was used up, when
+// half of its places have been used. The jitter lets processes take turns.
+func (q *queue) whenNext(wait time.Duration, run run, received time.Time) time.Time {
+	horizon := q.horizon(run.waiters[0].ns)
+	at := received.Add(wait - run.reach)
+	if run.reach < horizon && run.reach < run.longest {
+		ws := q.inTurn()
+		if n := len(ws); n > 0 && ws[n/2].place.due.Before(at) {
+			at = ws[n/2].place.due
+		}
+	}
+	return later(at, received.Add(time.Millisecond)).Add(rand.N(horizon / 16))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// learn takes up what a reply says of the configuration. Places of an older
+// one are asked for anew.
+func (q *queue) learn(r batchReply, asked time.Time) {
+	changed := false
+	for i, s := range r.changed {
+		if s != nil {
+			changed = changed || q.config[i].epoch != 0
+			q.config[i] = *s
+		}
+	}
+	q.heardAt = asked
+	if changed {
+		q.replace()
+		q.stock.left = 0
+	}
+}
+
+// refuse answers a batch that was not served.
+func (q *queue) refuse(b *batch, r batchReply) {
+	err := errReply
+	if r.status == statusMissing {
+		err = ErrNotInitialized
+	}
+	for _, run := range b.runs {
+		for _, w := range run.waiters {
+			if w.state == flying {
+				q.answer(w, outcome{err: q.error(r.missing, err)})
+			}
+		}
+	}
+	// Places of a limiter that is gone are of no use either.
+	q.replace()
+	b.finish(q.error(r.missing, err))
+}

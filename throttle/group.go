@@ -1,0 +1,105 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Group is several limiters acquired in one step: "100/s for the fleet, 25/s
+// for each worker and 10/s for this account" is one script in which all
+// members grant, for the same time, or none does. A refusal names the member
+// that refused. A Group is safe for concurrent use.
+type Group struct {
+	c       *Client
+	members []*Limiter
+}
+
+func (g *Group) queue() *queue { return g.c.queue(g.members) }
+
+// costs checks the permits asked of each member.
+func (g *Group) costs(ns []int64) ([]int64, error) {
+	if len(ns) != len(g.members) {
+		return nil, &Error{Limiter: g.members[0].name, Err: ErrInvalidPermits,
+			Detail: fmt.Sprintf("%d costs for %d limiters", len(ns), len(g.members))}
+	}
+	for i, n := range ns {
+		if n < 1 {
+			return nil, &Error{Limiter: g.members[i].name, Err: ErrInvalidPermits, Detail: strconv.FormatInt(n, 10) + ", want at least 1"}
+		}
+	}
+	return ns, nil
+}
+
+// all is n permits of every member.
+func (g *Group) all(n int64) []int64 {
+	ns := make([]int64, len(g.members))
+	for i := range ns {
+		ns[i] = n
+	}
+	return ns
+}
+
+// TryAcquire is Limiter.TryAcquire for n permits of every member.
+func (g *Group) TryAcquire(ctx context.Context, n int64) (bool, error) {
+	return g.TryAcquireFor(ctx, n, 0)
+}
+
+// TryAcquireFor is Limiter.TryAcquireFor for n permits of every member.
+func (g *Group) TryAcquireFor(ctx context.Context, n int64, timeout time.Duration) (bool, error) {
+	ns, err := g.costs(g.all(n))
+	if err != nil {
+		return false, err
+	}
+	return g.queue().tryAcquire(ctx, ns, timeout)
+}
+
+// Acquire is Limiter.Acquire for n permits of every member.
+func (g *Group) Acquire(ctx context.Context, n int64) error {
+	return g.AcquireEach(ctx, g.all(n)...)
+}
+
+// AcquireEach is Acquire with a cost for each member, in the order in which
+// the group was made.
+func (g *Group) AcquireEach(ctx context.Context, ns ...int64) error {
+	ns, err := g.costs(ns)
+	if err != nil {
+		return err
+	}
+	return g.queue().acquire(ctx, ns)
+}
+
+// Reserve is Limiter.Reserve for n permits of every member.
+func (g *Group) Reserve(ctx context.Context, n int64, maxWait time.Duration) (*Reservation, error) {
+	return g.ReserveEach(ctx, maxWait, g.all(n)...)
+}
+
+// ReserveEach is Reserve with a cost for each member.
+func (g *Group) ReserveEach(ctx context.Context, maxWait time.Duration, ns ...int64) (*Reservation, error) {
+	ns, err := g.costs(ns)
+	if err != nil {
+		return nil, err
+	}
+	return g.queue().reserve(ctx, ns, maxWait)
+}
+
+// Pause pauses every member, one after the other.
+func (g *Group) Pause(ctx context.Context, d time.Duration) error {
+	for _, l := range g.members {
+		if err := l.Pause(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Resume ends the pause of every member.
+func (g *Group) Resume(ctx context.Context) error {
+	for _, l := range g.members {
+		if err := l.Resume(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}

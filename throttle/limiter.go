@@ -1,0 +1,233 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Limiter lets at most Rate.Permits permits be used in any Rate.Interval, over
+// all processes that use its name in the same Redis (or, PerClient, for each
+// Client). Most callers want Acquire, which waits its turn.
+//
+// In every interval at most Permits are used, counted at the moment Acquire
+// returns. Waiters are served in the order in which they asked, across
+// processes; a request for many permits is not starved by small ones. No clock
+// but Redis's takes part. A denial is a value; an error means that nothing was
+// decided. Redis trouble is waited out by what may wait and returned by what
+// may not; nothing is granted without Redis.
+//
+// A Limiter is safe for concurrent use, and cheap: it holds no connection.
+type Limiter struct {
+	c      *Client
+	name   string
+	keys   [spanKeys]string
+	create string // the configuration to create it with, or ""
+}
+
+// Name is the limiter's name, and the key of its configuration in Redis.
+func (l *Limiter) Name() string { return l.name }
+
+func (l *Limiter) queue() *queue { return l.c.queue([]*Limiter{l}) }
+
+func (l *Limiter) error(err error) error {
+	return &Error{Limiter: l.name, Err: err}
+}
+
+// one is the cost of a request at a single limiter.
+func (l *Limiter) one(n int64) ([]int64, error) {
+	if n < 1 {
+		return nil, &Error{Limiter: l.name, Err: ErrInvalidPermits, Detail: strconv.FormatInt(n, 10) + ", want at least 1"}
+	}
+	return []int64{n}, nil
+}
+
+// TryAcquire takes n permits if they are free now, and reports whether it did.
+func (l *Limiter) TryAcquire(ctx context.Context, n int64) (bool, error) {
+	return l.TryAcquireFor(ctx, n, 0)
+}
+
+// TryAcquireFor takes n permits if their turn comes within timeout. It returns
+// false as soon as that is certain, often at once.
+func (l *Limiter) TryAcquireFor(ctx context.Context, n int64, timeout time.Duration) (bool, error) {
+	ns, err := l.one(n)
+	if err != nil {
+		return false, err
+	}
+	return l.queue().tryAcquire(ctx, ns, timeout)
+}
+
+// Acquire waits for its turn and takes n permits. It returns nil when they may
+// be used, which should happen at once; ErrExceedsDeadline, without waiting,
+// if the turn comes after ctx's deadline; ctx's error, wrapped, if ctx ends
+// first, and then gives its place back.
+func (l *Limiter) Acquire(ctx context.Context, n int64) error {
+	ns, err := l.one(n)
+	if err != nil {
+		return err
+	}
+	return l.queue().acquire(ctx, ns)
+}
+
+// Reserve takes a place for n permits whose turn comes within maxWait (and
+// before ctx's deadline). The Reservation says whether it did and how long it
+// is until then. A place that is neither waited for nor cancelled counts as used.
+func (l *Limiter) Reserve(ctx context.Context, n int64, maxWait time.Duration) (*Reservation, error) {
+	ns, err := l.one(n)
+	if err != nil {
+		return nil, err
+	}
+	return l.queue().reserve(ctx, ns, maxWait)
+}
+
+// Release gives back n permits that were acquired and not used. They come off
+// the oldest grants that still count, and never exceed what was taken. Zero
+// does nothing; a negative number is ErrInvalidPermits.
+func (l *Limiter) Release(ctx context.Context, n int64) error {
+	if n < 0 {
+		return &Error{Limiter: l.name, Err: ErrInvalidPermits, Detail: strconv.FormatInt(n, 10) + " to release"}
+	}
+	if n == 0 {
+		return nil
+	}
+	return l.queue().release(ctx, min(n, MaxPermits))
+}
+
+// TrySetRate sets the rate if the limiter has none, and reports whether it did.
+func (l *Limiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
+	return l.setRate(ctx, "try", r)
+}
+
+// SetRate sets the rate and forgets all usage, for every client.
+func (l *Limiter) SetRate(ctx context.Context, r Rate) error {
+	_, err := l.setRate(ctx, "set", r)
+	return err
+}
+
+// UpdateRate changes the rate and keeps the usage, so that a lower rate holds
+// at once and a higher one adds only the difference; a change of Type forgets
+// it. It returns false, and changes nothing, if the limiter has no rate.
+// Waiters of all processes ask for their places anew.
+func (l *Limiter) UpdateRate(ctx context.Context, r Rate) (bool, error) {
+	return l.setRate(ctx, "update", r)
+}
+
+// ApplyRate is what a configuration file does at start: it creates the
+// limiter, or updates it and keeps its usage, unless an operator has pinned it.
+// It reports whether the limiter now has this rate.
+func (l *Limiter) ApplyRate(ctx context.Context, r Rate) (bool, error) {
+	return l.setRate(ctx, "apply", r)
+}
+
+func (l *Limiter) setRate(ctx context.Context, mode string, r Rate) (bool, error) {
+	if err := r.Validate(); err != nil {
+		return false, l.error(err)
+	}
+	args := []any{l.c.token(), mode}
+	for _, f := range r.fields() {
+		args = append(args, f)
+	}
+	reply, err := l.c.eval(ctx, setScript, l.keys[:], args...)
+	if err != nil {
+		return false, l.error(err)
+	}
+	n, err := replyInt(reply)
+	if err != nil {
+		return false, l.error(err)
+	}
+	l.c.changed(l.name)
+	return n == 1, nil
+}
+
+// Pause lets nobody acquire for d from now, in any process: the API said
+// Retry-After. A longer pause that is under way stands. Places that were to
+// come earlier are asked for anew. Redisson clients do not see pauses.
+func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	if d > maxInterval {
+		d = maxInterval
+	}
+	return l.pause(ctx, max(d.Microseconds(), 1))
+}
+
+// Resume ends a pause, in all processes.
+func (l *Limiter) Resume(ctx context.Context) error { return l.pause(ctx, 0) }
+
+func (l *Limiter) pause(ctx context.Context, us int64) error {
+	return l.must(l.c.eval(ctx, pauseScript, l.keys[:], l.c.token(), us, l.create))
+}
+
+// Pin makes the configuration files of starting workers leave the limiter alone.
+func (l *Limiter) Pin(ctx context.Context) error {
+	return l.must(l.c.eval(ctx, pinScript, l.keys[:1], 1))
+}
+
+// Unpin undoes Pin.
+func (l *Limiter) Unpin(ctx context.Context) error {
+	return l.must(l.c.eval(ctx, pinScript, l.keys[:1], 0))
+}
+
+// must reads the reply of a script that changes a limiter which must be there.
+func (l *Limiter) must(reply any, err error) error {
+	if err != nil {
+		return l.error(err)
+	}
+	n, err := replyInt(reply)
+	switch {
+	case err != nil:
+		return l.error(err)
+	case n < 0:
+		return l.error(ErrNotInitialized)
+	}
+	l.c.changed(l.name)
+	return nil
+}
+
+// Expire removes the limiter, with all it knows, after d, unless its KeepAlive
+// renews it when it is used. It returns false if there is no such limiter.
+func (l *Limiter) Expire(ctx context.Context, d time.Duration) (bool, error) {
+	if d < time.Millisecond {
+		return false, l.error(fmt.Errorf("expiry %v: want at least 1ms", d))
+	}
+	return l.expire(ctx, d.Milliseconds())
+}
+
+// ClearExpire undoes Expire and KeepAlive: the limiter stays. It returns false
+// if there is none, or none that would expire.
+func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) { return l.expire(ctx, 0) }
+
+func (l *Limiter) expire(ctx context.Context, ms int64) (bool, error) {
+	return l.did(l.c.eval(ctx, expireScript, l.keysWithReply(), ms))
+}
+
+// Delete removes the limiter and forgets all usage. It returns false if there
+// is none. Its waiters get ErrNotInitialized, or create it anew if they have
+// it from LimiterWithRate.
+func (l *Limiter) Delete(ctx context.Context) (bool, error) {
+	done, err := l.did(l.c.eval(ctx, deleteScript, l.keysWithReply()))
+	if err == nil {
+		l.c.changed(l.name)
+	}
+	return done, err
+}
+
+// keysWithReply are the limiter's keys and the one with this client's last reply.
+func (l *Limiter) keysWithReply() []string {
+	q := l.queue()
+	defer q.leave()
+	return append(l.keys[:], q.replyKey)
+}
+
+func (l *Limiter) did(reply any, err error) (bool, error) {
+	if err != nil {
+		return false, l.error(err)
+	}
+	n, err := replyInt(reply)
+	if err != nil {
+		return false, l.error(err)
+	}
+	return n == 1, nil
+}

@@ -1,0 +1,335 @@
+-- The log of a limiter, and what every script reads and writes of it.
+-- This file is put before each verb's own; it makes no call by itself.
+--
+-- Times are whole microseconds of Redis TIME. In Redis a score is the same
+-- time in milliseconds with three decimals, as Redisson's scores are, and a
+-- member is: length of an id, the id, the permits as uint32 little-endian.
+-- An entry at s counts in every window (t - W, t] that contains s, where
+-- W = interval + guard; in calendar windows it counts until its window ends.
+--
+-- Keys of one limiter, in this order (SPAN of them for each member of a group):
+--   name, value, permits, value of this client, permits of this client, clients
+local call, floor, ceil, max, min = redis.call, math.floor, math.ceil, math.max, math.min
+local byte, char, format = string.byte, string.char, string.format
+
+local SPAN = 6
+local BUCKETS = 256    -- entries a log may hold before they fall into buckets
+local PURGE = 256      -- expired entries one call drops at most
+local COMPACT = 1024   -- entries above which a call merges old ones, COMPACT / 2 at a time
+local NEAR = 100000    -- places nearer than this survive a change of configuration
+local PRESENCE = 60000 -- ms for which a client counts as seen
+
+local function clock()
+  local t = call('TIME')
+  return tonumber(t[1]) * 1000000 + tonumber(t[2])
+end
+
+local function score(t) return format('%.3f', t / 1000) end
+local function time_of(s) return floor(tonumber(s) * 1000 + 0.5) end
+
+-- Our ids are the entry's own time, so that an entry is unique and known as ours.
+local function pack_entry(t, w)
+  local id, x = '', t
+  for _ = 1, 8 do
+    id = char(x % 256) .. id
+    x = floor(x / 256)
+  end
+  return char(8) .. id .. char(w % 256, floor(w / 256) % 256, floor(w / 65536) % 256, floor(w / 16777216) % 256)
+end
+
+-- weight is the permits of an entry, whoever wrote it; a damaged one weighs nothing.
+local function weight(e)
+  local len = byte(e, 1)
+  if not len or #e ~= len + 5 then return 0 end
+  local a, b, c, d = byte(e, len + 2, len + 5)
+  return a + b * 256 + c * 65536 + d * 16777216
+end
+
+local function whole(s)
+  local n = tonumber(s)
+  if n and n == floor(n) then return n end
+  return nil
+end
+
+local function default_guard(interval)
+  return floor(min(max(interval / 100, 3000), 50000, interval / 4))
+end
+
+-- open reads a limiter's configuration; nil when it has none that makes sense.
+local function open(k)
+  local h = call('HMGET', KEYS[k], 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset',
+    'epoch', 'reset', 'pause', 'seal', 'pinned')
+  local rate, interval = whole(h[1]), whole(h[2])
+  if not rate or not interval or rate < 1 or interval < 1 then return nil end
+  local m = {
+    k = k, name = KEYS[k], rate = rate, interval = interval * 1000, per_client = h[3] == '1',
+    keep = whole(h[4]) or 0, smooth = h[6] == '1', calendar = h[7] == '1', offset = whole(h[8]) or 0,
+    epoch = whole(h[9]) or 0, reset = whole(h[10]) or 0, pause = whole(h[11]) or 0, pinned = h[13] == '1',
+  }
+  m.seal = h[1] .. ':' .. h[2] .. ':' .. (h[3] or '0')
+  m.foreign = h[12] ~= m.seal -- configured, or changed, by a Redisson client
+  m.guard = whole(h[5])
+  if not m.guard or m.guard > m.interval then m.guard = default_guard(m.interval) end
+  m.W = m.calendar and m.interval or m.interval + m.guard
+  local own = m.per_client and 2 or 0
+  m.value_key, m.permits_key = KEYS[k + 1 + own], KEYS[k + 2 + own]
+  return m
+end
+
+-- window_start is where the calendar window that contains t begins.
+local function window_start(m, t)
+  return floor((t - m.offset) / m.interval) * m.interval + m.offset
+end
+
+-- cutoff is the latest time whose entries no longer count at t.
+local function cutoff(m, t)
+  if m.calendar then return window_start(m, t) - 1 end
+  return t - m.W
+end
+
+-- bound is the furthest that a place may lie ahead: what lies beyond was
+-- written under another clock.
+local function bound(m, now)
+  return now + max(m.interval, 1000000) + 2 * m.W + ceil(m.W / BUCKETS)
+end
+
+-- bucket returns the boundaries around t of the grid of span / BUCKETS, in
+-- which boundary + span is again a boundary: low <= t, high >= t.
+local function bucket(span, t)
+  local base = floor(t / span) * span
+  local x = (t - base) * BUCKETS
+  local i = floor(x / span)
+  local low = base + ceil(i * span / BUCKETS)
+  if low > t then
+    i = i - 1
+    low = base + ceil(i * span / BUCKETS)
+  end
+  local high = base + ceil((i + 1) * span / BUCKETS)
+  if high <= t then
+    low, high = high, base + ceil((i + 2) * span / BUCKETS)
+  end
+  if low == t then high = t end
+  return low, high
+end
+
+-- bucket_end is the last microsecond of the bucket that contains t.
+local function bucket_end(span, t)
+  local _, high = bucket(span, t)
+  if high > t then return high - 1 end
+  _, high = bucket(span, t + 1)
+  return high > t + 1 and high - 1 or t
+end
+
+-- load_log reads the entries that count, or will: s times, w permits, p prefix sums.
+local function load_log(m, now)
+  local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(cutoff(m, now)), '+inf', 'WITHSCORES')
+  local s, w, p, n = {}, {}, { [0] = 0 }, 0
+  local limit = bound(m, now)
+  local beyond = 0
+  for i = 1, #raw, 2 do
+    local t, x = time_of(raw[i + 1]), weight(raw[i])
+    if t > limit then
+      beyond = beyond + x
+    elseif x > 0 then
+      n = n + 1
+      s[n], w[n], p[n] = t, x, p[n - 1] + x
+    end
+  end
+  m.s, m.w, m.p, m.n, m.beyond = s, w, p, n, beyond
+end
+
+-- insert adds permits at t to the loaded log.
+local function insert(m, t, x)
+  local s, w, p, n = m.s, m.w, m.p, m.n
+  local i = n
+  while i > 0 and s[i] > t do i = i - 1 end
+  if i > 0 and s[i] == t then
+    w[i] = w[i] + x
+  else
+    i = i + 1
+    table.insert(s, i, t)
+    table.insert(w, i, x)
+    n = n + 1
+    m.n = n
+  end
+  for j = i, n do p[j] = p[j - 1] + w[j] end
+end
+
+-- above is the first index whose time is later than t.
+local function above(m, t)
+  local s, lo, hi = m.s, 1, m.n + 1
+  while lo < hi do
+    local mid = floor((lo + hi) / 2)
+    if s[mid] > t then hi = mid else lo = mid + 1 end
+  end
+  return lo
+end
+
+-- fit_sliding returns the earliest T >= from such that n more permits at T
+-- keep every window that contains T within the rate, and how many permits
+-- there is room for at T. One pass over the events after from: the load rises
+-- at an entry and falls W after it; T is the first moment from which it stays
+-- low enough for W.
+local function fit_sliding(m, n, from)
+  local s, w, p, N, W, cap = m.s, m.w, m.p, m.n, m.W, m.rate - n
+  local i, j = above(m, from), above(m, from - W)
+  local load = p[i - 1] - p[j - 1]
+  local T, peak = nil, load
+  if load <= cap then T = from end
+  while true do
+    local rise = s[i]
+    if T and (not rise or rise >= T + W) then return T, m.rate - peak end
+    if j < i and (not rise or s[j] + W <= rise) then
+      local t = s[j] + W
+      repeat
+        load = load - w[j]
+        j = j + 1
+      until j >= i or s[j] + W > t
+      if not T and load <= cap then T, peak = t, load end
+    else
+      load = load + w[i]
+      i = i + 1
+      if load > cap then
+        T = nil
+      elseif T and load > peak then
+        peak = load
+      end
+    end
+  end
+end
+
+-- fit_calendar is fit for fixed windows; nothing is granted within guard of a
+-- boundary, because the API's clock is not ours.
+local function fit_calendar(m, n, from)
+  local t = from
+  while true do
+    local start = window_start(m, t)
+    local stop = start + m.interval
+    t = max(t, start + m.guard)
+    if t < stop - m.guard then
+      local load = m.p[above(m, stop - 1) - 1] - m.p[above(m, start - 1) - 1]
+      if load + n <= m.rate then return t, m.rate - load end
+    end
+    t = stop + m.guard
+  end
+end
+
+-- fit_smooth returns the earliest T >= from that keeps its distance: n * W /
+-- rate after the entry before it, and the next entry's own after it. In
+-- buckets it is the share of a bucket that may not be exceeded.
+local function fit_smooth(m, n, from)
+  local t, step = from, ceil(n * m.W / m.rate)
+  local grid = m.grid and ceil(m.W / BUCKETS)
+  local share = m.grid and ceil(m.rate / BUCKETS) or 0
+  while true do
+    local i = above(m, t)
+    local before, after = m.s[i - 1], m.s[i]
+    local gap = after and ceil(m.w[i] * m.W / m.rate)
+    if grid and gap then gap = min(gap, grid) end
+    if before == t and m.w[i - 1] + n <= share then return t, share - m.w[i - 1] end
+    if before and t < before + step then
+      t = before + step
+    elseif after and t + gap > after then
+      t = after
+      if not (m.w[i] + n <= share) then t = after + step end
+    else
+      return t, max(n, share)
+    end
+  end
+end
+
+-- fit returns the earliest T >= from at which the limiter has room for n, and
+-- the room there. The cached value counts every entry, past and ahead: as
+-- long as it covers n, no window can overflow and the log need not be read.
+local function fit(m, n, from, now)
+  if m.value >= n and not m.smooth and not m.calendar then return from, m.value end
+  if not m.s then
+    load_log(m, now)
+    if m.beyond > 0 then m.heal(m) end
+    for _, t in ipairs(m.order) do insert(m, t, m.grants[t]) end
+  end
+  local windows = m.calendar and fit_calendar or fit_sliding
+  local t, room = windows(m, n, from)
+  while m.smooth do
+    local u, share = fit_smooth(m, n, t)
+    room = min(room, share)
+    if u == t then break end
+    t, room = windows(m, n, u)
+  end
+  return t, room
+end
+
+-- available is how many permits TryAcquire could take now.
+local function available(m, now)
+  if m.pause > now then return 0 end
+  if not m.s then load_log(m, now) end
+  if m.calendar then
+    local start = window_start(m, now)
+    if now < start + m.guard or now >= start + m.interval - m.guard then return 0 end
+    return max(0, m.rate - (m.p[m.n] - m.p[above(m, start - 1) - 1]))
+  end
+  local t, room = fit_sliding(m, 0, now)
+  if t > now then return 0 end
+  return room
+end
+
+-- The operations that change a configuration keep their last replies in the
+-- limiter's own hash, so that a repeated script changes nothing twice.
+local function replayed(name, token)
+  local ops = call('HGET', name, 'ops')
+  if not ops then return nil end
+  for t, reply in string.gmatch(ops, '([^=,]+)=([^,]*)') do
+    if t == token then return reply end
+  end
+  return nil
+end
+
+local function remember(name, token, reply)
+  local ops, n = token .. '=' .. reply, 1
+  for op in string.gmatch(call('HGET', name, 'ops') or '', '[^,]+') do
+    if n == 8 then break end
+    ops, n = ops .. ',' .. op, n + 1
+  end
+  call('HSET', name, 'ops', ops)
+end
+
+-- clients_of lists the clients seen lately, at most 1000 of them.
+local function clients_of(k)
+  return call('ZREVRANGE', KEYS[k + 5], 0, 999)
+end
+
+-- drop_places removes what was reserved beyond t.
+local function drop_places(m, t)
+  call('ZREMRANGEBYSCORE', m.permits_key, '(' .. score(t), '+inf')
+end
+
+-- sum_log is the cached value as the log has it: what every entry leaves of the rate.
+local function sum_log(m)
+  local used = 0
+  for _, e in ipairs(call('ZRANGE', m.permits_key, 0, -1)) do used = used + weight(e) end
+  return m.rate - used
+end
+
+-- write_config stores a whole configuration given as
+-- {rate, interval ms, type, keepAlive ms, guard us, smooth, window, offset us}.
+local function write_config(name, c, epoch)
+  call('HSET', name, 'rate', c[1], 'interval', c[2], 'type', c[3], 'keepAliveTime', c[4], 'guard', c[5],
+    'smooth', c[6], 'window', c[7], 'offset', c[8], 'epoch', format('%.0f', epoch),
+    'seal', c[1] .. ':' .. c[2] .. ':' .. c[3], 'layout', '1')
+  if tonumber(c[4]) > 0 then
+    call('PEXPIRE', name, c[4])
+  else
+    call('PERSIST', name)
+  end
+end
+
+-- change raises the epoch, drops the places that are not near, and brings the
+-- cached value up to date: the log as it stands decides.
+local function change(m, now)
+  m.epoch = max(m.epoch + 1, now)
+  call('HSET', m.name, 'epoch', format('%.0f', m.epoch), 'seal', m.seal, 'guard', m.guard)
+  drop_places(m, m.epoch + NEAR)
+  if call('EXISTS', m.value_key) == 1 then
+    call('SET', m.value_key, format('%.0f', sum_log(m)), 'KEEPTTL')
+  end
+end

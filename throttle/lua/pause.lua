@@ -1,0 +1,26 @@
+-- Pauses a limiter, or ends its pause.
+--
+-- KEYS: the SPAN keys of the limiter (log.lua)
+-- ARGV: 1 token of this call, 2 for how long from now in us (0: resume), 3 configuration to create it with or ''
+-- reply: 1, or -1 if the limiter is not initialized
+
+local now = clock()
+local done = replayed(KEYS[1], ARGV[1])
+if done then return tonumber(done) end
+
+local m = open(1)
+if not m and ARGV[3] ~= '' then
+  local c = {}
+  for field in string.gmatch(ARGV[3], '[^:]+') do c[#c + 1] = field end
+  write_config(KEYS[1], c, now)
+  m = open(1)
+end
+if not m then return -1 end
+
+local d = tonumber(ARGV[2])
+local till = d > 0 and now + d or 0
+if d > 0 and till <= m.pause or d == 0 and m.pause <= now then return 1 end -- a longer pause stands
+call('HSET', KEYS[1], 'pause', format('%.0f', till))
+change(m, now)
+remember(KEYS[1], ARGV[1], '1')
+return 1

@@ -1,0 +1,48 @@
+-- Sets the rate of a limiter.
+--
+-- KEYS: the SPAN keys of the limiter (log.lua)
+-- ARGV: 1 token of this call, 2 mode: try (only if absent), set (overwrite, forget all usage), update (only if
+--       present, keep usage), apply (create, or update unless pinned)
+--       3.. rate, interval ms, type, keepAlive ms, guard us, smooth, window, offset us
+-- reply: 1 the rate is set, 0 it was left as it is
+
+local now = clock()
+local done = replayed(KEYS[1], ARGV[1])
+if done then return tonumber(done) end
+
+local mode, config = ARGV[2], {}
+for i = 3, 10 do config[#config + 1] = ARGV[i] end
+
+local old = open(1)
+if mode == 'try' and old or mode == 'update' and not old or mode == 'apply' and old and old.pinned then return 0 end
+
+if not old then
+  local reset = call('HGET', KEYS[1], 'epoch') -- a limiter without a rate, but not without a past
+  write_config(KEYS[1], config, max(now, (whole(reset) or 0) + 1))
+  remember(KEYS[1], ARGV[1], '1')
+  return 1
+end
+
+local fields = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset')
+local same = not old.foreign
+for i = 1, 8 do same = same and fields[i] == config[i] end
+
+if mode ~= 'set' and same then
+  remember(KEYS[1], ARGV[1], '1')
+  return 1
+end
+
+local epoch = max(now, old.epoch + 1)
+local forget = mode == 'set' or (old.per_client and '1' or '0') ~= config[3]
+write_config(KEYS[1], config, epoch)
+if forget then
+  -- Clients whose keys are not known here see the reset when they next ask.
+  call('HSET', KEYS[1], 'reset', format('%.0f', epoch))
+  call('DEL', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+  for _, id in ipairs(clients_of(1)) do call('DEL', KEYS[2] .. ':' .. id, KEYS[3] .. ':' .. id) end
+  call('DEL', KEYS[6])
+else
+  change(open(1), epoch)
+end
+remember(KEYS[1], ARGV[1], '1')
+return 1

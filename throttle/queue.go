@@ -1,0 +1,493 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// freshFor is how long a client may act on the configuration it last saw:
+	// changes stop waiters of every process within this time.
+	freshFor = 100 * time.Millisecond
+	// refreshEvery is how often a process has the cached value rebuilt.
+	refreshEvery = 10 * time.Second
+	// cancelPatience is how long Reservation.Cancel waits until its place is
+	// known to be free; abandonPatience the same for a wait whose context ended.
+	cancelPatience  = time.Second
+	abandonPatience = 20 * time.Millisecond
+)
+
+// queue holds the waiters of one limiter, or group, in one Client. At most one
+// call is under way for it; whoever arrives meanwhile is in the next. Its
+// runner (runner.go) lives only while there is something to ask.
+type queue struct {
+	c        *Client
+	members  []*Limiter
+	replyKey string // where Redis keeps the reply to the last batch
+	keys     []string
+	users    atomic.Int32 // calls that are about to use the queue
+
+	mu       sync.Mutex
+	closed   bool
+	running  bool          // a runner owns the calls
+	stopped  chan struct{} // closed when the last runner of a closed queue has ended
+	timer    *time.Timer   // starts the next runner
+	poke     chan struct{} // cuts a runner's backoff short
+	front    []*waiter     // to be asked again, ahead of waiting
+	waiting  []*waiter     // in the order of their arrival
+	placed   map[*waiter]struct{}
+	returns  []returned
+	releases []*releasing
+	stock    stock
+
+	seq         uint64
+	config      []settings
+	heardAt     time.Time // when the latest answered request was sent
+	refreshedAt time.Time
+	askAt       time.Time // the horizon does not reach the head of the queue before
+	urgent      bool      // somebody must have an answer before askAt
+	contenders  int64     // processes that wait beyond the horizon, as far as known
+	roundTrips  roundTrips
+	trouble     error // why the last call failed, until one succeeds
+}
+
+type waiterState int
+
+const (
+	queued   waiterState = iota // in front or waiting
+	flying                      // in the call under way
+	placed                      // has a place
+	checking                    // its place is due, and the configuration must be confirmed
+	done                        // the permits are the caller's, or the answer was no
+	gone                        // its caller has left
+)
+
+// waiter is one request. Its fields are guarded by the queue's mutex, but for
+// those that never change.
+type waiter struct {
+	ns    []int64
+	until time.Time    // the latest turn that is of use; zero: any
+	now   bool         // has no time to wait out trouble
+	hold  bool         // a Reservation: its caller may come back late
+	out   chan outcome // one answer at a time
+
+	state waiterState
+	place place
+}
+
+// place is a grant: its entry in the log, and when its turn comes here.
+type place struct {
+	at     int64 // us of Redis's clock: where its entry is
+	epochs []int64
+	due    time.Time     // never early: counted from the receipt of the reply
+	sent   time.Time     // when it was asked for
+	wait   time.Duration // from Redis's now to at
+}
+
+// outcome is an answer to a waiter: a place, a denial or an error.
+type outcome struct {
+	err    error
+	denied bool
+	wait   time.Duration // until the turn that was denied
+	member int           // that denied
+}
+
+// returned is a place given back; done, if any, is closed when Redis has it.
+type returned struct {
+	place place
+	ns    []int64
+	done  chan struct{}
+}
+
+type releasing struct {
+	n    int64
+	done chan error
+}
+
+func newQueue(c *Client, ls []*Limiter, no string) *queue {
+	q := &queue{
+		c:        c,
+		members:  ls,
+		replyKey: keyPrefix(ls[0].name) + ":reply:" + c.nonce + ":" + no,
+		stopped:  make(chan struct{}),
+		poke:     make(chan struct{}, 1),
+		placed:   make(map[*waiter]struct{}),
+		config:   make([]settings, len(ls)),
+	}
+	q.keys = append(q.keys, q.replyKey)
+	for _, l := range ls {
+		q.keys = append(q.keys, l.keys[:]...)
+	}
+	return q
+}
+
+// leave is called by whoever got the queue from Client.queue, when it has
+// done with it: a queue without users may be forgotten.
+func (q *queue) leave() { q.users.Add(-1) }
+
+func (q *queue) idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.users.Load() == 0 && !q.running && len(q.front)+len(q.waiting)+len(q.placed)+len(q.returns)+len(q.releases) == 0
+}
+
+func (q *queue) error(member int, err error) error {
+	return &Error{Limiter: q.members[member].name, Err: err}
+}
+
+// interrupted says that a wait ended with its context.
+func (q *queue) interrupted(ctx context.Context) error {
+	err := context.Cause(ctx)
+	q.mu.Lock()
+	trouble := q.trouble
+	q.mu.Unlock()
+	if trouble != nil {
+		err = fmt.Errorf("%w, waiting for Redis: %w", err, trouble)
+	}
+	return q.error(0, err)
+}
+
+// acquire waits its turn, at the latest until ctx ends.
+func (q *queue) acquire(ctx context.Context, ns []int64) error {
+	defer q.leave()
+	if err := ctx.Err(); err != nil {
+		return q.interrupted(ctx)
+	}
+	if q.takeStock(ns) {
+		return nil
+	}
+	w := &waiter{ns: ns, out: make(chan outcome, 1)}
+	if deadline, ok := ctx.Deadline(); ok {
+		w.until = deadline
+	}
+	if err := q.enqueue(w); err != nil {
+		return err
+	}
+	q.c.waiting.Add(1)
+	defer q.c.waiting.Add(-1)
+	out := q.await(ctx, w)
+	for out.err == nil && !out.denied {
+		var taken bool
+		if taken, out = q.redeem(ctx, w); taken {
+			return nil
+		}
+	}
+	if out.denied {
+		return &Error{Limiter: q.members[out.member].name, Err: ErrExceedsDeadline, Detail: fmt.Sprintf("in %v", out.wait)}
+	}
+	return out.err
+}
+
+// tryAcquire waits at most timeout, and not at all for what comes later.
+func (q *queue) tryAcquire(ctx context.Context, ns []int64, timeout time.Duration) (bool, error) {
+	r, err := q.reserve(ctx, ns, timeout)
+	if err != nil || !r.OK() {
+		return false, err
+	}
+	err = r.wait(ctx)
+	if !r.OK() {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// reserve asks for a place within maxWait.
+func (q *queue) reserve(ctx context.Context, ns []int64, maxWait time.Duration) (*Reservation, error) {
+	defer q.leave()
+	if err := ctx.Err(); err != nil {
+		return nil, q.interrupted(ctx)
+	}
+	maxWait = max(maxWait, 0)
+	w := &waiter{ns: ns, until: time.Now().Add(maxWait), now: maxWait == 0, hold: true, out: make(chan outcome, 1)}
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(w.until) {
+		w.until = deadline
+	}
+	if err := q.enqueue(w); err != nil {
+		return nil, err
+	}
+	q.c.waiting.Add(1)
+	defer q.c.waiting.Add(-1)
+	out := q.await(ctx, w)
+	if out.err != nil {
+		return nil, out.err
+	}
+	return &Reservation{q: q, w: w, out: out}, nil
+}
+
+// enqueue puts a waiter at the end of the queue.
+func (q *queue) enqueue(w *waiter) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return q.error(0, ErrClosed)
+	}
+	q.waiting = append(q.waiting, w)
+	if !w.until.IsZero() {
+		q.urgent = true // its answer may be no, and it wants to know
+	}
+	if w.now && q.trouble != nil {
+		select {
+		case q.poke <- struct{}{}:
+		default:
+		}
+	}
+	if q.askAt.IsZero() || q.urgent {
+		q.kick()
+	}
+	return nil
+}
+
+// await waits for the answer to a request. A request with a latest turn that
+// has no answer by then is over.
+func (q *queue) await(ctx context.Context, w *waiter) outcome {
+	select { // most answers come soon: do without a timer
+	case out := <-w.out:
+		return out
+	default:
+	}
+	var late <-chan time.Time
+	if !w.until.IsZero() && !w.now {
+		t := time.NewTimer(time.Until(w.until))
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case out := <-w.out:
+		return out
+	case <-ctx.Done():
+		q.abandon(w, abandonPatience)
+		return outcome{err: q.interrupted(ctx)}
+	case <-late:
+		q.abandon(w, abandonPatience)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.trouble != nil {
+			return outcome{err: q.error(0, q.trouble)}
+		}
+		q.c.denials.Add(1)
+		return outcome{denied: true}
+	}
+}
+
+// redeem waits until the place of w is due and takes the permits. If that is
+// not to be, it returns the next answer, which may be another place.
+func (q *queue) redeem(ctx context.Context, w *waiter) (bool, outcome) {
+	q.mu.Lock()
+	due := w.place.due
+	q.mu.Unlock()
+	if d := time.Until(due); d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case out := <-w.out: // asked for anew
+			return false, out
+		case <-ctx.Done():
+			q.abandon(w, abandonPatience)
+			return false, outcome{err: q.interrupted(ctx)}
+		}
+	}
+	if q.take(w) {
+		return true, outcome{}
+	}
+	return false, q.await(ctx, w)
+}
+
+// take hands out the permits of a place that is due, if they are fresh and the
+// configuration is known to be that of the place. If not, an answer follows.
+func (q *queue) take(w *waiter) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w.state != placed {
+		return false // asked for anew meanwhile, or closed
+	}
+	now := time.Now()
+	if now.Sub(q.heardAt) >= freshFor {
+		w.state = checking
+		q.placed[w] = struct{}{}
+		q.kickOrClose(w)
+		return false
+	}
+	if half := q.halfGuard(); half > 0 && now.Sub(w.place.sent)-w.place.wait > half {
+		if !q.roundTrips.allAbove(half) {
+			q.c.stale.Add(1)
+			q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
+			q.again(w)
+			q.kickOrClose(w)
+			return false
+		}
+		q.c.late.Add(1)
+	}
+	w.state = done
+	delete(q.placed, w)
+	q.handedOut(w.ns, now)
+	return true
+}
+
+// again puts a waiter whose place is of no use any more ahead of the others.
+func (q *queue) again(w *waiter) {
+	w.state = queued
+	w.now = w.now || !w.until.IsZero() && !time.Now().Before(w.until)
+	delete(q.placed, w)
+	q.front = append(q.front, w)
+}
+
+// kickOrClose starts a runner for w, or, after Close, tells w so.
+func (q *queue) kickOrClose(w *waiter) {
+	if q.closed {
+		q.front = without(q.front, w)
+		delete(q.placed, w)
+		q.answer(w, outcome{err: q.error(0, ErrClosed)})
+		return
+	}
+	q.kick()
+}
+
+// answer gives a waiter what became of its request. Only a place leaves it in
+// the queue's hands. An answer that was not read yet is out of date.
+func (q *queue) answer(w *waiter, out outcome) {
+	if out.err != nil || out.denied {
+		w.state = done
+	}
+	select {
+	case <-w.out:
+	default:
+	}
+	w.out <- out
+}
+
+// waitsUntil sets the latest turn that is of use to a request.
+func (q *queue) waitsUntil(w *waiter, deadline time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w.until, w.now = deadline, false
+}
+
+// abandon takes a waiter out whose caller leaves. A place is given back, and
+// abandon waits up to patience until Redis has it.
+func (q *queue) abandon(w *waiter, patience time.Duration) {
+	q.mu.Lock()
+	var gave chan struct{}
+	switch w.state {
+	case queued:
+		q.front = without(q.front, w)
+		q.waiting = without(q.waiting, w)
+	case placed, checking:
+		gave = make(chan struct{})
+		q.returns = append(q.returns, returned{place: w.place, ns: w.ns, done: gave})
+		delete(q.placed, w)
+		q.kick()
+	}
+	if w.state != done {
+		q.answer(w, outcome{err: q.error(0, context.Canceled)}) // for a Wait that Cancel cuts short
+		w.state = gone
+	}
+	q.mu.Unlock()
+	if gave == nil {
+		return
+	}
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case <-gave:
+	case <-t.C:
+	}
+}
+
+func without(ws []*waiter, w *waiter) []*waiter {
+	if i := slices.Index(ws, w); i >= 0 {
+		return slices.Delete(ws, i, i+1)
+	}
+	return ws
+}
+
+// release gives back n permits that were handed out.
+func (q *queue) release(ctx context.Context, n int64) error {
+	defer q.leave()
+	r := &releasing{n: n, done: make(chan error, 1)}
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return q.error(0, ErrClosed)
+	}
+	q.releases = append(q.releases, r)
+	q.kick()
+	q.mu.Unlock()
+	select {
+	case err := <-r.done:
+		return err
+	case <-ctx.Done():
+		return q.interrupted(ctx)
+	}
+}
+
+// doubt makes the queue look at the configuration before it acts again.
+func (q *queue) doubt() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.heardAt = time.Time{}
+	if len(q.placed)+len(q.waiting)+len(q.front) > 0 {
+		q.askAt = time.Time{}
+		q.kick()
+	}
+}
+
+// halfGuard is how late a permit may be handed out; zero if any time will do.
+func (q *queue) halfGuard() time.Duration {
+	var least time.Duration
+	for _, s := range q.config {
+		if s.guard > 0 && (least == 0 || s.guard < least) {
+			least = s.guard
+		}
+	}
+	return least / 2
+}
+
+// close ends all waits and hands their places to the runner to give back.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.closed = true
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	for w := range q.placed {
+		q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
+		q.answer(w, outcome{err: q.error(0, ErrClosed)})
+	}
+	for _, w := range slices.Concat(q.front, q.waiting) {
+		q.answer(w, outcome{err: q.error(0, ErrClosed)})
+	}
+	q.front, q.waiting = nil, nil
+	q.returnStock()
+	switch {
+	case q.running:
+	case len(q.returns)+len(q.releases) > 0:
+		q.running = true
+		q.c.wg.Go(q.run)
+	default:
+		close(q.stopped)
+	}
+}
+
+// flush waits until a closed queue has given everything back.
+func (q *queue) flush(ctx context.Context) error {
+	select {
+	case <-q.stopped:
+		return nil
+	case <-ctx.Done():
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.trouble != nil {
+			return q.trouble
+		}
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,67 @@
+package throttle
+
+import (
+	"context"
+	"time"
+)
+
+// Reservation is a place in a limiter or group, or the refusal of one.
+// It is for one goroutine, but Cancel may be called from any.
+type Reservation struct {
+	q   *queue
+	w   *waiter
+	out outcome // the latest answer
+}
+
+// OK reports whether a place is held. It is false when the turn comes too late;
+// then nothing is reserved.
+func (r *Reservation) OK() bool { return !r.out.denied }
+
+// Delay is how long it is from now until the turn comes; if the place was
+// refused, how long it would have been when it was.
+func (r *Reservation) Delay() time.Duration {
+	if r.out.denied {
+		return r.out.wait
+	}
+	r.q.mu.Lock()
+	defer r.q.mu.Unlock()
+	return max(time.Until(r.w.place.due), 0)
+}
+
+// Limiter is the name of the limiter that refused, or of the first of those
+// in which a place is held.
+func (r *Reservation) Limiter() string { return r.q.members[r.out.member].name }
+
+// Wait waits until the turn comes. When it returns nil the permits may be used,
+// now: a place that has grown stale since, or whose limit was changed, is
+// exchanged for the next, ahead of later waiters, for as long as it takes. If
+// ctx ends first the place is given back. The error is ErrExceedsDeadline if
+// the next turn comes after ctx's deadline, or if nothing was reserved.
+func (r *Reservation) Wait(ctx context.Context) error {
+	if r.OK() {
+		deadline, _ := ctx.Deadline()
+		r.q.waitsUntil(r.w, deadline)
+	}
+	return r.wait(ctx)
+}
+
+func (r *Reservation) wait(ctx context.Context) error {
+	r.q.users.Add(1)
+	defer r.q.leave()
+	r.q.c.waiting.Add(1)
+	defer r.q.c.waiting.Add(-1)
+	for r.OK() {
+		var taken bool
+		taken, r.out = r.q.redeem(ctx, r.w)
+		if taken || r.out.err != nil {
+			return r.out.err
+		}
+	}
+	return &Error{Limiter: r.Limiter(), Err: ErrExceedsDeadline, Detail: "in " + r.out.wait.String()}
+}
+
+// Cancel gives the place back, so that the next in turn can have it, and waits
+// up to a second until Redis knows. It does nothing once Wait has returned.
+func (r *Reservation) Cancel() {
+	r.q.abandon(r.w, cancelPatience)
+}

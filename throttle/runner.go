@@ -1,0 +1,271 @@
+package throttle
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	backoffFrom = 5 * time.Millisecond
+	backoffTo   = 500 * time.Millisecond
+	// pollShare spreads what waiting processes ask about the configuration:
+	// together about one look in this time, each at most every pollTo.
+	pollShare = 30 * time.Millisecond
+	pollTo    = 500 * time.Millisecond
+)
+
+// roundTrips are the durations of the latest calls.
+type roundTrips struct {
+	last [8]time.Duration
+	n    int
+}
+
+func (r *roundTrips) add(d time.Duration) {
+	r.last[r.n%len(r.last)] = d
+	r.n++
+}
+
+// allAbove reports whether every one of the latest calls took longer than d:
+// then it is the way to Redis that is long, not this process that was held up.
+func (r *roundTrips) allAbove(d time.Duration) bool {
+	return r.n >= len(r.last) && r.least() > d
+}
+
+func (r *roundTrips) least() time.Duration {
+	least := r.last[0]
+	for _, d := range r.last[:min(max(r.n, 1), len(r.last))] {
+		least = min(least, d)
+	}
+	return least
+}
+
+// kick starts a runner unless there is one.
+func (q *queue) kick() {
+	if q.running || q.closed {
+		return
+	}
+	q.running = true
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	q.c.wg.Go(q.run)
+}
+
+// run makes calls as long as there is something to ask, then sets the timer
+// for what is to be asked later.
+func (q *queue) run() {
+	for {
+		q.mu.Lock()
+		now := time.Now()
+		switch {
+		case q.toAsk(now):
+			b := q.nextBatch(now)
+			q.mu.Unlock()
+			q.send(b)
+		case q.toCheck(now):
+			q.mu.Unlock()
+			q.check()
+		default:
+			q.running = false
+			if q.closed {
+				close(q.stopped)
+			} else {
+				q.arm(now)
+			}
+			q.mu.Unlock()
+			return
+		}
+	}
+}
+
+// toAsk reports whether there is a batch to send now.
+func (q *queue) toAsk(now time.Time) bool {
+	if len(q.front)+len(q.returns)+len(q.releases) > 0 {
+		return true
+	}
+	return len(q.waiting) > 0 && (q.urgent || !now.Before(q.askAt))
+}
+
+// toCheck reports whether it is time to look at the configuration.
+func (q *queue) toCheck(now time.Time) bool {
+	if q.closed {
+		return false
+	}
+	at, ok := q.checkAt()
+	return ok && !now.Before(at)
+}
+
+// checkAt is when the configuration must be looked at: at once for a place
+// that is due and unconfirmed, shortly before the next place that falls due
+// more than freshFor after the last answer, and now and then for waiters whose
+// turn is far.
+func (q *queue) checkAt() (time.Time, bool) {
+	if len(q.placed)+len(q.waiting)+len(q.front) == 0 {
+		return time.Time{}, false
+	}
+	at := q.heardAt.Add(q.pollEvery())
+	lead := min(max(4*q.roundTrips.least(), 5*time.Millisecond), freshFor/2)
+	for w := range q.placed {
+		if w.state == checking {
+			return time.Time{}, true
+		}
+		if before := w.place.due.Add(-lead); before.Before(at) && w.place.due.Sub(q.heardAt) >= freshFor {
+			at = before
+		}
+	}
+	return at, true
+}
+
+func (q *queue) pollEvery() time.Duration {
+	return min(max(freshFor, time.Duration(q.contenders)*pollShare), pollTo)
+}
+
+// arm sets the timer for the next call that is not needed yet.
+func (q *queue) arm(now time.Time) {
+	at, ok := q.checkAt()
+	if len(q.waiting) > 0 && (!ok || q.askAt.Before(at)) {
+		at, ok = q.askAt, true
+	}
+	if !ok {
+		return
+	}
+	if q.timer == nil {
+		q.timer = time.AfterFunc(at.Sub(now), q.wake)
+	} else {
+		q.timer.Reset(at.Sub(now))
+	}
+}
+
+func (q *queue) wake() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.kick()
+}
+
+// check reads the epochs. If one is not what the places were granted under,
+// all of them are asked for anew.
+func (q *queue) check() {
+	names := make([]string, len(q.members))
+	for i, l := range q.members {
+		names[i] = l.name
+	}
+	sent := time.Now()
+	reply, err := q.c.eval(q.c.ctx, epochScript, names)
+	if err != nil {
+		q.failed(nil, err)
+		q.backoff(0)
+		return
+	}
+	text, _ := reply.(string)
+	d := decoder{rest: text}
+	same := true
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range q.members {
+		same = d.next() == q.config[i].epoch && same
+	}
+	q.trouble = nil
+	q.roundTrips.add(time.Since(sent))
+	if d.err != nil || !same {
+		q.replace()
+		q.askAt = time.Time{}
+		q.heardAt = sent // what follows is a batch, which tells the rest
+		return
+	}
+	q.heardAt = sent
+	for w := range q.placed {
+		if w.state == checking {
+			w.state = placed
+			q.answer(w, outcome{})
+		}
+	}
+}
+
+// replace asks for all places anew, in the order of their turns.
+func (q *queue) replace() {
+	for _, w := range q.inTurn() {
+		q.again(w)
+	}
+}
+
+// send sends a batch until it is answered: a batch whose reply was lost is
+// repeated as it is, and charged once.
+func (q *queue) send(b *batch) {
+	first := time.Now()
+	for attempt := 0; ; attempt++ {
+		sent := time.Now()
+		reply, err := q.c.eval(q.c.ctx, acquireScript, q.keys, b.args...)
+		if err == nil {
+			var r batchReply
+			if r, err = decodeBatch(reply, len(q.members), len(b.runs)); err == nil {
+				q.settle(b, r, first, sent, time.Now())
+				return
+			}
+		}
+		if !transient(err) || q.c.ctx.Err() != nil {
+			q.drop(b, err)
+			return
+		}
+		q.failed(b, err)
+		q.backoff(attempt)
+	}
+}
+
+// failed tells those who cannot wait that Redis is in trouble.
+func (q *queue) failed(b *batch, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.trouble = err
+	tell := func(ws []*waiter) []*waiter {
+		var rest []*waiter
+		for _, w := range ws {
+			switch {
+			case q.closed && w.state != gone:
+				q.answer(w, outcome{err: q.error(0, ErrClosed)})
+			case w.now && w.state != gone:
+				q.answer(w, outcome{err: q.error(0, err)})
+			default:
+				rest = append(rest, w)
+				continue
+			}
+			w.state = gone // what the batch may yet bring it is given back
+		}
+		return rest
+	}
+	q.front, q.waiting = tell(q.front), tell(q.waiting)
+	if b != nil {
+		for _, r := range b.runs {
+			tell(r.waiters)
+		}
+	}
+}
+
+// backoff waits before the next attempt: longer each time, jittered, and not
+// at all when somebody who cannot wait asks.
+func (q *queue) backoff(attempt int) {
+	d := min(backoffFrom<<min(attempt, 10), backoffTo)
+	ctx, cancel := context.WithTimeout(q.c.ctx, d/2+rand.N(d/2))
+	defer cancel()
+	select {
+	case <-ctx.Done():
+	case <-q.poke:
+	}
+}
+
+// drop ends a batch that Redis will never serve.
+func (q *queue) drop(b *batch, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.c.ctx.Err() != nil {
+		err = ErrClosed
+	}
+	for _, r := range b.runs {
+		for _, w := range r.waiters {
+			if w.state == flying {
+				q.answer(w, outcome{err: q.error(0, err)})
+			}
+		}
+	}
+	b.finish(q.error(0, err))
+}

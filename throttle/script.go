@@ -1,0 +1,99 @@
+package throttle
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The scripts, one a verb. All but pin and epoch share log.lua.
+var (
+	//go:embed lua/log.lua
+	logLua string
+	//go:embed lua/acquire.lua
+	acquireLua string
+	//go:embed lua/set.lua
+	setLua string
+	//go:embed lua/pause.lua
+	pauseLua string
+	//go:embed lua/expire.lua
+	expireLua string
+	//go:embed lua/delete.lua
+	deleteLua string
+	//go:embed lua/inspect.lua
+	inspectLua string
+	//go:embed lua/pin.lua
+	pinLua string
+	//go:embed lua/epoch.lua
+	epochLua string
+
+	acquireScript = redis.NewScript(logLua + acquireLua)
+	setScript     = redis.NewScript(logLua + setLua)
+	pauseScript   = redis.NewScript(logLua + pauseLua)
+	expireScript  = redis.NewScript(logLua + expireLua)
+	deleteScript  = redis.NewScript(logLua + deleteLua)
+	inspectScript = redis.NewScript(logLua + inspectLua)
+	pinScript     = redis.NewScript(pinLua)
+	epochScript   = redis.NewScript(epochLua)
+)
+
+// eval runs a script, by its hash where Redis knows it, and counts the call.
+func (c *Client) eval(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, error) {
+	c.calls.Add(1)
+	reply, err := s.Run(ctx, c.rdb, keys, args...).Result()
+	if err != nil {
+		c.errors.Add(1)
+		return nil, classify(err)
+	}
+	return reply, nil
+}
+
+// classify turns what Redis says of a key of another type into our error.
+func classify(err error) error {
+	if strings.HasPrefix(err.Error(), "WRONGTYPE") {
+		return ErrWrongType
+	}
+	return err
+}
+
+// passing are the replies of a Redis that will serve again, or that go-redis
+// could not follow to the right node in time.
+var passing = []string{"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "OOM", "BUSY",
+	"NOREPLICAS", "UNBLOCKED", "MISCONF", "NOSCRIPT", "ERR max number of clients"}
+
+// transient reports whether the same call may succeed later: Redis cannot be
+// reached, or says that it is not ready.
+func transient(err error) bool {
+	if errors.Is(err, ErrWrongType) || errors.Is(err, errReply) {
+		return false
+	}
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return true
+	}
+	for _, prefix := range passing {
+		if strings.HasPrefix(reply.Error(), prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// token names one change of a limiter, so
+// that the script, repeated on the way, changes nothing twice.
+func (c *Client) token() string {
+	return c.nonce + "." + strconv.FormatUint(c.ops.Add(1), 36)
+}
+
+// replyInt reads a reply that is one integer.
+func replyInt(reply any) (int64, error) {
+	n, ok := reply.(int64)
+	if !ok {
+		return 0, badReply("%T where an integer was expected", reply)
+	}
+	return n, nil
+}

@@ -1,0 +1,111 @@
+package throttle
+
+import "time"
+
+const (
+	// stockShare bounds what a client may hold in stock: one part in so many
+	// of the limit.
+	stockShare = 16
+	// stockFrom is how many permits must have been used within half a guard
+	// before a stock is worth while.
+	stockFrom = 4
+)
+
+// stock is what a client took beyond what was asked for: as long as more than
+// half of the limit is free, callers that come one at a time would each pay a
+// round trip for a certain answer. A stock is of requests for one permit of
+// each member; it lasts half a guard, so it is as exact as any permit.
+type stock struct {
+	left  int64
+	place place
+	until time.Time
+
+	// How many were used lately, in two halves of the time a stock lasts.
+	used, usedBefore int64
+	since            time.Time
+}
+
+// isOne reports whether a request is for one permit of each member.
+func isOne(ns []int64) bool {
+	for _, n := range ns {
+		if n != 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// takeStock serves a request from the stock, if nobody waits before it.
+func (q *queue) takeStock(ns []int64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stock.left == 0 || q.closed || len(q.front)+len(q.waiting) > 0 || !isOne(ns) {
+		return false
+	}
+	now := time.Now()
+	if !now.Before(q.stock.until) {
+		return false
+	}
+	q.stock.left--
+	q.handedOut(ns, now)
+	return true
+}
+
+// handedOut counts permits that are now their caller's.
+func (q *queue) handedOut(ns []int64, now time.Time) {
+	var n int64
+	for _, x := range ns {
+		n = max(n, x)
+	}
+	q.c.grants.Add(n)
+	half := q.halfGuard()
+	if half == 0 || !isOne(ns) {
+		return
+	}
+	s := &q.stock
+	s.turn(now, half)
+	s.used++
+}
+
+func (s *stock) turn(now time.Time, half time.Duration) {
+	switch passed := now.Sub(s.since); {
+	case passed < half:
+		return
+	case passed < 2*half:
+		s.usedBefore = s.used
+	default:
+		s.usedBefore = 0
+	}
+	s.used, s.since = 0, now
+}
+
+// wanted is how much stock to ask for with the next batch: what the last half
+// of a guard used, within bounds that keep small limits exact to the permit.
+func (q *queue) wanted(now time.Time) int64 {
+	half := q.halfGuard()
+	if half == 0 {
+		return 0
+	}
+	q.stock.turn(now, half)
+	n := max(q.stock.used, q.stock.usedBefore)
+	if n < stockFrom {
+		return 0
+	}
+	for _, s := range q.config {
+		n = min(n, s.rate/stockShare)
+	}
+	return n
+}
+
+// returnStock gives back what is left of the stock.
+func (q *queue) returnStock() {
+	if q.stock.left == 0 {
+		return
+	}
+	ns := make([]int64, len(q.members))
+	for i := range ns {
+		ns[i] = q.stock.left
+	}
+	q.returns = append(q.returns, returned{place: q.stock.place, ns: ns})
+	q.stock.left = 0
+}

@@ -1,0 +1,202 @@
+package throttle
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"time"
+)
+
+const (
+	// maxHTTPPause bounds what one response can do to the fleet: a server that
+	// asks for a day, by mistake or malice, is asked again after an hour.
+	maxHTTPPause = time.Hour
+	// pauseTimeout bounds how long a response waits for its pause to be
+	// recorded, with Redis slow or away.
+	pauseTimeout = 2 * time.Second
+)
+
+// Acquirer is what Transport needs of a limit. Limiter and Group are Acquirers.
+type Acquirer interface {
+	Acquire(ctx context.Context, n int64) error
+	Pause(ctx context.Context, d time.Duration) error
+}
+
+// Transport returns a RoundTripper that sends requests through base, each with
+// one permit of a. A nil base means http.DefaultTransport.
+//
+// The permit comes after the connection: a request first gets its connection,
+// new or idle, then waits for its turn, then is written at once. So neither
+// name lookup nor dialling nor the TLS handshake makes a permit stale, and no
+// window at the server holds more requests than the rate allows. A request that
+// base sends again, because an idle connection turned out to be closed, needs
+// another permit; so does each redirect that an http.Client follows. To honour
+// several limits pass a Group: Transports inside one another would let the
+// first permit age while the second is waited for.
+//
+// If acquiring fails, nothing of the request is written, its body is closed and
+// RoundTrip returns the error of Acquire. An HTTP/1 connection is closed with
+// it, since nothing else keeps net/http from writing; an HTTP/2 connection
+// stays, for the streams of others.
+//
+// A 429 or 503 response that says how long to stay away, see RetryAfter, pauses
+// a for that long, at most an hour, before it is returned. If the pause cannot
+// be recorded, the response is returned all the same: it tells the caller more
+// than that failure would.
+//
+// Only an *http.Transport is known to announce its connections. With any other
+// base the permit is acquired before base is called; what base does until it
+// writes then makes the permit older than it need be. Wrap the *http.Transport
+// first, and put other layers (tracing, authentication) around the result.
+func Transport(base http.RoundTripper, a Acquirer) http.RoundTripper {
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	return &transport{base: base, acquirer: a}
+}
+
+type transport struct {
+	base     http.RoundTripper
+	acquirer Acquirer
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	g := &gate{acquirer: t.acquirer, ctx: ctx, cancel: cancel, exclusive: t.exclusive}
+	if !t.announces(req) {
+		if err := t.acquirer.Acquire(ctx, 1); err != nil {
+			cancel(nil)
+			if req.Body != nil {
+				req.Body.Close()
+			}
+			return nil, err
+		}
+		g.paid = true
+	}
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: g.gotConn})
+	resp, err := t.base.RoundTrip(req.WithContext(traced))
+	if refused := g.refused(); refused != nil {
+		if err == nil { // base paid no heed to its context
+			resp.Body.Close()
+		}
+		return nil, refused
+	}
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	if d, ok := RetryAfter(resp); ok && d > 0 {
+		t.pause(ctx, d)
+	}
+	resp.Request = req
+	resp.Body = endWith(resp.Body, func() { cancel(nil) })
+	return resp, nil
+}
+
+// CloseIdleConnections is what http.Client.CloseIdleConnections calls.
+func (t *transport) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// pause outlives the request's context: that the caller lost interest changes
+// nothing about what the server asked for.
+func (t *transport) pause(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pauseTimeout)
+	defer cancel()
+	_ = t.acquirer.Pause(ctx, min(d, maxHTTPPause)) // see Transport: the response says more
+}
+
+// announces reports whether base calls GotConn before it writes req.
+func (t *transport) announces(req *http.Request) bool {
+	_, ok := t.base.(*http.Transport)
+	return ok && req.URL != nil && (req.URL.Scheme == "http" || req.URL.Scheme == "https")
+}
+
+// exclusive reports whether conn carries one request at a time, so that closing
+// it harms no other: HTTP/1. HTTP/2 is agreed on in the TLS handshake or, with
+// unencrypted HTTP/2, beforehand.
+func (t *transport) exclusive(conn net.Conn) bool {
+	if c, ok := conn.(*tls.Conn); ok {
+		return c.ConnectionState().NegotiatedProtocol != "h2"
+	}
+	base, ok := t.base.(*http.Transport)
+	return !ok || base.Protocols == nil || base.Protocols.HTTP1() || !base.Protocols.UnencryptedHTTP2()
+}
+
+// gate lets one RoundTrip's attempts through, each with a permit.
+type gate struct {
+	acquirer  Acquirer
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	exclusive func(net.Conn) bool
+
+	mu   sync.Mutex // a base may call gotConn from goroutines of its own
+	paid bool       // a permit was acquired that no attempt has used
+	err  error      // why the gate is shut
+}
+
+// gotConn is called when an attempt has its connection. base writes as soon as
+// it returns, so it returns with a permit or with the way to the server cut.
+func (g *gate) gotConn(info httptrace.GotConnInfo) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.paid {
+		g.paid = false
+		return
+	}
+	if g.err == nil {
+		g.err = g.acquirer.Acquire(g.ctx, 1)
+	}
+	if g.err == nil {
+		return
+	}
+	// The context ends first: an *http.Transport whose connection fails before
+	// anything is written tries the next one, unless its request is cancelled.
+	// HTTP/2 looks at the context just before it writes. HTTP/1 does not, its
+	// writer races with the cancellation, hence the closed connection.
+	g.cancel(g.err)
+	if info.Conn != nil && g.exclusive(info.Conn) {
+		info.Conn.Close()
+	}
+}
+
+// refused returns the error that shut the gate, nil if it is open.
+func (g *gate) refused() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}
+
+// endWith returns body such that end is called when it is closed. The body of a
+// 101 response can be written to, and still can.
+func endWith(body io.ReadCloser, end func()) io.ReadCloser {
+	if body == http.NoBody {
+		end() // there is nothing to wait for, and callers compare with NoBody
+		return body
+	}
+	b := endingBody{body, end}
+	if w, ok := body.(io.Writer); ok {
+		return struct {
+			endingBody
+			io.Writer
+		}{b, w}
+	}
+	return b
+}
+
+type endingBody struct {
+	io.ReadCloser
+	end func()
+}
+
+func (b endingBody) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
+}

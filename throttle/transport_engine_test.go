@@ -1,0 +1,108 @@
+package throttle_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/internal/strictapi"
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// The server's view, with a real limit: connections that take 150 ms to open,
+// a new one for each request, and never a request more than the limit allows.
+func TestTransportKeepsTheLimitAtTheServer(t *testing.T) {
+	const (
+		limit    = 10
+		interval = 400 * time.Millisecond
+		guard    = 100 * time.Millisecond // of a machine that is busy with other tests
+		requests = 35
+	)
+	api, err := strictapi.Start(limit, interval)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { api.Close() })
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
+	t.Cleanup(func() { rdb.Close() })
+	client, err := throttle.New(rdb, throttle.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	limiter, err := client.LimiterWithRate("transport", throttle.Rate{Permits: limit, Interval: interval, Guard: guard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dialer net.Dialer
+	rt := throttle.Transport(&http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			<-time.After(150 * time.Millisecond)
+			return dialer.DialContext(ctx, network, addr)
+		},
+	}, limiter)
+	var wg sync.WaitGroup
+	for range requests {
+		wg.Go(func() {
+			req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+api.Addr(), nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp, err := rt.RoundTrip(req)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp.Body.Close()
+		})
+	}
+	wg.Wait()
+	if r := api.Report(); r.Requests != requests || r.Refused != 0 || r.Peak > limit {
+		t.Errorf("%d of %d requests, %d refused, at most %d in %v; the limit is %d", r.Requests, requests, r.Refused, r.Peak, interval, limit)
+	}
+}
+
+// A pause that the server asked for is there when its answer is.
+func TestTransportPausesTheLimiter(t *testing.T) {
+	api, err := strictapi.Start(0, time.Second) // always one too many
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { api.Close() })
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
+	t.Cleanup(func() { rdb.Close() })
+	client, err := throttle.New(rdb, throttle.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	limiter, err := client.LimiterWithRate("transport", throttle.Rate{Permits: 100, Interval: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := &http.Transport{}
+	t.Cleanup(base.CloseIdleConnections)
+	resp, err := throttle.Transport(base, limiter).RoundTrip(newRequest(t, "GET", "http://"+api.Addr(), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if ok, err := limiter.TryAcquire(t.Context(), 1); ok || err != nil {
+		t.Errorf("TryAcquire after a 429 = %t, %v; want the limiter paused", ok, err)
+	}
+	usage, err := limiter.Inspect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if usage.Paused <= 0 || usage.Paused > time.Second {
+		t.Errorf("paused for %v, want the second of Retry-After", usage.Paused)
+	}
+}
