@@ -21,6 +21,8 @@ type run struct {
 	waiters []*waiter
 	longest time.Duration // what they would wait
 	reach   time.Duration // how far ahead a place may be reserved for them
+	near    time.Duration // up to where that is nobody else's concern
+	lead    time.Duration // how far ahead their turn must be, to be still ahead when the reply comes
 	stock   int64         // or, without waiters, how much stock is asked for
 }
 
@@ -63,13 +65,10 @@ func (q *queue) nextBatch(now time.Time) *batch {
 	q.urgent = len(q.waiting) > 0 && q.urgent
 
 	q.seq++
-	contending := 0
-	if len(b.runs) > 0 && !q.askAt.IsZero() {
-		contending = 1
-	}
-	b.args = append(make([]any, 0, 16+8*len(b.runs)), q.seq, q.c.id, len(q.members), contending)
+	b.args = append(make([]any, 0, 16+8*len(b.runs)), q.seq, q.c.id, len(q.members))
+	ahead := q.ahead()
 	for i, l := range q.members {
-		b.args = append(b.args, q.config[i].epoch, b.refresh, l.create)
+		b.args = append(b.args, q.config[i].epoch, b.refresh, l.create, ahead[i])
 	}
 	b.args = append(b.args, len(b.returns))
 	for _, r := range b.returns {
@@ -91,13 +90,13 @@ func (q *queue) nextBatch(now time.Time) *batch {
 	b.args = append(b.args, len(b.runs))
 	for _, r := range b.runs {
 		if r.stock > 0 {
-			b.args = append(b.args, -1, 0, r.stock)
+			b.args = append(b.args, -1, 0, 0, 0, r.stock)
 			for range q.members {
 				b.args = append(b.args, 1)
 			}
 			continue
 		}
-		b.args = append(b.args, r.longest.Microseconds(), r.reach.Microseconds(), len(r.waiters))
+		b.args = append(b.args, r.longest.Microseconds(), r.reach.Microseconds(), r.near.Microseconds(), r.lead.Microseconds(), len(r.waiters))
 		b.args = appendAll(b.args, r.waiters[0].ns)
 	}
 	return b
@@ -115,7 +114,6 @@ func (q *queue) collect(b *batch, now time.Time) {
 	all := slices.Concat(q.front, q.waiting)
 	n := min(len(all), maxBatch)
 	q.front, q.waiting = nil, all[n:]
-	far := q.quota()
 	for _, w := range all[:n] {
 		w.state = flying
 		longest := forever
@@ -125,18 +123,20 @@ func (q *queue) collect(b *batch, now time.Time) {
 				longest = longest.Truncate(time.Millisecond) // so that those who came together ask together
 			}
 		}
-		reach := q.horizon(w.ns)
-		if far -= w.ns[0]; far < 0 {
-			reach /= 2 // beyond its share of the horizon a process leaves room for others
+		var lead time.Duration
+		if w.stale {
+			lead = 2 * q.roundTrips.median()
+			longest = max(longest, lead)
 		}
-		reach = min(reach, longest)
+		horizon := q.horizon(w.ns)
+		reach, near := min(horizon, longest), horizon/2
 		if last := len(b.runs) - 1; last >= 0 {
-			if r := &b.runs[last]; r.longest == longest && r.reach == reach && slices.Equal(r.waiters[0].ns, w.ns) {
+			if r := &b.runs[last]; r.longest == longest && r.reach == reach && r.lead == lead && slices.Equal(r.waiters[0].ns, w.ns) {
 				r.waiters = append(r.waiters, w)
 				continue
 			}
 		}
-		b.runs = append(b.runs, run{waiters: []*waiter{w}, longest: longest, reach: reach})
+		b.runs = append(b.runs, run{waiters: []*waiter{w}, longest: longest, reach: reach, near: near, lead: lead})
 	}
 	if stock := q.wanted(now); stock > 0 && n > 0 && q.stock.left == 0 {
 		b.runs = append(b.runs, run{stock: stock})
@@ -163,23 +163,15 @@ func perPermit(s settings, n int64) time.Duration {
 	return time.Duration(float64(n) * float64(s.span()) / float64(s.rate))
 }
 
-// quota is how many more permits this process may reserve in the farther half
-// of the horizon: its equal share of what the horizon holds, less what it has.
-func (q *queue) quota() int64 {
-	share := int64(maxBatch * 1024)
-	if q.contenders < 2 {
-		return share
-	}
-	for _, s := range q.config {
-		if !s.perClient && s.rate > 0 {
-			holds := float64(s.rate) * float64(max(s.interval, leastHorizon)) / float64(s.span())
-			share = min(share, max(1, int64(holds)/q.contenders))
+// ahead is what this queue has reserved of each member.
+func (q *queue) ahead() []int64 {
+	sums := make([]int64, len(q.members))
+	for w := range q.placed {
+		for i, n := range w.ns {
+			sums[i] += n
 		}
 	}
-	for w := range q.placed {
-		share -= w.ns[0]
-	}
-	return share
+	return sums
 }
 
 // inTurn are the waiters that have a place, in the order of their turns.
@@ -203,6 +195,7 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 		q.refuse(b, r)
 		return
 	}
+	q.clock.learn(r.now, sent, received)
 	q.learn(r, first)
 	var held []*waiter
 	q.askAt = time.Time{}
@@ -210,10 +203,11 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 		answer := r.runs[i]
 		ws := run.waiters
 		for _, g := range answer.grants {
-			p := place{at: r.base + g.offset, epochs: r.epochs, sent: sent, wait: time.Duration(r.base+g.offset-r.now) * time.Microsecond}
-			p.due = received.Add(max(p.wait, 0))
+			p := place{at: r.base + g.offset, epochs: r.epochs}
+			p.earliest, p.due = q.clock.at(p.at)
+			p.ahead = p.at > r.now
 			if run.stock > 0 {
-				q.stock.left, q.stock.place, q.stock.until = g.count, p, sent.Add(p.wait+q.halfGuard())
+				q.stock.left, q.stock.place, q.stock.until = g.count, p, p.earliest.Add(q.halfGuard())
 				continue
 			}
 			k := min(int(g.count), len(ws))
@@ -225,9 +219,8 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 		held = append(held, q.unseated(ws, run, answer, received)...)
 	}
 	q.waiting = append(held, q.waiting...)
-	q.contenders = 1
-	if len(held) > 0 {
-		q.contenders = max(q.contenders, r.contenders)
+	if r.contenders > 0 {
+		q.contenders = r.contenders
 	}
 	b.finish(nil)
 }
@@ -243,7 +236,7 @@ func (q *queue) seat(w *waiter, p place) {
 		q.answer(w, outcome{err: q.error(0, ErrClosed)})
 	default:
 		w.state = placed
-		if w.hold || p.wait > 0 {
+		if w.hold || p.ahead {
 			q.placed[w] = struct{}{}
 		}
 		q.answer(w, outcome{})
@@ -276,25 +269,20 @@ func (q *queue) unseated(ws []*waiter, run run, answer runReply, received time.T
 }
 
 // whenNext is when to ask again for a turn that is wait ahead: when the horizon
-// reaches it, and, where it was this process's share that was used up, when
-// half of its places have been used. The jitter lets processes take turns.
+// reaches it; or, if it was this process's share of the horizon that was used
+// up, when half of its places have been used, or the turn is near enough to be
+// anybody's. The jitter lets processes take turns.
 func (q *queue) whenNext(wait time.Duration, run run, received time.Time) time.Time {
 	horizon := q.horizon(run.waiters[0].ns)
 	at := received.Add(wait - run.reach)
-	if run.reach < horizon && run.reach < run.longest {
+	if wait <= run.reach {
+		at = received.Add(wait - run.near)
 		ws := q.inTurn()
 		if n := len(ws); n > 0 && ws[n/2].place.due.Before(at) {
 			at = ws[n/2].place.due
 		}
 	}
 	return later(at, received.Add(time.Millisecond)).Add(rand.N(horizon / 16))
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // learn takes up what a reply says of the configuration. Places of an older

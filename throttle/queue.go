@@ -50,7 +50,8 @@ type queue struct {
 	refreshedAt time.Time
 	askAt       time.Time // the horizon does not reach the head of the queue before
 	urgent      bool      // somebody must have an answer before askAt
-	contenders  int64     // processes that wait beyond the horizon, as far as known
+	contenders  int64     // processes that ask for places far ahead, as far as known
+	clock       serverClock
 	roundTrips  roundTrips
 	trouble     error // why the last call failed, until one succeeds
 }
@@ -73,6 +74,7 @@ type waiter struct {
 	until time.Time    // the latest turn that is of use; zero: any
 	now   bool         // has no time to wait out trouble
 	hold  bool         // a Reservation: its caller may come back late
+	stale bool         // its last place came too late to be of use
 	out   chan outcome // one answer at a time
 
 	state waiterState
@@ -81,11 +83,11 @@ type waiter struct {
 
 // place is a grant: its entry in the log, and when its turn comes here.
 type place struct {
-	at     int64 // us of Redis's clock: where its entry is
-	epochs []int64
-	due    time.Time     // never early: counted from the receipt of the reply
-	sent   time.Time     // when it was asked for
-	wait   time.Duration // from Redis's now to at
+	at       int64 // us of Redis's clock: where its entry is
+	epochs   []int64
+	ahead    bool      // it was not due when it was granted
+	earliest time.Time // Redis's clock does not show at before,
+	due      time.Time // and shows it by then: never early
 }
 
 // outcome is an answer to a waiter: a place, a denial or an error.
@@ -312,9 +314,10 @@ func (q *queue) take(w *waiter) bool {
 		q.kickOrClose(w)
 		return false
 	}
-	if half := q.halfGuard(); half > 0 && now.Sub(w.place.sent)-w.place.wait > half {
-		if !q.roundTrips.allAbove(half) {
+	if half := q.halfGuard(); half > 0 && now.Sub(w.place.earliest) > half {
+		if !q.roundTrips.allAbove(half) || q.clock.uncertainty() <= half {
 			q.c.stale.Add(1)
+			w.stale = true
 			q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
 			q.again(w)
 			q.kickOrClose(w)

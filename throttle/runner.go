@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -30,6 +31,17 @@ func (r *roundTrips) add(d time.Duration) {
 // then it is the way to Redis that is long, not this process that was held up.
 func (r *roundTrips) allAbove(d time.Duration) bool {
 	return r.n >= len(r.last) && r.least() > d
+}
+
+// median is what a call takes at present.
+func (r *roundTrips) median() time.Duration {
+	n := min(r.n, len(r.last))
+	if n == 0 {
+		return 0
+	}
+	sorted := r.last
+	slices.Sort(sorted[:n])
+	return sorted[n/2]
 }
 
 func (r *roundTrips) least() time.Duration {

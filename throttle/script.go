@@ -10,10 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The scripts, one a verb. All but pin and epoch share log.lua.
+// The scripts, one a verb. All but pin and epoch share log.lua, and those that
+// look for room fit.lua.
 var (
 	//go:embed lua/log.lua
 	logLua string
+	//go:embed lua/fit.lua
+	fitLua string
 	//go:embed lua/acquire.lua
 	acquireLua string
 	//go:embed lua/set.lua
@@ -31,12 +34,12 @@ var (
 	//go:embed lua/epoch.lua
 	epochLua string
 
-	acquireScript = redis.NewScript(logLua + acquireLua)
+	acquireScript = redis.NewScript(logLua + fitLua + acquireLua)
 	setScript     = redis.NewScript(logLua + setLua)
 	pauseScript   = redis.NewScript(logLua + pauseLua)
 	expireScript  = redis.NewScript(logLua + expireLua)
 	deleteScript  = redis.NewScript(logLua + deleteLua)
-	inspectScript = redis.NewScript(logLua + inspectLua)
+	inspectScript = redis.NewScript(logLua + fitLua + inspectLua)
 	pinScript     = redis.NewScript(pinLua)
 	epochScript   = redis.NewScript(epochLua)
 )

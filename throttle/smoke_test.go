@@ -2,11 +2,11 @@ package throttle
 
 import (
 	"context"
+	"fmt"
+	"sort"
+	"sync"
 	"testing"
 	"time"
-	"sync"
-	"sort"
-	"fmt"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
@@ -36,8 +36,12 @@ func smoke(t *testing.T, addr string) {
 	var ts []time.Duration
 	for range 25 {
 		wg.Go(func() {
-			if err := l.Acquire(ctx, 1); err != nil { fmt.Println(err) }
-			mu.Lock(); ts = append(ts, time.Since(start)); mu.Unlock()
+			if err := l.Acquire(ctx, 1); err != nil {
+				fmt.Println(err)
+			}
+			mu.Lock()
+			ts = append(ts, time.Since(start))
+			mu.Unlock()
 		})
 	}
 	wg.Wait()

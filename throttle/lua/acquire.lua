@@ -3,20 +3,21 @@
 -- the script is repeated.
 --
 -- KEYS: 1 this queue's last reply, then SPAN keys for each member (log.lua)
--- ARGV: batch number (grows within the queue's key), client id, members M, contending (1: waiters beyond the horizon)
+-- ARGV: batch number (grows within the queue's key), client id, members M
 --       M x: epoch last seen (0 none), refresh (1: rebuild the cached value), configuration to create it with
---            (rate:interval:type:keepAlive:guard:smooth:window:offset) or ''
+--            (rate:interval:type:keepAlive:guard:smooth:window:offset) or '', permits this queue has reserved ahead
 --       number of returns, each: time, M x epoch, M x permits
 --       M x permits to release from the oldest grants
---       number of runs, each: longest wait us, reach us (what may be reserved), count, M x permits
+--       number of runs, each: longest wait us, reach us (how far ahead places may be reserved), near us (up to where
+--            without regard to what other clients have), lead us (no earlier than so far ahead), count, M x permits
 --            a longest wait of -1 asks for a prefetch: up to count now, as long as half of the limit stays free
 -- reply: one string of integers:
 --   now us, status: 0, or 1 member (not initialized), or 2 (an older batch than the last one)
 --   time us the offsets count from
 --   M x: epoch, changed; if changed is 1: rate, interval us, guard us, type, window, smooth
---   number of clients seen contending (0: not asked)
+--   number of clients that lately asked for places beyond near (0: this one did not)
 --   each run: number of grants, each: count, offset us; then outcome of the rest: 0 (none), 1 wait us, member (denied),
---            2 member, rate (more than the rate), 3 wait us, member (its turn is beyond what it may reserve)
+--            2 member, rate (more than the rate), 3 wait us, member (its turn is beyond what it may reserve, or its share)
 -- Members count from 0 in the reply.
 
 local arg = 0
@@ -27,7 +28,7 @@ end
 local function take_number() return tonumber(take()) end
 
 local now = clock()
-local batch, client, M, contending = take_number(), take(), take_number(), take() == '1'
+local batch, client, M = take_number(), take(), take_number()
 
 local last = call('GET', KEYS[1])
 if last then
@@ -40,9 +41,9 @@ local out = { '0', format('%.0f', now) }
 local function say(n) out[#out + 1] = format('%.0f', n) end
 
 -- Everything is read before anything is written: an error leaves no half-done batch.
-local members, seen, refresh, create = {}, {}, {}, {}
+local members, seen, refresh, create, ahead = {}, {}, {}, {}, {}
 for i = 1, M do
-  seen[i], refresh[i], create[i] = take_number(), take() == '1', take()
+  seen[i], refresh[i], create[i], ahead[i] = take_number(), take() == '1', take(), take_number()
   local k = 2 + (i - 1) * SPAN
   members[i] = open(k) or false
 end
@@ -60,6 +61,7 @@ for i = 1, M do
     members[i] = m
   end
   m.cached = whole(call('GET', m.value_key))
+  m.kept = not m.per_client and call('HGET', m.name, 'frontier')
   m.card = call('ZCARD', m.permits_key)
   m.grants, m.order = {}, {}
 end
@@ -95,8 +97,8 @@ end
 
 local function check_in(m)
   call('ZADD', KEYS[m.k + 5], max(now, m.epoch), client)
-  call('ZREMRANGEBYSCORE', KEYS[m.k + 5], '-inf', now - PRESENCE * 1000 - m.W)
-  call('PEXPIRE', KEYS[m.k + 5], PRESENCE + ceil(m.W / 1000))
+  call('ZREMRANGEBYSCORE', KEYS[m.k + 5], '-inf', now - PRESENCE * 1000 - 3 * m.W)
+  call('PEXPIRE', KEYS[m.k + 5], PRESENCE + ceil(3 * m.W / 1000))
 end
 
 -- Brings a member up to date: a configuration changed by others, entries that
@@ -126,6 +128,7 @@ local function update(i, m)
   if m.card > BUCKETS then m.grid = m.W end
   m.heal = heal
   m.dirty = rebuild or freed > 0
+  if m.kept and not m.foreign and m.card <= COMPACT then open_frontier(m, m.kept, now) end
 end
 
 for i = 1, M do update(i, members[i]) end
@@ -140,7 +143,7 @@ local function give_back(m, t, n)
       call('ZREM', m.permits_key, raw[i])
       if w > n then call('ZADD', m.permits_key, score(u), pack_entry(u, w - n)) end
       m.value = m.value + n
-      m.dirty = true
+      m.dirty, m.frontier = true, nil
       return true
     end
   end
@@ -170,7 +173,7 @@ local function release(m, n)
       call('ZREM', m.permits_key, raw[i])
       if w > x then call('ZADD', m.permits_key, raw[i + 1], pack_entry(t, w - x)) end
       m.value, n = m.value + x, n - x
-      m.dirty = true
+      m.dirty, m.frontier = true, nil
       if n == 0 then return end
     end
   end
@@ -225,13 +228,48 @@ local function grant(ns, T, times)
     m.grants[T] = m.grants[T] + x
     m.value = m.value - x
     if m.s then insert(m, T, x) end
+    if m.frontier and m.frontier.s and T >= m.frontier.at then
+      extend(m, T, x)
+    else
+      m.frontier = nil
+    end
   end
   changed = true
 end
 
+-- Beyond near, clients that contend have equal shares of what the horizon
+-- holds, so that none takes all of it before the others ask. Nearer places are
+-- anybody's: a share that is not used is not lost.
+local contenders = 0
+local shares = {}
+local function share_out()
+  for i, m in ipairs(members) do
+    if not m.per_client then
+      local horizon = max(m.interval, 1000000)
+      check_in(m)
+      local n = max(1, call('ZCOUNT', KEYS[m.k + 5], now - 2 * horizon, '+inf'))
+      contenders = max(contenders, n)
+      if n > 1 then shares[i] = max(1, floor(m.rate * horizon / m.W / n)) end
+    end
+  end
+  contenders = max(contenders, 1)
+end
+
+local function within_share(ns, times)
+  if contenders == 0 then share_out() end
+  for i, share in pairs(shares) do
+    if ahead[i] == 0 then
+      times = min(times, max(1, floor(share / ns[i])))
+    else
+      times = min(times, floor((share - ahead[i]) / ns[i]))
+    end
+  end
+  return times
+end
+
 local runs, blocked = {}, false
 for r = 1, take_number() do
-  local longest, reach, count, ns = take_number(), take_number(), take_number(), {}
+  local longest, reach, near, lead, count, ns = take_number(), take_number(), take_number(), take_number(), take_number(), {}
   for i = 1, M do ns[i] = take_number() end
   local given, rest = {}, { 0 }
   local over
@@ -250,11 +288,13 @@ for r = 1, take_number() do
       given = { count, 0 }
     end
   else
-    local from = earliest
+    local from = max(earliest, now + lead)
     while count > 0 do
       local T, times, tight = place(ns, from)
       local wait = T - now
-      if wait > reach or blocked and longest > 0 then
+      times = min(times, count)
+      if wait > near and longest > near then times = within_share(ns, times) end
+      if wait > reach or times < 1 or blocked and longest > 0 then
         if wait > longest then
           rest = { 1, wait, tight - 1 }
         else
@@ -263,8 +303,10 @@ for r = 1, take_number() do
         end
         break
       end
-      times = min(times, count)
       grant(ns, T, times)
+      if wait > 0 then
+        for i = 1, M do ahead[i] = ahead[i] + ns[i] * times end
+      end
       count = count - times
       given[#given + 1] = times
       given[#given + 1] = wait
@@ -291,7 +333,7 @@ local function write(m)
       local u, w = time_of(held[2]), weight(e)
       if e == pack_entry(u, w) then
         call('ZREM', m.permits_key, e)
-        x = x + w
+        x, m.moved = x + w, m.moved or u ~= T
       end
     end
     while call('ZADD', m.permits_key, 'NX', score(T), pack_entry(T, x)) == 0 do
@@ -327,6 +369,12 @@ local ttl = nil
 local longest_W = 0
 for _, m in ipairs(members) do
   write(m)
+  local frontier = not m.per_client and keep_frontier(m, now)
+  if frontier then
+    call('HSET', m.name, 'frontier', frontier)
+  elseif m.kept and (m.dirty or #m.order > 0) then
+    call('HDEL', m.name, 'frontier')
+  end
   if m.dirty or #m.order > 0 then
     call('SET', m.value_key, format('%.0f', m.value), 'KEEPTTL')
     local t = expire(m)
@@ -347,15 +395,6 @@ for i, m in ipairs(members) do
     say(m.per_client and 1 or 0)
     say(m.calendar and 1 or 0)
     say(m.smooth and 1 or 0)
-  end
-end
-local contenders = 0
-if contending then
-  for _, m in ipairs(members) do
-    if not m.per_client then
-      check_in(m)
-      contenders = max(contenders, call('ZCOUNT', KEYS[m.k + 5], now - 2000000, '+inf'))
-    end
   end
 end
 say(contenders)

@@ -1,0 +1,297 @@
+-- Where permits fit into a log: the earliest time at which every window that
+-- contains it still holds at most the rate. Put after log.lua, before a verb.
+
+local PAGE = 32 -- entries read at a time where few are needed
+
+-- load_log reads the entries that count, or will: s times, w permits, p prefix
+-- sums, and notes whether all of them are ours.
+local function load_log(m, now)
+  local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(cutoff(m, now)), '+inf', 'WITHSCORES')
+  local s, w, p, n = {}, {}, { [0] = 0 }, 0
+  local limit = bound(m, now)
+  local beyond = 0
+  m.shared = false
+  for i = 1, #raw, 2 do
+    local t, x = time_of(raw[i + 1]), weight(raw[i])
+    if byte(raw[i], 1) ~= 8 then m.shared = true end
+    if t > limit then
+      beyond = beyond + x
+    elseif x > 0 then
+      n = n + 1
+      s[n], w[n], p[n] = t, x, p[n - 1] + x
+    end
+  end
+  m.s, m.w, m.p, m.n, m.beyond = s, w, p, n, beyond
+end
+
+-- insert adds permits at t to the loaded log.
+local function insert(m, t, x)
+  local s, w, p, n = m.s, m.w, m.p, m.n
+  local i = n
+  while i > 0 and s[i] > t do i = i - 1 end
+  if i > 0 and s[i] == t then
+    w[i] = w[i] + x
+  else
+    i = i + 1
+    table.insert(s, i, t)
+    table.insert(w, i, x)
+    n = n + 1
+    m.n = n
+  end
+  for j = i, n do p[j] = p[j - 1] + w[j] end
+end
+
+-- above is the first index whose time is later than t.
+local function above(m, t)
+  local s, lo, hi = m.s, 1, m.n + 1
+  while lo < hi do
+    local mid = floor((lo + hi) / 2)
+    if s[mid] > t then hi = mid else lo = mid + 1 end
+  end
+  return lo
+end
+
+-- fit_sliding returns the earliest T >= from such that n more permits at T
+-- keep every window that contains T within the rate, and how many permits
+-- there is room for at T. One pass over the events after from: the load rises
+-- at an entry and falls W after it; T is the first moment from which it stays
+-- low enough for W.
+local function fit_sliding(m, n, from)
+  local s, w, p, N, W, cap = m.s, m.w, m.p, m.n, m.W, m.rate - n
+  local i, j = above(m, from), above(m, from - W)
+  local load = p[i - 1] - p[j - 1]
+  local T, peak = nil, load
+  if load <= cap then T = from end
+  while true do
+    local rise = s[i]
+    if T and (not rise or rise >= T + W) then return T, m.rate - peak end
+    if j < i and (not rise or s[j] + W <= rise) then
+      local t = s[j] + W
+      repeat
+        load = load - w[j]
+        j = j + 1
+      until j >= i or s[j] + W > t
+      if not T and load <= cap then T, peak = t, load end
+    else
+      load = load + w[i]
+      i = i + 1
+      if load > cap then
+        T = nil
+      elseif T and load > peak then
+        peak = load
+      end
+    end
+  end
+end
+
+-- The frontier of a log is a time F for which it is known that n permits fit no
+-- earlier, with the load at F. Grants at F or later keep it true, and so does
+-- time; so a busy log need not be read from now on, but only from F on: what
+-- falls after it, a page at a time, and what lies ahead. It is kept in the
+-- limiter's hash as "F load n value epoch now" and holds as long as nobody else
+-- has written since: no other value, no other epoch, no foreign entry.
+
+local function open_frontier(m, kept, now)
+  local at, load, n, value, epoch, last = string.match(kept or '', '^(%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d+)$')
+  if not at or tonumber(at) <= now or tonumber(value) ~= m.cached or tonumber(epoch) ~= m.epoch then return end
+  for _, e in ipairs(call('ZRANGEBYSCORE', m.permits_key, score(tonumber(last)), score(now))) do
+    if byte(e, 1) ~= 8 then return end
+  end
+  m.frontier = { at = tonumber(at), load = tonumber(load), least = tonumber(n) }
+end
+
+-- load_frontier reads what lies ahead of F; falls are read as they are needed.
+local function load_frontier(m)
+  local f = m.frontier
+  local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(f.at), '+inf', 'WITHSCORES')
+  f.s, f.w, f.n, f.rise, f.fall, f.read, f.more = {}, {}, 0, 1, 1, 0, true
+  f.fs, f.fw, f.from = {}, {}, f.at
+  for k = 1, #raw, 2 do
+    f.n = f.n + 1
+    f.s[f.n], f.w[f.n] = time_of(raw[k + 1]), weight(raw[k])
+  end
+end
+
+-- falling returns when the k-th of the entries that fall after F counts no
+-- more, and its permits: first those up to where F was, then those ahead.
+local function falling(m, k)
+  local f = m.frontier
+  if k > f.read and f.more then
+    local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(f.from - m.W), score(f.from), 'WITHSCORES', 'LIMIT', f.read, PAGE)
+    for i = 1, #raw, 2 do
+      f.read = f.read + 1
+      f.fs[f.read], f.fw[f.read] = time_of(raw[i + 1]), weight(raw[i])
+    end
+    f.more = #raw == 2 * PAGE
+  end
+  if k <= f.read then return f.fs[k] + m.W, f.fw[k] end
+  local i = k - f.read
+  if i > f.n then return nil end
+  return f.s[i] + m.W, f.w[i]
+end
+
+-- fit_frontier is fit_sliding from F on, for at least the frontier's n.
+local function fit_frontier(m, n, from)
+  local f = m.frontier
+  if not f.s then load_frontier(m) end
+  local cap, load, i, j, t = m.rate - n, f.load, f.rise, f.fall, f.at
+  local T, peak, at
+  local function settle()
+    if not T and load <= cap then T = max(t, from) end
+    if T and t <= T then peak, at = load, { load = load, rise = i, fall = j } end
+  end
+  settle()
+  while true do
+    local rise = f.s[i]
+    local fall, x = falling(m, j)
+    local first = rise and fall and min(rise, fall) or rise or fall
+    if not first and not T then return nil end -- the load does not add up: somebody else wrote
+    if T and (not first or first > T) and (not rise or rise >= T + m.W) then break end
+    t = first
+    if fall == first then
+      load, j = load - x, j + 1
+    else
+      load, i = load + f.w[i], i + 1
+      if load > cap then
+        T = nil
+      elseif T then
+        peak = max(peak, load)
+      end
+    end
+    settle()
+  end
+  if from <= f.at and n == f.least then
+    f.at, f.load, f.rise, f.fall = T, at.load, at.rise, at.fall
+  end
+  return T, m.rate - peak
+end
+
+-- extend adds a grant at t to what is known from the frontier on.
+local function extend(m, t, x)
+  local f = m.frontier
+  local i = f.n
+  while i > 0 and f.s[i] > t do i = i - 1 end
+  if i > 0 and f.s[i] == t then
+    f.w[i] = f.w[i] + x
+  else
+    i = i + 1
+    table.insert(f.s, i, t)
+    table.insert(f.w, i, x)
+    f.n = f.n + 1
+    if t <= f.at then f.rise = f.rise + 1 end
+  end
+  if t <= f.at then f.load = f.load + x end
+end
+
+-- fit_calendar is fit for fixed windows; nothing is granted within guard of a
+-- boundary, because the API's clock is not ours.
+local function fit_calendar(m, n, from)
+  local t = from
+  while true do
+    local start = window_start(m, t)
+    local stop = start + m.interval
+    t = max(t, start + m.guard)
+    if t < stop - m.guard then
+      local load = m.p[above(m, stop - 1) - 1] - m.p[above(m, start - 1) - 1]
+      if load + n <= m.rate then return t, m.rate - load end
+    end
+    t = stop + m.guard
+  end
+end
+
+-- fit_smooth returns the earliest T >= from that keeps its distance: n * W /
+-- rate after the entry before it, and the next entry's own after it. In
+-- buckets it is the share of a bucket that may not be exceeded.
+local function fit_smooth(m, n, from)
+  local t, step = from, ceil(n * m.W / m.rate)
+  local grid = m.grid and ceil(m.W / BUCKETS)
+  local share = m.grid and ceil(m.rate / BUCKETS) or 0
+  while true do
+    local i = above(m, t)
+    local before, after = m.s[i - 1], m.s[i]
+    local gap = after and ceil(m.w[i] * m.W / m.rate)
+    if grid and gap then gap = min(gap, grid) end
+    if before == t and m.w[i - 1] + n <= share then return t, share - m.w[i - 1] end
+    if before and t < before + step then
+      t = before + step
+    elseif after and t + gap > after then
+      t = after
+      if not (m.w[i] + n <= share) then t = after + step end
+    else
+      return t, max(n, share)
+    end
+  end
+end
+
+-- read_log makes the whole log known, what this call has granted included.
+local function read_log(m, now)
+  if m.s then return end
+  load_log(m, now)
+  if m.beyond > 0 then m.heal(m) end
+  for _, t in ipairs(m.order) do insert(m, t, m.grants[t]) end
+end
+
+-- fit_full reads the whole log. What it finds may be the new frontier: nothing
+-- for n fits between now, or what was found before, and T.
+local function fit_full(m, n, from, now)
+  read_log(m, now)
+  local T, room = fit_sliding(m, n, from)
+  if from <= max(now, m.pause) or m.found and n >= m.found.least and from <= m.found.at then
+    if not m.found or n <= m.found.least then m.found = { at = T, least = n } end
+  end
+  return T, room
+end
+
+-- fit returns the earliest T >= from at which the limiter has room for n, and
+-- the room there. The cached value counts every entry, past and ahead: as
+-- long as it covers n, no window can overflow and the log need not be read.
+local function fit(m, n, from, now)
+  if m.calendar or m.smooth then
+    read_log(m, now)
+    local windows = m.calendar and fit_calendar or fit_sliding
+    local t, room = windows(m, n, from)
+    while m.smooth do
+      local u, share = fit_smooth(m, n, t)
+      room = min(room, share)
+      if u == t then break end
+      t, room = windows(m, n, u)
+    end
+    return t, room
+  end
+  if m.value >= n then return from, m.value end
+  if m.frontier and n >= m.frontier.least then
+    local T, room = fit_frontier(m, n, from)
+    if T then return T, room end
+  end
+  m.frontier = nil
+  return fit_full(m, n, from, now)
+end
+
+-- keep_frontier returns what is known of the log after a call, to be kept for the next.
+local function keep_frontier(m, now)
+  local f = m.frontier
+  if m.s then
+    f = nil
+    if m.found and not m.shared and not m.moved and m.found.at > now then
+      local at = m.found.at
+      f = { at = at, least = m.found.least, load = m.p[above(m, at) - 1] - m.p[above(m, at - m.W) - 1] }
+    end
+  end
+  if not f then return nil end
+  return format('%.0f %.0f %.0f %.0f %.0f %.0f', f.at, f.load, f.least, m.value, m.epoch, now)
+end
+
+-- available is how many permits TryAcquire could take now.
+local function available(m, now)
+  if m.pause > now then return 0 end
+  if not m.s then load_log(m, now) end
+  if m.calendar then
+    local start = window_start(m, now)
+    if now < start + m.guard or now >= start + m.interval - m.guard then return 0 end
+    return max(0, m.rate - (m.p[m.n] - m.p[above(m, start - 1) - 1]))
+  end
+  local t, room = fit_sliding(m, 0, now)
+  if t > now then return 0 end
+  return room
+end
+
