@@ -1,0 +1,147 @@
+// Command enqueue puts jobs into asynq's queues in Redis, from a file with one
+// job a line or from its flags.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	logging.Disable() // go-redis logs every failed connection; enqueue says once what is wrong
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// From the first signal on, the next one has its default effect: it ends the process at once.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// Exit statuses.
+const (
+	exitDone   = 0
+	exitFailed = 1 // a bad line is a failure too, although the others are enqueued
+	exitUsage  = 2 // wrong flags, or a configuration that cannot be used
+)
+
+// usageError is a mistake in what the user wrote, as opposed to one that came up at work.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// run is the command: it ends when ctx does, and returns the exit status.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	cmd := newCommand()
+	cmd.SetArgs(args)
+	cmd.SetIn(stdin)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	fmt.Fprintln(stderr, "enqueue:", err)
+	if _, ok := errors.AsType[*usageError](err); ok {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// options are the flags.
+type options struct {
+	config  string
+	redis   string
+	file    string
+	strict  bool
+	jobType string
+	payload string
+	count   int64
+	queue   string
+	json    bool
+}
+
+func newCommand() *cobra.Command {
+	var opts options
+	cmd := &cobra.Command{
+		Use:   "enqueue",
+		Short: "Put jobs into asynq's queues",
+		Long: `enqueue puts jobs into asynq's queues in Redis, one for each line of a file:
+
+  {"type":"http:request","payload":{"method":"GET","url":"https://api.example.com/v1/x"},"id":"x-1"}
+
+Only type is required; queue, headers, max_retry, timeout, process_in, unique_for
+and retention may follow. A bad line is reported with its number, the rest go on,
+and the exit status is 1. Lines with an id can be enqueued again: nothing doubles.`,
+		Example: `  enqueue --file jobs.ndjson                     one job a line
+  make-jobs | enqueue --file -                   the same from standard input
+  enqueue --file jobs.ndjson --strict            all lines, or none if one is bad
+  enqueue --type email:send --payload '{"to":"a"}' --count 100`,
+		Version: version(),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return &usageError{fmt.Errorf("unexpected argument %q: see enqueue --help", args[0])}
+			}
+			return nil
+		},
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := opts.check(cmd.Flags().Changed); err != nil {
+				return &usageError{err}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return enqueue(cmd.Context(), opts, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return &usageError{fmt.Errorf("%w: see enqueue --help", err)}
+	})
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&opts.config, "config", "", "configuration `file`, of which only redis matters here (config.yaml if there is one)")
+	flags.StringVar(&opts.redis, "redis", "", "`host:port` of Redis, in place of redis.addrs in the configuration")
+	flags.StringVar(&opts.file, "file", "", "`file` with one job a line, - is standard input")
+	flags.BoolVar(&opts.strict, "strict", false, "enqueue nothing unless every line is good")
+	flags.StringVar(&opts.jobType, "type", "", "`type` of the jobs to make, instead of --file")
+	flags.StringVar(&opts.payload, "payload", "", "with --type: payload of each job, in `JSON`")
+	flags.Int64Var(&opts.count, "count", 1, "with --type: how many jobs to make")
+	flags.StringVar(&opts.queue, "queue", "", "with --type: `queue` of the jobs (default if not given)")
+	flags.BoolVar(&opts.json, "json", false, "end with the counts as one line of JSON on standard output")
+	return cmd
+}
+
+// check refuses flags that contradict one another or mean nothing.
+func (o options) check(set func(flag string) bool) error {
+	switch {
+	case set("file") == set("type"):
+		return errors.New("give either --file or --type: see enqueue --help")
+	case set("file") && o.file == "":
+		return errors.New("--file is empty: name a file, or - for standard input")
+	case set("file") && (set("payload") || set("count") || set("queue")):
+		return errors.New("--payload, --count and --queue go with --type: a file has them in its lines")
+	case set("type") && set("strict"):
+		return errors.New("--strict goes with --file")
+	case o.count < 1:
+		return fmt.Errorf("--count %d: want 1 or more", o.count)
+	}
+	return nil
+}
+
+// version is the module's version, as the go command recorded it in the binary.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(unknown)"
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"unicode/utf8"
+
+	"github.com/jobthrottle/jobthrottle/producer"
+)
+
+// source is where the jobs come from: a *producer.Reader or a *generator.
+type source interface {
+	Next() (producer.Line, error) // io.EOF after the last
+	Offset() int64                // how far it is, up to input.total
+}
+
+// input is an opened source.
+type input struct {
+	source
+	name  string // for errors
+	total int64  // bytes of the file, or jobs to make; -1 if unknown
+	close func()
+
+	advice string // what to do after an interruption, ": ..."
+}
+
+// openInput opens what the flags name. In strict mode it has read all of it, and the source begins anew.
+func openInput(ctx context.Context, opts options, stdin io.Reader, bad func(producer.Line)) (*input, error) {
+	if opts.file == "" {
+		return makeInput(opts)
+	}
+	in := &input{name: opts.file, total: -1, close: func() {}, advice: ": run it again, lines with ids are not doubled"}
+	from := stdin
+	if opts.file == "-" {
+		in.name = "standard input"
+	} else {
+		file, err := os.Open(opts.file)
+		if err != nil {
+			return nil, err
+		}
+		in.close = func() { file.Close() }
+		from = file
+	}
+	regular, size := sizeOf(from)
+	if regular {
+		in.total = size
+	} else {
+		closeFile, out := in.close, interruptible(ctx, from)
+		in.close = func() {
+			out.Close()
+			closeFile()
+		}
+		from = out
+	}
+	in.source = producer.NewReader(from)
+	if !opts.strict {
+		return in, nil
+	}
+	if err := in.beginAnew(ctx, from, regular, bad); err != nil {
+		in.close()
+		return nil, err
+	}
+	return in, nil
+}
+
+// beginAnew reads all lines, and starts over from the first if every one is good. What cannot be read twice is copied
+// into a temporary file on the way.
+func (in *input) beginAnew(ctx context.Context, from io.Reader, regular bool, bad func(producer.Line)) error {
+	again, _ := from.(io.ReadSeeker)
+	if !regular {
+		spool, err := os.CreateTemp("", "enqueue-*.ndjson")
+		if err != nil {
+			return fmt.Errorf("--strict needs a temporary file to read %s twice: %w", in.name, err)
+		}
+		closeInput := in.close
+		in.close = func() {
+			closeInput()
+			spool.Close()
+			os.Remove(spool.Name())
+		}
+		in.source = producer.NewReader(io.TeeReader(from, spool))
+		again = spool
+	}
+	lines, wrong := 0, 0
+	for {
+		line, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("nothing enqueued: %w", in.readError(err))
+		}
+		lines++
+		if line.Err != nil {
+			wrong++
+			bad(line)
+		}
+	}
+	if wrong > 0 {
+		return fmt.Errorf("nothing enqueued: %d of %d lines of %s are bad", wrong, lines, in.name)
+	}
+	if _, err := again.Seek(0, io.SeekStart); err != nil {
+		return in.readError(err)
+	}
+	in.source = producer.NewReader(again)
+	return nil
+}
+
+func (in *input) readError(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted")
+	}
+	return fmt.Errorf("cannot read %s: %w", in.name, err)
+}
+
+// sizeOf returns whether r is a plain file, which can be read twice and never blocks, and how long it is.
+func sizeOf(r io.Reader) (regular bool, size int64) {
+	file, ok := r.(*os.File)
+	if !ok {
+		return false, 0
+	}
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return false, 0
+	}
+	return true, info.Size()
+}
+
+// interruptible returns a reader of r that ends with ctx's error when ctx ends. A Read of r that blocks cannot be
+// ended: its goroutine stays until r yields, or the process exits. Close ends all else.
+func interruptible(ctx context.Context, r io.Reader) io.ReadCloser {
+	out, in := io.Pipe()
+	stop := context.AfterFunc(ctx, func() { in.CloseWithError(ctx.Err()) })
+	go func() {
+		defer stop()
+		_, err := io.Copy(in, r)
+		in.CloseWithError(err)
+	}()
+	return out
+}
+
+// generator makes the same job again and again.
+type generator struct {
+	job  producer.Job
+	made int64
+	want int64
+}
+
+func makeInput(opts options) (*input, error) {
+	payload := json.RawMessage(opts.payload)
+	if len(payload) > 0 && (!json.Valid(payload) || !utf8.Valid(payload)) {
+		return nil, &usageError{fmt.Errorf("--payload is not JSON: %s", clip(payload))}
+	}
+	job := producer.Job{Type: opts.jobType, Payload: payload, Queue: opts.queue}
+	if err := job.Validate(); err != nil {
+		return nil, &usageError{fmt.Errorf("--%w", err)}
+	}
+	return &input{
+		source: &generator{job: job, want: opts.count},
+		name:   "--type", total: opts.count, close: func() {},
+	}, nil
+}
+
+func (g *generator) Next() (producer.Line, error) {
+	if g.made == g.want {
+		return producer.Line{}, io.EOF
+	}
+	g.made++
+	return producer.Line{Number: int(g.made), Job: g.job}, nil
+}
+
+func (g *generator) Offset() int64 { return g.made }
+
+// clip keeps what a user wrote short enough for an error of one line.
+func clip(b []byte) string {
+	const most = 64
+	b = bytes.ToValidUTF8(b, []byte("?"))
+	if len(b) > most {
+		return string(bytes.ToValidUTF8(b[:most], nil)) + "..."
+	}
+	return string(b)
+}

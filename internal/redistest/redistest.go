@@ -1,0 +1,140 @@
+// Package redistest gives each test a Redis server of its own, so that tests meet the real thing and never each other.
+package redistest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// RequireEnv, set to 1, turns a missing redis-server from a skipped test into a failed one.
+const RequireEnv = "JOBTHROTTLE_REQUIRE_REDIS"
+
+// maxStarts bounds the attempts to find a port: another process may take the one we picked before redis-server binds it.
+const maxStarts = 10
+
+// Server is a redis-server process that a test owns. Addr stays the same over Stop and Restart, and so does its
+// directory: with "--appendonly", "yes" its data survives too. It is not safe for concurrent use.
+type Server struct {
+	Addr string // host:port on loopback
+
+	tb     testing.TB
+	dir    string
+	args   []string
+	cmd    *exec.Cmd
+	exited chan struct{} // closed once the process is gone and waited for
+}
+
+// Start runs a redis-server for the length of the test and returns its address. Nothing is saved to disk unless
+// args, which are redis-server's own, say so. Without redis-server the test is skipped, or fails where RequireEnv is 1.
+func Start(tb testing.TB, args ...string) string {
+	tb.Helper()
+	return New(tb, args...).Addr
+}
+
+// New is Start for tests that stop and restart their server.
+func New(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv(RequireEnv) == "1" {
+			tb.Fatalf("redis-server is required (%s=1) and missing: %v", RequireEnv, err)
+		}
+		tb.Skipf("redis-server is missing, install it to run this test: %v", err)
+	}
+	s := &Server{tb: tb, dir: tb.TempDir(), args: args}
+	tb.Cleanup(s.Stop)
+	var err error
+	for range maxStarts {
+		if s.Addr, err = freeAddr(); err != nil {
+			tb.Fatalf("no free loopback port: %v", err)
+		}
+		if err = s.start(); err == nil {
+			return s
+		}
+	}
+	tb.Fatalf("redis-server did not start: %v", err)
+	return nil
+}
+
+// Stop kills the server as a power cut would, and returns when the process is gone. Stopping twice is harmless.
+func (s *Server) Stop() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill()
+	<-s.exited
+	s.cmd = nil
+}
+
+// Restart starts a stopped server again on its address and directory, stopping it first if it runs.
+func (s *Server) Restart() {
+	s.tb.Helper()
+	s.Stop()
+	if err := s.start(); err != nil {
+		s.tb.Fatalf("redis-server did not come back: %v", err)
+	}
+}
+
+// start returns once the server says that it accepts connections, or with what it said before it gave up.
+func (s *Server) start() error {
+	_, port, err := net.SplitHostPort(s.Addr)
+	if err != nil {
+		return err
+	}
+	args := append([]string{
+		"--bind", "127.0.0.1", "--port", port, "--dir", s.dir, "--save", "", "--appendonly", "no", "--logfile", "",
+	}, s.args...)
+	cmd := exec.Command("redis-server", args...)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	exited := make(chan struct{})
+	said := make(chan error, 1)
+	go func() {
+		defer close(exited)
+		said <- awaitReady(stdout)
+		_, _ = io.Copy(io.Discard, stdout)
+		_ = cmd.Wait()
+	}()
+	if err := <-said; err != nil {
+		<-exited
+		return err
+	}
+	s.cmd, s.exited = cmd, exited
+	return nil
+}
+
+// awaitReady reads the server's log up to the line that says that it accepts connections.
+func awaitReady(log io.Reader) error {
+	var last string
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		if strings.Contains(lines.Text(), "Ready to accept connections") {
+			return nil
+		}
+		last = lines.Text()
+	}
+	if last == "" {
+		return errors.New("it exited silently")
+	}
+	return fmt.Errorf("it exited, last saying %q", last)
+}
+
+func freeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}

@@ -1,0 +1,102 @@
+package producer
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// write enqueues the entries in their order with one round trip for all, and returns one error each, nil for success.
+//
+// asynq has no call for many tasks. So each entry goes through asynq's own Enqueue in a goroutine of its own, over a
+// client whose script calls wait for one another: once every goroutine has come to its call, all calls leave as one
+// pipeline, in the order of the entries. What asynq checks, stores and answers stays asynq's business, and its list of
+// pending tasks gets the order of the file. A script that the server does not know yet makes one more round.
+//
+// A failed entry's error is the one of Redis, which asynq itself would hand on as text only.
+func (p *Producer) write(ctx context.Context, entries []entry) []error {
+	errs := make([]error, len(entries))
+	calls := make([]call, len(entries))
+	moves := make(chan move, len(entries))
+	for i := range entries {
+		c := &calls[i]
+		c.moves, c.sent = moves, make(chan struct{}, 1)
+		go func() {
+			_, errs[i] = entries[i].enqueue(context.WithValue(ctx, callKey{}, c), p.gathered)
+			if c.cmd != nil && c.cmd.Err() != nil {
+				errs[i] = c.cmd.Err()
+			}
+			moves <- returned
+		}()
+	}
+	for running := len(entries); running > 0; {
+		for waiting := 0; waiting < running; {
+			if <-moves == called {
+				waiting++
+			} else {
+				running--
+			}
+		}
+		sendAll(ctx, p.rdb, calls)
+	}
+	return errs
+}
+
+// sendAll sends the calls that wait and lets their goroutines go on.
+func sendAll(ctx context.Context, rdb redis.UniversalClient, calls []call) {
+	pipe := rdb.Pipeline()
+	for i := range calls {
+		if c := &calls[i]; c.queue != nil {
+			c.cmd = c.queue(pipe)
+		}
+	}
+	if pipe.Len() == 0 {
+		return
+	}
+	_, _ = pipe.Exec(ctx) // each command carries its own error
+	for i := range calls {
+		if c := &calls[i]; c.queue != nil {
+			c.queue = nil
+			c.sent <- struct{}{}
+		}
+	}
+}
+
+// move is what a goroutine of write does next that matters to the others.
+type move bool
+
+const (
+	called   move = true  // it waits for its script call
+	returned move = false // it is through
+)
+
+// call is one goroutine's script call on its way into the common pipeline. The goroutine and write own it in turn,
+// handing it over through moves and sent.
+type call struct {
+	moves chan<- move
+	sent  chan struct{}
+	queue func(redis.Pipeliner) *redis.Cmd
+	cmd   *redis.Cmd
+}
+
+type callKey struct{}
+
+// do hands the call to write and returns once it was sent and answered.
+func (c *call) do(queue func(redis.Pipeliner) *redis.Cmd) *redis.Cmd {
+	c.queue = queue
+	c.moves <- called
+	<-c.sent
+	return c.cmd
+}
+
+// gatherer is the Redis client that write gives to asynq: script calls go through the call in their context, all else
+// goes to Redis directly.
+type gatherer struct{ redis.UniversalClient }
+
+func (g gatherer) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	return ctx.Value(callKey{}).(*call).do(func(p redis.Pipeliner) *redis.Cmd { return p.EvalSha(ctx, sha, keys, args...) })
+}
+
+func (g gatherer) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
+	return ctx.Value(callKey{}).(*call).do(func(p redis.Pipeliner) *redis.Cmd { return p.Eval(ctx, script, keys, args...) })
+}

@@ -1,0 +1,136 @@
+package producer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// None, as a Job's MaxRetry or Retention, asks for none at all, where zero picks the default.
+const None = -1
+
+const (
+	defaultQueue    = "default"      // asynq's
+	defaultMaxRetry = 25             // asynq's
+	idRetention     = 24 * time.Hour // of a job with an ID
+	maxRetryLimit   = math.MaxInt32 - 1
+	maxDuration     = 10 * 365 * 24 * time.Hour
+)
+
+// Job is one unit of work to enqueue. Only Type is required. asynq counts in whole seconds: Timeout, UniqueFor and
+// Retention are rounded up to them.
+type Job struct {
+	Type    string          // the worker picks the handler by it
+	Payload json.RawMessage // handed to the handler as it is
+
+	// ID makes enqueueing repeatable: while asynq keeps the task, a second job with this ID is refused. Left empty,
+	// each Enqueue makes a new task.
+	ID string
+
+	Queue   string            // defaults to "default"
+	Headers map[string]string // task headers; MaxRetryHeader is reserved
+
+	// MaxRetry is how often a failed job is tried again. Zero picks 25, None means never.
+	MaxRetry int
+
+	// Timeout is how long one attempt may run, at least 1s. Zero picks asynq's 30 minutes.
+	Timeout time.Duration
+
+	ProcessIn time.Duration // how long from now the job may not start
+
+	// UniqueFor, at least 1s, refuses a second job of the same type, payload and queue until this one is done or the
+	// time is over. Zero allows it.
+	UniqueFor time.Duration
+
+	// Retention is how long asynq keeps the task after success, and knows its ID. Zero picks 24h for a job with an ID
+	// and nothing for others, None means nothing.
+	Retention time.Duration
+}
+
+// ErrInvalidJob matches every *JobError in errors.Is.
+var ErrInvalidJob = errors.New("invalid job")
+
+// JobError says why a job, or the line that holds it, cannot be enqueued, and what would be right.
+type JobError struct {
+	Field  string // as in a job line; empty when the line as a whole is wrong
+	Reason string
+}
+
+func (e *JobError) Error() string {
+	if e.Field == "" {
+		return e.Reason
+	}
+	return e.Field + ": " + e.Reason
+}
+
+// Is makes every JobError match ErrInvalidJob.
+func (e *JobError) Is(target error) bool { return target == ErrInvalidJob }
+
+// Validate returns a *JobError for the first field that asynq would refuse or, worse, take for something else.
+func (j Job) Validate() error {
+	switch {
+	case strings.TrimSpace(j.Type) == "":
+		return &JobError{"type", `is missing; name what the job is, for example "http:request"`}
+	case j.ID != "" && strings.TrimSpace(j.ID) == "":
+		return &JobError{"id", "is blank; give it a value or leave it out"}
+	case j.Queue != "" && strings.TrimSpace(j.Queue) == "":
+		return &JobError{"queue", `is blank; name a queue or leave it out for "default"`}
+	case j.MaxRetry > maxRetryLimit:
+		return &JobError{"max_retry", fmt.Sprintf("%d is too many; at most %d", j.MaxRetry, maxRetryLimit)}
+	case j.MaxRetry < None:
+		return &JobError{"max_retry", fmt.Sprintf("%d is negative; give 0 or more", j.MaxRetry)}
+	}
+	if _, reserved := j.Headers[MaxRetryHeader]; reserved {
+		return &JobError{"headers", MaxRetryHeader + " is reserved; set max_retry instead"}
+	}
+	for _, d := range []struct {
+		field string
+		value time.Duration
+		least time.Duration // unless zero
+	}{
+		{"timeout", j.Timeout, time.Second},
+		{"process_in", j.ProcessIn, 0},
+		{"unique_for", j.UniqueFor, time.Second},
+		{"retention", max(j.Retention, 0), 0},
+	} {
+		switch {
+		case d.value == 0:
+		case d.value < 0:
+			return &JobError{d.field, fmt.Sprintf("%v is negative; give a time from now on", d.value)}
+		case d.value < d.least:
+			return tooShort(d.field, d.value)
+		case d.value > maxDuration:
+			return &JobError{d.field, fmt.Sprintf("%v is too long; give at most 10 years (%v)", d.value, maxDuration)}
+		}
+	}
+	return nil
+}
+
+// tooShort refuses what asynq would store as 0 seconds: as a timeout it then applies 30 minutes instead.
+func tooShort(field string, d time.Duration) error {
+	return &JobError{field, fmt.Sprintf("%v is below 1s; asynq counts whole seconds, give at least 1s or leave it out", d)}
+}
+
+func (j Job) maxRetry() int {
+	if j.MaxRetry == 0 {
+		return defaultMaxRetry
+	}
+	return max(j.MaxRetry, 0)
+}
+
+func (j Job) retention() time.Duration {
+	if j.Retention == 0 && j.ID != "" {
+		return idRetention
+	}
+	return max(j.Retention, 0)
+}
+
+func (j Job) queue() string {
+	if j.Queue == "" {
+		return defaultQueue
+	}
+	return j.Queue
+}

@@ -1,0 +1,139 @@
+// Package producer puts jobs into asynq's queues for the workers of this module, and for any other asynq server.
+//
+// Enqueue writes one job; a Stream writes many, in order and several hundred per round trip; ParseJob and Reader turn
+// lines of JSON into jobs. What is written is plain asynq: the tasks show in its tools and run under its servers.
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+)
+
+// MaxRetryHeader is the task header that carries a job's true MaxRetry.
+//
+// asynq archives a task that is turned away on its last attempt, even when it was only told to try later. So the
+// producer stores one retry more than the job asked for, and the worker, reading this header, enforces the true number.
+const MaxRetryHeader = "jobthrottle-max-retry"
+
+// MaxRetry returns how many retries the job behind a task's headers asked for, and false if the task did not come
+// from a Producer, in which case asynq's own number is the true one.
+func MaxRetry(headers map[string]string) (int, bool) {
+	n, err := strconv.Atoi(headers[MaxRetryHeader])
+	if err != nil || n < 0 || n > maxRetryLimit {
+		return 0, false
+	}
+	return n, true
+}
+
+// Producer enqueues jobs over a Redis client that its caller owns and closes. It is safe for concurrent use.
+type Producer struct {
+	client   *asynq.Client // one call, one round trip
+	gathered *asynq.Client // the same, its calls gathered by write into one pipeline
+	rdb      redis.UniversalClient
+}
+
+// New returns a Producer over rdb. It makes no Redis call.
+func New(rdb redis.UniversalClient) *Producer {
+	return &Producer{
+		client:   asynq.NewClientFromRedisClient(rdb),
+		gathered: asynq.NewClientFromRedisClient(gatherer{rdb}),
+		rdb:      rdb,
+	}
+}
+
+// Enqueue writes one job. A job that is there already is refused with asynq.ErrTaskIDConflict (its ID) or
+// asynq.ErrDuplicateTask (UniqueFor), for errors.Is, and AlreadyThere tells either; a job that cannot be written
+// as it stands with a *JobError, before any Redis call.
+func (p *Producer) Enqueue(ctx context.Context, job Job) (*asynq.TaskInfo, error) {
+	e, err := newEntry(job)
+	if err != nil {
+		return nil, err
+	}
+	return e.enqueue(ctx, p.client)
+}
+
+// AlreadyThere reports whether err says that the job was enqueued before, which a rerun expects.
+func AlreadyThere(err error) bool {
+	return errors.Is(err, asynq.ErrTaskIDConflict) || errors.Is(err, asynq.ErrDuplicateTask)
+}
+
+// entry is a job made ready for asynq. Its id is settled once, so that writing it again after a lost reply finds the
+// first write instead of adding a second.
+type entry struct {
+	task *asynq.Task
+	id   string
+	ours bool // the id was made here, nobody else can have written it
+	job  Job
+}
+
+func newEntry(job Job) (entry, error) {
+	if err := job.Validate(); err != nil {
+		return entry{}, err
+	}
+	e := entry{id: job.ID, ours: job.ID == "", job: job}
+	if e.ours {
+		e.id = uuid.NewString()
+	}
+	headers := make(map[string]string, len(job.Headers)+1)
+	maps.Copy(headers, job.Headers)
+	maxRetry := job.maxRetry()
+	headers[MaxRetryHeader] = strconv.Itoa(maxRetry)
+
+	opts := []asynq.Option{asynq.TaskID(e.id), asynq.MaxRetry(maxRetry + 1)}
+	if job.Queue != "" {
+		opts = append(opts, asynq.Queue(job.Queue))
+	}
+	if job.Timeout > 0 {
+		opts = append(opts, asynq.Timeout(wholeSeconds(job.Timeout)))
+	}
+	if job.ProcessIn > 0 {
+		opts = append(opts, asynq.ProcessAt(time.Now().Add(job.ProcessIn)))
+	}
+	if job.UniqueFor > 0 {
+		opts = append(opts, asynq.Unique(wholeSeconds(job.UniqueFor)))
+	}
+	if r := job.retention(); r > 0 {
+		opts = append(opts, asynq.Retention(wholeSeconds(r)))
+	}
+	e.task = asynq.NewTaskWithHeaders(job.Type, job.Payload, headers, opts...)
+	return e, nil
+}
+
+func (e entry) enqueue(ctx context.Context, client *asynq.Client) (*asynq.TaskInfo, error) {
+	info, err := client.EnqueueContext(ctx, e.task)
+	switch {
+	case err == nil:
+		return info, nil
+	case e.ours && errors.Is(err, asynq.ErrTaskIDConflict):
+		// An earlier attempt of this very write arrived and only its reply was lost.
+		return &asynq.TaskInfo{ID: e.id, Queue: e.job.queue(), Type: e.job.Type, Payload: e.job.Payload}, nil
+	default:
+		return nil, fmt.Errorf("job %s of type %q: %w", e.id, clip(e.job.Type), err)
+	}
+}
+
+// wholeSeconds rounds up to what asynq stores, so that nobody gets less than they asked for.
+func wholeSeconds(d time.Duration) time.Duration {
+	if whole := d.Truncate(time.Second); whole == d {
+		return whole
+	}
+	return d.Truncate(time.Second) + time.Second
+}
+
+// clip keeps what a user wrote short enough for an error of one line.
+func clip(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}

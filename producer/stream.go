@@ -1,0 +1,233 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	batchJobs  = 256     // per round trip: more gains little and blocks Redis for longer
+	batchBytes = 4 << 20 // of payload, to bound memory
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 2 * time.Second
+)
+
+// Result is what became of one job of a Stream.
+type Result struct {
+	Line int
+	Err  error // nil: enqueued; else AlreadyThere(Err)
+}
+
+// StreamEvents are told what happens to a Stream, by one goroutine, in the order in which it happens. Both must be set.
+type StreamEvents struct {
+	Done   func(Result)    // one job is certain; called in the order of Add
+	Outage func(err error) // Redis failed and is tried again until the context ends; once per outage
+}
+
+// StreamError says how far a Stream came that ended early. Jobs after Line may have been written, or not: adding them
+// again doubles nothing if they have IDs.
+type StreamError struct {
+	Line int   // the last line that is certain, and all before it; 0 if none is
+	Err  error // why it ended
+}
+
+func (e *StreamError) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("ended before any line was certain: %v", e.Err)
+	}
+	return fmt.Sprintf("ended after line %d, the last that is certain: %v", e.Line, e.Err)
+}
+
+func (e *StreamError) Unwrap() error { return e.Err }
+
+// Stream enqueues many jobs in the order in which they are added, with as many per round trip as came in during the
+// last one. It waits out an outage of Redis: unanswered jobs are written again, and none is doubled, for each has an id
+// (a job that a worker had finished meanwhile excepted, if it has no ID and no Retention). A job with an ID or UniqueFor
+// whose first write succeeded unheard counts as already there.
+//
+// Add is for one goroutine. Close must be called.
+type Stream struct {
+	producer *Producer
+	events   StreamEvents
+	done     chan struct{}
+
+	mu      sync.Mutex
+	changed sync.Cond // waiting, closed or err changed
+	waiting []item
+	bytes   int
+	closed  bool
+	err     error // set once: no job will be written any more
+}
+
+type item struct {
+	line  int
+	entry entry
+}
+
+// Stream begins one that ends early when ctx does.
+func (p *Producer) Stream(ctx context.Context, events StreamEvents) *Stream {
+	s := &Stream{producer: p, events: events, done: make(chan struct{})}
+	s.changed.L = &s.mu
+	go func() {
+		defer close(s.done)
+		s.run(ctx)
+	}()
+	return s
+}
+
+// Add hands over the job of a line, and blocks while as many wait as fit into one round trip. It returns a *JobError
+// if the job is invalid, and the *StreamError if the Stream has ended early.
+func (s *Stream) Add(line int, job Job) error {
+	e, err := newEntry(job)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.err == nil && (len(s.waiting) >= batchJobs || s.bytes >= batchBytes) {
+		s.changed.Wait()
+	}
+	if s.err != nil {
+		return s.err
+	}
+	s.waiting = append(s.waiting, item{line, e})
+	s.bytes += len(job.Payload)
+	s.changed.Signal()
+	return nil
+}
+
+// Close returns once all added jobs are certain, or with the *StreamError if the Stream has ended early.
+func (s *Stream) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.changed.Signal()
+	s.mu.Unlock()
+	<-s.done
+	return s.err
+}
+
+// run writes batch after batch until the Stream is closed or ends early.
+func (s *Stream) run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.changed.Broadcast()
+	})
+	defer stop()
+	var certain int
+	for {
+		batch := s.take(ctx)
+		if batch == nil && ctx.Err() == nil {
+			return
+		}
+		err := ctx.Err()
+		if err == nil {
+			certain, err = s.writeBatch(ctx, batch, certain)
+		}
+		if err != nil {
+			s.end(&StreamError{Line: certain, Err: err})
+			return
+		}
+	}
+}
+
+// take returns what has been added, waiting for at least one job; nil when ctx has ended or no job will come.
+func (s *Stream) take(ctx context.Context) []item {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.waiting) == 0 && !s.closed && ctx.Err() == nil {
+		s.changed.Wait()
+	}
+	batch := s.waiting
+	s.waiting, s.bytes = nil, 0
+	s.changed.Signal()
+	return batch
+}
+
+func (s *Stream) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+	s.changed.Signal()
+}
+
+// writeBatch writes the batch until all of it is certain, each time what has failed, and returns the last certain line.
+func (s *Stream) writeBatch(ctx context.Context, batch []item, certain int) (int, error) {
+	results := make([]error, len(batch))
+	unsure := make([]int, len(batch)) // positions in batch, ascending
+	for i := range unsure {
+		unsure[i] = i
+	}
+	reported := 0
+	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
+		failed, cause := s.writeOnce(ctx, batch, unsure, results)
+		unsure = failed
+		sure := len(batch)
+		if len(unsure) > 0 {
+			sure = unsure[0]
+		}
+		for ; reported < sure; reported++ {
+			certain = batch[reported].line
+			s.events.Done(Result{certain, results[reported]})
+		}
+		switch {
+		case len(unsure) == 0:
+			return certain, nil
+		case ctx.Err() != nil:
+			return certain, ctx.Err()
+		case !isOutage(cause):
+			return certain, cause
+		case backoff == minBackoff:
+			s.events.Outage(cause)
+		}
+		select {
+		case <-time.After(backoff):
+		case <-ctx.Done():
+			return certain, ctx.Err()
+		}
+	}
+}
+
+// writeOnce writes the jobs of batch at the positions unsure. It returns the positions that failed, with the error of
+// the first, and notes the results of the others.
+func (s *Stream) writeOnce(ctx context.Context, batch []item, unsure []int, results []error) (failed []int, cause error) {
+	entries := make([]entry, len(unsure))
+	for k, i := range unsure {
+		entries[k] = batch[i].entry
+	}
+	for k, err := range s.producer.write(ctx, entries) {
+		switch i := unsure[k]; {
+		case err == nil || AlreadyThere(err):
+			results[i] = err
+		default:
+			if failed = append(failed, i); cause == nil {
+				cause = err
+			}
+		}
+	}
+	return failed, cause
+}
+
+// isOutage tells errors that pass by themselves, of the network or of a server that starts, fails over or is full,
+// from refusals that waiting does not change.
+func isOutage(err error) bool {
+	if errors.Is(err, redis.ErrClosed) {
+		return false
+	}
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return true
+	}
+	for _, code := range []string{"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "OOM", "NOREPLICAS"} {
+		if strings.HasPrefix(reply.Error(), code+" ") {
+			return true
+		}
+	}
+	return strings.HasPrefix(reply.Error(), "ERR max number of clients")
+}

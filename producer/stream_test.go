@@ -1,0 +1,286 @@
+package producer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/producer"
+)
+
+// pendingIDs returns the ids of a queue's pending tasks, next first.
+func pendingIDs(t *testing.T, rdb redis.UniversalClient, queue string) []string {
+	t.Helper()
+	ids, err := rdb.LRange(t.Context(), "asynq:{"+queue+"}:pending", 0, -1).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(ids)
+	return ids
+}
+
+// tally counts the events of a Stream. It may be read after Close.
+type tally struct {
+	lines        []int
+	there        int
+	firstOutages chan error // room for the first
+}
+
+func newTally() *tally { return &tally{firstOutages: make(chan error, 1)} }
+
+func (c *tally) events() producer.StreamEvents {
+	return producer.StreamEvents{
+		Done: func(r producer.Result) {
+			c.lines = append(c.lines, r.Line)
+			if r.Err != nil {
+				c.there++
+			}
+		},
+		Outage: func(err error) {
+			select {
+			case c.firstOutages <- err:
+			default:
+			}
+		},
+	}
+}
+
+// inOrder checks that lines 1 to n were reported, each once and in order.
+func (c *tally) inOrder(t *testing.T, n int) {
+	t.Helper()
+	if len(c.lines) != n {
+		t.Errorf("%d lines reported, want %d", len(c.lines), n)
+	}
+	for i, line := range c.lines {
+		if line != i+1 {
+			t.Fatalf("report %d is of line %d", i+1, line)
+		}
+	}
+}
+
+func jobID(line int) string { return fmt.Sprintf("job-%05d", line) }
+
+func TestStreamKeepsOrder(t *testing.T) {
+	rdb := connect(t, redistest.Start(t))
+	counted := newTally()
+	s := producer.New(rdb).Stream(t.Context(), counted.events())
+	const n = 2000
+	var want [2][]string
+	for line := 1; line <= n; line++ {
+		job := producer.Job{Type: "a", ID: jobID(line), Queue: fmt.Sprint("q", line%2)}
+		want[line%2] = append(want[line%2], job.ID)
+		if err := s.Add(line, job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	counted.inOrder(t, n)
+	for q, ids := range want {
+		if got := pendingIDs(t, rdb, fmt.Sprint("q", q)); !slices.Equal(got, ids) {
+			t.Errorf("queue q%d has another order", q)
+		}
+	}
+	if queues, err := asynq.NewInspectorFromRedisClient(rdb).Queues(); err != nil || len(queues) != 2 {
+		t.Errorf("asynq knows the queues %v, %v", queues, err)
+	}
+}
+
+func TestStreamTellsWhatIsThere(t *testing.T) {
+	rdb := connect(t, redistest.Start(t))
+	counted := newTally()
+	s := producer.New(rdb).Stream(t.Context(), counted.events())
+	for line, job := range []producer.Job{
+		{Type: "a", ID: "x"},
+		{Type: "a", ID: "x"},
+		{Type: "a", UniqueFor: time.Minute},
+		{Type: "a", UniqueFor: time.Minute},
+		{Type: "a", ID: "later", ProcessIn: time.Hour},
+		{Type: "a", ID: "later", ProcessIn: time.Hour, UniqueFor: time.Minute, Payload: []byte("1")},
+	} {
+		if err := s.Add(line+1, job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Add(7, producer.Job{}); !errors.Is(err, producer.ErrInvalidJob) {
+		t.Errorf("an invalid job gave %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	counted.inOrder(t, 6)
+	if counted.there != 3 {
+		t.Errorf("%d were there, want 3", counted.there)
+	}
+}
+
+// lossyConn loses the replies to what it sends at every lossEvery-th read of all its kind: the commands arrive, the
+// connection breaks.
+type lossyConn struct {
+	net.Conn
+	reads *atomic.Int64
+}
+
+const lossEvery = 20
+
+func (c lossyConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.reads.Add(1)%lossEvery == 0 {
+		c.Close()
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+func TestStreamDoublesNothingWhenRepliesAreLost(t *testing.T) {
+	addr := redistest.Start(t)
+	for _, withIDs := range []bool{true, false} {
+		t.Run(fmt.Sprintf("ids %v", withIDs), func(t *testing.T) {
+			var reads atomic.Int64
+			rdb := redis.NewClient(&redis.Options{Addr: addr, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+				return lossyConn{conn, &reads}, err
+			}})
+			defer rdb.Close()
+			counted := newTally()
+			s := producer.New(rdb).Stream(t.Context(), counted.events())
+			queue := fmt.Sprint("lossy-", withIDs)
+			const n = 5000
+			for line := 1; line <= n; line++ {
+				job := producer.Job{Type: "a", Queue: queue}
+				if withIDs {
+					job.ID = jobID(line)
+				}
+				if err := s.Add(line, job); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if reads.Load() < 2*lossEvery {
+				t.Fatalf("only %d reads: hardly a reply was lost", reads.Load())
+			}
+			counted.inOrder(t, n)
+			if !withIDs && counted.there > 0 {
+				t.Errorf("%d jobs without an id were already there", counted.there)
+			}
+			ids := pendingIDs(t, connect(t, addr), queue)
+			slices.Sort(ids)
+			if len(ids) != n || len(slices.Compact(ids)) != n {
+				t.Errorf("%d tasks, want %d", len(ids), n)
+			}
+		})
+	}
+}
+
+// TestStreamWaitsOutAnOutage kills the server amid the lines and starts it again.
+func TestStreamWaitsOutAnOutage(t *testing.T) {
+	server := redistest.New(t, "--appendonly", "yes", "--appendfsync", "always")
+	rdb := connect(t, server.Addr)
+	counted := newTally()
+	s := producer.New(rdb).Stream(t.Context(), counted.events())
+	const n = 1000
+	for line := 1; line <= n; line++ {
+		if line == n/2 {
+			server.Stop()
+		}
+		if line == n/2+10 {
+			if err := <-counted.firstOutages; err == nil {
+				t.Fatal("an outage without an error")
+			}
+			server.Restart()
+		}
+		if err := s.Add(line, producer.Job{Type: "a", ID: jobID(line)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	counted.inOrder(t, n)
+	ids := pendingIDs(t, rdb, "default")
+	slices.Sort(ids)
+	if len(slices.Compact(ids)) != n {
+		t.Errorf("%d tasks, want %d", len(ids), n)
+	}
+}
+
+func TestStreamEndsWithItsContext(t *testing.T) {
+	server := redistest.New(t)
+	rdb := connect(t, server.Addr)
+	for _, tt := range []struct {
+		name  string
+		cause func(counted *tally, cancel func())
+	}{
+		{"while idle", func(_ *tally, cancel func()) { cancel() }},
+		{"in an outage", func(counted *tally, cancel func()) {
+			<-counted.firstOutages
+			cancel()
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			server.Restart()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			counted := newTally()
+			first := make(chan struct{})
+			events := counted.events()
+			done := events.Done
+			events.Done = func(r producer.Result) {
+				done(r)
+				close(first)
+			}
+			s := producer.New(rdb).Stream(ctx, events)
+			if err := s.Add(1, producer.Job{Type: "a"}); err != nil {
+				t.Fatal(err)
+			}
+			<-first
+			server.Stop()
+			if tt.name == "in an outage" {
+				if err := s.Add(2, producer.Job{Type: "a"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tt.cause(counted, cancel)
+			err := s.Close()
+			ended, ok := errors.AsType[*producer.StreamError](err)
+			if !ok || ended.Line != 1 || !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want that it ended after line 1", err)
+			}
+			if err := s.Add(3, producer.Job{Type: "a"}); !errors.Is(err, context.Canceled) {
+				t.Errorf("Add after the end gave %v", err)
+			}
+		})
+	}
+}
+
+func TestStreamEndsOnARefusal(t *testing.T) {
+	rdb := connect(t, redistest.Start(t))
+	if err := rdb.Set(t.Context(), "asynq:{broken}:pending", "no list", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	counted := newTally()
+	s := producer.New(rdb).Stream(t.Context(), counted.events())
+	for line, queue := range []string{"good", "good", "broken"} {
+		if err := s.Add(line+1, producer.Job{Type: "a", Queue: queue}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := s.Close()
+	if ended, ok := errors.AsType[*producer.StreamError](err); !ok || ended.Line != 2 {
+		t.Errorf("got %v, want that it ended after line 2", err)
+	}
+	counted.inOrder(t, 2)
+}
