@@ -65,10 +65,10 @@ func (q *queue) nextBatch(now time.Time) *batch {
 	q.urgent = len(q.waiting) > 0 && q.urgent
 
 	q.seq++
-	b.args = append(make([]any, 0, 16+8*len(b.runs)), q.seq, q.c.id, len(q.members))
+	b.args = append(make([]any, 0, 16+8*len(b.runs)), q.seq, q.c.id, len(q.members), b.plain())
 	ahead := q.ahead()
 	for i, l := range q.members {
-		b.args = append(b.args, q.config[i].epoch, b.refresh, l.create, ahead[i])
+		b.args = append(b.args, q.config[i].seal, q.config[i].epoch, b.refresh, l.create, ahead[i])
 	}
 	b.args = append(b.args, len(b.returns))
 	for _, r := range b.returns {
@@ -100,6 +100,16 @@ func (q *queue) nextBatch(now time.Time) *batch {
 		b.args = appendAll(b.args, r.waiters[0].ns)
 	}
 	return b
+}
+
+// plain reports whether the batch is one that fast.lua can serve: one run of
+// equal requests, perhaps with a stock.
+func (b *batch) plain() bool {
+	runs := len(b.runs)
+	if runs == 2 && b.runs[1].stock > 0 {
+		runs = 1
+	}
+	return runs == 1 && len(b.returns)+len(b.releases) == 0 && b.runs[0].lead == 0
 }
 
 func appendAll(args []any, ns []int64) []any {

@@ -17,6 +17,7 @@ func badReply(format string, args ...any) error {
 
 // settings is what a client must know of a limiter to ask for its permits.
 type settings struct {
+	seal      string // the whole configuration, as the scripts compare it
 	epoch     int64
 	rate      int64
 	interval  time.Duration
@@ -114,14 +115,18 @@ func (d *decoder) next() int64 {
 	if d.err != nil {
 		return 0
 	}
-	word, rest, _ := strings.Cut(d.rest, " ")
+	word := d.word()
 	n, err := strconv.ParseInt(word, 10, 64)
 	if err != nil {
 		d.fail("%q where an integer was expected", clip(word))
 		return 0
 	}
-	d.rest = rest
 	return n
+}
+
+func (d *decoder) word() (word string) {
+	word, d.rest, _ = strings.Cut(d.rest, " ")
+	return word
 }
 
 // index reads a number below n.
@@ -157,7 +162,7 @@ func (d *decoder) batch(r *batchReply, members, runs int) {
 }
 
 func (d *decoder) settings(epoch int64) *settings {
-	s := &settings{epoch: epoch, rate: d.next(), interval: d.duration(), guard: d.duration()}
+	s := &settings{seal: d.word(), epoch: epoch, rate: d.next(), interval: d.duration(), guard: d.duration()}
 	s.perClient, s.calendar, s.smooth = d.index(2) == 1, d.index(2) == 1, d.index(2) == 1
 	if d.err == nil && (s.rate < 1 || s.interval <= 0 || s.guard < 0) {
 		d.fail("settings %+v", *s)

@@ -3,18 +3,18 @@
 -- the script is repeated.
 --
 -- KEYS: 1 this queue's last reply, then SPAN keys for each member (log.lua)
--- ARGV: batch number (grows within the queue's key), client id, members M
---       M x: epoch last seen (0 none), refresh (1: rebuild the cached value), configuration to create it with
+-- ARGV: batch number (grows within the queue's key), client id, members M, plain (1: for fast.lua)
+--       M x: seal last seen ('' none), epoch last seen (0 none), refresh (1: rebuild the cached value), configuration to create it with
 --            (rate:interval:type:keepAlive:guard:smooth:window:offset) or '', permits this queue has reserved ahead
 --       number of returns, each: time, M x epoch, M x permits
 --       M x permits to release from the oldest grants
 --       number of runs, each: longest wait us, reach us (how far ahead places may be reserved), near us (up to where
 --            without regard to what other clients have), lead us (no earlier than so far ahead), count, M x permits
 --            a longest wait of -1 asks for a prefetch: up to count now, as long as half of the limit stays free
--- reply: one string of integers:
+-- reply: one string of integers (and seals), separated by spaces:
 --   now us, status: 0, or 1 member (not initialized), or 2 (an older batch than the last one)
 --   time us the offsets count from
---   M x: epoch, changed; if changed is 1: rate, interval us, guard us, type, window, smooth
+--   M x: epoch, changed; if changed is 1: seal, rate, interval us, guard us, type, window, smooth
 --   number of clients that lately asked for places beyond near (0: this one did not)
 --   each run: number of grants, each: count, offset us; then outcome of the rest: 0 (none), 1 wait us, member (denied),
 --            2 member, rate (more than the rate), 3 wait us, member (its turn is beyond what it may reserve, or its share)
@@ -28,7 +28,7 @@ end
 local function take_number() return tonumber(take()) end
 
 local now = clock()
-local batch, client, M = take_number(), take(), take_number()
+local batch, client, M, _ = take_number(), take(), take_number(), take()
 
 local last = call('GET', KEYS[1])
 if last then
@@ -41,9 +41,9 @@ local out = { '0', format('%.0f', now) }
 local function say(n) out[#out + 1] = format('%.0f', n) end
 
 -- Everything is read before anything is written: an error leaves no half-done batch.
-local members, seen, refresh, create, ahead = {}, {}, {}, {}, {}
+local members, seal, seen, refresh, create, ahead = {}, {}, {}, {}, {}, {}
 for i = 1, M do
-  seen[i], refresh[i], create[i], ahead[i] = take_number(), take() == '1', take(), take_number()
+  seal[i], seen[i], refresh[i], create[i], ahead[i] = take(), take_number(), take() == '1', take(), take_number()
   local k = 2 + (i - 1) * SPAN
   members[i] = open(k) or false
 end
@@ -53,15 +53,10 @@ end
 for i = 1, M do
   local m = members[i]
   if not m then
-    local c = {}
-    for field in string.gmatch(create[i], '[^:]+') do c[#c + 1] = field end
-    local k = 2 + (i - 1) * SPAN
-    write_config(KEYS[k], c, now)
-    m = open(k)
+    m = create_config(2 + (i - 1) * SPAN, create[i], now)
     members[i] = m
   end
   m.cached = whole(call('GET', m.value_key))
-  m.kept = not m.per_client and call('HGET', m.name, 'frontier')
   m.card = call('ZCARD', m.permits_key)
   m.grants, m.order = {}, {}
 end
@@ -109,6 +104,9 @@ local function update(i, m)
     m.cached = nil
     change(m, now)
     rebuild = true
+  elseif m.pause > 0 and m.pause <= now then
+    m.pause = 0
+    write_seal(m)
   end
   if m.per_client and (refresh[i] or seen[i] ~= m.epoch) then
     local at = tonumber(call('ZSCORE', KEYS[m.k + 5], client) or 0)
@@ -128,7 +126,7 @@ local function update(i, m)
   if m.card > BUCKETS then m.grid = m.W end
   m.heal = heal
   m.dirty = rebuild or freed > 0
-  if m.kept and not m.foreign and m.card <= COMPACT then open_frontier(m, m.kept, now) end
+  if m.kept and not m.per_client and not m.foreign and m.card <= COMPACT then open_frontier(m, m.kept, now) end
 end
 
 for i = 1, M do update(i, members[i]) end
@@ -385,10 +383,11 @@ end
 
 for i, m in ipairs(members) do
   say(m.epoch)
-  if m.epoch == seen[i] then
+  if m.seal == seal[i] then
     say(0)
   else
     say(1)
+    out[#out + 1] = m.seal
     say(m.rate)
     say(m.interval)
     say(m.guard)

@@ -7,7 +7,7 @@
 local out = {}
 for i, name in ipairs(KEYS) do
   local h = redis.call('HMGET', name, 'epoch', 'seal', 'rate', 'interval', 'type')
-  local seal = (h[3] or '') .. ':' .. (h[4] or '') .. ':' .. (h[5] or '0')
-  out[i] = h[1] and h[2] == seal and h[1] or '0'
+  local shown = (h[3] or '') .. ':' .. (h[4] or '') .. ':' .. (h[5] or '0') .. ':'
+  out[i] = h[1] and string.sub(h[2] or '', 1, #shown) == shown and h[1] or '0'
 end
 return table.concat(out, ' ')

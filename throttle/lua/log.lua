@@ -29,12 +29,10 @@ local function time_of(s) return floor(tonumber(s) * 1000 + 0.5) end
 
 -- Our ids are the entry's own time, so that an entry is unique and known as ours.
 local function pack_entry(t, w)
-  local id, x = '', t
-  for _ = 1, 8 do
-    id = char(x % 256) .. id
-    x = floor(x / 256)
-  end
-  return char(8) .. id .. char(w % 256, floor(w / 256) % 256, floor(w / 65536) % 256, floor(w / 16777216) % 256)
+  local high, low = floor(t / 4294967296), t % 4294967296
+  return char(8, 0, floor(high / 65536), floor(high / 256) % 256, high % 256,
+    floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256,
+    w % 256, floor(w / 256) % 256, floor(w / 65536) % 256, floor(w / 16777216) % 256)
 end
 
 -- weight is the permits of an entry, whoever wrote it; a damaged one weighs nothing.
@@ -55,19 +53,30 @@ local function default_guard(interval)
   return floor(min(max(interval / 100, 3000), 50000, interval / 4))
 end
 
+-- The seal is the whole configuration in one string, written whenever one of
+-- our scripts changes it: rate:interval ms:type:keepAlive ms:guard us:smooth:
+-- window:offset us:epoch:pause. What a Redisson client changes does not match it.
+local function write_seal(m)
+  local keep = call('PTTL', m.name) > 0 and max(m.keep, 1) or m.keep -- not 0 for one that expires
+  m.seal = format('%.0f:%.0f:%d:%.0f:%d:%d:%d:%.0f:%.0f:%.0f', m.rate, m.interval / 1000, m.per_client and 1 or 0, keep, m.guard,
+    m.smooth and 1 or 0, m.calendar and 1 or 0, m.offset, m.epoch, m.pause)
+  call('HSET', m.name, 'guard', m.guard, 'epoch', format('%.0f', m.epoch), 'pause', format('%.0f', m.pause), 'seal', m.seal)
+end
+
 -- open reads a limiter's configuration; nil when it has none that makes sense.
 local function open(k)
   local h = call('HMGET', KEYS[k], 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset',
-    'epoch', 'reset', 'pause', 'seal', 'pinned')
+    'epoch', 'reset', 'pause', 'seal', 'pinned', 'frontier')
   local rate, interval = whole(h[1]), whole(h[2])
   if not rate or not interval or rate < 1 or interval < 1 then return nil end
   local m = {
     k = k, name = KEYS[k], rate = rate, interval = interval * 1000, per_client = h[3] == '1',
     keep = whole(h[4]) or 0, smooth = h[6] == '1', calendar = h[7] == '1', offset = whole(h[8]) or 0,
-    epoch = whole(h[9]) or 0, reset = whole(h[10]) or 0, pause = whole(h[11]) or 0, pinned = h[13] == '1',
+    epoch = whole(h[9]) or 0, reset = whole(h[10]) or 0, pause = whole(h[11]) or 0, seal = h[12] or '', pinned = h[13] == '1',
+    kept = h[14],
   }
-  m.seal = h[1] .. ':' .. h[2] .. ':' .. (h[3] or '0')
-  m.foreign = h[12] ~= m.seal -- configured, or changed, by a Redisson client
+  local shown = h[1] .. ':' .. h[2] .. ':' .. (h[3] or '0') .. ':'
+  m.foreign = string.sub(m.seal, 1, #shown) ~= shown -- configured, or changed, by a Redisson client
   m.guard = whole(h[5])
   if not m.guard or m.guard > m.interval then m.guard = default_guard(m.interval) end
   m.W = m.calendar and m.interval or m.interval + m.guard
@@ -158,23 +167,36 @@ local function sum_log(m)
 end
 
 -- write_config stores a whole configuration given as
--- {rate, interval ms, type, keepAlive ms, guard us, smooth, window, offset us}.
-local function write_config(name, c, epoch)
-  call('HSET', name, 'rate', c[1], 'interval', c[2], 'type', c[3], 'keepAliveTime', c[4], 'guard', c[5],
-    'smooth', c[6], 'window', c[7], 'offset', c[8], 'epoch', format('%.0f', epoch),
-    'seal', c[1] .. ':' .. c[2] .. ':' .. c[3], 'layout', '1')
+-- {rate, interval ms, type, keepAlive ms, guard us, smooth, window, offset us}
+-- and returns the limiter at k as it now is.
+local function write_config(k, c, epoch)
+  call('HSET', KEYS[k], 'rate', c[1], 'interval', c[2], 'type', c[3], 'keepAliveTime', c[4], 'guard', c[5],
+    'smooth', c[6], 'window', c[7], 'offset', c[8], 'layout', '1')
   if tonumber(c[4]) > 0 then
-    call('PEXPIRE', name, c[4])
+    call('PEXPIRE', KEYS[k], c[4])
   else
-    call('PERSIST', name)
+    call('PERSIST', KEYS[k])
   end
+  local m = open(k)
+  m.epoch = epoch
+  write_seal(m)
+  m.foreign = false
+  return m
+end
+
+-- create_config is write_config for a limiter that is not there, from
+-- "rate:interval:type:keepAlive:guard:smooth:window:offset".
+local function create_config(k, packed, now)
+  local c = {}
+  for field in string.gmatch(packed, '[^:]+') do c[#c + 1] = field end
+  return write_config(k, c, now)
 end
 
 -- change raises the epoch, drops the places that are not near, and brings the
 -- cached value up to date: the log as it stands decides.
 local function change(m, now)
   m.epoch = max(m.epoch + 1, now)
-  call('HSET', m.name, 'epoch', format('%.0f', m.epoch), 'seal', m.seal, 'guard', m.guard)
+  write_seal(m)
   drop_places(m, m.epoch + NEAR)
   if call('EXISTS', m.value_key) == 1 then
     call('SET', m.value_key, format('%.0f', sum_log(m)), 'KEEPTTL')

@@ -9,18 +9,13 @@ local done = replayed(KEYS[1], ARGV[1])
 if done then return tonumber(done) end
 
 local m = open(1)
-if not m and ARGV[3] ~= '' then
-  local c = {}
-  for field in string.gmatch(ARGV[3], '[^:]+') do c[#c + 1] = field end
-  write_config(KEYS[1], c, now)
-  m = open(1)
-end
+if not m and ARGV[3] ~= '' then m = create_config(1, ARGV[3], now) end
 if not m then return -1 end
 
 local d = tonumber(ARGV[2])
 local till = d > 0 and now + d or 0
 if d > 0 and till <= m.pause or d == 0 and m.pause <= now then return 1 end -- a longer pause stands
-call('HSET', KEYS[1], 'pause', format('%.0f', till))
+m.pause = till
 change(m, now)
 remember(KEYS[1], ARGV[1], '1')
 return 1

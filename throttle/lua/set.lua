@@ -18,7 +18,7 @@ if mode == 'try' and old or mode == 'update' and not old or mode == 'apply' and 
 
 if not old then
   local reset = call('HGET', KEYS[1], 'epoch') -- a limiter without a rate, but not without a past
-  write_config(KEYS[1], config, max(now, (whole(reset) or 0) + 1))
+  write_config(1, config, max(now, (whole(reset) or 0) + 1))
   remember(KEYS[1], ARGV[1], '1')
   return 1
 end
@@ -34,7 +34,7 @@ end
 
 local epoch = max(now, old.epoch + 1)
 local forget = mode == 'set' or (old.per_client and '1' or '0') ~= config[3]
-write_config(KEYS[1], config, epoch)
+local m = write_config(1, config, epoch)
 if forget then
   -- Clients whose keys are not known here see the reset when they next ask.
   call('HSET', KEYS[1], 'reset', format('%.0f', epoch))
@@ -42,7 +42,7 @@ if forget then
   for _, id in ipairs(clients_of(1)) do call('DEL', KEYS[2] .. ':' .. id, KEYS[3] .. ':' .. id) end
   call('DEL', KEYS[6])
 else
-  change(open(1), epoch)
+  change(m, epoch)
 end
 remember(KEYS[1], ARGV[1], '1')
 return 1

@@ -1,0 +1,258 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+// server is a Redis under test and its time.
+type server struct {
+	rdb  *redis.Client
+	pass func(time.Duration) // lets time go by
+	fake bool                // its clock stands still otherwise
+}
+
+// fakeServer is a miniredis whose clock moves only when it is told to, with the TTLs.
+func fakeServer(tb testing.TB) server {
+	m := miniredis.RunT(tb)
+	now := time.Date(2026, 3, 4, 5, 6, 7, 89000, time.UTC)
+	m.SetTime(now)
+	m.ClockTTL(true)
+	rdb := dial(tb, m.Addr())
+	return server{rdb: rdb, fake: true, pass: func(d time.Duration) {
+		now = now.Add(d.Truncate(time.Microsecond))
+		m.SetTime(now)
+	}}
+}
+
+// realServer is the redis-server at addr.
+func realServer(tb testing.TB, addr string) server {
+	return server{rdb: dial(tb, addr), pass: func(d time.Duration) { <-time.After(d) }}
+}
+
+func dial(tb testing.TB, addr string) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	tb.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+// now is the server's clock in us.
+func (s server) now(tb fataler) int64 {
+	t, err := s.rdb.Time(context.Background()).Result()
+	check(tb, err)
+	return t.UnixMicro()
+}
+
+// fataler is what testing.TB and *rapid.T have in common here.
+type fataler interface {
+	Fatalf(format string, args ...any)
+	Helper()
+}
+
+func check(tb fataler, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+}
+
+// record is one entry of a log as Redis has it.
+type record struct {
+	at, n  int64
+	member string
+}
+
+// parseMember reads a member as Redisson's clients do.
+func parseMember(m string) int64 {
+	if m == "" || len(m) != int(m[0])+5 {
+		return 0
+	}
+	b := m[len(m)-4:]
+	return int64(b[0]) | int64(b[1])<<8 | int64(b[2])<<16 | int64(b[3])<<24
+}
+
+// ownMember is how this package packs n permits at a time in us.
+func ownMember(at, n int64) string {
+	b := []byte{8}
+	for shift := 56; shift >= 0; shift -= 8 {
+		b = append(b, byte(at>>shift))
+	}
+	return string(append(b, byte(n), byte(n>>8), byte(n>>16), byte(n>>24)))
+}
+
+func scoreOf(at int64) string { return strconv.FormatFloat(float64(at)/1000, 'f', 3, 64) }
+
+// state is a limiter as a client's script finds it in Redis.
+type state struct {
+	exists            bool
+	model             model // without a log
+	perClient         bool
+	epoch, reset      int64
+	checkedIn         int64
+	records           []record
+	value             string
+	valueTTL, logTTL  time.Duration
+	nameTTL           time.Duration
+	valueKey, permits string
+}
+
+func readState(tb fataler, rdb *redis.Client, l *Limiter) state {
+	tb.Helper()
+	ctx := context.Background()
+	h, err := rdb.HGetAll(ctx, l.name).Result()
+	check(tb, err)
+	num := func(field string) int64 { n, _ := strconv.ParseInt(h[field], 10, 64); return n }
+	s := state{exists: h["rate"] != "", perClient: h["type"] == "1", epoch: num("epoch"), reset: num("reset")}
+	s.model = model{
+		rate: num("rate"), interval: num("interval") * 1000, guard: num("guard"), offset: num("offset"),
+		calendar: h["window"] == "1", smooth: h["smooth"] == "1", pause: num("pause"),
+	}
+	s.valueKey, s.permits = l.keys[1], l.keys[2]
+	if s.perClient {
+		s.valueKey, s.permits = l.keys[3], l.keys[4]
+	}
+	p := rdb.Pipeline()
+	zs := p.ZRangeWithScores(ctx, s.permits, 0, -1)
+	value := p.Get(ctx, s.valueKey)
+	seen := p.ZScore(ctx, l.keys[5], l.c.id)
+	ttls := []*redis.DurationCmd{p.PTTL(ctx, s.valueKey), p.PTTL(ctx, s.permits), p.PTTL(ctx, l.name)}
+	if _, err := p.Exec(ctx); err != nil && err != redis.Nil {
+		check(tb, err)
+	}
+	for _, z := range zs.Val() {
+		m := z.Member.(string)
+		s.records = append(s.records, record{int64(z.Score*1000 + 0.5), parseMember(m), m})
+	}
+	s.value, s.checkedIn = value.Val(), int64(seen.Val())
+	s.valueTTL, s.logTTL, s.nameTTL = ttls[0].Val(), ttls[1].Val(), ttls[2].Val()
+	return s
+}
+
+// with is the model with these records for a log.
+func (s state) with(records []record) *model {
+	m := s.model
+	for _, r := range records {
+		if r.n > 0 {
+			m.add(r.at, r.n)
+		}
+	}
+	return &m
+}
+
+// giveBack takes n permits out of the record that holds the grant made for
+// time at, and reports whether there is one.
+func giveBack(rs []record, span, at, n int64) ([]record, bool) {
+	end := boundary(span, at+1) - 1
+	for i, r := range rs {
+		if r.at >= at && r.at <= end && r.n >= n && r.member == ownMember(r.at, r.n) {
+			rs[i].n -= n
+			rs[i].member = ownMember(r.at, rs[i].n)
+			return rs, true
+		}
+	}
+	return rs, false
+}
+
+// release takes n permits off the oldest records that are not ahead.
+func release(rs []record, now, n int64) []record {
+	for i := range rs {
+		if rs[i].at <= now {
+			x := min(n, rs[i].n)
+			rs[i].n -= x
+			n -= x
+		}
+	}
+	return rs
+}
+
+// giving is a place that a queue returns.
+type giving struct {
+	at         int64
+	epochs, ns []int64
+}
+
+// batchCall is one call of acquire.lua.
+type batchCall struct {
+	refresh  []bool
+	ahead    []int64
+	returns  []giving
+	releases []int64
+	asks     []ask
+}
+
+// scriptQueue calls acquire.lua as the queue of a client's limiters does.
+type scriptQueue struct {
+	limiters []*Limiter
+	keys     []string
+	seq      uint64
+	seen     []int64
+	held     []giving
+
+	args    []any // of the latest call
+	members int
+	runs    int
+	reply   string
+}
+
+func newScriptQueue(no int, ls ...*Limiter) *scriptQueue {
+	q := newQueue(ls[0].c, ls, "script"+strconv.Itoa(no))
+	return &scriptQueue{limiters: ls, keys: q.keys, seen: make([]int64, len(ls))}
+}
+
+// send makes the next call; resend makes the latest again.
+func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) batchReply {
+	tb.Helper()
+	q.seq++
+	q.args = []any{q.seq, q.limiters[0].c.id, len(q.limiters)}
+	for i, l := range q.limiters {
+		q.args = append(q.args, q.seen[i], b.refresh[i], l.create, b.ahead[i])
+	}
+	q.args = append(q.args, len(b.returns))
+	for _, r := range b.returns {
+		q.args = append(q.args, r.at)
+		q.args = appendAll(q.args, r.epochs)
+		q.args = appendAll(q.args, r.ns)
+	}
+	q.args = appendAll(q.args, b.releases)
+	q.args = append(q.args, len(b.asks))
+	for _, a := range b.asks {
+		q.args = append(q.args, a.longest, a.reach, a.near, a.lead, a.count)
+		q.args = appendAll(q.args, a.ns)
+	}
+	q.members, q.runs = len(q.limiters), len(b.asks)
+	return q.resend(tb, rdb)
+}
+
+func (q *scriptQueue) resend(tb fataler, rdb *redis.Client) batchReply {
+	tb.Helper()
+	reply, err := acquireScript.Run(context.Background(), rdb, q.keys, q.args...).Result()
+	check(tb, err)
+	r, err := decodeBatch(reply, q.members, q.runs)
+	check(tb, err)
+	_, q.reply, _ = strings.Cut(reply.(string), " ")
+	return r
+}
+
+// learn takes up what a reply says of the configurations.
+func (q *scriptQueue) learn(r batchReply) {
+	if r.status == statusOK {
+		copy(q.seen, r.epochs)
+	}
+}
+
+// describe is a call for a failure's message.
+func (q *scriptQueue) describe() string {
+	names := make([]string, len(q.limiters))
+	for i, l := range q.limiters {
+		names[i] = l.name
+	}
+	return fmt.Sprintf("client %s, %s: args %v: reply %s", q.limiters[0].c.id, slices.Sorted(slices.Values(names)), q.args, q.reply)
+}
