@@ -188,12 +188,22 @@ type batchCall struct {
 	asks     []ask
 }
 
+// plain is what the queue tells the script of a batch: it may take the short way.
+func (b batchCall) plain() bool {
+	plain := len(b.returns) == 0 && len(b.asks) > 0 && len(b.asks) < 3 && b.asks[0].longest >= 0 && b.asks[0].lead == 0
+	for _, n := range b.releases {
+		plain = plain && n == 0
+	}
+	return plain && (len(b.asks) == 1 || b.asks[1].longest < 0)
+}
+
 // scriptQueue calls acquire.lua as the queue of a client's limiters does.
 type scriptQueue struct {
 	limiters []*Limiter
 	keys     []string
 	seq      uint64
 	seen     []int64
+	seals    []string
 	held     []giving
 
 	args    []any // of the latest call
@@ -204,16 +214,16 @@ type scriptQueue struct {
 
 func newScriptQueue(no int, ls ...*Limiter) *scriptQueue {
 	q := newQueue(ls[0].c, ls, "script"+strconv.Itoa(no))
-	return &scriptQueue{limiters: ls, keys: q.keys, seen: make([]int64, len(ls))}
+	return &scriptQueue{limiters: ls, keys: q.keys, seen: make([]int64, len(ls)), seals: make([]string, len(ls))}
 }
 
 // send makes the next call; resend makes the latest again.
 func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) batchReply {
 	tb.Helper()
 	q.seq++
-	q.args = []any{q.seq, q.limiters[0].c.id, len(q.limiters)}
+	q.args = []any{q.seq, q.limiters[0].c.id, len(q.limiters), b.plain()}
 	for i, l := range q.limiters {
-		q.args = append(q.args, q.seen[i], b.refresh[i], l.create, b.ahead[i])
+		q.args = append(q.args, q.seals[i], q.seen[i], b.refresh[i], l.create, b.ahead[i])
 	}
 	q.args = append(q.args, len(b.returns))
 	for _, r := range b.returns {
@@ -243,8 +253,13 @@ func (q *scriptQueue) resend(tb fataler, rdb *redis.Client) batchReply {
 
 // learn takes up what a reply says of the configurations.
 func (q *scriptQueue) learn(r batchReply) {
-	if r.status == statusOK {
-		copy(q.seen, r.epochs)
+	if r.status != statusOK {
+		return
+	}
+	for i, s := range r.changed {
+		if s != nil {
+			q.seen[i], q.seals[i] = s.epoch, s.seal
+		}
 	}
 }
 

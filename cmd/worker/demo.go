@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/jobthrottle/jobthrottle/internal/embedded"
+	"github.com/jobthrottle/jobthrottle/internal/strictapi"
+	"github.com/jobthrottle/jobthrottle/producer"
+	"github.com/jobthrottle/jobthrottle/worker"
+)
+
+// The demo: eight bursts, by three workers none of which could keep to the
+// limit alone. Redis, the API and all workers are one process here, and on a
+// small machine they keep each other waiting: the guard is the longest that is
+// ever picked by default, so that a request may be that late.
+const (
+	demoJobs     = 360
+	demoLimit    = 50
+	demoInterval = time.Second
+	demoGuard    = 50 * time.Millisecond
+	demoWorkers  = 3
+	demoSlots    = 20
+	demoQueue    = "default"
+
+	// demoPatience is how long the demo waits for jobs that do not end.
+	demoPatience = time.Minute
+	demoRedraw   = 100 * time.Millisecond
+)
+
+// demoIdeal is how long the limit keeps the last request behind the first.
+const demoIdeal = ((demoJobs+demoLimit-1)/demoLimit - 1) * (demoInterval + demoGuard)
+
+// runDemo shows the whole thing on its own: Redis, a strict API, jobs and the
+// workers. It returns an error if a job failed or the API refused a request.
+func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
+	show := stdout
+	if asJSON {
+		show = stderr
+	}
+	server, err := embedded.Start()
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	api, err := strictapi.Start(demoLimit, demoInterval)
+	if err != nil {
+		return err
+	}
+	defer api.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+
+	fmt.Fprintf(show, "%d jobs for an API that allows %d requests in any %v, on %d workers of %d slots\n\n",
+		demoJobs, demoLimit, demoInterval, demoWorkers, demoSlots)
+	if err := enqueueDemo(ctx, rdb, api.Addr()); err != nil {
+		return err
+	}
+	err = workDemo(ctx, demoConfig(server.Addr(), api.Addr()), stderr, func(ctx context.Context) error {
+		return watchDemo(ctx, rdb, api, newView(show, demoJobs, demoLimit, demoInterval))
+	})
+	result, resultErr := summarizeDemo(rdb, api.Report())
+	if err := errors.Join(err, resultErr); err != nil {
+		return err
+	}
+	fmt.Fprintln(show)
+	result.writeText(show)
+	if asJSON {
+		if err := result.writeJSON(stdout); err != nil {
+			return err
+		}
+	}
+	if !result.good() {
+		return fmt.Errorf("demo: %d of %d jobs done, %d failed, %d requests refused",
+			result.Done, result.Jobs, result.Failed, result.Refused)
+	}
+	return nil
+}
+
+// demoConfig is what a configuration file for the demo would say.
+func demoConfig(redisAddr, apiAddr string) *worker.Config {
+	cfg := worker.DefaultConfig()
+	cfg.Redis.Addrs = []string{redisAddr}
+	cfg.Limits = map[string]worker.LimitConfig{
+		"api": {Rate: fmt.Sprintf("%d/%v", demoLimit, demoInterval), Guard: worker.Duration(demoGuard)},
+	}
+	// There is nothing else to do for the slots, so all of them may wait.
+	cfg.Jobs = map[string]worker.JobConfig{"http:request": {Limits: []string{"api"}, Hold: "forever"}}
+	cfg.Pools = []worker.PoolConfig{{
+		Name: "demo", Concurrency: demoSlots, MaxWaiting: demoSlots, Queues: map[string]int{demoQueue: 1},
+	}}
+	cfg.HTTP.AllowHosts = []string{apiAddr}
+	cfg.Log.Level = "error"
+	return cfg
+}
+
+// enqueueDemo adds all the jobs before the workers start, so that the time
+// they take is the workers' own.
+func enqueueDemo(ctx context.Context, rdb redis.UniversalClient, apiAddr string) error {
+	jobs := producer.New(rdb)
+	for i := range demoJobs {
+		payload, err := json.Marshal(map[string]string{
+			"method": "GET",
+			"url":    fmt.Sprintf("http://%s/v1/things?job=%d", apiAddr, i+1),
+		})
+		if err != nil {
+			return err
+		}
+		_, err = jobs.Enqueue(ctx, producer.Job{
+			Type:      "http:request",
+			Payload:   payload,
+			Queue:     demoQueue,
+			MaxRetry:  producer.None,
+			Retention: time.Hour,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// workDemo runs the workers while watch does, and waits for them.
+func workDemo(ctx context.Context, cfg *worker.Config, stderr io.Writer, watch func(context.Context) error) error {
+	logger, err := newLogger(cfg.Log, stderr)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	group, ctx := errgroup.WithContext(ctx)
+	for range demoWorkers {
+		w, err := worker.New(cfg, logger)
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { return w.Run(ctx) })
+	}
+	group.Go(func() error {
+		defer stop()
+		return watch(ctx)
+	})
+	return group.Wait()
+}
+
+// watchDemo draws until every job has reached the API and ended, one way or the
+// other, or ctx does.
+func watchDemo(ctx context.Context, rdb redis.UniversalClient, api *strictapi.Server, v *view) error {
+	ctx, cancel := context.WithTimeout(ctx, demoPatience)
+	defer cancel()
+	redraw := time.NewTicker(demoRedraw)
+	defer redraw.Stop()
+	inspector := asynq.NewInspectorFromRedisClient(rdb)
+	started := time.Now()
+	for {
+		r := api.Report()
+		v.draw(time.Since(started), r)
+		if len(r.Jobs) == demoJobs { // all have come this far: time to ask asynq, which is not cheap
+			queue, err := inspector.GetQueueInfo(demoQueue)
+			if err != nil {
+				return fmt.Errorf("demo: %w", err)
+			}
+			if queue.Completed+queue.Archived == demoJobs {
+				return nil
+			}
+		}
+		select {
+		case <-redraw.C:
+		case <-ctx.Done():
+			return nil // the summary says what is missing
+		}
+	}
+}
+
+// summarizeDemo takes what asynq says of the jobs, and the API of the requests.
+func summarizeDemo(rdb redis.UniversalClient, r strictapi.Report) (summary, error) {
+	queue, err := asynq.NewInspectorFromRedisClient(rdb).GetQueueInfo(demoQueue)
+	if err != nil {
+		return summary{}, fmt.Errorf("demo: %w", err)
+	}
+	return summary{
+		Jobs:         demoJobs,
+		Done:         queue.Completed,
+		Failed:       queue.Archived,
+		Seconds:      r.Spread.Seconds(),
+		IdealSeconds: demoIdeal.Seconds(),
+		Limit:        demoLimit,
+		IntervalMS:   demoInterval.Milliseconds(),
+		Peak:         r.Peak,
+		Refused:      r.Refused,
+	}, nil
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// outcome is what a run of the command left behind.
+type outcome struct {
+	status         int
+	stdout, stderr string
+}
+
+func runCommand(ctx context.Context, args ...string) outcome {
+	var stdout, stderr bytes.Buffer
+	status := run(ctx, args, strings.NewReader(""), &stdout, &stderr)
+	return outcome{status, stdout.String(), stderr.String()}
+}
+
+// configFile returns the path of a file with these contents.
+func configFile(t *testing.T, contents string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(contents), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	for _, tt := range []struct {
+		flag string
+		want []string
+	}{
+		{"--help", []string{"--config", "--embedded", "--demo", "--json", "--admin-addr", "SIGTERM"}},
+		{"--version", []string{"worker version "}},
+	} {
+		got := runCommand(t.Context(), tt.flag)
+		if got.status != exitDone || got.stderr != "" {
+			t.Errorf("%s: status %d, stderr %q", tt.flag, got.status, got.stderr)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(got.stdout, want) {
+				t.Errorf("%s does not mention %q:\n%s", tt.flag, want, got.stdout)
+			}
+		}
+	}
+}
+
+// TestMistakes: each has one line on standard error that says what to do, and its exit status.
+func TestMistakes(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing.yaml")
+	tests := []struct {
+		name   string
+		args   []string
+		status int
+		want   []string
+	}{
+		{"unknown flag", []string{"--confg", "x"}, exitUsage, []string{"--confg", "--help"}},
+		{"an argument", []string{"config.yaml"}, exitUsage, []string{`"config.yaml"`, "--help"}},
+		{"json without demo", []string{"--json"}, exitUsage, []string{"--json", "--demo"}},
+		{"demo with a configuration", []string{"--demo", "--config", "x"}, exitUsage, []string{"--demo"}},
+		{"no such file", []string{"--config", missing}, exitUsage, []string{missing}},
+		{
+			"unknown key", []string{"--config", configFile(t, "redis: {}\nlimts: {}\n")},
+			exitUsage, []string{"config.yaml:2:1", "limts", "limits"},
+		},
+		{
+			"bad rate", []string{"--config", configFile(t, "limits:\n  a: { rate: 100/ }\njobs:\n  x: { limits: [a] }\n")},
+			exitUsage, []string{"config.yaml:2:", "limits.a.rate", "100/1s"},
+		},
+		{
+			"bad log level", []string{"--config", configFile(t, "log: { level: loud }\n")},
+			exitUsage, []string{"config.yaml:1:", "log.level", "loud"},
+		},
+		{
+			"unreachable redis", []string{"--config", configFile(t, "redis: { addrs: [\"127.0.0.1:1\"] }\n")},
+			exitFailed, []string{"127.0.0.1:1", "redis.addrs", "--embedded"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := runCommand(t.Context(), tt.args...)
+			if got.status != tt.status {
+				t.Errorf("status %d, want %d", got.status, tt.status)
+			}
+			if lines := strings.Count(got.stderr, "\n"); lines != 1 {
+				t.Errorf("%d lines on standard error, want 1:\n%s", lines, got.stderr)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(got.stderr, want) {
+					t.Errorf("%q does not mention %q", got.stderr, want)
+				}
+			}
+		})
+	}
+}
+
+func TestAdminAddressInUse(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	addr := taken.Addr().String()
+	got := runCommand(t.Context(), "--embedded", "--config", configFile(t, ""), "--admin-addr", addr)
+	if got.status != exitFailed {
+		t.Errorf("status %d, want %d", got.status, exitFailed)
+	}
+	for _, want := range []string{addr, "in use", "--admin-addr"} {
+		if !strings.Contains(got.stderr, want) {
+			t.Errorf("%q does not mention %q", got.stderr, want)
+		}
+	}
+	if strings.Count(got.stderr, "\n") != 1 {
+		t.Errorf("want one line on standard error:\n%s", got.stderr)
+	}
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/jobthrottle/jobthrottle/internal/embedded"
+	"github.com/jobthrottle/jobthrottle/worker"
+)
+
+// runWorker runs the worker of a configuration file until ctx ends.
+func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) error {
+	cfg, err := worker.LoadConfig(opts.config)
+	if err != nil {
+		return &usageError{err}
+	}
+	if opts.adminAddr != "" {
+		cfg.Admin.Addr = opts.adminAddr
+	}
+	if opts.embedded {
+		server, err := embedded.Start()
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+		cfg.Redis = worker.RedisConfig{Addrs: []string{server.Addr()}}
+		fmt.Fprintf(stdout, "embedded Redis on %[1]s: enqueue with --redis %[1]s; it forgets everything at the end\n", server.Addr())
+	}
+	logger, err := newLogger(cfg.Log, stderr)
+	if err != nil {
+		return &usageError{err}
+	}
+	w, err := worker.New(cfg, logger)
+	if err != nil {
+		return &usageError{err}
+	}
+	if cfg.Admin.Addr != "" {
+		a, err := startAdmin(cfg.Admin.Addr, w.Ready)
+		if err != nil {
+			return err
+		}
+		defer a.close()
+		fmt.Fprintf(stdout, "health on http://%s/healthz and /readyz\n", a.addr())
+	}
+	for _, line := range w.Summary() {
+		fmt.Fprintln(stdout, line)
+	}
+	return w.Run(ctx)
+}
+
+// newLogger returns a logger that writes as the configuration says.
+func newLogger(cfg worker.LogConfig, out io.Writer) (*zap.Logger, error) {
+	level, err := zapcore.ParseLevel(cfg.Level)
+	if err != nil {
+		return nil, fmt.Errorf("log.level: %w", err)
+	}
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.EncodeTime = zapcore.ISO8601TimeEncoder
+	encoder := zapcore.NewConsoleEncoder(encoding)
+	if cfg.Format == "json" {
+		encoder = zapcore.NewJSONEncoder(encoding)
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(out)), level)), nil
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/jobthrottle/jobthrottle/internal/strictapi"
+)
+
+// barWidth is how many characters a full bar has.
+const barWidth = 50
+
+// view shows the demo while it runs: on a terminal a few lines that are drawn
+// again and again, elsewhere a line each second.
+type view struct {
+	out      io.Writer
+	terminal bool
+	jobs     int
+	limit    int
+	interval time.Duration
+	drawn    int           // lines on the terminal that the next draw replaces
+	next     time.Duration // when the next line is due
+}
+
+func newView(out io.Writer, jobs, limit int, interval time.Duration) *view {
+	file, ok := out.(*os.File)
+	return &view{
+		out:      out,
+		terminal: ok && term.IsTerminal(int(file.Fd())),
+		jobs:     jobs,
+		limit:    limit,
+		interval: interval,
+	}
+}
+
+// draw shows what the API has seen after so much time.
+func (v *view) draw(elapsed time.Duration, r strictapi.Report) {
+	if v.terminal {
+		v.redraw(elapsed, r)
+		return
+	}
+	if elapsed < v.next {
+		return
+	}
+	v.next = elapsed.Truncate(time.Second) + time.Second
+	fmt.Fprintf(v.out, "%5.1fs  %4d of %d jobs  %3d of %d in the last %v  busiest %d  refused %d\n",
+		elapsed.Seconds(), len(r.Jobs), v.jobs, r.Now, v.limit, v.interval, r.Peak, r.Refused)
+}
+
+func (v *view) redraw(elapsed time.Duration, r strictapi.Report) {
+	lines := []string{
+		fmt.Sprintf("  last %-4v %s  %d of %d allowed", v.interval, bar(r.Now, v.limit), r.Now, v.limit),
+		fmt.Sprintf("  jobs      %s  %d of %d", bar(len(r.Jobs), v.jobs), len(r.Jobs), v.jobs),
+		fmt.Sprintf("  %.1f s   busiest %d   refused %d   by worker: %s", elapsed.Seconds(), r.Peak, r.Refused, shares(r)),
+	}
+	if v.drawn > 0 {
+		fmt.Fprintf(v.out, "\x1b[%dA", v.drawn)
+	}
+	for _, line := range lines {
+		fmt.Fprintf(v.out, "\r%s\x1b[K\n", line)
+	}
+	v.drawn = len(lines)
+}
+
+// bar fills up to its end as n nears full; more than full shows as full.
+func bar(n, full int) string {
+	filled := min(n*barWidth/full, barWidth)
+	return strings.Repeat("█", filled) + strings.Repeat("░", barWidth-filled)
+}
+
+// shares lists how many requests each worker sent, always in the same order.
+func shares(r strictapi.Report) string {
+	workers := make([]string, 0, len(r.Workers))
+	for worker := range r.Workers {
+		workers = append(workers, worker)
+	}
+	slices.Sort(workers)
+	counts := make([]string, len(workers))
+	for i, worker := range workers {
+		counts[i] = fmt.Sprint(r.Workers[worker].Requests)
+	}
+	return strings.Join(counts, " ")
+}

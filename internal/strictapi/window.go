@@ -1,0 +1,33 @@
+package strictapi
+
+import "time"
+
+// window holds the arrivals of the last interval, oldest first. Looking back
+// from each arrival finds the busiest interval exactly: moving an interval to
+// its right until it ends at an arrival never loses one.
+type window struct {
+	arrivals []time.Duration
+	total    int
+	peak     int
+}
+
+// add records an arrival, no earlier than those before it, and returns how
+// many the interval that ends with it holds.
+func (w *window) add(at, interval time.Duration) int {
+	w.arrivals = append(w.arrivals, at)
+	w.total++
+	n := w.count(at, interval)
+	w.peak = max(w.peak, n)
+	return n
+}
+
+// count returns how many arrivals the interval (now - interval, now] holds,
+// and forgets those before it.
+func (w *window) count(now, interval time.Duration) int {
+	old := 0
+	for old < len(w.arrivals) && now-w.arrivals[old] >= interval {
+		old++
+	}
+	w.arrivals = w.arrivals[old:]
+	return len(w.arrivals)
+}

@@ -1,0 +1,249 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// Config is what config.yaml says, section by section. DefaultConfig returns
+// one to start from; LoadConfig reads a file and validates it. A Config built in
+// code is validated by New.
+type Config struct {
+	// Redis is the server that holds the queues and the limits.
+	Redis RedisConfig `yaml:"redis"`
+
+	// Limits are the rate limits by name. Each has to be used by a job: a
+	// limit that nothing draws on is a mistake, and refused.
+	Limits map[string]LimitConfig `yaml:"limits"`
+
+	// Pools are groups of slots, each an asynq server of its own with its own
+	// queues, so that jobs waiting in one never hold up another. A queue
+	// belongs to one pool. Defaults to one pool of 20 slots for the queue
+	// "default".
+	Pools []PoolConfig `yaml:"pools"`
+
+	// Jobs are the limits of jobs by asynq task type. A pattern that ends in
+	// ":" or "*" matches every type that begins like it, the longest match
+	// wins, and "*" alone is the default of types that are not listed. A type
+	// that nothing matches is not throttled.
+	Jobs map[string]JobConfig `yaml:"jobs"`
+
+	// HTTP is what the built-in job http:request may do.
+	HTTP HTTPConfig `yaml:"http"`
+
+	// Admin is the address for health checks, metrics and the dashboard.
+	Admin AdminConfig `yaml:"admin"`
+
+	// Log says what is logged, and how.
+	Log LogConfig `yaml:"log"`
+
+	// ShutdownTimeout is how long running jobs may take to finish when the
+	// worker is told to stop. What is not done by then goes back to the head of
+	// its queue. Defaults to 8s.
+	ShutdownTimeout Duration `yaml:"shutdown_timeout"`
+}
+
+// RedisConfig says how to reach Redis.
+type RedisConfig struct {
+	// Addrs are host:port pairs. One is a single server, several are a Redis
+	// Cluster, or the sentinels if SentinelMaster is set.
+	// Defaults to 127.0.0.1:6379.
+	Addrs []string `yaml:"addrs"`
+	// Username and Password authenticate; empty means no authentication.
+	Username string `yaml:"username"`
+	Password string `yaml:"password"`
+	// DB is the database number. A cluster has only 0.
+	DB int `yaml:"db"`
+	// TLS encrypts the connection and checks the server's certificate against
+	// the system's authorities.
+	TLS bool `yaml:"tls"`
+	// SentinelMaster is the name of the master that the sentinels in Addrs
+	// watch. Empty means no sentinels.
+	SentinelMaster string `yaml:"sentinel_master"`
+	// PoolSize is the number of connections per node. A worker raises it to
+	// what its slots need: a permit that waits for a connection goes stale.
+	// Zero is go-redis's own default.
+	PoolSize int `yaml:"-"`
+}
+
+// LimitConfig is a rate limit, as throttle.Rate has it.
+type LimitConfig struct {
+	// Rate is PERMITS/INTERVAL, such as 100/1s.
+	Rate string `yaml:"rate"`
+	// Type is overall (the fleet shares the permits) or per_client (each
+	// worker has them). Defaults to overall.
+	Type string `yaml:"type"`
+	// Key makes one limiter per value instead of one for all: payload.PATH
+	// picks the value out of a JSON payload, header.NAME out of the task's
+	// headers, queue is the task's queue. Empty means one for all.
+	Key string `yaml:"key"`
+	// Guard is how late a permit may be used. Zero is throttle's default,
+	// negative means none.
+	Guard Duration `yaml:"guard"`
+	// Smooth spreads the permits evenly over the interval.
+	Smooth bool `yaml:"smooth"`
+	// Window is sliding or calendar. Defaults to sliding.
+	Window string `yaml:"window"`
+	// Offset moves calendar windows from UTC midnight.
+	Offset Duration `yaml:"offset"`
+	// KeepAlive removes a limiter that is not used for so long. Zero keeps
+	// it, except that the limiters of a Key default to an hour, or to twice the
+	// interval if that is longer: idle values leave nothing behind.
+	KeepAlive Duration `yaml:"keep_alive"`
+}
+
+// PoolConfig is a group of slots.
+type PoolConfig struct {
+	// Name tells pools apart in logs. It is required, and unique.
+	Name string `yaml:"name"`
+	// Concurrency is the number of slots: jobs that run or wait at a time.
+	// It is required.
+	Concurrency int `yaml:"concurrency"`
+	// Queues are the queues and their weights: a queue of weight 6 is asked
+	// first six times as often as one of weight 1. Defaults to {default: 1}.
+	Queues map[string]int `yaml:"queues"`
+	// Strict serves a queue only while all queues of higher weight are empty.
+	Strict bool `yaml:"strict"`
+	// MaxWaiting is how many of the slots may wait for a permit at a time.
+	// Jobs beyond it park, so that jobs without limits always find slots.
+	// Defaults to half of Concurrency, at least 1.
+	MaxWaiting int `yaml:"max_waiting"`
+}
+
+// JobConfig is what applies to the jobs of a task type.
+type JobConfig struct {
+	// Limits are names of Limits. A job starts when all of them have a permit
+	// for it at the same time, and takes from all or none.
+	Limits []string `yaml:"limits"`
+	// Permits is what a job costs of each limit: a number, or payload.PATH or
+	// header.NAME for a number the job brings. Defaults to 1.
+	Permits string `yaml:"permits"`
+	// Hold is how long a job may wait in its slot; one whose turn comes later
+	// parks, and its slot is free at once. A duration, 0 to never wait, or
+	// forever to never park. Forever needs a pool all of whose slots may wait
+	// (max_waiting equal to concurrency). Defaults to 2s.
+	Hold string `yaml:"hold"`
+	// MaxInFlight is how many jobs that match this pattern run at a time in
+	// this worker, whatever their limits say. Zero means as many as there are slots.
+	MaxInFlight int `yaml:"max_in_flight"`
+	// PauseOn429 are the limits that pause when the API says to try later. A
+	// limit with a key pauses for the value of that job only. Defaults to the
+	// limits with a key if there are any, else to those of type overall; an
+	// empty list pauses nothing.
+	PauseOn429 []string `yaml:"pause_on_429"`
+	// MaxPause is the longest such pause, whatever the API says.
+	// Defaults to 15m.
+	MaxPause Duration `yaml:"max_pause"`
+}
+
+// HTTPConfig is what http:request jobs may do.
+type HTTPConfig struct {
+	// AllowHosts are the hosts that may be called, as host or host:port;
+	// *.example.com allows every host below example.com. Without any, no host
+	// may be called. Addresses that are private, link-local or of this machine
+	// are refused unless listed here as they stand in the URL.
+	AllowHosts []string `yaml:"allow_hosts"`
+	// Timeout bounds a request, from the permit to the last byte of the
+	// answer; a task's own timeout bounds it as well. Defaults to 30s.
+	Timeout Duration `yaml:"timeout"`
+}
+
+// AdminConfig is the address that serves health checks, metrics and the dashboard.
+type AdminConfig struct {
+	// Addr is host:port. Empty turns it off, which is the default.
+	Addr string `yaml:"addr"`
+	// Token allows changes. Without a token the address only reads.
+	Token string `yaml:"token"`
+}
+
+// LogConfig says what is logged, and how.
+type LogConfig struct {
+	// Level is debug, info, warn or error. Defaults to info.
+	Level string `yaml:"level"`
+	// Format is console or json. Defaults to console.
+	Format string `yaml:"format"`
+}
+
+// Duration is a time.Duration that configuration files write as "2s".
+type Duration time.Duration
+
+// String returns the duration as configuration files write it.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+const (
+	defaultHold     = 2 * time.Second
+	defaultMaxPause = 15 * time.Minute
+
+	// holdForever is longer than any wait: the limits never send such a job away.
+	holdForever = 100 * 365 * 24 * time.Hour
+)
+
+// DefaultConfig returns the configuration of an empty file: a local Redis, one
+// pool, and no limits.
+func DefaultConfig() *Config {
+	return &Config{
+		Redis:           RedisConfig{Addrs: []string{"127.0.0.1:6379"}},
+		Pools:           []PoolConfig{{Name: "default", Concurrency: 20}},
+		HTTP:            HTTPConfig{Timeout: Duration(30 * time.Second)},
+		Log:             LogConfig{Level: "info", Format: "console"},
+		ShutdownTimeout: Duration(8 * time.Second),
+	}
+}
+
+// ThrottleRate returns the limit as package throttle has it.
+func (l LimitConfig) ThrottleRate() (throttle.Rate, error) {
+	r, err := throttle.ParseRate(l.Rate)
+	if err != nil {
+		return throttle.Rate{}, err
+	}
+	if l.Type == throttle.PerClient.String() {
+		r.Type = throttle.PerClient
+	}
+	if l.Window == throttle.Calendar.String() {
+		r.Window = throttle.Calendar
+	}
+	r.Guard = time.Duration(l.Guard)
+	r.Smooth = l.Smooth
+	r.Offset = time.Duration(l.Offset)
+	r.KeepAlive = time.Duration(l.KeepAlive)
+	if l.Key != "" && r.KeepAlive == 0 {
+		r.KeepAlive = max(time.Hour, 2*r.Interval)
+	}
+	return r, r.Validate()
+}
+
+// maxWaiting returns how many slots of the pool may wait for a permit at a time.
+func (p PoolConfig) maxWaiting() int {
+	if p.MaxWaiting == 0 {
+		return max(p.Concurrency/2, 1)
+	}
+	return p.MaxWaiting
+}
+
+// queues returns the queues of the pool and their weights.
+func (p PoolConfig) queues() map[string]int {
+	if len(p.Queues) == 0 {
+		return map[string]int{"default": 1}
+	}
+	return p.Queues
+}
+
+// hold returns how long a job may wait in its slot.
+func (j JobConfig) hold() (time.Duration, error) {
+	switch j.Hold {
+	case "":
+		return defaultHold, nil
+	case "forever":
+		return holdForever, nil
+	}
+	return time.ParseDuration(j.Hold)
+}
+
+// maxPause returns the longest pause that an answer of the API may cause.
+func (j JobConfig) maxPause() time.Duration {
+	if j.MaxPause == 0 {
+		return defaultMaxPause
+	}
+	return time.Duration(j.MaxPause)
+}

@@ -1,0 +1,228 @@
+package worker
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// Validate returns a *ConfigError for the first thing that no worker can run
+// with, in the order of the file's sections.
+func (c *Config) Validate() error {
+	for _, check := range []func() error{c.checkRedis, c.checkLimits, c.checkPools, c.checkJobs, c.checkUse, c.checkRest} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func invalid(key, format string, args ...any) error {
+	return &ConfigError{Key: key, Msg: fmt.Sprintf(format, args...)}
+}
+
+// cluster says whether the configured Redis is a Cluster, whose scripts need
+// all their keys in one slot.
+func (r RedisConfig) cluster() bool { return len(r.Addrs) > 1 && r.SentinelMaster == "" }
+
+func (c *Config) checkRedis() error {
+	if len(c.Redis.Addrs) == 0 {
+		return invalid("redis.addrs", "no address: want at least one, such as 127.0.0.1:6379")
+	}
+	for i, addr := range c.Redis.Addrs {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			return invalid(fmt.Sprintf("redis.addrs[%d]", i), "invalid address %q: want HOST:PORT, such as 127.0.0.1:6379", addr)
+		}
+	}
+	switch {
+	case c.Redis.DB < 0:
+		return invalid("redis.db", "invalid number %d: want 0 or more", c.Redis.DB)
+	case c.Redis.DB > 0 && c.Redis.cluster():
+		return invalid("redis.db", "invalid number %d: a Redis Cluster has only database 0", c.Redis.DB)
+	}
+	return nil
+}
+
+func (c *Config) checkLimits() error {
+	for _, name := range sortedKeys(c.Limits) {
+		l, key := c.Limits[name], "limits."+name
+		if err := checkName(name); err != nil {
+			return invalid(key, "%v", err)
+		}
+		if l.Rate == "" {
+			return invalid(key+".rate", "missing: want PERMITS/INTERVAL, such as 100/1s")
+		}
+		if !slices.Contains([]string{"", "overall", "per_client"}, l.Type) {
+			return invalid(key+".type", "invalid type %q: want overall or per_client", l.Type)
+		}
+		if !slices.Contains([]string{"", "sliding", "calendar"}, l.Window) {
+			return invalid(key+".window", "invalid window %q: want sliding or calendar", l.Window)
+		}
+		if l.Key != "" {
+			if _, err := parseSelector(l.Key); err != nil {
+				return invalid(key+".key", "%v", err)
+			}
+		}
+		if _, err := throttle.ParseRate(l.Rate); err != nil {
+			return invalid(key+".rate", "%s", bare(err))
+		}
+		if _, err := l.ThrottleRate(); err != nil {
+			return invalid(key, "%s", bare(err))
+		}
+	}
+	return nil
+}
+
+// bare drops the prefix that errors of package throttle share, where the key says it already.
+func bare(err error) string {
+	msg := strings.TrimPrefix(err.Error(), throttle.ErrInvalidRate.Error()+": ")
+	if strings.HasPrefix(msg, `"`) {
+		return throttle.ErrInvalidRate.Error() + " " + msg
+	}
+	return msg
+}
+
+func (c *Config) checkPools() error {
+	if len(c.Pools) == 0 {
+		return invalid("pools", "no pool: want at least one")
+	}
+	names, queues := map[string]bool{}, map[string]string{}
+	for i, p := range c.Pools {
+		key := fmt.Sprintf("pools[%d]", i)
+		switch {
+		case p.Name == "":
+			return invalid(key+".name", "missing: want a name")
+		case names[p.Name]:
+			return invalid(key+".name", "a second pool named %q", p.Name)
+		case p.Concurrency < 1:
+			return invalid(key+".concurrency", "invalid number %d: want 1 or more slots", p.Concurrency)
+		case p.MaxWaiting < 0 || p.MaxWaiting > p.Concurrency:
+			return invalid(key+".max_waiting", "invalid number %d: want 1 to the pool's concurrency of %d", p.MaxWaiting, p.Concurrency)
+		}
+		names[p.Name] = true
+		for _, queue := range sortedKeys(p.queues()) {
+			qkey := key + ".queues." + queue
+			switch {
+			case strings.TrimSpace(queue) == "" || strings.ContainsAny(queue, "{}"):
+				return invalid(qkey, "invalid queue name: want one without braces")
+			case p.queues()[queue] < 1:
+				return invalid(qkey, "invalid weight %d: want 1 or more", p.queues()[queue])
+			case queues[queue] != "":
+				return invalid(qkey, "the queue belongs to pool %q already: want it in one pool", queues[queue])
+			}
+			queues[queue] = p.Name
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkJobs() error {
+	patterns := map[pattern]string{}
+	for _, name := range sortedKeys(c.Jobs) {
+		j, key := c.Jobs[name], "jobs."+name
+		if strings.TrimSpace(name) == "" {
+			return invalid("jobs", "an empty task type: want a type, or * for all")
+		}
+		if other, dup := patterns[parsePattern(name)]; dup {
+			return invalid(key, "matches the same types as %q", other)
+		}
+		patterns[parsePattern(name)] = name
+		if err := c.checkJobLimits(key, j); err != nil {
+			return err
+		}
+		hold, err := j.hold()
+		if err != nil || hold < 0 {
+			return invalid(key+".hold", "invalid hold %q: want a duration such as 2s, 0 or forever", j.Hold)
+		}
+		if j.Hold == "forever" && !slices.ContainsFunc(c.Pools, func(p PoolConfig) bool { return p.maxWaiting() == p.Concurrency }) {
+			return invalid(key+".hold", "forever needs a pool all of whose slots may wait: set max_waiting to the pool's concurrency")
+		}
+		if j.MaxInFlight < 0 {
+			return invalid(key+".max_in_flight", "invalid number %d: want 0 (no cap) or more", j.MaxInFlight)
+		}
+		if j.MaxPause < 0 {
+			return invalid(key+".max_pause", "invalid duration %v: want more than 0", j.MaxPause)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkJobLimits(key string, j JobConfig) error {
+	for i, name := range j.Limits {
+		lkey := fmt.Sprintf("%s.limits[%d]", key, i)
+		if _, ok := c.Limits[name]; !ok {
+			return invalid(lkey, "no limit is named %q: want one of limits (%s)", name, strings.Join(sortedKeys(c.Limits), ", "))
+		}
+		if slices.Contains(j.Limits[:i], name) {
+			return invalid(lkey, "%q is there twice", name)
+		}
+		if c.Redis.cluster() && hashTag(name) != hashTag(j.Limits[0]) {
+			return invalid(lkey, "%q and %q lie in different slots of the Redis Cluster: give the limits of a job a common hash tag, such as {api}:%s and {api}:%s",
+				j.Limits[0], name, j.Limits[0], name)
+		}
+	}
+	for i, name := range j.PauseOn429 {
+		if !slices.Contains(j.Limits, name) {
+			return invalid(fmt.Sprintf("%s.pause_on_429[%d]", key, i), "%q is not a limit of this job: want some of %s", name, strings.Join(j.Limits, ", "))
+		}
+	}
+	cost, err := parseCost(j.Permits)
+	if err != nil {
+		return invalid(key+".permits", "%v", err)
+	}
+	for _, name := range j.Limits {
+		if rate, err := c.Limits[name].ThrottleRate(); err == nil && cost.fixed > rate.Permits {
+			return invalid(key+".permits", "%d permits are more than limit %q ever gives at once (%s)", cost.fixed, name, rate)
+		}
+	}
+	return nil
+}
+
+// checkUse refuses limits that nothing draws on: somebody believes that they protect an API.
+func (c *Config) checkUse() error {
+	used := map[string]bool{}
+	for _, j := range c.Jobs {
+		for _, name := range j.Limits {
+			used[name] = true
+		}
+	}
+	for _, name := range sortedKeys(c.Limits) {
+		if !used[name] {
+			return invalid("limits."+name, "no job uses this limit: name it in the limits of a job, or remove it")
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkRest() error {
+	if _, err := parseHostList(c.HTTP.AllowHosts); err != nil {
+		return err
+	}
+	switch {
+	case c.HTTP.Timeout <= 0:
+		return invalid("http.timeout", "invalid duration %v: want more than 0", c.HTTP.Timeout)
+	case !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level):
+		return invalid("log.level", "invalid level %q: want debug, info, warn or error", c.Log.Level)
+	case !slices.Contains([]string{"console", "json"}, c.Log.Format):
+		return invalid("log.format", "invalid format %q: want console or json", c.Log.Format)
+	case c.ShutdownTimeout < Duration(time.Second):
+		return invalid("shutdown_timeout", "invalid duration %v: want 1s or more", c.ShutdownTimeout)
+	}
+	if c.Admin.Addr != "" {
+		_, port, err := net.SplitHostPort(c.Admin.Addr)
+		if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 0 || n > 65535 {
+			return invalid("admin.addr", "invalid address %q: want HOST:PORT, such as 127.0.0.1:9464", c.Admin.Addr)
+		}
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	return slices.Sorted(maps.Keys(m))
+}

@@ -1,0 +1,101 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// LoadConfig reads and validates a file. What is wrong with its contents is a
+// *ConfigError.
+func LoadConfig(path string) (*Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return ParseConfig(path, data)
+}
+
+// ParseConfig reads and validates the contents of a file; name stands for the
+// file in errors. Keys that are missing have the values of DefaultConfig, keys
+// that are unknown are refused, and ${NAME} in a string value stands for the
+// environment variable NAME, or for nothing if that is not set.
+func ParseConfig(name string, data []byte) (*Config, error) {
+	cfg := DefaultConfig()
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return nil, yamlError(name, nil, err)
+	}
+	var root ast.Node
+	for _, doc := range file.Docs {
+		if doc.Body == nil || doc.Body.Type() == ast.NullType || doc.Body.Type() == ast.CommentType {
+			continue
+		}
+		if root != nil {
+			at := doc.Body.GetToken().Position
+			return nil, &ConfigError{File: name, Line: at.Line, Column: at.Column, Msg: "a second YAML document: want one"}
+		}
+		root = doc.Body
+	}
+	if root == nil {
+		return cfg, nil // an empty file: the defaults, which are valid
+	}
+	ast.Walk(envExpander{}, root)
+	if err := yaml.NodeToValue(root, cfg, yaml.Strict()); err != nil {
+		return nil, yamlError(name, root, err)
+	}
+	if err := cfg.Validate(); err != nil {
+		if cerr, ok := errors.AsType[*ConfigError](err); ok {
+			cerr.File = name
+			cerr.Line, cerr.Column = positionOf(root, cerr.Key)
+		}
+		return nil, err
+	}
+	return cfg, nil
+}
+
+var envReference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+
+// envExpander replaces ${NAME} in string values, never in keys. The tokens keep
+// the text of the file, which is what errors quote.
+type envExpander struct{}
+
+func (e envExpander) Visit(n ast.Node) ast.Visitor {
+	switch n := n.(type) {
+	case *ast.MappingValueNode:
+		ast.Walk(e, n.Value)
+		return nil
+	case *ast.StringNode:
+		n.Value = envReference.ReplaceAllStringFunc(n.Value, func(ref string) string {
+			return os.Getenv(ref[2 : len(ref)-1])
+		})
+	}
+	return e
+}
+
+// UnmarshalYAML reads a duration such as 2s. 0 needs no unit.
+func (d *Duration) UnmarshalYAML(n ast.Node) error {
+	v, err := time.ParseDuration(scalarText(n))
+	if err != nil {
+		return &yaml.SyntaxError{Message: invalidDuration(n.GetToken().Value), Token: n.GetToken()}
+	}
+	*d = Duration(v)
+	return nil
+}
+
+func invalidDuration(s string) string {
+	return fmt.Sprintf("invalid duration %q: want a number and a unit, such as 500ms, 2s or 15m", s)
+}
+
+func scalarText(n ast.Node) string {
+	if s, ok := n.(*ast.StringNode); ok {
+		return s.Value
+	}
+	return n.GetToken().Value
+}

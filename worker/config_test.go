@@ -1,0 +1,184 @@
+package worker
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+func TestShippedConfig(t *testing.T) {
+	cfg, err := LoadConfig("../config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cfg.Redis.Addrs; !reflect.DeepEqual(got, []string{"127.0.0.1:6379"}) {
+		t.Errorf("redis.addrs = %v, want the local Redis", got)
+	}
+	if len(cfg.HTTP.AllowHosts) == 0 || len(cfg.Jobs["http:request"].Limits) == 0 {
+		t.Error("the shipped file shows neither a host nor a limit for http:request")
+	}
+}
+
+func TestContractExample(t *testing.T) {
+	t.Setenv("REDIS_PASSWORD", "s3cret")
+	cfg, err := ParseConfig("config.yaml", []byte(`
+redis: { addrs: ["127.0.0.1:6379"], username: "", password: "${REDIS_PASSWORD}", db: 0, tls: false, sentinel_master: "" }
+limits:
+  stripe:         { rate: 100/1s }
+  stripe-worker:  { rate: 25/1s, type: per_client }
+  stripe-account: { rate: 10/1s, key: payload.account }
+pools:
+  - { name: default, concurrency: 20, queues: {critical: 6, default: 3, low: 1} }
+jobs:
+  "http:request": { limits: [stripe, stripe-worker, stripe-account], permits: 1, hold: 2s }
+http: { allow_hosts: ["api.example.com"], timeout: 30s }
+admin: { addr: "", token: "${ADMIN_TOKEN}" }
+log: { level: info, format: console }
+shutdown_timeout: 8s
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := DefaultConfig()
+	want.Redis.Password = "s3cret"
+	want.Limits = map[string]LimitConfig{
+		"stripe":         {Rate: "100/1s"},
+		"stripe-worker":  {Rate: "25/1s", Type: "per_client"},
+		"stripe-account": {Rate: "10/1s", Key: "payload.account"},
+	}
+	want.Pools = []PoolConfig{{Name: "default", Concurrency: 20, Queues: map[string]int{"critical": 6, "default": 3, "low": 1}}}
+	want.Jobs = map[string]JobConfig{"http:request": {Limits: []string{"stripe", "stripe-worker", "stripe-account"}, Permits: "1", Hold: "2s"}}
+	want.HTTP.AllowHosts = []string{"api.example.com"}
+	if !reflect.DeepEqual(cfg, want) {
+		t.Errorf("got  %+v\nwant %+v", cfg, want)
+	}
+}
+
+func TestParseConfigDefaults(t *testing.T) {
+	for _, text := range []string{"", "# nothing\n", "---\n", "redis:\n", "redis: {}\npools:\nlog: {level: info}\n"} {
+		cfg, err := ParseConfig("config.yaml", []byte(text))
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+		} else if !reflect.DeepEqual(cfg, DefaultConfig()) {
+			t.Errorf("%q: got %+v, want the defaults", text, cfg)
+		}
+	}
+}
+
+func TestParseConfigErrors(t *testing.T) {
+	const limits = "limits:\n  a: {rate: 10/1s}\n  b: {rate: 10/1s}\n"
+	tests := []struct{ name, text, want string }{
+		{"not YAML", "redis: [", `1:8: sequence end token ']' not found`},
+		{"a list", "- a\n", `1:1: invalid value: want keys and values`},
+		{"two documents", "db: 1\n---\ndb: 2\n", `3:3: a second YAML document: want one`},
+		{"unknown section", "rediss: {}\n", `1:1: rediss: unknown key: want one of redis, limits, pools, jobs, http, admin, log, shutdown_timeout`},
+		{"unknown key", "limits:\n  a:\n    rate: 1/1s\n    burst: 3\n", `4:5: limits.a.burst: unknown key: want one of rate, type, key, guard, smooth, window, offset, keep_alive`},
+		{"unknown key of a pool", "pools:\n  - {name: a, slots: 3}\n", `2:15: pools[0].slots: unknown key: want one of name, concurrency, queues, strict, max_waiting`},
+		{"twice", "log: {level: info, level: warn}\n", `1:20: mapping key "level" already defined at [1:7]`},
+		{"word for a number", "pools:\n  - name: a\n    concurrency: many\n", `3:18: pools[0].concurrency: invalid value "many": want a whole number`},
+		{"overflow", "redis: {db: 99999999999999999999}\n", `1:13: redis.db: invalid value "99999999999999999999": want a whole number`},
+		{"scalar for a section", "log: loud\n", `1:6: log: invalid value: want keys and values`},
+		{"scalar for a list", "redis: {addrs: here}\n", `1:16: redis.addrs: invalid value: want a list`},
+		{"bool", "redis: {tls: maybe}\n", `1:14: redis.tls: invalid value "maybe": want true or false`},
+		{"duration", "http: {timeout: 30}\n", `1:17: http.timeout: invalid duration "30": want a number and a unit, such as 500ms, 2s or 15m`},
+		{"no seconds", "shutdown_timeout: 0s\n", `1:19: shutdown_timeout: invalid duration 0s: want 1s or more`},
+		{"no address", "redis: {addrs: []}\n", `1:16: redis.addrs: no address: want at least one, such as 127.0.0.1:6379`},
+		{"address", "redis:\n  addrs: [localhost]\n", `2:11: redis.addrs[0]: invalid address "localhost": want HOST:PORT, such as 127.0.0.1:6379`},
+		{"database of a cluster", "redis: {addrs: [\"a:1\", \"b:1\"], db: 2}\n", `1:36: redis.db: invalid number 2: a Redis Cluster has only database 0`},
+		{"half a rate", "limits:\n  stripe:\n    rate: 100/\n", `3:11: limits.stripe.rate: invalid rate "100/": want PERMITS/INTERVAL, such as 100/1s`},
+		{"no rate", "limits:\n  stripe: {type: overall}\n", `2:3: limits.stripe.rate: missing: want PERMITS/INTERVAL, such as 100/1s`},
+		{"rate 0", "limits: {a: {rate: 0/1s}}\n", `1:20: limits.a.rate: permits 0: want 1 to 4294967295`},
+		{"rate below 0", "limits: {a: {rate: -5/1s}}\n", `1:20: limits.a.rate: permits -5: want 1 to 4294967295`},
+		{"huge rate", "limits: {a: {rate: 99999999999999999999/1s}}\n", `1:20: limits.a.rate: invalid rate "99999999999999999999/1s": permits "99999999999999999999" is not a whole number up to 4294967295`},
+		{"guard", "limits: {a: {rate: 1/1s, guard: 2s}}\n", `1:10: limits.a: guard 2s is longer than the interval 1s`},
+		{"type", "limits: {a: {rate: 1/1s, type: all}}\n", `1:32: limits.a.type: invalid type "all": want overall or per_client`},
+		{"window", "limits: {a: {rate: 1/1s, window: day}}\n", `1:34: limits.a.window: invalid window "day": want sliding or calendar`},
+		{"key", "limits: {a: {rate: 1/1s, key: account}}\n", `1:31: limits.a.key: invalid path "account": want payload.PATH, header.NAME or queue`},
+		{"braces", "limits:\n  \"a{b\": {rate: 1/1s}\n", `2:3: limits.a{b: invalid name "a{b": want no braces, or one hash tag such as {api}`},
+		{"unused", "limits:\n  a: {rate: 1/1s}\n", `2:3: limits.a: no job uses this limit: name it in the limits of a job, or remove it`},
+		{"undeclared", limits + "jobs:\n  x: {limits: [a, c, b]}\n", `5:19: jobs.x.limits[1]: no limit is named "c": want one of limits (a, b)`},
+		{"twice in a job", limits + "jobs:\n  x: {limits: [a, b, a]}\n", `5:22: jobs.x.limits[2]: "a" is there twice`},
+		{"above the rate", limits + "jobs:\n  x: {limits: [a, b], permits: 11}\n", `5:32: jobs.x.permits: 11 permits are more than limit "a" ever gives at once (10/1s)`},
+		{"permits 0", limits + "jobs:\n  x: {limits: [a, b], permits: 0}\n", `5:32: jobs.x.permits: invalid number 0: want 1 to 4294967295`},
+		{"permits", limits + "jobs:\n  x: {limits: [a, b], permits: tokens}\n", `5:32: jobs.x.permits: invalid permits "tokens": want a whole number, payload.PATH or header.NAME`},
+		{"hold", limits + "jobs:\n  x: {limits: [a, b], hold: long}\n", `5:29: jobs.x.hold: invalid hold "long": want a duration such as 2s, 0 or forever`},
+		{"hold forever", limits + "jobs:\n  x: {limits: [a, b], hold: forever}\n", `5:29: jobs.x.hold: forever needs a pool all of whose slots may wait: set max_waiting to the pool's concurrency`},
+		{"pause", limits + "jobs:\n  x: {limits: [a], pause_on_429: [b]}\n  y: {limits: [b]}\n", `5:35: jobs.x.pause_on_429[0]: "b" is not a limit of this job: want some of a`},
+		{"same pattern", limits + "jobs:\n  \"x:\": {limits: [a]}\n  \"x:*\": {limits: [b]}\n", `6:3: jobs.x:*: matches the same types as "x:"`},
+		{"cluster", "redis: {addrs: [\"h:1\", \"h:2\"]}\n" + limits + "jobs:\n  x: {limits: [a, b]}\n",
+			`6:19: jobs.x.limits[1]: "a" and "b" lie in different slots of the Redis Cluster: give the limits of a job a common hash tag, such as {api}:a and {api}:b`},
+		{"no slots", "pools:\n  - {name: a}\n", `2:5: pools[0].concurrency: invalid number 0: want 1 or more slots`},
+		{"no name", "pools:\n  - {concurrency: 3}\n", `2:5: pools[0].name: missing: want a name`},
+		{"waiting", "pools:\n  - {name: a, concurrency: 3, max_waiting: 4}\n", `2:44: pools[0].max_waiting: invalid number 4: want 1 to the pool's concurrency of 3`},
+		{"queue twice", "pools:\n  - {name: a, concurrency: 3, queues: {q: 1}}\n  - {name: b, concurrency: 3, queues: {q: 1}}\n", `3:43: pools[1].queues.q: the queue belongs to pool "a" already: want it in one pool`},
+		{"weight", "pools:\n  - {name: a, concurrency: 3, queues: {q: 0}}\n", `2:43: pools[0].queues.q: invalid weight 0: want 1 or more`},
+		{"host", "http: {allow_hosts: [\"https://a.example\"]}\n", `1:22: http.allow_hosts[0]: invalid host "https://a.example": want HOST, HOST:PORT or *.DOMAIN in ASCII, such as api.example.com`},
+		{"log", "log: {level: loud}\n", `1:14: log.level: invalid level "loud": want debug, info, warn or error`},
+		{"admin", "admin: {addr: 9464}\n", `1:15: admin.addr: invalid address "9464": want HOST:PORT, such as 127.0.0.1:9464`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := ParseConfig("config.yaml", []byte(tt.text))
+			if _, ok := errors.AsType[*ConfigError](err); !ok {
+				t.Fatalf("got %v, want a *ConfigError", err)
+			}
+			if got, want := err.Error(), "config.yaml:"+tt.want; got != want {
+				t.Errorf("\ngot  %s\nwant %s", got, want)
+			}
+		})
+	}
+}
+
+func TestConfigErrorsKeepSecrets(t *testing.T) {
+	t.Setenv("SECRET", "hunter2")
+	for _, text := range []string{
+		"http: {timeout: \"${SECRET}\"}\n",
+		"redis: {password: \"${SECRET}\", db: x}\n",
+		"redis: {password: \"${SECRET}\", passwort: x}\n",
+	} {
+		_, err := ParseConfig("config.yaml", []byte(text))
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: got error %v, want one without the secret", text, err)
+		}
+	}
+}
+
+func TestEnvironmentInValuesOnly(t *testing.T) {
+	t.Setenv("RATE", "7/1s")
+	cfg, err := ParseConfig("config.yaml", []byte("limits: {a: {rate: \"${RATE}\"}}\njobs: {\"${RATE}\": {limits: [a]}}\nadmin: {token: \"${UNSET_BY_THIS_TEST}$x\"}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cfg.Limits["a"].Rate; got != "7/1s" {
+		t.Errorf("rate = %q, want the variable's value", got)
+	}
+	if _, ok := cfg.Jobs["${RATE}"]; !ok {
+		t.Errorf("jobs = %v: a key was expanded", cfg.Jobs)
+	}
+	if got := cfg.Admin.Token; got != "$x" {
+		t.Errorf("token = %q, want $x", got)
+	}
+}
+
+func TestThrottleRate(t *testing.T) {
+	tests := []struct {
+		limit LimitConfig
+		want  throttle.Rate
+	}{
+		{LimitConfig{Rate: "5/1m"}, throttle.Rate{Permits: 5, Interval: time.Minute}},
+		{LimitConfig{Rate: "5/1m", Key: "queue"}, throttle.Rate{Permits: 5, Interval: time.Minute, KeepAlive: time.Hour}},
+		{LimitConfig{Rate: "5/24h", Key: "queue"}, throttle.Rate{Permits: 5, Interval: 24 * time.Hour, KeepAlive: 48 * time.Hour}},
+		{LimitConfig{Rate: "5/24h", Type: "per_client", Window: "calendar", Offset: Duration(time.Hour), Guard: -1, Smooth: true},
+			throttle.Rate{Type: throttle.PerClient, Permits: 5, Interval: 24 * time.Hour, Window: throttle.Calendar, Offset: time.Hour, Guard: -1, Smooth: true}},
+	}
+	for _, tt := range tests {
+		got, err := tt.limit.ThrottleRate()
+		if err != nil || got != tt.want {
+			t.Errorf("%+v: got %+v, %v, want %+v", tt.limit, got, err, tt.want)
+		}
+	}
+}

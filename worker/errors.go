@@ -1,0 +1,90 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/producer"
+)
+
+// ThrottledError says that a limit put an attempt off before it began, or that
+// the API did. It is no failure: it burns no retry, also on the last attempt.
+type ThrottledError struct {
+	Limiter    string        // which one; empty if the task has none
+	RetryAfter time.Duration // from now until the task's turn, as far as known
+	Err        error         // why, if not because the limit is used up
+
+	parks bool // the task waits in the limiter's line
+}
+
+func (e *ThrottledError) Error() string {
+	s := "throttled"
+	if e.Limiter != "" {
+		s += fmt.Sprintf(" by limiter %q", e.Limiter)
+	}
+	s += fmt.Sprintf(", next try in about %v", e.RetryAfter.Round(time.Millisecond))
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap returns why the attempt was put off.
+func (e *ThrottledError) Unwrap() error { return e.Err }
+
+// RetryAfterError is what RetryAfter returns.
+type RetryAfterError struct {
+	After time.Duration
+}
+
+func (e *RetryAfterError) Error() string {
+	return fmt.Sprintf("the API said to try again after %v", e.After)
+}
+
+// RetryAfter returns an error for handlers of jobs whose API said to try again
+// after d: 429 Too Many Requests, say. The limits of the job that pause_on_429
+// names stop for d (at most max_pause) in the whole fleet, and the job comes back
+// afterwards. It burns no retry, also on the last attempt. Wrapping is fine, and
+// less than 100ms counts as 100ms.
+func RetryAfter(d time.Duration) error { return &RetryAfterError{After: max(d, minRetryAfter)} }
+
+const (
+	// minRetryAfter keeps a job from going in circles.
+	minRetryAfter = 100 * time.Millisecond
+	// fallback is how long after a parked task's turn asynq brings it back by
+	// itself. It is only for the case that no worker's puller does.
+	fallback = 30 * time.Second
+	// retryUndecided is when to try again if Redis gave no answer.
+	retryUndecided = time.Second
+	// retryFull is when to try again if max_in_flight is reached.
+	retryFull = 2 * time.Second
+)
+
+// permanent marks an error that no retry can mend: asynq archives the task.
+func permanent(err error) error { return fmt.Errorf("%w: %w", err, asynq.SkipRetry) }
+
+// isFailure tells asynq which errors burn a retry.
+func isFailure(err error) bool {
+	_, throttled := errors.AsType[*ThrottledError](err)
+	return err != nil && !throttled
+}
+
+// retryDelay tells asynq when a task comes back by itself.
+func retryDelay(retried int, err error, task *asynq.Task) time.Duration {
+	if errors.Is(err, asynq.ErrLeaseExpired) {
+		return 0 // its worker died at least a minute ago: long enough
+	}
+	if t, ok := errors.AsType[*ThrottledError](err); ok {
+		if t.parks {
+			return t.RetryAfter + fallback
+		}
+		return t.RetryAfter
+	}
+	if most, ok := producer.MaxRetry(task.Headers()); ok && retried >= most {
+		return 0 // the last attempt panicked or timed out: it comes back to be archived
+	}
+	return asynq.DefaultRetryDelayFunc(retried, err, task)
+}

@@ -1,0 +1,53 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/jobthrottle/jobthrottle/internal/embedded"
+	"github.com/jobthrottle/jobthrottle/producer"
+	"github.com/jobthrottle/jobthrottle/worker"
+)
+
+// A worker with a handler of one's own, on a Redis client that it shares with a producer.
+func Example() {
+	server, err := embedded.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+
+	cfg := worker.DefaultConfig()
+	cfg.Limits = map[string]worker.LimitConfig{"mail-api": {Rate: "100/1s"}}
+	cfg.Jobs = map[string]worker.JobConfig{"email:": {Limits: []string{"mail-api"}}}
+	w, err := worker.NewWithClient(cfg, zap.NewNop(), rdb)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	w.HandleFunc("email:send", func(ctx context.Context, task *asynq.Task) error {
+		defer stop()
+		fmt.Printf("sending %s\n", task.Payload())
+		return nil // or worker.RetryAfter(d), if the API says 429
+	})
+	for _, line := range w.Summary() {
+		fmt.Println(line)
+	}
+	if _, err := producer.New(rdb).Enqueue(ctx, producer.Job{Type: "email:send", Payload: []byte(`{"to":"ann"}`)}); err != nil {
+		log.Fatal(err)
+	}
+	if err := w.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// pool default: 20 slots, 10 may wait; queues default 1
+	// job email:: mail-api 100/1s
+	// sending {"to":"ann"}
+}

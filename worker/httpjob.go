@@ -1,0 +1,210 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// HTTPTaskType is the type of tasks that the built-in job performs: one HTTP
+// request, described by an HTTPRequest.
+const HTTPTaskType = "http:request"
+
+const maxRedirects = 10
+
+// httpJob performs HTTP requests for tasks. It calls the hosts of its list and
+// no other, whatever the payload, a redirect or a name server says, and it does
+// not use the proxies that the environment names: through a proxy it could not
+// tell which address it calls.
+type httpJob struct {
+	hosts   hostList
+	fields  []string // of a payload, beside those of HTTPRequest
+	timeout time.Duration
+	agent   string // User-Agent of requests that bring none
+	base    *http.Transport
+}
+
+// newHTTPJob returns the job as the configuration has it, or a *ConfigError. APIs
+// see the id of the worker as part of the User-Agent.
+func newHTTPJob(cfg *Config, id string) (*httpJob, error) {
+	hosts, err := parseHostList(cfg.HTTP.AllowHosts)
+	if err != nil {
+		return nil, err
+	}
+	slots := 0
+	for _, p := range cfg.Pools {
+		slots += p.Concurrency
+	}
+	timeout := time.Duration(cfg.HTTP.Timeout)
+	dialer := &guardedDialer{hosts: hosts}
+	dialer.Timeout = timeout
+	return &httpJob{
+		hosts:   hosts,
+		fields:  limitFields(cfg),
+		timeout: timeout,
+		agent:   "jobthrottle/" + id,
+		base: &http.Transport{
+			DialContext:         dialer.dial,
+			ForceAttemptHTTP2:   true, // which a DialContext would turn off
+			TLSHandshakeTimeout: timeout,
+			MaxIdleConnsPerHost: slots, // the default of 2 would dial anew for almost every job
+			IdleConnTimeout:     90 * time.Second,
+
+			MaxResponseHeaderBytes: maxResultHeader,
+		},
+	}, nil
+}
+
+// close ends the connections that are idle.
+func (j *httpJob) close() { j.base.CloseIdleConnections() }
+
+// ProcessTask implements asynq.Handler. It reserves the task's permits, gets a
+// connection, waits for the permits and sends the request:
+//
+//   - 2xx: done, with an HTTPResult as the task's result
+//   - 429 or 503 that says when to come back: the limits pause, the task parks
+//   - other 429 and 5xx, and network errors: retried with asynq's backoff
+//   - anything else, and payloads and hosts that are not allowed: permanent
+func (j *httpJob) ProcessTask(ctx context.Context, task *asynq.Task) error {
+	payload, err := parseHTTPRequest(task.Payload(), j.fields)
+	if err != nil {
+		return permanent(err)
+	}
+	req, err := payload.build(ctx)
+	if err != nil {
+		return permanent(err)
+	}
+	if err := j.hosts.check(req.URL); err != nil {
+		return permanent(err)
+	}
+	if req.Header.Get("User-Agent") == "" {
+		req.Header.Set("User-Agent", j.agent)
+	}
+	turn := turnFrom(ctx)
+	if err := turn.reserve(ctx); err != nil {
+		return err
+	}
+	return j.send(req, task, turn)
+}
+
+// send sends the request when it is the task's turn and turns the answer into
+// what the attempt returns. The clock has j.timeout for each of these: until the
+// connection is there, from the permit to the last byte, and the same again for
+// each redirect. Waiting for a permit is bounded by the turn.
+func (j *httpJob) send(req *http.Request, task *asynq.Task, turn *turn) error {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	defer cancel(nil)
+	req = req.WithContext(ctx)
+	clock := time.AfterFunc(j.timeout, func() { cancel(&timeoutError{j.timeout}) })
+	defer clock.Stop()
+	client := http.Client{
+		Transport:     locationGuard{throttle.Transport(j.base, &httpTurn{turn: turn, clock: clock, timeout: j.timeout})},
+		CheckRedirect: j.checkRedirect,
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return httpFailure(req, err)
+	}
+	defer func() {
+		clock.Reset(drainTimeout)
+		drain(resp.Body)
+	}()
+
+	status := &HTTPStatusError{Method: resp.Request.Method, Host: resp.Request.URL.Host, Status: resp.StatusCode}
+	switch {
+	case resp.StatusCode >= 200 && resp.StatusCode < 300:
+		result, err := readResult(resp)
+		if err != nil {
+			return httpFailure(req, err)
+		}
+		return result.store(task)
+	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
+		// A wait of zero is left to asynq's backoff: a task that parks for no
+		// time would come back at once, for ever.
+		if d, ok := throttle.RetryAfter(resp); ok && d > 0 {
+			return RetryAfter(d)
+		}
+		return status
+	}
+	return permanent(status)
+}
+
+// checkRedirect holds a redirect to the rules of the first request, and keeps
+// what was meant for one server from the next: other origins, and everything
+// that comes after them, get none of the job's headers but those that describe
+// the content. No Referer is sent, since URLs carry secrets.
+func (j *httpJob) checkRedirect(req *http.Request, via []*http.Request) error {
+	req.Header.Del("Referer")
+	if len(via) >= maxRedirects {
+		return &redirectError{fmt.Sprintf("more than %d redirects", maxRedirects)}
+	}
+	first := via[0].URL
+	if first.Scheme == "https" && req.URL.Scheme == "http" {
+		return &redirectError{"a redirect from https to http"}
+	}
+	if err := j.hosts.check(req.URL); err != nil {
+		return err
+	}
+	elsewhere := origin(req.URL) != origin(first)
+	for _, r := range via {
+		elsewhere = elsewhere || origin(r.URL) != origin(first)
+	}
+	if elsewhere {
+		keepPublicHeaders(req.Header)
+	}
+	return nil
+}
+
+// locationGuard replaces net/http's error about a malformed Location, which
+// quotes it whole.
+type locationGuard struct{ http.RoundTripper }
+
+func (g locationGuard) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := g.RoundTripper.RoundTrip(req)
+	if err != nil || resp.StatusCode/100 != 3 {
+		return resp, err
+	}
+	if _, err := resp.Location(); err != nil && !errors.Is(err, http.ErrNoLocation) {
+		drain(resp.Body)
+		return nil, &redirectError{"a redirect to a malformed URL"}
+	}
+	return resp, nil
+}
+
+// httpTurn is a turn as throttle.Transport sees it: the first request uses what
+// the task has reserved, a redirect or a request sent again gets permits of its
+// own.
+type httpTurn struct {
+	turn    *turn
+	clock   *time.Timer // stands still during waits
+	timeout time.Duration
+	used    bool
+}
+
+// Acquire returns when the request may be written. The number of permits is the
+// job's own cost.
+func (t *httpTurn) Acquire(ctx context.Context, _ int64) error {
+	if !t.clock.Stop() {
+		return &timeoutError{t.timeout}
+	}
+	wait := t.turn.wait
+	if t.used {
+		wait = t.turn.again
+	}
+	t.used = true
+	if err := wait(ctx); err != nil {
+		return err
+	}
+	t.clock.Reset(t.timeout)
+	return nil
+}
+
+// Pause does nothing: the worker pauses the limits when the job returns
+// RetryAfter, and knows which ones and for how long at most.
+func (t *httpTurn) Pause(context.Context, time.Duration) error { return nil }

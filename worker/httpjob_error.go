@@ -1,0 +1,123 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/textproto"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// None of these errors shows a path, query, header or body: asynq keeps errors
+// with their task, logs show them, and any of those may be a secret.
+
+// HTTPPayloadError: the payload of an HTTPTaskType task is not an HTTPRequest.
+type HTTPPayloadError struct {
+	Field  string // empty if the payload as a whole is wrong
+	Reason string
+}
+
+func (e *HTTPPayloadError) Error() string {
+	if e.Field == "" {
+		return HTTPTaskType + ": invalid payload: " + e.Reason
+	}
+	return HTTPTaskType + ": invalid payload: " + e.Field + ": " + e.Reason
+}
+
+func badPayload(field, format string, args ...any) error {
+	return &HTTPPayloadError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// HTTPHostError: the task, or a redirect, leads to where jobs may not go.
+type HTTPHostError struct {
+	Host   string
+	Addr   netip.Addr // what the host resolved to, if that is what is wrong
+	Reason string
+}
+
+func (e *HTTPHostError) Error() string {
+	return fmt.Sprintf("%s: host %q is not allowed: %s", HTTPTaskType, e.Host, e.Reason)
+}
+
+// HTTPStatusError: the API answered, but not with success.
+type HTTPStatusError struct {
+	Method string
+	Host   string
+	Status int
+}
+
+func (e *HTTPStatusError) Error() string {
+	return fmt.Sprintf("%s: %s %s: answered %d %s", HTTPTaskType, e.Method, e.Host, e.Status, http.StatusText(e.Status))
+}
+
+// HTTPNetworkError: there is no answer, or not a whole one.
+type HTTPNetworkError struct {
+	Method string
+	Host   string
+	Err    error // may quote what the server sent; Error does not
+}
+
+func (e *HTTPNetworkError) Error() string {
+	return fmt.Sprintf("%s: %s %s: %s", HTTPTaskType, e.Method, e.Host, plainText(e.Err))
+}
+
+// Unwrap makes errors.Is and errors.As see the cause.
+func (e *HTTPNetworkError) Unwrap() error { return e.Err }
+
+// plainText says what happened without what net/http quotes of an answer that
+// it does not understand, which may be an echo of the request.
+func plainText(err error) string {
+	if _, ok := errors.AsType[textproto.ProtocolError](err); ok {
+		return "the answer has a malformed header"
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "the server hung up before the end of its answer"
+	}
+	text, _, _ := strings.Cut(err.Error(), `"`)
+	return strings.TrimRight(text, " :(")
+}
+
+// timeoutError: the API took longer than http.timeout.
+type timeoutError struct{ after time.Duration }
+
+func (e *timeoutError) Error() string {
+	return fmt.Sprintf("no answer within %v (http.timeout)", e.after)
+}
+
+// Is makes a timeout what the standard library calls one.
+func (e *timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// redirectError: the API redirects in a way that is not followed.
+type redirectError struct{ reason string }
+
+func (e *redirectError) Error() string { return HTTPTaskType + ": not followed: " + e.reason }
+
+// httpFailure turns an error of http.Client into what the attempt returns.
+func httpFailure(req *http.Request, err error) error {
+	if uerr, ok := errors.AsType[*url.Error](err); ok {
+		err = uerr.Err // which leaves out the URL
+	}
+	if throttled, ok := errors.AsType[*ThrottledError](err); ok {
+		return throttled
+	}
+	if host, ok := errors.AsType[*HTTPHostError](err); ok {
+		return permanent(host)
+	}
+	if redirect, ok := errors.AsType[*redirectError](err); ok {
+		return permanent(redirect)
+	}
+	if errors.Is(err, asynq.SkipRetry) {
+		return err
+	}
+	if cause := context.Cause(req.Context()); cause != nil {
+		err = cause
+	}
+	return &HTTPNetworkError{Method: req.Method, Host: req.URL.Host, Err: err}
+}

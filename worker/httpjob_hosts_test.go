@@ -1,0 +1,250 @@
+package worker
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/hibiken/asynq"
+)
+
+func mustHosts(t *testing.T, hosts ...string) hostList {
+	t.Helper()
+	l, err := parseHostList(hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestHostListRefusesMalformedEntries(t *testing.T) {
+	for _, s := range []string{
+		"", "*", "*.", "*.1.2.3.4", "*.[::1]", "api.example.com:", "api.example.com:0", "api.example.com:65536", "api.example.com:http",
+		"api..example.com", ".example.com", "exämple.com", "a b", "http://api.example.com", "api.example.com/v1", "u@api.example.com",
+		"fe80::1%eth0", "[fe80::1%eth0]:80", "api.*.com",
+	} {
+		if _, err := parseHostList([]string{"ok.example.com", s}); err == nil {
+			t.Errorf("%q is accepted", s)
+		} else if cerr, ok := errors.AsType[*ConfigError](err); !ok || cerr.Key != "http.allow_hosts[1]" {
+			t.Errorf("%q: error %v, want a ConfigError of http.allow_hosts[1]", s, err)
+		}
+	}
+}
+
+func TestHostListCheck(t *testing.T) {
+	list := []string{"api.example.com", "ported.example.com:8443", "*.wild.example.com", "*.half.example.com:443", "10.0.0.5", "[::1]:8080", "localhost"}
+	for _, tc := range []struct {
+		url string
+		ok  bool
+	}{
+		{"https://api.example.com/v1", true},
+		{"http://API.Example.COM:8080", true},
+		{"https://api.example.com.", true},
+		{"https://api.example.com..", false},
+		{"https://example.com", false},
+		{"https://x.api.example.com", false},
+		{"https://api.example.com.evil.org", false},
+		{"https://evilapi.example.com", false},
+		{"https://ported.example.com:8443", true},
+		{"https://ported.example.com", false},
+		{"https://a.wild.example.com", true},
+		{"https://a.b.wild.example.com", true},
+		{"https://wild.example.com", false},
+		{"https://evilwild.example.com", false},
+		{"https://a.half.example.com", true},
+		{"http://a.half.example.com", false},
+		{"http://10.0.0.5:9000", true},
+		{"http://[::ffff:10.0.0.5]/", true}, // the same address
+		{"http://10.0.0.6", false},
+		{"http://[::1]:8080", true},
+		{"http://[0:0:0:0:0:0:0:1]:8080", true},
+		{"http://[::1]:8081", false},
+		{"http://localhost:1", true},
+		{"ftp://api.example.com", false},
+		{"file:///etc/passwd", false},
+		{"//api.example.com", false},
+		// Other ways to write addresses.
+		{"http://2130706433/", false},
+		{"http://0x7f000001/", false},
+		{"http://0177.0.0.1/", false},
+		{"http://127.1/", false},
+		{"http://127.0.0.1/", false},
+		{"http://0/", false},
+		{"http://[::]/", false},
+		{"http://[::ffff:127.0.0.1]/", false},
+		{"http://[::ffff:7f00:1]/", false},
+		{"http://[::ffff:169.254.169.254]/", false},
+		{"http://[64:ff9b::7f00:1]/", false},
+		{"http://[fe80::1%25eth0]/", false},
+		{"http://ⓐpi.example.com/", false},
+		{"http://api.example.com%00.evil.org/", false},
+		// Whose host is which.
+		{"http://api.example.com@127.0.0.1/", false},
+		{"http://api.example.com:80@127.0.0.1/", false},
+		{"http://api.example.com%2f@127.0.0.1/", false},
+		{"http://user:secret@api.example.com/", false},
+		{"http://@api.example.com/", false},
+		{"http://127.0.0.1#@api.example.com/", false},
+		{"http://127.0.0.1?@api.example.com/", false},
+		{`http://127.0.0.1\@api.example.com/`, false},
+		{"http:api.example.com", false},
+		{"http:///api.example.com", false},
+	} {
+		t.Run(tc.url, func(t *testing.T) {
+			u, err := url.Parse(tc.url)
+			if err == nil {
+				err = mustHosts(t, list...).check(u)
+			}
+			if (err == nil) != tc.ok {
+				t.Errorf("check: %v, want allowed = %t", err, tc.ok)
+			}
+		})
+	}
+}
+
+func TestIsPublic(t *testing.T) {
+	for addr, want := range map[string]bool{
+		"1.1.1.1": true, "8.8.8.8": true, "172.15.255.255": true, "172.32.0.0": true, "100.63.255.255": true, "100.128.0.0": true,
+		"0.0.0.0": false, "0.1.2.3": false, "10.0.0.1": false, "100.64.0.1": false, "100.127.255.255": false, "127.0.0.1": false,
+		"127.255.255.254": false, "169.254.169.254": false, "172.16.0.1": false, "172.31.255.255": false, "192.0.0.8": false,
+		"192.0.2.1": false, "192.168.1.1": false, "198.18.0.1": false, "198.19.255.255": false, "198.51.100.1": false,
+		"203.0.113.1": false, "224.0.0.1": false, "239.255.255.250": false, "240.0.0.1": false, "255.255.255.255": false,
+		"2606:4700::1111": true, "2a00:1450::1": true,
+		"::": false, "::1": false, "fe80::1": false, "fe80::1%eth0": false, "fc00::1": false, "fd00:ec2::254": false, "fec0::1": false,
+		"ff02::1": false, "2001:db8::1": false, "2001::1": false, "2002:7f00:1::": false, "3fff::1": false, "5f00::1": false, "100::1": false,
+		"::ffff:8.8.8.8": true, "::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "::127.0.0.1": false,
+		"64:ff9b::808:808": true, "64:ff9b::7f00:1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b:1::808:808": false,
+	} {
+		if got := isPublic(netip.MustParseAddr(addr)); got != want {
+			t.Errorf("isPublic(%s) = %t, want %t", addr, got, want)
+		}
+	}
+}
+
+func TestHostListCheckAddr(t *testing.T) {
+	for _, tc := range []struct {
+		name, list, host, port, addr string
+		ok                           bool
+	}{
+		{"public", "api.example.com", "api.example.com", "443", "1.1.1.1", true},
+		{"rebound", "api.example.com", "api.example.com", "443", "127.0.0.1", false},
+		{"rebound to metadata", "api.example.com", "api.example.com", "80", "169.254.169.254", false},
+		{"rebound to a mapped address", "api.example.com", "api.example.com", "80", "::ffff:10.0.0.1", false},
+		{"address listed too", "api.example.com 10.0.0.1", "api.example.com", "80", "10.0.0.1", true},
+		{"address listed too, mapped", "api.example.com 10.0.0.1", "api.example.com", "80", "::ffff:10.0.0.1", true},
+		{"address listed with another port", "api.example.com 10.0.0.1:81", "api.example.com", "80", "10.0.0.1", false},
+		{"address itself", "10.0.0.1", "10.0.0.1", "80", "10.0.0.1", true},
+		{"address itself, other port", "10.0.0.1:81", "10.0.0.1", "80", "10.0.0.1", false},
+		{"localhost", "localhost", "localhost", "80", "127.0.0.1", true},
+		{"localhost, IPv6", "localhost", "localhost", "80", "::1", true},
+		{"localhost, listed port", "localhost:80", "localhost", "80", "127.0.0.1", true},
+		{"service name", "api:8080", "api", "8080", "172.18.0.2", true},
+		{"internal name", "api.corp.internal", "api.corp.internal", "80", "10.1.2.3", true},
+		{"internal name by wildcard", "*.internal", "metadata.google.internal", "80", "169.254.169.254", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := mustHosts(t, strings.Fields(tc.list)...).checkAddr(tc.host, tc.port, netip.MustParseAddr(tc.addr))
+			if (err == nil) != tc.ok {
+				t.Errorf("checkAddr: %v, want allowed = %t", err, tc.ok)
+			}
+		})
+	}
+}
+
+// A name server that answers what an attacker wants, and a job that asks it.
+func TestHTTPJobIsSafeFromRebinding(t *testing.T) {
+	var arrived int
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		arrived++
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	defer api.Close()
+	_, port, err := net.SplitHostPort(api.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolver := liar(t, netip.MustParseAddr("127.0.0.1"))
+	for _, tc := range []struct {
+		name, list string
+		arrives    int
+	}{
+		{"name", "api.example.com", 0},
+		{"name and port", "api.example.com:" + port, 0},
+		{"wildcard", "*.example.com", 0},
+		{"name and address", "api.example.com 127.0.0.1", 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			arrived = 0
+			cfg := DefaultConfig()
+			cfg.HTTP.AllowHosts = strings.Fields(tc.list)
+			job := newTestHTTPJob(t, cfg)
+			dialer := &guardedDialer{hosts: job.hosts}
+			dialer.Resolver = resolver
+			job.base.DialContext = dialer.dial
+			err := job.ProcessTask(withoutLimits(t.Context()), asynq.NewTask(HTTPTaskType, []byte(`{"url":"http://api.example.com:`+port+`/"}`)))
+			if arrived != tc.arrives {
+				t.Errorf("%d requests arrived, want %d", arrived, tc.arrives)
+			}
+			host, refused := errors.AsType[*HTTPHostError](err)
+			if refused != (tc.arrives == 0) || refused && (host.Addr.String() != "127.0.0.1" || !errors.Is(err, asynq.SkipRetry)) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+// liar returns a resolver to which every name has the address addr.
+func liar(t *testing.T, addr netip.Addr) *net.Resolver {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	t.Cleanup(func() {
+		conn.Close()
+		<-done
+	})
+	go func() {
+		defer close(done)
+		buf := make([]byte, 1500)
+		for {
+			n, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = conn.WriteTo(answerDNS(buf[:n], addr), from)
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "udp", conn.LocalAddr().String())
+	}}
+}
+
+// answerDNS answers the one question of an RFC 1035 query: with addr, if it asks
+// for an IPv4 address.
+func answerDNS(query []byte, addr netip.Addr) []byte {
+	const header, typeA = 12, 1
+	end := header
+	for query[end] != 0 {
+		end += int(query[end]) + 1
+	}
+	end += 5 // the root label, type and class
+	answer := append([]byte(nil), query[:end]...)
+	answer[2], answer[3] = 0x81, 0x80                      // a response, recursion available, no error
+	copy(answer[4:header], []byte{0, 1, 0, 0, 0, 0, 0, 0}) // one question
+	if binary.BigEndian.Uint16(query[end-4:]) == typeA {
+		answer[7] = 1
+		answer = append(answer, 0xc0, header, 0, typeA, 0, 1, 0, 0, 0, 0, 0, 4) // name as above, TTL 0
+		answer = append(answer, addr.AsSlice()...)
+	}
+	return answer
+}

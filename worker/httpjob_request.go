@@ -1,0 +1,144 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/hibiken/asynq"
+)
+
+// HTTPRequest is the payload of an HTTPTaskType task, as JSON.
+type HTTPRequest struct {
+	// Method is any method but CONNECT. Defaults to GET.
+	Method string `json:"method,omitempty"`
+	// URL is absolute, http or https, of a host that http.allow_hosts names.
+	// Credentials belong into Headers.
+	URL string `json:"url"`
+	// Headers are sent as they are, except those that describe the connection,
+	// which are refused. POST and PATCH get an Idempotency-Key, the task's id,
+	// unless they have one: a task may run more than once.
+	Headers map[string]string `json:"headers,omitempty"`
+	// Body is sent as it is.
+	Body string `json:"body,omitempty"`
+}
+
+var (
+	httpFields = []string{"method", "url", "headers", "body"}
+
+	// connectionHeaders belong to the connection, not to the request. Host is
+	// among them: it would reach hosts behind an allowed one.
+	connectionHeaders = []string{
+		"Connection", "Content-Length", "Host", "Keep-Alive", "Proxy-Connection",
+		"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	}
+
+	// publicHeaders describe the content. All others may be secrets.
+	publicHeaders = []string{
+		"Accept", "Accept-Encoding", "Accept-Language", "Content-Encoding",
+		"Content-Language", "Content-Type", "User-Agent",
+	}
+)
+
+// parseHTTPRequest reads a payload, or returns an *HTTPPayloadError. A field that
+// nobody reads is refused: it is some other field, misspelt.
+func parseHTTPRequest(payload []byte, others []string) (r HTTPRequest, err error) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(payload, &fields) != nil {
+		return r, badPayload("", "want a JSON object with url and, as needed, method, headers and body")
+	}
+	for _, name := range sortedKeys(fields) {
+		if !slices.Contains(httpFields, name) && !slices.Contains(others, name) {
+			return r, badPayload(fmt.Sprintf("%.40s", name), "unknown field: want one of %s, or one that a limit's key or a job's permits read",
+				strings.Join(slices.Concat(httpFields, others), ", "))
+		}
+	}
+	for _, f := range []struct {
+		name string
+		into any
+		want string
+	}{
+		{"method", &r.Method, "a string"},
+		{"url", &r.URL, "a string"},
+		{"headers", &r.Headers, "an object of strings"},
+		{"body", &r.Body, "a string; JSON in it has to be quoted"},
+	} {
+		if raw, ok := fields[f.name]; ok && json.Unmarshal(raw, f.into) != nil {
+			return r, badPayload(f.name, "want %s", f.want)
+		}
+	}
+	return r, nil
+}
+
+// build returns the request, or an *HTTPPayloadError.
+func (r HTTPRequest) build(ctx context.Context) (*http.Request, error) {
+	method := strings.ToUpper(r.Method)
+	if method != "" && !isToken(method) || method == http.MethodConnect {
+		return nil, badPayload("method", "invalid method %.20q", r.Method)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, r.URL, strings.NewReader(r.Body))
+	// The error quotes the URL, which may carry secrets.
+	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
+		return nil, badPayload("url", "want an absolute http or https URL, such as https://api.example.com/v1")
+	}
+	if req.URL.User != nil {
+		return nil, badPayload("url", "has a user name or password: put them into the header Authorization")
+	}
+	if id, ok := asynq.GetTaskID(ctx); ok && (method == http.MethodPost || method == http.MethodPatch) {
+		req.Header.Set("Idempotency-Key", id)
+	}
+	for _, name := range sortedKeys(r.Headers) {
+		switch canonical := http.CanonicalHeaderKey(name); {
+		case !isToken(name):
+			return nil, badPayload("headers", "invalid name %.40q", name)
+		case slices.Contains(connectionHeaders, canonical):
+			return nil, badPayload("headers", "%s is not for a job to set", canonical)
+		case strings.ContainsFunc(r.Headers[name], isControl):
+			return nil, badPayload("headers", "the value of %s has control characters", canonical)
+		}
+		req.Header.Set(name, r.Headers[name])
+	}
+	return req, nil
+}
+
+// limitFields returns the top-level fields of payloads that limits and costs read.
+func limitFields(cfg *Config) []string {
+	var fields []string
+	add := func(path string) {
+		if sel, err := parseSelector(path); err == nil && sel.source == "payload" && !slices.Contains(fields, sel.path[0]) {
+			fields = append(fields, sel.path[0])
+		}
+	}
+	for _, name := range sortedKeys(cfg.Limits) {
+		add(cfg.Limits[name].Key)
+	}
+	for _, pattern := range sortedKeys(cfg.Jobs) {
+		add(cfg.Jobs[pattern].Permits)
+	}
+	return fields
+}
+
+// keepPublicHeaders drops all headers that may be secrets.
+func keepPublicHeaders(h http.Header) {
+	for name := range h {
+		if !slices.Contains(publicHeaders, name) {
+			delete(h, name)
+		}
+	}
+}
+
+// origin tells servers apart: scheme, host and port.
+func origin(u *url.URL) string { return u.Scheme + "://" + normalHost(u.Hostname()) + ":" + portOf(u) }
+
+// isToken reports whether s can be the name of a method or header (RFC 9110).
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
+	})
+}
+
+func isControl(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }

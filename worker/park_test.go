@@ -1,0 +1,299 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+const stopped = `
+limits: { api: { rate: 1/1h } }
+pools: [ { name: default, concurrency: 4, queues: {critical: 6, default: 3, low: 1} } ]
+jobs: { "x:limited": { limits: [api], hold: 100ms } }
+log: { level: warn }
+`
+
+func (f *fleet) limiter(name string) *throttle.Limiter {
+	f.t.Helper()
+	c, err := throttle.New(f.rdb, throttle.Options{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { c.Close() })
+	l, err := c.Limiter(name)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return l
+}
+
+// awaitParked waits until n tasks are in the limiter's line.
+func (f *fleet) awaitParked(limiter string, n int64) {
+	f.t.Helper()
+	f.awaitThat(20*time.Second, func() (bool, string) {
+		got := f.rdb.ZCard(f.t.Context(), lineKeys(limiter)[0]).Val()
+		return got == n, fmt.Sprintf("%d tasks parked, want %d", got, n)
+	})
+}
+
+func TestRaisedRateBringsParkedTasksBack(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, stopped)
+	parked := 100
+	if os.Getenv("JOBTHROTTLE_FULL") == "1" {
+		parked = 1000
+	}
+	for i := range parked + 1 {
+		f.enqueue("x:limited", fmt.Sprint(i))
+	}
+	f.work(nil)
+	f.work(nil)
+	f.awaitParked("api", int64(parked))
+	raised := time.Now()
+	if ok, err := f.limiter("api").UpdateRate(t.Context(), throttle.Rate{Permits: 50, Interval: time.Second}); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	starts := f.await(parked+1, 40*time.Second)
+	if d := starts[1].at.Sub(raised); d > time.Second {
+		t.Errorf("the first parked task started %v after the rate was raised, want within 1s", d)
+	}
+	ideal := time.Duration(parked/50-1) * 1010 * time.Millisecond
+	if d := starts[parked].at.Sub(starts[1].at); d > ideal+1500*time.Millisecond {
+		t.Errorf("%d tasks at 50 per second took %v, want about %v", parked, d, ideal)
+	}
+	t.Logf("%d tasks took %v, %.2f put off per task", parked, starts[parked].at.Sub(starts[1].at), float64(f.putOff())/float64(parked))
+}
+
+func TestResumeBringsParkedTasksBack(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+limits: { api: { rate: 100/1s } }
+pools: [ { name: default, concurrency: 4 } ]
+jobs: { "x:limited": { limits: [api] } }
+log: { level: warn }
+`)
+	f.work(nil)
+	f.work(nil)
+	f.enqueue("x:limited", "first")
+	f.await(1, 5*time.Second)
+	api := f.limiter("api")
+	if err := api.Pause(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		f.enqueue("x:limited", fmt.Sprint(i))
+	}
+	f.awaitParked("api", 100)
+	resumed := time.Now()
+	if err := api.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	starts := f.await(101, 10*time.Second)
+	if starts[1].at.Before(resumed) {
+		t.Errorf("a task started during the pause")
+	}
+	if d := starts[1].at.Sub(resumed); d > time.Second {
+		t.Errorf("the first parked task started %v after the pause ended, want within 1s", d)
+	}
+}
+
+func TestQueuesByWeight(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, stopped)
+	f.work(nil)
+	f.enqueue("x:limited", "first")
+	f.await(1, 5*time.Second)
+	for i := range 100 {
+		f.enqueue("x:limited", fmt.Sprint("low", i), asynq.Queue("low"))
+	}
+	f.awaitParked("api", 100)
+	for i := range 12 {
+		f.enqueue("x:limited", fmt.Sprint("critical", i), asynq.Queue("critical"))
+	}
+	f.awaitParked("api", 112)
+	if _, err := f.limiter("api").UpdateRate(t.Context(), throttle.Rate{Permits: 20, Interval: time.Second, Smooth: true}); err != nil {
+		t.Fatal(err)
+	}
+	critical := 0
+	for _, s := range f.await(21, 10*time.Second)[1:21] {
+		if s.id[0] == 'c' {
+			critical++
+		}
+	}
+	if critical != 12 {
+		t.Errorf("%d of the first 20 starts were critical, want all 12", critical)
+	}
+}
+
+func TestTasksGoneLeaveTheLine(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, stopped)
+	f.work(nil)
+	for i := range 21 {
+		f.enqueue("x:limited", fmt.Sprint(i))
+	}
+	f.awaitParked("api", 20)
+	if _, err := f.inspector.DeleteAllRetryTasks("default"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.limiter("api").UpdateRate(t.Context(), throttle.Rate{Permits: 100, Interval: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	f.awaitThat(10*time.Second, func() (bool, string) {
+		keys := f.rdb.Keys(t.Context(), "*parked*").Val()
+		return len(keys) == 0, fmt.Sprintf("keys left: %v", keys)
+	})
+}
+
+func TestDrainGivesWaitingTasksBack(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+limits: { api: { rate: 1/3s } }
+pools: [ { name: default, concurrency: 4, max_waiting: 4 } ]
+jobs: { "x:limited": { limits: [api], hold: forever } }
+log: { level: warn }
+`)
+	for i := range 4 {
+		f.enqueue("x:limited", fmt.Sprint(i), asynq.MaxRetry(i%2))
+	}
+	stop := f.work(nil)
+	f.await(1, 5*time.Second)
+	f.awaitThat(5*time.Second, func() (bool, string) {
+		u, err := f.limiter("api").Inspect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.Reserved >= 1, fmt.Sprintf("%d places ahead", u.Reserved)
+	})
+	before := time.Now()
+	stop()
+	if d := time.Since(before); d > 2*time.Second {
+		t.Errorf("draining took %v although nothing ran", d)
+	}
+	if q, err := f.inspector.GetQueueInfo("default"); err != nil || q.Archived != 0 || q.Active != 0 || q.Size != 3 {
+		t.Errorf("after the drain: %+v, %v, want 3 tasks, none active, none archived", q, err)
+	}
+	f.work(nil)
+	f.await(4, 20*time.Second)
+	f.awaitIdle("default", 0)
+}
+
+func TestHoldForeverKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+limits: { api: { rate: 20/1s, smooth: true } }
+pools: [ { name: default, concurrency: 8, max_waiting: 8 } ]
+jobs: { "x:limited": { limits: [api], hold: forever } }
+log: { level: warn }
+`)
+	const n = 60
+	for i := range n {
+		f.enqueue("x:limited", fmt.Sprint(i))
+	}
+	f.work(nil)
+	displaced := 0
+	for at, s := range f.await(n, 15*time.Second) {
+		var i int
+		if _, err := fmt.Sscan(s.id, &i); err != nil {
+			t.Fatal(err)
+		}
+		displaced += max(at-i, i-at)
+	}
+	if displaced > n {
+		t.Errorf("starts are displaced by %.2f on average, want at most 1", float64(displaced)/n)
+	}
+	if f.putOff() != 0 {
+		t.Errorf("%d attempts were put off, want none", f.putOff())
+	}
+}
+
+func TestPerClientLimits(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+limits: { api: { rate: 30/1s }, each: { rate: 10/1s, type: per_client } }
+pools: [ { name: default, concurrency: 8 } ]
+jobs: { "x:limited": { limits: [api, each] } }
+log: { level: warn }
+`)
+	const n = 100
+	for i := range n {
+		f.enqueue("x:limited", fmt.Sprint(i))
+	}
+	var mu sync.Mutex
+	var by [2][]start
+	for i := range by {
+		f.work(func(context.Context, *asynq.Task) error {
+			mu.Lock()
+			defer mu.Unlock()
+			by[i] = append(by[i], start{at: time.Now()})
+			return nil
+		})
+	}
+	starts := f.await(n, 15*time.Second)
+	f.awaitIdle("default", 0)
+	for i := range by {
+		if got := busiest(by[i], time.Second); got > 10 {
+			t.Errorf("worker %d started %d in one second, want at most 10", i, got)
+		}
+	}
+	if d := starts[n-1].at.Sub(starts[0].at); d > 6*time.Second {
+		t.Errorf("100 tasks at 2 x 10 per second took %v, want about 4s", d)
+	}
+}
+
+func TestDeadlineBurnsNothing(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+limits: { api: { rate: 1/4s } }
+pools: [ { name: default, concurrency: 4, max_waiting: 4 } ]
+jobs: { "x:limited": { limits: [api], hold: forever } }
+log: { level: warn }
+`)
+	f.enqueue("x:limited", "first")
+	stop := f.work(nil)
+	f.await(1, 5*time.Second)
+	stop()
+	f.enqueue("x:limited", "second", asynq.Timeout(2*time.Second), asynq.MaxRetry(3))
+	f.work(func(ctx context.Context, _ *asynq.Task) error {
+		if retried, _ := asynq.GetRetryCount(ctx); retried > 0 {
+			t.Errorf("waiting burned %d retries", retried)
+		}
+		return nil
+	})
+	f.await(2, 15*time.Second)
+	f.awaitIdle("default", 0)
+}
+
+func TestMaxInFlight(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+pools: [ { name: default, concurrency: 8 } ]
+jobs: { "x:capped": { max_in_flight: 2 } }
+log: { level: warn }
+`)
+	running := make(chan struct{}, 2)
+	for i := range 20 {
+		f.enqueue("x:capped", fmt.Sprint(i), asynq.MaxRetry(0))
+	}
+	f.work(func(ctx context.Context, _ *asynq.Task) error {
+		select {
+		case running <- struct{}{}:
+		default:
+			t.Error("a third job runs")
+			return errors.New("too many")
+		}
+		<-time.After(50 * time.Millisecond)
+		<-running
+		return nil
+	})
+	f.await(20, 20*time.Second)
+	f.awaitIdle("default", 0)
+}

@@ -1,0 +1,94 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// TestRetryAfterPausesOneAccount has an API that refuses account a for a time.
+func TestRetryAfterPausesOneAccount(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+limits: { api: { rate: 100/1s }, account: { rate: 20/1s, key: payload.account } }
+pools: [ { name: default, concurrency: 5 } ]
+jobs: { "x:": { limits: [api, account] } }
+log: { level: warn }
+`)
+	const pause = 2 * time.Second
+	var mu sync.Mutex
+	var refused time.Time // when a was refused first
+	handle := func(ctx context.Context, task *asynq.Task) error {
+		if retried, _ := asynq.GetRetryCount(ctx); retried != 0 {
+			t.Errorf("a refusal burned a retry")
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.Contains(string(task.Payload()), `"a"`) {
+			if refused.IsZero() {
+				refused = time.Now()
+			}
+			if time.Since(refused) < pause {
+				return fmt.Errorf("answered: %w", RetryAfter(time.Until(refused.Add(pause))))
+			}
+		}
+		return nil
+	}
+	for i := range 30 {
+		for _, account := range []string{"a", "b"} {
+			task := asynq.NewTask("x:"+account, fmt.Appendf(nil, `{"account": %q}`, account))
+			// On its last attempt from the beginning, half of them.
+			if _, err := f.client.Enqueue(task, asynq.TaskID(fmt.Sprint(account, i)), asynq.MaxRetry(i%2)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 4 {
+		f.work(handle)
+	}
+	f.awaitThat(20*time.Second, func() (bool, string) {
+		q, err := f.inspector.GetQueueInfo("default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q.Size == 0 && len(f.seen()) >= 60, fmt.Sprintf("%d left, %d archived", q.Size, q.Archived)
+	})
+	var early, bs int
+	var lastB time.Time
+	for _, s := range f.seen() {
+		switch d := s.at.Sub(refused); {
+		case s.typ == "x:b":
+			bs++
+			lastB = s.at
+		case d > 150*time.Millisecond && d < pause-50*time.Millisecond:
+			early++
+		}
+	}
+	if early > 0 {
+		t.Errorf("%d starts of the refused account within its time", early)
+	}
+	if d := lastB.Sub(f.seen()[0].at); bs != 30 || d > 2*time.Second {
+		t.Errorf("%d starts of the other account in %v, want 30 unharmed", bs, d)
+	}
+}
+
+func TestRetryAfterWithoutLimits(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "log: { level: warn }\n")
+	first := true
+	f.enqueue("x", "a", asynq.MaxRetry(0))
+	f.work(func(context.Context, *asynq.Task) error {
+		if first {
+			first = false
+			return RetryAfter(time.Second)
+		}
+		return nil
+	})
+	f.await(2, 10*time.Second)
+	f.awaitIdle("default", 0)
+}

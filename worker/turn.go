@@ -1,0 +1,273 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// turn is one attempt of one task to get its permits.
+//
+// The worker reserves and waits before it calls a handler, except for handlers
+// that do it themselves: those call reserve as their first act, prepare what
+// they can, and call wait immediately before they use the permits. Both are
+// no-ops for a task without limits. What is reserved and not waited for goes
+// back when the handler returns.
+type turn struct {
+	pool     *pool
+	job      *job // nil if no pattern of the configuration matches
+	task     *asynq.Task
+	entry    entry               // the task as the lot knows it
+	limiters []*throttle.Limiter // what the job acquires, together
+
+	began       time.Time
+	reservation *throttle.Reservation
+	waiting     bool // holds one of the pool's waiting slots
+}
+
+type turnKey struct{}
+
+// slack is what a wait may take beyond its place: the next one, if the place was stale.
+const slack = 200 * time.Millisecond
+
+// turnFrom returns the turn of the task that ctx belongs to. It is never nil
+// within a handler that the worker calls.
+func turnFrom(ctx context.Context) *turn {
+	t, _ := ctx.Value(turnKey{}).(*turn)
+	return t
+}
+
+// newTurn finds out what a task has to acquire. An error is the task's own
+// fault and permanent.
+func (p *pool) newTurn(ctx context.Context, task *asynq.Task) (*turn, error) {
+	t := &turn{pool: p, task: task, job: p.w.jobFor(task.Type()), began: time.Now()}
+	t.entry.id, _ = asynq.GetTaskID(ctx)
+	t.entry.queue, _ = asynq.GetQueueName(ctx)
+	t.entry.weight = max(p.weights[t.entry.queue], 1)
+	if t.job == nil || len(t.job.limits) == 0 {
+		return t, nil
+	}
+	var err error
+	if t.entry.cost, err = t.job.cost.of(task, t.entry.queue); err != nil {
+		return nil, err
+	}
+	for _, l := range t.job.limits {
+		if t.entry.cost > l.rate.Permits {
+			return nil, fmt.Errorf("%d permits are more than limit %q ever gives at once (%s)", t.entry.cost, l.name, l.rate)
+		}
+		name, err := l.limiterOf(task, t.entry.queue)
+		if err != nil {
+			return nil, err
+		}
+		limiter, err := p.w.throttle.LimiterWithRate(name, l.rate)
+		if err != nil {
+			return nil, err
+		}
+		t.limiters = append(t.limiters, limiter)
+	}
+	return t, nil
+}
+
+// reserve gets a place for the task's permits if its turn comes within hold and
+// one of the pool's waiting slots is free, or if it comes at once. Otherwise it
+// returns a *ThrottledError that names the limiter and the time; the handler
+// has to return it, and the task parks.
+func (t *turn) reserve(ctx context.Context) error {
+	if len(t.limiters) == 0 {
+		return nil
+	}
+	t.close() // of an earlier reserve
+	running, cancel := t.pool.w.whileRunning(ctx)
+	defer cancel()
+	if err := t.enter(running); err != nil {
+		return t.refusal(ctx, err)
+	}
+	maxWait := t.maxWait(ctx)
+	if maxWait > 0 && !t.takeWaitingSlot() {
+		maxWait = 0
+	}
+	r, err := t.ask(running, maxWait)
+	if err != nil {
+		t.close()
+		return t.refusal(ctx, err)
+	}
+	if !r.OK() {
+		t.close()
+		return &ThrottledError{Limiter: r.Limiter(), RetryAfter: r.Delay(), parks: true}
+	}
+	t.reservation = r
+	return nil
+}
+
+// wait returns when it is the task's turn. Like reserve it may return a
+// *ThrottledError: the worker drains, or the limit was paused or lowered, so
+// that the turn comes later than hold allows.
+func (t *turn) wait(ctx context.Context) error {
+	r := t.reservation
+	if r == nil {
+		return nil
+	}
+	defer t.close()
+	running, cancel := t.pool.w.whileRunning(ctx)
+	defer cancel()
+	running, cancelWait := context.WithTimeout(running, max(t.maxWait(ctx), r.Delay())+slack)
+	defer cancelWait()
+	if err := r.Wait(running); err != nil {
+		return t.refusal(ctx, err)
+	}
+	return nil
+}
+
+// again waits for permits beyond the first, for as long as the task has time.
+// It does not park: a job that started is better finished than begun anew, and
+// under load a task that parks between two requests would never get both.
+func (t *turn) again(ctx context.Context) error {
+	if len(t.limiters) == 0 {
+		return nil
+	}
+	running, cancel := t.pool.w.whileRunning(ctx)
+	defer cancel()
+	r, err := t.ask(running, holdForever)
+	if err == nil {
+		err = r.Wait(running)
+	}
+	if err != nil {
+		return t.refusal(ctx, err)
+	}
+	return nil
+}
+
+// pause stops the limits of the job that its pause_on_429 names for d, for the
+// whole fleet, but never longer than its max_pause.
+func (t *turn) pause(ctx context.Context, d time.Duration) error {
+	if t.job == nil {
+		return nil
+	}
+	d = min(d, t.job.maxPause)
+	for _, i := range t.job.pauses {
+		if err := t.limiters[i].Pause(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close gives back what is reserved and not used, and the waiting slot.
+func (t *turn) close() {
+	if t.reservation != nil {
+		t.reservation.Cancel()
+		t.reservation = nil
+	}
+	if t.waiting {
+		<-t.pool.waiting
+		t.waiting = false
+	}
+}
+
+func (t *turn) takeWaitingSlot() bool {
+	select {
+	case t.pool.waiting <- struct{}{}:
+		t.waiting = true
+	default:
+	}
+	return t.waiting
+}
+
+// maxWait is how long the task may wait in its slot: never more than half of
+// the time it has left, because asynq counts the wait against the task's
+// timeout, and fails the attempt when that is over. One that was called waits
+// even without hold, since it is called a little before its turn.
+func (t *turn) maxWait(ctx context.Context) time.Duration {
+	d := t.job.hold
+	if t.entry.limiter != "" {
+		d = max(d, lead+slack)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		d = min(d, time.Until(deadline)/2)
+	}
+	return d
+}
+
+// takeInFlight gets one of the places of a job with max_in_flight, which leave gives
+// back. Waiting for it is like waiting for a permit, except that there is no
+// line to park in: asynq brings the task back after a while.
+func (t *turn) takeInFlight(ctx context.Context) (leave func(), err error) {
+	if t.job == nil || t.job.inFlight == nil {
+		return func() {}, nil
+	}
+	leave = func() { <-t.job.inFlight }
+	select {
+	case t.job.inFlight <- struct{}{}:
+		return leave, nil
+	default:
+	}
+	full := &ThrottledError{RetryAfter: retryFull, Err: fmt.Errorf("max_in_flight of %q is reached", t.job.name)}
+	if !t.takeWaitingSlot() {
+		return nil, full
+	}
+	defer t.close()
+	running, cancel := t.pool.w.whileRunning(ctx)
+	defer cancel()
+	timer := time.NewTimer(t.maxWait(ctx))
+	defer timer.Stop()
+	select {
+	case t.job.inFlight <- struct{}{}:
+		return leave, nil
+	case <-timer.C:
+	case <-running.Done():
+	}
+	return nil, full
+}
+
+// enter returns a *ThrottledError if tasks of the same queue are in line already.
+func (t *turn) enter(ctx context.Context) error {
+	names := make([]string, len(t.limiters))
+	for i, l := range t.limiters {
+		names[i] = l.Name()
+		if t.job.limits[i].key != nil && t.pool.w.applied.add(names[i]) {
+			if _, err := l.ApplyRate(ctx, t.job.limits[i].rate); err != nil {
+				return err
+			}
+		}
+	}
+	limiter, ahead, err := t.pool.w.lot.enter(ctx, &t.entry, names)
+	if err != nil || limiter == "" {
+		return err
+	}
+	rate := t.job.limits[slices.Index(names, limiter)].rate
+	wait := time.Duration(float64(ahead) / float64(rate.Permits) * float64(rate.Interval))
+	return &ThrottledError{Limiter: limiter, RetryAfter: wait, parks: true}
+}
+
+// ask reserves the permits of all limiters, or of none.
+func (t *turn) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reservation, error) {
+	if len(t.limiters) == 1 {
+		return t.limiters[0].Reserve(ctx, t.entry.cost, maxWait)
+	}
+	g, err := t.pool.w.throttle.Group(t.limiters...)
+	if err != nil {
+		return nil, err
+	}
+	return g.Reserve(ctx, t.entry.cost, maxWait)
+}
+
+// refusal turns an error of the throttle or of Redis into what the attempt returns.
+func (t *turn) refusal(ctx context.Context, err error) error {
+	if _, ok := errors.AsType[*ThrottledError](err); ok {
+		return err
+	}
+	switch {
+	case errors.Is(err, throttle.ErrExceedsRate), errors.Is(err, throttle.ErrInvalidName), errors.Is(err, throttle.ErrInvalidGroup):
+		return permanent(err)
+	case ctx.Err() != nil && !t.pool.w.stopping():
+		return err // the task's own deadline or cancellation
+	}
+	// Nothing was decided: try later rather than burn an attempt.
+	return &ThrottledError{Limiter: t.limiters[0].Name(), RetryAfter: retryUndecided, Err: err, parks: true}
+}

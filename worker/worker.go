@@ -1,0 +1,270 @@
+// Package worker runs jobs from asynq's queues and keeps them within the rate
+// limits of its configuration.
+//
+// A job's handler is called when all limits of the job have a permit for it. A
+// job whose turn is near waits in its slot; one whose turn is far parks, which
+// frees the slot for others, burns no retry, and brings the job back when its
+// turn comes. A handler that learns from its API that it has to wait returns
+// RetryAfter.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// Worker is the jobs, limits and pools of one process. Register handlers, then
+// call Run, once.
+type Worker struct {
+	cfg       *Config
+	logger    *zap.Logger
+	rdb       redis.UniversalClient
+	owned     io.Closer // rdb, if this Worker made it
+	throttle  *throttle.Client
+	client    *asynq.Client
+	inspector *asynq.Inspector
+	mux       *asynq.ServeMux
+	acquires  map[string]bool // patterns whose handlers acquire by themselves
+	jobs      []*job
+	lot       *lot
+	applied   recent // limiters of keys whose rate this process has applied
+
+	http *httpJob
+
+	draining context.Context // ends when the waits in slots have to
+	drainNow context.CancelFunc
+}
+
+// New returns a worker with a Redis client of its own. A configuration that is
+// wrong is a *ConfigError. It makes no connection yet.
+func New(cfg *Config, logger *zap.Logger) (*Worker, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	rc := cfg.Redis
+	rc.PoolSize = max(rc.PoolSize, connections(cfg))
+	rdb, err := rc.NewClient()
+	if err != nil {
+		return nil, err
+	}
+	w, err := NewWithClient(cfg, logger, rdb)
+	if err != nil {
+		return nil, errors.Join(err, rdb.Close())
+	}
+	w.owned = rdb
+	return w, nil
+}
+
+// NewWithClient returns a worker that shares rdb, which remains the caller's to
+// close. The redis section of cfg then only tells whether it is a cluster. The
+// connection pool of rdb should not be smaller than the slots of all pools: a
+// permit that waits for a connection goes stale.
+func NewWithClient(cfg *Config, logger *zap.Logger, rdb redis.UniversalClient) (*Worker, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	jobs, err := newJobs(cfg)
+	if err != nil {
+		return nil, err
+	}
+	client, err := throttle.New(rdb, throttle.Options{})
+	if err != nil {
+		return nil, err
+	}
+	w := &Worker{
+		cfg:       cfg,
+		logger:    logger,
+		rdb:       rdb,
+		throttle:  client,
+		client:    asynq.NewClientFromRedisClient(rdb),
+		inspector: asynq.NewInspectorFromRedisClient(rdb),
+		mux:       asynq.NewServeMux(),
+		acquires:  map[string]bool{},
+		jobs:      jobs,
+		lot:       newLot(rdb),
+	}
+	if w.http, err = newHTTPJob(cfg, client.ID()); err != nil {
+		return nil, err
+	}
+	w.handleAcquiring(HTTPTaskType, w.http)
+	w.draining, w.drainNow = context.WithCancel(context.Background())
+	return w, nil
+}
+
+// connections is how many connections the slots, and what runs beside them, may use at a time.
+func connections(cfg *Config) int {
+	n := 16
+	for _, p := range cfg.Pools {
+		n += p.Concurrency
+	}
+	return n
+}
+
+// HandleFunc registers the handler of a task type, or of all types that begin
+// with pattern and have no longer one. Like asynq's, it panics if the pattern
+// is empty or has a handler already.
+func (w *Worker) HandleFunc(pattern string, handler func(context.Context, *asynq.Task) error) {
+	w.mux.HandleFunc(pattern, handler)
+}
+
+// Handle is HandleFunc for an asynq.Handler.
+func (w *Worker) Handle(pattern string, handler asynq.Handler) { w.mux.Handle(pattern, handler) }
+
+// Use wraps all handlers. Middleware runs when a job has its permits, unless
+// the handler acquires them itself, as that of http:request does.
+func (w *Worker) Use(middleware ...asynq.MiddlewareFunc) { w.mux.Use(middleware...) }
+
+// handleAcquiring registers a handler that calls reserve and wait of its turn.
+func (w *Worker) handleAcquiring(pattern string, handler asynq.Handler) {
+	w.mux.Handle(pattern, handler)
+	w.acquires[pattern] = true
+}
+
+// ID is what this worker's per_client limits are keyed by.
+func (w *Worker) ID() string { return w.throttle.ID() }
+
+// Client is the view of the limiters that this worker's jobs share: for
+// handlers that settle what a job cost in the end, and for metrics.
+func (w *Worker) Client() *throttle.Client { return w.throttle }
+
+// Summary says in a few lines which limits apply to what.
+func (w *Worker) Summary() []string {
+	var lines []string
+	for _, pc := range w.cfg.Pools {
+		var queues []string
+		for _, name := range sortedKeys(pc.queues()) {
+			queues = append(queues, fmt.Sprintf("%s %d", name, pc.queues()[name]))
+		}
+		lines = append(lines, fmt.Sprintf("pool %s: %d slots, %d may wait; queues %s", pc.Name, pc.Concurrency, pc.maxWaiting(), strings.Join(queues, ", ")))
+	}
+	for _, j := range w.jobs {
+		limits := make([]string, len(j.limits))
+		for i, l := range j.limits {
+			limits[i] = l.String()
+		}
+		line := fmt.Sprintf("job %s: no limit", j.name)
+		if len(limits) > 0 {
+			line = fmt.Sprintf("job %s: %s", j.name, strings.Join(limits, ", "))
+		}
+		if j.inFlight != nil {
+			line += fmt.Sprintf("; %d in flight", cap(j.inFlight))
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// Run applies the limits of the configuration, works until ctx ends, and then
+// drains: no job starts any more, waiting jobs go back without burning a retry,
+// running ones get the configuration's shutdown_timeout, and what is not done
+// by then goes back to the head of its queue. It returns nil after that, or the
+// reason why it could not start.
+func (w *Worker) Run(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, w.close()) }()
+	if err := w.prepare(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop before it began
+		}
+		return err
+	}
+	var servers []*asynq.Server
+	for _, pc := range w.cfg.Pools {
+		p := newPool(w, pc)
+		if err := p.server.Start(p); err != nil {
+			w.drain(servers)
+			return fmt.Errorf("start pool %q: %w", pc.Name, err)
+		}
+		servers = append(servers, p.server)
+	}
+	pulling, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		(&puller{w.lot, w.throttle, w.inspector, w.logger}).run(pulling)
+	})
+	<-ctx.Done()
+	stop()
+	wg.Wait()
+	w.drain(servers)
+	return nil
+}
+
+// prepare checks the connection and applies the limits that are not keyed:
+// those are applied when a job brings the value.
+func (w *Worker) prepare(ctx context.Context) error {
+	if err := w.rdb.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("cannot reach Redis at %s: %w; start it (redis-server), correct redis.addrs in the configuration, or try the worker with --embedded",
+			strings.Join(w.cfg.Redis.Addrs, ", "), err)
+	}
+	for _, name := range sortedKeys(w.cfg.Limits) {
+		lc := w.cfg.Limits[name]
+		if lc.Key != "" {
+			continue
+		}
+		rate, err := lc.ThrottleRate()
+		if err != nil {
+			return err
+		}
+		l, err := w.throttle.Limiter(name)
+		if err != nil {
+			return err
+		}
+		if _, err := l.ApplyRate(ctx, rate); err != nil {
+			return fmt.Errorf("apply limit %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// drain ends what waits, and lets run what runs.
+func (w *Worker) drain(servers []*asynq.Server) {
+	var wg sync.WaitGroup
+	for _, s := range servers {
+		wg.Go(s.Stop) // waits until the server takes no more tasks
+	}
+	wg.Wait()
+	w.drainNow()
+	for _, s := range servers {
+		wg.Go(s.Shutdown)
+	}
+	wg.Wait()
+}
+
+func (w *Worker) close() error {
+	w.drainNow()
+	w.http.close()
+	err := w.throttle.Close()
+	if w.owned != nil {
+		err = errors.Join(err, w.owned.Close())
+	}
+	return err
+}
+
+// whileRunning returns a context that also ends when the worker drains.
+func (w *Worker) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	unregister := context.AfterFunc(w.draining, cancel)
+	return ctx, func() { unregister(); cancel() }
+}
+
+// stopping says whether the worker drains.
+func (w *Worker) stopping() bool { return w.draining.Err() != nil }
+
+// jobFor returns what applies to a task type, or nil.
+func (w *Worker) jobFor(taskType string) *job {
+	for _, j := range w.jobs {
+		if j.pattern.matches(taskType) {
+			return j
+		}
+	}
+	return nil
+}

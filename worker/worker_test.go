@@ -1,0 +1,382 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/producer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fleet is workers on one Redis, and what their handlers saw.
+type fleet struct {
+	t         *testing.T
+	rdb       *redis.Client
+	client    *asynq.Client
+	inspector *asynq.Inspector
+	yaml      string
+
+	mu     sync.Mutex
+	starts []start
+	logged *observer.ObservedLogs
+	log    *zap.Logger
+	more   chan struct{} // has a token after a start
+}
+
+type start struct {
+	id  string
+	typ string
+	at  time.Time
+}
+
+func newFleet(t *testing.T, yaml string) *fleet {
+	t.Helper()
+	addr := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { rdb.Close() })
+	core, logged := observer.New(zap.DebugLevel)
+	warnings := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel)).Core()
+	return &fleet{
+		logged: logged, log: zap.New(zapcore.NewTee(core, warnings)),
+		t: t, rdb: rdb, client: asynq.NewClientFromRedisClient(rdb), inspector: asynq.NewInspectorFromRedisClient(rdb),
+		yaml: fmt.Sprintf("redis: {addrs: [%q]}\n%s", addr, yaml),
+		more: make(chan struct{}, 1),
+	}
+}
+
+// work starts a worker whose handler notes the start and then calls handle. It
+// stops with the returned function, or at the end of the test.
+func (f *fleet) work(handle func(ctx context.Context, task *asynq.Task) error) (stop func()) {
+	f.t.Helper()
+	cfg, err := ParseConfig("config.yaml", []byte(f.yaml))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	w, err := New(cfg, f.log)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	w.HandleFunc("x", func(ctx context.Context, task *asynq.Task) error {
+		f.note(ctx, task)
+		if handle == nil {
+			return nil
+		}
+		return handle(ctx, task)
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			f.t.Errorf("Run: %v", err)
+		}
+	})
+	f.t.Cleanup(stop)
+	return stop
+}
+
+func (f *fleet) note(ctx context.Context, task *asynq.Task) {
+	id, _ := asynq.GetTaskID(ctx)
+	f.mu.Lock()
+	f.starts = append(f.starts, start{id, task.Type(), time.Now()})
+	f.mu.Unlock()
+	select {
+	case f.more <- struct{}{}:
+	default:
+	}
+}
+
+func (f *fleet) seen() []start {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.starts)
+}
+
+// putOff is how many attempts a limit has put off.
+func (f *fleet) putOff() int { return f.logged.FilterMessage("put off").Len() }
+
+// await waits until n tasks have started, and returns the starts.
+func (f *fleet) await(n int, within time.Duration) []start {
+	f.t.Helper()
+	f.awaitThat(within, func() (bool, string) {
+		got := len(f.seen())
+		return got >= n, fmt.Sprintf("%d of %d tasks started", got, n)
+	})
+	return f.seen()
+}
+
+// awaitThat waits until the condition holds. It looks after each start, and now and then.
+func (f *fleet) awaitThat(within time.Duration, condition func() (bool, string)) {
+	f.t.Helper()
+	timeout := time.After(within)
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		ok, state := condition()
+		if ok {
+			return
+		}
+		select {
+		case <-timeout:
+			f.t.Fatalf("after %v: %s", within, state)
+		case <-f.more:
+		case <-poll.C:
+		}
+	}
+}
+
+func (f *fleet) enqueue(typ, id string, opts ...asynq.Option) {
+	f.t.Helper()
+	opts = append([]asynq.Option{asynq.TaskID(id)}, opts...)
+	if _, err := f.client.Enqueue(asynq.NewTask(typ, nil), opts...); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// awaitIdle waits until no task is left in the queue other than archived ones, of which there have to be n.
+func (f *fleet) awaitIdle(queue string, archived int) {
+	f.t.Helper()
+	f.awaitThat(10*time.Second, func() (bool, string) {
+		q, err := f.inspector.GetQueueInfo(queue)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		left := q.Size - q.Completed - q.Archived
+		return left == 0 && q.Archived == archived, fmt.Sprintf("%d tasks left, %d archived (want %d)", left, q.Archived, archived)
+	})
+}
+
+// busiest returns the largest number of starts in any stretch of time of that length.
+func busiest(starts []start, window time.Duration) int {
+	times := make([]time.Time, len(starts))
+	for i, s := range starts {
+		times[i] = s.at
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	most, first := 0, 0
+	for i := range times {
+		for times[i].Sub(times[first]) >= window {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}
+
+const tenPerSecond = `
+limits: { api: { rate: 10/1s } }
+pools: [ { name: default, concurrency: 4, queues: {default: 1} } ]
+jobs: { "x:limited": { limits: [api], hold: 0 } }
+log: { level: warn }
+`
+
+func TestLimitHoldsAndParkedTasksComeBack(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, tenPerSecond)
+	for i := range 40 {
+		f.enqueue("x:limited", fmt.Sprint(i), asynq.MaxRetry(3))
+	}
+	for range 2 {
+		f.work(nil)
+	}
+	starts := f.await(40, 10*time.Second)
+	if got := busiest(starts, time.Second); got > 10 {
+		t.Errorf("%d starts in one second, want at most 10", got)
+	}
+	if took := starts[39].at.Sub(starts[0].at); took > 3030*time.Millisecond*12/10 {
+		t.Errorf("40 starts at 10 per second took %v", took)
+	}
+	f.awaitIdle("default", 0)
+	f.awaitThat(10*time.Second, func() (bool, string) {
+		keys := f.rdb.Keys(t.Context(), "*parked*").Val()
+		return len(keys) == 0, fmt.Sprintf("keys left: %v", keys)
+	})
+}
+
+func TestUnthrottledFindSlots(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, strings.ReplaceAll(tenPerSecond, "10/1s", "1/1h"))
+	for i := range 50 {
+		f.enqueue("x:limited", fmt.Sprint(i), asynq.MaxRetry(3))
+	}
+	f.work(nil)
+	f.await(1, 5*time.Second)
+	for i := range 50 {
+		f.enqueue("x:free", fmt.Sprint("free", i))
+	}
+	before := time.Now()
+	f.await(51, 5*time.Second)
+	if took := time.Since(before); took > 2*time.Second {
+		t.Errorf("50 tasks without limits took %v beside throttled ones", took)
+	}
+}
+
+func TestLastAttempt(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		enqueue func(*fleet, int)
+	}{
+		{"of asynq's own client", func(f *fleet, i int) { f.enqueue("x:limited", fmt.Sprint("job", i), asynq.MaxRetry(0)) }},
+		{"of the producer", func(f *fleet, i int) {
+			p := producer.New(f.rdb)
+			if _, err := p.Enqueue(f.t.Context(), producer.Job{Type: "x:limited", ID: fmt.Sprint("job", i), MaxRetry: producer.None, Retention: producer.None}); err != nil {
+				f.t.Fatal(err)
+			}
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, tenPerSecond)
+			for i := range 30 {
+				tt.enqueue(f, i)
+			}
+			f.work(nil)
+			starts := f.await(30, 10*time.Second)
+			f.awaitIdle("default", 0)
+			ids := map[string]bool{}
+			for _, s := range starts {
+				ids[strings.TrimSuffix(s.id, "~1")] = true
+			}
+			if len(ids) != 30 || len(starts) != 30 {
+				t.Errorf("%d starts of %d tasks, want 30 of 30", len(starts), len(ids))
+			}
+		})
+	}
+}
+
+func TestTrueMaximumOfRetries(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, tenPerSecond)
+	p := producer.New(f.rdb)
+	if _, err := p.Enqueue(t.Context(), producer.Job{Type: "x:free", ID: "fails", MaxRetry: producer.None}); err != nil {
+		t.Fatal(err)
+	}
+	f.work(func(context.Context, *asynq.Task) error { return errors.New("no") })
+	f.awaitThat(5*time.Second, func() (bool, string) {
+		info, err := f.inspector.GetTaskInfo("default", "fails")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.State == asynq.TaskStateArchived, "it is " + info.State.String()
+	})
+	if n := len(f.seen()); n != 1 {
+		t.Errorf("it ran %d times, want once", n)
+	}
+}
+
+func TestPanicOnTheLastAttempt(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, tenPerSecond)
+	p := producer.New(f.rdb)
+	if _, err := p.Enqueue(t.Context(), producer.Job{Type: "x:free", ID: "panics", MaxRetry: producer.None}); err != nil {
+		t.Fatal(err)
+	}
+	f.work(func(context.Context, *asynq.Task) error { panic("at the handler") })
+	var info *asynq.TaskInfo
+	f.awaitThat(10*time.Second, func() (bool, string) {
+		var err error
+		if info, err = f.inspector.GetTaskInfo("default", "panics"); err != nil {
+			t.Fatal(err)
+		}
+		return info.State == asynq.TaskStateArchived, "it is " + info.State.String()
+	})
+	if n := len(f.seen()); n != 1 || !strings.Contains(info.LastErr, "at the handler") {
+		t.Errorf("it ran %d times and ended with %q, want once, with the panic", n, info.LastErr)
+	}
+}
+
+func TestPermanentErrors(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+limits: { api: { rate: 10/1s }, account: { rate: 5/1s, key: payload.account } }
+pools: [ { name: default, concurrency: 4 } ]
+jobs: { "x:": { limits: [api, account], permits: payload.cost } }
+log: { level: warn }
+`)
+	tests := map[string]struct{ payload, want string }{
+		"no payload":  {"", `payload is not a JSON object`},
+		"no key":      {`{"cost": 1}`, `limit "account": the payload has no account`},
+		"no cost":     {`{"account": "a"}`, `permits: the payload has no cost`},
+		"empty key":   {`{"cost": 1, "account": ""}`, `the key of limit "account" is empty`},
+		"object":      {`{"cost": 1, "account": {}}`, `limit "account": payload.account is not a string, number or boolean`},
+		"braces":      {`{"cost": 1, "account": "a{b}"}`, `the key of limit "account" has braces or control characters: "a{b}"`},
+		"long key":    {`{"cost": 1, "account": "` + strings.Repeat("a", 10_000) + `"}`, `the key of limit "account" has 10000 bytes: want 128 at most`},
+		"above":       {`{"cost": 6, "account": "a"}`, `6 permits are more than limit "account" ever gives at once (5/1s)`},
+		"fractions":   {`{"cost": 1.5, "account": "a"}`, `permits: payload.cost is "1.5": want a whole number from 1 to 4294967295`},
+		"below 1":     {`{"cost": 0, "account": "a"}`, `permits: payload.cost is "0": want a whole number from 1 to 4294967295`},
+		"not a limit": {`{"cost": null, "account": "a"}`, `permits: payload.cost is not a string, number or boolean`},
+	}
+	for name, tt := range tests {
+		if _, err := f.client.Enqueue(asynq.NewTask("x:y", []byte(tt.payload)), asynq.TaskID(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.client.Enqueue(asynq.NewTask("x:y", []byte(`{"cost": "5", "account": 7}`)), asynq.TaskID("good")); err != nil {
+		t.Fatal(err)
+	}
+	f.work(nil)
+	f.awaitIdle("default", len(tests))
+	for name, tt := range tests {
+		info, err := f.inspector.GetTaskInfo("default", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimSuffix(info.LastErr, ": skip retry for the task"); !strings.HasSuffix(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+	}
+	if starts := f.seen(); len(starts) != 1 || starts[0].id != "good" {
+		t.Errorf("started: %v, want only the good one", starts)
+	}
+}
+
+func TestUnreachableRedis(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Redis.Addrs = []string{"127.0.0.1:1"}
+	w, err := New(cfg, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = w.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") || !strings.Contains(err.Error(), "--embedded") {
+		t.Errorf("got %v, want an error with the address and what to try", err)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	cfg, err := LoadConfig("../config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := New(cfg, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.close() })
+	want := []string{
+		"pool default: 20 slots, 10 may wait; queues critical 6, default 3, low 1",
+		"job http:request: example-api 100/1s, example-api-worker 25/1s per worker",
+	}
+	if got := w.Summary(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
