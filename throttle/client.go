@@ -145,8 +145,12 @@ func (c *Client) Group(ls ...*Limiter) (*Group, error) {
 	return &Group{c: c, members: slices.Clone(ls)}, nil
 }
 
-// queue returns the one queue for these limiters, which the caller must leave.
-func (c *Client) queue(ls []*Limiter) *queue {
+// enter returns the one queue for these limiters, which the caller must leave.
+// last remembers it for the next time.
+func (c *Client) enter(last *atomic.Pointer[queue], ls ...*Limiter) *queue {
+	if q := last.Load(); q != nil && q.enter() {
+		return q
+	}
 	key := ls[0].name
 	if len(ls) > 1 {
 		names := make([]string, len(ls))
@@ -160,7 +164,7 @@ func (c *Client) queue(ls []*Limiter) *queue {
 	q := c.queues[key]
 	if q == nil {
 		if len(c.queues) >= c.tidyAt {
-			maps.DeleteFunc(c.queues, func(_ string, q *queue) bool { return q.idle() })
+			maps.DeleteFunc(c.queues, func(_ string, q *queue) bool { return q.retire() })
 			c.tidyAt = max(64, 2*len(c.queues))
 		}
 		q = newQueue(c, ls, strconv.FormatUint(c.queueNo.Add(1), 36))
@@ -169,7 +173,8 @@ func (c *Client) queue(ls []*Limiter) *queue {
 		}
 		c.queues[key] = q
 	}
-	q.users.Add(1)
+	q.enter()
+	last.Store(q)
 	return q
 }
 

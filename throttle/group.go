@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,9 +15,10 @@ import (
 type Group struct {
 	c       *Client
 	members []*Limiter
+	last    atomic.Pointer[queue]
 }
 
-func (g *Group) queue() *queue { return g.c.queue(g.members) }
+func (g *Group) queue() *queue { return g.c.enter(&g.last, g.members...) }
 
 // costs checks the permits asked of each member.
 func (g *Group) costs(ns []int64) ([]int64, error) {

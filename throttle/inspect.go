@@ -40,8 +40,8 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 	return u.Rate, err
 }
 
-// AvailablePermits is how many permits TryAcquire could take now. Permits that
-// this Client holds in stock (see Options) count as taken until they are used or given back.
+// AvailablePermits is how many permits TryAcquire could take now. The few that
+// a busy Client of a large limit took in advance count as taken.
 func (l *Limiter) AvailablePermits(ctx context.Context) (int64, error) {
 	u, err := l.Inspect(ctx)
 	return u.Available, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,12 +25,13 @@ type Limiter struct {
 	name   string
 	keys   [spanKeys]string
 	create string // the configuration to create it with, or ""
+	last   atomic.Pointer[queue]
 }
 
 // Name is the limiter's name, and the key of its configuration in Redis.
 func (l *Limiter) Name() string { return l.name }
 
-func (l *Limiter) queue() *queue { return l.c.queue([]*Limiter{l}) }
+func (l *Limiter) queue() *queue { return l.c.enter(&l.last, l) }
 
 func (l *Limiter) error(err error) error {
 	return &Error{Limiter: l.name, Err: err}

@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,7 +30,7 @@ type queue struct {
 	members  []*Limiter
 	replyKey string // where Redis keeps the reply to the last batch
 	keys     []string
-	users    atomic.Int32 // calls that are about to use the queue
+	users    atomic.Int32 // calls that use the queue now
 
 	mu       sync.Mutex
 	closed   bool
@@ -127,14 +128,27 @@ func newQueue(c *Client, ls []*Limiter, no string) *queue {
 	return q
 }
 
-// leave is called by whoever got the queue from Client.queue, when it has
-// done with it: a queue without users may be forgotten.
+// retired is the number of users of a queue that the Client has forgotten.
+const retired = math.MinInt32
+
+// enter keeps the queue from being forgotten until leave. It reports false if
+// that has happened already.
+func (q *queue) enter() bool {
+	if q.users.Add(1) > 0 {
+		return true
+	}
+	q.leave()
+	return false
+}
+
 func (q *queue) leave() { q.users.Add(-1) }
 
-func (q *queue) idle() bool {
+// retire reports whether the queue was idle and is now not to be entered again.
+func (q *queue) retire() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.users.Load() == 0 && !q.running && len(q.front)+len(q.waiting)+len(q.placed)+len(q.returns)+len(q.releases) == 0
+	return !q.running && len(q.front)+len(q.waiting)+len(q.placed)+len(q.returns)+len(q.releases) == 0 &&
+		q.users.CompareAndSwap(0, retired)
 }
 
 func (q *queue) error(member int, err error) error {
@@ -159,7 +173,7 @@ func (q *queue) acquire(ctx context.Context, ns []int64) error {
 	if err := ctx.Err(); err != nil {
 		return q.interrupted(ctx)
 	}
-	if q.takeStock(ns) {
+	if q.fromStock(ns) {
 		return nil
 	}
 	w := &waiter{ns: ns, out: make(chan outcome, 1)}
@@ -207,6 +221,9 @@ func (q *queue) reserve(ctx context.Context, ns []int64, maxWait time.Duration) 
 	w := &waiter{ns: ns, until: time.Now().Add(maxWait), now: maxWait == 0, hold: true, out: make(chan outcome, 1)}
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(w.until) {
 		w.until = deadline
+	}
+	if q.seatFromStock(w) {
+		return &Reservation{q: q, w: w}, nil
 	}
 	if err := q.enqueue(w); err != nil {
 		return nil, err

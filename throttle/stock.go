@@ -35,20 +35,34 @@ func isOne(ns []int64) bool {
 	return true
 }
 
-// takeStock serves a request from the stock, if nobody waits before it.
-func (q *queue) takeStock(ns []int64) bool {
+// fromStock hands out permits from the stock, if nobody waits for theirs.
+func (q *queue) fromStock(ns []int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.stock.left == 0 || q.closed || len(q.front)+len(q.waiting) > 0 || !isOne(ns) {
-		return false
-	}
 	now := time.Now()
-	if !now.Before(q.stock.until) {
+	if !q.stocked(ns, now) {
 		return false
 	}
 	q.stock.left--
 	q.handedOut(ns, now)
 	return true
+}
+
+// seatFromStock gives a waiter a place from the stock, which is due.
+func (q *queue) seatFromStock(w *waiter) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.stocked(w.ns, time.Now()) {
+		return false
+	}
+	q.stock.left--
+	w.place, w.state = q.stock.place, placed
+	q.placed[w] = struct{}{}
+	return true
+}
+
+func (q *queue) stocked(ns []int64, now time.Time) bool {
+	return q.stock.left > 0 && !q.closed && len(q.front)+len(q.waiting) == 0 && isOne(ns) && now.Before(q.stock.until)
 }
 
 // handedOut counts permits that are now their caller's.
