@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -8,8 +9,10 @@ import (
 )
 
 // oneLimit is the main job: slots have nothing to do but to wait for the limit
-// of the API. Jobs do not park then, and no time is lost.
-var oneLimit = plan{limits: "api: { rate: 40/1s }", names: "api", hold: "forever", waiting: 20}
+// of the API, so that jobs do not park. Tests share their machine with Redis,
+// the API and each other, and a busy machine makes requests late: they allow
+// for more of that than the default guard of 10ms does.
+var oneLimit = plan{guard: 50 * time.Millisecond, hold: "forever", waiting: 20}
 
 // TestTwoWorkers: 400 lines of a file, two workers of 20 slots each, and an API
 // that counts every request in a true sliding second. How long that takes is
@@ -19,19 +22,17 @@ func TestTwoWorkers(t *testing.T) {
 	slow := oneLimit
 	slow.opening = 150 * time.Millisecond
 	perWorker := oneLimit
-	perWorker.limits += ", api-worker: { rate: 10/1s, type: per_client }"
-	perWorker.names += ", api-worker"
+	perWorker.perWorker = 10
 	parking := oneLimit
-	parking.hold, parking.waiting = "", 0
+	parking.hold, parking.waiting = "2s", 10 // the defaults
 	tests := []struct {
-		name      string
-		plan      plan
-		perWorker int // how many each may send in a second
+		name string
+		plan plan
 	}{
-		{"one limit", oneLimit, apiLimit},
-		{"connections that take 150 ms to open", slow, apiLimit},
-		{"a limit of each worker as well", perWorker, 10},
-		{"jobs that park", parking, apiLimit},
+		{"one limit", oneLimit},
+		{"connections that take 150 ms to open", slow},
+		{"a limit of each worker as well", perWorker},
+		{"jobs that park", parking},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -44,8 +45,8 @@ func TestTwoWorkers(t *testing.T) {
 			}
 			for id, share := range r.Workers {
 				t.Logf("%s: %d requests, at most %d in a second", id, share.Requests, share.Peak)
-				if share.Peak > tt.perWorker {
-					t.Errorf("%s sent %d requests within a second, its limit is %d", id, share.Peak, tt.perWorker)
+				if most := cmp.Or(tt.plan.perWorker, apiLimit); share.Peak > most {
+					t.Errorf("%s sent %d requests within a second, its limit is %d", id, share.Peak, most)
 				}
 			}
 			if q := s.queue(); q.Completed != jobs || q.Archived != 0 {
@@ -60,22 +61,37 @@ func runTwoWorkers(s *site, jobs int) strictapi.Report {
 	s.tb.Helper()
 	s.enqueue(jobs)
 	first, second := s.startWorker(), s.startWorker()
-	s.awaitDone(jobs, 25*time.Second)
+	s.awaitDone(jobs, 2*time.Minute)
 	s.stop(first, second)
 	r := s.api.Report()
 	s.tb.Logf("%d jobs in %v from first to last arrival, ideal %v; at most %d in a second",
-		jobs, r.Spread.Round(time.Millisecond), ideal(jobs), r.Peak)
+		jobs, r.Spread.Round(time.Millisecond), s.ideal(jobs), r.Peak)
 	return r
 }
 
 // BenchmarkTwoWorkers reports the time of the main job against the least that
-// the limit allows, and the busiest second.
+// the limit allows, and the busiest second, with the default guard.
 func BenchmarkTwoWorkers(b *testing.B) {
 	const jobs = 400
-	for b.Loop() {
-		s := newSite(b, oneLimit)
-		r := runTwoWorkers(s, jobs)
-		b.ReportMetric(r.Spread.Seconds()/ideal(jobs).Seconds(), "time/ideal")
-		b.ReportMetric(float64(r.Peak), "peak")
+	blocking := plan{guard: 10 * time.Millisecond, hold: "forever", waiting: 20}
+	slow := blocking
+	slow.opening = 150 * time.Millisecond
+	parking := plan{guard: 10 * time.Millisecond, hold: "2s", waiting: 10}
+	for _, bm := range []struct {
+		name string
+		plan plan
+	}{
+		{"one limit", blocking},
+		{"connections that take 150 ms to open", slow},
+		{"jobs that park", parking},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			for b.Loop() {
+				s := newSite(b, bm.plan)
+				r := runTwoWorkers(s, jobs)
+				b.ReportMetric(r.Spread.Seconds()/s.ideal(jobs).Seconds(), "time/ideal")
+				b.ReportMetric(float64(r.Peak), "peak")
+			}
+		})
 	}
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"cmp"
 	"crypto/tls"
 	"encoding/pem"
 	"fmt"
@@ -26,12 +25,12 @@ import (
 const (
 	apiLimit    = 40
 	apiInterval = time.Second
-	apiGuard    = 10 * time.Millisecond // the default for an interval of 1s
 )
 
 // site is a Redis and an API of a test's own, and a configuration for both.
 type site struct {
 	tb        testing.TB
+	plan      plan
 	api       *strictapi.API
 	url       string // of the API
 	config    string // path of the configuration file
@@ -41,11 +40,11 @@ type site struct {
 
 // plan is what differs between sites.
 type plan struct {
-	limits  string        // YAML of the section limits
-	names   string        // those of http:request, in YAML
-	hold    string        // of http:request; 2s, the default, if empty
-	waiting int           // how many of a worker's 20 slots may wait; 10, the default, if zero
-	opening time.Duration // how long a connection to the API takes to open; each request then needs one
+	guard     time.Duration // of the fleet's limit
+	perWorker int           // a limit of each worker beside it; zero is none
+	hold      string        // of http:request
+	waiting   int           // how many of a worker's 20 slots may wait
+	opening   time.Duration // how long a connection to the API takes to open; each request then needs one
 }
 
 // newSite starts a Redis and an API.
@@ -86,6 +85,12 @@ func siteFor(tb testing.TB, p plan, api *strictapi.API, apiURL string) *site {
 	addr := redistest.Start(tb)
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	tb.Cleanup(func() { rdb.Close() })
+	limits := fmt.Sprintf("api: { rate: %d/%v, guard: %v }", apiLimit, apiInterval, p.guard)
+	names := "api"
+	if p.perWorker > 0 {
+		limits += fmt.Sprintf(", api-worker: { rate: %d/%v, guard: %v, type: per_client }", p.perWorker, apiInterval, p.guard)
+		names += ", api-worker"
+	}
 	config := filepath.Join(tb.TempDir(), "config.yaml")
 	text := fmt.Sprintf(`
 redis: { addrs: [%q] }
@@ -93,11 +98,11 @@ limits: { %s }
 pools: [ { name: default, concurrency: 20, max_waiting: %d } ]
 jobs: { "http:request": { limits: [%s], hold: %s } }
 http: { allow_hosts: [%q] }
-`, addr, p.limits, cmp.Or(p.waiting, 10), p.names, cmp.Or(p.hold, "2s"), u.Host)
+`, addr, limits, p.waiting, names, p.hold, u.Host)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	return &site{tb: tb, api: api, url: apiURL, config: config, inspector: asynq.NewInspectorFromRedisClient(rdb)}
+	return &site{tb: tb, plan: p, api: api, url: apiURL, config: config, inspector: asynq.NewInspectorFromRedisClient(rdb)}
 }
 
 // jobName is the id of the i-th job line, and what the API knows it by.
@@ -193,6 +198,6 @@ func (s *site) checkOnceEach(n int) {
 }
 
 // ideal is the least time the limit leaves between the first arrival and the n-th.
-func ideal(n int) time.Duration {
-	return time.Duration((n+apiLimit-1)/apiLimit-1) * (apiInterval + apiGuard)
+func (s *site) ideal(n int) time.Duration {
+	return time.Duration((n+apiLimit-1)/apiLimit-1) * (apiInterval + s.plan.guard)
 }

@@ -8,23 +8,10 @@ import (
 )
 
 const (
-	// maxBatch bounds the waiters of one call.
-	maxBatch = 4096
-	// forever is a longest wait that no turn exceeds.
-	forever = maxInterval
-	// leastHorizon is how far ahead places are reserved at the least.
-	leastHorizon = time.Second
+	// maxBatch bounds the waiters of one call, maxRuns those that ask for
+	// different things: a place for each of these takes Redis some 10 us.
+	maxBatch, maxRuns = 4096, 128
 )
-
-// run is adjacent waiters that ask for the same.
-type run struct {
-	waiters []*waiter
-	longest time.Duration // what they would wait
-	reach   time.Duration // how far ahead a place may be reserved for them
-	near    time.Duration // up to where that is nobody else's concern
-	lead    time.Duration // how far ahead their turn must be, to be still ahead when the reply comes
-	stock   int64         // or, without waiters, how much stock is asked for
-}
 
 // batch is one call for many waiters.
 type batch struct {
@@ -70,8 +57,9 @@ func (q *queue) nextBatch(now time.Time) *batch {
 	for i, l := range q.members {
 		b.args = append(b.args, q.config[i].seal, q.config[i].epoch, b.refresh, l.create, ahead[i])
 	}
-	b.args = append(b.args, len(b.returns))
-	for _, r := range b.returns {
+	back := byGrant(b.returns)
+	b.args = append(b.args, len(back))
+	for _, r := range back {
 		b.args = append(b.args, r.place.at)
 		b.args = appendAll(b.args, r.place.epochs)
 		b.args = appendAll(b.args, r.ns)
@@ -112,6 +100,25 @@ func (b *batch) plain() bool {
 	return runs == 1 && len(b.returns)+len(b.releases) == 0 && b.runs[0].lead == 0
 }
 
+// byGrant adds up what is given back of one grant: a stall can make the places
+// of hundreds of waiters stale, and the script is to touch their entry once.
+func byGrant(rs []returned) []returned {
+	var sums []returned
+	index := make(map[int64]int, len(rs)) // by time
+	for _, r := range rs {
+		i, ok := index[r.place.at]
+		if !ok || !slices.Equal(sums[i].place.epochs, r.place.epochs) {
+			index[r.place.at] = len(sums)
+			sums = append(sums, returned{place: r.place, ns: slices.Clone(r.ns)})
+			continue
+		}
+		for m, n := range r.ns {
+			sums[i].ns[m] += n
+		}
+	}
+	return sums
+}
+
 func appendAll(args []any, ns []int64) []any {
 	for _, n := range ns {
 		args = append(args, n)
@@ -122,55 +129,25 @@ func appendAll(args []any, ns []int64) []any {
 // collect moves waiters from the queue into the runs of a batch.
 func (q *queue) collect(b *batch, now time.Time) {
 	all := slices.Concat(q.front, q.waiting)
-	n := min(len(all), maxBatch)
-	q.front, q.waiting = nil, all[n:]
-	for _, w := range all[:n] {
+	q.front, q.waiting = nil, nil
+	for i, w := range all {
+		r := q.runOf(w, now)
+		last := len(b.runs) - 1
+		alike := last >= 0 && b.runs[last].like(r)
+		if i == maxBatch || !alike && len(b.runs) == maxRuns {
+			q.waiting = all[i:]
+			break
+		}
 		w.state = flying
-		longest := forever
-		if !w.until.IsZero() {
-			longest = max(w.until.Sub(now), 0)
-			if longest > time.Millisecond {
-				longest = longest.Truncate(time.Millisecond) // so that those who came together ask together
-			}
+		if alike {
+			b.runs[last].waiters = append(b.runs[last].waiters, w)
+		} else {
+			b.runs = append(b.runs, r)
 		}
-		var lead time.Duration
-		if w.stale {
-			lead = 2 * q.roundTrips.median()
-			longest = max(longest, lead)
-		}
-		horizon := q.horizon(w.ns)
-		reach, near := min(horizon, longest), horizon/2
-		if last := len(b.runs) - 1; last >= 0 {
-			if r := &b.runs[last]; r.longest == longest && r.reach == reach && r.lead == lead && slices.Equal(r.waiters[0].ns, w.ns) {
-				r.waiters = append(r.waiters, w)
-				continue
-			}
-		}
-		b.runs = append(b.runs, run{waiters: []*waiter{w}, longest: longest, reach: reach, near: near, lead: lead})
 	}
-	if stock := q.wanted(now); stock > 0 && n > 0 && q.stock.left == 0 {
+	if stock := q.wanted(now); stock > 0 && len(b.runs) > 0 && q.stock.left == 0 {
 		b.runs = append(b.runs, run{stock: stock})
 	}
-}
-
-// horizon is how far ahead places may be reserved: far enough that a process
-// need not ask often, near enough that a crash wastes little and newcomers get
-// their turn. The term with n keeps a horizon full of small requests from
-// starving a big one.
-func (q *queue) horizon(ns []int64) time.Duration {
-	h := forever
-	for i, s := range q.config {
-		if s.rate == 0 {
-			return leastHorizon // not known yet
-		}
-		h = min(h, max(s.interval, leastHorizon)+perPermit(s, 2*ns[i]))
-	}
-	return h
-}
-
-// perPermit is the time in which a limit gives n permits.
-func perPermit(s settings, n int64) time.Duration {
-	return time.Duration(float64(n) * float64(s.span()) / float64(s.rate))
 }
 
 // ahead is what this queue has reserved of each member.

@@ -46,21 +46,26 @@ func checkBusiest(t *testing.T, o outcome, r throttle.Rate) {
 }
 
 // TestProcessesShareALimit: whatever the callers in eight processes see, no
-// interval has more than the limit, and all of them have their share.
+// interval has more than the limit, and in the long run all have their share.
 func TestProcessesShareALimit(t *testing.T) {
 	for _, r := range contended {
 		t.Run(strings.ReplaceAll(r.String(), "/", "per"), func(t *testing.T) {
 			f := fleetOfProcesses{fleet: fleet{rate: r, clients: 8, goroutines: 64, length: 3 * time.Second}}
 			if nightly() {
-				f.length = 20 * time.Second
+				// Long enough that who came first does not matter any more: six turns for each.
+				turn := time.Duration(f.clients*f.goroutines) * r.Interval / time.Duration(r.Permits)
+				f.length = max(20*time.Second, 6*turn)
 			}
 			o, _ := f.run(t, redistest.Start(t))
 			logOutcome(t, f.fleet, o)
 			checkBusiest(t, o, r)
+			if !nightly() {
+				return
+			}
 			if got := o.jainClients(f.fleet); got < 0.99 {
 				t.Errorf("Jain's index over processes is %.4f, want 0.99", got)
 			}
-			if got := o.jainGoroutines(f.fleet); nightly() && got < 0.98 {
+			if got := o.jainGoroutines(f.fleet); got < 0.98 {
 				t.Errorf("Jain's index over goroutines is %.4f, want 0.98", got)
 			}
 		})

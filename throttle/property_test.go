@@ -41,11 +41,11 @@ func checkTraces(t *testing.T, s server) {
 		check(t, flag.Set(name, strconv.Itoa(value)))
 		t.Cleanup(func() { check(t, flag.Set(name, old)) })
 	}
-	total := map[string]int{}
+	total, seen := map[string]int{}, map[string]int{}
 	traces := 0
 	rapid.Check(t, func(t *rapid.T) {
 		traces++
-		x := newTrace(t, s, fmt.Sprintf("trace%d", traces))
+		x := newTrace(t, s, fmt.Sprintf("trace%d", traces), seen)
 		actions := map[string]func(*rapid.T){
 			"ask": x.ask, "ask again": x.ask, "ask once more": x.ask, "lose the reply": x.lose, "repeat": x.repeat, "repeat an old one": x.repeatOld,
 			"pass time": x.pass, "pass more time": x.pass, "set": x.set, "pause": x.pause, "delete": x.delete, "lose the value": x.loseValue, "foreign": x.foreign,
@@ -59,7 +59,7 @@ func checkTraces(t *testing.T, s server) {
 	for _, n := range total {
 		sum += n
 	}
-	t.Logf("%d steps in %d traces: %v", sum, traces, total)
+	t.Logf("%d steps in %d traces: %v; seen %v", sum, traces, total, seen)
 	if sum < steps() && !t.Failed() {
 		t.Errorf("only %d steps were made of %d", sum, steps())
 	}
@@ -73,6 +73,7 @@ type trace struct {
 	queues   []*tracedQueue
 	// truth has the permits that may be used or were, by the key of their log.
 	truth map[string][]entry
+	count map[string]int
 }
 
 // tracedQueue is a queue, what its latest call was, and what it was told.
@@ -84,8 +85,9 @@ type tracedQueue struct {
 	keep     int64 // until when the server's clock must know the reply
 }
 
-func newTrace(t *rapid.T, s server, prefix string) *trace {
-	x := &trace{s: s, truth: map[string][]entry{}}
+func newTrace(t *rapid.T, s server, prefix string, count map[string]int) *trace {
+	x := &trace{s: s, truth: map[string][]entry{}, count: count}
+	check(t, s.rdb.FlushAll(context.Background()).Err()) // the server is this test's own
 	operator, err := New(s.rdb, Options{ID: "operator"})
 	check(t, err)
 	var names []string

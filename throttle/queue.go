@@ -268,9 +268,12 @@ func (q *queue) await(ctx context.Context, w *waiter) outcome {
 		return out
 	default:
 	}
+	q.mu.Lock()
+	until, timed := w.until, !w.until.IsZero() && !w.now
+	q.mu.Unlock()
 	var late <-chan time.Time
-	if !w.until.IsZero() && !w.now {
-		t := time.NewTimer(time.Until(w.until))
+	if timed {
+		t := time.NewTimer(time.Until(until))
 		defer t.Stop()
 		late = t.C
 	}

@@ -59,10 +59,20 @@ func (c *Client) eval(ctx context.Context, s *redis.Script, keys []string, args 
 
 // classify turns what Redis says of a key of another type into our error.
 func classify(err error) error {
-	if strings.HasPrefix(err.Error(), "WRONGTYPE") {
+	if says(err, "WRONGTYPE") {
 		return ErrWrongType
 	}
 	return err
+}
+
+// says reports whether an error reply begins with a code, or, as older servers
+// pass on what happens inside a script, quotes one that does.
+func says(err error, code string) bool {
+	text := err.Error()
+	if strings.HasPrefix(text, code) {
+		return true
+	}
+	return strings.HasPrefix(text, "ERR Error ") && (strings.Contains(text, " "+code+" ") || strings.Contains(text, " -"+code+" "))
 }
 
 // passing are the replies of a Redis that will serve again, or that go-redis
@@ -81,7 +91,7 @@ func transient(err error) bool {
 		return true
 	}
 	for _, prefix := range passing {
-		if strings.HasPrefix(reply.Error(), prefix) {
+		if says(reply, prefix) {
 			return true
 		}
 	}

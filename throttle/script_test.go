@@ -161,8 +161,8 @@ func giveBack(rs []record, span, at, n int64) ([]record, bool) {
 	return rs, false
 }
 
-// release takes n permits off the oldest records that are not ahead.
-func release(rs []record, now, n int64) []record {
+// releaseOldest takes n permits off the oldest records that are not ahead.
+func releaseOldest(rs []record, now, n int64) []record {
 	for i := range rs {
 		if rs[i].at <= now {
 			x := min(n, rs[i].n)

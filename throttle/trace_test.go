@@ -2,16 +2,16 @@ package throttle
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"pgregory.net/rapid"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-	"pgregory.net/rapid"
 )
 
-func (x *trace) states(t *rapid.T, q *tracedQueue) []state {
+func (x *trace) states(t fataler, q *tracedQueue) []state {
 	var states []state
 	for _, l := range q.limiters {
 		states = append(states, readState(t, x.s.rdb, l))
@@ -58,11 +58,11 @@ func (x *trace) repeat(t *rapid.T) {
 		return
 	}
 	before := x.states(t, q)
-	known := x.s.rdb.Exists(context.Background(), q.keys[0]).Val() == 1
+	known := x.known(q)
 	reply := q.reply
 	r := q.resend(t, x.s.rdb)
 	switch {
-	case known && q.keep > 0:
+	case known:
 		if q.reply != reply {
 			t.Fatalf("repeated call: was told %s before\n%s", reply, q.describe())
 		}
@@ -74,10 +74,15 @@ func (x *trace) repeat(t *rapid.T) {
 	}
 }
 
+// known reports whether Redis has the reply to the queue's latest call.
+func (x *trace) known(q *tracedQueue) bool {
+	return strings.HasPrefix(x.s.rdb.Get(context.Background(), q.keys[0]).Val(), fmt.Sprint(q.seq)+" ")
+}
+
 // repeatOld makes a call with an older number than the one Redis knows.
 func (x *trace) repeatOld(t *rapid.T) {
 	q := x.queue(t)
-	if q.args == nil || q.keep == 0 || x.s.rdb.Exists(context.Background(), q.keys[0]).Val() == 0 {
+	if q.args == nil || !x.known(q) {
 		return
 	}
 	before := x.states(t, q)
@@ -90,7 +95,7 @@ func (x *trace) repeatOld(t *rapid.T) {
 	q.args[0], q.reply = seq, reply
 }
 
-func (x *trace) same(t *rapid.T, q *tracedQueue, before []state) {
+func (x *trace) same(t fataler, q *tracedQueue, before []state) {
 	for i, after := range x.states(t, q) {
 		if !slices.Equal(after.records, before[i].records) || after.value != before[i].value {
 			if x.s.fake {
@@ -101,7 +106,7 @@ func (x *trace) same(t *rapid.T, q *tracedQueue, before []state) {
 }
 
 // judge compares what a call did with what the model says it should have.
-func (x *trace) judge(t *rapid.T, q *tracedQueue, before []state, r batchReply) {
+func (x *trace) judge(t fataler, q *tracedQueue, before []state, r batchReply) {
 	q.keep = 0
 	after := x.states(t, q)
 	for i, s := range before {
@@ -123,8 +128,8 @@ func (x *trace) judge(t *rapid.T, q *tracedQueue, before []state, r batchReply) 
 	for i, s := range before {
 		if !s.exists {
 			s.model, s.perClient, s.epoch, s.reset, s.permits = after[i].model, after[i].perClient, after[i].epoch, after[i].reset, after[i].permits
-			s.records = readLog(t, x.s.rdb, s.permits, after[i].records, s.records)
 			before[i] = s
+			x.truth[s.permits] = s.with(s.records).log // what expired with the limiter is forgotten
 		}
 		records[i] = x.current(q, i, s, r.now)
 		if len(s.records) > 256 {
@@ -149,7 +154,7 @@ func (x *trace) judge(t *rapid.T, q *tracedQueue, before []state, r batchReply) 
 	for i, s := range before {
 		if n := q.last.releases[i]; n > 0 {
 			changed = true
-			records[i] = release(records[i], r.now, n)
+			records[i] = releaseOldest(records[i], r.now, n)
 			x.truth[s.permits] = takeFrom(x.truth[s.permits], math.MinInt64, n)
 		}
 		models = append(models, s.with(records[i]))
@@ -157,6 +162,7 @@ func (x *trace) judge(t *rapid.T, q *tracedQueue, before []state, r batchReply) 
 	for _, a := range q.last.asks {
 		exact = exact && a.near >= a.longest
 	}
+	x.seen(exact, grid > 0, r)
 	if exact {
 		var expected []*model
 		for i, s := range before {
@@ -167,8 +173,7 @@ func (x *trace) judge(t *rapid.T, q *tracedQueue, before []state, r batchReply) 
 	for i, run := range r.runs {
 		for _, g := range run.grants {
 			changed = true
-			for k := range g.count {
-				_ = k
+			for range g.count {
 				charge(models, r.base+g.offset, q.last.asks[i].ns)
 			}
 			for k, s := range before {
@@ -186,11 +191,6 @@ func (x *trace) judge(t *rapid.T, q *tracedQueue, before []state, r batchReply) 
 	if changed {
 		q.keep = r.now + 9_000_000
 	}
-}
-
-// readLog is for a limiter that was created: what was left of its log.
-func readLog(t *rapid.T, rdb *redis.Client, key string, after, before []record) []record {
-	return before
 }
 
 // current are the records that the script goes by: those that live, less the
@@ -224,7 +224,7 @@ func takeFrom(es []entry, at, n int64) []entry {
 	return slices.DeleteFunc(es, func(e entry) bool { return e.n == 0 })
 }
 
-func (x *trace) compare(t *rapid.T, q *tracedQueue, fates []fate, r batchReply) {
+func (x *trace) compare(t fataler, q *tracedQueue, fates []fate, r batchReply) {
 	for i, f := range fates {
 		run := r.runs[i]
 		var times []int64
@@ -242,6 +242,27 @@ func (x *trace) compare(t *rapid.T, q *tracedQueue, fates []fate, r batchReply) 
 	}
 }
 
+// seen counts what a trace has come across, for the figures at the end.
+func (x *trace) seen(exact, grid bool, r batchReply) {
+	x.count["calls"]++
+	if exact {
+		x.count["predicted"]++
+	}
+	if grid {
+		x.count["in buckets"]++
+	}
+	for _, run := range r.runs {
+		for _, g := range run.grants {
+			if r.base+g.offset > r.now {
+				x.count["places ahead"]++
+			} else {
+				x.count["grants now"]++
+			}
+		}
+		x.count[[]string{"served", "denied", "over the rate", "held"}[run.rest]]++
+	}
+}
+
 func offsets(times []int64, now int64) []int64 {
 	var os []int64
 	for _, t := range times {
@@ -251,7 +272,7 @@ func offsets(times []int64, now int64) []int64 {
 }
 
 // promise adds a grant to what may be used, and checks every window it is in.
-func (x *trace) promise(t *rapid.T, q *tracedQueue, s state, at, n int64) {
+func (x *trace) promise(t fataler, q *tracedQueue, s state, at, n int64) {
 	m := s.model
 	for _, e := range x.truth[s.permits] {
 		m.add(e.at, e.n)
@@ -268,10 +289,13 @@ func (x *trace) promise(t *rapid.T, q *tracedQueue, s state, at, n int64) {
 }
 
 // audit checks what a call left in Redis.
-func (x *trace) audit(t *rapid.T, q *tracedQueue, i int, before, after state, want *model, now int64) {
+func (x *trace) audit(t fataler, q *tracedQueue, i int, before, after state, want *model, now int64) {
 	var all, sum int64
 	for _, r := range after.records {
 		all += r.n
+	}
+	if !x.s.fake && before.perClient && len(after.records) == 0 {
+		return // expired by now
 	}
 	got := after.with(live(after.records, before.model.cutoff(now)))
 	want.log = slices.DeleteFunc(want.log, func(e entry) bool { return e.at <= before.model.cutoff(now) })
@@ -279,7 +303,6 @@ func (x *trace) audit(t *rapid.T, q *tracedQueue, i int, before, after state, wa
 		sum += e.n
 	}
 	switch value, err := strconv.ParseInt(after.value, 10, 64); {
-	case !x.s.fake && before.perClient && after.value == "": // expired meanwhile
 	case err != nil || value != after.model.rate-all:
 		t.Fatalf("limiter %d: cached value %q, rate %d, the log has %d\n%s", i, after.value, after.model.rate, all, q.describe())
 	}

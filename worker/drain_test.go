@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -13,11 +12,11 @@ import (
 )
 
 // TestDrain has throttled and unthrottled tasks share the slots of four workers:
-// the limit is kept and used, and the others hardly notice. JOBTHROTTLE_FULL=1
+// the limit is kept and used, and the others hardly notice. JOBTHROTTLE_NIGHTLY=1
 // runs it at full size, where the start and the end weigh less.
 func TestDrain(t *testing.T) {
 	throttled, free, within := 250, 300, 1.2
-	if os.Getenv("JOBTHROTTLE_FULL") == "1" {
+	if nightly() {
 		throttled, free, within = 1000, 1500, 1.06
 	}
 	const interval, guard = time.Second, 10 * time.Millisecond

@@ -28,7 +28,8 @@ type turn struct {
 
 	began       time.Time
 	reservation *throttle.Reservation
-	waiting     bool // holds one of the pool's waiting slots
+	taken       int64 // permits of each limiter, until now
+	waiting     bool  // holds one of the pool's waiting slots
 }
 
 type turnKey struct{}
@@ -92,7 +93,7 @@ func (t *turn) reserve(ctx context.Context) error {
 	if maxWait > 0 && !t.takeWaitingSlot() {
 		maxWait = 0
 	}
-	r, err := t.ask(running, maxWait)
+	r, err := t.ask(running, t.entry.cost, maxWait)
 	if err != nil {
 		t.close()
 		return t.refusal(ctx, err)
@@ -121,25 +122,35 @@ func (t *turn) wait(ctx context.Context) error {
 	if err := r.Wait(running); err != nil {
 		return t.refusal(ctx, err)
 	}
+	t.taken += t.entry.cost
 	return nil
 }
 
-// again waits for permits beyond the first, for as long as the task has time.
-// It does not park: a job that started is better finished than begun anew, and
-// under load a task that parks between two requests would never get both.
+// again waits for the permits of another request of the same job.
 func (t *turn) again(ctx context.Context) error {
 	if len(t.limiters) == 0 {
 		return nil
 	}
-	running, cancel := t.pool.w.whileRunning(ctx)
-	defer cancel()
-	r, err := t.ask(running, holdForever)
-	if err == nil {
-		err = r.Wait(running)
-	}
-	if err != nil {
+	if err := t.more(ctx, t.entry.cost); err != nil {
 		return t.refusal(ctx, err)
 	}
+	return nil
+}
+
+// more waits for n permits beyond those the task began with, for as long as it
+// has time. It does not park: a job that started is better finished than begun
+// anew, and under load a task that parks between two requests would never get both.
+func (t *turn) more(ctx context.Context, n int64) error {
+	running, cancel := t.pool.w.whileRunning(ctx)
+	defer cancel()
+	r, err := t.ask(running, n, holdForever)
+	if err != nil {
+		return err
+	}
+	if err := r.Wait(running); err != nil {
+		return err
+	}
+	t.taken += n
 	return nil
 }
 
@@ -245,16 +256,16 @@ func (t *turn) enter(ctx context.Context) error {
 	return &ThrottledError{Limiter: limiter, RetryAfter: wait, parks: true}
 }
 
-// ask reserves the permits of all limiters, or of none.
-func (t *turn) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reservation, error) {
+// ask reserves n permits of all limiters, or of none.
+func (t *turn) ask(ctx context.Context, n int64, maxWait time.Duration) (*throttle.Reservation, error) {
 	if len(t.limiters) == 1 {
-		return t.limiters[0].Reserve(ctx, t.entry.cost, maxWait)
+		return t.limiters[0].Reserve(ctx, n, maxWait)
 	}
 	g, err := t.pool.w.throttle.Group(t.limiters...)
 	if err != nil {
 		return nil, err
 	}
-	return g.Reserve(ctx, t.entry.cost, maxWait)
+	return g.Reserve(ctx, n, maxWait)
 }
 
 // refusal turns an error of the throttle or of Redis into what the attempt returns.

@@ -133,8 +133,8 @@ func (w *Worker) handleAcquiring(pattern string, handler asynq.Handler) {
 // ID is what this worker's per_client limits are keyed by.
 func (w *Worker) ID() string { return w.throttle.ID() }
 
-// Client is the view of the limiters that this worker's jobs share: for
-// handlers that settle what a job cost in the end, and for metrics.
+// Client is the view of the limiters that this worker's jobs share: for metrics,
+// and for handlers that acquire more than their job's limits.
 func (w *Worker) Client() *throttle.Client { return w.throttle }
 
 // Summary says in a few lines which limits apply to what.

@@ -271,81 +271,11 @@ func TestTrueMaximumOfRetries(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.work(func(context.Context, *asynq.Task) error { return errors.New("no") })
-	f.awaitThat(5*time.Second, func() (bool, string) {
-		info, err := f.inspector.GetTaskInfo("default", "fails")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return info.State == asynq.TaskStateArchived, "it is " + info.State.String()
-	})
+	if info := f.awaitState("fails", asynq.TaskStateArchived); info.Retried != 0 {
+		t.Errorf("archived after %d retries, want none", info.Retried)
+	}
 	if n := len(f.seen()); n != 1 {
 		t.Errorf("it ran %d times, want once", n)
-	}
-}
-
-func TestPanicOnTheLastAttempt(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, tenPerSecond)
-	p := producer.New(f.rdb)
-	if _, err := p.Enqueue(t.Context(), producer.Job{Type: "x:free", ID: "panics", MaxRetry: producer.None}); err != nil {
-		t.Fatal(err)
-	}
-	f.work(func(context.Context, *asynq.Task) error { panic("at the handler") })
-	var info *asynq.TaskInfo
-	f.awaitThat(10*time.Second, func() (bool, string) {
-		var err error
-		if info, err = f.inspector.GetTaskInfo("default", "panics"); err != nil {
-			t.Fatal(err)
-		}
-		return info.State == asynq.TaskStateArchived, "it is " + info.State.String()
-	})
-	if n := len(f.seen()); n != 1 || !strings.Contains(info.LastErr, "at the handler") {
-		t.Errorf("it ran %d times and ended with %q, want once, with the panic", n, info.LastErr)
-	}
-}
-
-func TestPermanentErrors(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, `
-limits: { api: { rate: 10/1s }, account: { rate: 5/1s, key: payload.account } }
-pools: [ { name: default, concurrency: 4 } ]
-jobs: { "x:": { limits: [api, account], permits: payload.cost } }
-log: { level: warn }
-`)
-	tests := map[string]struct{ payload, want string }{
-		"no payload":  {"", `payload is not a JSON object`},
-		"no key":      {`{"cost": 1}`, `limit "account": the payload has no account`},
-		"no cost":     {`{"account": "a"}`, `permits: the payload has no cost`},
-		"empty key":   {`{"cost": 1, "account": ""}`, `the key of limit "account" is empty`},
-		"object":      {`{"cost": 1, "account": {}}`, `limit "account": payload.account is not a string, number or boolean`},
-		"braces":      {`{"cost": 1, "account": "a{b}"}`, `the key of limit "account" has braces or control characters: "a{b}"`},
-		"long key":    {`{"cost": 1, "account": "` + strings.Repeat("a", 10_000) + `"}`, `the key of limit "account" has 10000 bytes: want 128 at most`},
-		"above":       {`{"cost": 6, "account": "a"}`, `6 permits are more than limit "account" ever gives at once (5/1s)`},
-		"fractions":   {`{"cost": 1.5, "account": "a"}`, `permits: payload.cost is "1.5": want a whole number from 1 to 4294967295`},
-		"below 1":     {`{"cost": 0, "account": "a"}`, `permits: payload.cost is "0": want a whole number from 1 to 4294967295`},
-		"not a limit": {`{"cost": null, "account": "a"}`, `permits: payload.cost is not a string, number or boolean`},
-	}
-	for name, tt := range tests {
-		if _, err := f.client.Enqueue(asynq.NewTask("x:y", []byte(tt.payload)), asynq.TaskID(name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := f.client.Enqueue(asynq.NewTask("x:y", []byte(`{"cost": "5", "account": 7}`)), asynq.TaskID("good")); err != nil {
-		t.Fatal(err)
-	}
-	f.work(nil)
-	f.awaitIdle("default", len(tests))
-	for name, tt := range tests {
-		info, err := f.inspector.GetTaskInfo("default", name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.TrimSuffix(info.LastErr, ": skip retry for the task"); !strings.HasSuffix(got, tt.want) {
-			t.Errorf("%s: got %q, want %q", name, got, tt.want)
-		}
-	}
-	if starts := f.seen(); len(starts) != 1 || starts[0].id != "good" {
-		t.Errorf("started: %v, want only the good one", starts)
 	}
 }
 

@@ -17,13 +17,12 @@ const readyTimeout = 2 * time.Second
 // lives, and /readyz, 200 while the worker can do jobs and 503 with the reason
 // when it cannot.
 type admin struct {
-	listener net.Listener
-	server   http.Server
-	served   chan error
+	server http.Server
+	served chan error
 }
 
-// startAdmin listens on addr. The caller closes it.
-func startAdmin(addr string, ready func(context.Context) error) (*admin, error) {
+// listenAdmin takes the address, so that a second worker on it ends before it has begun.
+func listenAdmin(addr string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("admin address %s is in use, perhaps by another worker: give each its own with --admin-addr", addr)
@@ -31,6 +30,11 @@ func startAdmin(addr string, ready func(context.Context) error) (*admin, error) 
 	if err != nil {
 		return nil, fmt.Errorf("admin address %s: %w", addr, err)
 	}
+	return listener, nil
+}
+
+// serveAdmin serves on the listener until the caller closes the admin.
+func serveAdmin(listener net.Listener, ready func(context.Context) error) *admin {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "ok")
@@ -45,16 +49,12 @@ func startAdmin(addr string, ready func(context.Context) error) (*admin, error) 
 		fmt.Fprintln(w, "ready")
 	})
 	a := &admin{
-		listener: listener,
-		server:   http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second},
-		served:   make(chan error, 1),
+		server: http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second},
+		served: make(chan error, 1),
 	}
 	go func() { a.served <- a.server.Serve(listener) }()
-	return a, nil
+	return a
 }
-
-// addr is where it listens, with the port the system chose if addr had 0.
-func (a *admin) addr() string { return a.listener.Addr().String() }
 
 // close ends all connections and waits for the server to be gone.
 func (a *admin) close() error {

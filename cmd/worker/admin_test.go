@@ -10,11 +10,12 @@ import (
 )
 
 func TestAdmin(t *testing.T) {
-	var notReady error
-	a, err := startAdmin("127.0.0.1:0", func(context.Context) error { return notReady })
+	notReady := make(chan error, 1) // what the next /readyz finds out
+	listener, err := listenAdmin("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	a := serveAdmin(listener, func(context.Context) error { return <-notReady })
 	defer http.DefaultClient.CloseIdleConnections()
 	defer func() {
 		if err := a.close(); err != nil {
@@ -36,8 +37,10 @@ func TestAdmin(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			notReady = tt.ready
-			resp, err := http.Get("http://" + a.addr() + tt.path)
+			if tt.path == "/readyz" {
+				notReady <- tt.ready
+			}
+			resp, err := http.Get("http://" + listener.Addr().String() + tt.path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,7 +57,7 @@ func TestAdmin(t *testing.T) {
 }
 
 func TestAdminAddressWrong(t *testing.T) {
-	_, err := startAdmin("not-an-address", func(context.Context) error { return nil })
+	_, err := listenAdmin("not-an-address")
 	if err == nil || !strings.Contains(err.Error(), "not-an-address") {
 		t.Fatalf("got %v, want an error that names the address", err)
 	}

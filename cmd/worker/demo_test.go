@@ -9,22 +9,29 @@ import (
 	"time"
 )
 
+// TestDemo: all jobs are done, and the exit status agrees with the summary.
+// Whether every request was in time depends on the machine, and on the race
+// detector, which makes one process of Redis, API and workers ten times slower:
+// .ci/run asks that of the built command.
 func TestDemo(t *testing.T) {
 	got := runCommand(t.Context(), "--demo", "--json")
-	if got.status != exitDone {
-		t.Fatalf("status %d\n%s%s", got.status, got.stdout, got.stderr)
-	}
 	line, rest, _ := strings.Cut(got.stdout, "\n")
 	if rest != "" {
 		t.Errorf("standard output goes on after the summary: %q", rest)
 	}
 	var s summary
 	if err := json.Unmarshal([]byte(line), &s); err != nil {
-		t.Fatalf("%v in %q", err, line)
+		t.Fatalf("%v in %q\n%s", err, line, got.stderr)
 	}
-	t.Logf("%.2f s, ideal %.2f s", s.Seconds, s.IdealSeconds)
-	if s.Jobs != demoJobs || s.Done != demoJobs || s.Failed != 0 || s.Refused != 0 || s.Peak > s.Limit {
+	t.Log(line)
+	if s.Jobs != demoJobs || s.Done != demoJobs || s.Failed != 0 {
 		t.Errorf("summary %s", line)
+	}
+	if (s.Peak > s.Limit) != (s.Refused > 0) {
+		t.Errorf("refused %d with a peak of %d", s.Refused, s.Peak)
+	}
+	if want := map[bool]int{true: exitDone, false: exitFailed}[s.good()]; got.status != want {
+		t.Errorf("status %d, want %d\n%s", got.status, want, got.stderr)
 	}
 	if !strings.Contains(got.stderr, "busiest") {
 		t.Errorf("no live view on standard error:\n%s", got.stderr)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -34,17 +35,21 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) erro
 	if err != nil {
 		return &usageError{err}
 	}
+	var listener net.Listener // of the admin address, if there is one
+	if cfg.Admin.Addr != "" {
+		if listener, err = listenAdmin(cfg.Admin.Addr); err != nil {
+			return err
+		}
+		defer listener.Close()
+	}
 	w, err := worker.New(cfg, logger)
 	if err != nil {
 		return &usageError{err}
 	}
-	if cfg.Admin.Addr != "" {
-		a, err := startAdmin(cfg.Admin.Addr, w.Ready)
-		if err != nil {
-			return err
-		}
+	if listener != nil {
+		a := serveAdmin(listener, w.Ready)
 		defer a.close()
-		fmt.Fprintf(stdout, "health on http://%s/healthz and /readyz\n", a.addr())
+		fmt.Fprintf(stdout, "health on http://%s/healthz and /readyz\n", listener.Addr())
 	}
 	for _, line := range w.Summary() {
 		fmt.Fprintln(stdout, line)

@@ -131,6 +131,15 @@ end
 
 for i = 1, M do update(i, members[i]) end
 
+-- put adds an entry of x permits at t. One of the same microsecond and weight
+-- is the same member: they become one.
+local function put(m, t, x)
+  while call('ZADD', m.permits_key, 'NX', score(t), pack_entry(t, x)) == 0 do
+    call('ZREM', m.permits_key, pack_entry(t, x))
+    x = 2 * x
+  end
+end
+
 -- Takes n permits back out of the entry that holds the grant made for time t:
 -- the one at t, or the one into which its bucket was merged.
 local function give_back(m, t, n)
@@ -139,7 +148,7 @@ local function give_back(m, t, n)
     local u, w = time_of(raw[i + 1]), weight(raw[i])
     if w >= n and raw[i] == pack_entry(u, w) then
       call('ZREM', m.permits_key, raw[i])
-      if w > n then call('ZADD', m.permits_key, score(u), pack_entry(u, w - n)) end
+      if w > n then put(m, u, w - n) end
       m.value = m.value + n
       m.dirty, m.frontier = true, nil
       return true
@@ -163,13 +172,13 @@ end
 -- let a window overflow.
 local function release(m, n)
   while n > 0 do
-    local raw = call('ZRANGEBYSCORE', m.permits_key, '-inf', score(now), 'WITHSCORES', 'LIMIT', 0, 64)
+    local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(cutoff(m, now)), score(now), 'WITHSCORES', 'LIMIT', 0, 64)
     if #raw == 0 then return end
     for i = 1, #raw, 2 do
       local t, w = time_of(raw[i + 1]), weight(raw[i])
       local x = min(w, n)
       call('ZREM', m.permits_key, raw[i])
-      if w > x then call('ZADD', m.permits_key, raw[i + 1], pack_entry(t, w - x)) end
+      if w > x then put(m, t, w - x) end
       m.value, n = m.value + x, n - x
       m.dirty, m.frontier = true, nil
       if n == 0 then return end
@@ -287,6 +296,10 @@ for r = 1, take_number() do
     end
   else
     local from = max(earliest, now + lead)
+    if grid and lead > 0 then -- else each exchange would be an entry of its own
+      local _, high = bucket(grid, from)
+      if high - now <= longest then from = high end
+    end
     while count > 0 do
       local T, times, tight = place(ns, from)
       local wait = T - now
@@ -334,31 +347,31 @@ local function write(m)
         x, m.moved = x + w, m.moved or u ~= T
       end
     end
-    while call('ZADD', m.permits_key, 'NX', score(T), pack_entry(T, x)) == 0 do
-      call('ZREM', m.permits_key, pack_entry(T, x)) -- another grant in the same microsecond
-      x = 2 * x
-    end
+    put(m, T, x)
   end
 end
 
 -- Keys that only one process owns live as long as their entries count; others
 -- follow keepAliveTime or the expiry given to the limiter.
 local function expire(m)
-  local latest = m.order[#m.order] or now
-  for _, T in ipairs(m.order) do latest = max(latest, T) end
-  local need = ceil((latest + m.W - now) / 1000)
-  local keys = { m.value_key, m.permits_key }
-  if m.keep > 0 then
-    need = max(need, m.keep)
-    call('PEXPIRE', m.name, need)
-    if need < call('PTTL', m.permits_key) then return need end
-  elseif m.per_client then
-    if m.cached and call('PTTL', m.permits_key) >= need then return nil end
-    need = need + ceil(m.W / 4000)
+  local need
+  if m.keep > 0 or m.per_client then
+    local last = call('ZREVRANGE', m.permits_key, 0, 0, 'WITHSCORES')[2]
+    local latest = last and max(now, time_of(last)) or now
+    need = ceil((latest + m.W - now) / 1000)
+    if m.keep > 0 then
+      need = max(need, m.keep)
+      call('PEXPIRE', m.name, need)
+    elseif m.cached and call('PTTL', m.permits_key) >= need then
+      return nil
+    else
+      need = need + ceil(m.W / 4000)
+    end
   else
     need = call('PTTL', m.name)
     if need <= 0 then return nil end
   end
+  local keys = { m.value_key, m.permits_key }
   for _, key in ipairs(keys) do call('PEXPIRE', key, need) end
   return need
 end

@@ -175,7 +175,7 @@ local function write_config(k, c, epoch)
   if tonumber(c[4]) > 0 then
     call('PEXPIRE', KEYS[k], c[4])
   else
-    call('PERSIST', KEYS[k])
+    for i = k, k + 2 do call('PERSIST', KEYS[i]) end -- its log too, if it had one
   end
   local m = open(k)
   m.epoch = epoch

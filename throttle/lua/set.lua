@@ -42,6 +42,16 @@ if forget then
   for _, id in ipairs(clients_of(1)) do call('DEL', KEYS[2] .. ':' .. id, KEYS[3] .. ':' .. id) end
   call('DEL', KEYS[6])
 else
+  -- What no longer counts does not count again in a longer interval, and what
+  -- does is kept for the length of it.
+  local ids, ttl = clients_of(1), max(m.keep, ceil((m.W + NEAR) / 1000))
+  local keys = { KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5] }
+  for _, id in ipairs(ids) do
+    keys[#keys + 1] = KEYS[2] .. ':' .. id
+    keys[#keys + 1] = KEYS[3] .. ':' .. id
+  end
+  for i = 3, #keys, 2 do call('ZREMRANGEBYSCORE', keys[i], '-inf', score(cutoff(old, now))) end
+  for i = m.keep > 0 and 1 or 4, #keys do call('PEXPIRE', keys[i], ttl) end
   change(m, epoch)
 end
 remember(KEYS[1], ARGV[1], '1')

@@ -1,0 +1,55 @@
+package throttle
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A limit that is kept fully used for intervals on end, with places up to the
+// horizon, by clients that ask every few milliseconds: the log stays small, and
+// the promise holds.
+func TestBusyLogStaysBounded(t *testing.T) {
+	s := fakeServer(t)
+	client, err := New(s.rdb, Options{})
+	check(t, err)
+	l, err := client.LimiterWithRate("busy", Rate{Permits: 3000, Interval: 2 * time.Second})
+	check(t, err)
+	x := &trace{s: s, truth: map[string][]entry{}, count: map[string]int{}}
+	var queues []*tracedQueue
+	for no := range 3 {
+		queues = append(queues, &tracedQueue{scriptQueue: newScriptQueue(no, l), lastSeen: make([]int64, 1)})
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	most := 0
+	for i := range 2000 {
+		q := queues[i%len(queues)]
+		before := x.states(t, q)
+		horizon := int64(2_000_000)
+		b := batchCall{refresh: []bool{i%700 == 0}, ahead: []int64{0}, releases: []int64{0}}
+		b.asks = append(b.asks, ask{longest: horizon, reach: horizon, near: horizon, count: 1 + random.Int64N(6), ns: []int64{1 + random.Int64N(3)}})
+		if len(q.held) > 0 && i%5 == 0 {
+			n := random.IntN(len(q.held))
+			b.returns = append(b.returns, q.held[n])
+			q.held = append(q.held[:n], q.held[n+1:]...)
+		}
+		copy(q.lastSeen, q.seen)
+		q.last = b
+		r := q.send(t, s.rdb, b)
+		x.judge(t, q, before, r)
+		x.hold(q, r)
+		q.learn(r)
+		if len(q.held) > 100 {
+			q.held = q.held[50:]
+		}
+		most = max(most, len(x.states(t, q)[0].records))
+		s.pass(time.Duration(1+random.IntN(6000)) * time.Microsecond)
+	}
+	t.Logf("at most %d entries; seen %v", most, x.count)
+	if most > 800 {
+		t.Errorf("%d entries for a limit of 3000", most)
+	}
+	if x.count["in buckets"] == 0 || x.count["places ahead"] == 0 {
+		t.Errorf("not busy enough: %v", x.count)
+	}
+}

@@ -1,0 +1,171 @@
+package throttle_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/redis/go-redis/v9"
+)
+
+// mostMemory is what the keys of a limiter may take, however high its rate and
+// however many wait.
+const mostMemory = 128 << 10
+
+// busyLog is a limiter of a high rate that is kept fully used for two intervals.
+type busyLog struct {
+	rate       throttle.Rate
+	goroutines int // of each of eight Clients
+}
+
+// busyLogs are fleets that would fill a log that grows with its rate: at full
+// size they take four minutes.
+func busyLogs() []busyLog {
+	r := throttle.Rate{Permits: 10_000, Interval: 2 * time.Second}
+	if nightly() {
+		r = throttle.Rate{Permits: 100_000, Interval: time.Minute}
+	}
+	return []busyLog{{r, 64}, {r, 1250}}
+}
+
+func (l busyLog) String() string {
+	return fmt.Sprintf("%s with %d waiters", strings.ReplaceAll(l.rate.String(), "/", " per "), 8*l.goroutines)
+}
+
+// busyLogOutcome is what a busy log took of Redis.
+type busyLogOutcome struct {
+	outcome
+	memory  map[string]int64 // of the limiter's keys, when together they took the most
+	longest time.Duration    // the longest script call
+	above   int              // script calls above slowCall
+	typical time.Duration    // the mean of all
+}
+
+// slowCall is what no script call may take on a machine of its own.
+const slowCall = 2 * time.Millisecond
+
+func (o busyLogOutcome) bytes() (sum int64) {
+	for _, n := range o.memory {
+		sum += n
+	}
+	return sum
+}
+
+func (l busyLog) run(tb testing.TB, addr string) busyLogOutcome {
+	tb.Helper()
+	admin := redis.NewClient(&redis.Options{Addr: addr})
+	defer admin.Close()
+	for name, value := range map[string]string{"slowlog-log-slower-than": "500", "slowlog-max-len": "100000"} {
+		if err := admin.ConfigSet(context.Background(), name, value).Err(); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	// A little longer, so that the second interval still has waiters for the third.
+	f := fleet{rate: l.rate, clients: 8, goroutines: l.goroutines, length: 2*l.rate.Interval + l.rate.Interval/20}
+
+	var out busyLogOutcome
+	stop := make(chan struct{})
+	var sampler sync.WaitGroup
+	sampler.Go(func() {
+		tick := time.NewTicker(f.length / 200)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				now := busyLogOutcome{memory: memoryOfKeys(tb, admin)}
+				if now.bytes() > out.bytes() {
+					out.memory = now.memory
+				}
+			}
+		}
+	})
+	out.outcome = f.run(tb, addr)
+	close(stop)
+	sampler.Wait()
+
+	slow, err := admin.SlowLogGet(context.Background(), -1).Result()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, call := range slow {
+		if !strings.HasPrefix(strings.ToLower(call.Args[0]), "eval") {
+			continue
+		}
+		out.longest = max(out.longest, call.Duration)
+		if call.Duration > slowCall {
+			out.above++
+		}
+	}
+	out.typical = out.redisCPU / time.Duration(max(out.calls, 1))
+	return out
+}
+
+// memoryOfKeys is what each key of a Redis takes.
+func memoryOfKeys(tb testing.TB, rdb *redis.Client) map[string]int64 {
+	ctx := context.Background()
+	keys, err := rdb.Keys(ctx, "*").Result()
+	if err != nil {
+		tb.Error(err)
+		return nil
+	}
+	memory := make(map[string]int64, len(keys))
+	for _, key := range keys {
+		n, err := rdb.MemoryUsage(ctx, key, 0).Result()
+		if err == redis.Nil {
+			continue // expired meanwhile
+		}
+		if err != nil {
+			tb.Error(err)
+			return nil
+		}
+		memory[key] = n
+	}
+	return memory
+}
+
+// TestBusyLogStaysSmall: what a limiter takes of Redis does not grow with its
+// rate, nor with those who wait for it.
+func TestBusyLogStaysSmall(t *testing.T) {
+	for _, l := range busyLogs() {
+		t.Run(l.String(), func(t *testing.T) {
+			o := l.run(t, redistest.Start(t))
+			t.Logf("%d permits, %d calls, at most %d KiB of keys, longest call %v, %d above %v, all in all %v a call, %d stale",
+				o.permits(), o.calls, o.bytes()>>10, o.longest, o.above, slowCall, o.typical, o.stale)
+			if o.bytes() > mostMemory {
+				t.Errorf("the limiter's keys took %d bytes, want at most %d: %v", o.bytes(), mostMemory, o.memory)
+			}
+			checkBusiest(t, o.outcome, l.rate)
+			if o.permits() <= l.rate.Permits {
+				t.Errorf("%d permits in two intervals: the limiter was not kept busy", o.permits())
+			}
+		})
+	}
+}
+
+// BenchmarkBusyLog prints what a limiter of a high rate takes of Redis:
+//
+//	JOBTHROTTLE_NIGHTLY=1 go test -run - -bench BusyLog -benchtime 1x -timeout 20m ./throttle
+func BenchmarkBusyLog(b *testing.B) {
+	for _, l := range busyLogs() {
+		b.Run(l.String(), func(b *testing.B) {
+			addr := redistest.Start(b)
+			for b.Loop() {
+				o := l.run(b, addr)
+				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(float64(o.permits()), "permits")
+				b.ReportMetric(float64(o.bytes())/1024, "KiB")
+				b.ReportMetric(float64(o.longest.Microseconds())/1000, "longest-call-ms")
+				b.ReportMetric(float64(o.above), "calls-above-2ms")
+				b.ReportMetric(float64(o.calls), "calls")
+				b.ReportMetric(float64(o.typical.Microseconds()), "us/call")
+			}
+		})
+	}
+}

@@ -1,0 +1,180 @@
+package throttle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/redis/go-redis/v9"
+)
+
+// connect starts a Redis in memory, so that the examples run anywhere, and a
+// Client for it.
+func connect() (*throttle.Client, func()) {
+	server, err := miniredis.Run()
+	if err != nil {
+		log.Fatal(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	client, err := throttle.New(rdb, throttle.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() {
+		client.Close()
+		rdb.Close()
+		server.Close()
+	}
+}
+
+// Acquire waits until the permits may be used: five at once, then none for an
+// interval.
+func ExampleLimiter_Acquire() {
+	client, closeAll := connect()
+	defer closeAll()
+	api, err := client.LimiterWithRate("api", throttle.Rate{Permits: 5, Interval: 200 * time.Millisecond})
+	if err != nil {
+		log.Fatal(err)
+	}
+	start := time.Now()
+	for range 6 {
+		if err := api.Acquire(context.Background(), 1); err != nil {
+			log.Fatal(err)
+		}
+		// call the API here
+	}
+	fmt.Println("six calls took an interval:", time.Since(start) >= 200*time.Millisecond)
+	// Output: six calls took an interval: true
+}
+
+// A turn that comes too late is an error at once, not after the deadline.
+func ExampleLimiter_Acquire_deadline() {
+	client, closeAll := connect()
+	defer closeAll()
+	api, err := client.LimiterWithRate("api", throttle.Rate{Permits: 1, Interval: time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	fmt.Println(api.Acquire(ctx, 1))
+	fmt.Println(errors.Is(api.Acquire(ctx, 1), throttle.ErrExceedsDeadline))
+	fmt.Println(api.Acquire(ctx, 2))
+	// Output:
+	// <nil>
+	// true
+	// throttle: limiter "api": more permits than the rate allows (2 of at most 1)
+}
+
+// TryAcquire does not wait: a denial is a value, an error means that nothing
+// was decided.
+func ExampleLimiter_TryAcquire() {
+	client, closeAll := connect()
+	defer closeAll()
+	api, err := client.LimiterWithRate("api", throttle.Rate{Permits: 2, Interval: time.Minute})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for range 3 {
+		ok, err := api.TryAcquire(context.Background(), 1)
+		fmt.Println(ok, err)
+	}
+	// Output:
+	// true <nil>
+	// true <nil>
+	// false <nil>
+}
+
+// Reserve takes a place in the queue and says how long it is until its turn:
+// wait for it, or give it back and do something else.
+func ExampleLimiter_Reserve() {
+	client, closeAll := connect()
+	defer closeAll()
+	ctx := context.Background()
+	api, err := client.LimiterWithRate("api", throttle.Rate{Permits: 1, Interval: time.Minute, Guard: -1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	first, err := api.Reserve(ctx, 1, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("first:", first.OK(), first.Wait(ctx))
+
+	second, err := api.Reserve(ctx, 1, 5*time.Minute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("second:", second.OK(), "in", second.Delay().Round(time.Minute))
+	second.Cancel()
+
+	third, err := api.Reserve(ctx, 1, time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("third:", third.OK(), "because of", third.Limiter(), "for", third.Delay().Round(time.Minute))
+	// Output:
+	// first: true <nil>
+	// second: true in 1m0s
+	// third: false because of api for 1m0s
+}
+
+// A Group takes permits of several limits, for the same moment, or of none.
+func ExampleClient_Group() {
+	client, closeAll := connect()
+	defer closeAll()
+	ctx := context.Background()
+	limit := func(name string, r throttle.Rate) *throttle.Limiter {
+		l, err := client.LimiterWithRate(name, r)
+		if err != nil {
+			log.Fatal(err)
+		}
+		return l
+	}
+	fleet := limit("fleet", throttle.Rate{Permits: 100, Interval: time.Minute})
+	worker := limit("worker", throttle.Rate{Permits: 25, Interval: time.Minute, Type: throttle.PerClient})
+	account := limit("account:7", throttle.Rate{Permits: 1, Interval: time.Minute})
+	group, err := client.Group(fleet, worker, account)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(group.Acquire(ctx, 1))
+
+	refused, err := group.Reserve(ctx, 1, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("refused by", refused.Limiter())
+	left, err := fleet.AvailablePermits(ctx)
+	fmt.Println("left for the fleet:", left, err)
+	// Output:
+	// <nil>
+	// refused by account:7
+	// left for the fleet: 99 <nil>
+}
+
+// UpdateRate changes a limit under way, for all processes, and keeps its usage.
+func ExampleLimiter_UpdateRate() {
+	client, closeAll := connect()
+	defer closeAll()
+	ctx := context.Background()
+	api, err := client.Limiter("api")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(api.UpdateRate(ctx, throttle.Rate{Permits: 10, Interval: time.Minute}))
+	fmt.Println(api.TrySetRate(ctx, throttle.Rate{Permits: 10, Interval: time.Minute}))
+	fmt.Println(api.TryAcquire(ctx, 8))
+	fmt.Println(api.UpdateRate(ctx, throttle.Rate{Permits: 12, Interval: time.Minute}))
+	fmt.Println(api.AvailablePermits(ctx))
+	// Output:
+	// false <nil>
+	// true <nil>
+	// true <nil>
+	// true <nil>
+	// 4 <nil>
+}

@@ -1,0 +1,170 @@
+package throttle
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// faulty is a Scripter whose calls go wrong as fault says; calls are counted from 1.
+type faulty struct {
+	redis.Scripter
+	calls atomic.Int64
+	fault func(call int64, send func() *redis.Cmd) *redis.Cmd
+}
+
+func (f *faulty) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	return f.fault(f.calls.Add(1), func() *redis.Cmd { return f.Scripter.EvalSha(ctx, sha, keys, args...) })
+}
+
+func failed(err error) *redis.Cmd { return redis.NewCmdResult(nil, err) }
+
+// during makes the calls from first to last, of those after the limiter was
+// set up, go wrong.
+func during(first, last int64, wrong func(send func() *redis.Cmd) *redis.Cmd) func(int64, func() *redis.Cmd) *redis.Cmd {
+	return func(call int64, send func() *redis.Cmd) *redis.Cmd {
+		if call >= first && call <= last {
+			return wrong(send)
+		}
+		return send()
+	}
+}
+
+func refuse(func() *redis.Cmd) *redis.Cmd { return failed(io.ErrUnexpectedEOF) }
+
+func loseReply(send func() *redis.Cmd) *redis.Cmd {
+	send()
+	return failed(io.ErrUnexpectedEOF)
+}
+
+func slow(d time.Duration) func(func() *redis.Cmd) *redis.Cmd {
+	return func(send func() *redis.Cmd) *redis.Cmd {
+		cmd := send()
+		time.Sleep(d)
+		return cmd
+	}
+}
+
+// troubled is a limiter, set up, of a Client whose calls go wrong from then on.
+func (b *bench) troubled(r Rate, fault func(int64, func() *redis.Cmd) *redis.Cmd) *Limiter {
+	b.Helper()
+	b.expectTry(b.limited(r), 1, true) // Redis knows the script
+	time.Sleep(time.Millisecond)
+	check(b, b.limiter(b.client()).SetRate(b.Context(), r))
+	b.begin = time.Now()
+	return b.limiter(b.clientOf(&faulty{Scripter: b.rdb, fault: fault}))
+}
+
+func TestAcquireWaitsTroubleOut(t *testing.T) {
+	for name, reply := range map[string]error{
+		"broken connection": io.ErrUnexpectedEOF,
+		"loading":           redisError("LOADING Redis is loading the dataset in memory"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				l := b.troubled(rate("5/5s"), during(1, 5, func(func() *redis.Cmd) *redis.Cmd { return failed(reply) }))
+				check(b, l.Acquire(b.Context(), 2))
+				b.expectAvailable(l, 3)
+				if s := l.c.Stats(); s.Errors != 5 || s.Grants != 2 {
+					b.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+}
+
+// redisError is an error reply.
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+func TestTryAcquireReturnsTrouble(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		mends := time.Now().Add(ms(1100))
+		l := b.troubled(rate("5/5s"), during(1, 1<<30, func(send func() *redis.Cmd) *redis.Cmd {
+			if time.Now().After(mends) {
+				return send()
+			}
+			return refuse(send)
+		}))
+		_, err := l.TryAcquire(b.Context(), 1)
+		b.expectError(err, io.ErrUnexpectedEOF, l.name)
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		defer cancel()
+		err = l.Acquire(ctx, 1)
+		b.expectError(err, io.ErrUnexpectedEOF, l.name)
+		if took := time.Since(b.begin); took > ms(1100) {
+			b.Errorf("returned after %v", took)
+		}
+	})
+}
+
+func TestLostRepliesChargeOnce(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.troubled(rate("5/5s"), during(1, 4, loseReply))
+		check(b, l.Acquire(b.Context(), 2))
+		b.expectAvailable(l, 3)
+	})
+}
+
+// What a call that was given up brings after all is given back.
+func TestLostReplyOfTryAcquireIsGivenBack(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.troubled(rate("5/5s"), during(1, 2, loseReply))
+		_, err := l.TryAcquire(b.Context(), 2)
+		b.expectError(err, io.ErrUnexpectedEOF, l.name)
+		b.until(ms(100))
+		b.expectAvailable(l, 5)
+	})
+}
+
+func TestStalePermitIsExchanged(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		r := rate("10/1s")
+		r.Guard = ms(20)
+		l := b.troubled(r, during(4, 4, slow(ms(50))))
+		for range 4 {
+			check(b, l.Acquire(b.Context(), 1))
+		}
+		if s := l.c.Stats(); s.Stale != 1 || s.Late != 0 || time.Since(b.begin) != ms(50) {
+			b.Errorf("%+v after %v", s, time.Since(b.begin))
+		}
+		b.expectAvailable(l, 6)
+	})
+}
+
+// Where every round trip takes longer than half the guard, no permit can be
+// fresh: it passes, and is counted.
+func TestLatePermitsPass(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		r := rate("100/1s")
+		r.Guard = ms(20)
+		l := b.troubled(r, during(1, 1<<30, slow(ms(30))))
+		ctx, cancel := context.WithTimeout(b.Context(), 2*time.Second)
+		defer cancel()
+		for range 10 {
+			if err := l.Acquire(ctx, 1); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if s := l.c.Stats(); s.Late == 0 {
+			b.Errorf("%+v", s)
+		}
+	})
+}
+
+// An answer that no version of the script gives is an error, not a grant.
+func TestForeignReplyIsAnError(t *testing.T) {
+	for _, reply := range []any{nil, int64(1), "", "0", "1 0 1 x", []any{"1"}} {
+		underFakeTime(t, func(b *bench) {
+			l := b.troubled(rate("5/5s"), during(1, 1<<30, func(func() *redis.Cmd) *redis.Cmd { return redis.NewCmdResult(reply, nil) }))
+			_, err := l.TryAcquire(b.Context(), 1)
+			b.expectError(err, errReply, l.name)
+		})
+	}
+}

@@ -1,0 +1,239 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// arrival is when and with what error a wait ended; -1 before it has.
+type arrival struct {
+	at  time.Duration
+	err error
+}
+
+// arrivals are waits that were begun one after the other.
+type arrivals struct {
+	b     *bench
+	wg    sync.WaitGroup
+	waits []*arrival
+}
+
+// wait begins one; it has asked for its place when wait returns.
+func (a *arrivals) wait(ctx context.Context, l Acquirer, n int64) *arrival {
+	w := &arrival{at: -1}
+	a.waits = append(a.waits, w)
+	a.wg.Go(func() {
+		err := l.Acquire(ctx, n)
+		w.at, w.err = time.Since(a.b.begin), err
+	})
+	synctest.Wait()
+	return w
+}
+
+// expect waits for all and checks when they ended, to the millisecond.
+func (a *arrivals) expect(want ...time.Duration) {
+	a.b.Helper()
+	a.wg.Wait()
+	var got []time.Duration
+	for i, w := range a.waits {
+		got = append(got, w.at.Truncate(time.Millisecond))
+		if w.err != nil {
+			a.b.Errorf("wait %d: %v", i, w.err)
+		}
+	}
+	if !slices.Equal(got, want) {
+		a.b.Errorf("permits were had at %v, want %v", got, want)
+	}
+}
+
+func TestWaitersAreServedInOrderAtExactTimes(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		r := rate("2/1s")
+		r.Guard = ms(10)
+		l := b.limited(r)
+		a := &arrivals{b: b}
+		for range 8 {
+			a.wait(b.Context(), l, 1)
+		}
+		a.expect(0, 0, ms(1010), ms(1010), ms(2020), ms(2020), ms(3030), ms(3030))
+		if s := l.c.Stats(); s.Stale != 0 || s.Late != 0 || s.Waiting != 0 || s.Grants != 8 {
+			b.Errorf("%+v", s)
+		}
+	})
+}
+
+// Within the horizon the order is that of asking across Clients, too.
+func TestClientsAreServedInOrder(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		one := b.limited(rate("2/1s"))
+		two := b.limiter(b.client())
+		a := &arrivals{b: b}
+		for i := range 5 {
+			a.wait(b.Context(), []*Limiter{one, two}[i%2], 1)
+		}
+		a.expect(0, 0, ms(1000), ms(1000), ms(2000))
+	})
+}
+
+func TestBigRequestKeepsItsTurn(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("4/1s"))
+		a := &arrivals{b: b}
+		for _, n := range []int64{4, 1, 4, 3, 1} {
+			a.wait(b.Context(), l, n)
+		}
+		a.expect(0, ms(1000), ms(2000), ms(1000), ms(3000)) // the three fit beside the one, and delay nobody
+	})
+}
+
+// A gap that delays nobody is a newcomer's: others keep the places they have.
+func TestCancelledPlacesAreTheNextNewcomers(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("10/1s"))
+		b.expectTry(l, 10, true)
+		ctx, cancel := context.WithCancel(b.Context())
+		cancelled, a := &arrivals{b: b}, &arrivals{b: b}
+		for range 10 {
+			cancelled.wait(ctx, l, 1)
+		}
+		a.wait(b.Context(), l, 5)
+		b.until(ms(300))
+		cancel()
+		cancelled.wg.Wait()
+		for _, w := range cancelled.waits {
+			if !errors.Is(w.err, context.Canceled) || w.at != ms(300) {
+				b.Errorf("cancelled wait ended at %v with %v", w.at, w.err)
+			}
+		}
+		newcomers := b.limiter(b.client())
+		for range 10 {
+			a.wait(b.Context(), newcomers, 1)
+		}
+		a.expect(append([]time.Duration{ms(2000)}, slices.Repeat([]time.Duration{ms(1000)}, 10)...)...)
+	})
+}
+
+func TestChangesReachWaitersOfOtherClients(t *testing.T) {
+	changes := map[string]struct {
+		first  func(ctx context.Context, l *Limiter) error // before anybody waits
+		change func(ctx context.Context, l *Limiter) error // 500 ms later
+		err    error
+		from   time.Duration // when the wait may end at the earliest
+	}{
+		"UpdateRate": {change: func(ctx context.Context, l *Limiter) error { _, err := l.UpdateRate(ctx, rate("2/5s")); return err }, from: ms(500)},
+		"SetRate":    {change: func(ctx context.Context, l *Limiter) error { return l.SetRate(ctx, rate("1/5s")) }, from: ms(500)},
+		"Delete":     {change: func(ctx context.Context, l *Limiter) error { _, err := l.Delete(ctx); return err }, err: ErrNotInitialized, from: ms(500)},
+		"Pause":      {change: func(ctx context.Context, l *Limiter) error { return l.Pause(ctx, 10*time.Second) }, from: ms(10500)},
+		"Resume": {
+			first: func(ctx context.Context, l *Limiter) error {
+				return errors.Join(l.SetRate(ctx, rate("1/5s")), l.Pause(ctx, time.Minute))
+			},
+			change: func(ctx context.Context, l *Limiter) error { return l.Resume(ctx) }, from: ms(500),
+		},
+	}
+	for name, c := range changes {
+		t.Run(name, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				l := b.limited(rate("1/5s"))
+				b.expectTry(l, 1, true)
+				if c.first != nil {
+					check(b, c.first(b.Context(), l))
+				}
+				a := &arrivals{b: b}
+				w := a.wait(b.Context(), b.limiter(b.client()), 1)
+				b.until(ms(500))
+				check(b, c.change(b.Context(), l))
+				a.wg.Wait()
+				if late := w.at - c.from; late < 0 || late > ms(100) || !errors.Is(w.err, c.err) {
+					b.Errorf("the waiter was done at %v with %v; want %v at %v or up to 100ms later", w.at, w.err, c.err, c.from)
+				}
+			})
+		})
+	}
+}
+
+// A rate that was lowered holds for those who already had a place.
+func TestLoweredRateMovesPlaces(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("4/1s"))
+		b.expectTry(l, 4, true)
+		a := &arrivals{b: b}
+		waiting := b.limiter(b.client())
+		for range 4 {
+			a.wait(b.Context(), waiting, 1)
+		}
+		b.until(ms(500))
+		l.UpdateRate(b.Context(), rate("2/1s"))
+		a.expect(ms(1000), ms(1000), ms(2000), ms(2000))
+	})
+}
+
+func TestDeadlinesAreToldAtOnce(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("1/1s"))
+		b.expectTry(l, 1, true)
+		ctx, cancel := context.WithTimeout(b.Context(), 2500*time.Millisecond)
+		defer cancel()
+		a, none := &arrivals{b: b}, &arrivals{b: b}
+		a.wait(ctx, l, 1)
+		a.wait(ctx, l, 1)
+		if w := none.wait(ctx, l, 1); !errors.Is(w.err, ErrExceedsDeadline) || w.at != 0 {
+			b.Errorf("the third would come at 3s, after the deadline: told %v at %v", w.err, w.at)
+		}
+		a.expect(ms(1000), ms(2000))
+		if ok, err := l.TryAcquireFor(b.Context(), 1, ms(900)); ok || err != nil || time.Since(b.begin) >= ms(2001) {
+			b.Errorf("TryAcquireFor: %v, %v at %v", ok, err, time.Since(b.begin))
+		}
+	})
+}
+
+func TestCloseEndsWaitsAndGivesPlacesBack(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		watch := b.limited(rate("1/1s"))
+		b.expectTry(watch, 1, true)
+		c := b.client()
+		a := &arrivals{b: b}
+		for range 3 {
+			a.wait(b.Context(), b.limiter(c), 1)
+		}
+		if u, err := watch.Inspect(b.Context()); err != nil || u.Reserved == 0 {
+			b.Fatalf("%+v, %v: nothing is reserved", u, err)
+		}
+		check(b, c.Close())
+		a.wg.Wait()
+		for _, w := range a.waits {
+			if !errors.Is(w.err, ErrClosed) || w.at >= ms(1) {
+				b.Errorf("a wait ended at %v with %v", w.at, w.err)
+			}
+		}
+		if u, err := watch.Inspect(b.Context()); err != nil || u.Reserved != 0 {
+			b.Errorf("%+v, %v: places were kept", u, err)
+		}
+		check(b, c.Close())
+	})
+}
+
+// The place of a Reservation whose holder comes late is exchanged for the next.
+func TestLateReservationIsExchanged(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		r := rate("1/1s")
+		r.Guard = ms(20)
+		l := b.limited(r)
+		res, err := l.Reserve(b.Context(), 1, 0)
+		check(b, err)
+		b.until(ms(500))
+		check(b, res.Wait(b.Context()))
+		if s := l.c.Stats(); s.Stale != 1 || s.Grants != 1 {
+			b.Errorf("%+v", s)
+		}
+		check(b, l.Acquire(b.Context(), 1))
+		if at := time.Since(b.begin).Truncate(time.Millisecond); at != ms(1520) {
+			b.Errorf("the next permit came at %v, want 1.52s: an interval and a guard after its use", at)
+		}
+	})
+}

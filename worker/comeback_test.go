@@ -1,0 +1,204 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// TestParkedTasksComeBack has many tasks parked when the way becomes free: the
+// first starts within a second, and the rest as if the rate had always been so.
+func TestParkedTasksComeBack(t *testing.T) {
+	parked := 200
+	if nightly() {
+		parked = 1000
+	}
+	second := throttle.Rate{Permits: 100, Interval: time.Second}
+	tests := []struct {
+		name string
+		rate string                                                       // while tasks park
+		stop func(ctx context.Context, l *throttle.Limiter) error         // before they do
+		free func(ctx context.Context, l *throttle.Limiter) (bool, error) // afterwards
+	}{
+		{
+			"the limit is raised tenfold", "10/1s", nil,
+			func(ctx context.Context, l *throttle.Limiter) (bool, error) { return l.UpdateRate(ctx, second) },
+		},
+		{
+			"a limit that was used up is raised", "1/1h", nil,
+			func(ctx context.Context, l *throttle.Limiter) (bool, error) { return l.UpdateRate(ctx, second) },
+		},
+		{
+			"a pause is resumed", "100/1s",
+			func(ctx context.Context, l *throttle.Limiter) error { return l.Pause(ctx, time.Hour) },
+			func(ctx context.Context, l *throttle.Limiter) (bool, error) { return true, l.Resume(ctx) },
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			measures(t)
+			f := newFleet(t, fmt.Sprintf(`
+limits: { api: { rate: %s } }
+pools: [ { name: default, concurrency: 10 } ]
+jobs: { "x:limited": { limits: [api], hold: 100ms } }
+log: { level: warn }
+`, tt.rate))
+			f.work(nil)
+			f.work(nil)
+			f.enqueue("x:limited", "first")
+			f.await(1, 5*time.Second)
+			api := f.limiter("api")
+			if tt.stop != nil {
+				if err := tt.stop(t.Context(), api); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range parked + parked/10 { // some start while the others park
+				f.enqueue("x:limited", fmt.Sprint(i))
+			}
+			f.awaitThat(30*time.Second, func() (bool, string) {
+				n := f.parked("api")
+				q, err := f.inspector.GetQueueInfo("default")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return n >= int64(parked)*9/10 && q.Pending == 0, fmt.Sprintf("%d parked, %d pending", n, q.Pending)
+			})
+			left, before := f.parked("api"), len(f.seen())
+			freed := time.Now()
+			if ok, err := tt.free(t.Context(), api); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+			starts := f.await(1+parked+parked/10, 40*time.Second)
+			rest := slices.DeleteFunc(starts, func(s start) bool { return s.at.Before(freed) })
+			first := rest[0].at.Sub(freed)
+			drained := rest[len(rest)-1].at.Sub(rest[0].at)
+			ideal := time.Duration((len(rest)+99)/100-1) * 1010 * time.Millisecond
+			most := busiest(rest, time.Second)
+			t.Logf("%d parked, %d started before; first after %v; drained in %v (%.3f of the ideal %v); at most %d in a second; %.2f put off per task",
+				left, before, first, drained, drained.Seconds()/ideal.Seconds(), ideal, most, float64(f.putOff())/float64(parked))
+			if first > time.Second {
+				t.Errorf("the first parked task started %v after the way was free, want within 1s", first)
+			}
+			if slack := time.Second; drained > ideal+slack {
+				t.Errorf("%d tasks took %v, want at most %v", len(rest), drained, ideal+slack)
+			}
+			if most > 100 {
+				t.Errorf("%d starts in one second, want at most 100", most)
+			}
+		})
+	}
+}
+
+// TestCriticalDoesNotQueueBehindLow has critical tasks arrive one by one while
+// many low ones are parked for the same limit.
+func TestCriticalDoesNotQueueBehindLow(t *testing.T) {
+	measures(t)
+	low := 200
+	if nightly() {
+		low = 1000
+	}
+	f := newFleet(t, `
+limits: { api: { rate: 20/1s } }
+pools: [ { name: default, concurrency: 10, queues: {critical: 6, default: 3, low: 1} } ]
+jobs: { "x:limited": { limits: [api] } }
+log: { level: warn }
+`)
+	for range 4 {
+		f.work(nil)
+	}
+	for i := range low + 20 {
+		f.enqueue("x:limited", fmt.Sprint("low", i), asynq.Queue("low"))
+	}
+	f.awaitThat(20*time.Second, func() (bool, string) {
+		n := f.parked("api")
+		return n >= int64(low)*3/4, fmt.Sprintf("%d parked", n)
+	})
+	const critical = 40
+	sent := map[string]time.Time{}
+	tick := time.NewTicker(100 * time.Millisecond) // half of what the limit gives
+	defer tick.Stop()
+	left := f.parked("api")
+	for i := range critical {
+		<-tick.C
+		id := fmt.Sprint("critical", i)
+		sent[id] = time.Now()
+		f.enqueue("x:limited", id, asynq.Queue("critical"))
+	}
+	var waits []time.Duration
+	f.awaitThat(10*time.Second, func() (bool, string) {
+		waits = waits[:0]
+		for _, s := range f.seen() {
+			if at, ok := sent[s.id]; ok {
+				waits = append(waits, s.at.Sub(at))
+			}
+		}
+		return len(waits) == critical, fmt.Sprintf("%d of %d critical tasks started", len(waits), critical)
+	})
+	slices.Sort(waits)
+	t.Logf("%d low tasks parked before, %d after; critical ones waited p50 %v, at most %v", left, f.parked("api"), waits[critical/2], waits[critical-1])
+	if worst := waits[critical-1]; worst > 3*time.Second {
+		t.Errorf("a critical task waited %v: %d low ones take %ds", worst, left, left/20)
+	}
+	if most := busiest(f.seen(), time.Second); most > 20 {
+		t.Errorf("%d starts in one second, want at most 20", most)
+	}
+}
+
+// TestHoldForeverKeepsTheOrder compares the order of starts to that of
+// enqueueing, also where the limit gives many permits at the same moment. A task
+// that is woken later than the guard allows loses its place to those behind it:
+// beside other tests, where the machine is busy, the guard is wider.
+func TestHoldForeverKeepsTheOrder(t *testing.T) {
+	guard := 100 * time.Millisecond
+	if nightly() {
+		guard = 0 // the default
+	}
+	for _, limit := range []string{"{ rate: 20/1s, guard: %v, smooth: true }", "{ rate: 20/1s, guard: %v }"} {
+		limit = fmt.Sprintf(limit, guard)
+		t.Run(limit, func(t *testing.T) {
+			measures(t)
+			f := newFleet(t, fmt.Sprintf(`
+limits: { api: %s }
+pools: [ { name: default, concurrency: 20, max_waiting: 20 } ]
+jobs: { "x:limited": { limits: [api], hold: forever } }
+log: { level: warn }
+`, limit))
+			n := 60
+			if nightly() {
+				n = 200
+			}
+			for i := range n {
+				f.enqueue("x:limited", fmt.Sprint(i))
+			}
+			f.work(nil)
+			displaced := 0
+			for at, s := range f.await(n, 30*time.Second) {
+				var i int
+				if _, err := fmt.Sscan(s.id, &i); err != nil {
+					t.Fatal(err)
+				}
+				displaced += max(at-i, i-at)
+			}
+			mean := float64(displaced) / float64(n)
+			t.Logf("mean displacement %.2f", mean)
+			if mean > 1 {
+				t.Errorf("starts are displaced by %.2f on average, want at most 1", mean)
+			}
+			if f.putOff() != 0 {
+				t.Errorf("%d attempts were put off, want none", f.putOff())
+			}
+		})
+	}
+}
+
+// parked is how many tasks are in the limiter's line.
+func (f *fleet) parked(limiter string) int64 {
+	return f.rdb.ZCard(f.t.Context(), lineKeys(limiter)[0]).Val()
+}

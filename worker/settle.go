@@ -1,0 +1,62 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Settle corrects what the job of ctx took of its limits, once its handler
+// knows what it really cost: the tokens of an LLM call, say, of which permits
+// was an estimate. What was too much is given back for others to use. What was
+// too little is taken now, in turn, which may take as long as any wait for
+// permits: a job that costs more than it said keeps its slot until the limits
+// have made up for it. So call Settle last, and as often as the cost changes.
+//
+// An error says that the difference is not, or not entirely, settled: Redis
+// gave no answer, or the worker drains or ctx ends before the turn comes. The
+// job's work is done all the same; returning the error would do it again.
+//
+// Settle is for the goroutine of the handler. It does nothing for jobs without
+// limits.
+func Settle(ctx context.Context, cost int64) error {
+	t := turnFrom(ctx)
+	switch {
+	case t == nil:
+		return errors.New("settle: this is not the context of a job's handler")
+	case cost < 0:
+		return fmt.Errorf("settle: a job cannot cost %d permits", cost)
+	case len(t.limiters) == 0:
+		return nil
+	case cost < t.taken:
+		return t.giveBack(ctx, t.taken-cost)
+	}
+	for t.taken < cost {
+		if err := t.more(ctx, min(cost-t.taken, t.job.mostAtOnce())); err != nil {
+			return fmt.Errorf("settle: %d of %d permits taken: %w", t.taken, cost, err)
+		}
+	}
+	return nil
+}
+
+// giveBack releases n permits of each limit.
+func (t *turn) giveBack(ctx context.Context, n int64) error {
+	var errs []error
+	for _, l := range t.limiters {
+		errs = append(errs, l.Release(ctx, n))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("settle: %w", err)
+	}
+	t.taken -= n
+	return nil
+}
+
+// mostAtOnce is the largest number of permits that all limits of the job can give together.
+func (j *job) mostAtOnce() int64 {
+	most := j.limits[0].rate.Permits
+	for _, l := range j.limits {
+		most = min(most, l.rate.Permits)
+	}
+	return most
+}
