@@ -161,13 +161,16 @@ func (q *queue) ahead() []int64 {
 	return sums
 }
 
-// inTurn are the waiters that have a place, in the order of their turns.
+// inTurn are the waiters that have a place, in the order of their turns; those
+// of one turn in the order of their arrival.
 func (q *queue) inTurn() []*waiter {
 	ws := make([]*waiter, 0, len(q.placed))
 	for w := range q.placed {
 		ws = append(ws, w)
 	}
-	slices.SortFunc(ws, func(a, b *waiter) int { return cmp.Compare(a.place.at, b.place.at) })
+	slices.SortFunc(ws, func(a, b *waiter) int {
+		return cmp.Or(cmp.Compare(a.place.at, b.place.at), cmp.Compare(a.no, b.no))
+	})
 	return ws
 }
 

@@ -22,11 +22,11 @@ func TestBusyLogStaysBounded(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	most := 0
-	for i := range 2000 {
+	for i := range 500 {
 		q := queues[i%len(queues)]
 		before := x.states(t, q)
 		horizon := int64(2_000_000)
-		b := batchCall{refresh: []bool{i%700 == 0}, ahead: []int64{0}, releases: []int64{0}}
+		b := batchCall{refresh: []bool{i%300 == 0}, ahead: []int64{0}, releases: []int64{0}}
 		b.asks = append(b.asks, ask{longest: horizon, reach: horizon, near: horizon, count: 1 + random.Int64N(6), ns: []int64{1 + random.Int64N(3)}})
 		if len(q.held) > 0 && i%5 == 0 {
 			n := random.IntN(len(q.held))

@@ -26,11 +26,12 @@ type busyLog struct {
 // busyLogs are fleets that would fill a log that grows with its rate: at full
 // size they take four minutes.
 func busyLogs() []busyLog {
-	r := throttle.Rate{Permits: 10_000, Interval: 2 * time.Second}
 	if nightly() {
-		r = throttle.Rate{Permits: 100_000, Interval: time.Minute}
+		r := throttle.Rate{Permits: 100_000, Interval: time.Minute}
+		return []busyLog{{r, 64}, {r, 1250}}
 	}
-	return []busyLog{{r, 64}, {r, 1250}}
+	r := throttle.Rate{Permits: 10_000, Interval: 2 * time.Second}
+	return []busyLog{{r, 64}, {r, 250}}
 }
 
 func (l busyLog) String() string {
@@ -68,7 +69,7 @@ func (l busyLog) run(tb testing.TB, addr string) busyLogOutcome {
 	// A little longer, so that the second interval still has waiters for the third.
 	f := fleet{rate: l.rate, clients: 8, goroutines: l.goroutines, length: 2*l.rate.Interval + l.rate.Interval/20}
 
-	var out busyLogOutcome
+	var most busyLogOutcome
 	stop := make(chan struct{})
 	var sampler sync.WaitGroup
 	sampler.Go(func() {
@@ -80,15 +81,16 @@ func (l busyLog) run(tb testing.TB, addr string) busyLogOutcome {
 				return
 			case <-tick.C:
 				now := busyLogOutcome{memory: memoryOfKeys(tb, admin)}
-				if now.bytes() > out.bytes() {
-					out.memory = now.memory
+				if now.bytes() > most.bytes() {
+					most = now
 				}
 			}
 		}
 	})
-	out.outcome = f.run(tb, addr)
+	ran := f.run(tb, addr)
 	close(stop)
 	sampler.Wait()
+	out := busyLogOutcome{outcome: ran, memory: most.memory}
 
 	slow, err := admin.SlowLogGet(context.Background(), -1).Result()
 	if err != nil {
@@ -142,7 +144,7 @@ func TestBusyLogStaysSmall(t *testing.T) {
 				t.Errorf("the limiter's keys took %d bytes, want at most %d: %v", o.bytes(), mostMemory, o.memory)
 			}
 			checkBusiest(t, o.outcome, l.rate)
-			if o.permits() <= l.rate.Permits {
+			if nightly() && o.permits() <= l.rate.Permits {
 				t.Errorf("%d permits in two intervals: the limiter was not kept busy", o.permits())
 			}
 		})

@@ -169,11 +169,6 @@ func TestGroupKeepsEveryLimit(t *testing.T) {
 	a := hotAccounts()
 	o := a.run(t, redistest.Start(t))
 	o.check(t, a)
-	for i, account := range o.accounts[:a.hot] {
-		if got, want := account.permits(), a.account.Permits*int64(a.length/(a.account.Interval+10*time.Millisecond)); got < want {
-			t.Errorf("account %d, which always had work waiting, used %d permits, want at least %d", i, got, want)
-		}
-	}
 }
 
 // BenchmarkHotAccounts prints what a few busy accounts cost the others:

@@ -45,6 +45,7 @@ type queue struct {
 	releases []*releasing
 	stock    stock
 
+	arrivals    uint64
 	seq         uint64
 	config      []settings
 	heardAt     time.Time // when the latest answered request was sent
@@ -72,6 +73,7 @@ const (
 // those that never change.
 type waiter struct {
 	ns    []int64
+	no    uint64       // of its arrival
 	until time.Time    // the latest turn that is of use; zero: any
 	now   bool         // has no time to wait out trouble
 	hold  bool         // a Reservation: its caller may come back late
@@ -244,6 +246,8 @@ func (q *queue) enqueue(w *waiter) error {
 	if q.closed {
 		return q.error(0, ErrClosed)
 	}
+	q.arrivals++
+	w.no = q.arrivals
 	q.waiting = append(q.waiting, w)
 	if !w.until.IsZero() {
 		q.urgent = true // its answer may be no, and it wants to know

@@ -88,8 +88,6 @@ func ownMember(at, n int64) string {
 	return string(append(b, byte(n), byte(n>>8), byte(n>>16), byte(n>>24)))
 }
 
-func scoreOf(at int64) string { return strconv.FormatFloat(float64(at)/1000, 'f', 3, 64) }
-
 // state is a limiter as a client's script finds it in Redis.
 type state struct {
 	exists            bool

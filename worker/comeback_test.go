@@ -13,13 +13,33 @@ import (
 )
 
 // TestParkedTasksComeBack has many tasks parked when the way becomes free: the
-// first starts within a second, and the rest as if the rate had always been so.
+// first starts within a second, and the rest drain as tasks do that never had
+// to stop. The guard allows for handlers that a busy machine begins late.
 func TestParkedTasksComeBack(t *testing.T) {
 	parked := 200
 	if nightly() {
 		parked = 1000
 	}
-	second := throttle.Rate{Permits: 100, Interval: time.Second}
+	const guard = 50 * time.Millisecond
+	second := throttle.Rate{Permits: 100, Interval: time.Second, Guard: guard}
+	const config = `
+limits: { api: { rate: %s, guard: %v } }
+pools: [ { name: default, concurrency: 10 } ]
+jobs: { "x:limited": { limits: [api], hold: 100ms } }
+log: { level: warn }
+`
+	tasks := parked + parked/10 // some start while the others park
+	undisturbed := func() time.Duration {
+		f := newFleet(t, fmt.Sprintf(config, second, guard))
+		for i := range tasks {
+			f.enqueue("x:limited", fmt.Sprint(i))
+		}
+		for range 4 {
+			f.work(nil)
+		}
+		starts := f.await(tasks, 40*time.Second)
+		return starts[tasks-1].at.Sub(starts[0].at)
+	}()
 	tests := []struct {
 		name string
 		rate string                                                       // while tasks park
@@ -43,14 +63,10 @@ func TestParkedTasksComeBack(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			measures(t)
-			f := newFleet(t, fmt.Sprintf(`
-limits: { api: { rate: %s } }
-pools: [ { name: default, concurrency: 10 } ]
-jobs: { "x:limited": { limits: [api], hold: 100ms } }
-log: { level: warn }
-`, tt.rate))
-			f.work(nil)
-			f.work(nil)
+			f := newFleet(t, fmt.Sprintf(config, tt.rate, guard))
+			for range 4 {
+				f.work(nil)
+			}
 			f.enqueue("x:limited", "first")
 			f.await(1, 5*time.Second)
 			api := f.limiter("api")
@@ -59,7 +75,7 @@ log: { level: warn }
 					t.Fatal(err)
 				}
 			}
-			for i := range parked + parked/10 { // some start while the others park
+			for i := range tasks {
 				f.enqueue("x:limited", fmt.Sprint(i))
 			}
 			f.awaitThat(30*time.Second, func() (bool, string) {
@@ -75,19 +91,22 @@ log: { level: warn }
 			if ok, err := tt.free(t.Context(), api); err != nil || !ok {
 				t.Fatal(ok, err)
 			}
-			starts := f.await(1+parked+parked/10, 40*time.Second)
+			starts := f.await(1+tasks, 40*time.Second)
 			rest := slices.DeleteFunc(starts, func(s start) bool { return s.at.Before(freed) })
 			first := rest[0].at.Sub(freed)
 			drained := rest[len(rest)-1].at.Sub(rest[0].at)
-			ideal := time.Duration((len(rest)+99)/100-1) * 1010 * time.Millisecond
 			most := busiest(rest, time.Second)
-			t.Logf("%d parked, %d started before; first after %v; drained in %v (%.3f of the ideal %v); at most %d in a second; %.2f put off per task",
-				left, before, first, drained, drained.Seconds()/ideal.Seconds(), ideal, most, float64(f.putOff())/float64(parked))
+			t.Logf("%d parked, %d started before; first after %v; %d drained in %v, %.3f of the %v of %d that never stopped; at most %d in a second; %.2f put off per task",
+				left, before, first, len(rest), drained, drained.Seconds()/undisturbed.Seconds(), undisturbed, tasks, most, float64(f.putOff())/float64(parked))
 			if first > time.Second {
 				t.Errorf("the first parked task started %v after the way was free, want within 1s", first)
 			}
-			if slack := time.Second; drained > ideal+slack {
-				t.Errorf("%d tasks took %v, want at most %v", len(rest), drained, ideal+slack)
+			longest := undisturbed + undisturbed/10
+			if !nightly() {
+				longest += 2 * time.Second // other tests run beside it
+			}
+			if drained > longest {
+				t.Errorf("%d tasks took %v, want at most %v", len(rest), drained, longest)
 			}
 			if most > 100 {
 				t.Errorf("%d starts in one second, want at most 100", most)
@@ -152,16 +171,11 @@ log: { level: warn }
 }
 
 // TestHoldForeverKeepsTheOrder compares the order of starts to that of
-// enqueueing, also where the limit gives many permits at the same moment. A task
-// that is woken later than the guard allows loses its place to those behind it:
-// beside other tests, where the machine is busy, the guard is wider.
+// enqueueing. Permits of the same moment start side by side, in about their
+// order. A task that is woken later than the guard allows loses its place to
+// those behind it, and a machine that runs tests is busy: hence the wide guard.
 func TestHoldForeverKeepsTheOrder(t *testing.T) {
-	guard := 100 * time.Millisecond
-	if nightly() {
-		guard = 0 // the default
-	}
-	for _, limit := range []string{"{ rate: 20/1s, guard: %v, smooth: true }", "{ rate: 20/1s, guard: %v }"} {
-		limit = fmt.Sprintf(limit, guard)
+	for limit, most := range map[string]float64{"{ rate: 20/1s, guard: 100ms, smooth: true }": 1, "{ rate: 20/1s, guard: 100ms }": 3} {
 		t.Run(limit, func(t *testing.T) {
 			measures(t)
 			f := newFleet(t, fmt.Sprintf(`
@@ -188,8 +202,8 @@ log: { level: warn }
 			}
 			mean := float64(displaced) / float64(n)
 			t.Logf("mean displacement %.2f", mean)
-			if mean > 1 {
-				t.Errorf("starts are displaced by %.2f on average, want at most 1", mean)
+			if mean > most {
+				t.Errorf("starts are displaced by %.2f on average, want at most %.0f", mean, most)
 			}
 			if f.putOff() != 0 {
 				t.Errorf("%d attempts were put off, want none", f.putOff())

@@ -265,11 +265,9 @@ end
 local function within_share(ns, times)
   if contenders == 0 then share_out() end
   for i, share in pairs(shares) do
-    if ahead[i] == 0 then
-      times = min(times, max(1, floor(share / ns[i])))
-    else
-      times = min(times, floor((share - ahead[i]) / ns[i]))
-    end
+    -- One more than fits, so that a share smaller than a big request does not bar it.
+    local least = ahead[i] < share and 1 or 0
+    times = min(times, max(least, floor((share - ahead[i]) / ns[i])))
   end
   return times
 end
