@@ -41,9 +41,7 @@ func (q *queue) nextBatch(now time.Time) *batch {
 	if now.Sub(q.refreshedAt) >= refreshEvery {
 		b.refresh, q.refreshedAt = true, now
 	}
-	if q.stock.left > 0 && !now.Before(q.stock.until) {
-		q.returnStock()
-	}
+	q.expireStock(now)
 	b.returns, q.returns = q.returns, nil
 	b.releases, q.releases = q.releases, nil
 	if !q.closed {
@@ -197,7 +195,7 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 			p.earliest, p.due = q.clock.at(p.at)
 			p.ahead = p.at > r.now
 			if run.stock > 0 {
-				q.stock.left, q.stock.place, q.stock.until = g.count, p, p.earliest.Add(q.halfGuard())
+				q.stock.size, q.stock.left, q.stock.place, q.stock.until = g.count, g.count, p, p.earliest.Add(q.halfGuard())
 				continue
 			}
 			k := min(int(g.count), len(ws))

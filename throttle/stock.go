@@ -16,6 +16,7 @@ const (
 // round trip for a certain answer. A stock is of requests for one permit of
 // each member; it lasts half a guard, so it is as exact as any permit.
 type stock struct {
+	size  int64
 	left  int64
 	place place
 	until time.Time
@@ -109,6 +110,18 @@ func (q *queue) wanted(now time.Time) int64 {
 		n = min(n, s.rate/stockShare)
 	}
 	return n
+}
+
+// expireStock ends a stock whose time is over. A small rest counts as used: to
+// give it back would cost more than it is worth while half of the limit is free.
+func (q *queue) expireStock(now time.Time) {
+	switch s := &q.stock; {
+	case s.left == 0 || now.Before(s.until):
+	case s.left > s.size/2:
+		q.returnStock()
+	default:
+		s.left = 0
+	}
 }
 
 // returnStock gives back what is left of the stock.
