@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fleet is workers on one Redis, and what their handlers saw.
 type fleet struct {
-	t         *testing.T
+	t         testing.TB
 	rdb       *redis.Client
 	client    *asynq.Client
 	inspector *asynq.Inspector
@@ -45,7 +45,7 @@ type start struct {
 	at  time.Time
 }
 
-func newFleet(t *testing.T, yaml string) *fleet {
+func newFleet(t testing.TB, yaml string) *fleet {
 	t.Helper()
 	addr := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
