@@ -302,10 +302,7 @@ func (q *queue) await(ctx context.Context, w *waiter) outcome {
 // redeem waits until the place of w is due and takes the permits. If that is
 // not to be, it returns the next answer, which may be another place.
 func (q *queue) redeem(ctx context.Context, w *waiter) (bool, outcome) {
-	q.mu.Lock()
-	due := w.place.due
-	q.mu.Unlock()
-	if d := time.Until(due); d > 0 {
+	for d := q.untilDue(w); d > 0; d = q.untilDue(w) {
 		t := time.NewTimer(d)
 		defer t.Stop()
 		select {
@@ -321,6 +318,24 @@ func (q *queue) redeem(ctx context.Context, w *waiter) (bool, outcome) {
 		return true, outcome{}
 	}
 	return false, q.await(ctx, w)
+}
+
+// untilDue is how long to sleep before the place of w is due. Replies that came
+// since may tell more exactly when that is: a place granted in a slow round
+// trip is looked at again at the earliest moment it can be.
+func (q *queue) untilDue(w *waiter) time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !w.place.ahead {
+		return 0
+	}
+	if w.state == placed {
+		w.place.earliest, w.place.due = q.clock.at(w.place.at)
+	}
+	if early := time.Until(w.place.earliest); early > 0 && w.place.due.Sub(w.place.earliest) > q.halfGuard()/2 {
+		return early
+	}
+	return time.Until(w.place.due)
 }
 
 // take hands out the permits of a place that is due, if they are fresh and the
