@@ -46,7 +46,6 @@ func TestCancelledPlacesAreTakenByTheNext(t *testing.T) {
 				places := reserveAll(t, before, tc.ahead)
 				log := readLog(t, rdb, name)
 				cancelled := places[tc.first : tc.first+10]
-				want := dueTimes(cancelled)
 				var wg sync.WaitGroup
 				for _, r := range cancelled {
 					wg.Go(r.Cancel)
@@ -55,14 +54,9 @@ func TestCancelledPlacesAreTakenByTheNext(t *testing.T) {
 				if left := readLog(t, rdb, name); slices.Equal(left, log) {
 					t.Fatal("cancelling changed nothing")
 				}
-				got := reserveAll(t, newcomers, 10)
+				reserveAll(t, newcomers, 10)
 				if now := readLog(t, rdb, name); !slices.Equal(now, log) {
 					t.Errorf("the newcomers have other places than those cancelled:\n%v, want\n%v", now, log)
-				}
-				for i, due := range dueTimes(got) {
-					if d := due.Sub(want[i]).Abs(); d > 20*time.Millisecond {
-						t.Errorf("newcomer %d is due %v from the place that was cancelled", i, d)
-					}
 				}
 			})
 		}
