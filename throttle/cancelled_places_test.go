@@ -108,14 +108,6 @@ func reserveAll(t *testing.T, l *throttle.Limiter, n int) []*throttle.Reservatio
 	return rs
 }
 
-func dueTimes(rs []*throttle.Reservation) []time.Time {
-	times := make([]time.Time, len(rs))
-	for i, r := range rs {
-		times[i] = time.Now().Add(r.Delay())
-	}
-	return times
-}
-
 // readLog is a limiter's grants and places as Redis has them: times and permits.
 func readLog(t *testing.T, rdb *redis.Client, name string) []string {
 	t.Helper()
