@@ -1,0 +1,311 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// cancelPatience is how long Reservation.Cancel waits until its place is
+	// known to be free; abandonPatience the same for a wait whose context ended.
+	cancelPatience  = time.Second
+	abandonPatience = 20 * time.Millisecond
+)
+
+type waiterState int
+
+const (
+	queued   waiterState = iota // in front or waiting
+	flying                      // in the call under way
+	placed                      // has a place
+	checking                    // its place is due, and the configuration must be confirmed
+	done                        // the permits are the caller's, or the answer was no
+	gone                        // its caller has left
+)
+
+// waiter is one request. Its fields are guarded by the queue's mutex, but for
+// those that never change.
+type waiter struct {
+	ns    []int64
+	no    uint64       // of its arrival
+	until time.Time    // the latest turn that is of use; zero: any
+	now   bool         // has no time to wait out trouble
+	hold  bool         // a Reservation: its caller may come back late
+	stale bool         // its last place came too late to be of use
+	out   chan outcome // one answer at a time
+
+	state waiterState
+	place place
+}
+
+// place is a grant: its entry in the log, and when its turn comes here.
+type place struct {
+	at       int64 // us of Redis's clock: where its entry is
+	epochs   []int64
+	ahead    bool      // it was not due when it was granted
+	earliest time.Time // Redis's clock does not show at before,
+	due      time.Time // and shows it by then: never early
+}
+
+// outcome is an answer to a waiter: a place, a denial or an error.
+type outcome struct {
+	err    error
+	denied bool
+	wait   time.Duration // until the turn that was denied
+	member int           // that denied
+}
+
+// acquire waits its turn, at the latest until ctx ends.
+func (q *queue) acquire(ctx context.Context, ns []int64) error {
+	defer q.leave()
+	if err := ctx.Err(); err != nil {
+		return q.interrupted(ctx)
+	}
+	if q.fromStock(ns) {
+		return nil
+	}
+	w := &waiter{ns: ns, out: make(chan outcome, 1)}
+	if deadline, ok := ctx.Deadline(); ok {
+		w.until = deadline
+	}
+	if err := q.enqueue(w); err != nil {
+		return err
+	}
+	q.c.waiting.Add(1)
+	defer q.c.waiting.Add(-1)
+	out := q.await(ctx, w)
+	for out.err == nil && !out.denied {
+		var taken bool
+		if taken, out = q.redeem(ctx, w); taken {
+			return nil
+		}
+	}
+	if out.denied {
+		return &Error{Limiter: q.members[out.member].name, Err: ErrExceedsDeadline, Detail: fmt.Sprintf("in %v", out.wait)}
+	}
+	return out.err
+}
+
+// tryAcquire waits at most timeout, and not at all for what comes later.
+func (q *queue) tryAcquire(ctx context.Context, ns []int64, timeout time.Duration) (bool, error) {
+	r, err := q.reserve(ctx, ns, timeout)
+	if err != nil || !r.OK() {
+		return false, err
+	}
+	err = r.wait(ctx)
+	if !r.OK() {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// reserve asks for a place within maxWait.
+func (q *queue) reserve(ctx context.Context, ns []int64, maxWait time.Duration) (*Reservation, error) {
+	defer q.leave()
+	if err := ctx.Err(); err != nil {
+		return nil, q.interrupted(ctx)
+	}
+	maxWait = max(maxWait, 0)
+	w := &waiter{ns: ns, until: time.Now().Add(maxWait), now: maxWait == 0, hold: true, out: make(chan outcome, 1)}
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(w.until) {
+		w.until = deadline
+	}
+	if q.seatFromStock(w) {
+		return &Reservation{q: q, w: w}, nil
+	}
+	if err := q.enqueue(w); err != nil {
+		return nil, err
+	}
+	q.c.waiting.Add(1)
+	defer q.c.waiting.Add(-1)
+	out := q.await(ctx, w)
+	if out.err != nil {
+		return nil, out.err
+	}
+	return &Reservation{q: q, w: w, out: out}, nil
+}
+
+// await waits for the answer to a request. A request with a latest turn that
+// has no answer by then is over.
+func (q *queue) await(ctx context.Context, w *waiter) outcome {
+	select { // most answers come soon: do without a timer
+	case out := <-w.out:
+		return out
+	default:
+	}
+	q.mu.Lock()
+	until, timed := w.until, !w.until.IsZero() && !w.now
+	q.mu.Unlock()
+	var late <-chan time.Time
+	if timed {
+		t := time.NewTimer(time.Until(until))
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case out := <-w.out:
+		return out
+	case <-ctx.Done():
+		q.abandon(w, abandonPatience)
+		return outcome{err: q.interrupted(ctx)}
+	case <-late:
+		q.abandon(w, abandonPatience)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.trouble != nil {
+			return outcome{err: q.error(0, q.trouble)}
+		}
+		q.c.denials.Add(1)
+		return outcome{denied: true}
+	}
+}
+
+// redeem waits until the place of w is due and takes the permits. If that is
+// not to be, it returns the next answer, which may be another place.
+func (q *queue) redeem(ctx context.Context, w *waiter) (bool, outcome) {
+	for d := q.untilDue(w); d > 0; d = q.untilDue(w) {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case out := <-w.out: // asked for anew
+			return false, out
+		case <-ctx.Done():
+			q.abandon(w, abandonPatience)
+			return false, outcome{err: q.interrupted(ctx)}
+		}
+	}
+	if q.take(w) {
+		return true, outcome{}
+	}
+	return false, q.await(ctx, w)
+}
+
+// untilDue is how long to sleep before the place of w is due. Replies that came
+// since may tell more exactly when that is: a place granted in a slow round
+// trip is looked at again at the earliest moment it can be.
+func (q *queue) untilDue(w *waiter) time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !w.place.ahead {
+		return 0
+	}
+	if w.state == placed {
+		w.place.earliest, w.place.due = q.clock.at(w.place.at)
+	}
+	if early := time.Until(w.place.earliest); early > 0 && w.place.due.Sub(w.place.earliest) > q.halfGuard()/2 {
+		return early
+	}
+	return time.Until(w.place.due)
+}
+
+// take hands out the permits of a place that is due, if they are fresh and the
+// configuration is known to be that of the place. If not, an answer follows.
+func (q *queue) take(w *waiter) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w.state != placed {
+		return false // asked for anew meanwhile, or closed
+	}
+	now := time.Now()
+	if now.Sub(q.heardAt) >= freshFor {
+		w.state = checking
+		q.placed[w] = struct{}{}
+		q.kickOrClose(w)
+		return false
+	}
+	if half := q.halfGuard(); half > 0 && now.Sub(w.place.earliest) > half {
+		if !q.roundTrips.allAbove(half) || q.clock.uncertainty() <= half {
+			q.c.stale.Add(1)
+			w.stale = true
+			q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
+			q.again(w)
+			q.kickOrClose(w)
+			return false
+		}
+		q.c.late.Add(1)
+	}
+	w.state = done
+	delete(q.placed, w)
+	q.handedOut(w.ns, now)
+	return true
+}
+
+// again puts a waiter whose place is of no use any more ahead of the others.
+func (q *queue) again(w *waiter) {
+	w.state = queued
+	w.now = w.now || !w.until.IsZero() && !time.Now().Before(w.until)
+	delete(q.placed, w)
+	q.front = append(q.front, w)
+}
+
+// kickOrClose starts a runner for w, or, after Close, tells w so.
+func (q *queue) kickOrClose(w *waiter) {
+	if q.closed {
+		q.front = without(q.front, w)
+		delete(q.placed, w)
+		q.answer(w, outcome{err: q.error(0, ErrClosed)})
+		return
+	}
+	q.kick()
+}
+
+// answer gives a waiter what became of its request. Only a place leaves it in
+// the queue's hands. An answer that was not read yet is out of date.
+func (q *queue) answer(w *waiter, out outcome) {
+	if out.err != nil || out.denied {
+		w.state = done
+	}
+	select {
+	case <-w.out:
+	default:
+	}
+	w.out <- out
+}
+
+// waitsUntil sets the latest turn that is of use to a request.
+func (q *queue) waitsUntil(w *waiter, deadline time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w.until, w.now = deadline, false
+}
+
+// abandon takes a waiter out whose caller leaves. A place is given back, and
+// abandon waits up to patience until Redis has it.
+func (q *queue) abandon(w *waiter, patience time.Duration) {
+	q.mu.Lock()
+	var gave chan struct{}
+	switch w.state {
+	case queued:
+		q.front = without(q.front, w)
+		q.waiting = without(q.waiting, w)
+	case placed, checking:
+		gave = make(chan struct{})
+		q.returns = append(q.returns, returned{place: w.place, ns: w.ns, done: gave})
+		delete(q.placed, w)
+		q.kick()
+	}
+	if w.state != done {
+		q.answer(w, outcome{err: q.error(0, context.Canceled)}) // for a Wait that Cancel cuts short
+		w.state = gone
+	}
+	q.mu.Unlock()
+	if gave == nil {
+		return
+	}
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case <-gave:
+	case <-t.C:
+	}
+}
+
+func without(ws []*waiter, w *waiter) []*waiter {
+	if i := slices.Index(ws, w); i >= 0 {
+		return slices.Delete(ws, i, i+1)
+	}
+	return ws
+}
