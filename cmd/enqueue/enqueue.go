@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/producer"
 	"github.com/jobthrottle/jobthrottle/worker"
 )
@@ -33,7 +34,7 @@ type counts struct {
 func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr io.Writer) error {
 	rdb, addrs, err := newRedis(opts)
 	if err != nil {
-		return &usageError{err}
+		return &cli.UsageError{Err: err}
 	}
 	defer rdb.Close()
 

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
@@ -29,7 +30,7 @@ type ran struct {
 func enqueueWith(t *testing.T, stdin io.Reader, args ...string) ran {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	status := run(t.Context(), args, stdin, &stdout, &stderr)
+	status := cli.Run(t.Context(), newCommand(), args, stdin, &stdout, &stderr)
 	return ran{status, stdout.String(), stderr.String()}
 }
 
@@ -86,12 +87,12 @@ func TestFileTwiceDoublesNothing(t *testing.T) {
 	text, ids := jobLines(400)
 	file := write(t, text)
 	first := enqueueWith(t, nil, "--redis", addr, "--file", file)
-	first.want(t, exitDone)
+	first.want(t, cli.Done)
 	if !strings.HasPrefix(first.stdout, "enqueued 400, already there 0, bad 0 in ") {
 		t.Errorf("closing line %q", first.stdout)
 	}
 	second := enqueueWith(t, nil, "--redis", addr, "--file", file, "--json")
-	second.want(t, exitDone)
+	second.want(t, cli.Done)
 	var got counts
 	if err := json.Unmarshal([]byte(second.stdout), &got); err != nil {
 		t.Fatalf("%q: %v", second.stdout, err)
@@ -118,7 +119,7 @@ func TestBadLinesAreReportedAndTheRestGoesOn(t *testing.T) {
 		`{"type":"a","id":"two"}`,
 	}, "\n")
 	got := enqueueWith(t, strings.NewReader(text), "--redis", addr, "--file", "-")
-	got.want(t, exitFailed,
+	got.want(t, cli.Failed,
 		"line 2: is not JSON", "line 3: type: is missing", "line 5: timeout: \"soon\" is not a duration",
 		"line 6: timeout: 200ms is below 1s", "line 7: is 5242906 bytes long", "line 8: retires: is not a key",
 		"6 bad lines")
@@ -146,11 +147,11 @@ func TestStrictEnqueuesAllOrNothing(t *testing.T) {
 				return enqueueWith(t, strings.NewReader(text), "--redis", addr, "--strict", "--file", "-")
 			}
 			bad := strict(strings.ReplaceAll(good, "job-", from+"-") + "{}\n")
-			bad.want(t, exitFailed, "line 4: type: is missing", "nothing enqueued: 1 of 4 lines of")
+			bad.want(t, cli.Failed, "line 4: type: is missing", "nothing enqueued: 1 of 4 lines of")
 			if got := pending(t, addr, "default"); strings.Contains(fmt.Sprint(got), from) {
 				t.Errorf("a bad file enqueued %v", got)
 			}
-			strict(good).want(t, exitDone)
+			strict(good).want(t, cli.Done)
 			if got := pending(t, addr, "default"); fmt.Sprint(got) != fmt.Sprint(ids) {
 				t.Errorf("enqueued %v, want %v", got, ids)
 			}
@@ -164,7 +165,7 @@ func TestStrictEnqueuesAllOrNothing(t *testing.T) {
 func TestMadeJobs(t *testing.T) {
 	addr := redistest.Start(t)
 	enqueueWith(t, nil, "--redis", addr, "--type", "email:send", "--payload", `{"to":"a"}`, "--count", "300", "--queue", "low").
-		want(t, exitDone)
+		want(t, cli.Done)
 	if got := pending(t, addr, "low"); len(got) != 300 {
 		t.Errorf("%d jobs, want 300", len(got))
 	}
@@ -176,9 +177,9 @@ func TestConfigNamesRedis(t *testing.T) {
 	if err := os.WriteFile(config, fmt.Appendf(nil, "redis: { addrs: [%q] }\n", addr), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	enqueueWith(t, nil, "--config", config, "--type", "a").want(t, exitDone)
+	enqueueWith(t, nil, "--config", config, "--type", "a").want(t, cli.Done)
 	t.Chdir(filepath.Dir(config))
-	enqueueWith(t, nil, "--type", "a").want(t, exitDone)
+	enqueueWith(t, nil, "--type", "a").want(t, cli.Done)
 	if got := pending(t, addr, "default"); len(got) != 2 {
 		t.Errorf("%d jobs, want 2", len(got))
 	}
@@ -195,30 +196,30 @@ func TestMistakesOfTheUser(t *testing.T) {
 		status int
 		says   string
 	}{
-		{nil, exitUsage, "give either --file or --type"},
-		{[]string{"--file", "x", "--type", "a"}, exitUsage, "give either --file or --type"},
-		{[]string{"--file", ""}, exitUsage, "--file is empty"},
-		{[]string{"--file", "x", "--count", "2"}, exitUsage, "go with --type"},
-		{[]string{"--type", "a", "--strict"}, exitUsage, "--strict goes with --file"},
-		{[]string{"--type", "a", "--count", "0"}, exitUsage, "--count 0: want 1 or more"},
-		{[]string{"--type", "a", "--count", "many"}, exitUsage, "see enqueue --help"},
-		{[]string{"--type", "a", "--count", "99999999999999999999"}, exitUsage, "see enqueue --help"},
-		{[]string{"--type", ""}, exitUsage, "type: is missing"},
-		{[]string{"--type", "a", "--payload", "{"}, exitUsage, "--payload is not JSON: {"},
-		{[]string{"--fiel", "x"}, exitUsage, "unknown flag: --fiel"},
-		{[]string{"jobs.ndjson"}, exitUsage, `unexpected argument "jobs.ndjson"`},
-		{[]string{"--type", "a", "--redis", "nowhere"}, exitUsage, `--redis "nowhere" is not an address`},
-		{[]string{"--type", "a", "--config", "missing.yaml"}, exitUsage, "missing.yaml"},
-		{[]string{"--type", "a", "--config", config}, exitUsage, config + ":2:3: "},
-		{[]string{"--file", "missing.ndjson"}, exitFailed, "missing.ndjson: no such file"},
-		{[]string{"--type", "a", "--redis", "127.0.0.1:1"}, exitFailed, "cannot use Redis at 127.0.0.1:1"},
-		{[]string{"--version"}, exitDone, ""},
-		{[]string{"--help"}, exitDone, ""},
+		{nil, cli.Usage, "give either --file or --type"},
+		{[]string{"--file", "x", "--type", "a"}, cli.Usage, "give either --file or --type"},
+		{[]string{"--file", ""}, cli.Usage, "--file is empty"},
+		{[]string{"--file", "x", "--count", "2"}, cli.Usage, "go with --type"},
+		{[]string{"--type", "a", "--strict"}, cli.Usage, "--strict goes with --file"},
+		{[]string{"--type", "a", "--count", "0"}, cli.Usage, "--count 0: want 1 or more"},
+		{[]string{"--type", "a", "--count", "many"}, cli.Usage, "see enqueue --help"},
+		{[]string{"--type", "a", "--count", "99999999999999999999"}, cli.Usage, "see enqueue --help"},
+		{[]string{"--type", ""}, cli.Usage, "type: is missing"},
+		{[]string{"--type", "a", "--payload", "{"}, cli.Usage, "--payload is not JSON: {"},
+		{[]string{"--fiel", "x"}, cli.Usage, "unknown flag: --fiel"},
+		{[]string{"jobs.ndjson"}, cli.Usage, `unexpected argument "jobs.ndjson"`},
+		{[]string{"--type", "a", "--redis", "nowhere"}, cli.Usage, `--redis "nowhere" is not an address`},
+		{[]string{"--type", "a", "--config", "missing.yaml"}, cli.Usage, "missing.yaml"},
+		{[]string{"--type", "a", "--config", config}, cli.Usage, config + ":2:3: "},
+		{[]string{"--file", "missing.ndjson"}, cli.Failed, "missing.ndjson: no such file"},
+		{[]string{"--type", "a", "--redis", "127.0.0.1:1"}, cli.Failed, "cannot use Redis at 127.0.0.1:1"},
+		{[]string{"--version"}, cli.Done, ""},
+		{[]string{"--help"}, cli.Done, ""},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			got := enqueueWith(t, nil, tt.args...)
 			got.want(t, tt.status, tt.says)
-			if n := strings.Count(got.stderr, "\n"); tt.status != exitDone && n != 1 {
+			if n := strings.Count(got.stderr, "\n"); tt.status != cli.Done && n != 1 {
 				t.Errorf("%d lines on standard error, want 1:\n%s", n, got.stderr)
 			}
 		})
@@ -245,7 +246,7 @@ func TestInputWithoutLines(t *testing.T) {
 		{"directory", nil, t.TempDir(), "is a directory"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			enqueueWith(t, tt.stdin, "--redis", addr, "--file", tt.file).want(t, exitFailed, tt.says)
+			enqueueWith(t, tt.stdin, "--redis", addr, "--file", tt.file).want(t, cli.Failed, tt.says)
 		})
 	}
 }
@@ -260,7 +261,7 @@ func TestInterrupted(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	status := make(chan int)
 	go func() {
-		status <- run(ctx, []string{"--redis", addr, "--file", "-"}, stdin, &stdout, &stderr)
+		status <- cli.Run(ctx, newCommand(), []string{"--redis", addr, "--file", "-"}, stdin, &stdout, &stderr)
 	}()
 	text, _ := jobLines(1)
 	if _, err := io.WriteString(lines, text); err != nil {
@@ -275,7 +276,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	cancel()
 	got := ran{<-status, stdout.String(), stderr.String()}
-	got.want(t, exitFailed, "interrupted after line 1, the last that is certain")
+	got.want(t, cli.Failed, "interrupted after line 1, the last that is certain")
 	if !strings.HasPrefix(got.stdout, "enqueued 1,") {
 		t.Errorf("closing line %q", got.stdout)
 	}
@@ -291,5 +292,5 @@ func TestRefusalLeavesTheInput(t *testing.T) {
 	}
 	text, _ := jobLines(20_000)
 	enqueueWith(t, strings.NewReader(text), "--redis", addr, "--file", "-").
-		want(t, exitFailed, "ended before any line was certain: WRONGTYPE")
+		want(t, cli.Failed, "ended before any line was certain: WRONGTYPE")
 }

@@ -3,57 +3,15 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/signal"
-	"runtime/debug"
-	"syscall"
 
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
+
+	"github.com/jobthrottle/jobthrottle/internal/cli"
 )
 
-func main() {
-	logging.Disable() // go-redis logs every failed connection; enqueue says once what is wrong
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// From the first signal on, the next one has its default effect: it ends the process at once.
-	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-}
-
-// Exit statuses.
-const (
-	exitDone   = 0
-	exitFailed = 1 // a bad line is a failure too, although the others are enqueued
-	exitUsage  = 2 // wrong flags, or a configuration that cannot be used
-)
-
-// usageError is a mistake in what the user wrote, as opposed to one that came up at work.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
-// run is the command: it ends when ctx does, and returns the exit status.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	cmd := newCommand()
-	cmd.SetArgs(args)
-	cmd.SetIn(stdin)
-	cmd.SetOut(stdout)
-	cmd.SetErr(stderr)
-	err := cmd.ExecuteContext(ctx)
-	if err == nil {
-		return exitDone
-	}
-	fmt.Fprintln(stderr, "enqueue:", err)
-	if _, ok := errors.AsType[*usageError](err); ok {
-		return exitUsage
-	}
-	return exitFailed
-}
+func main() { cli.Main(newCommand()) }
 
 // options are the flags.
 type options struct {
@@ -84,28 +42,22 @@ and the exit status is 1. Lines with an id can be enqueued again: nothing double
   make-jobs | enqueue --file -                   the same from standard input
   enqueue --file jobs.ndjson --strict            all lines, or none if one is bad
   enqueue --type email:send --payload '{"to":"a"}' --count 100`,
-		Version: version(),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return &usageError{fmt.Errorf("unexpected argument %q: see enqueue --help", args[0])}
+				return &cli.UsageError{Err: fmt.Errorf("unexpected argument %q: see enqueue --help", args[0])}
 			}
 			return nil
 		},
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := opts.check(cmd.Flags().Changed); err != nil {
-				return &usageError{err}
+				return &cli.UsageError{Err: err}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return enqueue(cmd.Context(), opts, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
-		SilenceErrors: true,
-		SilenceUsage:  true,
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return &usageError{fmt.Errorf("%w: see enqueue --help", err)}
-	})
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&opts.config, "config", "", "configuration `file`, of which only redis matters here (config.yaml if there is one)")
@@ -135,13 +87,4 @@ func (o options) check(set func(flag string) bool) error {
 		return fmt.Errorf("--count %d: want 1 or more", o.count)
 	}
 	return nil
-}
-
-// version is the module's version, as the go command recorded it in the binary.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(unknown)"
-	}
-	return info.Main.Version
 }

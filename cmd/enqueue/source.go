@@ -10,6 +10,7 @@ import (
 	"os"
 	"unicode/utf8"
 
+	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/producer"
 )
 
@@ -157,11 +158,11 @@ type generator struct {
 func makeInput(opts options) (*input, error) {
 	payload := json.RawMessage(opts.payload)
 	if len(payload) > 0 && (!json.Valid(payload) || !utf8.Valid(payload)) {
-		return nil, &usageError{fmt.Errorf("--payload is not JSON: %s", clip(payload))}
+		return nil, &cli.UsageError{Err: fmt.Errorf("--payload is not JSON: %s", clip(payload))}
 	}
 	job := producer.Job{Type: opts.jobType, Payload: payload, Queue: opts.queue}
 	if err := job.Validate(); err != nil {
-		return nil, &usageError{fmt.Errorf("--%w", err)}
+		return nil, &cli.UsageError{Err: fmt.Errorf("--%w", err)}
 	}
 	return &input{
 		source: &generator{job: job, want: opts.count},

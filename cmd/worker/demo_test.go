@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/cli"
 )
 
 // TestDemo: all jobs are done, and the exit status agrees with the summary.
@@ -30,7 +32,7 @@ func TestDemo(t *testing.T) {
 	if (s.Peak > s.Limit) != (s.Refused > 0) {
 		t.Errorf("refused %d with a peak of %d", s.Refused, s.Peak)
 	}
-	if want := map[bool]int{true: exitDone, false: exitFailed}[s.good()]; got.status != want {
+	if want := map[bool]int{true: cli.Done, false: cli.Failed}[s.good()]; got.status != want {
 		t.Errorf("status %d, want %d\n%s", got.status, want, got.stderr)
 	}
 	if !strings.Contains(got.stderr, "busiest") {
@@ -65,8 +67,8 @@ func TestDemoInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	stdout := &stopAt{text: "0 of 360 jobs", stop: cancel}
 	var stderr bytes.Buffer
-	if status := run(ctx, []string{"--demo"}, nil, stdout, &stderr); status != exitFailed {
-		t.Errorf("status %d, want %d", status, exitFailed)
+	if status := cli.Run(ctx, newCommand(), []string{"--demo"}, nil, stdout, &stderr); status != cli.Failed {
+		t.Errorf("status %d, want %d", status, cli.Failed)
 	}
 	if !strings.Contains(stdout.String(), "Stopped before all jobs were done.") {
 		t.Errorf("no verdict:\n%s%s", stdout, &stderr)

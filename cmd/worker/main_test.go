@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/jobthrottle/jobthrottle/internal/cli"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,7 +24,7 @@ type outcome struct {
 
 func runCommand(ctx context.Context, args ...string) outcome {
 	var stdout, stderr bytes.Buffer
-	status := run(ctx, args, strings.NewReader(""), &stdout, &stderr)
+	status := cli.Run(ctx, newCommand(), args, strings.NewReader(""), &stdout, &stderr)
 	return outcome{status, stdout.String(), stderr.String()}
 }
 
@@ -45,7 +47,7 @@ func TestHelpAndVersion(t *testing.T) {
 		{"--version", []string{"worker version "}},
 	} {
 		got := runCommand(t.Context(), tt.flag)
-		if got.status != exitDone || got.stderr != "" {
+		if got.status != cli.Done || got.stderr != "" {
 			t.Errorf("%s: status %d, stderr %q", tt.flag, got.status, got.stderr)
 		}
 		for _, want := range tt.want {
@@ -65,26 +67,26 @@ func TestMistakes(t *testing.T) {
 		status int
 		want   []string
 	}{
-		{"unknown flag", []string{"--confg", "x"}, exitUsage, []string{"--confg", "--help"}},
-		{"an argument", []string{"config.yaml"}, exitUsage, []string{`"config.yaml"`, "--help"}},
-		{"json without demo", []string{"--json"}, exitUsage, []string{"--json", "--demo"}},
-		{"demo with a configuration", []string{"--demo", "--config", "x"}, exitUsage, []string{"--demo"}},
-		{"no such file", []string{"--config", missing}, exitUsage, []string{missing}},
+		{"unknown flag", []string{"--confg", "x"}, cli.Usage, []string{"--confg", "--help"}},
+		{"an argument", []string{"config.yaml"}, cli.Usage, []string{`"config.yaml"`, "--help"}},
+		{"json without demo", []string{"--json"}, cli.Usage, []string{"--json", "--demo"}},
+		{"demo with a configuration", []string{"--demo", "--config", "x"}, cli.Usage, []string{"--demo"}},
+		{"no such file", []string{"--config", missing}, cli.Usage, []string{missing}},
 		{
 			"unknown key", []string{"--config", configFile(t, "redis: {}\nlimts: {}\n")},
-			exitUsage, []string{"config.yaml:2:1", "limts", "limits"},
+			cli.Usage, []string{"config.yaml:2:1", "limts", "limits"},
 		},
 		{
 			"bad rate", []string{"--config", configFile(t, "limits:\n  a: { rate: 100/ }\njobs:\n  x: { limits: [a] }\n")},
-			exitUsage, []string{"config.yaml:2:", "limits.a.rate", "100/1s"},
+			cli.Usage, []string{"config.yaml:2:", "limits.a.rate", "100/1s"},
 		},
 		{
 			"bad log level", []string{"--config", configFile(t, "log: { level: loud }\n")},
-			exitUsage, []string{"config.yaml:1:", "log.level", "loud"},
+			cli.Usage, []string{"config.yaml:1:", "log.level", "loud"},
 		},
 		{
 			"unreachable redis", []string{"--config", configFile(t, "redis: { addrs: [\"127.0.0.1:1\"] }\n")},
-			exitFailed, []string{"127.0.0.1:1", "redis.addrs", "--embedded"},
+			cli.Failed, []string{"127.0.0.1:1", "redis.addrs", "--embedded"},
 		},
 	}
 	for _, tt := range tests {
@@ -113,8 +115,8 @@ func TestAdminAddressInUse(t *testing.T) {
 	defer taken.Close()
 	addr := taken.Addr().String()
 	got := runCommand(t.Context(), "--embedded", "--config", configFile(t, ""), "--admin-addr", addr)
-	if got.status != exitFailed {
-		t.Errorf("status %d, want %d", got.status, exitFailed)
+	if got.status != cli.Failed {
+		t.Errorf("status %d, want %d", got.status, cli.Failed)
 	}
 	for _, want := range []string{addr, "in use", "--admin-addr"} {
 		if !strings.Contains(got.stderr, want) {

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/embedded"
 	"github.com/jobthrottle/jobthrottle/worker"
 )
@@ -17,7 +18,7 @@ import (
 func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) error {
 	cfg, err := worker.LoadConfig(opts.config)
 	if err != nil {
-		return &usageError{err}
+		return &cli.UsageError{Err: err}
 	}
 	if opts.adminAddr != "" {
 		cfg.Admin.Addr = opts.adminAddr
@@ -33,7 +34,7 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) erro
 	}
 	logger, err := newLogger(cfg.Log, stderr)
 	if err != nil {
-		return &usageError{err}
+		return &cli.UsageError{Err: err}
 	}
 	var listener net.Listener // of the admin address, if there is one
 	if cfg.Admin.Addr != "" {
@@ -44,7 +45,7 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) erro
 	}
 	w, err := worker.New(cfg, logger)
 	if err != nil {
-		return &usageError{err}
+		return &cli.UsageError{Err: err}
 	}
 	if listener != nil {
 		a := serveAdmin(listener, w.Ready)
