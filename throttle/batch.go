@@ -51,7 +51,7 @@ func (q *queue) nextBatch(now time.Time) *batch {
 
 	q.seq++
 	b.args = append(make([]any, 0, 16+8*len(b.runs)), q.seq, q.c.id, len(q.members), b.plain())
-	ahead := q.ahead()
+	ahead := q.ahead(now)
 	for i, l := range q.members {
 		b.args = append(b.args, q.config[i].seal, q.config[i].epoch, b.refresh, l.create, ahead[i])
 	}
@@ -148,9 +148,13 @@ func (q *queue) collect(b *batch, now time.Time) {
 	}
 }
 
-// ahead is what this queue has reserved of each member.
-func (q *queue) ahead() []int64 {
+// ahead is what this queue has reserved of each member, and what it leaves to others.
+func (q *queue) ahead(now time.Time) []int64 {
 	sums := make([]int64, len(q.members))
+	q.surplus.settle(q.config, q.contenders, now)
+	for i, s := range q.config {
+		sums[i] = q.surplus.withheld(i, s, q.contenders)
+	}
 	for w := range q.placed {
 		for i, n := range w.ns {
 			sums[i] += n

@@ -48,7 +48,8 @@ type queue struct {
 	refreshedAt time.Time
 	askAt       time.Time // the horizon does not reach the head of the queue before
 	urgent      bool      // somebody must have an answer before askAt
-	contenders  int64     // processes that ask for places far ahead, as far as known
+	surplus     surplus
+	contenders  int64 // processes that ask for places far ahead, as far as known
 	clock       serverClock
 	roundTrips  roundTrips
 	trouble     error // why the last call failed, until one succeeds

@@ -11,12 +11,15 @@ import (
 )
 
 // The scripts, one a verb. All but pin and epoch share log.lua, and those that
-// look for room fit.lua; fast.lua is the short way through acquire.lua.
+// look for room fit.lua. acquire.lua, the long one, has entries.lua to itself, and
+// fast.lua as its short way.
 var (
 	//go:embed lua/log.lua
 	logLua string
 	//go:embed lua/fit.lua
 	fitLua string
+	//go:embed lua/entries.lua
+	entriesLua string
 	//go:embed lua/fast.lua
 	fastLua string
 	//go:embed lua/acquire.lua
@@ -36,7 +39,7 @@ var (
 	//go:embed lua/epoch.lua
 	epochLua string
 
-	acquireScript = redis.NewScript(fastLua + logLua + fitLua + acquireLua)
+	acquireScript = redis.NewScript(fastLua + logLua + fitLua + entriesLua + acquireLua)
 	setScript     = redis.NewScript(logLua + setLua)
 	pauseScript   = redis.NewScript(logLua + pauseLua)
 	expireScript  = redis.NewScript(logLua + expireLua)

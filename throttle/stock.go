@@ -73,6 +73,7 @@ func (q *queue) handedOut(ns []int64, now time.Time) {
 		n = max(n, x)
 	}
 	q.c.grants.Add(n)
+	q.surplus.served(q.config, q.contenders, now)
 	half := q.halfGuard()
 	if half == 0 || !isOne(ns) {
 		return

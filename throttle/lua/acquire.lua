@@ -61,101 +61,7 @@ for i = 1, M do
   m.grants, m.order = {}, {}
 end
 
--- An entry from beyond any horizon was written under another clock. It counts
--- from now on, so that it delays, but not for long.
-local function heal(m)
-  call('ZREMRANGEBYSCORE', m.permits_key, '(' .. score(bound(m, now)), '+inf')
-  local x = min(m.beyond, m.rate)
-  call('ZADD', m.permits_key, score(now), pack_entry(now, x))
-  insert(m, now, x)
-  m.value, m.beyond, m.dirty = m.value + m.beyond - x, 0, true
-end
-
--- Merges old entries within their buckets: their weight moves to the latest
--- of them, so no window that is still to come counts less.
-local function compact(m)
-  local raw = call('ZRANGEBYSCORE', m.permits_key, '-inf', score(now), 'WITHSCORES', 'LIMIT', 0, COMPACT / 2)
-  local add, t, w, stop = {}, nil, 0, nil
-  for i = 1, #raw, 2 do
-    local u = time_of(raw[i + 1])
-    if stop and u > stop then
-      add[#add + 1], add[#add + 2] = score(t), pack_entry(t, w)
-      w = 0
-    end
-    t, w, stop = u, w + weight(raw[i]), bucket_end(m.W, u)
-  end
-  if not t then return end
-  add[#add + 1], add[#add + 2] = score(t), pack_entry(t, w)
-  call('ZREMRANGEBYRANK', m.permits_key, 0, #raw / 2 - 1)
-  call('ZADD', m.permits_key, unpack(add))
-end
-
-local function check_in(m)
-  call('ZADD', KEYS[m.k + 5], max(now, m.epoch), client)
-  call('ZREMRANGEBYSCORE', KEYS[m.k + 5], '-inf', now - PRESENCE * 1000 - 3 * m.W)
-  call('PEXPIRE', KEYS[m.k + 5], PRESENCE + ceil(3 * m.W / 1000))
-end
-
--- Brings a member up to date: a configuration changed by others, entries that
--- expired, a cache that may be wrong.
-local function update(i, m)
-  local rebuild = refresh[i] or seen[i] ~= m.epoch or not m.cached or m.card == 0 and m.cached ~= m.rate
-  if m.foreign then
-    m.cached = nil
-    change(m, now)
-    rebuild = true
-  elseif m.pause > 0 and m.pause <= now then
-    m.pause = 0
-    write_seal(m)
-  end
-  if m.per_client and (refresh[i] or seen[i] ~= m.epoch) then
-    local at = tonumber(call('ZSCORE', KEYS[m.k + 5], client) or 0)
-    if at < m.reset then
-      call('DEL', m.permits_key)
-    elseif at < m.epoch then
-      drop_places(m, m.epoch + NEAR)
-    end
-    check_in(m)
-  end
-  local old = call('ZRANGEBYSCORE', m.permits_key, '-inf', score(cutoff(m, now)), 'LIMIT', 0, PURGE)
-  local freed = 0
-  for _, e in ipairs(old) do freed = freed + weight(e) end
-  if #old > 0 then call('ZREMRANGEBYRANK', m.permits_key, 0, #old - 1) end
-  if m.card > COMPACT then compact(m) end
-  m.value = rebuild and sum_log(m) or m.cached + freed
-  if m.card > BUCKETS then m.grid = m.W end
-  m.heal = heal
-  m.dirty = rebuild or freed > 0
-  if m.kept and not m.per_client and not m.foreign and m.card <= COMPACT then open_frontier(m, m.kept, now) end
-end
-
-for i = 1, M do update(i, members[i]) end
-
--- put adds an entry of x permits at t. One of the same microsecond and weight
--- is the same member: they become one.
-local function put(m, t, x)
-  while call('ZADD', m.permits_key, 'NX', score(t), pack_entry(t, x)) == 0 do
-    call('ZREM', m.permits_key, pack_entry(t, x))
-    x = 2 * x
-  end
-end
-
--- Takes n permits back out of the entry that holds the grant made for time t:
--- the one at t, or the one into which its bucket was merged.
-local function give_back(m, t, n)
-  local raw = call('ZRANGEBYSCORE', m.permits_key, score(t), score(bucket_end(m.W, t)), 'WITHSCORES', 'LIMIT', 0, 8)
-  for i = 1, #raw, 2 do
-    local u, w = time_of(raw[i + 1]), weight(raw[i])
-    if w >= n and raw[i] == pack_entry(u, w) then
-      call('ZREM', m.permits_key, raw[i])
-      if w > n then put(m, u, w - n) end
-      m.value = m.value + n
-      m.dirty, m.frontier = true, nil
-      return true
-    end
-  end
-  return false
-end
+for i, m in ipairs(members) do update(m, client, refresh[i], seen[i], now) end
 
 local changed = false
 for _ = 1, take_number() do
@@ -168,28 +74,10 @@ for _ = 1, take_number() do
   end
 end
 
--- Released permits come off the oldest grants: taking from newer ones could
--- let a window overflow.
-local function release(m, n)
-  while n > 0 do
-    local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(cutoff(m, now)), score(now), 'WITHSCORES', 'LIMIT', 0, 64)
-    if #raw == 0 then return end
-    for i = 1, #raw, 2 do
-      local t, w = time_of(raw[i + 1]), weight(raw[i])
-      local x = min(w, n)
-      call('ZREM', m.permits_key, raw[i])
-      if w > x then put(m, t, w - x) end
-      m.value, n = m.value + x, n - x
-      m.dirty, m.frontier = true, nil
-      if n == 0 then return end
-    end
-  end
-end
-
 for i = 1, M do
   local n = take_number()
   if n > 0 then
-    release(members[i], n)
+    release(members[i], n, now)
     changed = true
   end
 end
@@ -253,7 +141,7 @@ local function share_out()
   for i, m in ipairs(members) do
     if not m.per_client then
       local horizon = max(m.interval, 1000000)
-      check_in(m)
+      check_in(m, client, now)
       local n = max(1, call('ZCOUNT', KEYS[m.k + 5], now - 2 * horizon, '+inf'))
       contenders = max(contenders, n)
       if n > 1 then shares[i] = max(1, floor(m.rate * horizon / m.W / n)) end
@@ -325,59 +213,10 @@ for r = 1, take_number() do
   runs[r] = { given, rest }
 end
 
--- Writes the grants of a member. In buckets, those of the present go into
--- their bucket's entry, which moves to now with them: later than their own
--- times and not later than now, so every window to come counts them.
-local function write(m)
-  for _, T in ipairs(m.order) do
-    local x, held = m.grants[T]
-    if T > now then
-      held = call('ZRANGEBYSCORE', m.permits_key, score(T), score(T), 'WITHSCORES')
-    elseif m.grid then
-      local low = bucket(m.W, now)
-      held = call('ZREVRANGEBYSCORE', m.permits_key, score(now), score(low), 'WITHSCORES', 'LIMIT', 0, 1)
-    end
-    local e = held and held[1]
-    if e then
-      local u, w = time_of(held[2]), weight(e)
-      if e == pack_entry(u, w) then
-        call('ZREM', m.permits_key, e)
-        x, m.moved = x + w, m.moved or u ~= T
-      end
-    end
-    put(m, T, x)
-  end
-end
-
--- Keys that only one process owns live as long as their entries count; others
--- follow keepAliveTime or the expiry given to the limiter.
-local function expire(m)
-  local need
-  if m.keep > 0 or m.per_client then
-    local last = call('ZREVRANGE', m.permits_key, 0, 0, 'WITHSCORES')[2]
-    local latest = last and max(now, time_of(last)) or now
-    need = ceil((latest + m.W - now) / 1000)
-    if m.keep > 0 then
-      need = max(need, m.keep)
-      call('PEXPIRE', m.name, need)
-    elseif m.cached and call('PTTL', m.permits_key) >= need then
-      return nil
-    else
-      need = need + ceil(m.W / 4000)
-    end
-  else
-    need = call('PTTL', m.name)
-    if need <= 0 then return nil end
-  end
-  local keys = { m.value_key, m.permits_key }
-  for _, key in ipairs(keys) do call('PEXPIRE', key, need) end
-  return need
-end
-
 local ttl = nil
 local longest_W = 0
 for _, m in ipairs(members) do
-  write(m)
+  write(m, now)
   local frontier = not m.per_client and keep_frontier(m, now)
   if frontier then
     call('HSET', m.name, 'frontier', frontier)
@@ -386,7 +225,7 @@ for _, m in ipairs(members) do
   end
   if m.dirty or #m.order > 0 then
     call('SET', m.value_key, format('%.0f', m.value), 'KEEPTTL')
-    local t = expire(m)
+    local t = expire(m, now)
     if t and not m.per_client then ttl = min(ttl or t, t) end
   end
   longest_W = max(longest_W, m.W)

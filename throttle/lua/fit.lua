@@ -1,7 +1,7 @@
 -- Where permits fit into a log: the earliest time at which every window that
 -- contains it still holds at most the rate. Put after log.lua, before a verb.
 
-local PAGE = 32 -- entries read at a time where few are needed
+local PAGE = 8 -- entries read at first where few are needed
 
 -- load_log reads the entries that count, or will: s times, w permits, p prefix
 -- sums, and notes whether all of them are ours.
@@ -89,7 +89,8 @@ end
 -- time; so a busy log need not be read from now on, but only from F on: what
 -- falls after it, a page at a time, and what lies ahead. It is kept in the
 -- limiter's hash as "F load n value epoch now" and holds as long as nobody else
--- has written since: no other value, no other epoch, no foreign entry.
+-- has written since: no other value, no other epoch, no foreign entry. Now is a
+-- frontier too, whose load follows from the cached value.
 
 local function open_frontier(m, kept, now)
   local at, load, n, value, epoch, last = string.match(kept or '', '^(%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d+)$')
@@ -100,16 +101,44 @@ local function open_frontier(m, kept, now)
   m.frontier = { at = tonumber(at), load = tonumber(load), least = tonumber(n) }
 end
 
+-- extend adds a grant at t to what is known from the frontier on.
+local function extend(m, t, x)
+  local f = m.frontier
+  local i = f.n
+  while i > 0 and f.s[i] > t do i = i - 1 end
+  if i > 0 and f.s[i] == t then
+    f.w[i] = f.w[i] + x
+  else
+    i = i + 1
+    table.insert(f.s, i, t)
+    table.insert(f.w, i, x)
+    f.n = f.n + 1
+    if t <= f.at then f.rise = f.rise + 1 end
+  end
+  if t <= f.at then f.load = f.load + x end
+end
+
 -- load_frontier reads what lies ahead of F; falls are read as they are needed.
-local function load_frontier(m)
+-- It returns false if that is not all ours, or needs healing.
+local function load_frontier(m, now)
   local f = m.frontier
   local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(f.at), '+inf', 'WITHSCORES')
   f.s, f.w, f.n, f.rise, f.fall, f.read, f.more = {}, {}, 0, 1, 1, 0, true
-  f.fs, f.fw, f.from = {}, {}, f.at
+  f.fs, f.fw, f.from, f.page = {}, {}, f.at, PAGE
+  local sum = 0
   for k = 1, #raw, 2 do
+    if byte(raw[k], 1) ~= 8 then return false end
     f.n = f.n + 1
     f.s[f.n], f.w[f.n] = time_of(raw[k + 1]), weight(raw[k])
+    sum = sum + f.w[f.n]
   end
+  if f.n > 0 and f.s[f.n] > bound(m, now) then return false end
+  if not f.load then
+    f.load = m.rate - m.value - sum
+    for _, t in ipairs(m.order) do f.load = f.load - m.grants[t] end
+    for _, t in ipairs(m.order) do extend(m, t, m.grants[t]) end
+  end
+  return true
 end
 
 -- falling returns when the k-th of the entries that fall after F counts no
@@ -117,12 +146,13 @@ end
 local function falling(m, k)
   local f = m.frontier
   if k > f.read and f.more then
-    local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(f.from - m.W), score(f.from), 'WITHSCORES', 'LIMIT', f.read, PAGE)
+    local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(f.from - m.W), score(f.from), 'WITHSCORES', 'LIMIT', f.read, f.page)
     for i = 1, #raw, 2 do
+      if byte(raw[i], 1) ~= 8 then m.shared = true end
       f.read = f.read + 1
       f.fs[f.read], f.fw[f.read] = time_of(raw[i + 1]), weight(raw[i])
     end
-    f.more = #raw == 2 * PAGE
+    f.more, f.page = #raw == 2 * f.page, 2 * f.page
   end
   if k <= f.read then return f.fs[k] + m.W, f.fw[k] end
   local i = k - f.read
@@ -131,9 +161,9 @@ local function falling(m, k)
 end
 
 -- fit_frontier is fit_sliding from F on, for at least the frontier's n.
-local function fit_frontier(m, n, from)
+local function fit_frontier(m, n, from, now)
   local f = m.frontier
-  if not f.s then load_frontier(m) end
+  if not f.s and not load_frontier(m, now) then return nil end
   local cap, load, i, j, t = m.rate - n, f.load, f.rise, f.fall, f.at
   local T, peak, at
   local function settle()
@@ -164,23 +194,6 @@ local function fit_frontier(m, n, from)
     f.at, f.load, f.rise, f.fall = T, at.load, at.rise, at.fall
   end
   return T, m.rate - peak
-end
-
--- extend adds a grant at t to what is known from the frontier on.
-local function extend(m, t, x)
-  local f = m.frontier
-  local i = f.n
-  while i > 0 and f.s[i] > t do i = i - 1 end
-  if i > 0 and f.s[i] == t then
-    f.w[i] = f.w[i] + x
-  else
-    i = i + 1
-    table.insert(f.s, i, t)
-    table.insert(f.w, i, x)
-    f.n = f.n + 1
-    if t <= f.at then f.rise = f.rise + 1 end
-  end
-  if t <= f.at then f.load = f.load + x end
 end
 
 -- fit_calendar is fit for fixed windows; nothing is granted within guard of a
@@ -223,23 +236,22 @@ local function fit_smooth(m, n, from)
   end
 end
 
+-- An entry from beyond any horizon was written under another clock. It counts
+-- from now on, so that it delays, but not for long.
+local function heal(m, now)
+  call('ZREMRANGEBYSCORE', m.permits_key, '(' .. score(bound(m, now)), '+inf')
+  local x = min(m.beyond, m.rate)
+  call('ZADD', m.permits_key, score(now), pack_entry(now, x))
+  insert(m, now, x)
+  m.value, m.beyond, m.dirty = m.value + m.beyond - x, 0, true
+end
+
 -- read_log makes the whole log known, what this call has granted included.
 local function read_log(m, now)
   if m.s then return end
   load_log(m, now)
-  if m.beyond > 0 then m.heal(m) end
+  if m.beyond > 0 then heal(m, now) end
   for _, t in ipairs(m.order) do insert(m, t, m.grants[t]) end
-end
-
--- fit_full reads the whole log. What it finds may be the new frontier: nothing
--- for n fits between now, or what was found before, and T.
-local function fit_full(m, n, from, now)
-  read_log(m, now)
-  local T, room = fit_sliding(m, n, from)
-  if from <= max(now, m.pause) or m.found and n >= m.found.least and from <= m.found.at then
-    if not m.found or n <= m.found.least then m.found = { at = T, least = n } end
-  end
-  return T, room
 end
 
 -- fit returns the earliest T >= from at which the limiter has room for n, and
@@ -259,25 +271,21 @@ local function fit(m, n, from, now)
     return t, room
   end
   if m.value >= n then return from, m.value end
+  if not m.frontier and not m.s and m.purged then m.frontier = { at = now, least = n } end
   if m.frontier and n >= m.frontier.least then
-    local T, room = fit_frontier(m, n, from)
+    local T, room = fit_frontier(m, n, from, now)
     if T then return T, room end
   end
   m.frontier = nil
-  return fit_full(m, n, from, now)
+  read_log(m, now)
+  return fit_sliding(m, n, from)
 end
 
--- keep_frontier returns what is known of the log after a call, to be kept for the next.
+-- keep_frontier returns what is known of the log after a call, to be kept for
+-- the next; nil if that is no more than anybody knows.
 local function keep_frontier(m, now)
   local f = m.frontier
-  if m.s then
-    f = nil
-    if m.found and not m.shared and not m.moved and m.found.at > now then
-      local at = m.found.at
-      f = { at = at, least = m.found.least, load = m.p[above(m, at) - 1] - m.p[above(m, at - m.W) - 1] }
-    end
-  end
-  if not f then return nil end
+  if not f or m.s or m.shared or m.moved or f.at <= now then return nil end
   return format('%.0f %.0f %.0f %.0f %.0f %.0f', f.at, f.load, f.least, m.value, m.epoch, now)
 end
 
