@@ -50,7 +50,7 @@ func (q *queue) nextBatch(now time.Time) *batch {
 	q.urgent = len(q.waiting) > 0 && q.urgent
 
 	q.seq++
-	b.args = append(make([]any, 0, 16+8*len(b.runs)), q.seq, q.c.id, len(q.members), b.plain())
+	b.args = append(make([]any, 0, 16+8*len(b.runs)), q.seq, q.c.id, len(q.members), b.plain(q.config))
 	ahead := q.ahead(now)
 	for i, l := range q.members {
 		b.args = append(b.args, q.config[i].seal, q.config[i].epoch, b.refresh, l.create, ahead[i])
@@ -89,13 +89,18 @@ func (q *queue) nextBatch(now time.Time) *batch {
 }
 
 // plain reports whether the batch is one that fast.lua can serve: one run of
-// equal requests, perhaps with a stock.
-func (b *batch) plain() bool {
+// equal requests, perhaps with a stock, of limiters that are plain.
+func (b *batch) plain(config []settings) bool {
+	for _, s := range config {
+		if !s.plain {
+			return false
+		}
+	}
 	runs := len(b.runs)
 	if runs == 2 && b.runs[1].stock > 0 {
 		runs = 1
 	}
-	return runs == 1 && len(b.returns)+len(b.releases) == 0 && b.runs[0].lead == 0
+	return runs == 1 && !b.refresh && len(b.returns)+len(b.releases) == 0 && b.runs[0].lead == 0
 }
 
 // byGrant adds up what is given back of one grant: a stall can make the places

@@ -25,7 +25,15 @@ type settings struct {
 	perClient bool
 	calendar  bool
 	smooth    bool
+	plain     bool // fast.lua knows all that applies to the limiter
 }
+
+// Where a seal, as log.lua writes it, has what makes a limiter no plain one.
+const (
+	sealKeepAlive = 3
+	sealPause     = 9
+	sealFields    = 10
+)
 
 // span is how long a grant counts.
 func (s settings) span() time.Duration {
@@ -166,6 +174,9 @@ func (d *decoder) settings(epoch int64) *settings {
 	s.perClient, s.calendar, s.smooth = d.index(2) == 1, d.index(2) == 1, d.index(2) == 1
 	if d.err == nil && (s.rate < 1 || s.interval <= 0 || s.guard < 0) {
 		d.fail("settings %+v", *s)
+	}
+	if f := strings.Split(s.seal, ":"); len(f) == sealFields {
+		s.plain = !s.calendar && !s.smooth && f[sealKeepAlive] == "0" && f[sealPause] == "0"
 	}
 	return s
 }

@@ -202,6 +202,7 @@ type scriptQueue struct {
 	seq      uint64
 	seen     []int64
 	seals    []string
+	plain    []bool
 	held     []giving
 
 	args    []any // of the latest call
@@ -212,14 +213,14 @@ type scriptQueue struct {
 
 func newScriptQueue(no int, ls ...*Limiter) *scriptQueue {
 	q := newQueue(ls[0].c, ls, "script"+strconv.Itoa(no))
-	return &scriptQueue{limiters: ls, keys: q.keys, seen: make([]int64, len(ls)), seals: make([]string, len(ls))}
+	return &scriptQueue{limiters: ls, keys: q.keys, seen: make([]int64, len(ls)), seals: make([]string, len(ls)), plain: make([]bool, len(ls))}
 }
 
 // send makes the next call; resend makes the latest again.
 func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) batchReply {
 	tb.Helper()
 	q.seq++
-	q.args = []any{q.seq, q.limiters[0].c.id, len(q.limiters), b.plain()}
+	q.args = []any{q.seq, q.limiters[0].c.id, len(q.limiters), b.plain() && !slices.Contains(q.plain, false) && !slices.Contains(b.refresh, true)}
 	for i, l := range q.limiters {
 		q.args = append(q.args, q.seals[i], q.seen[i], b.refresh[i], l.create, b.ahead[i])
 	}
@@ -256,7 +257,7 @@ func (q *scriptQueue) learn(r batchReply) {
 	}
 	for i, s := range r.changed {
 		if s != nil {
-			q.seen[i], q.seals[i] = s.epoch, s.seal
+			q.seen[i], q.seals[i], q.plain[i] = s.epoch, s.seal, s.plain
 		}
 	}
 }

@@ -4,24 +4,23 @@
 -- are), which goes on where this has nothing to say; until then it writes nothing.
 
 local function fast()
-  local M, FULL, SPAN = tonumber(ARGV[3]), 320, 6 -- FULL: entries from where expired ones are dropped
+  local M, FULL, SPAN = tonumber(ARGV[3]), 640, 6 -- FULL: entries from where expired ones are dropped
   local call, floor = redis.call, math.floor
+  local function span(m) return m.interval * 1000 + tonumber(string.match(m.seal, '^%d+:%d+:%d:%d+:(%d+)')) end -- us
   local arg = 4 + 5 * M + 1 + M + 1 -- number of runs
   local count, stock = tonumber(ARGV[arg + 5]), ARGV[arg] == '2' and tonumber(ARGV[arg + 5 + M + 5]) or 0
 
   local keys, members = { KEYS[1] }, {}
   for i = 1, M do
-    local seal, epoch, refresh = ARGV[5 * i], ARGV[5 * i + 1], ARGV[5 * i + 2]
-    local rate, interval, kind, keep, guard, smooth, window, pause =
-      string.match(seal, '^(%d+):(%d+):(%d):(%d+):(%d+):(%d):(%d):%d+:%d+:(%d+)$')
-    if refresh ~= '0' or keep ~= '0' or smooth ~= '0' or window ~= '0' or pause ~= '0' then return nil end
-    local k = 2 + (i - 1) * SPAN
+    local seal, k = ARGV[5 * i], 2 + (i - 1) * SPAN
     local h = call('HMGET', KEYS[k], 'seal', 'rate', 'interval', 'type', 'frontier')
-    if h[1] ~= seal or h[2] ~= rate or h[3] ~= interval or h[4] ~= kind then return nil end
-    local own = kind == '1' and 2 or 0
+    if h[1] ~= seal or not (h[2] and h[3] and h[4]) then return nil end
+    local ours = h[2] .. ':' .. h[3] .. ':' .. h[4] .. ':'
+    if string.sub(seal, 1, #ours) ~= ours then return nil end -- a Redisson client changed it
+    local own = h[4] == '1' and 2 or 0
     members[i] = {
-      name = KEYS[k], value_key = KEYS[k + 1 + own], permits_key = KEYS[k + 2 + own], per_client = kind == '1', epoch = epoch,
-      rate = tonumber(rate), W = tonumber(interval) * 1000 + tonumber(guard), n = tonumber(ARGV[arg + 5 + i]), frontier = h[5],
+      name = KEYS[k], value_key = KEYS[k + 1 + own], permits_key = KEYS[k + 2 + own], per_client = own > 0, seal = seal,
+      epoch = ARGV[5 * i + 1], rate = tonumber(h[2]), interval = tonumber(h[3]), n = tonumber(ARGV[arg + 5 + i]), frontier = h[5],
     }
     keys[i + 1] = KEYS[k + 1 + own]
   end
@@ -43,8 +42,9 @@ local function fast()
     local x = m.n * count + stock
     m.value = m.value - x
     if m.card > 256 then -- into the entry of its bucket, as write does
-      local base = floor(now / m.W) * m.W
-      local first = base + math.ceil(floor((now - base) * 256 / m.W) * m.W / 256)
+      local W = span(m)
+      local base = floor(now / W) * W
+      local first = base + math.ceil(floor((now - base) * 256 / W) * W / 256)
       local held = call('ZREVRANGEBYSCORE', m.permits_key, score, string.format('%.3f', first / 1000), 'LIMIT', '0', '1')
       local e = held[1]
       if e and #e == 13 and string.byte(e, 1) == 8 then
@@ -61,10 +61,13 @@ local function fast()
     end
     call('SET', m.value_key, string.format('%.0f', m.value), 'KEEPTTL')
     if m.frontier then call('HDEL', m.name, 'frontier') end
-    if m.per_client and call('PTTL', m.permits_key) < m.W / 1000 + 1 then
-      local ttl = string.format('%.0f', m.W * 1.25 / 1000 + 1)
-      call('PEXPIRE', m.permits_key, ttl)
-      call('PEXPIRE', m.value_key, ttl)
+    if m.per_client then
+      local ms = span(m) / 1000
+      if call('PTTL', m.permits_key) < ms + 1 then
+        local ttl = string.format('%.0f', ms * 1.25 + 1)
+        call('PEXPIRE', m.permits_key, ttl)
+        call('PEXPIRE', m.value_key, ttl)
+      end
     end
     epochs = epochs .. ' ' .. m.epoch .. ' 0'
   end
