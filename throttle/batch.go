@@ -208,7 +208,8 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 				continue
 			}
 			k := min(int(g.count), len(ws))
-			for _, w := range ws[:k] {
+			for i, w := range ws[:k] {
+				p.rank = i
 				q.seat(w, p)
 			}
 			ws = ws[k:]

@@ -45,6 +45,7 @@ type place struct {
 	at       int64 // us of Redis's clock: where its entry is
 	epochs   []int64
 	ahead    bool      // it was not due when it was granted
+	rank     int       // among those of the same grant
 	earliest time.Time // Redis's clock does not show at before,
 	due      time.Time // and shows it by then: never early
 }
@@ -198,7 +199,8 @@ func (q *queue) untilDue(w *waiter) time.Duration {
 	if early := time.Until(w.place.earliest); early > 0 && w.place.due.Sub(w.place.earliest) > q.halfGuard()/2 {
 		return early
 	}
-	return time.Until(w.place.due)
+	// Timers of the same moment fire in any order: these fire in turn.
+	return time.Until(w.place.due.Add(min(time.Duration(w.place.rank)*time.Microsecond, q.halfGuard()/8)))
 }
 
 // take hands out the permits of a place that is due, if they are fresh and the
