@@ -193,6 +193,7 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 		return
 	}
 	q.clock.learn(r.now, sent, received)
+	unknown := q.config[0].epoch == 0
 	q.learn(r, first)
 	var held []*waiter
 	q.askAt = time.Time{}
@@ -217,6 +218,9 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 		held = append(held, q.unseated(ws, run, answer, received)...)
 	}
 	q.waiting = append(held, q.waiting...)
+	if unknown && len(held) > 0 {
+		q.askAt = time.Time{} // they were asked for before their horizon was known
+	}
 	if r.contenders > 0 {
 		q.contenders = r.contenders
 	}

@@ -41,9 +41,10 @@ type Client struct {
 	nonce   string // tells this Client from others with the same ID
 	cluster bool
 
-	ctx    context.Context // ends when Close has given back what was held
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // the queues' runners
+	ctx     context.Context // ends when Close has given back what was held
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup // the queues' runners, and who listens for changes
+	changes changes
 
 	mu     sync.Mutex
 	closed bool
@@ -179,13 +180,16 @@ func (c *Client) enter(last *atomic.Pointer[queue], ls ...*Limiter) *queue {
 }
 
 // changed lets the waiters of every queue that has the limiter ask anew.
-func (c *Client) changed(name string) {
+func (c *Client) changed(name string) { c.each(name, (*queue).doubt) }
+
+// each calls do for every queue that has the limiter.
+func (c *Client) each(name string, do func(*queue)) {
 	c.mu.Lock()
 	queues := slices.Collect(maps.Values(c.queues))
 	c.mu.Unlock()
 	for _, q := range queues {
 		if slices.ContainsFunc(q.members, func(l *Limiter) bool { return l.name == name }) {
-			q.doubt()
+			do(q)
 		}
 	}
 }

@@ -47,7 +47,8 @@ type queue struct {
 	heardAt     time.Time // when the latest answered request was sent
 	refreshedAt time.Time
 	askAt       time.Time // the horizon does not reach the head of the queue before
-	urgent      bool      // somebody must have an answer before askAt
+	movedUpAt   time.Time
+	urgent      bool // somebody must have an answer before askAt
 	surplus     surplus
 	contenders  int64 // processes that ask for places far ahead, as far as known
 	clock       serverClock
@@ -174,6 +175,29 @@ func (q *queue) doubt() {
 	defer q.mu.Unlock()
 	q.heardAt = time.Time{}
 	if len(q.placed)+len(q.waiting)+len(q.front) > 0 {
+		q.askAt = time.Time{}
+		q.kick()
+	}
+}
+
+// moveUp asks for the places anew that are not near: permits were released, so
+// there may be earlier ones, and in one call none is lost meanwhile. It does so
+// now and then, however many releases are heard of.
+func (q *queue) moveUp() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	if q.closed || now.Sub(q.movedUpAt) < freshFor {
+		return
+	}
+	q.movedUpAt = now
+	for _, w := range q.inTurn() {
+		if w.state == placed && w.place.due.Sub(now) > freshFor {
+			q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
+			q.again(w)
+		}
+	}
+	if len(q.front)+len(q.waiting) > 0 {
 		q.askAt = time.Time{}
 		q.kick()
 	}

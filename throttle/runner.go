@@ -11,9 +11,11 @@ const (
 	backoffFrom = 5 * time.Millisecond
 	backoffTo   = 500 * time.Millisecond
 	// pollShare spreads what waiting processes ask about the configuration:
-	// together about one look in this time, each at most every pollTo.
+	// together about one look in this time, each at most every pollTo. Those
+	// that hear of changes look every pollHeard, in case they did not.
 	pollShare = 30 * time.Millisecond
 	pollTo    = 500 * time.Millisecond
+	pollHeard = time.Second
 )
 
 // roundTrips are the durations of the latest calls.
@@ -130,6 +132,9 @@ func (q *queue) checkAt() (time.Time, bool) {
 }
 
 func (q *queue) pollEvery() time.Duration {
+	if q.c.changes.heard.Load() {
+		return pollHeard
+	}
 	return min(max(freshFor, time.Duration(q.contenders)*pollShare), pollTo)
 }
 
@@ -142,6 +147,7 @@ func (q *queue) arm(now time.Time) {
 	if !ok {
 		return
 	}
+	q.c.listen()
 	if q.timer == nil {
 		q.timer = time.AfterFunc(at.Sub(now), q.wake)
 	} else {

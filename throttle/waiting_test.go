@@ -237,3 +237,32 @@ func TestLateReservationIsExchanged(t *testing.T) {
 		}
 	})
 }
+
+// A Client that does not know the limiter yet keeps its turn, however far that is.
+func TestFreshClientKeepsItsTurn(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("10/1h"))
+		b.expectTry(l, 10, true)
+		a := &arrivals{b: b}
+		a.wait(b.Context(), b.limiter(b.client()), 5)
+		a.wait(b.Context(), l, 10)
+		a.expect(time.Hour, 2*time.Hour)
+	})
+}
+
+// Permits that are released are had by those who wait, in their order, and by
+// those of other processes too.
+func TestReleaseMovesWaitersUp(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("10/1m"))
+		b.expectTry(l, 10, true)
+		a := &arrivals{b: b}
+		waiting := b.limiter(b.client())
+		for range 3 {
+			a.wait(b.Context(), waiting, 4)
+		}
+		b.until(10 * time.Second)
+		check(b, l.Release(b.Context(), 9))
+		a.expect(10*time.Second, 10*time.Second, 70*time.Second) // the first two count from their use
+	})
+}

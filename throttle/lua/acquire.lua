@@ -78,6 +78,7 @@ for i = 1, M do
   local n = take_number()
   if n > 0 then
     release(members[i], n, now)
+    if call('ZCOUNT', members[i].permits_key, score(now + NEAR), '+inf') > 0 then announce_release(members[i].name) end
     changed = true
   end
 end

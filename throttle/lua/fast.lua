@@ -13,10 +13,11 @@ local function fast()
   local keys, members = { KEYS[1] }, {}
   for i = 1, M do
     local seal, k = ARGV[5 * i], 2 + (i - 1) * SPAN
-    local h = call('HMGET', KEYS[k], 'seal', 'rate', 'interval', 'type', 'frontier')
+    local h = call('HMGET', KEYS[k], 'seal', 'rate', 'interval', 'type', 'frontier', 'keepAliveTime')
     if h[1] ~= seal or not (h[2] and h[3] and h[4]) then return nil end
     local ours = h[2] .. ':' .. h[3] .. ':' .. h[4] .. ':'
-    if string.sub(seal, 1, #ours) ~= ours then return nil end -- a Redisson client changed it
+    -- What a Redisson client changed does not match the seal, which is a plain limiter's.
+    if string.sub(seal, 1, #ours) ~= ours or h[6] and h[6] ~= '0' then return nil end
     local own = h[4] == '1' and 2 or 0
     members[i] = {
       name = KEYS[k], value_key = KEYS[k + 1 + own], permits_key = KEYS[k + 2 + own], per_client = own > 0, seal = seal,

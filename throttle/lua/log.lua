@@ -192,11 +192,19 @@ local function create_config(k, packed, now)
   return write_config(k, c, now)
 end
 
+-- announce tells the clients that listen that a configuration has changed. A
+-- user who may not publish only makes them learn it a little later.
+local function announce(name) redis.pcall('PUBLISH', 'jobthrottle:changes', name) end
+
+-- announce_release tells them that places which lie ahead may be had sooner.
+local function announce_release(name) redis.pcall('PUBLISH', 'jobthrottle:releases', name) end
+
 -- change raises the epoch, drops the places that are not near, and brings the
 -- cached value up to date: the log as it stands decides.
 local function change(m, now)
   m.epoch = max(m.epoch + 1, now)
   write_seal(m)
+  announce(m.name)
   drop_places(m, m.epoch + NEAR)
   if call('EXISTS', m.value_key) == 1 then
     call('SET', m.value_key, format('%.0f', sum_log(m)), 'KEEPTTL')

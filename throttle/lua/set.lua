@@ -41,6 +41,7 @@ if forget then
   call('DEL', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   for _, id in ipairs(clients_of(1)) do call('DEL', KEYS[2] .. ':' .. id, KEYS[3] .. ':' .. id) end
   call('DEL', KEYS[6])
+  announce(KEYS[1])
 else
   -- What no longer counts does not count again in a longer interval, and what
   -- does is kept for the length of it.

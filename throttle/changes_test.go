@@ -1,0 +1,78 @@
+package throttle
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// However many processes wait, and so look seldom, each hears of a change at once.
+func TestAllWaitersHearOfAChange(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("100/1h"))
+		b.expectTry(l, 100, true)
+		a := &arrivals{b: b}
+		for range 20 {
+			a.wait(b.Context(), b.limiter(b.client()), 1)
+		}
+		b.until(ms(4500))
+		check(b, l.SetRate(b.Context(), rate("100/1h")))
+		a.wg.Wait()
+		for i, w := range a.waits {
+			if w.err != nil || w.at.Truncate(time.Millisecond) != ms(4500) {
+				b.Errorf("waiter %d was done at %v with %v, want at 4.5s", i, w.at, w.err)
+			}
+		}
+	})
+}
+
+// Who cannot subscribe looks now and then.
+func TestChangesAreSeenWithoutSubscription(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("1/1h"))
+		b.expectTry(l, 1, true)
+		a := &arrivals{b: b}
+		scripter := struct{ redis.Scripter }{b.rdb}
+		w := a.wait(b.Context(), b.limiter(b.clientOf(scripter)), 1)
+		b.until(ms(4550))
+		check(b, l.SetRate(b.Context(), rate("1/1h")))
+		a.wg.Wait()
+		if w.err != nil || w.at < ms(4550) || w.at > ms(4650) {
+			b.Errorf("the waiter was done at %v with %v, want within 100ms of 4.55s", w.at, w.err)
+		}
+	})
+}
+
+// A subscription that was lost is taken up again.
+func TestSubscriptionIsRenewed(t *testing.T) {
+	onRealRedis(t, func(b *bench) {
+		l := b.limiter(b.clientOf(struct{ redis.Scripter }{b.rdb}))
+		check(b, l.SetRate(b.Context(), rate("1/1h")))
+		b.expectTry(l, 1, true)
+		waiting := b.limiter(b.client())
+		done := make(chan error)
+		go func() { done <- waiting.Acquire(b.Context(), 1) }()
+		subscribers := func(want int64) {
+			b.Helper()
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for ; ; <-tick.C {
+				n, err := b.rdb.PubSubNumSub(b.Context(), changesChannel).Result()
+				check(b, err)
+				if n[changesChannel] == want {
+					return
+				}
+			}
+		}
+		subscribers(1)
+		killed, err := b.rdb.ClientKillByFilter(b.Context(), "TYPE", "pubsub").Result()
+		check(b, err)
+		if killed != 1 {
+			b.Fatalf("%d subscriptions killed, want 1", killed)
+		}
+		subscribers(1)
+		check(b, l.SetRate(b.Context(), rate("1/1h")))
+		check(b, <-done)
+	})
+}

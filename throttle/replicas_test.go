@@ -1,0 +1,97 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+)
+
+// replicated is a master and its one replica, in step.
+func replicated(t *testing.T) (master *redis.Client, replica *redistest.Server) {
+	t.Helper()
+	server := redistest.New(t, "--repl-diskless-sync-delay", "0")
+	host, port := server.HostPort()
+	replica = redistest.New(t, "--replicaof", host+" "+port)
+	master = dial(t, server.Addr)
+	if n, err := master.Wait(t.Context(), 1, 2*time.Second).Result(); err != nil || n != 1 {
+		t.Fatalf("%d replicas in step: %v", n, err)
+	}
+	return master, replica
+}
+
+func TestWaitReplicas(t *testing.T) {
+	master, replica := replicated(t)
+	b := &bench{T: t, rdb: master}
+	waiting := WaitReplicas(master, 1, ms(200))
+	c := b.clientOf(waiting)
+	l := b.limiter(c)
+	r := rate("5/10s")
+	r.Guard = time.Second // a busy machine may take long to acknowledge
+	check(b, l.SetRate(b.Context(), r))
+	b.expectTry(l, 2, true)
+
+	replica.Freeze()
+	_, err := l.TryAcquire(b.Context(), 1)
+	var few *ReplicasError
+	if !errors.As(err, &few) || few.Want != 1 || few.Got != 0 {
+		t.Fatalf("with a replica that hangs: %v", err)
+	}
+	b.expectError(err, few, l.name)
+	acquired := make(chan error, 1)
+	go func() { acquired <- l.Acquire(b.Context(), 1) }()
+	for failed := c.Stats().Errors; c.Stats().Errors < failed+2; { // it asks again and again
+		<-time.After(ms(10))
+	}
+	replica.Thaw()
+	check(b, <-acquired)
+
+	// The permit of TryAcquire is given back, that of Acquire charged once.
+	for b.available(l) != 2 {
+		<-time.After(ms(10))
+	}
+}
+
+// The second run of a batch writes nothing, and may come by another connection:
+// it must be waited for no less than the first.
+func TestWaitReplicasWaitsForRepeats(t *testing.T) {
+	master, replica := replicated(t)
+	const script = `if redis.call('EXISTS', KEYS[1]) == 1 then return 'again' end return redis.call('SET', KEYS[1], 'x')`
+	keys := []string{"k"}
+	replica.Freeze()
+	defer replica.Thaw()
+	for _, want := range []string{"the first run", "a repeat by another connection"} {
+		rdb := dial(t, master.Options().Addr)
+		err := WaitReplicas(rdb, 1, ms(50)).Eval(t.Context(), script, keys).Err()
+		var few *ReplicasError
+		if !errors.As(err, &few) {
+			t.Errorf("%s: %v, want a ReplicasError", want, err)
+		}
+	}
+	if got := master.Get(t.Context(), "k").Val(); got != "x" {
+		t.Errorf("the script did not run: %q", got)
+	}
+}
+
+func TestWaitReplicasOfTooManyReplicas(t *testing.T) {
+	master, _ := replicated(t)
+	b := &bench{T: t, rdb: master}
+	c, err := New(WaitReplicas(master, 2, ms(50)), Options{})
+	check(t, err)
+	defer c.Close() // says that it could give nothing back
+	l := b.limiter(c)
+	err = l.SetRate(b.Context(), rate("5/1s"))
+	var few *ReplicasError
+	if !errors.As(err, &few) || few.Want != 2 || few.Got != 1 {
+		t.Errorf("error %v", err)
+	}
+	ctx, cancel := context.WithTimeout(b.Context(), ms(300))
+	defer cancel()
+	if err := l.Acquire(ctx, 1); !errors.As(err, &few) {
+		t.Errorf("Acquire: %v, want the reason why nothing was granted", err)
+	}
+}
