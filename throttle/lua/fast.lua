@@ -34,8 +34,10 @@ local function fast()
   end
 
   local t = call('TIME')
-  local now = tonumber(t[1]) * 1000000 + tonumber(t[2])
-  local score, high, low = string.format('%.3f', now / 1000), floor(now / 4294967296), now % 4294967296
+  local us = string.format('%06d', t[2])
+  local at, score = t[1] .. us, t[1] .. string.sub(us, 1, 3) .. '.' .. string.sub(us, 4) -- floats are slow to print
+  local now = tonumber(at)
+  local high, low = floor(now / 4294967296), now % 4294967296
   local id = string.char(8, 0, floor(high / 65536), floor(high / 256) % 256, high % 256,
     floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
   local epochs = ''
@@ -60,7 +62,7 @@ local function fast()
       call('ZREM', m.permits_key, e) -- another grant in the same microsecond
       x = 2 * x
     end
-    call('SET', m.value_key, string.format('%.0f', m.value), 'KEEPTTL')
+    call('SET', m.value_key, string.format('%d', m.value), 'KEEPTTL')
     if m.frontier then call('HDEL', m.name, 'frontier') end
     if m.per_client then
       local ms = span(m) / 1000
@@ -72,11 +74,10 @@ local function fast()
     end
     epochs = epochs .. ' ' .. m.epoch .. ' 0'
   end
-  local at = string.format('%.0f ', now)
-  local body = '0 ' .. at .. string.sub(epochs, 2) .. ' 0 1 ' .. ARGV[arg + 5] .. ' 0 0'
+  local body = '0 ' .. at .. ' ' .. string.sub(epochs, 2) .. ' 0 1 ' .. ARGV[arg + 5] .. ' 0 0'
   if stock > 0 then body = body .. ' 1 ' .. stock .. ' 0 0' end
   call('SET', KEYS[1], ARGV[1] .. ' ' .. body, 'PX', '10000')
-  return at .. body
+  return at .. ' ' .. body
 end
 
 if ARGV[4] == '1' then
