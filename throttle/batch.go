@@ -11,6 +11,10 @@ const (
 	// maxBatch bounds the waiters of one call, maxRuns those that ask for
 	// different things: a place for each of these takes Redis some 10 us.
 	maxBatch, maxRuns = 4096, 128
+	// turnsFrom is how long a turn of all contenders takes at the least for
+	// them to spread what they ask, turnsTo over how long at the most: for so
+	// long a process may overlook that the others have gone.
+	turnsFrom, turnsTo = 250 * time.Millisecond, 5 * time.Second
 )
 
 // batch is one call for many waiters.
@@ -47,7 +51,9 @@ func (q *queue) nextBatch(now time.Time) *batch {
 	if !q.closed {
 		q.collect(b, now)
 	}
-	q.urgent = len(q.waiting) > 0 && q.urgent
+	if len(q.waiting) == 0 {
+		q.urgentAt = time.Time{}
+	}
 
 	q.seq++
 	b.args = append(make([]any, 0, 16+8*len(b.runs)), q.seq, q.c.id, len(q.members), b.plain(q.config))
@@ -187,7 +193,7 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.trouble = nil
-	q.roundTrips.add(received.Sub(sent))
+	q.roundTrips.add(received.Sub(sent), received)
 	if r.status != statusOK {
 		q.refuse(b, r)
 		return
@@ -195,6 +201,9 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 	q.clock.learn(r.now, sent, received)
 	unknown := q.config[0].epoch == 0
 	q.learn(r, first)
+	if r.contenders > 0 {
+		q.contenders = r.contenders
+	}
 	var held []*waiter
 	q.askAt = time.Time{}
 	for i, run := range b.runs {
@@ -204,6 +213,8 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 			p := place{at: r.base + g.offset, epochs: r.epochs}
 			p.earliest, p.due = q.clock.at(p.at)
 			p.ahead = p.at > r.now
+			p.confirm(first, received)
+			q.fullUntil = p.due
 			if run.stock > 0 {
 				q.stock.size, q.stock.left, q.stock.place, q.stock.until = g.count, g.count, p, p.earliest.Add(q.halfGuard())
 				continue
@@ -218,11 +229,11 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 		held = append(held, q.unseated(ws, run, answer, received)...)
 	}
 	q.waiting = append(held, q.waiting...)
+	if d := q.turns(); len(held) == 0 && d > 0 {
+		q.askAt = received.Add(d/2 + rand.N(d)) // who was served comes after the others
+	}
 	if unknown && len(held) > 0 {
 		q.askAt = time.Time{} // they were asked for before their horizon was known
-	}
-	if r.contenders > 0 {
-		q.contenders = r.contenders
 	}
 	b.finish(nil)
 }
@@ -284,7 +295,21 @@ func (q *queue) whenNext(wait time.Duration, run run, received time.Time) time.T
 			at = ws[n/2].place.due
 		}
 	}
-	return later(at, received.Add(time.Millisecond)).Add(rand.N(horizon / 16))
+	return later(at, received.Add(time.Millisecond)).Add(rand.N(max(horizon/16, q.turns())))
+}
+
+// turns is how long the limit takes to serve as many contenders as there are,
+// where that is long: all of them asking together whenever the horizon moves
+// would keep Redis from everything else. Zero for fleets that it serves soon.
+func (q *queue) turns() time.Duration {
+	var d time.Duration
+	for _, s := range q.config {
+		d = max(d, perPermit(s, q.contenders))
+	}
+	if d < turnsFrom {
+		return 0
+	}
+	return min(d, turnsTo)
 }
 
 // learn takes up what a reply says of the configuration. Places of an older

@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -10,38 +9,8 @@ import (
 )
 
 // What goes wrong in Redisson's limiter and must not here: one test for each
-// row of the list, in its order.
-
-func TestD1LoweringKeepsUsage(t *testing.T) {
-	underFakeTime(t, func(b *bench) {
-		l := b.limited(rate("10/1s"))
-		var u uses
-		ctx, cancel := context.WithTimeout(b.Context(), 20*time.Second)
-		defer cancel()
-		var wg sync.WaitGroup
-		for range 20 {
-			wg.Go(func() {
-				for l.Acquire(ctx, 1) == nil {
-					u.now()
-				}
-			})
-		}
-		b.until(ms(5500))
-		if ok, err := l.UpdateRate(b.Context(), rate("5/1s")); !ok || err != nil {
-			b.Errorf("UpdateRate: %v, %v", ok, err)
-		}
-		wg.Wait()
-		var after uses
-		for _, at := range u.at {
-			if at.Sub(b.begin) > ms(6000) {
-				after.at = append(after.at, at)
-			}
-		}
-		if most := after.busiest(time.Second); most != 5 || u.busiest(time.Second) != 10 {
-			b.Errorf("up to %d a second after lowering the rate to 5, %d before", most, u.busiest(time.Second))
-		}
-	})
-}
+// row of the list. Those of clocks are in defects_clock_test.go, those that
+// need many waiters in defects_load_test.go.
 
 // repeater sends every script twice, as a client does that lost the reply.
 type repeater struct{ redis.Scripter }
@@ -145,22 +114,6 @@ func TestD7NoPermitsIsAnError(t *testing.T) {
 	})
 }
 
-// Here no client's clock takes part; an entry that another's clock has put far
-// ahead delays for an interval, but not until then.
-func TestD8ForeignClocksDoNotBlock(t *testing.T) {
-	underFakeTime(t, func(b *bench) {
-		l := b.limited(rate("10/1s"))
-		ahead := time.Now().Add(time.Hour).UnixMicro()
-		check(b, b.rdb.ZAdd(b.Context(), l.keys[2], redis.Z{Score: float64(ahead) / 1000, Member: "\x02ab\x0a\x00\x00\x00"}).Err())
-		check(b, b.rdb.Del(b.Context(), l.keys[1]).Err())
-		b.expectTry(l, 1, false)
-		check(b, l.Acquire(b.Context(), 10))
-		if took := time.Since(b.begin); took != time.Second {
-			b.Errorf("an entry of another clock delayed for %v", took)
-		}
-	})
-}
-
 func TestD9ExpiryFollowsTheConfiguration(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		ctx := b.Context()
@@ -243,66 +196,5 @@ func TestD11DeadClientsLeaveNothing(t *testing.T) {
 				b.Errorf("clients that came and went left %v", keys)
 			}
 		})
-	})
-}
-
-func TestD12BigRequestsAreServedInTurn(t *testing.T) {
-	underFakeTime(t, func(b *bench) {
-		l := b.limited(rate("10/1s"))
-		ctx, cancel := context.WithTimeout(b.Context(), 20*time.Second)
-		defer cancel()
-		var wg sync.WaitGroup
-		var big uses
-		for range 20 {
-			wg.Go(func() {
-				for l.Acquire(ctx, 1) == nil {
-				}
-			})
-		}
-		wg.Go(func() {
-			for l.Acquire(ctx, 10) == nil {
-				big.now()
-			}
-		})
-		wg.Wait()
-		if len(big.at) < 5 {
-			b.Errorf("a request for 10 of 10/1s was served %d times in 20s among 20 for 1", len(big.at))
-		}
-	})
-}
-
-func TestD13WaitersShareCalls(t *testing.T) {
-	underFakeTime(t, func(b *bench) {
-		l := b.limited(rate("50/1s"))
-		before := l.c.Stats().Calls
-		var wg sync.WaitGroup
-		for range 300 {
-			wg.Go(func() {
-				if err := l.Acquire(b.Context(), 1); err != nil {
-					b.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		if calls := l.c.Stats().Calls - before; calls > 150 {
-			b.Errorf("%d calls for 300 permits", calls)
-		}
-	})
-}
-
-func TestD14LogStaysSmall(t *testing.T) {
-	forEachRedis(t, func(b *bench) {
-		l := b.limited(Rate{Permits: 100_000, Interval: time.Minute})
-		for range 3000 {
-			b.expectTry(l, 1, true)
-		}
-		n, err := b.rdb.ZCard(b.Context(), l.keys[2]).Result()
-		check(b, err)
-		if n > 800 {
-			b.Errorf("%d entries for 3000 permits", n)
-		}
-		if left := b.available(l); left > 97_000 || left < 97_000-100_000/stockShare {
-			b.Errorf("%d permits left", left) // some may be in stock
-		}
 	})
 }

@@ -158,6 +158,28 @@ func TestLatePermitsPass(t *testing.T) {
 	})
 }
 
+// A Redis so far away that nothing known of it is fresh still serves.
+func TestFarRedisServes(t *testing.T) {
+	for _, roundTrip := range []time.Duration{90 * time.Millisecond, 150 * time.Millisecond, time.Second} {
+		underFakeTime(t, func(b *bench) {
+			l := b.troubled(rate("10/1s"), during(1, 1<<30, slow(roundTrip)))
+			a := &arrivals{b: b}
+			for range 30 {
+				a.wait(b.Context(), l, 1)
+			}
+			a.wg.Wait()
+			var last time.Duration
+			for _, w := range a.waits {
+				check(b, w.err)
+				last = max(last, w.at)
+			}
+			if most := 2*time.Second + 5*roundTrip; last > most {
+				b.Errorf("round trips of %v: the last of 30 permits came at %v, want it by %v", roundTrip, last, most)
+			}
+		})
+	}
+}
+
 // An answer that no version of the script gives is an error, not a grant.
 func TestForeignReplyIsAnError(t *testing.T) {
 	for _, reply := range []any{nil, int64(1), "", "0", "1 0 1 x", []any{"1"}} {

@@ -16,6 +16,9 @@ const (
 	freshFor = 100 * time.Millisecond
 	// refreshEvery is how often a process has the cached value rebuilt.
 	refreshEvery = 10 * time.Second
+	// gatherFor is how long a newcomer waits for others to ask with it, when
+	// all it can get is a place that is much further ahead.
+	gatherFor = 2 * time.Millisecond
 )
 
 // queue holds the waiters of one limiter, or group, in one Client. At most one
@@ -48,7 +51,8 @@ type queue struct {
 	refreshedAt time.Time
 	askAt       time.Time // the horizon does not reach the head of the queue before
 	movedUpAt   time.Time
-	urgent      bool // somebody must have an answer before askAt
+	urgentAt    time.Time // when somebody must have an answer, if before askAt; zero: nobody
+	fullUntil   time.Time // when the latest place that was had falls due
 	surplus     surplus
 	contenders  int64 // processes that ask for places far ahead, as far as known
 	clock       serverClock
@@ -134,8 +138,16 @@ func (q *queue) enqueue(w *waiter) error {
 	q.arrivals++
 	w.no = q.arrivals
 	q.waiting = append(q.waiting, w)
-	if !w.until.IsZero() {
-		q.urgent = true // its answer may be no, and it wants to know
+	now := time.Now()
+	at := now
+	if q.fullUntil.Sub(now) > 4*gatherFor && (w.until.IsZero() || w.until.Sub(q.fullUntil) > q.horizon(w.ns)) {
+		at = now.Add(gatherFor)
+	}
+	if !w.until.IsZero() && (q.urgentAt.IsZero() || at.Before(q.urgentAt)) {
+		q.urgentAt = at // its answer may be no, and it wants to know
+	}
+	if len(q.waiting) == 1 && q.askAt.Before(at) && at != now {
+		q.askAt = at
 	}
 	if w.now && q.trouble != nil {
 		select {
@@ -143,7 +155,11 @@ func (q *queue) enqueue(w *waiter) error {
 		default:
 		}
 	}
-	if q.askAt.IsZero() || q.urgent {
+	switch {
+	case q.running:
+	case now.Before(q.nextAsk()):
+		q.arm(now)
+	default:
 		q.kick()
 	}
 	return nil

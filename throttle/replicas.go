@@ -55,6 +55,11 @@ func (s *waitingScripter) EvalSha(ctx context.Context, sha string, keys []string
 	return s.send(ctx, keys, func(p redis.Pipeliner) *redis.Cmd { return p.EvalSha(ctx, sha, keys, args...) })
 }
 
+// Subscribe lets a Client hear of changes.
+func (s *waitingScripter) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	return s.rdb.Subscribe(ctx, channels...)
+}
+
 // send runs a script and waits. WAIT counts the replicas that have all that
 // the server wrote before it, whichever connection that came from: so it also
 // holds for a repeated script, which only reads what the first run wrote.

@@ -16,23 +16,38 @@ const (
 	pollShare = 30 * time.Millisecond
 	pollTo    = 500 * time.Millisecond
 	pollHeard = time.Second
+	// farFor is how long calls must have been slow for Redis to count as far.
+	farFor = 30 * time.Second
 )
 
 // roundTrips are the durations of the latest calls.
 type roundTrips struct {
 	last [8]time.Duration
 	n    int
+
+	// The least of the present and of the last farFor.
+	leastNow, leastBefore time.Duration
+	since                 time.Time
 }
 
-func (r *roundTrips) add(d time.Duration) {
+func (r *roundTrips) add(d time.Duration, now time.Time) {
 	r.last[r.n%len(r.last)] = d
 	r.n++
+	switch {
+	case r.since.IsZero():
+		r.leastNow, r.leastBefore, r.since = d, d, now
+	case now.Sub(r.since) >= farFor:
+		r.leastNow, r.leastBefore, r.since = d, r.leastNow, now
+	default:
+		r.leastNow = min(r.leastNow, d)
+	}
 }
 
-// allAbove reports whether every one of the latest calls took longer than d:
-// then it is the way to Redis that is long, not this process that was held up.
+// allAbove reports whether every call of a good while took longer than d: then
+// it is the way to Redis that is long, and not that this process, or Redis, has
+// too much to do at present.
 func (r *roundTrips) allAbove(d time.Duration) bool {
-	return r.n >= len(r.last) && r.least() > d
+	return r.n >= len(r.last) && min(r.leastNow, r.leastBefore) > d
 }
 
 // median is what a call takes at present.
@@ -98,7 +113,15 @@ func (q *queue) toAsk(now time.Time) bool {
 	if len(q.front)+len(q.returns)+len(q.releases) > 0 {
 		return true
 	}
-	return len(q.waiting) > 0 && (q.urgent || !now.Before(q.askAt))
+	return len(q.waiting) > 0 && !now.Before(q.nextAsk())
+}
+
+// nextAsk is when those in the queue are to be asked for.
+func (q *queue) nextAsk() time.Time {
+	if q.urgentAt.IsZero() {
+		return q.askAt
+	}
+	return earlier(q.askAt, q.urgentAt)
 }
 
 // toCheck reports whether it is time to look at the configuration.
@@ -119,7 +142,7 @@ func (q *queue) checkAt() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	at := q.heardAt.Add(q.pollEvery())
-	lead := min(max(4*q.roundTrips.least(), 5*time.Millisecond), freshFor/2)
+	lead := min(max(4*q.roundTrips.least(), 2*q.roundTrips.median(), 5*time.Millisecond), freshFor/2)
 	for w := range q.placed {
 		if w.state == checking {
 			return time.Time{}, true
@@ -133,7 +156,7 @@ func (q *queue) checkAt() (time.Time, bool) {
 
 func (q *queue) pollEvery() time.Duration {
 	if q.c.changes.heard.Load() {
-		return pollHeard
+		return max(pollHeard, time.Duration(q.contenders)*pollShare/15)
 	}
 	return min(max(freshFor, time.Duration(q.contenders)*pollShare), pollTo)
 }
@@ -141,8 +164,8 @@ func (q *queue) pollEvery() time.Duration {
 // arm sets the timer for the next call that is not needed yet.
 func (q *queue) arm(now time.Time) {
 	at, ok := q.checkAt()
-	if len(q.waiting) > 0 && (!ok || q.askAt.Before(at)) {
-		at, ok = q.askAt, true
+	if ask := q.nextAsk(); len(q.waiting) > 0 && (!ok || ask.Before(at)) {
+		at, ok = ask, true
 	}
 	if !ok {
 		return
@@ -184,7 +207,7 @@ func (q *queue) check() {
 		same = d.next() == q.config[i].epoch && same
 	}
 	q.trouble = nil
-	q.roundTrips.add(time.Since(sent))
+	q.roundTrips.add(time.Since(sent), time.Now())
 	if d.err != nil || !same {
 		q.replace()
 		q.askAt = time.Time{}
@@ -193,6 +216,7 @@ func (q *queue) check() {
 	}
 	q.heardAt = sent
 	for w := range q.placed {
+		w.place.confirm(sent, time.Now())
 		if w.state == checking {
 			w.state = placed
 			q.answer(w, outcome{})

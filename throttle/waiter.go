@@ -48,6 +48,17 @@ type place struct {
 	rank     int       // among those of the same grant
 	earliest time.Time // Redis's clock does not show at before,
 	due      time.Time // and shows it by then: never early
+
+	confirmed time.Time // when the configuration was last known to be its own at its turn
+}
+
+// confirm takes up that, as of a request sent then, the configuration is still
+// the one of the place. Where the way to Redis takes longer than freshFor, this
+// is as much as can be known when the place falls due.
+func (p *place) confirm(sent, received time.Time) {
+	if p.due.Sub(sent) <= freshFor {
+		p.confirmed = received
+	}
 }
 
 // outcome is an answer to a waiter: a place, a denial or an error.
@@ -212,7 +223,7 @@ func (q *queue) take(w *waiter) bool {
 		return false // asked for anew meanwhile, or closed
 	}
 	now := time.Now()
-	if now.Sub(q.heardAt) >= freshFor {
+	if now.Sub(q.heardAt) >= freshFor && now.Sub(w.place.confirmed) >= freshFor {
 		w.state = checking
 		q.placed[w] = struct{}{}
 		q.kickOrClose(w)

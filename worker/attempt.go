@@ -61,6 +61,10 @@ func (p *pool) settle(ctx context.Context, t *turn, err error) error {
 		return err
 	}
 	e := t.entry
+	limit := t.limitOf(throttled.Limiter)
+	if limit != nil && throttled.Err == nil {
+		limit.counts.denied.Add(1)
+	}
 	if asynqArchives(ctx) {
 		if e.id, err = p.copyTask(ctx, t, throttled); err != nil {
 			return fmt.Errorf("on its last attempt, and it could not be copied: %w: %w", err, throttled)
@@ -73,6 +77,8 @@ func (p *pool) settle(ctx context.Context, t *turn, err error) error {
 		if perr := p.w.lot.add(settling, &e, throttled.Limiter); perr != nil {
 			p.w.logger.Warn("cannot park a task; asynq brings it back later",
 				zap.String("task_id", e.id), zap.String("queue", e.queue), zap.String("limiter", throttled.Limiter), zap.Error(perr))
+		} else if limit != nil {
+			limit.counts.parked.Add(1)
 		}
 	}
 	p.w.logger.Debug("put off", zap.String("task_id", e.id), zap.String("type", t.task.Type()), zap.String("queue", e.queue),

@@ -58,9 +58,28 @@ type RedisConfig struct {
 	// TLS encrypts the connection and checks the server's certificate against
 	// the system's authorities.
 	TLS bool `yaml:"tls"`
+	// TLSCA is a file of certificates, in PEM, that take the place of the
+	// system's authorities.
+	TLSCA string `yaml:"tls_ca"`
+	// TLSCert and TLSKey are files, in PEM, by which Redis knows this client:
+	// it asks for them unless its tls-auth-clients is no.
+	TLSCert string `yaml:"tls_cert"`
+	TLSKey  string `yaml:"tls_key"`
+	// TLSServerName is the name that the server's certificate has. Defaults
+	// to the host that is dialled, which in a Cluster, or behind sentinels, is
+	// often a bare address.
+	TLSServerName string `yaml:"tls_server_name"`
 	// SentinelMaster is the name of the master that the sentinels in Addrs
 	// watch. Empty means no sentinels.
 	SentinelMaster string `yaml:"sentinel_master"`
+	// SentinelUsername and SentinelPassword authenticate to the sentinels;
+	// empty means no authentication.
+	SentinelUsername string `yaml:"sentinel_username"`
+	SentinelPassword string `yaml:"sentinel_password"`
+	// WaitReplicas is how many replicas have to have a grant before a job
+	// starts on it, so that the death of the master takes no grant with it.
+	// While fewer can acknowledge, no job with limits starts. Defaults to 0.
+	WaitReplicas int `yaml:"wait_replicas"`
 	// PoolSize is the number of connections per node. A worker raises it to
 	// what its slots need: a permit that waits for a connection goes stale.
 	// Zero is go-redis's own default.

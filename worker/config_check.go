@@ -45,8 +45,13 @@ func (c *Config) checkRedis() error {
 		return invalid("redis.db", "invalid number %d: want 0 or more", c.Redis.DB)
 	case c.Redis.DB > 0 && c.Redis.cluster():
 		return invalid("redis.db", "invalid number %d: a Redis Cluster has only database 0", c.Redis.DB)
+	case c.Redis.WaitReplicas < 0:
+		return invalid("redis.wait_replicas", "invalid number %d: want 0 (do not wait) or more", c.Redis.WaitReplicas)
+	case c.Redis.SentinelMaster == "" && c.Redis.SentinelUsername+c.Redis.SentinelPassword != "":
+		return invalid("redis.sentinel_master", "missing: a user or password of sentinels needs it")
 	}
-	return nil
+	_, err := c.Redis.tlsConfig()
+	return err
 }
 
 func (c *Config) checkLimits() error {

@@ -83,12 +83,23 @@ func TestHostListCheck(t *testing.T) {
 		{"http://[::ffff:169.254.169.254]/", false},
 		{"http://[64:ff9b::7f00:1]/", false},
 		{"http://[fe80::1%25eth0]/", false},
+		{"http://0x7f.0.0.1/", false},
+		{"http://017700000001/", false},
+		{"http://127.0.0.1.api.example.com/", false},
+		{"http://[0:0:0:0:0:ffff:7f00:0001]/", false},
+		{"http://[::127.0.0.1]/", false},
+		{"http://127。0。0。1/", false},
+		{"http://１２７.0.0.1/", false},
+		{"http://%31%32%37.0.0.1/", false},
 		{"http://ⓐpi.example.com/", false},
 		{"http://api.example.com%00.evil.org/", false},
 		// Whose host is which.
 		{"http://api.example.com@127.0.0.1/", false},
 		{"http://api.example.com:80@127.0.0.1/", false},
 		{"http://api.example.com%2f@127.0.0.1/", false},
+		{"http://api.example.com;@127.0.0.1/", false},
+		{"http://api.example.com&@127.0.0.1/", false},
+		{"http://api.example.com#@127.0.0.1/", true}, // a fragment: the request goes to the host before it
 		{"http://user:secret@api.example.com/", false},
 		{"http://@api.example.com/", false},
 		{"http://127.0.0.1#@api.example.com/", false},
@@ -170,15 +181,19 @@ func TestHTTPJobIsSafeFromRebinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resolver := liar(t, netip.MustParseAddr("127.0.0.1"))
+	loopback := netip.MustParseAddr("127.0.0.1")
+	mapped := netip.MustParseAddr("::ffff:127.0.0.1")
 	for _, tc := range []struct {
 		name, list string
+		addr       netip.Addr
 		arrives    int
 	}{
-		{"name", "api.example.com", 0},
-		{"name and port", "api.example.com:" + port, 0},
-		{"wildcard", "*.example.com", 0},
-		{"name and address", "api.example.com 127.0.0.1", 1},
+		{"name", "api.example.com", loopback, 0},
+		{"name and port", "api.example.com:" + port, loopback, 0},
+		{"wildcard", "*.example.com", loopback, 0},
+		{"name and address", "api.example.com 127.0.0.1", loopback, 1},
+		{"mapped", "api.example.com", mapped, 0},
+		{"mapped, name and address", "api.example.com 127.0.0.1", mapped, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			arrived = 0
@@ -186,7 +201,7 @@ func TestHTTPJobIsSafeFromRebinding(t *testing.T) {
 			cfg.HTTP.AllowHosts = strings.Fields(tc.list)
 			job := newTestHTTPJob(t, cfg)
 			dialer := &guardedDialer{hosts: job.hosts}
-			dialer.Resolver = resolver
+			dialer.Resolver = liar(t, tc.addr)
 			job.base.DialContext = dialer.dial
 			err := job.ProcessTask(withoutLimits(t.Context()), asynq.NewTask(HTTPTaskType, []byte(`{"url":"http://api.example.com:`+port+`/"}`)))
 			if arrived != tc.arrives {
@@ -197,6 +212,41 @@ func TestHTTPJobIsSafeFromRebinding(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 		})
+	}
+}
+
+// A name that meant a public address when the first request was made, and means
+// a private one at the next: what was found out is not kept.
+func TestHTTPJobLooksNamesUpAgain(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("arrived at a private address") }))
+	defer api.Close()
+	_, port, err := net.SplitHostPort(api.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := DefaultConfig()
+	cfg.HTTP.AllowHosts = []string{"api.example.com"}
+	job := newTestHTTPJob(t, cfg)
+	dialer := &guardedDialer{hosts: job.hosts}
+	job.base.DialContext = dialer.dial
+	for _, addr := range []string{"203.0.113.1", "127.0.0.1", "169.254.169.254"} { // none of which is public, nor reached
+		dialer.Resolver = liar(t, netip.MustParseAddr(addr))
+		err := job.ProcessTask(withoutLimits(t.Context()), asynq.NewTask(HTTPTaskType, []byte(`{"url":"http://api.example.com:`+port+`/"}`)))
+		if host, ok := errors.AsType[*HTTPHostError](err); !ok || host.Addr.String() != addr {
+			t.Errorf("the name means %s: error %v", addr, err)
+		}
+	}
+}
+
+// A proxy would connect to what the job must not.
+func TestHTTPJobUsesNoProxy(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("arrived at the proxy") }))
+	defer proxy.Close()
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "ALL_PROXY"} {
+		t.Setenv(name, proxy.URL)
+	}
+	if newTestHTTPJob(t, DefaultConfig()).base.Proxy != nil {
+		t.Error("requests go through the proxy of the environment")
 	}
 }
 
@@ -230,9 +280,13 @@ func liar(t *testing.T, addr netip.Addr) *net.Resolver {
 }
 
 // answerDNS answers the one question of an RFC 1035 query: with addr, if it asks
-// for an IPv4 address.
+// for an address of its kind.
 func answerDNS(query []byte, addr netip.Addr) []byte {
-	const header, typeA = 12, 1
+	const header = 12
+	kind := uint16(1) // A
+	if addr.Is6() {
+		kind = 28 // AAAA
+	}
 	end := header
 	for query[end] != 0 {
 		end += int(query[end]) + 1
@@ -241,9 +295,9 @@ func answerDNS(query []byte, addr netip.Addr) []byte {
 	answer := append([]byte(nil), query[:end]...)
 	answer[2], answer[3] = 0x81, 0x80                      // a response, recursion available, no error
 	copy(answer[4:header], []byte{0, 1, 0, 0, 0, 0, 0, 0}) // one question
-	if binary.BigEndian.Uint16(query[end-4:]) == typeA {
+	if binary.BigEndian.Uint16(query[end-4:]) == kind {
 		answer[7] = 1
-		answer = append(answer, 0xc0, header, 0, typeA, 0, 1, 0, 0, 0, 0, 0, 4) // name as above, TTL 0
+		answer = append(answer, 0xc0, header, 0, byte(kind), 0, 1, 0, 0, 0, 0, 0, byte(len(addr.AsSlice()))) // name as above, TTL 0
 		answer = append(answer, addr.AsSlice()...)
 	}
 	return answer

@@ -40,13 +40,15 @@ type job struct {
 	inFlight chan struct{} // nil: no cap
 	pauses   []int         // indexes into limits
 	maxPause time.Duration
+	counts   jobCounts
 }
 
 // limit is a configured limit: one limiter, or one for each value of its key.
 type limit struct {
-	name string
-	rate throttle.Rate
-	key  *selector
+	name   string
+	rate   throttle.Rate
+	key    *selector
+	counts limitCounts
 }
 
 // newJobs returns what a valid configuration says about jobs, the pattern that wins first.

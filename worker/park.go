@@ -71,7 +71,7 @@ type entry struct {
 	weight    int // of its queue
 	cost      int64
 	limiter   string // whose line called it, if one did
-	place     string // where it stood in that line
+	place     string // where it stood in that line, and since when
 }
 
 // name is the member that stands for the task. Colons in the queue's name are
@@ -93,7 +93,7 @@ func lineKeys(limiter string) []string {
 		prefix = "{" + limiter + "}"
 	}
 	line := prefix + ":parked"
-	return []string{line, line + ":called", line + ":clock", line + ":costs"}
+	return []string{line, line + ":called", line + ":clock", line + ":costs", line + ":since"}
 }
 
 // enter says whether the task may ask the limiters for permits: it was called,
@@ -240,6 +240,7 @@ func (l *lot) forget(ctx context.Context, limiter, name string) error {
 	_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.HDel(ctx, keys[1], name)
 		p.HDel(ctx, keys[3], name)
+		p.HDel(ctx, keys[4], name)
 		return nil
 	})
 	return err

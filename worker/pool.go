@@ -50,6 +50,10 @@ func newPool(w *Worker, pc PoolConfig) *pool {
 
 // ProcessTask is the one place where tasks meet their limits.
 func (p *pool) ProcessTask(ctx context.Context, task *asynq.Task) error {
+	return p.counted(task.Type(), func() error { return p.attempt(ctx, task) })
+}
+
+func (p *pool) attempt(ctx context.Context, task *asynq.Task) error {
 	if exhausted(ctx, task) {
 		return permanent(p.lastError(ctx))
 	}

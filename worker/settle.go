@@ -49,6 +49,9 @@ func (t *turn) giveBack(ctx context.Context, n int64) error {
 		return fmt.Errorf("settle: %w", err)
 	}
 	t.taken -= n
+	for _, l := range t.job.limits {
+		l.counts.returned.Add(n)
+	}
 	return nil
 }
 

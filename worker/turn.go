@@ -28,8 +28,9 @@ type turn struct {
 
 	began       time.Time
 	reservation *throttle.Reservation
-	taken       int64 // permits of each limiter, until now
-	waiting     bool  // holds one of the pool's waiting slots
+	waited      time.Duration // in reserve and wait, until now
+	taken       int64         // permits of each limiter, until now
+	waiting     bool          // holds one of the pool's waiting slots
 }
 
 type turnKey struct{}
@@ -84,6 +85,7 @@ func (t *turn) reserve(ctx context.Context) error {
 		return nil
 	}
 	t.close() // of an earlier reserve
+	defer t.clock()()
 	running, cancel := t.pool.w.whileRunning(ctx)
 	defer cancel()
 	if err := t.enter(running); err != nil {
@@ -115,6 +117,7 @@ func (t *turn) wait(ctx context.Context) error {
 		return nil
 	}
 	defer t.close()
+	stop := t.clock()
 	running, cancel := t.pool.w.whileRunning(ctx)
 	defer cancel()
 	running, cancelWait := context.WithTimeout(running, max(t.maxWait(ctx), r.Delay())+slack)
@@ -122,7 +125,9 @@ func (t *turn) wait(ctx context.Context) error {
 	if err := r.Wait(running); err != nil {
 		return t.refusal(ctx, err)
 	}
-	t.taken += t.entry.cost
+	stop()
+	t.job.counts.wait(t.waited)
+	t.took(t.entry.cost)
 	return nil
 }
 
@@ -150,7 +155,7 @@ func (t *turn) more(ctx context.Context, n int64) error {
 	if err := r.Wait(running); err != nil {
 		return err
 	}
-	t.taken += n
+	t.took(n)
 	return nil
 }
 
@@ -165,6 +170,7 @@ func (t *turn) pause(ctx context.Context, d time.Duration) error {
 		if err := t.limiters[i].Pause(ctx, d); err != nil {
 			return err
 		}
+		t.job.limits[i].counts.paused.Add(1)
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ type Worker struct {
 	mux       *asynq.ServeMux
 	acquires  map[string]bool // patterns whose handlers acquire by themselves
 	jobs      []*job
+	others    jobCounts // of types that no job matches
 	lot       *lot
 	applied   recent // limiters of keys whose rate this process has applied
 
@@ -66,9 +67,10 @@ func New(cfg *Config, logger *zap.Logger) (*Worker, error) {
 }
 
 // NewWithClient returns a worker that shares rdb, which remains the caller's to
-// close. The redis section of cfg then only tells whether it is a cluster. The
-// connection pool of rdb should not be smaller than the slots of all pools: a
-// permit that waits for a connection goes stale.
+// close. The redis section of cfg then only tells whether it is a cluster, and
+// how many replicas to wait for. The connection pool of rdb should not be
+// smaller than the slots of all pools: a permit that waits for a connection
+// goes stale.
 func NewWithClient(cfg *Config, logger *zap.Logger, rdb redis.UniversalClient) (*Worker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -77,7 +79,7 @@ func NewWithClient(cfg *Config, logger *zap.Logger, rdb redis.UniversalClient) (
 	if err != nil {
 		return nil, err
 	}
-	client, err := throttle.New(rdb, throttle.Options{})
+	client, err := cfg.Redis.newThrottle(rdb)
 	if err != nil {
 		return nil, err
 	}
@@ -198,12 +200,11 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// prepare checks the connection and applies the limits that are not keyed:
-// those are applied when a job brings the value.
+// prepare checks the connection and its rights, and applies the limits that are
+// not keyed: those are applied when a job brings the value.
 func (w *Worker) prepare(ctx context.Context) error {
-	if err := w.rdb.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("cannot reach Redis at %s: %w; start it (redis-server), correct redis.addrs in the configuration, or try the worker with --embedded",
-			strings.Join(w.cfg.Redis.Addrs, ", "), err)
+	if err := w.cfg.reach(ctx, w.rdb); err != nil {
+		return err
 	}
 	for _, name := range sortedKeys(w.cfg.Limits) {
 		lc := w.cfg.Limits[name]
@@ -219,7 +220,7 @@ func (w *Worker) prepare(ctx context.Context) error {
 			return err
 		}
 		if _, err := l.ApplyRate(ctx, rate); err != nil {
-			return fmt.Errorf("apply limit %q: %w", name, err)
+			return fmt.Errorf("apply limit %q: %w; %s", name, err, w.cfg.Redis.advice(err))
 		}
 	}
 	return nil

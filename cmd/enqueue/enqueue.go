@@ -6,20 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"os"
-	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/producer"
-	"github.com/jobthrottle/jobthrottle/worker"
 )
-
-// dialTimeout bounds how long an address that does not answer is tried before anything is enqueued.
-const dialTimeout = 5 * time.Second
 
 // counts is what a run comes to. Its JSON is what --json prints.
 type counts struct {
@@ -32,9 +23,9 @@ type counts struct {
 
 // enqueue is the command behind its flags.
 func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr io.Writer) error {
-	rdb, addrs, err := newRedis(opts)
+	rdb, addrs, err := cli.OpenRedis(opts.config, opts.redis)
 	if err != nil {
-		return &cli.UsageError{Err: err}
+		return err
 	}
 	defer rdb.Close()
 
@@ -44,8 +35,8 @@ func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr 
 		return err
 	}
 	defer in.close()
-	if err := ping(ctx, rdb, addrs); err != nil {
-		return err
+	if err := cli.PingRedis(ctx, rdb, addrs); err != nil {
+		return fmt.Errorf("%w; nothing is enqueued", err)
 	}
 
 	screen.start(in.total, opts.file == "")
@@ -125,43 +116,4 @@ func readInto(ctx context.Context, stream *producer.Stream, in *input, bad func(
 		progress(in.Offset())
 	}
 	return in.readError(ctx.Err())
-}
-
-// newRedis returns a client of the Redis that the flags and the configuration name, and its addresses for errors.
-func newRedis(opts options) (redis.UniversalClient, string, error) {
-	cfg := worker.DefaultConfig()
-	path := opts.config
-	if _, err := os.Stat("config.yaml"); path == "" && err == nil {
-		path = "config.yaml"
-	}
-	if path != "" {
-		var err error
-		if cfg, err = worker.LoadConfig(path); err != nil {
-			return nil, "", err
-		}
-	}
-	if opts.redis != "" {
-		if _, port, err := net.SplitHostPort(opts.redis); err != nil || port == "" {
-			return nil, "", fmt.Errorf("--redis %q is not an address: want host:port, such as 127.0.0.1:6379", opts.redis)
-		}
-		cfg.Redis.Addrs, cfg.Redis.SentinelMaster = []string{opts.redis}, ""
-	}
-	rdb, err := cfg.Redis.NewClient()
-	return rdb, strings.Join(cfg.Redis.Addrs, ", "), err
-}
-
-// ping finds out before anything is enqueued whether Redis is there.
-func ping(ctx context.Context, rdb redis.UniversalClient, addrs string) error {
-	pingCtx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	err := rdb.Ping(pingCtx).Err()
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return errors.New("interrupted, nothing enqueued")
-	default:
-		return fmt.Errorf("cannot use Redis at %s: %w: start redis-server, or give the address of another "+
-			"(worker --embedded prints its own) to --redis or redis.addrs of the configuration", addrs, err)
-	}
 }

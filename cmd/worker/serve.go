@@ -12,6 +12,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/embedded"
 	"github.com/jobthrottle/jobthrottle/worker"
+	"github.com/jobthrottle/jobthrottle/worker/admin"
 )
 
 // runWorker runs the worker of a configuration file until ctx ends.
@@ -38,7 +39,7 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) erro
 	}
 	var listener net.Listener // of the admin address, if there is one
 	if cfg.Admin.Addr != "" {
-		if listener, err = listenAdmin(cfg.Admin.Addr); err != nil {
+		if listener, err = admin.Listen(cfg.Admin.Addr); err != nil {
 			return err
 		}
 		defer listener.Close()
@@ -48,14 +49,22 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) erro
 		return &cli.UsageError{Err: err}
 	}
 	if listener != nil {
-		a := serveAdmin(listener, w.Ready)
-		defer a.close()
-		fmt.Fprintf(stdout, "health on http://%s/healthz and /readyz\n", listener.Addr())
+		a := admin.Serve(listener, w, admin.Options{Token: cfg.Admin.Token, Logger: logger})
+		defer a.Close()
+		fmt.Fprintf(stdout, "page on http://%[1]s/%[2]s, metrics on http://%[1]s/metrics, health on http://%[1]s/healthz and /readyz\n", listener.Addr(), readOnly(cfg.Admin))
 	}
 	for _, line := range w.Summary() {
 		fmt.Fprintln(stdout, line)
 	}
 	return w.Run(ctx)
+}
+
+// readOnly says so if the page can change nothing.
+func readOnly(cfg worker.AdminConfig) string {
+	if cfg.Token == "" {
+		return " (read only: admin.token is not set)"
+	}
+	return ""
 }
 
 // newLogger returns a logger that writes as the configuration says.

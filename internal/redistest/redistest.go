@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -26,7 +27,7 @@ type Server struct {
 
 	tb     testing.TB
 	dir    string
-	args   []string
+	args   func(port string) []string
 	cmd    *exec.Cmd
 	exited chan struct{} // closed once the process is gone and waited for
 }
@@ -40,6 +41,12 @@ func Start(tb testing.TB, args ...string) string {
 
 // New is Start for tests that stop and restart their server.
 func New(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	return launch(tb, func(port string) []string { return append(inMemory(port), args...) })
+}
+
+// launch starts a server whose arguments depend on the port it is to have.
+func launch(tb testing.TB, args func(port string) []string) *Server {
 	tb.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv(RequireEnv) == "1" {
@@ -72,6 +79,29 @@ func (s *Server) Stop() {
 	s.cmd = nil
 }
 
+// HostPort is Addr in two parts.
+func (s *Server) HostPort() (host, port string) {
+	s.tb.Helper()
+	host, port, err := net.SplitHostPort(s.Addr)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return host, port
+}
+
+// Freeze stops the process without ending it, as a machine that hangs; Thaw lets it go on.
+func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+
+// Thaw ends what Freeze began.
+func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.tb.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
 // Restart starts a stopped server again on its address and directory, stopping it first if it runs.
 func (s *Server) Restart() {
 	s.tb.Helper()
@@ -87,10 +117,10 @@ func (s *Server) start() error {
 	if err != nil {
 		return err
 	}
-	args := append([]string{
-		"--bind", "127.0.0.1", "--port", port, "--dir", s.dir, "--save", "", "--appendonly", "no", "--logfile", "",
-	}, s.args...)
+	// A configuration file, if there is one, has to come first, and overrides nothing.
+	args := append(s.args(port), "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", "")
 	cmd := exec.Command("redis-server", args...)
+	own(cmd)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -115,11 +145,16 @@ func (s *Server) start() error {
 	return nil
 }
 
+// inMemory are arguments of a server that saves nothing.
+func inMemory(port string) []string {
+	return []string{"--port", port, "--save", "", "--appendonly", "no"}
+}
+
 // awaitReady reads the server's log up to the line that says that it accepts connections.
 func awaitReady(log io.Reader) error {
 	var last string
 	for lines := bufio.NewScanner(log); lines.Scan(); {
-		if strings.Contains(lines.Text(), "Ready to accept connections") {
+		if strings.Contains(lines.Text(), "Ready to accept connections") || strings.Contains(lines.Text(), "Sentinel ID is") {
 			return nil
 		}
 		last = lines.Text()

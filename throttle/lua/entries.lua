@@ -15,7 +15,8 @@ end
 local function check_in(m, client, now)
   call('ZADD', KEYS[m.k + 5], max(now, m.epoch), client)
   call('ZREMRANGEBYSCORE', KEYS[m.k + 5], '-inf', now - PRESENCE * 1000 - 3 * m.W)
-  call('PEXPIRE', KEYS[m.k + 5], PRESENCE + ceil(3 * m.W / 1000))
+  local ttl = m.keep > 0 and not m.per_client and min(m.keep, PRESENCE) or PRESENCE
+  call('PEXPIRE', KEYS[m.k + 5], ttl + ceil(3 * m.W / 1000))
 end
 
 -- Merges old entries within their buckets: their weight moves to the latest

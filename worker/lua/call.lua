@@ -6,7 +6,7 @@
 -- ARGV[2] tasks to call at most
 -- ARGV[3] milliseconds after which a called task is in line again
 -- Reply: {tasks left in line, tasks called before and not back, task, task, ...}
-local line, called, clock, costs = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local line, called, clock, costs, since = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local budget, most, patience = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
@@ -49,6 +49,6 @@ end
 local left = redis.call("ZCARD", line)
 reply[1] = tostring(left)
 if left == 0 and redis.call("HLEN", called) == 0 then
-  redis.call("DEL", clock, costs)
+  redis.call("DEL", clock, costs, since)
 end
 return reply

@@ -1,0 +1,36 @@
+package figures
+
+// Target is a figure that has to be reached.
+type Target struct {
+	What     string // it is, in the words of who set it
+	Scenario string
+	Metric   Metric
+	Peer     string
+	To       string // whose figure the peer's is divided by; "" means the figure itself counts
+	AtLeast  bool   // or at most
+	Bound    float64
+}
+
+// Reached is what came of a target.
+type Reached struct {
+	Target
+	Known  bool // there are figures to tell
+	Figure float64
+	Yes    bool
+}
+
+// Check compares a target with what was measured in its scenario.
+func (t Target) Check(r *Rounds) Reached {
+	out := Reached{Target: t}
+	if t.To == "" {
+		out.Figure, out.Known = r.Figure(t.Peer, t.Metric)
+	} else {
+		out.Figure, out.Known = r.Ratio(t.Metric, t.Peer, t.To)
+	}
+	if t.AtLeast {
+		out.Yes = out.Known && out.Figure >= t.Bound
+	} else {
+		out.Yes = out.Known && out.Figure <= t.Bound
+	}
+	return out
+}

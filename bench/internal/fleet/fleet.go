@@ -1,0 +1,129 @@
+// Package fleet is the load: clients with goroutines that acquire in a loop,
+// and what they saw.
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Limit is so many permits in any interval.
+type Limit struct {
+	Name     string
+	Permits  int64
+	Interval time.Duration
+}
+
+// Work is what a fleet does.
+type Work struct {
+	// Limits are acquired together, or in this order by peers that cannot.
+	Limits []Limit
+	// Clients stand for processes: each has connections of its own.
+	Clients int
+	// Goroutines of each client acquire in a loop.
+	Goroutines int
+	// Cost is what a goroutine acquires at a time. Nil means one permit.
+	Cost func(client, goroutine int) int64
+	// Every is how often a goroutine asks at most. Zero means again at once.
+	Every time.Duration
+	// Length is for how long.
+	Length time.Duration
+}
+
+// CostOf is what a goroutine acquires at a time.
+func (w Work) CostOf(client, goroutine int) int64 {
+	if w.Cost == nil {
+		return 1
+	}
+	return w.Cost(client, goroutine)
+}
+
+// Use is permits that a caller was handed. There are millions: its fields are
+// as small as they can be.
+type Use struct {
+	At                time.Duration // since the fleet began
+	Permits           int32
+	Client, Goroutine uint16
+}
+
+// Member is one client of a fleet.
+type Member struct {
+	Acquire func(ctx context.Context, n int64) error
+	Close   func() error
+}
+
+// Run lets a fleet work, with a member for each of its clients, and returns
+// the uses in the order of their times.
+func Run(ctx context.Context, w Work, join func(client int) (Member, error)) (uses []Use, err error) {
+	members := make([]Member, w.Clients)
+	for c := range members {
+		if members[c], err = join(c); err != nil {
+			return nil, fmt.Errorf("client %d: %w", c, err)
+		}
+		defer func() { err = errors.Join(err, members[c].Close()) }()
+	}
+
+	// The end comes as a cancellation, not as a deadline: a peer that knew when
+	// it comes could spare itself what it then has no use for.
+	working, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var (
+		wg    sync.WaitGroup
+		all   = make([][]Use, w.Clients*w.Goroutines)
+		begin = time.Now()
+		end   = time.AfterFunc(w.Length, func() { stop(nil) })
+	)
+	defer end.Stop()
+	for c, m := range members {
+		for g := range w.Goroutines {
+			wg.Go(func() {
+				mine, err := work(working, w, m, c, g, begin)
+				if err != nil {
+					stop(fmt.Errorf("client %d: %w", c, err))
+				}
+				all[c*w.Goroutines+g] = mine
+			})
+		}
+	}
+	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := context.Cause(working); !errors.Is(err, context.Canceled) {
+		return nil, err
+	}
+	uses = slices.Concat(all...)
+	slices.SortFunc(uses, func(a, b Use) int { return cmp.Compare(a.At, b.At) })
+	return uses, nil
+}
+
+// work is one goroutine of a fleet. Its error is of a time at which the fleet was still to work.
+func work(ctx context.Context, w Work, m Member, client, goroutine int, begin time.Time) (uses []Use, err error) {
+	n := w.CostOf(client, goroutine)
+	var next <-chan time.Time
+	if w.Every > 0 {
+		pace := time.NewTicker(w.Every)
+		defer pace.Stop()
+		next = pace.C
+	}
+	for {
+		if err := m.Acquire(ctx, n); err != nil {
+			if ctx.Err() != nil {
+				return uses, nil
+			}
+			return uses, err
+		}
+		uses = append(uses, Use{time.Since(begin), int32(n), uint16(client), uint16(goroutine)})
+		if w.Every > 0 {
+			select {
+			case <-next:
+			case <-ctx.Done():
+			}
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/bench/internal/fleet"
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// Jobthrottle is this project. Several limits are one Group.
+type Jobthrottle struct {
+	Addr string
+	// NoPrefetch makes each Acquire ask Redis: limits get no guard, and without
+	// one a client takes nothing ahead of demand.
+	NoPrefetch bool
+}
+
+// Name is the peer's name in tables.
+func (p Jobthrottle) Name() string {
+	if p.NoPrefetch {
+		return NameNoPrefetch
+	}
+	return NameJobthrottle
+}
+
+// Work lets a fleet of throttle.Clients work.
+func (p Jobthrottle) Work(ctx context.Context, w fleet.Work) ([]fleet.Use, error) {
+	return fleet.Run(ctx, w, func(int) (fleet.Member, error) { return p.join(w) })
+}
+
+func (p Jobthrottle) join(w fleet.Work) (member fleet.Member, err error) {
+	rdb := connect(p.Addr, w)
+	client, err := throttle.New(rdb, throttle.Options{})
+	if err != nil {
+		return member, errors.Join(err, rdb.Close())
+	}
+	member.Close = func() error { return errors.Join(client.Close(), rdb.Close()) }
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, member.Close())
+		}
+	}()
+
+	var guard time.Duration // the default
+	if p.NoPrefetch {
+		guard = -1
+	}
+	var limiters []*throttle.Limiter
+	for _, l := range w.Limits {
+		limiter, err := client.LimiterWithRate(l.Name, throttle.Rate{Permits: l.Permits, Interval: l.Interval, Guard: guard})
+		if err != nil {
+			return member, err
+		}
+		limiters = append(limiters, limiter)
+	}
+	if len(limiters) == 1 {
+		member.Acquire = limiters[0].Acquire
+		return member, nil
+	}
+	group, err := client.Group(limiters...)
+	if err != nil {
+		return member, err
+	}
+	member.Acquire = group.Acquire
+	return member, nil
+}

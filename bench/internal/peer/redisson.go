@@ -1,0 +1,78 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/bench/internal/fleet"
+	"github.com/jobthrottle/jobthrottle/internal/redisson"
+)
+
+// Redisson is the real one, in a JVM. Its threads acquire with a timeout that
+// is the end of the work, as its acquire without one would outlive it.
+type Redisson struct{ jvm *redisson.Peer }
+
+// warmUp is for how long the JVM compiles before it is measured.
+const warmUp = 3 * time.Second
+
+// StartRedisson starts a JVM and warms it up. The error is
+// redisson.ErrNoJava where there is none to start. The caller has to Close it.
+func StartRedisson(ctx context.Context, addr string) (*Redisson, error) {
+	jvm, err := redisson.Start(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	p := &Redisson{jvm}
+	limit := fleet.Limit{Name: "warm-up", Permits: 1_000_000, Interval: time.Second}
+	if _, err := p.Work(ctx, fleet.Work{Limits: []fleet.Limit{limit}, Clients: 1, Goroutines: 64, Length: warmUp}); err != nil {
+		_ = jvm.Close() // that it did not work is what matters
+		return nil, fmt.Errorf("warm up Redisson: %w", err)
+	}
+	return p, nil
+}
+
+// Name is the peer's name in tables.
+func (p *Redisson) Name() string { return NameRedisson }
+
+// Version is Redisson's own.
+func (p *Redisson) Version() string { return p.jvm.Version() }
+
+// Close ends the JVM.
+func (p *Redisson) Close() error { return p.jvm.Close() }
+
+// Work lets threads work, each at once again: Every does not apply.
+func (p *Redisson) Work(ctx context.Context, w fleet.Work) ([]fleet.Use, error) {
+	if len(w.Limits) != 1 {
+		return nil, fmt.Errorf("redisson: %d limits, want 1: it has no group", len(w.Limits))
+	}
+	l := w.Limits[0]
+	if err := p.jvm.Limiter(l.Name).SetRate(redisson.Rate{Permits: l.Permits, Interval: l.Interval}); err != nil {
+		return nil, err
+	}
+	costs := make([]int64, w.Clients*w.Goroutines)
+	for thread := range costs {
+		costs[thread] = w.CostOf(thread%w.Clients, thread/w.Clients)
+	}
+	grants, err := p.jvm.Load(redisson.Load{Limiter: l.Name, Costs: costs, Clients: w.Clients, For: w.Length})
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // which has ended the JVM, whatever Load says of that
+	}
+	if err != nil || len(grants) == 0 {
+		return nil, err
+	}
+	begin := grants[0].Asked
+	for _, g := range grants {
+		begin = min(begin, g.Asked)
+	}
+	uses := make([]fleet.Use, len(grants))
+	for i, g := range grants {
+		uses[i] = fleet.Use{
+			At:        time.Duration(g.At - begin),
+			Permits:   int32(costs[g.Thread]),
+			Client:    uint16(g.Thread % w.Clients),
+			Goroutine: uint16(g.Thread / w.Clients),
+		}
+	}
+	return uses, nil
+}

@@ -1,0 +1,162 @@
+// Package scenario has what is measured: the work, and the figures that tell
+// peers apart at it.
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/bench/internal/figures"
+	"github.com/jobthrottle/jobthrottle/bench/internal/fleet"
+	"github.com/jobthrottle/jobthrottle/bench/internal/peer"
+	"github.com/jobthrottle/jobthrottle/bench/internal/redisserver"
+)
+
+// Scenario is one kind of work, for each of its peers.
+type Scenario struct {
+	Name    string // on the command line
+	Title   string
+	Text    string // what is done and how to read the figures
+	Base    string // the peer to whose figures those of the others are compared
+	Columns []figures.Metric
+	Runs    []Run
+}
+
+// Run measures one peer, once.
+type Run struct {
+	Peer    string
+	Length  time.Duration // about how long it takes
+	Measure func(ctx context.Context) (Result, error)
+}
+
+// Result is what one peer reached in one round.
+type Result struct {
+	Figures figures.Figures
+	Seen    []int64 // permits in the interval up to each PlotStep, as callers saw it, where that is of interest
+}
+
+// PlotStep is how much time a point of Seen stands for: a line of a few hundred
+// points is as fine as one sees.
+const PlotStep = 20 * time.Millisecond
+
+// Size is how long and how much.
+type Size struct {
+	Contended    time.Duration
+	NeverBinding time.Duration
+	Big          time.Duration
+	Log          int64         // permits of the interval whose log is weighed
+	LogInterval  time.Duration // in which they are used
+	Tasks        int
+	Patience     time.Duration // with tasks that do not start
+}
+
+// Full is what figures are made of.
+func Full() Size {
+	return Size{
+		Contended: 6 * time.Second, NeverBinding: 1500 * time.Millisecond, Big: 8 * time.Second,
+		Log: 100_000, LogInterval: 5 * time.Second, Tasks: 400, Patience: time.Minute,
+	}
+}
+
+// Quick only shows that everything runs.
+func Quick() Size {
+	return Size{
+		Contended: time.Second, NeverBinding: 200 * time.Millisecond, Big: 2 * time.Second,
+		Log: 5_000, LogInterval: time.Second, Tasks: 80, Patience: 20 * time.Second,
+	}
+}
+
+// Bench is where scenarios are measured.
+type Bench struct {
+	Server   *redisserver.Server
+	Redisson *peer.Redisson // nil: there is no Java here, and no Redisson in any scenario
+	Size     Size
+}
+
+// All are the scenarios, in the order in which they are measured and reported.
+func (b Bench) All() []Scenario {
+	return []Scenario{
+		b.contended1000(),
+		b.contended50(),
+		b.manyProcesses(),
+		b.neverBinding(1),
+		b.neverBinding(16),
+		b.neverBinding(256),
+		b.bigAmongSmall(),
+		b.memory(),
+		b.drain(),
+		b.composite(),
+	}
+}
+
+// Names are the names of all scenarios.
+func Names() []string {
+	var names []string
+	for _, s := range (Bench{Size: Quick()}).All() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// waitingPeers are those that can make callers wait for their turn.
+func (b Bench) waitingPeers() []peer.Peer {
+	peers := []peer.Peer{peer.Jobthrottle{Addr: b.addr()}, peer.RedisRate{Addr: b.addr()}}
+	if b.Redisson != nil {
+		peers = append(peers, b.Redisson)
+	}
+	return peers
+}
+
+func (b Bench) addr() string {
+	if b.Server == nil {
+		return "" // it is only to know what the scenarios are
+	}
+	return b.Server.Addr
+}
+
+// errNothing tells a peer that did nothing from one that did it at no cost.
+var errNothing = errors.New("not one permit was handed out")
+
+// measure lets a fleet work under a peer, on an empty server.
+func (b Bench) measure(ctx context.Context, p peer.Peer, w fleet.Work) ([]fleet.Use, figures.Figures, error) {
+	var uses []fleet.Use
+	usage, err := b.use(ctx, func() (err error) {
+		uses, err = p.Work(ctx, w)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	permits := float64(fleet.Permits(uses))
+	if permits == 0 {
+		return nil, nil, errNothing
+	}
+	return uses, figures.Figures{
+		figures.PermitsPerSecond: permits / w.Length.Seconds(),
+		figures.CallsPerPermit:   float64(usage.ScriptCalls) / permits,
+		figures.CPUPerPermit:     microseconds(usage.CPU) / permits,
+	}, nil
+}
+
+// use is what the server does, empty to begin with, while work runs.
+func (b Bench) use(ctx context.Context, work func() error) (redisserver.Usage, error) {
+	if err := b.Server.Flush(ctx); err != nil {
+		return redisserver.Usage{}, fmt.Errorf("empty Redis: %w", err)
+	}
+	runtime.GC() // what the last run left is not for this one to clear away
+	before, err := b.Server.Usage(ctx)
+	if err != nil {
+		return redisserver.Usage{}, err
+	}
+	if err := work(); err != nil {
+		return redisserver.Usage{}, err
+	}
+	after, err := b.Server.Usage(ctx)
+	return after.Sub(before), err
+}
+
+func microseconds(d time.Duration) float64 { return d.Seconds() * 1e6 }
+func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }

@@ -1,0 +1,153 @@
+package simulate
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What a call takes in fake time: the way there and the way back, and one core
+// of Redis, which serves one after the other. BenchmarkScriptCost of package
+// throttle measures what scripts cost.
+const (
+	way        = 250 * time.Microsecond
+	longScript = 60 * time.Microsecond // one that places permits
+	look       = 15 * time.Microsecond // at the epoch of a limiter
+)
+
+// fakeTime is put before each script: TIME is what the last two arguments say.
+// The scripts count their arguments from the front, so two more do no harm.
+const fakeTime = `local redis = { pcall = redis.pcall, call = (function(call)
+  return function(command, ...)
+    if command == 'TIME' then return { ARGV[#ARGV - 1], ARGV[#ARGV] } end
+    return call(command, ...)
+  end
+end)(redis.call) }
+`
+
+// Redis runs scripts on a redis-server at the fake time of their callers, in the
+// order in which they came.
+type Redis struct {
+	calls   chan call // made outside of the bubble: its time stands still while somebody waits on them
+	replies chan reply
+
+	mu      sync.Mutex
+	scripts map[string]script // by the hash that callers know
+	free    time.Time         // when the core has done what came so far
+	load    Load
+}
+
+// Load is what a Redis had to do.
+type Load struct {
+	Calls   int           // of scripts that place permits
+	Looks   int           // at the epoch of a limiter
+	Busy    time.Duration // of the core
+	Backlog time.Duration // the longest that a call waited for the core
+}
+
+type script struct {
+	script *redis.Script
+	cost   time.Duration
+}
+
+type call struct {
+	script *redis.Script
+	keys   []string
+	args   []any
+}
+
+type reply struct {
+	value any
+	err   error
+}
+
+// Serve returns a Redis that has rdb run its scripts until ctx ends; then done
+// is closed. It is called outside of the bubble in which the Redis is used.
+func Serve(ctx context.Context, rdb redis.Scripter) (r *Redis, done <-chan struct{}) {
+	r = &Redis{calls: make(chan call), replies: make(chan reply), scripts: map[string]script{}}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case c := <-r.calls:
+				value, err := c.script.Run(ctx, rdb, c.keys, c.args...).Result()
+				r.replies <- reply{value, err}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return r, ended
+}
+
+// Load returns what there was to do since it was last asked.
+func (r *Redis) Load() Load {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	load := r.load
+	r.load = Load{}
+	return load
+}
+
+// run takes a call there, through the core, and back.
+func (r *Redis) run(s script, keys []string, args []any) (any, error) {
+	time.Sleep(way)
+	time.Sleep(time.Until(r.turn(s.cost)))
+	answer := r.execute(s, keys, args)
+	time.Sleep(s.cost + way)
+	return answer.value, answer.err
+}
+
+// turn reserves the core for a call that has come, and returns when it begins.
+func (r *Redis) turn(cost time.Duration) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	begin := time.Now()
+	if r.free.After(begin) {
+		begin = r.free
+	}
+	r.free = begin.Add(cost)
+	if cost == look {
+		r.load.Looks++
+	} else {
+		r.load.Calls++
+	}
+	r.load.Busy += cost
+	r.load.Backlog = max(r.load.Backlog, time.Until(begin))
+	return begin
+}
+
+// execute runs a script now: no fake time passes meanwhile.
+func (r *Redis) execute(s script, keys []string, args []any) reply {
+	now := time.Now().UnixMicro()
+	args = append(args[:len(args):len(args)], strconv.FormatInt(now/1e6, 10), strconv.FormatInt(now%1e6, 10))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls <- call{s.script, keys, args}
+	return <-r.replies
+}
+
+// known returns a script by its hash.
+func (r *Redis) known(hash string) (script, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, ok := r.scripts[hash]
+	return s, ok
+}
+
+// learn takes up the source of a script. Only a look asks for no time.
+func (r *Redis) learn(source string) script {
+	s := script{redis.NewScript(fakeTime + source), look}
+	if strings.Contains(source, "'TIME'") {
+		s.cost = longScript
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.scripts[redis.NewScript(source).Hash()] = s
+	return s
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+func newPin(opts *options) *cobra.Command {
+	return newChange(opts, "pin", "Make workers that start leave a limit as it is",
+		func(ctx context.Context, l *throttle.Limiter) error { return l.Pin(ctx) })
+}
+
+func newUnpin(opts *options) *cobra.Command {
+	return newChange(opts, "unpin", "Let workers that start apply their configuration again",
+		func(ctx context.Context, l *throttle.Limiter) error { return l.Unpin(ctx) })
+}
+
+func newResume(opts *options) *cobra.Command {
+	return newChange(opts, "resume", "End a pause at once",
+		func(ctx context.Context, l *throttle.Limiter) error { return l.Resume(ctx) })
+}
+
+// newChange makes a verb that changes one limiter and wants only its name.
+func newChange(opts *options, name, short string, change func(context.Context, *throttle.Limiter) error) *cobra.Command {
+	return &cobra.Command{
+		Use:   name + " NAME",
+		Short: short,
+		Args:  args(1, "NAME, the limit to "+name),
+		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
+			return s.change(ctx, args[0], change)
+		}),
+		ValidArgsFunction: completeNames(opts),
+	}
+}
+
+func newPause(opts *options) *cobra.Command {
+	var d time.Duration
+	return &cobra.Command{
+		Use:   "pause NAME DURATION",
+		Short: "Let nobody through for a while",
+		Long: `pause keeps all workers from starting jobs of a limit for a while, such as 30s
+or 15m. Jobs that wait keep their turn. A longer pause that is under way stands:
+end it with throttle resume. Redisson clients do not see pauses.`,
+		Args: args(2, "NAME, the limit to pause", "DURATION, such as 30s or 15m"),
+		PreRunE: func(_ *cobra.Command, args []string) (err error) {
+			if d, err = time.ParseDuration(args[1]); err != nil || d <= 0 {
+				return usage("cannot pause for %q: want a duration such as 30s or 15m (throttle resume ends a pause)", args[1])
+			}
+			return nil
+		},
+		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
+			return s.change(ctx, args[0], func(ctx context.Context, l *throttle.Limiter) error { return l.Pause(ctx, d) })
+		}),
+		ValidArgsFunction: completeNames(opts),
+	}
+}
+
+func newDelete(opts *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a limit and forget its usage",
+		Long: `delete removes a limit from Redis, with its pause and its pin, and forgets its
+usage. Workers that have it in their configuration create it again with their
+next job, and may then use all of it at once.`,
+		Args: args(1, "NAME, the limit to delete"),
+		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
+			before, err := s.one(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			question := fmt.Sprintf("Delete limit %q (%s; %s)? What was used is forgotten.", before.Name, before.settings(), before.usage())
+			if err := s.confirm(ctx, "deleting a limit forgets what was used", question); err != nil {
+				return err
+			}
+			l, err := s.client.Limiter(before.Name)
+			if err != nil {
+				return err
+			}
+			if deleted, err := l.Delete(ctx); err != nil {
+				return err
+			} else if !deleted {
+				return s.missing(ctx, before.Name)
+			}
+			return s.printChange(&before, nil)
+		}),
+		ValidArgsFunction: completeNames(opts),
+	}
+	confirmable(cmd, opts)
+	return cmd
+}
+
+// change changes a limiter that has to be there, and prints it as it was and as it is.
+func (s *session) change(ctx context.Context, name string, change func(context.Context, *throttle.Limiter) error) error {
+	before, err := s.one(ctx, name)
+	if err != nil {
+		return err
+	}
+	l, err := s.client.Limiter(name)
+	if err != nil {
+		return err
+	}
+	if err := change(ctx, l); err != nil {
+		return err
+	}
+	after, err := s.one(ctx, name)
+	if err != nil {
+		return err
+	}
+	return s.printChange(&before, &after)
+}
+
+// printChange prints a limiter as it was and as it is; nil is a limiter that is not there.
+func (s *session) printChange(before, after *limiter) error {
+	if s.opts.json {
+		return printJSON(s.stdout, struct {
+			Before *limiter `json:"before"`
+			After  *limiter `json:"after"`
+		}{before, after})
+	}
+	describe := func(l *limiter) string {
+		if l == nil {
+			return "no such limit"
+		}
+		return l.settings() + "; " + l.usage()
+	}
+	name := ""
+	if before != nil {
+		name = before.Name
+	} else {
+		name = after.Name
+	}
+	_, err := fmt.Fprintf(s.stdout, "%s\n  before  %s\n  after   %s\n", name, describe(before), describe(after))
+	return err
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	// completionTime bounds how long a shell waits for names.
+	completionTime = 2 * time.Second
+	// maxCompletions is how many names a shell gets.
+	maxCompletions = 200
+)
+
+// completeNames completes the first argument with names of limiters in Redis.
+func completeNames(opts *options) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		defer cancel()
+		s, err := open(ctx, opts)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var names []string
+		for l, err := range s.fleet.Limiters(ctx, literal.Replace(begun)+"*") {
+			if err != nil {
+				break
+			}
+			if names = append(names, l.Name); len(names) == maxCompletions {
+				break
+			}
+		}
+		_ = s.close() // a shell has no use for what could be wrong here
+		slices.Sort(names)
+		return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// literal makes a pattern that matches only the text itself.
+var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"go.uber.org/zap"
+
+	"github.com/jobthrottle/jobthrottle/internal/cli"
+	"github.com/jobthrottle/jobthrottle/worker"
+)
+
+// workers are workers on a site, and what their handlers saw.
+type workers struct {
+	*site
+	yaml      string
+	queue     *asynq.Client
+	inspector *asynq.Inspector
+
+	mu     sync.Mutex
+	starts []time.Time
+	more   chan struct{} // has a token after a start
+}
+
+func (s *site) workers(yaml string) *workers {
+	return &workers{
+		site: s, yaml: fmt.Sprintf("redis: { addrs: [%q] }\nlog: { level: error }\n%s", s.addr, yaml),
+		queue: asynq.NewClientFromRedisClient(s.rdb), inspector: asynq.NewInspectorFromRedisClient(s.rdb),
+		more: make(chan struct{}, 1),
+	}
+}
+
+// start starts a worker, which stops with the returned function or at the end
+// of the test. Jobs of the types x:... note their start and then call handle.
+func (w *workers) start(handle func(ctx context.Context, task *asynq.Task) error) (stop func()) {
+	w.Helper()
+	cfg, err := worker.ParseConfig("config.yaml", []byte(w.yaml))
+	w.check(err)
+	started, err := worker.New(cfg, zap.NewNop())
+	w.check(err)
+	started.HandleFunc("x", func(ctx context.Context, task *asynq.Task) error {
+		w.mu.Lock()
+		w.starts = append(w.starts, time.Now())
+		w.mu.Unlock()
+		select {
+		case w.more <- struct{}{}:
+		default:
+		}
+		if handle == nil {
+			return nil
+		}
+		return handle(ctx, task)
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- started.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.Errorf("Run: %v", err)
+		}
+	})
+	w.Cleanup(stop)
+	return stop
+}
+
+func (w *workers) enqueue(typ, id string, opts ...asynq.Option) {
+	w.Helper()
+	_, err := w.queue.Enqueue(asynq.NewTask(typ, nil), append(opts, asynq.TaskID(id))...)
+	w.check(err)
+}
+
+func (w *workers) seen() []time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.starts)
+}
+
+// await waits until the condition holds. It looks after each start, and now and then.
+func (w *workers) await(what string, holds func() bool) {
+	w.Helper()
+	timeout := time.After(30 * time.Second)
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for !holds() {
+		select {
+		case <-w.more:
+		case <-poll.C:
+		case <-timeout:
+			w.Fatalf("not within 30s: %s", what)
+		}
+	}
+}
+
+func (w *workers) awaitStarts(n int) {
+	w.Helper()
+	w.await(fmt.Sprint(n, " starts"), func() bool { return len(w.seen()) >= n })
+}
+
+// awaitExplained waits until explain says that the job is in this state.
+func (w *workers) awaitExplained(id, state string) worker.Explanation {
+	w.Helper()
+	var e worker.Explanation
+	w.await(id+" is "+state, func() bool {
+		got := w.run("explain", "--task", id, "--json")
+		if got.status == cli.Done {
+			e = decode[worker.Explanation](w, got.stdout)
+		}
+		return e.State == state
+	})
+	return e
+}
+
+// TestExplain asks for a job in each state, of real workers.
+func TestExplain(t *testing.T) {
+	s := newSite(t)
+	w := s.workers(`
+limits: { api: { rate: 1/1h } }
+pools: [ { name: default, concurrency: 4 } ]
+jobs: { "x:limited": { limits: [api], hold: 0 } }
+`)
+	w.enqueue("x:limited", "first")
+	w.enqueue("x:free", "second")
+	text := s.done("explain", "--task", "second")
+	for _, want := range []string{`Task "second" (x:free, queue default) is pending`, "1 task is before it", "No running worker serves queue default"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("pending: %q is missing in\n%s", want, text)
+		}
+	}
+	release := make(chan struct{})
+	w.start(func(ctx context.Context, _ *asynq.Task) error {
+		switch id, _ := asynq.GetTaskID(ctx); id {
+		case "fails":
+			return errors.New("no such account")
+		case "hopeless":
+			return asynq.SkipRetry
+		case "runs":
+			<-release
+		}
+		return nil
+	})
+	defer close(release)
+	w.awaitStarts(2)
+	w.enqueue("x:limited", "parked")
+	e := w.awaitExplained("parked", worker.StateParked)
+	if e.Limiter == nil || e.Limiter.Name != "api" || e.Since.IsZero() || e.Ahead == nil || *e.Ahead != 0 || !e.ComesBack.After(e.At) {
+		t.Errorf("parked: %+v", e)
+	}
+	text = s.done("explain", "--task", "parked", "--queue", "default")
+	for _, want := range []string{`is parked: limit "api" holds it since`, "no task is before it in line; its turn comes in about", "is full: 1 used"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("parked: %q is missing in\n%s", want, text)
+		}
+	}
+	if text := s.done("show", "api"); !strings.Contains(text, "parked      1 jobs in line; the first is due: ") {
+		t.Errorf("show api:\n%s", text)
+	}
+	w.enqueue("x:free", "fails", asynq.MaxRetry(3))
+	if e := w.awaitExplained("fails", "retry"); e.LastError != "no such account" || e.PutOff || e.Limiter != nil || e.Retried != 1 {
+		t.Errorf("failed: %+v", e)
+	}
+	w.enqueue("x:free", "hopeless")
+	w.awaitExplained("hopeless", "archived")
+	w.enqueue("x:free", "done", asynq.Retention(time.Hour))
+	w.awaitExplained("done", "completed")
+	w.enqueue("x:free", "later", asynq.ProcessIn(time.Hour))
+	w.awaitExplained("later", "scheduled")
+	w.enqueue("x:free", "runs")
+	w.awaitExplained("runs", "active")
+
+	s.fails(cli.Failed, []string{"explain", "--task", "nobody"}, []string{`"nobody"`, "retention"})
+	s.fails(cli.Failed, []string{"explain", "--task", "done", "--queue", "attic"}, []string{`"attic"`, "--queue"})
+	w.enqueue("x:free", "done", asynq.Queue("other"))
+	s.fails(cli.Failed, []string{"explain", "--task", "done"}, []string{`"done"`, "default, other", "--queue"})
+}

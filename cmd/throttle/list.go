@@ -1,0 +1,146 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// usageUpTo is how many limiters list reads the logs of; more of them would
+// make it slow, and Redis busy.
+const usageUpTo = 1000
+
+func newList(opts *options) *cobra.Command {
+	var match string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the limits and how they stand",
+		Long: fmt.Sprintf(`list prints the limits in Redis by name, those of workers' configurations as well
+as the one limit for each value that a key makes. For up to %d of them it reads
+the usage; more are listed with their configuration only.`, usageUpTo),
+		Example: `  throttle list --match 'stripe-account:*' --limit 20
+  throttle list --json | jq 'select(.paused_ms > 0).name'`,
+		Args: args(0),
+		PreRunE: func(*cobra.Command, []string) error {
+			if limit < 0 {
+				return usage("--limit %d: want 1 or more, or 0 for all", limit)
+			}
+			return nil
+		},
+		RunE: verb(opts, func(ctx context.Context, s *session, _ []string) error {
+			found, total, err := s.list(ctx, match, limit)
+			if err != nil {
+				return err
+			}
+			if s.opts.json {
+				for _, l := range found {
+					if err := printJSON(s.stdout, l); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			if total == 0 {
+				fmt.Fprintln(s.stdout, "no limits"+matching(match)+": they appear when a worker applies its configuration, or with throttle set")
+				return nil
+			}
+			if err := printTable(s.stdout, found); err != nil {
+				return err
+			}
+			fmt.Fprintln(s.stderr, summary(found, total, match))
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&match, "match", "", "list only names that match a `pattern`, in which * stands for any text and ? for any character")
+	cmd.Flags().IntVar(&limit, "limit", 0, "print the first `N` only (0 is all)")
+	return cmd
+}
+
+// list reads limiters, by name, at most limit of them, and how many there are.
+func (s *session) list(ctx context.Context, match string, limit int) (limiters []limiter, total int, err error) {
+	found, err := s.find(ctx, match)
+	if err != nil {
+		return nil, 0, err
+	}
+	total = len(found)
+	if limit > 0 {
+		found = found[:min(limit, total)]
+	}
+	names := make([]string, len(found))
+	for i, l := range found {
+		names[i] = l.Name
+		limiters = append(limiters, fromListed(l))
+	}
+	if len(found) <= usageUpTo {
+		limiters, err = s.read(ctx, names...)
+	}
+	return limiters, total, err
+}
+
+// find returns the configurations of limiters, by name.
+func (s *session) find(ctx context.Context, match string) ([]throttle.Listed, error) {
+	var found []throttle.Listed
+	for l, err := range s.fleet.Limiters(ctx, match) {
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, l)
+	}
+	slices.SortFunc(found, func(a, b throttle.Listed) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(found, func(a, b throttle.Listed) bool { return a.Name == b.Name }), nil
+}
+
+// summary is the line below the list.
+func summary(found []limiter, total int, match string) string {
+	s := fmt.Sprintf("%d limits%s", total, matching(match))
+	if total == 1 {
+		s = "1 limit" + matching(match)
+	}
+	if len(found) < total {
+		s += fmt.Sprintf(", the first %d of them shown", len(found))
+	}
+	if len(found) > usageUpTo {
+		s += fmt.Sprintf("; the usage is shown for up to %d: narrow with --match or --limit", usageUpTo)
+	}
+	return s
+}
+
+func matching(pattern string) string {
+	if pattern == "" {
+		return ""
+	}
+	return " match " + strconv.Quote(pattern)
+}
+
+// printTable prints limiters as a table, with what was read of them.
+func printTable(out io.Writer, limiters []limiter) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	withUsage := len(limiters) > 0 && limiters[0].Standing != nil
+	if withUsage {
+		fmt.Fprintln(w, "NAME\tRATE\tTYPE\tUSED\tRESERVED\tAVAILABLE\tNEXT FREE\tPARKED\tSTATE")
+	} else {
+		fmt.Fprintln(w, "NAME\tRATE\tTYPE\tSTATE")
+	}
+	for _, l := range limiters {
+		if withUsage {
+			available := strconv.FormatInt(l.Available, 10)
+			if l.idle() {
+				available = "-" // of whom?
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%d\t%s\n",
+				l.Name, l.Rate, l.Type, l.Used, l.Reserved, available, l.nextFree(), l.Parked, l.state())
+		} else {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", l.Name, l.Rate, l.Type, l.state())
+		}
+	}
+	return w.Flush()
+}

@@ -1,0 +1,90 @@
+// Command throttle shows the limits of a fleet of workers as Redis has them,
+// changes them while it runs, and tells what holds a job.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobthrottle/jobthrottle/internal/cli"
+)
+
+func main() { cli.Main(newCommand()) }
+
+// options are the flags that all verbs share.
+type options struct {
+	config string
+	redis  string
+	json   bool
+	yes    bool
+}
+
+func newCommand() *cobra.Command {
+	opts := new(options)
+	cmd := &cobra.Command{
+		Use:   "throttle",
+		Short: "See and change the limits of running workers",
+		Long: `throttle shows the limits of a fleet of workers, changes them while it runs,
+and tells what holds a job. All that it shows is read from Redis, for the whole
+fleet; what it changes, all workers follow within 100ms.`,
+		Example: `  throttle list                          all limits, and how they stand
+  throttle top                           the same, live
+  throttle show stripe                   one, with its clients and parked jobs
+  throttle set stripe 50/1s --pin        halve it; workers that start leave it so
+  throttle pause stripe 30s              let nobody through for 30s
+  throttle explain --task order-17       why this job is not running`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			hint := "see throttle --help"
+			if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+				hint = "did you mean " + strings.Join(similar, " or ") + "? " + hint
+			}
+			return usage("unknown command %q: %s", args[0], hint)
+		},
+		RunE: func(*cobra.Command, []string) error {
+			return usage("want a command, such as list or show NAME: see throttle --help")
+		},
+		SuggestionsMinimumDistance: 2,
+	}
+	flags := cmd.PersistentFlags()
+	flags.SortFlags = false
+	flags.StringVar(&opts.config, "config", "", "configuration `file`, of which only redis matters here (config.yaml if there is one)")
+	flags.StringVar(&opts.redis, "redis", "", "`address` of Redis in place of the configuration's: host:port (several, with commas: a cluster) or redis://user:password@host:port/db (rediss:// for TLS)")
+	flags.BoolVar(&opts.json, "json", false, "print JSON, one object a line")
+	cmd.AddCommand(
+		newList(opts), newShow(opts), newTop(opts), newSet(opts),
+		newPin(opts), newUnpin(opts), newPause(opts), newResume(opts), newDelete(opts), newExplain(opts),
+	)
+	return cmd
+}
+
+// usage is a mistake in what the user wrote.
+func usage(format string, args ...any) error {
+	return &cli.UsageError{Err: fmt.Errorf(format, args...)}
+}
+
+// args checks the number of arguments of a verb, of which the first need be there.
+func args(need int, names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < need:
+			return usage("%s wants %s: see %s --help", cmd.Name(), names[len(args)], cmd.CommandPath())
+		case len(args) > len(names):
+			return usage("unexpected argument %q: see %s --help", args[len(names)], cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// asUsage makes errors of one kind mistakes in what the user wrote.
+func asUsage(err, kind error) error {
+	if errors.Is(err, kind) {
+		return &cli.UsageError{Err: err}
+	}
+	return err
+}

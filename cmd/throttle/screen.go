@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+const (
+	barWidth = 20
+	// trail is how many looks the sparkline shows.
+	trail = 30
+)
+
+// screen is what top shows: the last look, and how full each limit was at those before it.
+type screen struct {
+	snapshot
+	history       map[string][]float64
+	width, height int // zero: as large as it gets
+}
+
+func newScreen() *screen { return &screen{history: map[string][]float64{}} }
+
+// take makes the screen show a look. One that failed leaves the last in place.
+func (s *screen) take(shot snapshot) {
+	if shot.err != nil {
+		s.err = shot.err
+		return
+	}
+	history := make(map[string][]float64, len(shot.limiters))
+	for _, l := range shot.limiters {
+		past := append(s.history[l.Name], l.share())
+		history[l.Name] = past[max(0, len(past)-trail):]
+	}
+	s.snapshot, s.history = shot, history
+}
+
+// text is the whole screen, cut to its size.
+func (s *screen) text() string {
+	head := fmt.Sprintf("%s   %d limits%s", s.at.Format("15:04:05"), s.total, matching(s.match))
+	if s.at.IsZero() {
+		head = "reading the limits ..."
+	}
+	if len(s.limiters) < s.total {
+		head += fmt.Sprintf(" (%d watched, choose with --match)", len(s.limiters))
+	}
+	if s.err != nil {
+		head += "   Redis does not answer, trying on: " + s.err.Error()
+	}
+	rows := s.limiters
+	if s.height > 0 {
+		rows = rows[:min(len(rows), max(s.height-4, 0))] // but for the head, two titles and the foot
+	}
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "LIMIT\tRATE\tUSED\t\tRESERVED\tNEXT FREE\tPARKED\tLATELY\tSTATE")
+	for _, l := range rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d of %d\t%d\t%s\t%d\t%s\t%s\n", l.Name, l.Rate, bar(l.share()), l.Used, l.whole(),
+			l.Reserved, l.nextFree(), l.Parked, spark(s.history[l.Name]), l.state())
+	}
+	_ = w.Flush() // into memory
+	lines := append([]string{head, ""}, strings.Split(strings.TrimSuffix(table.String(), "\n"), "\n")...)
+	if s.height > 0 {
+		lines = append(lines, "q quits")
+	}
+	for i, line := range lines {
+		lines[i] = clip(strings.TrimRight(line, " "), s.width)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// whole is how many permits the limit has: each of the clients seen, or one, if it is theirs.
+func (l limiter) whole() int64 {
+	if l.rate.Type == throttle.PerClient {
+		return l.Permits * int64(max(len(l.Clients), 1))
+	}
+	return l.Permits
+}
+
+// share is how much of the limit is used, from 0 to 1.
+func (l limiter) share() float64 { return float64(l.Used) / float64(l.whole()) }
+
+func bar(share float64) string {
+	filled := min(max(int(share*barWidth+0.5), 0), barWidth)
+	return strings.Repeat("█", filled) + strings.Repeat("░", barWidth-filled)
+}
+
+// spark draws one character for each share, the latest last.
+func spark(shares []float64) string {
+	levels := []rune("▁▂▃▄▅▆▇█")
+	var b strings.Builder
+	for _, share := range shares {
+		b.WriteRune(levels[min(max(int(share*float64(len(levels))), 0), len(levels)-1)])
+	}
+	return b.String()
+}
+
+// clip cuts a line to so many characters, if there is a width.
+func clip(line string, width int) string {
+	if runes := []rune(line); width > 0 && len(runes) > width {
+		return string(runes[:width-1]) + "…"
+	}
+	return line
+}

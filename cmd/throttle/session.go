@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/jobthrottle/jobthrottle/internal/cli"
+	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/worker"
+)
+
+// session is one run of a verb: Redis and the standard streams.
+type session struct {
+	opts   *options
+	rdb    redis.UniversalClient
+	fleet  *throttle.Fleet
+	parked *worker.Inspector
+	client *throttle.Client // makes changes; it waits in no queue
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+}
+
+// verb makes a command's RunE of what it does once Redis has answered.
+func verb(opts *options, do func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, err := open(cmd.Context(), opts)
+		if err != nil {
+			return err
+		}
+		s.stdin, s.stdout, s.stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		return errors.Join(do(cmd.Context(), s, args), s.close())
+	}
+}
+
+// open connects to Redis.
+func open(ctx context.Context, opts *options) (*session, error) {
+	rdb, addrs, err := cli.OpenRedis(opts.config, opts.redis)
+	if err != nil {
+		return nil, err
+	}
+	if err := cli.PingRedis(ctx, rdb, addrs); err != nil {
+		return nil, errors.Join(err, rdb.Close())
+	}
+	client, err := throttle.New(rdb, throttle.Options{})
+	if err != nil {
+		return nil, errors.Join(err, rdb.Close())
+	}
+	fleet := throttle.NewFleet(rdb)
+	fleet.Skip = func(key string) bool { return strings.HasPrefix(key, "asynq:{") } // a task: there may be a million of them
+	return &session{opts: opts, rdb: rdb, fleet: fleet, parked: worker.NewInspector(rdb), client: client}, nil
+}
+
+func (s *session) close() error { return errors.Join(s.client.Close(), s.rdb.Close()) }

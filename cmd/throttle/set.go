@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// setFlags are what set can change beside permits and interval.
+type setFlags struct {
+	perClient bool
+	pin       bool
+	guard     time.Duration
+	smooth    bool
+	window    string
+	offset    time.Duration
+	keepAlive time.Duration
+}
+
+func newSet(opts *options) *cobra.Command {
+	var f setFlags
+	cmd := &cobra.Command{
+		Use:   "set NAME [RATE]",
+		Short: "Change a limit, or create it",
+		Long: `set changes the rate of a limit, such as 100/1s or 5000/24h, in all running workers
+within 100ms. What was used still counts: a lower rate holds at once, a higher one
+adds only the difference. What no flag names stays as it is. A limit that is not
+there is created.
+
+A change of type (--per-client) forgets the usage, and is confirmed first.
+Workers that start apply the limits of their configuration again, except those
+that are pinned: --pin, until throttle unpin.`,
+		Example: `  throttle set stripe 50/1s --pin
+  throttle set stripe --smooth                      spread evenly, the rate as it is
+  throttle set quota 10000/24h --window calendar --offset 8h`,
+		Args: args(1, "NAME, the limit to change", "RATE"),
+		PreRunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				_, err := throttle.ParseRate(args[1])
+				return asUsage(err, throttle.ErrInvalidRate)
+			}
+			for _, flag := range []string{"per-client", "pin", "guard", "smooth", "window", "offset", "keep-alive"} {
+				if cmd.Flags().Changed(flag) {
+					return nil
+				}
+			}
+			return usage("set wants a RATE, such as 100/1s, or a flag for what to change: see throttle set --help")
+		},
+		ValidArgsFunction: completeNames(opts),
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.BoolVar(&f.perClient, "per-client", false, "each worker has the permits for itself (=false: the fleet shares them)")
+	flags.BoolVar(&f.pin, "pin", false, "make workers that start leave the limit as it is")
+	flags.DurationVar(&f.guard, "guard", 0, "how late a permit may be used: 0 for the default, negative for none")
+	flags.BoolVar(&f.smooth, "smooth", false, "spread permits evenly instead of in bursts (=false: in bursts)")
+	flags.StringVar(&f.window, "window", "", "sliding or calendar")
+	flags.DurationVar(&f.offset, "offset", 0, "where calendar windows begin, from UTC midnight")
+	flags.DurationVar(&f.keepAlive, "keep-alive", 0, "remove the limit when it is not used for so long (0: keep it)")
+	confirmable(cmd, opts)
+	cmd.RunE = verb(opts, func(ctx context.Context, s *session, args []string) error {
+		given := func(flag string) bool { return cmd.Flags().Changed(flag) }
+		return s.set(ctx, args, f, given)
+	})
+	return cmd
+}
+
+// set is the verb behind its flags.
+func (s *session) set(ctx context.Context, args []string, f setFlags, given func(flag string) bool) error {
+	l, err := s.client.Limiter(args[0])
+	if err != nil {
+		return asUsage(err, throttle.ErrInvalidName)
+	}
+	found, err := s.read(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	var before *limiter
+	if len(found) == 1 {
+		before = &found[0]
+	}
+	if len(args) == 1 && before == nil {
+		return fmt.Errorf("%w; to create it, give its rate, such as 100/1s", s.missing(ctx, args[0]))
+	}
+	rate, err := f.rate(before, args[1:], given)
+	if err != nil {
+		return asUsage(err, throttle.ErrInvalidRate)
+	}
+	if before != nil && before.rate.Type != rate.Type {
+		question := fmt.Sprintf("Change limit %q from %s to %s? What was used is forgotten.", before.Name, before.rate.Type, rate.Type)
+		if err := s.confirm(ctx, "changing the type of a limit forgets what was used", question); err != nil {
+			return err
+		}
+	}
+	if err := apply(ctx, l, rate, f.pin); err != nil {
+		return err
+	}
+	after, err := s.one(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	if err := s.printChange(before, &after); err != nil {
+		return err
+	}
+	if !after.Pinned {
+		fmt.Fprintln(s.stderr, "not pinned: a worker that starts applies the rate of its configuration, if it has this limit")
+	}
+	return nil
+}
+
+// rate is what the limiter has, with what is given in its place.
+func (f setFlags) rate(before *limiter, args []string, given func(flag string) bool) (throttle.Rate, error) {
+	var r throttle.Rate
+	if before != nil {
+		r = before.rate
+	}
+	if len(args) == 1 {
+		parsed, err := throttle.ParseRate(args[0])
+		if err != nil {
+			return r, err
+		}
+		if r.Guard == r.DefaultGuard() {
+			r.Guard = 0 // the default of the new interval
+		}
+		r.Permits, r.Interval = parsed.Permits, parsed.Interval
+	}
+	if given("per-client") {
+		r.Type = throttle.Overall
+		if f.perClient {
+			r.Type = throttle.PerClient
+		}
+	}
+	if given("guard") {
+		r.Guard = f.guard
+	}
+	if given("smooth") {
+		r.Smooth = f.smooth
+	}
+	switch {
+	case !given("window"):
+	case f.window == throttle.Sliding.String():
+		r.Window, r.Offset = throttle.Sliding, 0
+	case f.window == throttle.Calendar.String():
+		r.Window = throttle.Calendar
+	default:
+		return r, fmt.Errorf("%w: --window %q: want sliding or calendar", throttle.ErrInvalidRate, f.window)
+	}
+	if given("offset") {
+		r.Offset = f.offset
+	}
+	if given("keep-alive") {
+		r.KeepAlive = f.keepAlive
+	}
+	return r, r.Validate()
+}
+
+// apply creates the limiter or changes its rate and keeps its usage. The pin
+// comes before the last word on the rate, so that no starting worker has it.
+func apply(ctx context.Context, l *throttle.Limiter, r throttle.Rate, pin bool) error {
+	if _, err := l.TrySetRate(ctx, r); err != nil {
+		return err
+	}
+	if pin {
+		if err := l.Pin(ctx); err != nil {
+			return err
+		}
+	}
+	changed, err := l.UpdateRate(ctx, r)
+	if err == nil && !changed {
+		err = fmt.Errorf("limit %q was deleted at the same moment: set it again", l.Name())
+	}
+	return err
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+const (
+	// refresh is how often top reads the limits.
+	refresh = time.Second
+	// relist is after how many refreshes it looks for new ones.
+	relist = 10
+)
+
+func newTop(opts *options) *cobra.Command {
+	var match string
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Watch the limits live, the fullest first",
+		Long: fmt.Sprintf(`top shows how the limits stand, paused and full ones first, and reads them again
+each second, until q or Ctrl-C. It watches up to %d limits: choose with --match.
+Without a terminal, or with --json, it prints them once.`, usageUpTo),
+		Args: args(0),
+		RunE: verb(opts, func(ctx context.Context, s *session, _ []string) error { return s.top(ctx, match) }),
+	}
+	cmd.Flags().StringVar(&match, "match", "", "watch only names that match a `pattern`, such as 'stripe-account:*'")
+	return cmd
+}
+
+// snapshot is how the limits stand at one time.
+type snapshot struct {
+	limiters []limiter
+	total    int // of those that match
+	match    string
+	at       time.Time
+	err      error // why it could not be read
+}
+
+// top is the verb behind its flags.
+func (s *session) top(ctx context.Context, match string) error {
+	in, out := terminal(s.stdin), terminal(s.stdout)
+	if !s.opts.json && in != nil && out != nil {
+		return s.watch(ctx, match, in, out)
+	}
+	w := watch{session: s, match: match}
+	shot := w.look(ctx)
+	if shot.err != nil {
+		return shot.err
+	}
+	if s.opts.json {
+		for _, l := range shot.limiters {
+			if err := printJSON(s.stdout, l); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	fmt.Fprintln(s.stderr, "no terminal: this is one look; on a terminal, top goes on")
+	screen := newScreen()
+	screen.take(shot)
+	_, err := fmt.Fprint(s.stdout, screen.text())
+	return err
+}
+
+// watch shows looks on a terminal until the user or ctx ends it.
+func (s *session) watch(ctx context.Context, match string, in, out *os.File) error {
+	program := tea.NewProgram(model{newScreen()}, tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
+	// Not tea.WithContext, which would leave the reader of the keys behind.
+	defer context.AfterFunc(ctx, program.Quit)()
+	looking, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		w := watch{session: s, match: match}
+		ticker := time.NewTicker(refresh)
+		defer ticker.Stop()
+		for looking.Err() == nil {
+			program.Send(w.look(looking))
+			select {
+			case <-ticker.C:
+			case <-looking.Done():
+			}
+		}
+	})
+	_, err := program.Run()
+	stop()
+	wg.Wait()
+	return err
+}
+
+// watch looks at the limits again and again.
+type watch struct {
+	*session
+	match string
+	looks int
+	names []string
+	total int
+}
+
+// look reads the limits that were found lately.
+func (w *watch) look(ctx context.Context) snapshot {
+	shot := snapshot{match: w.match, at: time.Now()}
+	if w.looks%relist == 0 {
+		found, err := w.find(ctx, w.match)
+		if err != nil {
+			shot.err = err
+			return shot
+		}
+		w.total, w.names = len(found), nil
+		for _, l := range found[:min(len(found), usageUpTo)] {
+			w.names = append(w.names, l.Name)
+		}
+	}
+	w.looks++
+	shot.total = w.total
+	shot.limiters, shot.err = w.read(ctx, w.names...)
+	slices.SortStableFunc(shot.limiters, func(a, b limiter) int {
+		return cmp.Or(-cmp.Compare(a.paused, b.paused), -cmp.Compare(a.share(), b.share()), -cmp.Compare(a.Parked, b.Parked))
+	})
+	return shot
+}
+
+// terminal returns the file of a stream that is a terminal, else nil.
+func terminal(stream any) *os.File {
+	if f, ok := stream.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
+}
+
+// model is the screen as bubbletea drives it.
+type model struct{ *screen }
+
+// Init implements tea.Model: the looks come by themselves.
+func (m model) Init() tea.Cmd { return nil }
+
+// Update implements tea.Model.
+func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case snapshot:
+		m.take(msg)
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case tea.KeyPressMsg:
+		switch msg.String() {
+		case "q", "Q", "esc", "ctrl+c":
+			return m, tea.Quit
+		}
+	}
+	return m, nil
+}
+
+// View implements tea.Model.
+func (m model) View() tea.View {
+	v := tea.NewView(m.text())
+	v.AltScreen = true
+	v.WindowTitle = "throttle top"
+	return v
+}

@@ -1,0 +1,208 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	clusterMasters = 3
+	clusterSlots   = 16384
+)
+
+// Cluster is a Redis Cluster that a test owns. It is not safe for concurrent use.
+type Cluster struct {
+	Nodes []*Server // the first three began as masters, each of the others as the replica of the one three before it
+
+	tb      testing.TB
+	clients map[*Server]*redis.Client
+}
+
+// StartCluster runs a Redis Cluster of three masters without replicas for the length of the test, and returns their
+// addresses.
+func StartCluster(tb testing.TB) []string {
+	tb.Helper()
+	return newCluster(tb, clusterMasters).Addrs()
+}
+
+// NewCluster runs a Redis Cluster of three masters, each with a replica, for the length of the test. A node that is not
+// heard of for two seconds is given up by the others. args are redis-server's.
+func NewCluster(tb testing.TB, args ...string) *Cluster {
+	tb.Helper()
+	return newCluster(tb, 2*clusterMasters, args...)
+}
+
+// newCluster returns when all slots are served and all replicas in step.
+func newCluster(tb testing.TB, nodes int, args ...string) *Cluster {
+	tb.Helper()
+	c := &Cluster{tb: tb, clients: map[*Server]*redis.Client{}}
+	for range nodes {
+		node := launch(tb, func(port string) []string {
+			bus, err := freeAddr() // Redis's own choice, port + 10000, may not exist
+			if err != nil {
+				tb.Fatalf("no free loopback port: %v", err)
+			}
+			_, busPort, _ := net.SplitHostPort(bus)
+			return slices.Concat(inMemory(port), []string{
+				"--cluster-enabled", "yes", "--cluster-port", busPort, "--cluster-node-timeout", "2000",
+				"--repl-diskless-sync-delay", "0",
+				"--repl-ping-replica-period", "1", // nodes tell of replicas that have heard something
+			}, args)
+		})
+		c.Nodes = append(c.Nodes, node)
+		rdb := redis.NewClient(&redis.Options{Addr: node.Addr})
+		tb.Cleanup(func() { rdb.Close() })
+		c.clients[node] = rdb
+	}
+	c.introduce()
+	for i, replica := range c.Nodes[clusterMasters:] {
+		c.must(c.clients[replica].ClusterReplicate(c.ctx(), c.id(c.Nodes[i])).Err())
+	}
+	replicas := nodes/clusterMasters - 1
+	await(tb, "a Redis Cluster in which all nodes are well", func() bool {
+		return !slices.ContainsFunc(c.Nodes, func(n *Server) bool { return !c.well(n, replicas) })
+	})
+	return c
+}
+
+// introduce shares the slots out and makes the nodes known to each other.
+func (c *Cluster) introduce() {
+	c.tb.Helper()
+	for i, node := range c.Nodes {
+		c.must(c.clients[node].Do(c.ctx(), "cluster", "set-config-epoch", i+1).Err())
+		if i < clusterMasters {
+			c.must(c.clients[node].ClusterAddSlotsRange(c.ctx(), i*clusterSlots/clusterMasters, (i+1)*clusterSlots/clusterMasters-1).Err())
+		}
+	}
+	host, _ := c.Nodes[0].HostPort()
+	info := strings.Fields(c.nodes(c.Nodes[0])[0])[1] // host:port@bus
+	port, bus, _ := strings.Cut(info[strings.LastIndexByte(info, ':')+1:], "@")
+	for _, node := range c.Nodes[1:] {
+		c.must(c.clients[node].Do(c.ctx(), "cluster", "meet", host, port, bus).Err())
+	}
+	await(c.tb, "nodes that know each other", func() bool {
+		return !slices.ContainsFunc(c.Nodes, func(n *Server) bool {
+			lines := c.nodes(n)
+			return len(lines) != len(c.Nodes) || strings.Contains(strings.Join(lines, "\n"), "handshake")
+		})
+	})
+}
+
+// well says whether a node sees all slots served and is in step with its master, or its replicas with it.
+func (c *Cluster) well(node *Server, replicas int) bool {
+	state, err := c.clients[node].ClusterInfo(c.ctx()).Result()
+	if err != nil || !strings.Contains(state, "cluster_state:ok") || !strings.Contains(state, fmt.Sprintf("cluster_slots_ok:%d", clusterSlots)) {
+		return false
+	}
+	role, err := c.clients[node].Do(c.ctx(), "role").Slice()
+	if err != nil {
+		return false
+	}
+	return role[0] == "master" && len(role[2].([]any)) == replicas || role[0] == "slave" && role[3] == "connected"
+}
+
+// Addrs are the addresses of all nodes.
+func (c *Cluster) Addrs() []string {
+	var addrs []string
+	for _, node := range c.Nodes {
+		addrs = append(addrs, node.Addr)
+	}
+	return addrs
+}
+
+// Slot is the slot of a key.
+func (c *Cluster) Slot(key string) int {
+	c.tb.Helper()
+	slot, err := c.any().ClusterKeySlot(c.ctx(), key).Result()
+	c.must(err)
+	return int(slot)
+}
+
+// Master is the node that has a key, as the nodes that live see it.
+func (c *Cluster) Master(key string) *Server { c.tb.Helper(); return c.owners(key)[0] }
+
+// Replica is the first replica of the master of a key. The nodes may not have heard of it at once.
+func (c *Cluster) Replica(key string) *Server {
+	c.tb.Helper()
+	var owners []*Server
+	await(c.tb, "a replica for "+key, func() bool {
+		owners = c.owners(key)
+		return len(owners) > 1
+	})
+	return owners[1]
+}
+
+func (c *Cluster) owners(key string) []*Server {
+	c.tb.Helper()
+	slot := c.Slot(key)
+	//lint:ignore SA1019 CLUSTER SHARDS, which replaces it, lists nodes that are dead as well
+	ranges, err := c.any().ClusterSlots(c.ctx()).Result()
+	c.must(err)
+	for _, r := range ranges {
+		if r.Start > slot || slot > r.End {
+			continue
+		}
+		var owners []*Server
+		for _, n := range r.Nodes {
+			owners = append(owners, c.Nodes[slices.IndexFunc(c.Nodes, func(s *Server) bool { return s.Addr == n.Addr })])
+		}
+		return owners
+	}
+	c.tb.Fatalf("nobody has slot %d", slot)
+	return nil
+}
+
+// Failover lets the replica of a key's master take over without loss, as an operator does before maintenance.
+func (c *Cluster) Failover(key string) {
+	c.tb.Helper()
+	replica := c.Replica(key)
+	c.must(c.clients[replica].ClusterFailover(c.ctx()).Err())
+	await(c.tb, "the replica takes over", func() bool { return c.Master(key) == replica })
+}
+
+// AwaitFailover returns when another node than the given one has the key.
+func (c *Cluster) AwaitFailover(key string, dead *Server) {
+	c.tb.Helper()
+	await(c.tb, "another master", func() bool { return c.Master(key) != dead })
+}
+
+// any is a client of a node that lives.
+func (c *Cluster) any() *redis.Client {
+	c.tb.Helper()
+	for _, node := range c.Nodes {
+		if rdb := c.clients[node]; node.cmd != nil && rdb.Ping(c.ctx()).Err() == nil {
+			return rdb
+		}
+	}
+	c.tb.Fatal("no node of the Redis Cluster answers")
+	return nil
+}
+
+func (c *Cluster) nodes(node *Server) []string {
+	c.tb.Helper()
+	text, err := c.clients[node].ClusterNodes(c.ctx()).Result()
+	c.must(err)
+	return strings.Split(strings.TrimSpace(text), "\n")
+}
+
+func (c *Cluster) id(node *Server) string {
+	c.tb.Helper()
+	id, err := c.clients[node].ClusterMyID(c.ctx()).Result()
+	c.must(err)
+	return id
+}
+
+func (c *Cluster) ctx() context.Context { return context.Background() } // also for Cleanup
+
+func (c *Cluster) must(err error) {
+	c.tb.Helper()
+	if err != nil {
+		c.tb.Fatalf("redis cluster: %v", err)
+	}
+}

@@ -1,0 +1,96 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// SentinelMaster is the name by which the sentinels of StartSentinels know the master.
+const SentinelMaster = "jobs"
+
+// Sentinels is a master with replicas, watched by three sentinels, all of which a test owns.
+type Sentinels struct {
+	Master    *Server // at the beginning
+	Replicas  []*Server
+	Sentinels []*Server
+
+	tb testing.TB
+}
+
+// StartSentinels runs a master with so many replicas and three sentinels for the length of the test, and returns when
+// all know each other. A master that is silent for half a second is given up. args are those of the master and the
+// replicas.
+func StartSentinels(tb testing.TB, replicas int, args ...string) *Sentinels {
+	tb.Helper()
+	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
+	s := &Sentinels{tb: tb, Master: New(tb, args...)}
+	host, port := s.Master.HostPort()
+	for range replicas {
+		s.Replicas = append(s.Replicas, New(tb, append([]string{"--replicaof", host + " " + port}, args...)...))
+	}
+	master := redis.NewClient(&redis.Options{Addr: s.Master.Addr})
+	defer master.Close()
+	await(tb, "replicas in step", func() bool {
+		in, err := master.Wait(context.Background(), replicas, 0).Result()
+		return err == nil && int(in) == replicas
+	})
+	for range 3 {
+		s.Sentinels = append(s.Sentinels, launch(tb, func(sentinelPort string) []string {
+			// Sentinels write into their file, each into its own.
+			file := filepath.Join(tb.TempDir(), "sentinel.conf")
+			text := fmt.Sprintf("port %[1]s\nsentinel monitor %[2]s %[3]s %[4]s 2\nsentinel down-after-milliseconds %[2]s 500\nsentinel failover-timeout %[2]s 5000\n",
+				sentinelPort, SentinelMaster, host, port)
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				tb.Fatal(err)
+			}
+			return []string{file, "--sentinel"}
+		}))
+	}
+	for _, sentinel := range s.Sentinels {
+		rdb := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr})
+		defer rdb.Close()
+		await(tb, "sentinels that know each other", func() bool {
+			others, err := rdb.Sentinels(context.Background(), SentinelMaster).Result()
+			known, err2 := rdb.Replicas(context.Background(), SentinelMaster).Result()
+			return err == nil && err2 == nil && len(others) == 2 && len(known) == replicas
+		})
+	}
+	return s
+}
+
+// Addrs are the addresses of the sentinels.
+func (s *Sentinels) Addrs() []string {
+	var addrs []string
+	for _, sentinel := range s.Sentinels {
+		addrs = append(addrs, sentinel.Addr)
+	}
+	return addrs
+}
+
+// Failover has the sentinels promote a replica, and returns when they have.
+func (s *Sentinels) Failover() {
+	s.tb.Helper()
+	rdb := redis.NewSentinelClient(&redis.Options{Addr: s.Sentinels[0].Addr})
+	defer rdb.Close()
+	if err := rdb.Failover(context.Background(), SentinelMaster).Err(); err != nil {
+		s.tb.Fatalf("sentinel failover: %v", err)
+	}
+	s.AwaitFailover()
+}
+
+// AwaitFailover returns when the sentinels name another master than at the beginning.
+func (s *Sentinels) AwaitFailover() {
+	s.tb.Helper()
+	rdb := redis.NewSentinelClient(&redis.Options{Addr: s.Sentinels[0].Addr})
+	defer rdb.Close()
+	await(s.tb, "another master", func() bool {
+		addr, err := rdb.GetMasterAddrByName(context.Background(), SentinelMaster).Result()
+		return err == nil && len(addr) == 2 && net.JoinHostPort(addr[0], addr[1]) != s.Master.Addr
+	})
+}

@@ -1,0 +1,141 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/worker"
+)
+
+const (
+	// maxBody is far more than any change needs.
+	maxBody = 4 << 10
+	// changeTimeout bounds how long a change waits for Redis.
+	changeTimeout = 5 * time.Second
+)
+
+// setRate takes {"rate": "50/1s", "pin": true}. What the limit has used stays
+// used. A limit that is not pinned gets the rate of the configuration back when
+// a worker starts; without "pin", it stays as pinned as it was.
+func (a *api) setRate(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Rate string `json:"rate"`
+		Pin  *bool  `json:"pin"`
+	}
+	a.change(w, r, &body, func(ctx context.Context, l *throttle.Limiter, configured throttle.Rate) error {
+		want, err := throttle.ParseRate(body.Rate)
+		if err != nil {
+			return &inputError{err}
+		}
+		rate, err := l.Config(ctx)
+		if err != nil {
+			return err
+		}
+		if rate.Interval != want.Interval {
+			rate.Guard = configured.Guard // the guard goes with the interval
+		}
+		rate.Permits, rate.Interval = want.Permits, want.Interval
+		if err := rate.Validate(); err != nil {
+			return &inputError{err}
+		}
+		found, err := l.UpdateRate(ctx, rate)
+		switch {
+		case err != nil:
+			return err
+		case !found: // deleted just now
+			return throttle.ErrNotInitialized
+		case body.Pin == nil:
+			return nil
+		case *body.Pin:
+			return l.Pin(ctx)
+		}
+		return l.Unpin(ctx)
+	})
+}
+
+// pause takes {"for": "30s"}.
+func (a *api) pause(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		For string `json:"for"`
+	}
+	a.change(w, r, &body, func(ctx context.Context, l *throttle.Limiter, _ throttle.Rate) error {
+		d, err := time.ParseDuration(body.For)
+		if err != nil || d <= 0 {
+			return &inputError{fmt.Errorf("invalid duration %.40q: want one such as 30s or 5m", body.For)}
+		}
+		return l.Pause(ctx, d)
+	})
+}
+
+// resume takes {}.
+func (a *api) resume(w http.ResponseWriter, r *http.Request) {
+	a.change(w, r, &struct{}{}, func(ctx context.Context, l *throttle.Limiter, _ throttle.Rate) error {
+		return l.Resume(ctx)
+	})
+}
+
+// inputError is a mistake of the one who asked.
+type inputError struct{ err error }
+
+func (e *inputError) Error() string { return e.err.Error() }
+
+// change reads the body, does what is to be done to the limiter of the path, and says how that went.
+func (a *api) change(w http.ResponseWriter, r *http.Request, body any, do func(context.Context, *throttle.Limiter, throttle.Rate) error) {
+	l, configured, err := a.worker.Limiter(r.PathValue("name"))
+	switch {
+	case errors.Is(err, worker.ErrUnknownLimit):
+		refuse(w, http.StatusNotFound, err.Error())
+		return
+	case err != nil:
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if err := decode(http.MaxBytesReader(w, r.Body, maxBody), body); err != nil {
+		refuse(w, http.StatusBadRequest, fmt.Sprintf("the body is not as expected: %v", err))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), changeTimeout)
+	defer cancel()
+	err = do(ctx, l, configured)
+	a.sampler.forget()
+	if _, ok := errors.AsType[*inputError](err); ok {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	switch {
+	case errors.Is(err, throttle.ErrNotInitialized):
+		refuse(w, http.StatusNotFound, fmt.Sprintf("limiter %q is not in Redis: it appears with the first job that needs it", l.Name()))
+	case err != nil:
+		refuse(w, http.StatusServiceUnavailable, err.Error())
+	default:
+		a.logger.Info("limit changed by an operator", zap.String("limiter", l.Name()), zap.String("path", r.URL.Path),
+			zap.Any("change", body), zap.String("from", r.RemoteAddr))
+		answer(w, map[string]string{"limiter": l.Name()})
+	}
+}
+
+// decode reads one JSON value, with no field that v does not know.
+func decode(r io.Reader, v any) error {
+	d := json.NewDecoder(r)
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one JSON value")
+	}
+	return nil
+}
+
+// unknownPath is a path below /api/ that nothing else matches.
+func unknownPath(w http.ResponseWriter, _ *http.Request) {
+	refuse(w, http.StatusBadRequest, "no such path: a limit's name is one segment, percent-encoded, as in POST /api/limits/NAME/pause")
+}

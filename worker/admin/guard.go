@@ -1,0 +1,101 @@
+package admin
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"path"
+	"strings"
+)
+
+// guard decides which requests get through.
+type guard struct {
+	token    string
+	loopback bool
+}
+
+// change lets a request through that comes from the page itself or from no web
+// page at all, and has the token.
+func (g guard) change(next http.HandlerFunc) http.Handler {
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusForbidden, "another site's page sent this request")
+	}))
+	return origin.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.token == "" {
+			refuse(w, http.StatusForbidden, "read only: to change limits, set admin.token in the worker's configuration")
+			return
+		}
+		token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !found || !equal(token, g.token) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			refuse(w, http.StatusUnauthorized, "the token is missing or wrong: send admin.token of the worker's configuration as Authorization: Bearer")
+			return
+		}
+		next(w, r)
+	}))
+}
+
+// equal takes as long for a near miss as for any other string, of any length.
+func equal(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}
+
+// host refuses requests for names that do not belong to a loopback address: a
+// browser sends them when somebody's name server has pointed his name here.
+func (g guard) host(next http.Handler) http.Handler {
+	if !g.loopback {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+		if !strings.EqualFold(host, "localhost") && (err != nil || !ip.IsLoopback()) {
+			refuse(w, http.StatusForbidden, fmt.Sprintf("this address serves localhost, not %.100q: have the proxy send Host: localhost, or serve another address with admin.addr", host))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// onLoopback reports whether only this machine can connect to the address.
+func onLoopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// cleanPath refuses what http.ServeMux would redirect: nobody who means well sends it.
+func cleanPath(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := r.URL.EscapedPath()
+		if clean := path.Clean(p); clean != p && clean+"/" != p {
+			refuse(w, http.StatusBadRequest, "the path has empty or dotted segments")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// headers tell browsers to run nothing but the page's own files, and to show
+// them nowhere else.
+func headers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "+
+			"base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,141 @@
+// The cards of the limits.
+import { duration, make, number, rows, setMeter, text } from "./dom.js";
+import { historyOf } from "./history.js";
+import { newPlot } from "./plot.js";
+import { openChange } from "./change.js";
+
+const plots = new Map(); // by element
+
+// forgetPlots has the plots drawn anew: their colours are those of the old scheme.
+export function forgetPlots() {
+  for (const el of plots.keys()) forget(el);
+}
+
+function forget(el) {
+  plots.get(el).destroy();
+  plots.delete(el);
+}
+
+export function showLimits(now, changed) {
+  const template = document.getElementById("limit-card").content.firstElementChild;
+  rows(document.getElementById("cards"), now.limits, (l) => l.name, () => template.cloneNode(true), (card, limit) => {
+    showLimit(card, limit, now.writable, changed);
+  });
+  for (const el of plots.keys()) if (!el.isConnected) forget(el);
+}
+
+function showLimit(card, limit, writable, changed) {
+  const one = limit.key ? null : limit.limiters[0];
+  card.dataset.paused = Boolean(one && one.paused > 0);
+  const title = card.querySelector("h3");
+  text(title, limit.name);
+  title.id = "limit-" + limit.name;
+  card.setAttribute("aria-labelledby", title.id);
+  showBadges(card.querySelector(".badges"), limit, one);
+  showAbout(card.querySelector(".about"), limit, one);
+  card.querySelector(".one").hidden = !one;
+  if (one) showOne(card, limit, one);
+  showShares(card.querySelector(".shares"), one);
+  showMany(card.querySelector(".many"), limit, writable, changed);
+  text(card.querySelector(".absent"), limit.limiters.length ? "" : limit.key ? "No jobs are parked for any of its values." : "Nobody has used it yet.");
+  showButtons(card.querySelector(":scope > .buttons"), writable ? one : null, changed);
+}
+
+function showBadges(el, limit, one) {
+  const badges = [];
+  if (one && one.paused > 0) badges.push(["paused", pauseWords(one)]);
+  if (one && one.pinned) badges.push(["", "pinned"]);
+  if (limit.type === "per_client") badges.push(["", "per worker"]);
+  if (limit.key) badges.push(["", `per ${limit.key}`]);
+  rows(el, badges, ([kind, words]) => kind || words, () => make("span"), (badge, [kind, words]) => {
+    badge.className = "badge " + kind;
+    text(badge, words);
+  });
+}
+
+const pauseWords = (l) => `❚❚ paused for ${duration(l.paused)}`;
+
+function showPause(badge, l) {
+  badge.hidden = l.paused === 0;
+  text(badge, badge.hidden ? "" : pauseWords(l));
+}
+
+function showAbout(el, limit, one) {
+  const rate = one ? one.rate : limit.configured;
+  const differs = one && one.rate !== limit.configured ? ` (the configuration says ${limit.configured})` : "";
+  const each = limit.type === "per_client" ? " for each worker" : "";
+  text(el, `${rate}${each}${differs} · jobs ${limit.jobs.join(", ")}`);
+}
+
+function showOne(card, limit, l) {
+  const shown = {
+    used: number(l.used), allowed: number(l.allowed), available: number(l.available), reserved: number(l.reserved), parked: number(limit.parked),
+    next: l.next_free > 0 ? duration(l.next_free) : "now", interval: duration(l.interval),
+  };
+  for (const [name, words] of Object.entries(shown)) {
+    for (const el of card.querySelectorAll(`[data-show="${name}"]`)) text(el, words);
+  }
+  const meter = card.querySelector(".one .meter");
+  meter.setAttribute("aria-label", `permits of ${limit.name} used`);
+  setMeter(meter, l.used, l.allowed, `${l.used} of ${l.allowed} used`);
+  const columns = showPlot(card.querySelector(".plot > div"), l, "large");
+  card.querySelector(".key.pause").hidden = !columns[4].includes(1);
+}
+
+function showPlot(el, l, size) {
+  const columns = historyOf(l.name);
+  el.setAttribute("aria-label", `Permits of ${l.name} used over the last minutes: now ${l.used}, at most ${Math.max(0, ...columns[1])}, the limit is ${l.allowed}.`);
+  if (!plots.has(el)) plots.set(el, newPlot(el, size));
+  plots.get(el).show(columns);
+  return columns;
+}
+
+// showShares lists what each client has used of a limit of its own.
+function showShares(el, one) {
+  const clients = one ? one.clients : [];
+  el.hidden = clients.length === 0;
+  if (!el.firstElementChild) el.append(make("h4", { textContent: "By worker" }), make("ul"));
+  const build = () => make("li", {}, make("code"), make("div", { class: "meter", role: "meter" }, make("span")), make("span"));
+  rows(el.querySelector("ul"), clients, (c) => c.id, build, (li, c) => {
+    const [id, meter, words] = li.children;
+    text(id, c.id.length > 12 ? c.id.slice(0, 8) + "…" : c.id);
+    id.title = c.id;
+    meter.setAttribute("aria-label", `permits used by worker ${c.id}`);
+    setMeter(meter, c.used, c.allowed, `${c.used} of ${c.allowed}`);
+    text(words, `${number(c.used)} of ${number(c.allowed)}`);
+  });
+}
+
+// showMany lists the limiters of a limit with a key that have the longest lines.
+function showMany(el, limit, writable, changed) {
+  el.hidden = !limit.key || limit.limiters.length === 0;
+  if (el.hidden) return;
+  if (!el.firstElementChild) el.append(make("h4"), make("ul"));
+  text(el.firstElementChild, `Jobs are parked for ${number(limit.lines)} ${limit.lines === 1 ? "value" : "values"}, ${number(limit.parked)} in all. The longest lines:`);
+  const build = () => make("li", {},
+    make("p", {}, make("span", { class: "name" }), make("span", { class: "badge paused" }), make("span", { class: "count" })),
+    make("div", { class: "meter", role: "meter" }, make("span")), make("p"), make("div", { class: "spark", role: "img" }), make("div", { class: "buttons" }));
+  rows(el.querySelector("ul"), limit.limiters, (l) => l.name, build, (li, l) => {
+    const [head, meter, about, plot, buttons] = li.children;
+    const [name, badge, count] = head.children;
+    text(name, l.name.slice(limit.name.length + 1));
+    showPause(badge, l);
+    text(count, `${number(l.parked)} parked`);
+    setMeter(meter, l.used, l.allowed, `${l.used} of ${l.allowed} used`);
+    meter.setAttribute("aria-label", `permits of ${l.name} used`);
+    text(about, `${number(l.used)} of ${number(l.allowed)} used` + (l.rate === limit.configured ? "" : `, changed to ${l.rate}`) + (l.pinned ? ", pinned" : ""));
+    showPlot(plot, l, "small");
+    showButtons(buttons, writable ? l : null, changed, "small");
+  });
+}
+
+// showButtons offers what can be done to a limiter; l is null if nothing can.
+function showButtons(el, l, changed, size = "") {
+  const actions = !l ? [] : l.paused > 0 ? ["rate", "pause", "resume"] : ["rate", "pause"];
+  const words = { rate: "Change…", pause: "Pause…", resume: "Resume…" };
+  el.hidden = actions.length === 0;
+  rows(el, actions, (a) => a, (action) => make("button", { type: "button", class: size, textContent: words[action] }), (button, action) => {
+    button.setAttribute("aria-label", `${words[action].slice(0, -1)} ${l.name}`);
+    button.onclick = () => openChange(action, l, changed);
+  });
+}

@@ -1,0 +1,301 @@
+package admin
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// stuck are limits so slow that nothing moves while the page is looked at.
+const stuck = `
+limits:
+  api:        { rate: 40/24h }
+  api-worker: { rate: 30/24h, type: per_client }
+  account:    { rate: 7/24h, key: payload.account }
+pools: [ { name: default, concurrency: 8, queues: {default: 3, low: 1} } ]
+jobs: { "http:request": { limits: [api, api-worker, account], hold: 0 } }
+http: { allow_hosts: ["$API"] }
+`
+
+const patience = 20 * time.Second
+
+// openPage enqueues jobs, lets the limits stop them, and opens the page.
+func openPage(t *testing.T) (*site, *browser) {
+	b := openBrowser(t)
+	s := newSite(t, 2, stuck, token)
+	s.awaitCreated("api", "api-worker")
+	s.enqueue(12, "default", "acme")
+	s.enqueue(20, "low", "globex")
+	s.await(patience, func() (bool, string) {
+		lines, err := s.first.Inspector().Lines(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		parked := int64(0)
+		for _, l := range lines {
+			parked += l.Parked
+		}
+		return parked == 12+20-2*7 && s.api.Report().Requests == 2*7, fmt.Sprintf("%d parked: %v", parked, lines)
+	})
+	b.look(1280, 900, "light")
+	b.do(chromedp.Navigate("http://" + s.addr + "/"))
+	b.until(patience, `document.getElementById("live").dataset.state === "ok"`)
+	return s, b
+}
+
+// shown is the text of an element of a limit's card.
+func shown(b *browser, limit, selector string) string {
+	b.t.Helper()
+	return value[string](b, fmt.Sprintf(`document.querySelector('[data-key=%q]').querySelector(%q).textContent`, limit, selector))
+}
+
+// TestPageMatchesRedis: what the page shows is what Redis and the API know.
+func TestPageMatchesRedis(t *testing.T) {
+	s, b := openPage(t)
+	if requests := s.api.Report().Requests; requests != 14 {
+		t.Fatalf("the API saw %d requests, want 14", requests)
+	}
+	for _, name := range []string{"api", "api-worker"} {
+		u := s.usage(name)
+		if u.Used != 14 {
+			t.Errorf("%s: Redis has %d permits used, want 14", name, u.Used)
+		}
+		for selector, want := range map[string]string{
+			`[data-show="used"]`: fmt.Sprint(u.Used), `[data-show="available"]`: fmt.Sprint(u.Available), `[data-show="reserved"]`: fmt.Sprint(u.Reserved),
+			`[data-show="allowed"]`: fmt.Sprint(allowed(u)), `.about`: u.Rate.String(),
+		} {
+			if got := shown(b, name, selector); !strings.HasPrefix(got, want) {
+				t.Errorf("%s %s: the page shows %q, Redis has %q", name, selector, got, want)
+			}
+		}
+	}
+	workers := s.usage("api-worker").PerClient
+	for _, c := range workers {
+		got := shown(b, "api-worker", fmt.Sprintf(`.shares [data-key="%s"]`, c.ID))
+		if want := fmt.Sprintf("%d of 30", c.Used); !strings.HasSuffix(got, want) {
+			t.Errorf("worker %s: the page shows %q, Redis has %q", c.ID, got, want)
+		}
+	}
+	if len(workers) == 0 {
+		t.Error("no worker has used its share")
+	}
+	for account, parked := range map[string]int{"acme": 5, "globex": 13} {
+		got := shown(b, "account", fmt.Sprintf(`[data-key="account:%s"]`, account))
+		for _, want := range []string{account, fmt.Sprintf("%d parked", parked), "7 of 7 used"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("account %s: the page shows %q, want %q", account, got, want)
+			}
+		}
+	}
+	for queue, parked := range map[string]string{"default": "5", "low": "13"} {
+		row := func(label string) string {
+			return value[string](b, fmt.Sprintf(`document.querySelector('#pools tr[data-key=%q] [data-label=%q]').textContent`, queue, label))
+		}
+		if row("parked") != parked || row("to retry") != "0" {
+			t.Errorf("queue %s: the page shows %s parked and %s to retry, want %s and 0", queue, row("parked"), row("to retry"), parked)
+		}
+	}
+	if got := value[string](b, `document.getElementById("parked").textContent`); got != "18" {
+		t.Errorf("%s parked jobs, want 18", got)
+	}
+	parked, err := s.first.Inspector().Parked(t.Context(), "account:acme", 0, 1)
+	if err != nil || len(parked) != 1 {
+		t.Fatal(parked, err)
+	}
+	value[bool](b, `document.getElementById("task").focus() ?? true`)
+	b.keys(parked[0].ID, kb.Enter)
+	b.until(patience, `document.getElementById("explanation").textContent.includes('limit "account:acme" holds it')`)
+	if said := b.said(); said != nil {
+		t.Errorf("the console says: %q", said)
+	}
+}
+
+// TestPageChanges: with the keyboard alone, a wrong token changes nothing, the
+// right one does and is not asked for again.
+func TestPageChanges(t *testing.T) {
+	s, b := openPage(t)
+	press := func(label string) {
+		t.Helper()
+		button := fmt.Sprintf(`document.querySelector('button[aria-label=%q]')`, label)
+		b.until(patience, button+" !== null")
+		value[bool](b, button+`.focus() ?? true`)
+		b.keys(kb.Enter)
+		b.until(patience, `document.getElementById("change").open`)
+	}
+	closed := func(label string) {
+		t.Helper()
+		b.until(patience, `!document.getElementById("change").open`)
+		if got := value[string](b, `document.activeElement.getAttribute("aria-label") ?? document.activeElement.tagName`); got != label {
+			t.Errorf("the focus is on %q, want %q", got, label)
+		}
+	}
+
+	before := s.state()
+	press("Change api")
+	b.keys("60/24h", kb.Tab, kb.Tab, "wrong", kb.Enter)
+	b.until(patience, `document.getElementById("wrong").textContent.includes("admin.token")`)
+	if u := s.usage("api"); u.Rate.Permits != 40 || fmt.Sprint(s.state()) != fmt.Sprint(before) {
+		t.Fatalf("a wrong token has changed the limit: %+v", u)
+	}
+	if said := b.said(); len(said) != 1 || !strings.Contains(said[0], "401") {
+		t.Errorf("the console says %q, want the 401 alone", said)
+	}
+	b.until(patience, `sessionStorage.length === 0`)
+	value[bool](b, `document.getElementById("token").select() ?? true`)
+	b.keys(token, kb.Enter)
+	closed("Change api")
+	if u := s.usage("api"); u.Rate.String() != "60/24h" || u.Used != 14 {
+		t.Errorf("after the change: %s, %d used", u.Rate, u.Used)
+	}
+	b.until(patience, `document.querySelector('[data-key="api"] .about').textContent.startsWith("60/24h (the configuration says 40/24h)")`)
+
+	press("Pause api")
+	b.keys("1h", kb.Enter)
+	closed("Pause api")
+	if u := s.usage("api"); u.Paused < 59*time.Minute || u.Paused > time.Hour {
+		t.Errorf("paused for %v, want an hour", u.Paused)
+	}
+	b.until(patience, `document.querySelector('[data-key="api"] .badges').textContent.includes("paused for 59 m")`)
+
+	press("Resume api")
+	b.keys(kb.Enter)
+	b.until(patience, `!document.getElementById("change").open`)
+	if u := s.usage("api"); u.Paused != 0 {
+		t.Errorf("still paused for %v", u.Paused)
+	}
+	b.until(patience, `!document.querySelector('[data-key="api"] .badges').textContent.includes("paused")`)
+
+	press("Pause account:acme")
+	b.keys("soon", kb.Enter)
+	b.until(patience, `document.getElementById("wrong").textContent.includes("30s")`)
+	if u := s.usage("account:acme"); u.Paused != 0 {
+		t.Errorf("paused for %v", u.Paused)
+	}
+	b.said() // the 400
+	b.keys(kb.Escape)
+	closed("Pause account:acme")
+	if said := b.said(); said != nil {
+		t.Errorf("the console says: %q", said)
+	}
+}
+
+// TestPageEverywhere: phone and desk, light and dark; nothing is cut off, from
+// elsewhere, or without a name for those who cannot see it.
+func TestPageEverywhere(t *testing.T) {
+	s, b := openPage(t)
+	backgrounds := map[string]bool{}
+	for _, width := range []int64{320, 390, 768, 1280} {
+		for _, scheme := range []string{"light", "dark"} {
+			b.look(width, 844, scheme)
+			b.until(patience, fmt.Sprintf(`innerWidth === %d && matchMedia("(prefers-color-scheme: %s)").matches && document.querySelectorAll(".plot canvas").length === 2 && document.querySelectorAll(".spark canvas").length === 2`, width, scheme))
+			if scrolls := value[int](b, `document.documentElement.scrollWidth`); int64(scrolls) > width {
+				t.Errorf("%d pixels, %s: the page is %d wide", width, scheme, scrolls)
+			}
+			backgrounds[value[string](b, `getComputedStyle(document.body).backgroundColor`)] = true
+		}
+	}
+	if len(backgrounds) != 2 {
+		t.Errorf("light and dark have %d backgrounds", len(backgrounds))
+	}
+	if foreign := value[[]string](b, fmt.Sprintf(`performance.getEntriesByType("resource").map((e) => e.name).filter((n) => !n.startsWith("http://%s/"))`, s.addr)); len(foreign) > 0 {
+		t.Errorf("loaded from elsewhere: %q", foreign)
+	}
+	tree, err := chromedp.Call(b.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]int{}
+	for _, node := range tree.Nodes {
+		if node.Ignored || node.Role == nil {
+			continue
+		}
+		role := strings.Trim(string(node.Role.Value), `"`)
+		if !slices.Contains([]string{"button", "textbox", "meter", "image", "checkbox", "heading", "article", "table"}, role) {
+			continue
+		}
+		if node.Name == nil || len(node.Name.Value) <= len(`""`) {
+			t.Errorf("a %s without a name: %s", role, node.NodeID)
+			continue
+		}
+		named[role]++
+	}
+	for _, role := range []string{"button", "textbox", "meter", "image", "heading", "article", "table"} {
+		if named[role] == 0 {
+			t.Errorf("no %s in what screen readers see: %v", role, named)
+		}
+	}
+	if said := b.said(); said != nil {
+		t.Errorf("the console says: %q", said)
+	}
+}
+
+// TestPageWithoutNews: the page says so when the worker is gone.
+func TestPageWithoutNews(t *testing.T) {
+	s, b := openPage(t)
+	if err := s.server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b.until(patience, `document.getElementById("live").dataset.state === "lost" && document.getElementById("live").textContent.startsWith("no news")`)
+}
+
+// busy is a fleet with something to look at.
+const busy = `
+limits:
+  example-api:        { rate: 60/1s }
+  example-api-worker: { rate: 25/1s, type: per_client }
+  example-account:    { rate: 30/1s, key: payload.account }
+pools:
+  - { name: default, concurrency: 20, queues: {critical: 6, default: 3, low: 1} }
+  - { name: reports, concurrency: 5, queues: {reports: 1} }
+jobs:
+  "http:request": { limits: [example-api, example-api-worker, example-account] }
+  "report:*":     { limits: [example-api] }
+http: { allow_hosts: ["$API"] }
+`
+
+// TestScreenshot makes the picture in docs anew.
+func TestScreenshot(t *testing.T) {
+	if os.Getenv(screenshotEnv) != "1" {
+		t.Skipf("set %s=1 to make docs/dashboard.png anew", screenshotEnv)
+	}
+	b := openBrowser(t)
+	s := newSite(t, 3, busy, token)
+	s.awaitCreated("example-api", "example-api-worker")
+	s.enqueue(3900, "default", "acme")
+	s.enqueue(2400, "critical", "globex")
+	s.enqueue(700, "low", "initech")
+	b.look(1280, 900, "light")
+	b.do(chromedp.Navigate("http://" + s.addr + "/"))
+	s.awaitRequests(1200)
+	pause := func(name string, d time.Duration) {
+		l, _, err := s.first.Limiter(name)
+		if err == nil {
+			err = l.Pause(t.Context(), d)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pause("example-api", 5*time.Second)
+	s.awaitRequests(3000)
+	pause("example-account:globex", 75*time.Second)
+	s.awaitRequests(3300)
+	b.until(patience, `document.querySelector('[data-key="example-account:globex"] .badge.paused').textContent !== ""`)
+	b.screenshot("../../docs/dashboard.png")
+}
+
+// awaitRequests waits until the API has seen so many.
+func (s *site) awaitRequests(n int) {
+	s.tb.Helper()
+	s.await(2*time.Minute, func() (bool, string) {
+		got := s.api.Report().Requests
+		return got >= n, fmt.Sprintf("%d of %d requests", got, n)
+	})
+}

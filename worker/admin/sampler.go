@@ -1,0 +1,126 @@
+package admin
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/worker"
+)
+
+const (
+	// sampleEvery is how old an overview may be to be shown again.
+	sampleEvery = time.Second
+	// idleSampleEvery is how often one is read while nobody looks.
+	idleSampleEvery = 10 * time.Second
+	// sampleTimeout bounds what reading one may take.
+	sampleTimeout = 2 * time.Second
+	// remembered is how far back the history of a limiter goes.
+	remembered = 5 * time.Minute
+)
+
+// sampler reads overviews for everybody who looks, one a second at most, and
+// remembers what they said of the limiters.
+type sampler struct {
+	*worker.Worker
+
+	mu      sync.Mutex
+	latest  worker.Overview
+	err     error
+	readAt  time.Time
+	history map[string][]point // by limiter
+}
+
+// point is how a limiter stood at a time.
+type point struct {
+	at             time.Time
+	used, reserved int64
+	allowed        int64
+	paused         bool
+}
+
+func newSampler(w *worker.Worker) *sampler {
+	return &sampler{Worker: w, history: map[string][]point{}}
+}
+
+// Overview returns the latest overview if it is at most a second old, and
+// reads one otherwise, whoever waits for it meanwhile. An error counts like an
+// overview: Redis is not asked more often because it is away.
+func (s *sampler) Overview(ctx context.Context) (worker.Overview, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.readAt.IsZero() && time.Since(s.readAt) < sampleEvery {
+		return s.latest, s.err
+	}
+	// One who goes away while it is read does not spoil it for the others.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sampleTimeout)
+	defer cancel()
+	s.latest, s.err = s.Worker.Overview(ctx)
+	s.readAt = time.Now()
+	if s.err == nil {
+		s.remember()
+	}
+	return s.latest, s.err
+}
+
+// forget makes the next overview a new one: something was changed.
+func (s *sampler) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readAt = time.Time{}
+}
+
+// remember adds the latest overview to the history.
+func (s *sampler) remember() {
+	for _, l := range s.latest.Limits {
+		for _, u := range l.Limiters {
+			s.history[u.Name] = append(s.history[u.Name], point{
+				at: s.latest.At, used: u.Used, reserved: u.Reserved, allowed: allowed(u.FleetUsage), paused: u.Paused > 0,
+			})
+		}
+	}
+	oldest := s.latest.At.Add(-remembered)
+	for name, points := range s.history {
+		first := slices.IndexFunc(points, func(p point) bool { return !p.at.Before(oldest) })
+		if first < 0 { // of a keyed limit, and not among its longest lines any more
+			delete(s.history, name)
+			continue
+		}
+		s.history[name] = points[first:]
+	}
+}
+
+// past returns what is remembered of each limiter, in order.
+func (s *sampler) past() map[string][]point {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	past := make(map[string][]point, len(s.history))
+	for name, points := range s.history {
+		past[name] = slices.Clone(points)
+	}
+	return past
+}
+
+// run keeps the history going while nobody looks, until ctx ends.
+func (s *sampler) run(ctx context.Context) {
+	ticker := time.NewTicker(idleSampleEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			_, _ = s.Overview(ctx) // whoever looks is told of an error
+		}
+	}
+}
+
+// allowed is how many permits the fleet may use in an interval.
+func allowed(u throttle.FleetUsage) int64 {
+	if u.Rate.Type == throttle.PerClient {
+		return u.Rate.Permits * int64(max(len(u.PerClient), 1))
+	}
+	return u.Rate.Permits
+}

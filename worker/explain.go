@@ -1,0 +1,306 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/producer"
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// copySuffix ends the id of a task that goes on in place of one that asynq archived: see copyTask.
+const copySuffix = "~1"
+
+// StateParked is the state of a task that is in line for a limiter. asynq has it
+// in its retry set, although it did not fail. The other states are asynq's own:
+// asynq.TaskState.String.
+const StateParked = "parked"
+
+// Explanation is where a task stands, and what holds it. Its JSON is what
+// commands and pages show; Text says the same in sentences.
+type Explanation struct {
+	ID      string    `json:"id"`
+	Queue   string    `json:"queue"`
+	Type    string    `json:"type"`
+	State   string    `json:"state"`
+	At      time.Time `json:"at"`                // when this was read, by Redis's clock, as all its times are
+	CopyOf  string    `json:"copy_of,omitempty"` // the task that was asked for and goes on as this one
+	Retried int       `json:"retried"`
+	// MaxRetry is the number of retries its producer asked for.
+	MaxRetry int `json:"max_retry"`
+
+	// QueuePaused says that asynq takes no task from the queue, and Servers how
+	// many pools of running workers serve it.
+	QueuePaused bool `json:"queue_paused"`
+	Servers     int  `json:"servers"`
+
+	// Ahead are the tasks that come first: in its queue while it is pending, in
+	// the line while it is parked. Unknown, and nil, in a very long queue.
+	Ahead *int64 `json:"ahead,omitempty"`
+	// Since is when it parked for the limiter (first, in this wait), when its worker took it, when
+	// it was completed, or when it last failed.
+	Since time.Time `json:"since,omitzero"`
+	// ComesBack is when it is tried next: exact for scheduled and failed tasks, an
+	// estimate for parked ones, whose turn depends on what the others do.
+	ComesBack time.Time `json:"comes_back,omitzero"`
+
+	// Limiter is what holds a parked task.
+	Limiter *HoldingLimiter `json:"limiter,omitempty"`
+	// Called says that the limiter has called it: it is on its way to a slot.
+	Called bool `json:"called"`
+
+	// Worker has an active task. Orphaned says that no worker does: it died.
+	Worker   string `json:"worker,omitempty"`
+	Orphaned bool   `json:"orphaned"`
+
+	// LastError is what its last attempt ended with; PutOff says that this was
+	// no failure: a limit, a full max_in_flight or its API made it wait.
+	LastError string `json:"last_error,omitempty"`
+	PutOff    bool   `json:"put_off"`
+	// Group is where an aggregating task waits.
+	Group string `json:"group,omitempty"`
+}
+
+// HoldingLimiter is the limiter that holds a task, and how it stands.
+type HoldingLimiter struct {
+	Name        string    `json:"name"`
+	Rate        string    `json:"rate,omitempty"` // empty if Redis has no such limiter any more
+	PerClient   bool      `json:"per_client"`
+	Used        int64     `json:"used"`
+	Reserved    int64     `json:"reserved"`
+	Available   int64     `json:"available"`
+	NextFree    time.Time `json:"next_free,omitzero"`
+	PausedUntil time.Time `json:"paused_until,omitzero"`
+}
+
+// AmbiguousTaskError says that several queues have a task of that id.
+type AmbiguousTaskError struct {
+	ID     string
+	Queues []string
+}
+
+func (e *AmbiguousTaskError) Error() string {
+	return fmt.Sprintf("task %q is in several queues (%s): name one", e.ID, strings.Join(e.Queues, ", "))
+}
+
+// Explain finds a task and tells what holds it. An empty queue stands for all.
+// It is asynq.ErrTaskNotFound or asynq.ErrQueueNotFound if there is none, and
+// an *AmbiguousTaskError if there are several. What it reads at one moment may
+// have moved on at the next.
+func (i *Inspector) Explain(ctx context.Context, id, queue string) (*Explanation, error) {
+	info, err := i.find(id, queue)
+	if err != nil {
+		return nil, err
+	}
+	now, err := i.rdb.Time(ctx).Result()
+	if err != nil {
+		return nil, fmt.Errorf("ask Redis for the time: %w", err)
+	}
+	e := &Explanation{ID: info.ID, Queue: info.Queue, Type: info.Type, State: info.State.String(), At: now, Retried: info.Retried, MaxRetry: info.MaxRetry}
+	if info.ID != id {
+		e.CopyOf = id
+	}
+	if most, ours := producer.MaxRetry(info.Headers); ours {
+		e.MaxRetry = most
+	}
+	e.LastError, e.PutOff = info.LastErr, strings.HasPrefix(info.LastErr, "throttled")
+	e.Group, e.Orphaned = info.Group, info.IsOrphaned
+	if err := i.explainQueue(e); err != nil {
+		return nil, err
+	}
+	switch info.State {
+	case asynq.TaskStatePending:
+		err = errors.Join(i.explainPending(ctx, e), i.explainLine(ctx, e))
+	case asynq.TaskStateScheduled, asynq.TaskStateRetry:
+		e.Since, e.ComesBack = info.LastFailedAt, info.NextProcessAt
+		err = i.explainLine(ctx, e)
+	case asynq.TaskStateArchived:
+		e.Since = info.LastFailedAt
+	case asynq.TaskStateCompleted:
+		e.Since = info.CompletedAt
+	}
+	if err != nil {
+		return nil, fmt.Errorf("explain task %q of queue %q: %w", e.ID, e.Queue, err)
+	}
+	return e, nil
+}
+
+// find returns the one task of that id, or the copy as which it goes on.
+func (i *Inspector) find(id, queue string) (*asynq.TaskInfo, error) {
+	queues := []string{queue}
+	if queue == "" {
+		var err error
+		if queues, err = i.asynq.Queues(); err != nil {
+			return nil, fmt.Errorf("list the queues: %w", err)
+		}
+		slices.Sort(queues)
+	}
+	for _, id := range []string{id, id + copySuffix} {
+		var found []*asynq.TaskInfo
+		var in []string
+		for _, q := range queues {
+			info, err := i.asynq.GetTaskInfo(q, id)
+			switch {
+			case err == nil:
+				found, in = append(found, info), append(in, q)
+			case errors.Is(err, asynq.ErrQueueNotFound) && queue != "":
+				return nil, fmt.Errorf("queue %q: %w", queue, asynq.ErrQueueNotFound)
+			case !errors.Is(err, asynq.ErrTaskNotFound) && !errors.Is(err, asynq.ErrQueueNotFound):
+				return nil, fmt.Errorf("look for task %q in queue %q: %w", id, q, err)
+			}
+		}
+		switch {
+		case len(found) > 1:
+			return nil, &AmbiguousTaskError{ID: id, Queues: in}
+		case len(found) == 1:
+			return found[0], nil
+		}
+	}
+	return nil, fmt.Errorf("task %q: %w", id, asynq.ErrTaskNotFound)
+}
+
+// explainQueue tells who serves the queue, and who runs the task.
+func (i *Inspector) explainQueue(e *Explanation) error {
+	q, err := i.asynq.GetQueueInfo(e.Queue)
+	if err != nil {
+		return err
+	}
+	e.QueuePaused = q.Paused
+	servers, err := i.asynq.Servers()
+	if err != nil {
+		return err
+	}
+	for _, s := range servers {
+		if _, serves := s.Queues[e.Queue]; !serves || s.Status != "active" {
+			continue
+		}
+		e.Servers++
+	}
+	if e.State != asynq.TaskStateActive.String() {
+		return nil
+	}
+	for _, s := range servers {
+		for _, w := range s.ActiveWorkers {
+			if w.TaskID == e.ID && w.Queue == e.Queue {
+				e.Worker, e.Since = fmt.Sprintf("%s, process %d", s.Host, s.PID), w.Started
+			}
+		}
+	}
+	return nil
+}
+
+// maxPosition is how far into a queue a task's position is looked for.
+const maxPosition = 100_000
+
+// explainPending finds the place in asynq's queue, whose next task is its last element.
+func (i *Inspector) explainPending(ctx context.Context, e *Explanation) error {
+	key := "asynq:{" + e.Queue + "}:pending"
+	var at, length *redis.IntCmd
+	_, err := i.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		at = p.LPos(ctx, key, e.ID, redis.LPosArgs{Rank: -1, MaxLen: maxPosition})
+		length = p.LLen(ctx, key)
+		return nil
+	})
+	if errors.Is(err, redis.Nil) {
+		return nil // it has moved on, or is far behind
+	}
+	if err == nil {
+		ahead := length.Val() - 1 - at.Val()
+		e.Ahead = &ahead
+	}
+	return err
+}
+
+// explainLine looks for the task in the lines of all limiters.
+func (i *Inspector) explainLine(ctx context.Context, e *Explanation) error {
+	names, err := i.lined(ctx)
+	if err != nil {
+		return err
+	}
+	member := (&entry{id: e.ID, queue: e.Queue}).name()
+	for page := range slices.Chunk(names, inspectPage) {
+		ranks, called, since := make([]*redis.IntCmd, len(page)), make([]*redis.StringCmd, len(page)), make([]*redis.StringCmd, len(page))
+		_, err := i.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for n, name := range page {
+				keys := lineKeys(name)
+				ranks[n], called[n], since[n] = p.ZRank(ctx, keys[0], member), p.HGet(ctx, keys[1], member), p.HGet(ctx, keys[4], member)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return err
+		}
+		for n, name := range page {
+			inLine := ranks[n].Err() == nil
+			if !inLine && called[n].Err() != nil {
+				continue
+			}
+			if e.State == asynq.TaskStateRetry.String() || e.State == asynq.TaskStateScheduled.String() {
+				e.State = StateParked
+			}
+			e.Called, e.Since = !inLine, parkedSince(since[n].Val())
+			if inLine {
+				ahead := ranks[n].Val()
+				e.Ahead = &ahead
+			}
+			return i.explainLimiter(ctx, e, name)
+		}
+	}
+	return nil
+}
+
+// maxCosts is how many tasks ahead have their permits counted; those beyond
+// are taken to cost as much on average.
+const maxCosts = 1000
+
+// explainLimiter tells how the limiter stands, and about when the task's turn comes.
+func (i *Inspector) explainLimiter(ctx context.Context, e *Explanation, name string) error {
+	e.Limiter = &HoldingLimiter{Name: name}
+	found, err := i.fleet.Inspect(ctx, name)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 { // it has expired or was deleted: the next task creates it anew
+		e.ComesBack = e.At
+		return nil
+	}
+	u := found[0]
+	l := e.Limiter
+	l.Rate, l.PerClient = u.Rate.String(), u.Rate.Type == throttle.PerClient
+	l.Used, l.Reserved, l.Available = u.Used, u.Reserved, u.Available
+	wait := max(u.NextFree, u.Paused)
+	if wait > 0 {
+		l.NextFree = e.At.Add(wait)
+	}
+	if u.Paused > 0 {
+		l.PausedUntil = e.At.Add(u.Paused)
+	}
+	e.ComesBack = e.At.Add(wait)
+	if e.Called || e.Ahead == nil {
+		return nil
+	}
+	first, err := i.Parked(ctx, name, 0, min(*e.Ahead, maxCosts))
+	if err != nil || len(first) == 0 {
+		return err
+	}
+	permits := int64(0)
+	for _, t := range first {
+		permits += t.Permits
+	}
+	ahead := float64(permits) / float64(len(first)) * float64(*e.Ahead)
+	rate := float64(u.Rate.Permits)
+	if l.PerClient {
+		rate *= float64(max(len(u.Clients), 1))
+	}
+	if ahead -= float64(u.Available); ahead > 0 {
+		e.ComesBack = e.ComesBack.Add(time.Duration(ahead / rate * float64(u.Rate.Interval)))
+	}
+	return nil
+}

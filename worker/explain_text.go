@@ -1,0 +1,169 @@
+package worker
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// Text says in plain sentences what the explanation knows, one a line: where
+// the task is, what holds it, and what else keeps it from running.
+func (e *Explanation) Text() []string {
+	var lines []string
+	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	if e.CopyOf != "" {
+		say("Task %q goes on as %q: a limit put it off on its last attempt, where asynq archives.", e.CopyOf, e.ID)
+	}
+	task := fmt.Sprintf("Task %q (%s, queue %s)", e.ID, e.Type, e.Queue)
+	switch e.State {
+	case StateParked:
+		e.sayParked(say, task)
+	case asynq.TaskStatePending.String():
+		e.sayPending(say, task)
+	case asynq.TaskStateActive.String():
+		e.sayActive(say, task)
+	case asynq.TaskStateScheduled.String():
+		say("%s is scheduled: it may start at %s.", task, e.when(e.ComesBack))
+	case asynq.TaskStateRetry.String():
+		e.sayRetry(say, task)
+	case asynq.TaskStateArchived.String():
+		e.sayArchived(say, task)
+	case asynq.TaskStateCompleted.String():
+		say("%s is completed: it was done %s.", task, e.when(e.Since))
+	case asynq.TaskStateAggregating.String():
+		say("%s waits in group %q until asynq aggregates it.", task, e.Group)
+	default:
+		say("%s is %s.", task, e.State)
+	}
+	if e.State == asynq.TaskStateCompleted.String() || e.State == asynq.TaskStateArchived.String() {
+		return lines
+	}
+	if e.QueuePaused {
+		say("Queue %s is paused in asynq: nothing of it starts until it is unpaused.", e.Queue)
+	}
+	if e.Servers == 0 {
+		say("No running worker serves queue %s: start one that has it in its pools.", e.Queue)
+	}
+	return lines
+}
+
+type sayer func(format string, args ...any)
+
+func (e *Explanation) sayParked(say sayer, task string) {
+	since := ""
+	if !e.Since.IsZero() {
+		since = " since " + e.when(e.Since)
+	}
+	say("%s is parked: limit %q holds it%s. It did not fail, and burns no retry.", task, e.Limiter.Name, since)
+	switch {
+	case e.Called:
+		say("The limit has called it just now: it is on its way back to its queue.")
+	case e.Ahead != nil:
+		say("%s before it in line; its turn comes in about %s.", tasks(*e.Ahead), e.in(e.ComesBack))
+	}
+	e.sayLimiter(say)
+}
+
+func (e *Explanation) sayPending(say sayer, task string) {
+	position := fmt.Sprintf("more than %d tasks come before it", maxPosition)
+	if e.Ahead != nil {
+		position = tasks(*e.Ahead) + " before it"
+	}
+	if e.Limiter == nil {
+		say("%s is pending: it waits for a free slot of a worker, %s. No limit holds it.", task, position)
+		return
+	}
+	say("%s is pending, %s: it was parked for limit %q, which has called it as its permits come due.", task, position, e.Limiter.Name)
+	e.sayLimiter(say)
+}
+
+func (e *Explanation) sayActive(say sayer, task string) {
+	switch {
+	case e.Orphaned:
+		say("%s is active, but the worker that had it is gone: asynq brings it back within about two minutes.", task)
+		return
+	case e.Worker == "":
+		say("%s is active: a worker has it in a slot.", task)
+	default:
+		say("%s is active: %s has it in a slot since %s.", task, e.Worker, e.when(e.Since))
+	}
+	say("Whether it runs or waits there for a permit (no longer than its job's hold) only that worker knows.")
+}
+
+func (e *Explanation) sayRetry(say sayer, task string) {
+	if e.PutOff {
+		say("%s was put off %s and is in no limit's line; asynq brings it back at %s. It did not fail.", task, e.when(e.Since), e.when(e.ComesBack))
+		say("What put it off: %s", e.LastError)
+		return
+	}
+	say("%s failed %s, and asynq tries it again at %s: retry %d of %d. No limit holds it.", task, e.when(e.Since), e.when(e.ComesBack), e.Retried, e.MaxRetry)
+	say("Its last error: %s", e.LastError)
+}
+
+func (e *Explanation) sayArchived(say sayer, task string) {
+	if e.Since.IsZero() {
+		say("%s is archived without having failed: somebody did that. asynq does not run it by itself.", task)
+		return
+	}
+	say("%s is archived: it failed for good %s, after %d of %d retries. asynq does not run it again by itself.", task, e.when(e.Since), e.Retried, e.MaxRetry)
+	say("Its last error: %s", e.LastError)
+}
+
+func (e *Explanation) sayLimiter(say sayer) {
+	l := e.Limiter
+	each := ""
+	if l.PerClient {
+		each = ", for each worker"
+	}
+	switch {
+	case l.Rate == "":
+		say("Redis has no limit %q any more: the next task creates it.", l.Name)
+	case !l.PausedUntil.IsZero():
+		say("The limit (%s%s) is paused for another %s.", l.Rate, each, e.in(l.PausedUntil))
+	case l.Available == 0 && !l.NextFree.IsZero():
+		say("The limit (%s%s) is full: %d used, %d reserved; a permit is free in %s.", l.Rate, each, l.Used, l.Reserved, e.in(l.NextFree))
+	default:
+		say("The limit (%s%s) has %d free now: %d used, %d reserved.", l.Rate, each, l.Available, l.Used, l.Reserved)
+	}
+}
+
+// when writes a time and how far away it is.
+func (e *Explanation) when(t time.Time) string {
+	at := t.UTC().Format("2006-01-02 15:04:05 UTC")
+	if d := t.Sub(e.At); d > 0 {
+		return fmt.Sprintf("%s (in %s)", at, rounded(d))
+	}
+	return fmt.Sprintf("%s (%s ago)", at, rounded(e.At.Sub(t)))
+}
+
+func (e *Explanation) in(t time.Time) string { return rounded(max(t.Sub(e.At), 0)) }
+
+func tasks(n int64) string {
+	switch n {
+	case 0:
+		return "no task is"
+	case 1:
+		return "1 task is"
+	}
+	return fmt.Sprintf("%d tasks are", n)
+}
+
+// rounded writes a duration as precisely as a person wants it.
+func rounded(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	s := d.Round(time.Second).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

@@ -1,0 +1,126 @@
+package worker
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// awaitLine waits until what the Inspector says of the limiter's line is as wanted.
+func (f *fleet) awaitLine(limiter string, holds func(Line) bool) {
+	f.t.Helper()
+	inspector := NewInspector(f.rdb)
+	f.awaitThat(20*time.Second, func() (bool, string) {
+		lines, err := inspector.LinesOf(f.t.Context(), limiter)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		return holds(lines[0]), fmt.Sprintf("%+v", lines[0])
+	})
+}
+
+func TestInspectorReadsLines(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+limits: { api: { rate: 10/1h }, account: { rate: 1/1h, key: queue } }
+pools: [ { name: default, concurrency: 4, queues: {default: 1, other: 1} } ]
+jobs: { "x:limited": { limits: [api], hold: 0, permits: header.cost }, "x:account": { limits: [account], hold: 0 } }
+log: { level: warn }
+`)
+	ctx := t.Context()
+	inspector := NewInspector(f.rdb)
+	if lines, err := inspector.Lines(ctx); err != nil || len(lines) != 0 {
+		t.Errorf("before any task: lines %+v, error %v", lines, err)
+	}
+	f.work(nil)
+	costing := func(id string, cost int) {
+		t.Helper()
+		task := asynq.NewTaskWithHeaders("x:limited", nil, map[string]string{"cost": fmt.Sprint(cost)})
+		if _, err := f.client.Enqueue(task, asynq.TaskID(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	costing("first", 10)
+	f.await(1, 5*time.Second)
+	before, err := f.rdb.Time(ctx).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, cost := range []int{3, 1, 7} {
+		costing(fmt.Sprint("parked", i), cost)
+		f.awaitLine("api", func(l Line) bool { return l.Parked == int64(i+1) })
+	}
+	for i := range 2 {
+		f.enqueue("x:account", fmt.Sprint("account", i), asynq.Queue("other"))
+	}
+	f.awaitLine("account:other", func(l Line) bool { return l.Parked == 1 })
+
+	lines, err := inspector.Lines(ctx)
+	if err != nil || len(lines) != 2 || lines[0] != (Line{"account:other", 1, 0}) || lines[1] != (Line{"api", 3, 0}) {
+		t.Errorf("lines %+v, error %v, want 1 for account:other and 3 for api", lines, err)
+	}
+	tasks, err := inspector.Parked(ctx, "api", 0, 10)
+	if err != nil || len(tasks) != 3 {
+		t.Fatalf("parked %+v, error %v, want 3", tasks, err)
+	}
+	last := before.Truncate(time.Millisecond)
+	for i, cost := range []int64{3, 1, 7} {
+		if p := tasks[i]; p.ID != fmt.Sprint("parked", i) || p.Queue != "default" || p.Permits != cost || p.Since.Before(last) || p.Since.Sub(before) > time.Minute {
+			t.Errorf("%+v, want parked%d with %d permits, since %v or later", p, i, cost, last)
+		}
+		last = tasks[i].Since
+	}
+	if page, err := inspector.Parked(ctx, "api", 1, 1); err != nil || len(page) != 1 || page[0] != tasks[1] {
+		t.Errorf("the second: %+v, %v, want %+v", page, err, tasks[1])
+	}
+	if none, err := inspector.Parked(ctx, "api", 3, 5); err != nil || len(none) != 0 {
+		t.Errorf("beyond the end: %+v, %v", none, err)
+	}
+}
+
+// TestSinceIsTheFirstParking: a task that comes back and is denied keeps the time since when it waits.
+func TestSinceIsTheFirstParking(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, stopped)
+	f.work(nil)
+	f.enqueue("x:limited", "first")
+	f.await(1, 5*time.Second)
+	f.enqueue("x:limited", "second")
+	f.awaitParked("api", 1)
+	inspector := NewInspector(f.rdb)
+	since := func() time.Time {
+		tasks, err := inspector.Parked(t.Context(), "api", 0, 1)
+		if err != nil || len(tasks) != 1 {
+			t.Fatalf("%+v, %v, want one task", tasks, err)
+		}
+		return tasks[0].Since
+	}
+	parked := since()
+	// Called by hand, as the puller does when permits come due; nothing is free, so it is denied.
+	lot := newLot(f.rdb)
+	if tasks, _, err := lot.next(t.Context(), "api", 1); err != nil || len(tasks) != 1 {
+		t.Fatal(tasks, err)
+	}
+	before := f.putOff()
+	if err := f.inspector.RunTask("default", "second"); err != nil {
+		t.Fatal(err)
+	}
+	f.awaitThat(10*time.Second, func() (bool, string) { return f.putOff() > before, "not put off again" })
+	f.awaitParked("api", 1)
+	if again := since(); !again.Equal(parked) {
+		t.Errorf("parked since %v, after another denial since %v", parked, again)
+	}
+	// Once it runs, nothing is left.
+	if _, err := f.limiter("api").UpdateRate(t.Context(), throttle.Rate{Permits: 100, Interval: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	f.await(2, 10*time.Second)
+	f.awaitThat(10*time.Second, func() (bool, string) {
+		keys := f.rdb.Keys(t.Context(), "*parked*").Val()
+		return len(keys) == 0, fmt.Sprintf("keys left: %v", keys)
+	})
+}

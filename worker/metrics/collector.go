@@ -1,0 +1,128 @@
+// Package metrics shows a worker to Prometheus.
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/jobthrottle/jobthrottle/worker"
+)
+
+// readTimeout bounds what a scrape waits for Redis.
+const readTimeout = 2 * time.Second
+
+// Source is what a Collector shows: a *worker.Worker.
+type Source interface {
+	Stats() worker.Stats
+	Overview(context.Context) (worker.Overview, error)
+}
+
+// Collector shows a worker to a Prometheus registry. The counters are of the
+// worker's own process; the gauges of limits and queues are read from Redis at
+// each scrape and tell of the whole fleet, so that they are the same on each of
+// its workers: take their max, not their sum. While Redis is away they are
+// missing and jobthrottle_redis_up is 0.
+//
+// Labels hold names of the configuration, never a value that a job brings. So
+// the number of series depends on the configuration alone.
+type Collector struct {
+	source Source
+}
+
+// NewCollector returns a Collector to register.
+func NewCollector(source Source) *Collector { return &Collector{source} }
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range all {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
+	e := emitter{metrics}
+	e.stats(c.source.Stats())
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	overview, err := c.source.Overview(ctx)
+	if err != nil {
+		e.gauge(redisUp, 0)
+		return
+	}
+	e.gauge(redisUp, 1)
+	e.limits(overview.Limits)
+	e.pools(overview.Pools)
+}
+
+// emitter turns figures into metrics.
+type emitter struct {
+	metrics chan<- prometheus.Metric
+}
+
+func (e emitter) counter(d *prometheus.Desc, n int64, labels ...string) {
+	e.metrics <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}
+
+func (e emitter) gauge(d *prometheus.Desc, x float64, labels ...string) {
+	e.metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x, labels...)
+}
+
+func (e emitter) stats(s worker.Stats) {
+	e.counter(redisCalls, s.Throttle.Calls)
+	e.counter(redisErrors, s.Throttle.Errors)
+	e.counter(stalePermits, s.Throttle.Stale)
+	e.counter(latePermits, s.Throttle.Late)
+	e.gauge(waiters, float64(s.Throttle.Waiting))
+	for _, l := range s.Limits {
+		e.counter(granted, l.Granted, l.Name)
+		e.counter(returned, l.Returned, l.Name)
+		e.counter(denials, l.Denied, l.Name)
+		e.counter(parked, l.Parked, l.Name)
+		e.counter(pauses, l.Paused, l.Name)
+	}
+	for _, j := range s.Jobs {
+		e.counter(attempts, j.Done, j.Name, "done")
+		e.counter(attempts, j.Failed, j.Name, "failed")
+		e.counter(attempts, j.PutOff, j.Name, "put_off")
+		buckets := make(map[float64]uint64, len(worker.WaitBounds))
+		for i, bound := range worker.WaitBounds {
+			buckets[bound.Seconds()] = uint64(j.Waits.Buckets[i])
+		}
+		e.metrics <- prometheus.MustNewConstHistogram(waits, uint64(j.Waits.Count), j.Waits.Sum.Seconds(), buckets, j.Name)
+	}
+}
+
+func (e emitter) limits(limits []worker.LimitOverview) {
+	for _, l := range limits {
+		e.gauge(parkedJobs, float64(l.Parked), l.Name)
+		e.gauge(parkedLimiters, float64(l.Lines), l.Name)
+		if l.Key != "" {
+			continue // its limiters have figures of their own, one for each value
+		}
+		for _, u := range l.Limiters {
+			e.gauge(permits, float64(u.Rate.Permits), l.Name)
+			e.gauge(interval, u.Rate.Interval.Seconds(), l.Name)
+			e.gauge(used, float64(u.Used), l.Name)
+			e.gauge(reserved, float64(u.Reserved), l.Name)
+			e.gauge(available, float64(u.Available), l.Name)
+			e.gauge(paused, u.Paused.Seconds(), l.Name)
+		}
+	}
+}
+
+func (e emitter) pools(pools []worker.PoolOverview) {
+	for _, p := range pools {
+		e.gauge(slots, float64(p.Slots), p.Name)
+		for _, q := range p.Queues {
+			for state, n := range map[string]int64{
+				"pending": q.Pending, "active": q.Active, "scheduled": q.Scheduled, "retry": q.Retry, "parked": q.Parked,
+				"archived": q.Archived, "completed": q.Completed,
+			} {
+				e.gauge(queueJobs, float64(n), p.Name, q.Name, state)
+			}
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package metrics_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/jobthrottle/jobthrottle/worker"
+	"github.com/jobthrottle/jobthrottle/worker/metrics"
+)
+
+// TestTruth: what workers count is what the API, asynq and Redis have seen.
+func TestTruth(t *testing.T) {
+	jobs, rate := 500, 400
+	if nightly() {
+		jobs, rate = 10_000, 2_000
+	}
+	s := newSite(t, 2, fmt.Sprintf(`
+limits:
+  api:     { rate: %d/1s }
+  account: { rate: %d/1s, key: payload.account }
+pools: [ { name: default, concurrency: 20 } ]
+jobs: { "http:request": { limits: [api, account], hold: 0 } }
+http: { allow_hosts: ["$API"] }
+`, rate, rate*3/4))
+	s.enqueue(jobs*3/5, worker.HTTPTaskType, map[string]string{"account": "acme"})
+	s.enqueue(jobs*2/5, worker.HTTPTaskType, map[string]string{"account": "globex"})
+	s.enqueue(7, worker.HTTPTaskType, nil) // without an account: a permanent failure
+	s.enqueue(5, "unknown", nil)           // without a handler: they fail and wait to retry
+	s.awaitArchivedAndDone(t, jobs, 7, 2*time.Minute)
+
+	requests := float64(s.api.Report().Requests)
+	all := s.gather()
+	for _, tt := range []struct {
+		name   string
+		labels []string
+		want   float64
+	}{
+		{"jobthrottle_permits_granted_total", []string{"limit=api"}, requests},
+		{"jobthrottle_permits_granted_total", []string{"limit=account"}, requests},
+		{"jobthrottle_attempts_total", []string{"pattern=http:request", "outcome=done"}, float64(jobs)},
+		{"jobthrottle_attempts_total", []string{"pattern=http:request", "outcome=failed"}, 7},
+		{"jobthrottle_attempts_total", []string{"pattern=(other)", "outcome=failed"}, 5},
+		{"jobthrottle_wait_seconds", []string{"pattern=http:request"}, requests},
+		{"jobthrottle_permits_returned_total", nil, 0},
+		{"jobthrottle_pauses_total", nil, 0},
+		{"jobthrottle_redis_errors_total", nil, 0},
+		{"jobthrottle_waiters", nil, 0},
+		{"jobthrottle_redis_up", nil, 2},
+	} {
+		if got := sum(all, tt.name, tt.labels...); got != tt.want {
+			t.Errorf("%s%v is %v, want %v", tt.name, tt.labels, got, tt.want)
+		}
+	}
+	putOff := sum(all, "jobthrottle_attempts_total", "outcome=put_off")
+	if denied := sum(all, "jobthrottle_denials_total"); denied > putOff || denied == 0 { // others had a place, and were too slow for it
+		t.Errorf("%v denials, %v attempts put off", denied, putOff)
+	}
+	if parked := sum(all, "jobthrottle_jobs_parked_total"); parked != putOff {
+		t.Errorf("%v times parked, %v attempts put off", parked, putOff)
+	}
+	for i := range all { // gauges tell of the fleet: each worker shows the same
+		for state, want := range map[string]float64{"completed": float64(jobs), "archived": 7, "retry": 5, "parked": 0, "pending": 0, "active": 0} {
+			if got := sum(all[i:i+1], "jobthrottle_queue_jobs", "queue=default", "pool=default", "state="+state); got != want {
+				t.Errorf("worker %d: %v jobs %s, want %v", i, got, state, want)
+			}
+		}
+	}
+}
+
+// awaitArchivedAndDone waits until so many jobs are done, and so many archived.
+func (s *site) awaitArchivedAndDone(t *testing.T, done, archived int, within time.Duration) {
+	t.Helper()
+	s.await(within, func() (bool, string) {
+		all := s.gather()
+		d, a := sum(all[:1], "jobthrottle_queue_jobs", "state=completed"), sum(all[:1], "jobthrottle_queue_jobs", "state=archived")
+		active := sum(all[:1], "jobthrottle_queue_jobs", "state=active") + sum(all[:1], "jobthrottle_queue_jobs", "state=pending")
+		return int(d) == done && int(a) == archived && active == 0, fmt.Sprintf("%v done, %v archived, %v to do", d, a, active)
+	})
+}
+
+// TestParkedIsNotRetry: asynq has jobs that are parked and jobs that failed in
+// one set; the gauge tells them apart, by limit and by queue.
+func TestParkedIsNotRetry(t *testing.T) {
+	s := newSite(t, 1, `
+limits: { api: { rate: 3/24h }, account: { rate: 2/24h, key: payload.account } }
+pools: [ { name: default, concurrency: 4 } ]
+jobs: { "http:request": { limits: [api], hold: 0 }, "sync:*": { limits: [account] } }
+http: { allow_hosts: ["$API"] }
+`)
+	s.enqueue(10, worker.HTTPTaskType, nil)
+	s.enqueue(4, "unknown", nil)
+	s.await(20*time.Second, func() (bool, string) {
+		all := s.gather()
+		parked, retry := sum(all, "jobthrottle_queue_jobs", "state=parked"), sum(all, "jobthrottle_queue_jobs", "state=retry")
+		byLimit := sum(all, "jobthrottle_parked_jobs", "limit=api")
+		return parked == 7 && byLimit == 7 && retry == 4, fmt.Sprintf("%v parked by queue, %v by limit, %v to retry; want 7, 7 and 4", parked, byLimit, retry)
+	})
+	all := s.gather()
+	for name, want := range map[string]float64{
+		"jobthrottle_limit_permits": 3, "jobthrottle_limit_interval_seconds": 86400, "jobthrottle_permits_used": 3, "jobthrottle_permits_available": 0,
+		"jobthrottle_permits_reserved": 0, "jobthrottle_paused_seconds": 0, "jobthrottle_parked_limiters": 1,
+	} {
+		if got := sum(all, name, "limit=api"); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	if got := len(all[0]["jobthrottle_permits_used"].GetMetric()); got != 1 {
+		t.Errorf("permits used of %d limits, want that of api alone: a limit with a key has a figure for each value", got)
+	}
+}
+
+// TestBounded: 100,000 limiters of a keyed limit, all with jobs in line, add no series.
+func TestBounded(t *testing.T) {
+	s := newSite(t, 1, `
+limits: { api: { rate: 10/1s }, account: { rate: 2/24h, key: payload.account } }
+jobs: { "http:request": { limits: [api, account] } }
+http: { allow_hosts: ["$API"] }
+`)
+	count := func() int {
+		n := 0
+		for _, f := range s.gather()[0] {
+			n += len(f.GetMetric())
+		}
+		return n
+	}
+	s.await(20*time.Second, func() (bool, string) { // until the limits are in Redis
+		return sum(s.gather(), "jobthrottle_limit_permits") > 0, "no limits"
+	})
+	before := count()
+	fillLimiters(t, s, 100_000)
+	s.await(20*time.Second, func() (bool, string) {
+		n := sum(s.gather(), "jobthrottle_parked_limiters", "limit=account")
+		return n > 0, "no limiters with parked jobs"
+	})
+	after := count()
+	t.Logf("%d series before, %d with 100,000 keyed limiters", before, after)
+	if after != before || after > 1000 {
+		t.Errorf("%d series, %d with 100,000 keyed limiters", before, after)
+	}
+}
+
+// fillLimiters makes n limiters of the limit account, each with a job in line, as workers would.
+func fillLimiters(t *testing.T, s *site, n int) {
+	t.Helper()
+	script := `
+for i = ARGV[1], ARGV[2] do
+  local name = 'account:' .. i
+  redis.call('HSET', name, 'rate', 2, 'interval', 86400000, 'type', 0)
+  redis.call('ZADD', '{' .. name .. '}:parked', 1, 'default:' .. i)
+  redis.call('HSET', '{' .. name .. '}:parked:clock', 'count:default', 1)
+  redis.call('ZADD', 'jobthrottle:parked', 4e12, name)
+end`
+	for i := 0; i < n; i += 1000 {
+		if err := s.rdb.Eval(t.Context(), script, nil, i+1, i+1000).Err(); err != nil && err.Error() != "redis: nil" {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestNames: what Prometheus' own linter says of the names and descriptions.
+func TestNames(t *testing.T) {
+	s := newSite(t, 1, `
+limits: { api: { rate: 10/1s } }
+jobs: { "http:request": { limits: [api] } }
+`)
+	s.await(20*time.Second, func() (bool, string) { return len(s.gather()[0]) == len(described()), "metrics are missing" })
+	families, err := s.workers[0].Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// described are the descriptions of all metrics.
+func described() []*prometheus.Desc {
+	descs := make(chan *prometheus.Desc, 100)
+	metrics.NewCollector(nil).Describe(descs)
+	close(descs)
+	var all []*prometheus.Desc
+	for d := range descs {
+		all = append(all, d)
+	}
+	return all
+}

@@ -1,0 +1,45 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// The metrics. Those of docs/alerts.yaml and docs/grafana-dashboard.json are
+// held to these names by a test.
+var (
+	granted  = desc("permits_granted_total", "Permits that jobs of this worker took.", "limit")
+	returned = desc("permits_returned_total", "Permits that jobs of this worker took and gave back, having cost less than they said.", "limit")
+	denials  = desc("denials_total", "Attempts of this worker that a limit put off: the turn was further away than hold, or others were in line.", "limit")
+	parked   = desc("jobs_parked_total", "Times that this worker put a job in line for a limit.", "limit")
+	pauses   = desc("pauses_total", "Pauses that this worker began because an API said to try later.", "limit")
+
+	attempts = desc("attempts_total", "Attempts of jobs that ended in this worker: done, failed, or put_off, which burns no retry.", "pattern", "outcome")
+	waits    = desc("wait_seconds", "How long jobs waited in their slots for the permits they then got; the time they were parked is not in it.", "pattern")
+
+	waiters      = desc("waiters", "Requests for permits that wait in this worker now.")
+	stalePermits = desc("permits_stale_total", "Permits of this worker that were exchanged because their time had passed.")
+	latePermits  = desc("permits_late_total", "Permits of this worker that were used late because the round trip to Redis takes longer than half the guard.")
+	redisCalls   = desc("redis_calls_total", "Script calls of this worker for permits.")
+	redisErrors  = desc("redis_errors_total", "Script calls of this worker for permits that failed.")
+	redisUp      = desc("redis_up", "1 if Redis answered this scrape; if 0, what is read from there is missing.")
+
+	permits   = desc("limit_permits", "Permits in an interval, as in force now: of each client, if the limit is per_client.", "limit")
+	interval  = desc("limit_interval_seconds", "The interval of the limit, as in force now.", "limit")
+	used      = desc("permits_used", "Permits of past grants that still count.", "limit")
+	reserved  = desc("permits_reserved", "Permits whose turn is yet to come.", "limit")
+	available = desc("permits_available", "Permits left: what could be taken at once.", "limit")
+	paused    = desc("paused_seconds", "How long the limit stays paused; 0 if it is not.", "limit")
+
+	parkedJobs     = desc("parked_jobs", "Jobs of the fleet in line for the limit, outside of slots; of a limit with a key, for all its limiters.", "limit")
+	parkedLimiters = desc("parked_limiters", "Limiters of the limit that jobs are in line for.", "limit")
+	queueJobs      = desc("queue_jobs", "Jobs in a queue by state. Unlike asynq, it tells jobs that are parked from those that failed and wait to retry.", "pool", "queue", "state")
+	slots          = desc("pool_slots", "Slots of the pool in this worker.", "pool")
+)
+
+// all are the metrics above.
+var all = []*prometheus.Desc{
+	granted, returned, denials, parked, pauses, attempts, waits, waiters, stalePermits, latePermits, redisCalls, redisErrors, redisUp,
+	permits, interval, used, reserved, available, paused, parkedJobs, parkedLimiters, queueJobs, slots,
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("jobthrottle_"+name, help, labels, nil)
+}

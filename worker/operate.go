@@ -1,0 +1,40 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// ErrUnknownLimit is what Limiter returns for names that the configuration does not know.
+var ErrUnknownLimit = errors.New("no such limit in the configuration")
+
+// Limiter returns the limiter of a limit of the configuration, for operators
+// to change or pause, and its configured rate. Of a keyed limit the name is
+// that of one limiter, "limit:value". A name that no limiter can have is an
+// error; one that the configuration does not know is ErrUnknownLimit.
+func (w *Worker) Limiter(name string) (*throttle.Limiter, throttle.Rate, error) {
+	for _, l := range w.limits() {
+		value, keyed := strings.CutPrefix(name, l.name+":")
+		switch {
+		case l.key == nil && name == l.name:
+		case l.key != nil && keyed:
+			if _, err := limiterName(l.name, value); err != nil {
+				return nil, throttle.Rate{}, err
+			}
+		default:
+			continue
+		}
+		limiter, err := w.throttle.Limiter(name)
+		return limiter, l.rate, err
+	}
+	if err := checkName(name); err != nil {
+		return nil, throttle.Rate{}, err
+	}
+	if strings.ContainsAny(name, "{}/") {
+		return nil, throttle.Rate{}, fmt.Errorf("invalid name %q: want the name of a limit, without braces and slashes", name)
+	}
+	return nil, throttle.Rate{}, fmt.Errorf("%w: %q", ErrUnknownLimit, name)
+}
