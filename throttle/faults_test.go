@@ -160,7 +160,7 @@ func TestLatePermitsPass(t *testing.T) {
 
 // A Redis so far away that nothing known of it is fresh still serves.
 func TestFarRedisServes(t *testing.T) {
-	for _, roundTrip := range []time.Duration{90 * time.Millisecond, 150 * time.Millisecond, time.Second} {
+	for _, roundTrip := range []time.Duration{90 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond} {
 		underFakeTime(t, func(b *bench) {
 			l := b.troubled(rate("10/1s"), during(1, 1<<30, slow(roundTrip)))
 			a := &arrivals{b: b}

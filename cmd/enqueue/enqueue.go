@@ -58,7 +58,9 @@ func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr 
 	switch {
 	case err != nil:
 		return err
-	case total.Bad > 0:
+	case total.Bad == 1:
+		return errors.New("1 bad line, see above; the others are enqueued")
+	case total.Bad > 1:
 		return fmt.Errorf("%d bad lines, see above; the others are enqueued", total.Bad)
 	case total.Enqueued+total.AlreadyThere == 0:
 		return fmt.Errorf("%s has no job lines: write one JSON object a line", in.name)

@@ -101,10 +101,7 @@ func (s *session) find(ctx context.Context, match string) ([]throttle.Listed, er
 
 // summary is the line below the list.
 func summary(found []limiter, total int, match string) string {
-	s := fmt.Sprintf("%d limits%s", total, matching(match))
-	if total == 1 {
-		s = "1 limit" + matching(match)
-	}
+	s := countOf(total) + matching(match)
 	if len(found) < total {
 		s += fmt.Sprintf(", the first %d of them shown", len(found))
 	}
@@ -112,6 +109,13 @@ func summary(found []limiter, total int, match string) string {
 		s += fmt.Sprintf("; the usage is shown for up to %d: narrow with --match or --limit", usageUpTo)
 	}
 	return s
+}
+
+func countOf(limits int) string {
+	if limits == 1 {
+		return "1 limit"
+	}
+	return fmt.Sprintf("%d limits", limits)
 }
 
 func matching(pattern string) string {

@@ -39,7 +39,7 @@ func (s *screen) take(shot snapshot) {
 
 // text is the whole screen, cut to its size.
 func (s *screen) text() string {
-	head := fmt.Sprintf("%s   %d limits%s", s.at.Format("15:04:05"), s.total, matching(s.match))
+	head := s.at.Format("15:04:05") + "   " + countOf(s.total) + matching(s.match)
 	if s.at.IsZero() {
 		head = "reading the limits ..."
 	}
