@@ -199,15 +199,16 @@ func (q *queue) check() {
 		return
 	}
 	text, _ := reply.(string)
+	received := time.Now()
 	d := decoder{rest: text}
-	same := true
+	now, same := d.next(), true
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range q.members {
 		same = d.next() == q.config[i].epoch && same
 	}
 	q.trouble = nil
-	q.roundTrips.add(time.Since(sent), time.Now())
+	q.roundTrips.add(received.Sub(sent), received)
 	if d.err != nil || !same {
 		q.replace()
 		q.askAt = time.Time{}
@@ -215,8 +216,9 @@ func (q *queue) check() {
 		return
 	}
 	q.heardAt = sent
+	q.clock.learn(now, sent, received)
 	for w := range q.placed {
-		w.place.confirm(sent, time.Now())
+		w.place.confirm(sent, received)
 		if w.state == checking {
 			w.state = placed
 			q.answer(w, outcome{})

@@ -49,6 +49,7 @@ type place struct {
 	earliest time.Time // Redis's clock does not show at before,
 	due      time.Time // and shows it by then: never early
 
+	looked    bool      // its time was looked at again
 	confirmed time.Time // when the configuration was last known to be its own at its turn
 }
 
@@ -229,7 +230,21 @@ func (q *queue) take(w *waiter) bool {
 		q.kickOrClose(w)
 		return false
 	}
-	if half := q.halfGuard(); half > 0 && now.Sub(w.place.earliest) > half {
+	half := q.halfGuard()
+	if half > 0 {
+		w.place.earliest, w.place.due = q.clock.at(w.place.at)
+	}
+	if half > 0 && now.Sub(w.place.earliest) > half {
+		if !w.place.looked && now.Sub(w.place.due) <= half && !q.roundTrips.allAbove(half) {
+			// A slow reply, the first over a new connection say, leaves open when its
+			// turn was. A look tells, and it may be fresh yet; an exchange would
+			// cost it its turn.
+			w.place.looked = true
+			w.state = checking
+			q.placed[w] = struct{}{}
+			q.kickOrClose(w)
+			return false
+		}
 		if !q.roundTrips.allAbove(half) || q.clock.uncertainty() <= half {
 			q.c.stale.Add(1)
 			w.stale = true

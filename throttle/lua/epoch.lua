@@ -2,12 +2,14 @@
 -- limiter, before places that fall due.
 --
 -- KEYS: names
--- reply: one string, the epoch of each, separated by spaces: 0 if it is missing or was changed by a Redisson client
+-- reply: one string, separated by spaces: now us, and the epoch of each: 0 if it is missing or was changed by a
+--        Redisson client
 
-local out = {}
+local t = redis.call('TIME')
+local out = { t[1] .. string.format('%06d', t[2]) }
 for i, name in ipairs(KEYS) do
   local h = redis.call('HMGET', name, 'epoch', 'seal', 'rate', 'interval', 'type')
   local shown = (h[3] or '') .. ':' .. (h[4] or '') .. ':' .. (h[5] or '0') .. ':'
-  out[i] = h[1] and string.sub(h[2] or '', 1, #shown) == shown and h[1] or '0'
+  out[i + 1] = h[1] and string.sub(h[2] or '', 1, #shown) == shown and h[1] or '0'
 end
 return table.concat(out, ' ')
