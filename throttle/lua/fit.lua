@@ -4,16 +4,14 @@
 local PAGE = 8 -- entries read at first where few are needed
 
 -- load_log reads the entries that count, or will: s times, w permits, p prefix
--- sums, and notes whether all of them are ours.
+-- sums.
 local function load_log(m, now)
   local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(cutoff(m, now)), '+inf', 'WITHSCORES')
   local s, w, p, n = {}, {}, { [0] = 0 }, 0
   local limit = bound(m, now)
   local beyond = 0
-  m.shared = false
   for i = 1, #raw, 2 do
     local t, x = time_of(raw[i + 1]), weight(raw[i])
-    if byte(raw[i], 1) ~= 8 then m.shared = true end
     if t > limit then
       beyond = beyond + x
     elseif x > 0 then
@@ -122,15 +120,14 @@ end
 -- It returns false if that is not all ours, or needs healing.
 local function load_frontier(m, now)
   local f = m.frontier
-  local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(f.at), '+inf', 'WITHSCORES')
+  local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(f.at), '+inf')
   f.s, f.w, f.n, f.rise, f.fall, f.read, f.more = {}, {}, 0, 1, 1, 0, true
   f.fs, f.fw, f.from, f.page = {}, {}, f.at, PAGE
   local sum = 0
-  for k = 1, #raw, 2 do
-    if byte(raw[k], 1) ~= 8 then return false end
-    f.n = f.n + 1
-    f.s[f.n], f.w[f.n] = time_of(raw[k + 1]), weight(raw[k])
-    sum = sum + f.w[f.n]
+  for k = 1, #raw do
+    local t, w = own(raw[k])
+    if not t or t < (f.s[k - 1] or f.at + 1) then return false end
+    f.s[k], f.w[k], f.n, sum = t, w, k, sum + w
   end
   if f.n > 0 and f.s[f.n] > bound(m, now) then return false end
   if not f.load then
@@ -146,13 +143,14 @@ end
 local function falling(m, k)
   local f = m.frontier
   if k > f.read and f.more then
-    local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(f.from - m.W), score(f.from), 'WITHSCORES', 'LIMIT', f.read, f.page)
-    for i = 1, #raw, 2 do
-      if byte(raw[i], 1) ~= 8 then m.shared = true end
+    local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(f.from - m.W), score(f.from), 'LIMIT', f.read, f.page)
+    for i = 1, #raw do
+      local t, w = own(raw[i])
+      if not t or t < (f.fs[f.read] or f.from - m.W) or t > f.from then f.broken, t, w = true, f.from, weight(raw[i]) end
       f.read = f.read + 1
-      f.fs[f.read], f.fw[f.read] = time_of(raw[i + 1]), weight(raw[i])
+      f.fs[f.read], f.fw[f.read] = t, w
     end
-    f.more, f.page = #raw == 2 * f.page, 2 * f.page
+    f.more, f.page = #raw == f.page, 2 * f.page
   end
   if k <= f.read then return f.fs[k] + m.W, f.fw[k] end
   local i = k - f.read
@@ -190,6 +188,7 @@ local function fit_frontier(m, n, from, now)
     end
     settle()
   end
+  if f.broken then return nil end -- another's entries among ours
   if from <= f.at and n == f.least then
     f.at, f.load, f.rise, f.fall = T, at.load, at.rise, at.fall
   end
@@ -285,7 +284,7 @@ end
 -- the next; nil if that is no more than anybody knows.
 local function keep_frontier(m, now)
   local f = m.frontier
-  if not f or m.s or m.shared or m.moved or f.at <= now then return nil end
+  if not f or m.s or m.moved or f.at <= now then return nil end
   return format('%.0f %.0f %.0f %.0f %.0f %.0f', f.at, f.load, f.least, m.value, m.epoch, now)
 end
 

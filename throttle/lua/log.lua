@@ -43,6 +43,14 @@ local function weight(e)
   return a + b * 256 + c * 65536 + d * 16777216
 end
 
+-- own returns the time and the permits of an entry of ours, which its id tells
+-- sooner than its score; nil for another's.
+local function own(e)
+  local len, _, a, b, c, d, f, g, h, i, j, k, l, more = byte(e, 1, 14)
+  if len ~= 8 or not l or more then return nil end
+  return ((a * 256 + b) * 256 + c) * 4294967296 + ((d * 256 + f) * 256 + g) * 256 + h, i + j * 256 + k * 65536 + l * 16777216
+end
+
 local function whole(s)
   local n = tonumber(s)
   if n and n == floor(n) then return n end
