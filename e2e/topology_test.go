@@ -77,8 +77,11 @@ func TestTopologies(t *testing.T) {
 				s.awaitArrivals(60*i+30, time.Minute)
 				change()
 			}
-			s.awaitArrivals(jobs, time.Minute)
-			eventually(t, time.Minute, "all jobs done", func() bool {
+			// What a dying master was asked last may be done and not known: asynq's
+			// own recovery brings such jobs back, within 2.5 minutes.
+			const recovery = 3 * time.Minute
+			s.awaitArrivals(jobs, recovery)
+			eventually(t, recovery, "all jobs done", func() bool {
 				q, err := s.inspector.GetQueueInfo("default")
 				return err == nil && q.Completed+q.Archived >= jobs
 			})
