@@ -11,6 +11,8 @@ const (
 	// maxBatch bounds the waiters of one call, maxRuns those that ask for
 	// different things: a place for each of these takes Redis some 10 us.
 	maxBatch, maxRuns = 4096, 128
+	// herd is how many contenders are too many to ask whenever the horizon moves.
+	herd = 100
 	// turnsFrom is how long a turn of all contenders takes at the least for
 	// them to spread what they ask, turnsTo over how long at the most: for so
 	// long a process may overlook that the others have gone.
@@ -229,7 +231,7 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 		held = append(held, q.unseated(ws, run, answer, received)...)
 	}
 	q.waiting = append(held, q.waiting...)
-	if d := q.turns(); len(held) == 0 && d > 0 {
+	if d := q.turns(); r.contenders > 0 && len(held) == 0 && d > 0 {
 		q.askAt = received.Add(d/2 + rand.N(d)) // who was served comes after the others
 	}
 	if unknown && len(held) > 0 {
@@ -300,9 +302,13 @@ func (q *queue) whenNext(wait time.Duration, run run, received time.Time) time.T
 
 // turns is how long the limit takes to serve as many contenders as there are,
 // where that is long: all of them asking together whenever the horizon moves
-// would keep Redis from everything else. Zero for fleets that it serves soon.
+// would keep Redis from everything else. Zero for small fleets, and for those
+// that it serves soon.
 func (q *queue) turns() time.Duration {
 	var d time.Duration
+	if q.contenders < herd {
+		return 0
+	}
 	for _, s := range q.config {
 		d = max(d, perPermit(s, q.contenders))
 	}

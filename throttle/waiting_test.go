@@ -266,3 +266,27 @@ func TestReleaseMovesWaitersUp(t *testing.T) {
 		a.expect(10*time.Second, 10*time.Second, 70*time.Second) // the first two count from their use
 	})
 }
+
+// Who has waited for a slow limit finds it free at once when it is.
+func TestSlowLimitIsNotAskedLate(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("10/10s"))
+		b.expectTry(l, 10, true)
+		a := &arrivals{b: b}
+		for range 12 {
+			a.wait(b.Context(), l, 1)
+		}
+		a.wg.Wait() // the last two at 20 s, when eight more are free
+		for range 8 {
+			a.wait(b.Context(), l, 1).mustCome(b, 20*time.Second)
+		}
+	})
+}
+
+// mustCome checks that the wait is over, at a time to the millisecond.
+func (w *arrival) mustCome(b *bench, at time.Duration) {
+	b.Helper()
+	if w.err != nil || w.at.Truncate(time.Millisecond) != at {
+		b.Errorf("a permit was had at %v with %v, want it at %v", w.at, w.err, at)
+	}
+}
