@@ -84,10 +84,10 @@ func (l load) run(b *testing.B) {
 			})
 		}
 	}
-	time.Sleep(time.Second) // the first calls compile scripts and create limiters
+	<-time.After(time.Second) // the first calls compile scripts and create limiters
 	before := spentOf(b, admin)
 	granted := grants(clients)
-	time.Sleep(3 * time.Second)
+	<-time.After(3 * time.Second)
 	after := spentOf(b, admin)
 	granted = grants(clients) - granted
 	cancel()
