@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start is a Peer of a Redis of its own; the test is skipped where there is no Java.
+// start is a Peer of a Redis of its own. Where there is no Java the test is skipped,
 // or failed, where JOBTHROTTLE_REQUIRE_JAVA=1 asks for it.
 func start(t *testing.T, ctx context.Context) *Peer {
 	t.Helper()
