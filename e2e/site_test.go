@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"crypto/tls"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/internal/strictapi"
+	"github.com/jobthrottle/jobthrottle/internal/testcert"
 )
 
 // The limit of the API that all tests call.
@@ -60,19 +60,19 @@ func newSite(tb testing.TB, p plan) *site {
 	server := httptest.NewUnstartedServer(api)
 	server.Config.SetKeepAlivesEnabled(false)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that a worker drops when it ends
-	server.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	authority := testcert.New(tb)
+	pair, err := tls.LoadX509KeyPair(authority.Issue("api", "127.0.0.1"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		<-time.After(p.opening)
 		return nil, nil // the server's own
 	}}
 	server.StartTLS()
 	tb.Cleanup(server.Close)
-	authority := filepath.Join(tb.TempDir(), "authority.pem")
-	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	if err := os.WriteFile(authority, block, 0o600); err != nil {
-		tb.Fatal(err)
-	}
 	s := siteFor(tb, p, api, server.URL)
-	s.env = []string{"SSL_CERT_FILE=" + authority}
+	s.env = []string{"SSL_CERT_FILE=" + authority.File}
 	return s
 }
 
