@@ -52,9 +52,10 @@ func New(rdb redis.UniversalClient) *Producer {
 
 // Enqueue writes one job. A job that is there already is refused with asynq.ErrTaskIDConflict (its ID) or
 // asynq.ErrDuplicateTask (UniqueFor), for errors.Is, and AlreadyThere tells either; a job that cannot be written
-// as it stands with a *JobError, before any Redis call.
+// as it stands with a *JobError, before any Redis call. The job's attempts belong to the trace of ctx if the program has
+// set a propagator for OpenTelemetry.
 func (p *Producer) Enqueue(ctx context.Context, job Job) (*asynq.TaskInfo, error) {
-	e, err := newEntry(job)
+	e, err := newEntry(job.traced(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"cmp"
-	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -11,12 +10,9 @@ const (
 	// maxBatch bounds the waiters of one call, maxRuns those that ask for
 	// different things: a place for each of these takes Redis some 10 us.
 	maxBatch, maxRuns = 4096, 128
-	// herd is how many contenders are too many to ask whenever the horizon moves.
-	herd = 100
-	// turnsFrom is how long a turn of all contenders takes at the least for
-	// them to spread what they ask, turnsTo over how long at the most: for so
-	// long a process may overlook that the others have gone.
-	turnsFrom, turnsTo = 250 * time.Millisecond, 5 * time.Second
+	// maxReturns bounds the grants of which a call gives permits back: each
+	// takes Redis some 15 us. The next call follows at once.
+	maxReturns = 48
 )
 
 // batch is one call for many waiters.
@@ -24,6 +20,7 @@ type batch struct {
 	args     []any
 	runs     []run
 	returns  []returned
+	back     []returned // the same, added up by grant
 	releases []*releasing
 	refresh  bool
 }
@@ -48,7 +45,7 @@ func (q *queue) nextBatch(now time.Time) *batch {
 		b.refresh, q.refreshedAt = true, now
 	}
 	q.expireStock(now)
-	b.returns, q.returns = q.returns, nil
+	b.back, b.returns, q.returns = byGrant(q.returns, maxReturns)
 	b.releases, q.releases = q.releases, nil
 	if !q.closed {
 		q.collect(b, now)
@@ -63,9 +60,8 @@ func (q *queue) nextBatch(now time.Time) *batch {
 	for i, l := range q.members {
 		b.args = append(b.args, q.config[i].seal, q.config[i].epoch, b.refresh, l.create, ahead[i])
 	}
-	back := byGrant(b.returns)
-	b.args = append(b.args, len(back))
-	for _, r := range back {
+	b.args = append(b.args, len(b.back))
+	for _, r := range b.back {
 		b.args = append(b.args, r.place.at)
 		b.args = appendAll(b.args, r.place.epochs)
 		b.args = appendAll(b.args, r.ns)
@@ -111,23 +107,28 @@ func (b *batch) plain(config []settings) bool {
 	return runs == 1 && !b.refresh && len(b.returns)+len(b.releases) == 0 && b.runs[0].lead == 0
 }
 
-// byGrant adds up what is given back of one grant: a stall can make the places
-// of hundreds of waiters stale, and the script is to touch their entry once.
-func byGrant(rs []returned) []returned {
-	var sums []returned
-	index := make(map[int64]int, len(rs)) // by time
+// byGrant adds up what is given back of one grant, for at most so many grants:
+// a stall can make the places of hundreds of waiters stale, and the script is to
+// touch their entry once. It returns the sums, what is in them, and what is not.
+func byGrant(rs []returned, most int) (sums, within, rest []returned) {
+	index := make(map[int64]int, min(len(rs), most)) // by time
 	for _, r := range rs {
 		i, ok := index[r.place.at]
-		if !ok || !slices.Equal(sums[i].place.epochs, r.place.epochs) {
+		switch {
+		case ok && slices.Equal(sums[i].place.epochs, r.place.epochs):
+			for m, n := range r.ns {
+				sums[i].ns[m] += n
+			}
+		case len(sums) == most:
+			rest = append(rest, r)
+			continue
+		default:
 			index[r.place.at] = len(sums)
 			sums = append(sums, returned{place: r.place, ns: slices.Clone(r.ns)})
-			continue
 		}
-		for m, n := range r.ns {
-			sums[i].ns[m] += n
-		}
+		within = append(within, r)
 	}
-	return sums
+	return sums, within, rest
 }
 
 func appendAll(args []any, ns []int64) []any {
@@ -187,168 +188,4 @@ func (q *queue) inTurn() []*waiter {
 		return cmp.Or(cmp.Compare(a.place.at, b.place.at), cmp.Compare(a.no, b.no))
 	})
 	return ws
-}
-
-// settle hands the reply to a batch out to its waiters. first is when the
-// batch was first sent, sent when the answered attempt was.
-func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.trouble = nil
-	q.roundTrips.add(received.Sub(sent), received)
-	if r.status != statusOK {
-		q.refuse(b, r)
-		return
-	}
-	q.clock.learn(r.now, sent, received)
-	unknown := q.config[0].epoch == 0
-	q.learn(r, first)
-	if r.contenders > 0 {
-		q.contenders = r.contenders
-	}
-	var held []*waiter
-	q.askAt = time.Time{}
-	for i, run := range b.runs {
-		answer := r.runs[i]
-		ws := run.waiters
-		for _, g := range answer.grants {
-			p := place{at: r.base + g.offset, epochs: r.epochs}
-			p.earliest, p.due = q.clock.at(p.at)
-			p.ahead = p.at > r.now
-			p.confirm(first, received)
-			q.fullUntil = p.due
-			if run.stock > 0 {
-				q.stock.size, q.stock.left, q.stock.place, q.stock.until = g.count, g.count, p, p.earliest.Add(q.halfGuard())
-				continue
-			}
-			k := min(int(g.count), len(ws))
-			for i, w := range ws[:k] {
-				p.rank = i
-				q.seat(w, p)
-			}
-			ws = ws[k:]
-		}
-		held = append(held, q.unseated(ws, run, answer, received)...)
-	}
-	q.waiting = append(held, q.waiting...)
-	if d := q.turns(); r.contenders > 0 && len(held) == 0 && d > 0 {
-		q.askAt = received.Add(d/2 + rand.N(d)) // who was served comes after the others
-	}
-	if unknown && len(held) > 0 {
-		q.askAt = time.Time{} // they were asked for before their horizon was known
-	}
-	b.finish(nil)
-}
-
-// seat gives a waiter its place.
-func (q *queue) seat(w *waiter, p place) {
-	w.place = p
-	switch {
-	case w.state == gone:
-		q.returns = append(q.returns, returned{place: p, ns: w.ns})
-	case q.closed:
-		q.returns = append(q.returns, returned{place: p, ns: w.ns})
-		q.answer(w, outcome{err: q.error(0, ErrClosed)})
-	default:
-		w.state = placed
-		if w.hold || p.ahead {
-			q.placed[w] = struct{}{}
-		}
-		q.answer(w, outcome{})
-	}
-}
-
-// unseated answers those of a run that got no place, and returns those who
-// stay in the queue.
-func (q *queue) unseated(ws []*waiter, run run, answer runReply, received time.Time) []*waiter {
-	var held []*waiter
-	for _, w := range ws {
-		switch {
-		case w.state == gone:
-		case q.closed:
-			q.answer(w, outcome{err: q.error(0, ErrClosed)})
-		case answer.rest == restDenied:
-			q.c.denials.Add(1)
-			q.answer(w, outcome{denied: true, wait: answer.wait, member: answer.member})
-		case answer.rest == restExceeds:
-			q.answer(w, outcome{err: exceeds(q.members[answer.member].name, w.ns[answer.member], answer.rate)})
-		default:
-			w.state = queued
-			held = append(held, w)
-		}
-	}
-	if len(held) > 0 && q.askAt.IsZero() {
-		q.askAt = q.whenNext(answer.wait, run, received)
-	}
-	return held
-}
-
-// whenNext is when to ask again for a turn that is wait ahead: when the horizon
-// reaches it; or, if it was this process's share of the horizon that was used
-// up, when half of its places have been used, or the turn is near enough to be
-// anybody's. The jitter lets processes take turns.
-func (q *queue) whenNext(wait time.Duration, run run, received time.Time) time.Time {
-	horizon := q.horizon(run.waiters[0].ns)
-	at := received.Add(wait - run.reach)
-	if wait <= run.reach {
-		at = received.Add(wait - run.near)
-		ws := q.inTurn()
-		if n := len(ws); n > 0 && ws[n/2].place.due.Before(at) {
-			at = ws[n/2].place.due
-		}
-	}
-	return later(at, received.Add(time.Millisecond)).Add(rand.N(max(horizon/16, q.turns())))
-}
-
-// turns is how long the limit takes to serve as many contenders as there are,
-// where that is long: all of them asking together whenever the horizon moves
-// would keep Redis from everything else. Zero for small fleets, and for those
-// that it serves soon.
-func (q *queue) turns() time.Duration {
-	var d time.Duration
-	if q.contenders < herd {
-		return 0
-	}
-	for _, s := range q.config {
-		d = max(d, perPermit(s, q.contenders))
-	}
-	if d < turnsFrom {
-		return 0
-	}
-	return min(d, turnsTo)
-}
-
-// learn takes up what a reply says of the configuration. Places of an older
-// one are asked for anew.
-func (q *queue) learn(r batchReply, asked time.Time) {
-	changed := false
-	for i, s := range r.changed {
-		if s != nil {
-			changed = changed || q.config[i].epoch != 0
-			q.config[i] = *s
-		}
-	}
-	q.heardAt = asked
-	if changed {
-		q.replace()
-		q.stock.left = 0
-	}
-}
-
-// refuse answers a batch that was not served.
-func (q *queue) refuse(b *batch, r batchReply) {
-	err := errReply
-	if r.status == statusMissing {
-		err = ErrNotInitialized
-	}
-	for _, run := range b.runs {
-		for _, w := range run.waiters {
-			if w.state == flying {
-				q.answer(w, outcome{err: q.error(r.missing, err)})
-			}
-		}
-	}
-	// Places of a limiter that is gone are of no use either.
-	q.replace()
-	b.finish(q.error(r.missing, err))
 }

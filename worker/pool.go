@@ -50,7 +50,10 @@ func newPool(w *Worker, pc PoolConfig) *pool {
 
 // ProcessTask is the one place where tasks meet their limits.
 func (p *pool) ProcessTask(ctx context.Context, task *asynq.Task) error {
-	return p.counted(task.Type(), func() error { return p.attempt(ctx, task) })
+	ctx, span := startAttempt(ctx, task)
+	err := p.counted(task.Type(), func() error { return p.attempt(ctx, task) })
+	endSpan(span, err)
+	return err
 }
 
 func (p *pool) attempt(ctx context.Context, task *asynq.Task) error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
@@ -28,6 +29,7 @@ type turn struct {
 
 	began       time.Time
 	reservation *throttle.Reservation
+	span        trace.Span    // of reserve and wait
 	waited      time.Duration // in reserve and wait, until now
 	taken       int64         // permits of each limiter, until now
 	waiting     bool          // holds one of the pool's waiting slots
@@ -80,11 +82,17 @@ func (p *pool) newTurn(ctx context.Context, task *asynq.Task) (*turn, error) {
 // one of the pool's waiting slots is free, or if it comes at once. Otherwise it
 // returns a *ThrottledError that names the limiter and the time; the handler
 // has to return it, and the task parks.
-func (t *turn) reserve(ctx context.Context) error {
+func (t *turn) reserve(ctx context.Context) (err error) {
 	if len(t.limiters) == 0 {
 		return nil
 	}
 	t.close() // of an earlier reserve
+	t.span = startAcquire(ctx, t.limiters, t.entry.cost)
+	defer func() {
+		if err != nil {
+			endSpan(t.span, err)
+		}
+	}()
 	defer t.clock()()
 	running, cancel := t.pool.w.whileRunning(ctx)
 	defer cancel()
@@ -111,12 +119,13 @@ func (t *turn) reserve(ctx context.Context) error {
 // wait returns when it is the task's turn. Like reserve it may return a
 // *ThrottledError: the worker drains, or the limit was paused or lowered, so
 // that the turn comes later than hold allows.
-func (t *turn) wait(ctx context.Context) error {
+func (t *turn) wait(ctx context.Context) (err error) {
 	r := t.reservation
 	if r == nil {
 		return nil
 	}
 	defer t.close()
+	defer func() { endSpan(t.span, err) }()
 	stop := t.clock()
 	running, cancel := t.pool.w.whileRunning(ctx)
 	defer cancel()
@@ -145,7 +154,9 @@ func (t *turn) again(ctx context.Context) error {
 // more waits for n permits beyond those the task began with, for as long as it
 // has time. It does not park: a job that started is better finished than begun
 // anew, and under load a task that parks between two requests would never get both.
-func (t *turn) more(ctx context.Context, n int64) error {
+func (t *turn) more(ctx context.Context, n int64) (err error) {
+	span := startAcquire(ctx, t.limiters, n)
+	defer func() { endSpan(span, err) }()
 	running, cancel := t.pool.w.whileRunning(ctx)
 	defer cancel()
 	r, err := t.ask(running, n, holdForever)
@@ -180,6 +191,7 @@ func (t *turn) close() {
 	if t.reservation != nil {
 		t.reservation.Cancel()
 		t.reservation = nil
+		t.span.End() // if it was not waited for
 	}
 	if t.waiting {
 		<-t.pool.waiting

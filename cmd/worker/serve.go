@@ -48,6 +48,11 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) erro
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
+	stopTraces, err := startTraces(ctx, logger, w.ID())
+	if err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	defer stopTraces()
 	if listener != nil {
 		a := admin.Serve(listener, w, admin.Options{Token: cfg.Admin.Token, Logger: logger})
 		defer a.Close()

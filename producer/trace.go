@@ -1,0 +1,21 @@
+package producer
+
+import (
+	"context"
+	"maps"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
+)
+
+// traced returns the job with the trace of ctx in its headers, as OpenTelemetry's propagator writes it, unless the job
+// brings one of its own. Without a propagator, which is OpenTelemetry's default, it is the job as it was.
+func (j Job) traced(ctx context.Context) Job {
+	trace := propagation.MapCarrier{}
+	otel.GetTextMapPropagator().Inject(ctx, trace)
+	if len(trace) > 0 {
+		maps.Copy(trace, j.Headers)
+		j.Headers = trace
+	}
+	return j
+}

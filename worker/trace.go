@@ -1,0 +1,71 @@
+package worker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hibiken/asynq"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// tracer returns what makes the spans of OpenTelemetry: one for each attempt of a task, in
+// the trace that its headers name, and within it one for each time it acquires.
+// Spans go where the program's TracerProvider sends them; without one they cost
+// next to nothing. Names follow OpenTelemetry's conventions for messaging.
+func tracer() trace.Tracer { return otel.Tracer("github.com/jobthrottle/jobthrottle/worker") }
+
+// startAttempt begins the span of an attempt of a task.
+func startAttempt(ctx context.Context, task *asynq.Task) (context.Context, trace.Span) {
+	ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.MapCarrier(task.Headers()))
+	ctx, span := tracer().Start(ctx, "process "+task.Type(), trace.WithSpanKind(trace.SpanKindConsumer))
+	if span.IsRecording() {
+		id, _ := asynq.GetTaskID(ctx)
+		queue, _ := asynq.GetQueueName(ctx)
+		retried, _ := asynq.GetRetryCount(ctx)
+		span.SetAttributes(
+			attribute.String("messaging.system", "asynq"),
+			attribute.String("messaging.operation.type", "process"),
+			attribute.String("messaging.destination.name", queue),
+			attribute.String("messaging.message.id", id),
+			attribute.String("jobthrottle.type", task.Type()),
+			attribute.Int("jobthrottle.retried", retried),
+		)
+	}
+	return ctx, span
+}
+
+// startAcquire begins the span of a wait for n permits of each limiter.
+func startAcquire(ctx context.Context, limiters []*throttle.Limiter, n int64) trace.Span {
+	_, span := tracer().Start(ctx, "acquire")
+	if span.IsRecording() {
+		names := make([]string, len(limiters))
+		for i, l := range limiters {
+			names[i] = l.Name()
+		}
+		span.SetAttributes(attribute.StringSlice("jobthrottle.limiters", names), attribute.Int64("jobthrottle.permits", n))
+	}
+	return span
+}
+
+// endSpan ends a span. That a limit puts a task off is what it is for, and no error.
+func endSpan(span trace.Span, err error) {
+	defer span.End()
+	if err == nil || !span.IsRecording() {
+		return
+	}
+	if throttled, ok := errors.AsType[*ThrottledError](err); ok {
+		span.SetAttributes(
+			attribute.String("jobthrottle.put_off_by", throttled.Limiter),
+			attribute.Float64("jobthrottle.retry_after", throttled.RetryAfter.Seconds()),
+		)
+		return
+	}
+	span.RecordError(err)
+	span.SetStatus(codes.Error, err.Error())
+}
