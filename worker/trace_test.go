@@ -107,7 +107,7 @@ func below(all tracetest.SpanStubs, parent tracetest.SpanStub) (children tracete
 func value(s tracetest.SpanStub, name attribute.Key) string {
 	for _, a := range s.Attributes {
 		if a.Key == name {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""
