@@ -45,7 +45,7 @@ type busyLogOutcome struct {
 	longest time.Duration    // the longest script call
 	above   int              // script calls above slowCall
 	control control
-	typical time.Duration    // the mean of all
+	typical time.Duration // the mean of all
 }
 
 // slowCall is what no script call may take on a machine of its own.
