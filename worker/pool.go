@@ -50,7 +50,7 @@ func newPool(w *Worker, pc PoolConfig) *pool {
 
 // ProcessTask is the one place where tasks meet their limits.
 func (p *pool) ProcessTask(ctx context.Context, task *asynq.Task) error {
-	ctx, span := startAttempt(ctx, task)
+	ctx, span := p.w.startAttempt(ctx, task)
 	err := p.counted(task.Type(), func() error { return p.attempt(ctx, task) })
 	endSpan(span, err)
 	return err

@@ -10,20 +10,18 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// tracer returns what makes the spans of OpenTelemetry: one for each attempt of a task, in
+// newTracer makes the spans of OpenTelemetry: one for each attempt of a task, in
 // the trace that its headers name, and within it one for each time it acquires.
 // Spans go where the program's TracerProvider sends them; without one they cost
 // next to nothing. Names follow OpenTelemetry's conventions for messaging.
-func tracer() trace.Tracer { return otel.Tracer("github.com/jobthrottle/jobthrottle/worker") }
+func newTracer() trace.Tracer { return otel.Tracer("github.com/jobthrottle/jobthrottle/worker") }
 
 // startAttempt begins the span of an attempt of a task.
-func startAttempt(ctx context.Context, task *asynq.Task) (context.Context, trace.Span) {
+func (w *Worker) startAttempt(ctx context.Context, task *asynq.Task) (context.Context, trace.Span) {
 	ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.MapCarrier(task.Headers()))
-	ctx, span := tracer().Start(ctx, "process "+task.Type(), trace.WithSpanKind(trace.SpanKindConsumer))
+	ctx, span := w.tracer.Start(ctx, "process "+task.Type(), trace.WithSpanKind(trace.SpanKindConsumer))
 	if span.IsRecording() {
 		id, _ := asynq.GetTaskID(ctx)
 		queue, _ := asynq.GetQueueName(ctx)
@@ -40,12 +38,12 @@ func startAttempt(ctx context.Context, task *asynq.Task) (context.Context, trace
 	return ctx, span
 }
 
-// startAcquire begins the span of a wait for n permits of each limiter.
-func startAcquire(ctx context.Context, limiters []*throttle.Limiter, n int64) trace.Span {
-	_, span := tracer().Start(ctx, "acquire")
+// startAcquire begins the span of a wait for n permits of each limit.
+func (t *turn) startAcquire(ctx context.Context, n int64) trace.Span {
+	_, span := t.pool.w.tracer.Start(ctx, "acquire")
 	if span.IsRecording() {
-		names := make([]string, len(limiters))
-		for i, l := range limiters {
+		names := make([]string, len(t.limiters))
+		for i, l := range t.limiters {
 			names[i] = l.Name()
 		}
 		span.SetAttributes(attribute.StringSlice("jobthrottle.limiters", names), attribute.Int64("jobthrottle.permits", n))

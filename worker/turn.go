@@ -87,7 +87,7 @@ func (t *turn) reserve(ctx context.Context) (err error) {
 		return nil
 	}
 	t.close() // of an earlier reserve
-	t.span = startAcquire(ctx, t.limiters, t.entry.cost)
+	t.span = t.startAcquire(ctx, t.entry.cost)
 	defer func() {
 		if err != nil {
 			endSpan(t.span, err)
@@ -155,7 +155,7 @@ func (t *turn) again(ctx context.Context) error {
 // has time. It does not park: a job that started is better finished than begun
 // anew, and under load a task that parks between two requests would never get both.
 func (t *turn) more(ctx context.Context, n int64) (err error) {
-	span := startAcquire(ctx, t.limiters, n)
+	span := t.startAcquire(ctx, n)
 	defer func() { endSpan(span, err) }()
 	running, cancel := t.pool.w.whileRunning(ctx)
 	defer cancel()

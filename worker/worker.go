@@ -18,6 +18,7 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/jobthrottle/jobthrottle/throttle"
@@ -40,7 +41,8 @@ type Worker struct {
 	lot       *lot
 	applied   recent // limiters of keys whose rate this process has applied
 
-	http *httpJob
+	http   *httpJob
+	tracer trace.Tracer
 
 	draining context.Context // ends when the waits in slots have to
 	drainNow context.CancelFunc
@@ -94,6 +96,7 @@ func NewWithClient(cfg *Config, logger *zap.Logger, rdb redis.UniversalClient) (
 		acquires:  map[string]bool{},
 		jobs:      jobs,
 		lot:       newLot(rdb),
+		tracer:    newTracer(),
 	}
 	if w.http, err = newHTTPJob(cfg, client.ID()); err != nil {
 		return nil, err
