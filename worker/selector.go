@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/hibiken/asynq"
 
@@ -87,6 +88,8 @@ func limiterName(limit, value string) (string, error) {
 		return "", fmt.Errorf("the key of limit %q is empty", limit)
 	case len(value) > maxKeyLength:
 		return "", fmt.Errorf("the key of limit %q has %d bytes: want %d at most", limit, len(value), maxKeyLength)
+	case !utf8.ValidString(value):
+		return "", fmt.Errorf("the key of limit %q is not valid UTF-8: %.40q", limit, value)
 	case strings.ContainsAny(value, "{}") || strings.ContainsFunc(value, unicode.IsControl):
 		return "", fmt.Errorf("the key of limit %q has braces or control characters: %.40q", limit, value)
 	}
@@ -138,6 +141,8 @@ func checkName(name string) error {
 	switch {
 	case name == "" || len(name) > maxKeyLength:
 		return fmt.Errorf("invalid name %.40q: want 1 to %d bytes", name, maxKeyLength)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("invalid name %q: want valid UTF-8", name)
 	case strings.ContainsFunc(name, unicode.IsControl):
 		return fmt.Errorf("invalid name %q: want no control characters", name)
 	case open > 1 || open != shut || open == 1 && strings.Index(name, "}") < strings.Index(name, "{")+2:

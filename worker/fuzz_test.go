@@ -1,0 +1,172 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// FuzzHosts: whatever a URL says, a host that is let through is the one on the
+// list, and no address that is not of the internet is connected to but the one
+// on the list, or that of a local name on the list.
+func FuzzHosts(f *testing.F) {
+	for _, url := range []string{
+		"https://api.example.com/v1", "http://API.example.com.:8443", "http://2130706433/", "http://0x7f000001/", "http://0177.0.0.1/", "http://127.1/",
+		"http://[::ffff:127.0.0.1]/", "http://[::ffff:a9fe:a9fe]/", "http://[64:ff9b::7f00:1]/", "http://[fe80::1%25eth0]/",
+		"http://api.example.com@127.0.0.1/", "http://api.example.com#@127.0.0.1/", `http://127.0.0.1\@api.example.com/`, "http://ⓐpi.example.com/",
+	} {
+		for _, rule := range []string{"api.example.com", "*.example.com:443", "10.0.0.5", "[::1]:8080", "localhost", "2130706433"} {
+			f.Add(url, rule, []byte{127, 0, 0, 1})
+		}
+	}
+	for _, addr := range []string{"10.1.2.3", "169.254.169.254", "100.64.0.1", "::1", "fe80::1", "fc00::1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::", "::10.0.0.1"} {
+		f.Add("http://localhost", "localhost", netip.MustParseAddr(addr).AsSlice())
+		f.Add("http://api.example.com", "api.example.com", netip.MustParseAddr(addr).AsSlice())
+	}
+	f.Fuzz(func(t *testing.T, url, rule string, address []byte) {
+		hosts, err := parseHostList([]string{rule})
+		if err != nil {
+			if _, ok := errors.AsType[*ConfigError](err); !ok {
+				t.Errorf("error %T %v", err, err)
+			}
+			return
+		}
+		req, err := HTTPRequest{URL: url}.build(t.Context())
+		if err != nil {
+			return // FuzzHTTPRequestPayload
+		}
+		if err := hosts.check(req.URL); err != nil {
+			if _, ok := errors.AsType[*HTTPHostError](err); !ok {
+				t.Errorf("error %T %v", err, err)
+			}
+			return
+		}
+		host := req.URL.Hostname()
+		if !isListed(host, rule) {
+			t.Errorf("%q lets %q through", rule, url)
+		}
+		addr, ok := netip.AddrFromSlice(address)
+		if !ok || hosts.checkAddr(host, portOf(req.URL), addr) != nil {
+			return
+		}
+		listed, err := netip.ParseAddr(hosts[0].host)
+		same := err == nil && listed == addr.Unmap()
+		local := !strings.HasPrefix(rule, "*") && isLocalName(hosts[0].host)
+		if !same && !local && ofPrivateNetwork(addr) {
+			t.Errorf("%q lets %q connect to %s", rule, url, addr)
+		}
+	})
+}
+
+// isListed is what the documentation says of a list of one rule, whatever its port.
+func isListed(host, rule string) bool {
+	if i := strings.LastIndexByte(rule, ':'); i >= 0 && (strings.Count(rule, ":") == 1 || strings.HasPrefix(rule, "[") && rule[i-1] == ']') {
+		rule = rule[:i]
+	}
+	if want, err := netip.ParseAddr(strings.Trim(rule, "[]")); err == nil {
+		got, err := netip.ParseAddr(host)
+		return err == nil && got.Unmap() == want.Unmap()
+	}
+	host, rule = strings.TrimSuffix(host, "."), strings.TrimSuffix(rule, ".")
+	if below, ok := strings.CutPrefix(rule, "*"); ok {
+		return len(host) > len(below) && strings.EqualFold(host[len(host)-len(below):], below)
+	}
+	return strings.EqualFold(host, rule)
+}
+
+// ofPrivateNetwork is what net/netip knows of addresses, and of those of IPv4 that hide in others.
+func ofPrivateNetwork(addr netip.Addr) bool {
+	addr = addr.Unmap()
+	if addr.IsPrivate() || addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || addr.IsUnspecified() {
+		return true
+	}
+	if addr.Is4() {
+		return false
+	}
+	b := addr.As16()
+	for prefix, at := range map[string]int{"::/96": 12, "64:ff9b::/96": 12, "2002::/16": 2} {
+		if netip.MustParsePrefix(prefix).Contains(addr) && ofPrivateNetwork(netip.AddrFrom4([4]byte(b[at:at+4]))) {
+			return true
+		}
+	}
+	return false
+}
+
+// FuzzParseConfig: a file is refused with a *ConfigError, or is a configuration that is valid.
+func FuzzParseConfig(f *testing.F) {
+	for _, text := range []string{
+		"", "a", "limits: {a: {rate: 100/1s}}", "limits:\n  a: {rate: 1/1s, key: payload.x, guard: 1ms, smooth: true}\njobs:\n  'x:*': {limits: [a], permits: payload.n, hold: 2s}\n",
+		"pools: [{name: default, concurrency: 2, queues: {a: 1}, max_waiting: 1}]", "http: {allow_hosts: [\"*.x\"], timeout: 1s}", "redis: {addrs: [a:1], password: \"${P}\"}",
+		"a: &a [*a]", "? {a: b}\n: c", "--- 1\n--- 2", "redis: {db: 99999999999999999999}", "limits: {a: {rate: 1/1s, <<: {rate: 2/1s}}}", "\x00", "log: {level: [}",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		cfg, err := ParseConfig("config.yaml", text)
+		if err != nil {
+			if _, ok := errors.AsType[*ConfigError](err); !ok {
+				t.Errorf("error %T %v", err, err)
+			}
+			return
+		}
+		if err := cfg.Validate(); err != nil {
+			t.Errorf("accepted, but %v", err)
+		}
+	})
+}
+
+// FuzzLimitKeys: a value out of a task gives no limiter, or one that no other
+// value has, whose name the throttle takes, and which is in the slot of its limit.
+func FuzzLimitKeys(f *testing.F) {
+	for _, payload := range []string{
+		`{"a":"x"}`, `{"a":{"b":1e3}}`, `{"a":true}`, `{"a":null}`, `{"a":[1]}`, `{"a":"{x}"}`, `{"a":"\u0000"}`, `{"a":"\ud800"}`, `{"a":1,"a":2}`, `[`, `"a"`, ``, "{\"a\":\"\xff\"}",
+	} {
+		f.Add("{api}-account", "payload.a", []byte(payload), "x")
+		f.Add("account", "payload.a.b", []byte(payload), "1e3")
+		f.Add("a:b", "header.h", []byte(payload), "c")
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nobody asks it anything
+	f.Cleanup(func() { rdb.Close() })
+	client, err := throttle.New(rdb, throttle.Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { client.Close() })
+	f.Fuzz(func(t *testing.T, limit, path string, payload []byte, other string) {
+		sel, err := parseSelector(path)
+		if err != nil || checkName(limit) != nil {
+			return
+		}
+		value, err := sel.pick(asynq.NewTaskWithHeaders("x", payload, map[string]string{"h": other}), "default")
+		if err != nil {
+			return
+		}
+		name, err := limiterName(limit, value)
+		if err != nil {
+			return
+		}
+		if _, err := client.Limiter(name); err != nil {
+			t.Errorf("limit %q, value %q: %v", limit, value, err)
+		}
+		if strings.Contains(limit, "{") && hashTag(name) != hashTag(limit) {
+			t.Errorf("%q is in another slot than %q", name, limit)
+		}
+		if again, err := limiterName(limit, other); err == nil && (again == name) != (other == value) {
+			t.Errorf("limit %q: %q and %q are limiters %q and %q", limit, value, other, name, again)
+		}
+		if n, err := (cost{from: &sel}).of(asynq.NewTask("x", payload), "default"); err == nil && (n < 1 || n > throttle.MaxPermits) {
+			t.Errorf("cost %d", n)
+		}
+		var whole any
+		if sel.source == "payload" && json.Unmarshal(payload, &whole) != nil {
+			t.Errorf("a value %q out of %q", value, payload)
+		}
+	})
+}
