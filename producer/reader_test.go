@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -90,4 +91,40 @@ type endless struct{}
 func (endless) Read(p []byte) (int, error) {
 	p[0] = 'x'
 	return len(p), nil
+}
+
+// FuzzReader checks that every line that is not blank is read, once and in turn, or refused with a *JobError.
+func FuzzReader(f *testing.F) {
+	for _, seed := range []string{"", "\n", "{\"type\":\"a\"}", "\xef\xbb\xbf{\"type\":\"a\"}\r\n\n{}\nx\n", "{\"type\":\"a\"}\r{\"type\":\"b\"}\n\x00\n", "\n\xef\xbb\xbf\n"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, input string) {
+		r := producer.NewReader(iotest.OneByteReader(strings.NewReader(input)))
+		var numbers []int
+		for {
+			line, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			numbers = append(numbers, line.Number)
+			if _, ok := errors.AsType[*producer.JobError](line.Err); line.Err != nil && !ok {
+				t.Fatalf("line %d: %T %v", line.Number, line.Err, line.Err)
+			}
+		}
+		if r.Offset() != int64(len(input)) {
+			t.Errorf("%d of %d bytes were read", r.Offset(), len(input))
+		}
+		var want []int
+		for i, line := range strings.Split(strings.TrimPrefix(input, "\xef\xbb\xbf"), "\n") {
+			if strings.TrimSpace(line) != "" {
+				want = append(want, i+1)
+			}
+		}
+		if !slices.Equal(numbers, want) {
+			t.Errorf("lines %d, want %d", numbers, want)
+		}
+	})
 }

@@ -124,6 +124,25 @@ func FuzzMembers(f *testing.F) {
 	})
 }
 
+// A rate is refused with the one error for it, or reads as it is written.
+func FuzzParseRate(f *testing.F) {
+	for _, s := range []string{"100/1s", "5/500ms", "1000/24h", "100/s", " 1 / 1s", "1/1h30m", "4294967295/1ms", "0/1s", "-1/1s", "1/1ns", "1/9999999h", "/", "1/", "1e3/1s", "1/1s/1s"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		r, err := ParseRate(s)
+		if err != nil {
+			if !errors.Is(err, ErrInvalidRate) {
+				t.Fatalf("error %v", err)
+			}
+			return
+		}
+		if again, err := ParseRate(r.String()); err != nil || again != r {
+			t.Fatalf("%q is %+v, and %q is %+v (%v)", s, r, r, again, err)
+		}
+	})
+}
+
 func abs(n int) int {
 	if n < 0 {
 		return -(n + 1)
