@@ -49,6 +49,32 @@ func (s *Server) Usage(ctx context.Context) (Usage, error) {
 	return u, nil
 }
 
+// Memory is what the server has at one time.
+type Memory struct {
+	Used    int64 // bytes
+	Keys    int64
+	Lasting int64 // keys that do not expire
+}
+
+// Memory asks the server itself.
+func (s *Server) Memory(ctx context.Context) (m Memory, err error) {
+	info, err := s.info(ctx, "memory", "keyspace")
+	if err != nil {
+		return m, err
+	}
+	if m.Used, err = strconv.ParseInt(info["used_memory"], 10, 64); err != nil {
+		return m, fmt.Errorf("INFO memory: used_memory: %w", err)
+	}
+	if keyspace, ok := info["db0"]; ok { // an empty server has none
+		var expiring int64
+		if _, err := fmt.Sscanf(keyspace, "keys=%d,expires=%d", &m.Keys, &expiring); err != nil {
+			return m, fmt.Errorf("INFO keyspace: %q: %w", keyspace, err)
+		}
+		m.Lasting = m.Keys - expiring
+	}
+	return m, nil
+}
+
 // Version is the server's own.
 func (s *Server) Version(ctx context.Context) (string, error) {
 	info, err := s.info(ctx, "server")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -59,8 +60,17 @@ func TestUsage(t *testing.T) {
 	if n, err := s.KeyBytes(ctx); err != nil || n < 5000 || n > 10000 {
 		t.Errorf("keys take %d bytes (%v), want about 5000", n, err)
 	}
+	if err := rdb.Set(ctx, "expires", "x", time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := s.Memory(ctx); err != nil || m.Used < 5000 || m.Keys != 2 || m.Lasting != 1 {
+		t.Errorf("memory %+v (%v), want 2 keys, 1 of them for good", m, err)
+	}
 	if err := s.Flush(ctx); err != nil {
 		t.Fatal(err)
+	}
+	if m, err := s.Memory(ctx); err != nil || m.Keys != 0 || m.Lasting != 0 {
+		t.Errorf("after Flush memory %+v (%v), want no keys", m, err)
 	}
 	if n, err := s.KeyBytes(ctx); err != nil || n != 0 {
 		t.Errorf("after Flush keys take %d bytes (%v), want none", n, err)
