@@ -66,31 +66,31 @@ func run(ctx context.Context, opts options, stdout, stderr io.Writer) (err error
 	return s.report(stdout)
 }
 
-// watch makes trouble and takes samples until the time is over.
+// watch takes samples until the time is over, and after each second one makes
+// trouble, so that there is always the same time between trouble and sample.
 func (s *soak) watch(ctx context.Context, progress io.Writer) error {
 	sampling := time.NewTicker(min(10*time.Second, s.opts.length/20))
 	defer sampling.Stop()
-	trouble := time.NewTicker(min(20*time.Second, s.opts.length/5))
-	defer trouble.Stop()
 	end := time.NewTimer(s.opts.length)
 	defer end.Stop()
 	for {
 		select {
-		case <-trouble.C:
+		case <-sampling.C:
+		case <-end.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := s.sample(ctx); err != nil {
+			return err
+		}
+		fmt.Fprintf(progress, "%v: %s\n", s.passed(), s.samples[len(s.samples)-1])
+		if len(s.samples)%2 == 0 {
 			what, err := s.fault(ctx)
 			if err != nil {
 				return err
 			}
 			fmt.Fprintf(progress, "%v: %s\n", s.passed(), what)
-		case <-sampling.C:
-			if err := s.sample(ctx); err != nil {
-				return err
-			}
-			fmt.Fprintf(progress, "%v: %s\n", s.passed(), s.samples[len(s.samples)-1])
-		case <-end.C:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 }

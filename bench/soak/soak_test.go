@@ -39,7 +39,7 @@ func TestSoak(t *testing.T) {
 		t.Skip("redis-server is missing, install it to run this test")
 	}
 	dir := filepath.Join(t.TempDir(), "new")
-	status, stdout, stderr := soakFor(t, "--length", "20s", "--rate", "1000", "--out", dir)
+	status, stdout, stderr := soakFor(t, "--length", "10s", "--rate", "1000", "--out", dir)
 	if status != cli.Done {
 		t.Fatalf("exit status %d\n%s", status, stderr)
 	}
