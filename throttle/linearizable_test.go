@@ -20,7 +20,7 @@ import (
 
 const (
 	// calm is how long nothing goes wrong at first.
-	calm = 500 * time.Millisecond
+	calm = 700 * time.Millisecond
 	// decideWithin bounds how long porcupine may search, which as a rule takes a
 	// moment: there are few orders while few calls are open at a time.
 	decideWithin = time.Minute
@@ -31,13 +31,13 @@ const (
 // and moments of Redis's clock, in which each call did what a limiter does: no
 // permit too many is granted, none refused that was free, and a call whose reply
 // was lost leaves nothing behind. A limiter that is wrong by one permit, or by
-// 2 ms, would not have a history like this one, not even while all was calm.
+// 5 ms, would not have a history like this one, not even while all was calm.
 func TestTryAcquireIsLinearizable(t *testing.T) {
 	rounds, length := 1, 2500*time.Millisecond
 	if nightly() {
 		rounds = 20
 	}
-	for name, guard := range map[string]time.Duration{"no guard": -1, "guard": 20 * time.Millisecond} {
+	for name, guard := range map[string]time.Duration{"no guard": -1, "guard": 40 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			r := throttle.Rate{Permits: 3, Interval: 50 * time.Millisecond, Guard: guard}
 			exact := quota{permits: 3, span: (r.Interval + max(guard, 0)).Microseconds()}
@@ -47,7 +47,7 @@ func TestTryAcquireIsLinearizable(t *testing.T) {
 				calls = slices.DeleteFunc(calls, func(c call) bool { return c.end > calm.Microseconds() })
 				for _, wrong := range []quota{
 					{exact.permits - 1, exact.span}, {exact.permits + 1, exact.span},
-					{exact.permits, exact.span - 2_000}, {exact.permits, exact.span + 2_000},
+					{exact.permits, exact.span - 5_000}, {exact.permits, exact.span + 5_000},
 				} {
 					judge(t, wrong, calls, porcupine.Illegal)
 				}
@@ -211,7 +211,7 @@ func (rec *recorder) log(t *testing.T, seed uint64) {
 		}
 	}
 	t.Logf("seed %d: %d granted, %d refused, %d failed, %d released, %d may have been exchanged", seed, granted, refused, failed, back, exchanged)
-	if granted < 50 || refused < 50 {
+	if granted < 20 || refused < 20 {
 		t.Error("nothing was tried that could go wrong")
 	}
 }
