@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 
@@ -101,6 +102,11 @@ func ofPrivateNetwork(addr netip.Addr) bool {
 
 // FuzzParseConfig: a file is refused with a *ConfigError, or is a configuration that is valid.
 func FuzzParseConfig(f *testing.F) {
+	shipped, err := os.ReadFile("../config.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(shipped)
 	for _, text := range []string{
 		"", "a", "limits: {a: {rate: 100/1s}}", "limits:\n  a: {rate: 1/1s, key: payload.x, guard: 1ms, smooth: true}\njobs:\n  'x:*': {limits: [a], permits: payload.n, hold: 2s}\n",
 		"pools: [{name: default, concurrency: 2, queues: {a: 1}, max_waiting: 1}]", "http: {allow_hosts: [\"*.x\"], timeout: 1s}", "redis: {addrs: [a:1], password: \"${P}\"}",
