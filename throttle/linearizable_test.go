@@ -33,7 +33,7 @@ const (
 // was lost leaves nothing behind. A limiter that is wrong by one permit, or by
 // 5 ms, would not have a history like this one, not even while all was calm.
 func TestTryAcquireIsLinearizable(t *testing.T) {
-	rounds, length := 1, 2500*time.Millisecond
+	rounds, length := 1, 2*time.Second
 	if nightly() {
 		rounds = 20
 	}
