@@ -115,7 +115,7 @@ func troubledCalls(t *testing.T, r throttle.Rate, seed uint64, length time.Durat
 func trouble(ctx context.Context, t *testing.T, addr string, proxy *redistest.Proxy, random *rand.Rand) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
-	for pause(ctx, time.Duration(40+random.IntN(60))*time.Millisecond) {
+	for pause(ctx, time.Duration(50+random.IntN(60))*time.Millisecond) {
 		var err error
 		switch random.IntN(6) {
 		case 0:
