@@ -80,3 +80,12 @@ func (z zone) without(i int) zone {
 }
 
 func (z zone) equal(other zone) bool { return slices.Equal(z.bounds, other.bounds) }
+
+func (z zone) hash() uint64 {
+	const prime = 0x100000001b3 // of FNV-1a
+	h := uint64(0xcbf29ce484222325)
+	for _, b := range z.bounds {
+		h = (h ^ uint64(b)) * prime
+	}
+	return h
+}
