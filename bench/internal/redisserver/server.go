@@ -1,4 +1,4 @@
-// Package redisserver runs the one redis-server that everything is measured on.
+// Package redisserver runs the redis-server that everything is measured on.
 package redisserver
 
 import (
@@ -18,19 +18,22 @@ import (
 // maxStarts bounds the attempts to find a port: another process may take the one we picked before redis-server binds it.
 const maxStarts = 10
 
-// Server is a redis-server process on a loopback port and in a directory of its own. It saves nothing.
+// Server is a redis-server process on a loopback port and in a directory of its own. Addr and directory stay the same
+// over Kill and Restart. It is not safe for concurrent use.
 type Server struct {
 	// Addr is its host:port.
 	Addr string
 
 	admin  *redis.Client
 	dir    string
+	args   []string // those of Start
 	cmd    *exec.Cmd
 	exited chan struct{} // closed once the process is gone and waited for
 }
 
-// Start returns when the server accepts connections. The caller has to Stop it.
-func Start() (*Server, error) {
+// Start returns when the server accepts connections. It saves nothing to disk unless args, which are redis-server's
+// own, say so. The caller has to Stop it.
+func Start(args ...string) (*Server, error) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		return nil, fmt.Errorf("redis-server is missing: install it, or put it on the PATH: %w", err)
 	}
@@ -39,48 +42,49 @@ func Start() (*Server, error) {
 		return nil, err
 	}
 	for range maxStarts {
-		var s *Server
-		if s, err = start(dir); err == nil {
+		s := &Server{dir: dir, args: args}
+		if s.Addr, err = freeAddr(); err != nil {
+			break
+		}
+		if err = s.start(); err == nil {
+			s.admin = redis.NewClient(&redis.Options{Addr: s.Addr})
 			return s, nil
 		}
 	}
 	return nil, errors.Join(fmt.Errorf("redis-server did not start: %w", err), os.RemoveAll(dir))
 }
 
-func start(dir string) (*Server, error) {
-	addr, err := freeAddr()
+// start starts the process, and returns when it accepts connections.
+func (s *Server) start() error {
+	_, port, err := net.SplitHostPort(s.Addr)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command("redis-server",
-		"--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--appendonly", "no", "--logfile", "")
+	args := []string{"--bind", "127.0.0.1", "--port", port, "--dir", s.dir, "--save", "", "--appendonly", "no", "--logfile", ""}
+	cmd := exec.Command("redis-server", append(args, s.args...)...)
 	detach(cmd)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	cmd.Stderr = cmd.Stdout
 	if err := cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
-	s := &Server{Addr: addr, dir: dir, cmd: cmd, exited: make(chan struct{})}
+	exited := make(chan struct{})
 	said := make(chan error, 1)
 	go func() {
-		defer close(s.exited)
+		defer close(exited)
 		said <- awaitReady(stdout)
 		_, _ = io.Copy(io.Discard, stdout)
 		_ = cmd.Wait()
 	}()
 	if err := <-said; err != nil {
-		<-s.exited
-		return nil, err
+		<-exited
+		return err
 	}
-	s.admin = redis.NewClient(&redis.Options{Addr: addr})
-	return s, nil
+	s.cmd, s.exited = cmd, exited
+	return nil
 }
 
 // awaitReady reads the server's log up to the line that says that it accepts connections.
@@ -104,12 +108,31 @@ func freeAddr() (string, error) {
 	return l.Addr().String(), nil
 }
 
+// Kill ends the process as a power cut would, and waits until it is gone.
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Kill() // an error means that it is gone already
+	<-s.exited
+}
+
+// Restart kills the process, if it runs, and starts it again. What it saved to disk it still has.
+func (s *Server) Restart() error {
+	s.Kill()
+	var err error
+	for range maxStarts { // somebody's connection may have had the port for a moment
+		if err = s.start(); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("redis-server did not come back: %w", err)
+}
+
+// Signal sends the process a signal.
+func (s *Server) Signal(sig os.Signal) error { return s.cmd.Process.Signal(sig) }
+
 // Stop ends the server, waits until it is gone, and removes its directory.
 func (s *Server) Stop() error {
-	err := s.admin.Close()
-	_ = s.cmd.Process.Kill() // it has nothing to save; an error means that it is gone already
-	<-s.exited
-	return errors.Join(err, os.RemoveAll(s.dir))
+	s.Kill() // what it would have to save goes with the directory
+	return errors.Join(s.admin.Close(), os.RemoveAll(s.dir))
 }
 
 // Flush removes all keys, so that what is measured next meets an empty server. Scripts stay loaded.

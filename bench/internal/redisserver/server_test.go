@@ -18,12 +18,12 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // started is a server for the length of the test.
-func started(t *testing.T) *Server {
+func started(t *testing.T, args ...string) *Server {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv(redistest.RequireEnv) != "1" {
 		t.Skip("redis-server is missing, install it to run this test")
 	}
-	s, err := Start()
+	s, err := Start(args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +91,29 @@ func TestStopLeavesNothing(t *testing.T) {
 	if conn, err := net.Dial("tcp", s.Addr); err == nil {
 		conn.Close()
 		t.Error("it still answers")
+	}
+}
+
+// TestRestart: what a server with an append-only file has acknowledged outlives a power cut.
+func TestRestart(t *testing.T) {
+	s := started(t, "--appendonly", "yes", "--appendfsync", "always")
+	defer s.Stop()
+	addr := s.Addr
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	if err := rdb.Set(t.Context(), "key", "value", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.Kill()
+	if conn, err := net.Dial("tcp", addr); err == nil {
+		conn.Close()
+		t.Error("it answers while it is dead")
+	}
+	if err := s.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := rdb.Get(t.Context(), "key").Result(); err != nil || got != "value" || s.Addr != addr {
+		t.Errorf("%q (%v) at %s, want the value, at %s", got, err, s.Addr, addr)
 	}
 }
 

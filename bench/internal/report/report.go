@@ -64,7 +64,7 @@ func (r Report) WriteMarkdown(out io.Writer) error {
 		fmt.Fprintf(&b, "**%s**\n\n", note)
 	}
 	facts := []Fact{{"date", r.Date.UTC().Format(time.DateOnly)}, {"length", r.Took.Round(time.Second).String()}}
-	table(&b, []string{"", ""}, func(row func(...string)) {
+	Table(&b, []string{"", ""}, func(row func(...string)) {
 		for _, f := range append(facts, r.Machine...) {
 			row(f.Name, f.Value)
 		}
@@ -96,7 +96,7 @@ func WriteTargets(out io.Writer, targets []figures.Reached) error {
 }
 
 func writeTargets(b *strings.Builder, targets []figures.Reached) {
-	table(b, []string{"what", "asked", "measured", "reached"}, func(row func(...string)) {
+	Table(b, []string{"what", "asked", "measured", "reached"}, func(row func(...string)) {
 		for _, t := range targets {
 			measured, reached := "not measured", "-"
 			if t.Known {
@@ -115,7 +115,7 @@ func (s Section) write(b *strings.Builder) {
 	for _, m := range s.Columns {
 		heads = append(heads, string(m))
 	}
-	table(b, heads, func(row func(...string)) {
+	Table(b, heads, func(row func(...string)) {
 		for _, p := range s.peers() {
 			cells := []string{p}
 			for _, m := range s.Columns {
@@ -153,8 +153,8 @@ func (s Section) cell(peer string, m figures.Metric) string {
 	return fmt.Sprintf("%s (%s)", number(x), times(ratio))
 }
 
-// table writes a Markdown table whose columns are aligned in the source, too.
-func table(b *strings.Builder, heads []string, fill func(row func(...string))) {
+// Table writes a Markdown table whose columns are aligned in the source, too.
+func Table(b *strings.Builder, heads []string, fill func(row func(...string))) {
 	rows := [][]string{heads}
 	fill(func(cells ...string) { rows = append(rows, cells) })
 	widths := make([]int, len(heads))

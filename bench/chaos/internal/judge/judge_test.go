@@ -1,0 +1,90 @@
+//go:build unix
+
+package judge
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/record"
+)
+
+// TestMain is also the process, which is this program again.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == Subcommand {
+		if err := Serve(os.Args[2], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// TestJudge: all that arrives is in the record, in order, with the machine's time.
+func TestJudge(t *testing.T) {
+	j, err := Start(filepath.Join(t.TempDir(), "arrivals"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := record.Now()
+	calls := []record.Arrival{{Worker: "jobthrottle/a", Job: "1"}, {Worker: "two words", Job: "2"}, {Worker: "jobthrottle/a", Job: ""}, {Worker: `"`, Job: "a b\n"}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for _, call := range calls {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+j.Addr, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		query := req.URL.Query()
+		query.Set("job", call.Job)
+		req.URL.RawQuery = query.Encode()
+		req.Header.Set("User-Agent", call.Worker)
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("status %d", resp.StatusCode)
+		}
+	}
+	arrivals, err := j.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(arrivals) != len(calls) {
+		t.Fatalf("%d arrivals, want %d", len(arrivals), len(calls))
+	}
+	for i, a := range arrivals {
+		if a.Worker != calls[i].Worker || a.Job != calls[i].Job {
+			t.Errorf("arrival %d is %+v, want %+v", i, a, calls[i])
+		}
+		if a.At < before || a.At > record.Now() {
+			t.Errorf("arrival %d came at %v, want a time between %v and %v", i, a.At, before, record.Now())
+		}
+		before = a.At
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	_, err := Start(filepath.Join(t.TempDir(), "no", "such", "directory"))
+	if err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("%v, want what the process said", err)
+	}
+}
+
+func TestBadRecord(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "arrivals")
+	if err := os.WriteFile(file, []byte("12 \"w\" \"j\"\nnonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := record.Read(file); err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Errorf("%v, want an error that names the line", err)
+	}
+}

@@ -1,0 +1,18 @@
+//go:build unix
+
+package record
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Now is the time of the machine's monotonic clock, which all its processes
+// share: what the judge saw and what was done to the others compare, whatever
+// is done to their clocks.
+func Now() time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // this clock is always there
+	return time.Duration(now.Nano())
+}

@@ -1,0 +1,125 @@
+package wire
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// backlog is how many pieces may be on the way: more than a client sends before it waits for a reply.
+const backlog = 1024
+
+// link is a connection of a client and the one to the server that belongs to it.
+type link struct {
+	wire           *Wire
+	client, server net.Conn
+	lost           atomic.Bool // a reply is gone for good
+
+	once sync.Once
+	done chan struct{} // closed by close
+}
+
+// piece is some bytes on their way.
+type piece struct {
+	data []byte
+	at   time.Time // when they were sent
+}
+
+// run passes bytes on, in both directions, until the link is closed.
+func (l *link) run() {
+	var wg sync.WaitGroup
+	requests, replies := make(chan piece, backlog), make(chan piece, backlog)
+	wg.Go(func() { l.read(l.client, requests) })
+	wg.Go(func() { l.read(l.server, replies) })
+	wg.Go(func() { l.write(l.server, requests, l.mayRequest) })
+	wg.Go(func() { l.write(l.client, replies, l.mayReply) })
+	wg.Wait()
+}
+
+// close ends the link as a broken network would: whoever still sends learns so by a reset.
+func (l *link) close() {
+	l.once.Do(func() {
+		for _, conn := range []net.Conn{l.client, l.server} {
+			if tcp, ok := conn.(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0)
+			}
+			_ = conn.Close()
+		}
+		close(l.done)
+	})
+}
+
+// read takes what is sent. At its end, what is on the way still arrives.
+func (l *link) read(from net.Conn, to chan<- piece) {
+	defer close(to)
+	for {
+		buf := make([]byte, 16<<10)
+		n, err := from.Read(buf)
+		if n > 0 {
+			select {
+			case to <- piece{buf[:n], time.Now()}:
+			case <-l.done:
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (l *link) write(to net.Conn, from <-chan piece, may func(piece) bool) {
+	defer l.close()
+	for p := range from {
+		if !may(p) {
+			continue
+		}
+		if _, err := to.Write(p.data); err != nil {
+			return
+		}
+	}
+}
+
+// mayRequest returns when the piece may go on to the server.
+func (l *link) mayRequest(p piece) bool {
+	for {
+		t, changed := l.wire.state()
+		wait := t.Delay - time.Since(p.at)
+		if !t.Hold && wait <= 0 {
+			return true
+		}
+		if t.Hold {
+			wait = time.Hour
+		}
+		due := time.NewTimer(wait)
+		select {
+		case <-due.C:
+		case <-changed:
+		case <-l.done:
+			due.Stop()
+			return false
+		}
+		due.Stop()
+	}
+}
+
+// mayReply returns when the piece may go on to the client, or is lost, and with
+// it all that comes after it.
+func (l *link) mayReply(piece) bool {
+	for {
+		t, changed := l.wire.state()
+		switch {
+		case t.LoseReplies || l.lost.Load():
+			l.lost.Store(true)
+			return false
+		case !t.Hold:
+			return true
+		}
+		select {
+		case <-changed:
+		case <-l.done:
+			return false
+		}
+	}
+}
