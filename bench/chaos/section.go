@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/check"
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/fault"
+	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/site"
 	"github.com/jobthrottle/jobthrottle/bench/internal/report"
 )
 
@@ -34,32 +34,43 @@ func (m *measured) section() string {
 func (m *measured) writeFacts(b *strings.Builder) {
 	report.Table(b, []string{"", ""}, func(row func(...string)) {
 		row("date", m.began.UTC().Format(time.DateOnly))
-		row("length", fmt.Sprintf("%v; %d runs of %v, seeds %d to %d", m.took.Round(time.Second),
-			m.opts.seeds, m.opts.length, m.opts.seed, m.opts.seed+uint64(m.opts.seeds)-1))
-		row("limit", fmt.Sprintf("%d in any %v, guard %v", mix.Limit.Permits, mix.Limit.Interval, mix.Limit.Guard))
-		row("fleet", fmt.Sprintf("%d workers of %d slots", mix.Workers, mix.Slots))
+		row("length", m.took.Round(time.Second).String())
+		if n := len(m.seeds); n > 0 {
+			row("runs", fmt.Sprintf("%d of %v, seeds %d to %d", n, m.opts.length, m.seeds[0], m.seeds[n-1]))
+			row("their fleet and limit", ofPlan(mix))
+		}
+		if n := len(m.crashes); n > 0 {
+			row("deaths of a worker", fmt.Sprint(n))
+			row("their fleet and limit", ofPlan(herd)+", spread evenly")
+		}
 		for _, fact := range report.Machine() {
 			row(fact.Name, fact.Value)
 		}
 	})
 }
 
-// promise is a figure beside what was asked of it.
-type promise struct {
-	what, asked, measured string
-	kept                  bool
+func ofPlan(p site.Plan) string {
+	return fmt.Sprintf("%d workers of %d slots, %d of which may wait; %d in any %v, guard %v",
+		p.Workers, p.Slots, p.Waiting, p.Limit.Permits, p.Limit.Interval, p.Limit.Guard)
 }
+
+// promise is a figure beside what was asked of it.
+type promise struct{ what, asked, measured, kept string }
 
 func (m *measured) writePromises(b *strings.Builder) {
 	report.Table(b, []string{"what", "asked", "measured", "kept"}, func(row func(...string)) {
 		for _, p := range m.promises() {
-			kept := "no"
-			if p.kept {
-				kept = "yes"
-			}
-			row(p.what, p.asked, p.measured, kept)
+			row(p.what, p.asked, p.measured, p.kept)
 		}
 	})
+}
+
+// kept says whether a promise was.
+func kept(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
 }
 
 func (m *measured) promises() []promise {
@@ -68,24 +79,26 @@ func (m *measured) promises() []promise {
 		var above, lost, twice int
 		var idle time.Duration
 		var resumed, back []time.Duration
-		busiest := m.results[0].Busiest
+		var busiest check.Window
 		for _, r := range m.results {
 			above += r.Busiest.Above
 			lost += len(r.Lost)
 			twice += r.Twice
 			idle += r.Idle
-			busiest = worse(busiest, r.Busiest)
+			if r.Busiest.Worse(busiest) {
+				busiest = r.Busiest
+			}
 			for _, p := range r.Phases {
 				resumed, back = append(resumed, p.Resumed), append(back, p.Back)
 			}
 		}
 		promises = []promise{
-			{"windows above the limit", "0", fmt.Sprintf("%d; the busiest held %s", above, window(busiest)), above == 0},
-			{"jobs lost", "0", fmt.Sprintf("%d of %d", lost, m.jobs), lost == 0},
-			{"after a fault, work resumes", "within 2 s", within(resumed, 2*time.Second), worst(resumed) <= 2*time.Second},
-			{"after a fault, 95 % is used again", "within 5 s", within(back, 5*time.Second), worst(back) <= 5*time.Second},
-			{"jobs done twice", "told", fmt.Sprint(twice), true},
-			{"time in which nothing was used though jobs were waiting", "told", idle.Round(100 * time.Millisecond).String(), true},
+			{"windows above the limit", "0", fmt.Sprintf("%d; the busiest held %s", above, window(busiest)), kept(above == 0)},
+			{"jobs lost", "0", fmt.Sprintf("%d of %d", lost, m.jobs), kept(lost == 0)},
+			{"after a fault, work resumes", "within 2 s", within(resumed, 2*time.Second), kept(worst(resumed) <= 2*time.Second)},
+			{"after a fault, 95 % is used again", "within 5 s", within(back, 5*time.Second), kept(worst(back) <= 5*time.Second)},
+			{"jobs done twice", "told", fmt.Sprint(twice), "-"},
+			{"time in which nothing was used though jobs were waiting", "told", idle.Round(100 * time.Millisecond).String(), "-"},
 		}
 	}
 	if len(m.crashes) > 0 {
@@ -95,8 +108,8 @@ func (m *measured) promises() []promise {
 		}
 		promises = append(promises,
 			promise{fmt.Sprintf("a worker dies while its %d slots wait: permits that nobody uses", herd.Slots), fmt.Sprintf("at most its %d", herd.Slots),
-				fmt.Sprintf("at most %d, in %d deaths", unused, len(m.crashes)), unused <= herd.Slots},
-			promise{fmt.Sprintf("the same, later than %v after its death", horizon(herd.Limit)), "0", fmt.Sprintf("at most %d", later), later == 0})
+				fmt.Sprintf("at most %d, in %d deaths", unused, len(m.crashes)), kept(unused <= herd.Slots)},
+			promise{fmt.Sprintf("the same, later than %v after its death", horizon(herd.Limit)), "0", fmt.Sprintf("at most %d", later), kept(later == 0)})
 	}
 	return promises
 }
@@ -111,12 +124,15 @@ func (m *measured) writeFaults(b *strings.Builder) {
 			}
 			var resumed, back []time.Duration
 			var during, after []float64
-			twice, busiest := 0, phases[0].Busiest
+			var twice int
+			var busiest check.Window
 			for _, p := range phases {
 				resumed, back = append(resumed, p.Resumed), append(back, p.Back)
 				during, after = append(during, p.During), append(after, p.After)
 				twice += p.Twice
-				busiest = worse(busiest, p.Busiest)
+				if p.Busiest.Worse(busiest) {
+					busiest = p.Busiest
+				}
 			}
 			row(f.What, fmt.Sprint(len(phases)), window(busiest), fmt.Sprint(twice), times(resumed), times(back), uses(during), uses(after))
 		}
@@ -135,14 +151,6 @@ func (m *measured) phases(name string) []check.Figures {
 		}
 	}
 	return phases
-}
-
-// worse is the window that held more, compared with what was allowed.
-func worse(a, b check.Window) check.Window {
-	if cmp.Or(cmp.Compare(a.Arrivals-a.Limit, b.Arrivals-b.Limit), cmp.Compare(a.Limit, b.Limit)) < 0 {
-		return b
-	}
-	return a
 }
 
 // worst is the longest time; one that is unknown is none.

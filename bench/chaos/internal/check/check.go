@@ -3,6 +3,7 @@
 package check
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sort"
@@ -49,6 +50,15 @@ type Run struct {
 type Window struct {
 	Arrivals, Limit int
 	Above           int // how many windows held more than allowed: one for each arrival too many
+}
+
+// Worse says whether w held more than other, compared with what was allowed. Any
+// window is worse than none.
+func (w Window) Worse(other Window) bool {
+	if w.Arrivals == 0 || other.Arrivals == 0 {
+		return w.Arrivals > 0
+	}
+	return cmp.Or(cmp.Compare(w.Arrivals-w.Limit, other.Arrivals-other.Limit), cmp.Compare(w.Limit, other.Limit)) > 0
 }
 
 // Never is the time of what should have happened and did not. Unknown is the
@@ -125,7 +135,7 @@ func (r Run) busiest(p Phase) Window {
 		if w.Arrivals > w.Limit {
 			w.Above++
 		}
-		if over, most := w.Arrivals-w.Limit, worst.Arrivals-worst.Limit; worst.Arrivals == 0 || over > most || over == most && w.Limit > worst.Limit {
+		if w.Worse(worst) {
 			worst = w
 		}
 		worst.Above = w.Above
