@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -24,6 +25,9 @@ var dueLua string
 
 //go:embed lua/looked.lua
 var lookedLua string
+
+//go:embed lua/front.lua
+var frontLua string
 
 // indexKey lists the limiters that have tasks in line, of all workers.
 const indexKey = "jobthrottle:parked"
@@ -47,8 +51,8 @@ const (
 // workers. A line holds names of tasks, not tasks: those are in asynq's retry
 // set, which brings them back by itself if a line should be lost.
 type lot struct {
-	rdb                     redis.UniversalClient
-	park, call, due, looked *redis.Script
+	rdb                            redis.UniversalClient
+	park, call, due, looked, moved *redis.Script
 
 	mu      sync.Mutex
 	backlog map[string]bool // limiters that have, as far as this worker knows, a line
@@ -61,6 +65,7 @@ func newLot(rdb redis.UniversalClient) *lot {
 		call:    redis.NewScript(callLua),
 		due:     redis.NewScript(dueLua),
 		looked:  redis.NewScript(lookedLua),
+		moved:   redis.NewScript(frontLua),
 		backlog: map[string]bool{},
 	}
 }
@@ -232,6 +237,15 @@ func (l *lot) done(ctx context.Context, c claim, delay time.Duration) error {
 		ms = -1
 	}
 	return l.looked.Run(ctx, l.rdb, []string{indexKey}, c.limiter, ms, c.score).Err()
+}
+
+// front moves pending tasks of a queue to its front, in their order.
+func (l *lot) front(ctx context.Context, queue string, ids []any) error {
+	err := l.moved.Run(ctx, l.rdb, []string{"asynq:{" + queue + "}:pending"}, ids...).Err()
+	if errors.Is(err, redis.Nil) {
+		return nil // it has nothing to say
+	}
+	return err
 }
 
 // forget drops a called task that will not come back.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -68,6 +69,50 @@ func TestQueuesByWeight(t *testing.T) {
 	}
 	if critical != 12 {
 		t.Errorf("%d of the first 20 starts were critical, want all 12", critical)
+	}
+}
+
+// TestCalledTasksPassTheBacklog: tasks that are called come next, in the order of
+// their turns, however many are pending. Those would only park behind them.
+func TestCalledTasksPassTheBacklog(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, stopped)
+	stop := f.work(nil)
+	f.enqueue("x:limited", "first")
+	f.await(1, 5*time.Second)
+	const parked = 8
+	for i := range parked {
+		f.enqueue("x:limited", fmt.Sprint("parked", i))
+	}
+	f.awaitParked("api", parked)
+	stop()
+	for i := range 100 {
+		f.enqueue("x:limited", fmt.Sprint("fresh", i))
+	}
+	var want []string
+	for _, name := range f.rdb.ZRange(t.Context(), lineKeys("api")[0], 0, -1).Val() {
+		_, id, err := parseEntry(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, id)
+	}
+	if _, err := f.limiter("api").UpdateRate(t.Context(), throttle.Rate{Permits: 100, Interval: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	client, err := throttle.New(f.rdb, throttle.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	p := &puller{newLot(f.rdb), client, f.inspector, f.log}
+	if _, err := p.look(t.Context(), "api"); err != nil {
+		t.Fatal(err)
+	}
+	pending := f.rdb.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val()
+	slices.Reverse(pending) // asynq takes from the end
+	if len(pending) != parked+100 || !slices.Equal(pending[:parked], want) {
+		t.Errorf("of %d pending tasks these come next: %v; want %v of %d", len(pending), pending[:min(parked, len(pending))], want, parked+100)
 	}
 }
 

@@ -122,18 +122,27 @@ func (p *puller) budget(ctx context.Context, name string) (int64, time.Duration,
 	return permits, wait, nil
 }
 
-// bringAll moves called tasks to their queues. A task that has parked just now
-// may still be on its way out of its slot: those get a moment.
+// bringAll moves called tasks to the front of their queues. A task that has
+// parked just now may still be on its way out of its slot: those get a moment.
 func (p *puller) bringAll(ctx context.Context, limiter string, tasks []string) error {
 	for range 5 {
 		var active []string
+		pending := map[string][]any{}
 		for _, name := range tasks {
-			running, err := p.bring(ctx, limiter, name)
+			state, queue, id, err := p.bring(ctx, limiter, name)
 			if err != nil {
 				return err
 			}
-			if running {
+			switch state {
+			case asynq.TaskStateActive:
 				active = append(active, name)
+			case asynq.TaskStatePending:
+				pending[queue] = append(pending[queue], id)
+			}
+		}
+		for queue, ids := range pending {
+			if err := p.lot.front(ctx, queue, ids); err != nil {
+				return err
 			}
 		}
 		if tasks = active; len(tasks) == 0 {
@@ -148,31 +157,28 @@ func (p *puller) bringAll(ctx context.Context, limiter string, tasks []string) e
 	return nil // brought back by asynq before their turn: in line again after a while, or done
 }
 
-// bring moves a called task to its queue, unless it is running. One that is
-// gone or done leaves the line.
-func (p *puller) bring(ctx context.Context, limiter, name string) (running bool, err error) {
-	queue, id, err := parseEntry(name)
-	if err != nil {
-		return false, p.lot.forget(ctx, limiter, name)
+// bring moves a called task to its queue, unless it is running, and returns its
+// state. One that is gone or done leaves the line.
+func (p *puller) bring(ctx context.Context, limiter, name string) (state asynq.TaskState, queue, id string, err error) {
+	if queue, id, err = parseEntry(name); err != nil {
+		return 0, "", "", p.lot.forget(ctx, limiter, name)
 	}
 	info, err := p.inspector.GetTaskInfo(queue, id)
 	if errors.Is(err, asynq.ErrTaskNotFound) || errors.Is(err, asynq.ErrQueueNotFound) {
-		return false, p.lot.forget(ctx, limiter, name)
+		return 0, "", "", p.lot.forget(ctx, limiter, name)
 	}
 	if err != nil {
-		return false, err
+		return 0, "", "", err
 	}
 	switch info.State {
-	case asynq.TaskStatePending:
-		return false, nil // on its way
-	case asynq.TaskStateActive:
-		return true, nil
+	case asynq.TaskStatePending, asynq.TaskStateActive:
+		return info.State, queue, id, nil // on its way
 	case asynq.TaskStateRetry, asynq.TaskStateScheduled:
 		// An error is a task that has moved on since, or comes by its fallback.
 		if err := p.inspector.RunTask(queue, id); err != nil {
 			p.logger.Debug("parked task moved on by itself", zap.String("queue", queue), zap.String("task_id", id), zap.Error(err))
 		}
-		return false, nil
+		return asynq.TaskStatePending, queue, id, nil
 	}
-	return false, p.lot.forget(ctx, limiter, name) // done or archived: RunTask would run it again
+	return info.State, "", "", p.lot.forget(ctx, limiter, name) // done or archived: RunTask would run it again
 }
