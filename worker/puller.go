@@ -136,7 +136,7 @@ func (p *puller) bringAll(ctx context.Context, limiter string, tasks []string) e
 			switch state {
 			case asynq.TaskStateActive:
 				active = append(active, name)
-			case asynq.TaskStatePending:
+			case asynq.TaskStateRetry, asynq.TaskStateScheduled:
 				pending[queue] = append(pending[queue], id)
 			}
 		}
@@ -157,8 +157,8 @@ func (p *puller) bringAll(ctx context.Context, limiter string, tasks []string) e
 	return nil // brought back by asynq before their turn: in line again after a while, or done
 }
 
-// bring moves a called task to its queue, unless it is running, and returns its
-// state. One that is gone or done leaves the line.
+// bring moves a called task to its queue, unless it is there or running, and
+// returns the state that it found. One that is gone or done leaves the line.
 func (p *puller) bring(ctx context.Context, limiter, name string) (state asynq.TaskState, queue, id string, err error) {
 	if queue, id, err = parseEntry(name); err != nil {
 		return 0, "", "", p.lot.forget(ctx, limiter, name)
@@ -178,7 +178,7 @@ func (p *puller) bring(ctx context.Context, limiter, name string) (state asynq.T
 		if err := p.inspector.RunTask(queue, id); err != nil {
 			p.logger.Debug("parked task moved on by itself", zap.String("queue", queue), zap.String("task_id", id), zap.Error(err))
 		}
-		return asynq.TaskStatePending, queue, id, nil
+		return info.State, queue, id, nil
 	}
 	return info.State, "", "", p.lot.forget(ctx, limiter, name) // done or archived: RunTask would run it again
 }
