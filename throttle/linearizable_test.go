@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/internal/wire"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -45,11 +46,12 @@ func TestTryAcquireIsLinearizable(t *testing.T) {
 				calls := troubledCalls(t, r, seed, length)
 				judge(t, exact, calls, porcupine.Ok)
 				calls = slices.DeleteFunc(calls, func(c call) bool { return c.end > calm.Microseconds() })
-				for _, wrong := range []quota{
-					{exact.permits - 1, exact.span}, {exact.permits + 1, exact.span},
-					{exact.permits, exact.span - 5_000}, {exact.permits, exact.span + 5_000},
-				} {
-					judge(t, wrong, calls, porcupine.Illegal)
+				wrong := []quota{{exact.permits - 1, exact.span}, {exact.permits + 1, exact.span}}
+				if nightly() { // a machine that is busy with other tests leaves open what happened when
+					wrong = append(wrong, quota{exact.permits, exact.span - 5_000}, quota{exact.permits, exact.span + 5_000})
+				}
+				for _, w := range wrong {
+					judge(t, w, calls, porcupine.Illegal)
 				}
 			}
 		})
@@ -72,19 +74,23 @@ func judge(t *testing.T, q quota, calls []call, want porcupine.CheckResult) {
 	}
 }
 
-// troubledCalls are what callers of a new limiter saw, through a proxy that
+// troubledCalls are what callers of a new limiter saw, over a network that
 // cuts connections and loses replies.
 func troubledCalls(t *testing.T, r throttle.Rate, seed uint64, length time.Duration) []call {
 	t.Helper()
 	const clients, goroutines = 3, 2
 	addr := redistest.Start(t)
-	proxy := redistest.NewProxy(t, addr)
+	network, err := wire.New(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer network.Close()
 	rec := &recorder{begin: time.Now().UnixMicro()}
 	ctx, cancel := context.WithTimeout(t.Context(), length)
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range clients {
-		opts := &redis.Options{Addr: proxy.Addr, ReadTimeout: 100 * time.Millisecond, MinRetryBackoff: time.Millisecond, MaxRetryBackoff: time.Millisecond}
+		opts := &redis.Options{Addr: network.Addr, ReadTimeout: 100 * time.Millisecond, MinRetryBackoff: time.Millisecond, MaxRetryBackoff: time.Millisecond}
 		if i > 0 {
 			opts.MaxRetries = -1 // the first has go-redis repeat what was lost
 		}
@@ -105,27 +111,29 @@ func troubledCalls(t *testing.T, r throttle.Rate, seed uint64, length time.Durat
 		}
 	}
 	pause(ctx, calm)
-	trouble(ctx, t, addr, proxy, rand.New(rand.NewPCG(seed, 0)))
+	trouble(ctx, t, addr, network, rand.New(rand.NewPCG(seed, 0)))
 	wg.Wait()
 	rec.log(t, seed)
 	return rec.calls
 }
 
 // trouble makes something go wrong again and again until ctx ends.
-func trouble(ctx context.Context, t *testing.T, addr string, proxy *redistest.Proxy, random *rand.Rand) {
+func trouble(ctx context.Context, t *testing.T, addr string, network *wire.Wire, random *rand.Rand) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
 	for pause(ctx, time.Duration(50+random.IntN(60))*time.Millisecond) {
 		var err error
 		switch random.IntN(6) {
 		case 0:
-			proxy.Cut()
+			network.Cut()
 		case 1, 2:
-			proxy.LoseReplies(1 + random.IntN(3))
+			network.Set(wire.Trouble{LoseReplies: true})
+			pause(ctx, time.Duration(1+random.IntN(10))*time.Millisecond)
+			network.Set(wire.Trouble{})
 		case 3:
-			proxy.Delay(2 * time.Millisecond)
+			network.Set(wire.Trouble{Delay: 4 * time.Millisecond})
 			pause(ctx, 20*time.Millisecond)
-			proxy.Delay(0)
+			network.Set(wire.Trouble{})
 		case 4:
 			err = rdb.ScriptFlush(t.Context()).Err()
 		case 5:

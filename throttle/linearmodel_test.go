@@ -116,6 +116,7 @@ func (q quota) model() porcupine.Model {
 			return after
 		},
 		Equal:             func(a, b any) bool { return a.(grants).equal(b.(grants)) },
+		Hash:              func(state any) uint64 { return state.(grants).zone.hash() },
 		DescribeOperation: func(in, _ any) string { return in.(input).String() },
 		DescribeState:     func(state any) string { return fmt.Sprint(state.(grants).held) },
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/site"
-	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/wire"
+	"github.com/jobthrottle/jobthrottle/internal/wire"
 )
 
 // some are the workers whose network is in trouble: all, or one.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/wire"
+	"github.com/jobthrottle/jobthrottle/internal/wire"
 )
 
 // Worker is one place for a worker: its process may be killed and started again.
