@@ -41,12 +41,7 @@ Scenarios: ` + strings.Join(scenario.Names(), ", "),
 		Example: `  go run ./bench                           all, 5 rounds
   go run ./bench --only contended          both contended scenarios
   go run ./bench --quick                   only to see that it runs`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &cli.UsageError{Err: fmt.Errorf("unexpected argument %q: see bench --help", args[0])}
-			}
-			return nil
-		},
+		Args: cli.NoArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := opts.check(cmd.Flags().Changed); err != nil {
 				return &cli.UsageError{Err: err}

@@ -62,12 +62,7 @@ Faults: ` + strings.Join(names(), ", "),
   go run ./bench/chaos --seeds 1 --seed 7              the seventh again
   go run ./bench/chaos --fault half-open --seeds 1     nothing but this
   go run ./bench/chaos --quick                         only to see that it runs`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &cli.UsageError{Err: fmt.Errorf("unexpected argument %q: see chaos --help", args[0])}
-			}
-			return nil
-		},
+		Args: cli.NoArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := opts.check(cmd.Flags().Changed); err != nil {
 				return &cli.UsageError{Err: err}

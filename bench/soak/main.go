@@ -39,12 +39,7 @@ What a process has taken after ` + settledAfter.String() + ` is compared with wh
 than ` + judgedFrom.String() + ` says what it saw, and judges nothing.`,
 		Example: `  go run ./bench/soak                    half an hour
   go run ./bench/soak --length 20s       only to see that it runs`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &cli.UsageError{Err: fmt.Errorf("unexpected argument %q: see soak --help", args[0])}
-			}
-			return nil
-		},
+		Args: cli.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error {
 			switch {
 			case opts.length < shortest:

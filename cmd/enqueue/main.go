@@ -42,12 +42,7 @@ and the exit status is 1. Lines with an id can be enqueued again: nothing double
   make-jobs | enqueue --file -                   the same from standard input
   enqueue --file jobs.ndjson --strict            all lines, or none if one is bad
   enqueue --type email:send --payload '{"to":"a"}' --count 100`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &cli.UsageError{Err: fmt.Errorf("unexpected argument %q: see enqueue --help", args[0])}
-			}
-			return nil
-		},
+		Args: cli.NoArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := opts.check(cmd.Flags().Changed); err != nil {
 				return &cli.UsageError{Err: err}

@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -35,12 +34,7 @@ second ends the process at once; its jobs come back by themselves.`,
 		Example: `  worker --demo                    see it work, without Redis
   worker --config config.yaml      run until SIGTERM
   worker --embedded                the same with a Redis inside the process`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &cli.UsageError{Err: fmt.Errorf("unexpected argument %q: see worker --help", args[0])}
-			}
-			return nil
-		},
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			set := cmd.Flags().Changed
 			switch {

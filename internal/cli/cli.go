@@ -31,6 +31,14 @@ func (e *UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns the mistake.
 func (e *UsageError) Unwrap() error { return e.Err }
 
+// NoArgs is cobra's check for commands that take nothing but flags.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return &UsageError{fmt.Errorf("unexpected argument %q: see %s --help", args[0], cmd.CommandPath())}
+	}
+	return nil
+}
+
 // Main runs a command as the process, and ends it. The first SIGINT or SIGTERM
 // ends the command's context; the next has its default effect.
 func Main(cmd *cobra.Command) {
