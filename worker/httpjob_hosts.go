@@ -102,7 +102,8 @@ func (r hostRule) matches(host, port string) bool {
 		return false
 	}
 	if r.below {
-		return strings.HasSuffix(host, "."+r.host)
+		below, ok := strings.CutSuffix(host, "."+r.host)
+		return ok && isHostName(below)
 	}
 	return host == r.host
 }
