@@ -249,11 +249,15 @@ func (q quota) giveBack(g grants, n int64, id int) (after []grants) {
 	}
 	g.zone = over
 	keep(g)
+	owed := n
+	if had < n {
+		owed -= had // the rest was released, in the place of another's
+	}
 	for i := mine + 1; i < len(g.held); i++ {
-		if other := g; other.held[i].n >= n {
+		if other := g; other.held[i].n >= owed {
 			if other.zone, ok = g.zone.within(firstHeld+i, firstHeld+mine, q.span/256+1); ok {
 				other.held = slices.Clone(g.held)
-				other.held[i].n -= n
+				other.held[i].n -= owed
 				keep(other)
 			}
 		}

@@ -145,18 +145,19 @@ func (s state) with(records []record) *model {
 	return &m
 }
 
-// giveBack takes n permits out of the record that holds the grant made for
-// time at, and reports whether there is one.
-func giveBack(rs []record, span, at, n int64) ([]record, bool) {
+// giveBack takes up to n permits out of the records that hold the grant made for
+// time at, or what was taken for it, and returns how many.
+func giveBack(rs []record, span, at, n int64) (taken int64) {
 	end := boundary(span, at+1) - 1
 	for i, r := range rs {
-		if r.at >= at && r.at <= end && r.n >= n && r.member == ownMember(r.at, r.n) {
-			rs[i].n -= n
+		if r.at >= at && r.at <= end && r.member == ownMember(r.at, r.n) {
+			x := min(r.n, n-taken)
+			rs[i].n -= x
 			rs[i].member = ownMember(r.at, rs[i].n)
-			return rs, true
+			taken += x
 		}
 	}
-	return rs, false
+	return taken
 }
 
 // releaseOldest takes n permits off the oldest records that are not ahead.

@@ -48,7 +48,7 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 			}
 			k := min(int(g.count), len(ws))
 			for i, w := range ws[:k] {
-				p.rank = i
+				p.rank, p.of = i, k
 				q.seat(w, p)
 			}
 			ws = ws[k:]

@@ -142,12 +142,10 @@ func (x *trace) judge(t fataler, q *tracedQueue, before []state, r batchReply) {
 	}
 	for _, g := range q.last.returns {
 		for i, s := range before {
-			var done bool
-			if g.epochs[i] == s.epoch {
-				if records[i], done = giveBack(records[i], s.model.span(), g.at, g.ns[i]); done {
-					changed = true
-					x.truth[s.permits] = takeFrom(x.truth[s.permits], g.at, g.ns[i])
-				}
+			if g.epochs[i] == s.epoch && g.at > s.model.cutoff(r.now) {
+				taken := giveBack(records[i], s.model.span(), g.at, g.ns[i])
+				changed = changed || taken > 0
+				x.truth[s.permits] = takeFrom(x.truth[s.permits], g.at, taken)
 			}
 		}
 	}

@@ -12,6 +12,8 @@ const (
 	// known to be free; abandonPatience the same for a wait whose context ended.
 	cancelPatience  = time.Second
 	abandonPatience = 20 * time.Millisecond
+	// wakeUp is about how long a goroutine takes from its timer to its work.
+	wakeUp = 20 * time.Microsecond
 )
 
 type waiterState int
@@ -45,7 +47,7 @@ type place struct {
 	at       int64 // us of Redis's clock: where its entry is
 	epochs   []int64
 	ahead    bool      // it was not due when it was granted
-	rank     int       // among those of the same grant
+	rank, of int       // its turn among those of the same grant
 	earliest time.Time // Redis's clock does not show at before,
 	due      time.Time // and shows it by then: never early
 
@@ -212,7 +214,8 @@ func (q *queue) untilDue(w *waiter) time.Duration {
 		return early
 	}
 	// Timers of the same moment fire in any order: these fire in turn.
-	return time.Until(w.place.due.Add(min(time.Duration(w.place.rank)*time.Microsecond, q.halfGuard()/8)))
+	spread := min(time.Duration(w.place.of)*wakeUp, q.halfGuard()/8)
+	return time.Until(w.place.due.Add(spread * time.Duration(w.place.rank) / time.Duration(max(w.place.of, 1))))
 }
 
 // take hands out the permits of a place that is due, if they are fresh and the

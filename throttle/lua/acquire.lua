@@ -70,7 +70,7 @@ for _ = 1, take_number() do
   for i = 1, M do
     local n = take_number()
     -- A place of an older configuration was dropped, or stands: it is not ours to touch.
-    if epochs[i] == members[i].epoch and give_back(members[i], t, n) then changed = true end
+    if epochs[i] == members[i].epoch and give_back(members[i], t, n, now) then changed = true end
   end
 end
 

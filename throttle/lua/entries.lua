@@ -71,21 +71,27 @@ local function update(m, client, refresh, seen, now)
   if m.kept and not m.per_client and not m.foreign and m.card <= COMPACT then open_frontier(m, m.kept, now) end
 end
 
--- Takes n permits back out of the entry that holds the grant made for time t:
--- the one at t, or the one into which its bucket was merged.
-local function give_back(m, t, n)
+-- Takes back up to n permits of the grant made for time t: out of the entry at
+-- t, and of those up to the end of its bucket, into which it may have been
+-- merged, or from which a release took what it owed to this one. Nothing if its
+-- time is over: what is left in its bucket is others'.
+local function give_back(m, t, n, now)
+  if t <= cutoff(m, now) then return false end
   local raw = call('ZRANGEBYSCORE', m.permits_key, score(t), score(bucket_end(m.W, t)), 'WITHSCORES', 'LIMIT', 0, 8)
+  local left = n
   for i = 1, #raw, 2 do
     local u, w = time_of(raw[i + 1]), weight(raw[i])
-    if w >= n and raw[i] == pack_entry(u, w) then
+    if left > 0 and raw[i] == pack_entry(u, w) then
+      local x = min(w, left)
       call('ZREM', m.permits_key, raw[i])
-      if w > n then put(m, u, w - n) end
-      m.value = m.value + n
-      m.dirty, m.frontier = true, nil
-      return true
+      if w > x then put(m, u, w - x) end
+      left = left - x
     end
   end
-  return false
+  if left == n then return false end
+  m.value = m.value + n - left
+  m.dirty, m.frontier = true, nil
+  return true
 end
 
 -- Released permits come off the oldest grants: taking from newer ones could
