@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,16 +26,9 @@ func run(ctx context.Context, args ...string) (status int, stdout, stderr string
 	return status, out.String(), errs.String()
 }
 
-func requireRedis(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv(redistest.RequireEnv) != "1" {
-		t.Skip("redis-server is missing, install it to run this test")
-	}
-}
-
 // TestQuick runs one scenario for real, beside a report that is there already.
 func TestQuick(t *testing.T) {
-	requireRedis(t)
+	redistest.Require(t)
 	t.Chdir(t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
 	if err := os.WriteFile(reportFile, []byte("whole"), 0o600); err != nil {
@@ -80,7 +72,7 @@ func TestQuick(t *testing.T) {
 
 // TestInterrupted: Ctrl-C ends what runs, and writes nothing.
 func TestInterrupted(t *testing.T) {
-	requireRedis(t)
+	redistest.Require(t)
 	out := filepath.Join(t.TempDir(), "out")
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,9 +37,7 @@ func run(ctx context.Context, args ...string) (status int, stdout, stderr string
 
 // TestQuick breaks something for real, beside a report that is there already.
 func TestQuick(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv(redistest.RequireEnv) != "1" {
-		t.Skip("redis-server is missing, install it to run this test")
-	}
+	redistest.Require(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	if err := os.WriteFile(filepath.Join(os.TempDir(), reportFile), []byte("whole"), 0o600); err != nil {
 		t.Fatal(err)

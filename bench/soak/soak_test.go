@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -35,9 +34,7 @@ func soakFor(t *testing.T, args ...string) (status int, stdout, stderr string) {
 }
 
 func TestSoak(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv(redistest.RequireEnv) != "1" {
-		t.Skip("redis-server is missing, install it to run this test")
-	}
+	redistest.Require(t)
 	dir := filepath.Join(t.TempDir(), "new")
 	status, stdout, stderr := soakFor(t, "--length", "10s", "--rate", "1000", "--out", dir)
 	if status != cli.Done {

@@ -45,15 +45,23 @@ func New(tb testing.TB, args ...string) *Server {
 	return launch(tb, func(port string) []string { return append(inMemory(port), args...) })
 }
 
+// Require skips the test without redis-server, or fails it where RequireEnv is 1.
+func Require(tb testing.TB) {
+	tb.Helper()
+	_, err := exec.LookPath("redis-server")
+	switch {
+	case err == nil:
+	case os.Getenv(RequireEnv) == "1":
+		tb.Fatalf("redis-server is required (%s=1) and missing: %v", RequireEnv, err)
+	default:
+		tb.Skipf("redis-server is missing, install it to run this test: %v", err)
+	}
+}
+
 // launch starts a server whose arguments depend on the port it is to have.
 func launch(tb testing.TB, args func(port string) []string) *Server {
 	tb.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv(RequireEnv) == "1" {
-			tb.Fatalf("redis-server is required (%s=1) and missing: %v", RequireEnv, err)
-		}
-		tb.Skipf("redis-server is missing, install it to run this test: %v", err)
-	}
+	Require(tb)
 	s := &Server{tb: tb, dir: tb.TempDir(), args: args}
 	tb.Cleanup(s.Stop)
 	var err error

@@ -20,9 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // started is a server for the length of the test.
 func started(t *testing.T, args ...string) *Server {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv(redistest.RequireEnv) != "1" {
-		t.Skip("redis-server is missing, install it to run this test")
-	}
+	redistest.Require(t)
 	s, err := Start(args...)
 	if err != nil {
 		t.Fatal(err)

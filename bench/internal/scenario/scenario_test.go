@@ -2,8 +2,6 @@ package scenario
 
 import (
 	"math"
-	"os"
-	"os/exec"
 	"slices"
 	"testing"
 	"time"
@@ -21,9 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestEveryRun measures everything but Redisson, for a moment: each run has
 // all the figures of its scenario's table.
 func TestEveryRun(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv(redistest.RequireEnv) != "1" {
-		t.Skip("redis-server is missing, install it to run this test")
-	}
+	redistest.Require(t)
 	server, err := redisserver.Start()
 	if err != nil {
 		t.Fatal(err)
