@@ -1,0 +1,71 @@
+package throttle
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestGiveBack: a grant of 3 that was not used goes back, with another one of 3
+// in its bucket, 417 us later. What is left in the log must not expire before
+// what was used.
+func TestGiveBack(t *testing.T) {
+	const apart = 417 * time.Microsecond
+	tests := []struct {
+		name     string
+		released int64         // of what was used, before: it comes off the oldest
+		after    time.Duration // from the later grant
+		want     []int64       // permits left, of the first time and of the later
+	}{
+		{"all of it", 0, 0, []int64{0, 3}},
+		{"a release took part of it", 2, 0, []int64{0, 1}},
+		{"a release took all of it", 3, 0, []int64{0, 0}},
+		{"its time is over, that of the other is not", 0, 975_660*time.Microsecond - apart, []int64{0, 3}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := fakeServer(t)
+			c, err := New(s.rdb, Options{})
+			check(t, err)
+			l, err := c.Limiter("api")
+			check(t, err)
+			check(t, l.SetRate(t.Context(), Rate{Permits: 10, Interval: 966 * time.Millisecond})) // and 9.66 ms
+			s.pass(3442 * time.Microsecond)
+			q := newScriptQueue(0, l)
+			grant := func() int64 {
+				r := q.send(t, s.rdb, call3())
+				q.learn(r)
+				if len(r.runs[0].grants) != 1 || r.runs[0].grants[0].offset != 0 {
+					t.Fatalf("reply %s, want 3 permits now", q.reply)
+				}
+				return r.base
+			}
+			first := grant()
+			s.pass(apart)
+			later := grant()
+			s.pass(tt.after)
+			if tt.released > 0 {
+				q.learn(q.send(t, s.rdb, batchCall{refresh: []bool{false}, ahead: []int64{0}, releases: []int64{tt.released}}))
+			}
+			q.send(t, s.rdb, batchCall{
+				refresh: []bool{false}, ahead: []int64{0}, releases: []int64{0},
+				returns: []giving{{at: first, epochs: slices.Clone(q.seen), ns: []int64{3}}},
+			})
+			got := []int64{0, 0}
+			for _, r := range readState(t, s.rdb, l).records {
+				got[slices.Index([]int64{first, later}, r.at)] = r.n
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("%v permits left, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// call3 asks for 3 permits, now.
+func call3() batchCall {
+	return batchCall{
+		refresh: []bool{false}, ahead: []int64{0}, releases: []int64{0},
+		asks: []ask{{count: 1, ns: []int64{3}}},
+	}
+}
