@@ -46,6 +46,9 @@ type Client struct {
 	wg      sync.WaitGroup // the queues' runners, and who listens for changes
 	changes changes
 
+	first   sync.Once
+	firstAt time.Time // when the first call was made, for whoever had an answer
+
 	mu     sync.Mutex
 	closed bool
 	queues map[string]*queue

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -52,6 +53,7 @@ var (
 // eval runs a script, by its hash where Redis knows it, and counts the call.
 func (c *Client) eval(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, error) {
 	c.calls.Add(1)
+	c.first.Do(func() { c.firstAt = time.Now() })
 	reply, err := s.Run(ctx, c.rdb, keys, args...).Result()
 	if err != nil {
 		c.errors.Add(1)

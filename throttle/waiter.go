@@ -238,7 +238,9 @@ func (q *queue) take(w *waiter) bool {
 		w.place.earliest, w.place.due = q.clock.at(w.place.at)
 	}
 	if half > 0 && now.Sub(w.place.earliest) > half {
-		if !w.place.looked && now.Sub(w.place.due) <= half && !q.roundTrips.allAbove(half) {
+		overdue := now.Sub(w.place.due) > half // wherever in between its turn was
+		far := q.roundTrips.allAbove(half) && now.Sub(q.c.firstAt) >= startFor
+		if !w.place.looked && !overdue && !far {
 			// A slow reply, the first over a new connection say, leaves open when its
 			// turn was. A look tells, and it may be fresh yet; an exchange would
 			// cost it its turn.
@@ -248,7 +250,7 @@ func (q *queue) take(w *waiter) bool {
 			q.kickOrClose(w)
 			return false
 		}
-		if !q.roundTrips.allAbove(half) || q.clock.uncertainty() <= half {
+		if overdue || !far || q.clock.uncertainty() <= half {
 			q.c.stale.Add(1)
 			w.stale = true
 			q.returns = append(q.returns, returned{place: w.place, ns: w.ns})

@@ -1,0 +1,64 @@
+package throttle
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// farFor is how long calls must have been slow for Redis to count as far.
+	farFor = 30 * time.Second
+	// startFor is how long a Client makes calls before that can be told: a
+	// process that starts is often kept from its processor, and every call of
+	// it is slow.
+	startFor = time.Second
+)
+
+// roundTrips are the durations of the latest calls.
+type roundTrips struct {
+	last [8]time.Duration
+	n    int
+
+	// The least of the present and of the last farFor.
+	leastNow, leastBefore time.Duration
+	since                 time.Time
+}
+
+func (r *roundTrips) add(d time.Duration, now time.Time) {
+	r.last[r.n%len(r.last)] = d
+	r.n++
+	switch {
+	case r.since.IsZero():
+		r.leastNow, r.leastBefore, r.since = d, d, now
+	case now.Sub(r.since) >= farFor:
+		r.leastNow, r.leastBefore, r.since = d, r.leastNow, now
+	default:
+		r.leastNow = min(r.leastNow, d)
+	}
+}
+
+// allAbove reports whether every call of a good while took longer than d: then
+// it is the way to Redis that is long, and not that this process, or Redis, has
+// too much to do at present.
+func (r *roundTrips) allAbove(d time.Duration) bool {
+	return r.n >= len(r.last) && min(r.leastNow, r.leastBefore) > d
+}
+
+// median is what a call takes at present.
+func (r *roundTrips) median() time.Duration {
+	n := min(r.n, len(r.last))
+	if n == 0 {
+		return 0
+	}
+	sorted := r.last
+	slices.Sort(sorted[:n])
+	return sorted[n/2]
+}
+
+func (r *roundTrips) least() time.Duration {
+	least := r.last[0]
+	for _, d := range r.last[:min(max(r.n, 1), len(r.last))] {
+		least = min(least, d)
+	}
+	return least
+}
