@@ -50,12 +50,13 @@ func (q *queue) nextBatch(now time.Time) *batch {
 	if !q.closed {
 		q.collect(b, now)
 	}
+	q.gathering.asked()
 	if len(q.waiting) == 0 {
 		q.urgentAt = time.Time{}
 	}
 
 	q.seq++
-	b.args = append(make([]any, 0, 16+8*len(b.runs)), q.seq, q.c.id, len(q.members), b.plain(q.config))
+	b.args = append(make([]any, 0, 16+8*len(b.runs)), q.seq, q.c.id, len(q.members), !q.binding && b.plain(q.config))
 	ahead := q.ahead(now)
 	for i, l := range q.members {
 		b.args = append(b.args, q.config[i].seal, q.config[i].epoch, b.refresh, l.create, ahead[i])

@@ -16,9 +16,6 @@ const (
 	freshFor = 100 * time.Millisecond
 	// refreshEvery is how often a process has the cached value rebuilt.
 	refreshEvery = 10 * time.Second
-	// gatherFor is how long a newcomer waits for others to ask with it, when
-	// all it can get is a place that is much further ahead.
-	gatherFor = 2 * time.Millisecond
 )
 
 // queue holds the waiters of one limiter, or group, in one Client. At most one
@@ -52,6 +49,8 @@ type queue struct {
 	askAt       time.Time // the horizon does not reach the head of the queue before
 	movedUpAt   time.Time
 	urgentAt    time.Time // when somebody must have an answer, if before askAt; zero: nobody
+	binding     bool      // the latest batch did not get all it asked for at once
+	gathering   gathering
 	fullUntil   time.Time // when the latest place that was had falls due
 	surplus     surplus
 	contenders  int64 // processes that ask for places far ahead, as far as known
@@ -140,8 +139,16 @@ func (q *queue) enqueue(w *waiter) error {
 	q.waiting = append(q.waiting, w)
 	now := time.Now()
 	at := now
-	if q.fullUntil.Sub(now) > 4*gatherFor && (w.until.IsZero() || w.until.Sub(q.fullUntil) > q.horizon(w.ns)) {
-		at = now.Add(gatherFor)
+	if q.patient(w, now) {
+		if q.fullUntil.Sub(now) > 4*gatherFor {
+			at = now.Add(gatherFor)
+		}
+		q.gathering.joined()
+		if len(q.waiting) == 1 {
+			q.gathering.begin(q.dueSoon, now)
+		}
+	} else {
+		q.gathering.until = time.Time{}
 	}
 	if !w.until.IsZero() && (q.urgentAt.IsZero() || at.Before(q.urgentAt)) {
 		q.urgentAt = at // its answer may be no, and it wants to know
@@ -163,6 +170,11 @@ func (q *queue) enqueue(w *waiter) error {
 		q.kick()
 	}
 	return nil
+}
+
+// patient reports whether a request has time to wait for others to ask with it.
+func (q *queue) patient(w *waiter, now time.Time) bool {
+	return w.until.IsZero() || w.until.Sub(later(now, q.fullUntil)) > q.horizon(w.ns)
 }
 
 // release gives back n permits that were handed out.

@@ -32,7 +32,7 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 		q.contenders = r.contenders
 	}
 	var held []*waiter
-	q.askAt = time.Time{}
+	q.askAt, q.binding = time.Time{}, false
 	for i, run := range b.runs {
 		answer := r.runs[i]
 		ws := run.waiters
@@ -40,6 +40,12 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 			p := place{at: r.base + g.offset, epochs: r.epochs}
 			p.earliest, p.due = q.clock.at(p.at)
 			p.ahead = p.at > r.now
+			if p.ahead {
+				q.binding = true
+				q.gathering.waited(p.due)
+			} else if run.stock == 0 {
+				q.gathering.handed(int(g.count), received)
+			}
 			p.confirm(first, received)
 			q.fullUntil = p.due
 			if run.stock > 0 {
@@ -53,7 +59,11 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 			}
 			ws = ws[k:]
 		}
+		q.binding = q.binding || len(ws) > 0 && run.stock == 0
 		held = append(held, q.unseated(ws, run, answer, received)...)
+	}
+	if len(held) == 0 && len(q.waiting) > 0 {
+		q.gathering.begin(q.dueSoon, received)
 	}
 	q.waiting = append(held, q.waiting...)
 	if d := q.turns(); r.contenders > 0 && len(held) == 0 && d > 0 {

@@ -99,7 +99,7 @@ func (s *stock) turn(now time.Time, half time.Duration) {
 // of a guard used, within bounds that keep small limits exact to the permit.
 func (q *queue) wanted(now time.Time) int64 {
 	half := q.halfGuard()
-	if half == 0 {
+	if half == 0 || q.binding {
 		return 0
 	}
 	q.stock.turn(now, half)

@@ -262,6 +262,9 @@ func (q *queue) take(w *waiter) bool {
 	}
 	w.state = done
 	delete(q.placed, w)
+	if w.place.ahead {
+		q.gathering.handed(1, now)
+	}
 	q.handedOut(w.ns, now)
 	return true
 }

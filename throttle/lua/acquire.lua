@@ -33,12 +33,12 @@ local batch, client, M, _ = take_number(), take(), take_number(), take()
 local last = call('GET', KEYS[1])
 if last then
   local seq, body = string.match(last, '^(%d+) (.*)$')
-  if seq and tonumber(seq) == batch then return format('%.0f ', now) .. body end
+  if seq and tonumber(seq) == batch then return int(now) .. ' ' .. body end
   if seq and tonumber(seq) > batch then return format('%.0f 2', now) end
 end
 
-local out = { '0', format('%.0f', now) }
-local function say(n) out[#out + 1] = format('%.0f', n) end
+local out = { '0', int(now) }
+local function say(n) out[#out + 1] = int(n) end
 
 -- Everything is read before anything is written: an error leaves no half-done batch.
 local members, seal, seen, refresh, create, ahead = {}, {}, {}, {}, {}, {}
@@ -142,8 +142,9 @@ local function share_out()
   for i, m in ipairs(members) do
     if not m.per_client then
       local horizon = max(m.interval, 1000000)
-      check_in(m, client, now)
-      local n = max(1, call('ZCOUNT', KEYS[m.k + 5], now - 2 * horizon, '+inf'))
+      -- Who is there already is only seen again; the rest can wait for a refresh.
+      if call('ZADD', KEYS[m.k + 5], int(max(now, m.epoch)), client) == 1 or refresh[i] or m.keep > 0 then check_in(m, client, now) end
+      local n = max(1, call('ZCOUNT', KEYS[m.k + 5], int(now - 2 * horizon), '+inf'))
       contenders = max(contenders, n)
       if n > 1 then shares[i] = max(1, floor(m.rate * horizon / m.W / n)) end
     end
@@ -225,7 +226,7 @@ for _, m in ipairs(members) do
     call('HDEL', m.name, 'frontier')
   end
   if m.dirty or #m.order > 0 then
-    call('SET', m.value_key, format('%.0f', m.value), 'KEEPTTL')
+    call('SET', m.value_key, int(m.value), 'KEEPTTL')
     local t = expire(m, now)
     if t and not m.per_client then ttl = min(ttl or t, t) end
   end
@@ -257,6 +258,6 @@ end
 local body = table.concat(out, ' ')
 if changed then
   local kept = min(max(ceil(longest_W / 1000), 10000), 60000)
-  call('SET', KEYS[1], format('%.0f ', batch) .. body, 'PX', min(kept, ttl or kept))
+  call('SET', KEYS[1], int(batch) .. ' ' .. body, 'PX', min(kept, ttl or kept))
 end
-return format('%.0f ', now) .. body
+return int(now) .. ' ' .. body

@@ -112,28 +112,38 @@ local function release(m, n, now)
   end
 end
 
+-- Redis packs a sorted set of up to 128 short members into one string: to find
+-- one of them it reads the scores of all before it, digit by digit. A long
+-- member ends that for good, also one that is gone at once.
+local LONG = string.rep('-', 65)
+local function unpack_log(m)
+  call('ZADD', m.permits_key, '0', LONG)
+  call('ZREM', m.permits_key, LONG)
+end
+
 -- Writes the grants of a member. In buckets, those of the present go into
 -- their bucket's entry, which moves to now with them: later than their own
 -- times and not later than now, so every window to come counts them.
 local function write(m, now)
   for _, T in ipairs(m.order) do
-    local x, held = m.grants[T]
+    local x, held, low = m.grants[T], nil, T
     if T > now then
-      held = call('ZRANGEBYSCORE', m.permits_key, score(T), score(T), 'WITHSCORES')
+      held = call('ZRANGEBYSCORE', m.permits_key, score(T), score(T), 'LIMIT', '0', '1')
     elseif m.grid then
-      local low = bucket(m.W, now)
-      held = call('ZREVRANGEBYSCORE', m.permits_key, score(now), score(low), 'WITHSCORES', 'LIMIT', 0, 1)
+      low = bucket(m.W, now)
+      held = call('ZREVRANGEBYSCORE', m.permits_key, score(now), score(low), 'LIMIT', '0', '1')
     end
     local e = held and held[1]
     if e then
-      local u, w = time_of(held[2]), weight(e)
-      if e == pack_entry(u, w) then
+      local u, w = own(e)
+      if u and u >= low and u <= T then
         call('ZREM', m.permits_key, e)
         x, m.moved = x + w, m.moved or u ~= T
       end
     end
     put(m, T, x)
   end
+  if m.card < UNPACK and m.card + #m.order >= UNPACK then unpack_log(m) end
 end
 
 -- Keys that only one process owns live as long as their entries count; others

@@ -285,7 +285,7 @@ end
 local function keep_frontier(m, now)
   local f = m.frontier
   if not f or m.s or m.moved or f.at <= now then return nil end
-  return format('%.0f %.0f %.0f %.0f %.0f %.0f', f.at, f.load, f.least, m.value, m.epoch, now)
+  return table.concat({ int(f.at), int(f.load), int(f.least), int(m.value), int(m.epoch), int(now) }, ' ')
 end
 
 -- available is how many permits TryAcquire could take now.

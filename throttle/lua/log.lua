@@ -16,6 +16,7 @@ local SPAN = 6
 local BUCKETS = 256    -- entries a log may hold before they fall into buckets
 local PURGE = 256      -- expired entries one call drops at most
 local COMPACT = 1024   -- entries above which a call merges old ones, COMPACT / 2 at a time
+local UNPACK = 32      -- entries from where a log is not to be packed
 local NEAR = 100000    -- places nearer than this survive a change of configuration
 local PRESENCE = 60000 -- ms for which a client counts as seen
 
@@ -24,7 +25,19 @@ local function clock()
   return tonumber(t[1]) * 1000000 + tonumber(t[2])
 end
 
-local function score(t) return format('%.3f', t / 1000) end
+-- int prints a whole number. Redis prints floats slowly, and its integers may
+-- have no more than 32 bits.
+local function int(n)
+  if n > -2147483648 and n < 2147483648 then return format('%d', n) end
+  if n < 0 or n >= 2147483648000000 then return format('%.0f', n) end
+  return format('%d%06d', floor(n / 1000000), n % 1000000)
+end
+
+-- score prints t as the score it is stored by.
+local function score(t)
+  if t < 0 then return format('%.3f', t / 1000) end
+  return format('%d%06d.%03d', floor(t / 1000000000), floor(t / 1000) % 1000000, t % 1000)
+end
 local function time_of(s) return floor(tonumber(s) * 1000 + 0.5) end
 
 -- Our ids are the entry's own time, so that an entry is unique and known as ours.

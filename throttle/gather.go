@@ -1,0 +1,74 @@
+package throttle
+
+import "time"
+
+const (
+	// gatherFor is how long a newcomer waits for others to ask with it: when all
+	// it can get is a place that is much further ahead, or when others are about
+	// to come who were handed permits of a limit that binds.
+	gatherFor = 2 * time.Millisecond
+	// boundFor is how long after the turn of the latest place that had to be
+	// waited for a limit counts as one that binds.
+	boundFor = 100 * time.Millisecond
+	// many is how many must be about to come for a call to be worth the wait.
+	many = 8
+)
+
+// gathering is the wait for those who come back. Where all wait for one limit,
+// the permits of many come at once, and they ask for the next ones together:
+// in one call, if the first of them waits for the last.
+type gathering struct {
+	bound  time.Time // until when the limit counts as one that binds
+	left   int       // waiters that were handed permits a moment ago, and have not come back
+	leftAt time.Time // when the latest of them was
+	until  time.Time // when to ask without those who are missing
+}
+
+// waited takes up that a place had to be waited for until due.
+func (g *gathering) waited(due time.Time) { g.bound = later(g.bound, due.Add(boundFor)) }
+
+// handed takes up that n waiters were handed permits. Of places that fall due
+// while a batch is gathered, begin has taken account.
+func (g *gathering) handed(n int, now time.Time) {
+	if !g.until.IsZero() {
+		return
+	}
+	if now.Sub(g.leftAt) > gatherFor {
+		g.left = 0 // those before do something else
+	}
+	g.left, g.leftAt = g.left+n, now
+}
+
+// joined takes up a newcomer, who may be one of those.
+func (g *gathering) joined() {
+	if g.left--; g.left <= 0 {
+		g.left, g.until = 0, time.Time{}
+	}
+}
+
+// begin has the next batch wait for those who may be about to come, if they are
+// many: soon is how many places fall due meanwhile.
+func (g *gathering) begin(soon func(time.Time) int, now time.Time) {
+	if !now.Before(g.bound) {
+		return
+	}
+	if now.Sub(g.leftAt) > gatherFor {
+		g.left = 0
+	}
+	if g.left += soon(now); g.left >= many {
+		g.leftAt, g.until = now, now.Add(gatherFor)
+	}
+}
+
+// asked begins anew: who has not come by now may never do.
+func (g *gathering) asked() { g.left, g.until = 0, time.Time{} }
+
+// dueSoon is how many places fall due while a batch is gathered.
+func (q *queue) dueSoon(now time.Time) (n int) {
+	for w := range q.placed {
+		if w.place.due.Sub(now) < gatherFor {
+			n++
+		}
+	}
+	return n
+}
