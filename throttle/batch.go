@@ -90,6 +90,7 @@ func (q *queue) nextBatch(now time.Time) *batch {
 		b.args = append(b.args, r.longest.Microseconds(), r.reach.Microseconds(), r.near.Microseconds(), r.lead.Microseconds(), len(r.waiters))
 		b.args = appendAll(b.args, r.waiters[0].ns)
 	}
+	b.args = append(b.args, q.clock.least(now))
 	return b
 }
 

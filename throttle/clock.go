@@ -33,6 +33,16 @@ func (c *serverClock) learn(now int64, sent, received time.Time) {
 // quickest round trip.
 func (c *serverClock) uncertainty() time.Duration { return c.hi.Sub(c.lo) }
 
+// least is what Redis's clock must show at the least when a call that is sent
+// now arrives, in us; zero if nothing is known of it.
+func (c *serverClock) least(now time.Time) int64 {
+	if !c.known {
+		return 0
+	}
+	passed := now.Sub(c.hi)
+	return c.now + (passed - passed.Abs()/maxDrift).Microseconds()
+}
+
 // at is the stretch of time here in which Redis's clock shows t.
 func (c *serverClock) at(t int64) (from, to time.Time) {
 	d := time.Duration(t-c.now) * time.Microsecond

@@ -242,6 +242,15 @@ func (q *queue) halfGuard() time.Duration {
 	return least / 2
 }
 
+// span is the shortest time for which a permit counts.
+func (q *queue) span() time.Duration {
+	least := forever
+	for _, s := range q.config {
+		least = min(least, s.span())
+	}
+	return least
+}
+
 // close ends all waits and hands their places to the runner to give back.
 func (q *queue) close() {
 	q.mu.Lock()

@@ -165,6 +165,13 @@ func (q *queue) check() {
 		return
 	}
 	q.heardAt = sent
+	if q.clock.least(sent)-now >= q.span().Microseconds() {
+		// Redis's clock was set back. The places are further ahead than anybody
+		// should wait: the next batch tells Redis so (set_back in entries.lua).
+		q.replace()
+		q.askAt = time.Time{}
+		return
+	}
 	q.clock.learn(now, sent, received)
 	for w := range q.placed {
 		w.place.confirm(sent, received)

@@ -11,6 +11,7 @@
 --       number of runs, each: longest wait us, reach us (how far ahead places may be reserved), near us (up to where
 --            without regard to what other clients have), lead us (no earlier than so far ahead), count, M x permits
 --            a longest wait of -1 asks for a prefetch: up to count now, as long as half of the limit stays free
+--       us that Redis's clock must show at the least, as it was when this queue last heard of it (0: never)
 -- reply: one string of integers (and seals), separated by spaces:
 --   now us, status: 0, or 1 member (not initialized), or 2 (an older batch than the last one)
 --   time us the offsets count from
@@ -61,7 +62,12 @@ for i = 1, M do
   m.grants, m.order = {}, {}
 end
 
-for i, m in ipairs(members) do update(m, client, refresh[i], seen[i], now) end
+for i, m in ipairs(members) do
+  local by = tonumber(ARGV[#ARGV]) - now
+  -- Where the epoch is another, somebody else has seen to it; but not to this client's own log.
+  if by >= m.W and (m.per_client or seen[i] == m.epoch) then set_back(m, now, by) end
+  update(m, client, refresh[i], seen[i], now)
+end
 
 local changed = false
 for _ = 1, take_number() do

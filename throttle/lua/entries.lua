@@ -38,6 +38,23 @@ local function compact(m, now)
   call('ZADD', m.permits_key, unpack(add))
 end
 
+-- For a clock that was set back, by an interval or more: what was used lately
+-- seems to lie ahead, where no window of the present counts it. So all that lies
+-- ahead counts from now on, and whoever has a place there asks for another.
+local function set_back(m, now, by)
+  local ahead = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(now), '+inf')
+  local sum = 0
+  for _, e in ipairs(ahead) do sum = sum + weight(e) end
+  if sum > 0 then
+    call('ZREMRANGEBYSCORE', m.permits_key, '(' .. score(now), '+inf')
+    put(m, m.calendar and now or now + NEAR, min(sum, m.rate)) -- places that are near may yet be used
+  end
+  if m.pause > now then m.pause = max(now, m.pause - by) end
+  change(m, now)
+  call('HDEL', m.name, 'frontier')
+  m.cached, m.kept = nil, nil
+end
+
 -- Brings a member up to date: a configuration changed by others, entries that
 -- expired, a cache that may be wrong.
 local function update(m, client, refresh, seen, now)

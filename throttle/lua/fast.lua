@@ -37,6 +37,7 @@ local function fast()
   local us = string.format('%06d', t[2])
   local at, score = t[1] .. us, t[1] .. string.sub(us, 1, 3) .. '.' .. string.sub(us, 4) -- floats are slow to print
   local now = tonumber(at)
+  if now < tonumber(ARGV[#ARGV]) then return nil end
   local high, low = floor(now / 4294967296), now % 4294967296
   local id = string.char(8, 0, floor(high / 65536), floor(high / 256) % 256, high % 256,
     floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)

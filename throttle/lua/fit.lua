@@ -92,7 +92,7 @@ end
 
 local function open_frontier(m, kept, now)
   local at, load, n, value, epoch, last = string.match(kept or '', '^(%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d+)$')
-  if not at or tonumber(at) <= now or tonumber(value) ~= m.cached or tonumber(epoch) ~= m.epoch then return end
+  if not at or tonumber(at) <= now or tonumber(value) ~= m.cached or tonumber(epoch) ~= m.epoch or tonumber(last) > now then return end
   for _, e in ipairs(call('ZRANGEBYSCORE', m.permits_key, score(tonumber(last)), score(now))) do
     if byte(e, 1) ~= 8 then return end
   end
