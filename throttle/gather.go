@@ -18,10 +18,11 @@ const (
 // the permits of many come at once, and they ask for the next ones together:
 // in one call, if the first of them waits for the last.
 type gathering struct {
-	bound  time.Time // until when the limit counts as one that binds
-	left   int       // waiters that were handed permits a moment ago, and have not come back
-	leftAt time.Time // when the latest of them was
-	until  time.Time // when to ask without those who are missing
+	bound   time.Time // until when the limit counts as one that binds
+	left    int       // waiters that were handed permits a moment ago, and have not come back
+	leftAt  time.Time // when the latest of them was
+	until   time.Time // when to ask without those who are missing; zero: now
+	hurried bool      // there is one who cannot wait for others
 }
 
 // waited takes up that a place had to be waited for until due.
@@ -49,7 +50,7 @@ func (g *gathering) joined() {
 // begin has the next batch wait for those who may be about to come, if they are
 // many: soon is how many places fall due meanwhile.
 func (g *gathering) begin(soon func(time.Time) int, now time.Time) {
-	if !now.Before(g.bound) {
+	if g.hurried || !now.Before(g.bound) {
 		return
 	}
 	if now.Sub(g.leftAt) > gatherFor {
@@ -60,8 +61,11 @@ func (g *gathering) begin(soon func(time.Time) int, now time.Time) {
 	}
 }
 
+// hurry takes up a newcomer who cannot wait for others.
+func (g *gathering) hurry() { g.hurried, g.until = true, time.Time{} }
+
 // asked begins anew: who has not come by now may never do.
-func (g *gathering) asked() { g.left, g.until = 0, time.Time{} }
+func (g *gathering) asked() { g.left, g.until, g.hurried = 0, time.Time{}, false }
 
 // dueSoon is how many places fall due while a batch is gathered.
 func (q *queue) dueSoon(now time.Time) (n int) {

@@ -148,7 +148,7 @@ func (q *queue) enqueue(w *waiter) error {
 			q.gathering.begin(q.dueSoon, now)
 		}
 	} else {
-		q.gathering.until = time.Time{}
+		q.gathering.hurry()
 	}
 	if !w.until.IsZero() && (q.urgentAt.IsZero() || at.Before(q.urgentAt)) {
 		q.urgentAt = at // its answer may be no, and it wants to know

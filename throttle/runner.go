@@ -66,11 +66,11 @@ func (q *queue) toAsk(now time.Time) bool {
 
 // nextAsk is when those in the queue are to be asked for.
 func (q *queue) nextAsk() time.Time {
-	at := later(q.askAt, q.gathering.until)
-	if q.urgentAt.IsZero() {
-		return at
+	at := q.askAt
+	if !q.urgentAt.IsZero() {
+		at = earlier(at, q.urgentAt)
 	}
-	return earlier(at, q.urgentAt)
+	return later(at, q.gathering.until)
 }
 
 // toCheck reports whether it is time to look at the configuration.
