@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/jobthrottle/jobthrottle/internal/wire"
@@ -44,7 +45,8 @@ func newWorker(s *Site, i int) (*Worker, error) {
 // Wire is what lies between the worker and Redis.
 func (w *Worker) Wire() *wire.Wire { return w.wire }
 
-// Start starts the process. Extra variables go into its environment.
+// Start starts the process and returns when it says that it runs, or has ended.
+// Extra variables go into its environment.
 func (w *Worker) Start(env ...string) error { return w.start(w.site.programs.Worker, env...) }
 
 // StartShifted starts one whose wall clock differs.
@@ -57,21 +59,38 @@ func (w *Worker) start(program string, env ...string) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the process has its own
+	says := &said{log: log, something: make(chan struct{})}
 	cmd := exec.Command(program, "--config", w.config)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout, cmd.Stderr = says, says
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us, who stop it
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", w.Name, err)
+		return errors.Join(fmt.Errorf("start %s: %w", w.Name, err), log.Close())
 	}
 	exited := make(chan struct{})
 	go func() {
 		defer close(exited)
 		_ = cmd.Wait()
+		_ = log.Close()
 	}()
 	w.cmd, w.exited, w.asked = cmd, exited, false
+	select {
+	case <-says.something: // now it can be asked to end: before, SIGTERM would kill it
+	case <-exited:
+	}
 	return nil
+}
+
+// said is a log and tells when there is something in it.
+type said struct {
+	log       *os.File
+	something chan struct{}
+	once      sync.Once
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.once.Do(func() { close(s.something) })
+	return s.log.Write(p)
 }
 
 // Kill ends the process as a power cut would, if it runs, and waits until it is gone.
