@@ -40,7 +40,9 @@ var (
 	//go:embed lua/epoch.lua
 	epochLua string
 
-	acquireScript = redis.NewScript(fastLua + logLua + fitLua + entriesLua + acquireLua)
+	// Redis runs the whole text each time. To make a function costs less where what
+	// it shares with others is not of the same block.
+	acquireScript = redis.NewScript(fastLua + logLua + "return (function()\n" + fitLua + entriesLua + acquireLua + "\nend)()")
 	setScript     = redis.NewScript(logLua + setLua)
 	pauseScript   = redis.NewScript(logLua + pauseLua)
 	expireScript  = redis.NewScript(logLua + expireLua)

@@ -69,7 +69,7 @@ local function update(m, client, refresh, seen, now)
   end
   if m.per_client and (refresh or seen ~= m.epoch) then
     local at = tonumber(call('ZSCORE', KEYS[m.k + 5], client) or 0)
-    if at < m.reset then
+    if at < (m.reset or whole(call('HGET', m.name, 'reset')) or 0) then
       call('DEL', m.permits_key)
     elseif at < m.epoch then
       drop_places(m, m.epoch + NEAR)
@@ -145,7 +145,8 @@ local function write(m, now)
   for _, T in ipairs(m.order) do
     local x, held, low = m.grants[T], nil, T
     if T > now then
-      held = call('ZRANGEBYSCORE', m.permits_key, score(T), score(T), 'LIMIT', '0', '1')
+      local at = score(T)
+      held = call('ZRANGEBYSCORE', m.permits_key, at, at, 'LIMIT', '0', '1')
     elseif m.grid then
       low = bucket(m.W, now)
       held = call('ZREVRANGEBYSCORE', m.permits_key, score(now), score(low), 'LIMIT', '0', '1')

@@ -86,17 +86,20 @@ end
 -- earlier, with the load at F. Grants at F or later keep it true, and so does
 -- time; so a busy log need not be read from now on, but only from F on: what
 -- falls after it, a page at a time, and what lies ahead. It is kept in the
--- limiter's hash as "F load n value epoch now" and holds as long as nobody else
+-- limiter's hash as "F - now, load, n, value, epoch, now" and holds as long as nobody else
 -- has written since: no other value, no other epoch, no foreign entry. Now is a
 -- frontier too, whose load follows from the cached value.
 
 local function open_frontier(m, kept, now)
   local at, load, n, value, epoch, last = string.match(kept or '', '^(%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d+)$')
-  if not at or tonumber(at) <= now or tonumber(value) ~= m.cached or tonumber(epoch) ~= m.epoch or tonumber(last) > now then return end
-  for _, e in ipairs(call('ZRANGEBYSCORE', m.permits_key, score(tonumber(last)), score(now))) do
+  if not at or tonumber(value) ~= m.cached or tonumber(epoch) ~= m.epoch then return end
+  last = tonumber(last)
+  at = last + at
+  if at <= now or last > now then return end
+  for _, e in ipairs(call('ZRANGEBYSCORE', m.permits_key, score(last), score(now))) do
     if byte(e, 1) ~= 8 then return end
   end
-  m.frontier = { at = tonumber(at), load = tonumber(load), least = tonumber(n) }
+  m.frontier = { at = at, load = tonumber(load), least = tonumber(n) }
 end
 
 -- extend adds a grant at t to what is known from the frontier on.
@@ -121,8 +124,11 @@ end
 local function load_frontier(m, now)
   local f = m.frontier
   local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(f.at), '+inf')
-  f.s, f.w, f.n, f.rise, f.fall, f.read, f.more = {}, {}, 0, 1, 1, 0, true
-  f.fs, f.fw, f.from, f.page = {}, {}, f.at, PAGE
+  f = {
+    at = f.at, load = f.load, least = f.least, broken = false,
+    s = {}, w = {}, n = 0, rise = 1, fs = {}, fw = {}, fall = 1, read = 0, more = true, from = f.at, page = PAGE,
+  }
+  m.frontier = f
   local sum = 0
   for k = 1, #raw do
     local t, w = own(raw[k])
@@ -160,8 +166,8 @@ end
 
 -- fit_frontier is fit_sliding from F on, for at least the frontier's n.
 local function fit_frontier(m, n, from, now)
+  if not m.frontier.s and not load_frontier(m, now) then return nil end
   local f = m.frontier
-  if not f.s and not load_frontier(m, now) then return nil end
   local cap, load, i, j, t = m.rate - n, f.load, f.rise, f.fall, f.at
   local T, peak, at
   local function settle()
@@ -285,7 +291,7 @@ end
 local function keep_frontier(m, now)
   local f = m.frontier
   if not f or m.s or m.moved or f.at <= now then return nil end
-  return table.concat({ int(f.at), int(f.load), int(f.least), int(m.value), int(m.epoch), int(now) }, ' ')
+  return table.concat({ int(f.at - now), f.load, f.least, m.value, int(m.epoch), int(now) }, ' ')
 end
 
 -- available is how many permits TryAcquire could take now.

@@ -85,7 +85,28 @@ local function write_seal(m)
 end
 
 -- open reads a limiter's configuration; nil when it has none that makes sense.
-local function open(k)
+-- Where it is the one that the caller knows, in whole, its seal tells all.
+local function open(k, known)
+  if known and known ~= '' then
+    local h = call('HMGET', KEYS[k], 'seal', 'rate', 'interval', 'type', 'keepAliveTime', 'frontier')
+    if h[1] == known and h[2] and h[3] and h[4] and h[5] then
+      local rate, interval, type, keep, guard, smooth, calendar, offset, epoch, pause =
+        string.match(known, '^(%d+):(%d+):(%d):(%d+):(%d+):(%d):(%d):(%d+):(%d+):(%d+)$')
+      if rate == h[2] and interval == h[3] and type == h[4] and keep == h[5] then
+        local own = type == '1' and 2 or 0
+        interval, guard = interval * 1000, tonumber(guard)
+        return {
+          k = k, name = KEYS[k], rate = tonumber(rate), interval = interval, per_client = type == '1',
+          keep = tonumber(keep), smooth = smooth == '1', calendar = calendar == '1', offset = tonumber(offset),
+          epoch = tonumber(epoch), pause = tonumber(pause), seal = known, kept = h[6], guard = guard, foreign = false,
+          W = calendar == '1' and interval or interval + guard, value_key = KEYS[k + 1 + own], permits_key = KEYS[k + 2 + own],
+          -- and room for what a call notes of it
+          cached = false, card = 0, grants = false, order = false, value = 0, purged = false, grid = false, dirty = false,
+          frontier = false,
+        }
+      end
+    end
+  end
   local h = call('HMGET', KEYS[k], 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset',
     'epoch', 'reset', 'pause', 'seal', 'pinned', 'frontier')
   local rate, interval = whole(h[1]), whole(h[2])
