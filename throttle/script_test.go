@@ -117,7 +117,7 @@ func readState(tb fataler, rdb *redis.Client, l *Limiter) state {
 	if s.perClient {
 		s.valueKey, s.permits = l.keys[3], l.keys[4]
 	}
-	p := rdb.Pipeline()
+	p := rdb.TxPipeline() // at one moment: limits of a millisecond expire in between
 	zs := p.ZRangeWithScores(ctx, s.permits, 0, -1)
 	value := p.Get(ctx, s.valueKey)
 	seen := p.ZScore(ctx, l.keys[5], l.c.id)
