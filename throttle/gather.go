@@ -3,10 +3,14 @@ package throttle
 import "time"
 
 const (
-	// gatherFor is how long a newcomer waits for others to ask with it: when all
-	// it can get is a place that is much further ahead, or when others are about
-	// to come who were handed permits of a limit that binds.
+	// gatherFor is how long a newcomer waits for others to ask with it, at the
+	// least: when all it can get is a place that is much further ahead, or when
+	// others are about to come who were handed permits of a limit that binds.
 	gatherFor = 2 * time.Millisecond
+	// gatherClose is how long it waits for those who have places that fall due
+	// one soon after the other, as places do that were had at different times;
+	// gatherFar how long at the most where the turns are far ahead.
+	gatherClose, gatherFar = 10 * time.Millisecond, 32 * time.Millisecond
 	// boundFor is how long after the turn of the latest place that had to be
 	// waited for a limit counts as one that binds.
 	boundFor = 100 * time.Millisecond
@@ -47,17 +51,17 @@ func (g *gathering) joined() {
 	}
 }
 
-// begin has the next batch wait for those who may be about to come, if they are
-// many: soon is how many places fall due meanwhile.
-func (g *gathering) begin(soon func(time.Time) int, now time.Time) {
+// begin has the next batch wait until then for those who may be about to come,
+// if they are many: soon is how many places fall due meanwhile.
+func (g *gathering) begin(soon func(until time.Time) int, until, now time.Time) {
 	if g.hurried || !now.Before(g.bound) {
 		return
 	}
 	if now.Sub(g.leftAt) > gatherFor {
 		g.left = 0
 	}
-	if g.left += soon(now); g.left >= many {
-		g.leftAt, g.until = now, now.Add(gatherFor)
+	if g.left += soon(until); g.left >= many {
+		g.leftAt, g.until = now, until
 	}
 }
 
@@ -67,10 +71,19 @@ func (g *gathering) hurry() { g.hurried, g.until = true, time.Time{} }
 // asked begins anew: who has not come by now may never do.
 func (g *gathering) asked() { g.left, g.until, g.hurried = 0, time.Time{}, false }
 
-// dueSoon is how many places fall due while a batch is gathered.
-func (q *queue) dueSoon(now time.Time) (n int) {
+// gatherUntil is how long newcomers may wait for each other. It costs nobody a
+// turn as long as this queue has places ahead: it asked for these first, so
+// whatever comes before the latest of them is taken.
+func (q *queue) gatherUntil(now time.Time) time.Time {
+	ahead := q.fullUntil.Sub(now)
+	until := min(ahead+time.Millisecond, gatherClose) // a little later, for those to come back who have it
+	return now.Add(max(gatherFor, until, min(ahead/16, gatherFar)))
+}
+
+// dueBy is how many places fall due until then.
+func (q *queue) dueBy(until time.Time) (n int) {
 	for w := range q.placed {
-		if w.place.due.Sub(now) < gatherFor {
+		if w.place.due.Before(until) {
 			n++
 		}
 	}

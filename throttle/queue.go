@@ -141,11 +141,11 @@ func (q *queue) enqueue(w *waiter) error {
 	at := now
 	if q.patient(w, now) {
 		if q.fullUntil.Sub(now) > 4*gatherFor {
-			at = now.Add(gatherFor)
+			at = q.gatherUntil(now)
 		}
 		q.gathering.joined()
 		if len(q.waiting) == 1 {
-			q.gathering.begin(q.dueSoon, now)
+			q.gathering.begin(q.dueBy, q.gatherUntil(now), now)
 		}
 	} else {
 		q.gathering.hurry()

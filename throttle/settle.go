@@ -63,7 +63,7 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 		held = append(held, q.unseated(ws, run, answer, received)...)
 	}
 	if len(held) == 0 && len(q.waiting) > 0 {
-		q.gathering.begin(q.dueSoon, received)
+		q.gathering.begin(q.dueBy, q.gatherUntil(received), received)
 	}
 	q.waiting = append(held, q.waiting...)
 	if d := q.turns(); r.contenders > 0 && len(held) == 0 && d > 0 {
