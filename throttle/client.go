@@ -47,7 +47,8 @@ type Client struct {
 	changes changes
 
 	first   sync.Once
-	firstAt time.Time // when the first call was made, for whoever had an answer
+	met     atomic.Bool // Redis has answered a call
+	firstAt time.Time   // when the first call was made, for whoever had an answer
 
 	mu     sync.Mutex
 	closed bool

@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"io"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -55,8 +56,44 @@ func (b *bench) troubled(r Rate, fault func(int64, func() *redis.Cmd) *redis.Cmd
 	b.expectTry(b.limited(r), 1, true) // Redis knows the script
 	time.Sleep(time.Millisecond)
 	check(b, b.limiter(b.client()).SetRate(b.Context(), r))
+	f := &faulty{Scripter: b.rdb, fault: func(_ int64, send func() *redis.Cmd) *redis.Cmd { return send() }}
+	l := b.limiter(b.clientOf(f))
+	_, err := l.Inspect(b.Context()) // it is not its first call that goes wrong
+	check(b, err)
+	f.fault = fault
+	f.calls.Store(0)
 	b.begin = time.Now()
-	return b.limiter(b.clientOf(&faulty{Scripter: b.rdb, fault: fault}))
+	return l
+}
+
+// The first call of a Client may take long, since it connects. No permit is out
+// of date for that.
+func TestFirstCallMayTakeLong(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		r := rate("10/1s")
+		r.Guard = ms(10)
+		l := b.limited(r)
+		b.expectTry(l, 1, true) // Redis knows the script
+		f := &faulty{Scripter: b.rdb, fault: during(1, 1, slow(ms(40)))}
+		fresh := b.limiter(b.clientOf(f))
+		a := &arrivals{b: b}
+		for range 10 {
+			a.wait(b.Context(), fresh, 1)
+		}
+		a.expect(append(slices.Repeat([]time.Duration{ms(40)}, 9), ms(1010))...)
+		if s := fresh.c.Stats(); s.Stale != 0 {
+			b.Errorf("%+v", s)
+		}
+	})
+}
+
+// What cannot be mended is told though it is the first answer.
+func TestFirstAnswerIsWrong(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		l := b.limiter(b.client())
+		check(b, b.rdb.Set(b.Context(), l.name, "else", 0).Err())
+		b.expectError(l.Acquire(b.Context(), 1), ErrWrongType, l.name)
+	})
 }
 
 func TestAcquireWaitsTroubleOut(t *testing.T) {

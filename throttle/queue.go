@@ -57,6 +57,7 @@ type queue struct {
 	clock       serverClock
 	roundTrips  roundTrips
 	trouble     error // why the last call failed, until one succeeds
+	failures    int   // looks at the configuration that failed since one did not
 }
 
 // returned is a place given back; done, if any, is closed when Redis has it.

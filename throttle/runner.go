@@ -36,6 +36,11 @@ func (q *queue) run() {
 		q.mu.Lock()
 		now := time.Now()
 		switch {
+		case !q.c.met.Load() && !q.closed:
+			// The first call of a client takes long: it connects. A permit that came
+			// with it would be out of date, so the first call asks for none.
+			q.mu.Unlock()
+			q.check()
 		case q.toAsk(now):
 			b := q.nextBatch(now)
 			q.mu.Unlock()
@@ -144,9 +149,11 @@ func (q *queue) check() {
 	reply, err := q.c.eval(q.c.ctx, epochScript, names)
 	if err != nil {
 		q.failed(nil, err)
-		q.backoff(0)
+		q.backoff(q.failures)
+		q.failures++
 		return
 	}
+	q.failures = 0
 	text, _ := reply.(string)
 	received := time.Now()
 	d := decoder{rest: text}
