@@ -71,13 +71,23 @@ func (g *gathering) hurry() { g.hurried, g.until = true, time.Time{} }
 // asked begins anew: who has not come by now may never do.
 func (g *gathering) asked() { g.left, g.until, g.hurried = 0, time.Time{}, false }
 
-// gatherUntil is how long newcomers may wait for each other. It costs nobody a
-// turn as long as this queue has places ahead: it asked for these first, so
-// whatever comes before the latest of them is taken.
-func (q *queue) gatherUntil(now time.Time) time.Time {
-	ahead := q.fullUntil.Sub(now)
-	until := min(ahead+time.Millisecond, gatherClose) // a little later, for those to come back who have it
-	return now.Add(max(gatherFor, until, min(ahead/16, gatherFar)))
+// taken is how long all that a request for ns could have is taken: this queue
+// asked for as little before, and has a place that far ahead.
+func (q *queue) taken(ns []int64, now time.Time) time.Duration {
+	for i, n := range q.fullFor {
+		if ns[i] < n {
+			return 0
+		}
+	}
+	return q.fullUntil.Sub(now)
+}
+
+// gatherUntil is how long requests for ns may wait for others: it costs nobody
+// a turn as long as all is taken meanwhile.
+func (q *queue) gatherUntil(ns []int64, now time.Time) time.Time {
+	ahead := q.taken(ns, now)
+	soon := min(ahead+time.Millisecond, gatherClose) // a little later, for those to come back whose turns are the last of it
+	return now.Add(max(gatherFor, soon, min(ahead/16, gatherFar)))
 }
 
 // dueBy is how many places fall due until then.

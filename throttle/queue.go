@@ -52,6 +52,7 @@ type queue struct {
 	binding     bool      // the latest batch did not get all it asked for at once
 	gathering   gathering
 	fullUntil   time.Time // when the latest place that was had falls due
+	fullFor     []int64   // what it was for
 	surplus     surplus
 	contenders  int64 // processes that ask for places far ahead, as far as known
 	clock       serverClock
@@ -141,12 +142,12 @@ func (q *queue) enqueue(w *waiter) error {
 	now := time.Now()
 	at := now
 	if q.patient(w, now) {
-		if q.fullUntil.Sub(now) > 4*gatherFor {
-			at = q.gatherUntil(now)
+		if q.taken(w.ns, now) > 4*gatherFor {
+			at = q.gatherUntil(w.ns, now)
 		}
 		q.gathering.joined()
 		if len(q.waiting) == 1 {
-			q.gathering.begin(q.dueBy, q.gatherUntil(now), now)
+			q.gathering.begin(q.dueBy, q.gatherUntil(w.ns, now), now)
 		}
 	} else {
 		q.gathering.hurry()

@@ -52,6 +52,7 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 				q.stock.size, q.stock.left, q.stock.place, q.stock.until = g.count, g.count, p, p.earliest.Add(q.halfGuard())
 				continue
 			}
+			q.fullFor = run.waiters[0].ns
 			k := min(int(g.count), len(ws))
 			for i, w := range ws[:k] {
 				p.rank, p.of = i, k
@@ -63,7 +64,7 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 		held = append(held, q.unseated(ws, run, answer, received)...)
 	}
 	if len(held) == 0 && len(q.waiting) > 0 {
-		q.gathering.begin(q.dueBy, q.gatherUntil(received), received)
+		q.gathering.begin(q.dueBy, q.gatherUntil(q.waiting[0].ns, received), received)
 	}
 	q.waiting = append(held, q.waiting...)
 	if d := q.turns(); r.contenders > 0 && len(held) == 0 && d > 0 {
