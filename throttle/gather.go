@@ -60,8 +60,8 @@ func (g *gathering) begin(soon func(until time.Time) int, until, now time.Time) 
 	if now.Sub(g.leftAt) > gatherFor {
 		g.left = 0
 	}
-	if g.left += soon(until); g.left >= many {
-		g.leftAt, g.until = now, until
+	if n := g.left + soon(until); n >= many {
+		g.left, g.leftAt, g.until = n, now, until
 	}
 }
 
