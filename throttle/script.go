@@ -57,14 +57,14 @@ func (c *Client) eval(ctx context.Context, s *redis.Script, keys []string, args 
 	c.calls.Add(1)
 	c.first.Do(func() { c.firstAt = time.Now() })
 	reply, err := s.Run(ctx, c.rdb, keys, args...).Result()
-	if err == nil || !transient(classify(err)) {
-		c.met.Store(true)
-	}
 	if err != nil {
 		c.errors.Add(1)
-		return nil, classify(err)
+		err, reply = classify(err), nil
 	}
-	return reply, nil
+	if err == nil || !transient(err) {
+		c.met.Store(true)
+	}
+	return reply, err
 }
 
 // classify turns what Redis says of a key of another type into our error.
