@@ -3,7 +3,6 @@ package wire
 import (
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -14,7 +13,7 @@ const backlog = 1024
 type link struct {
 	wire           *Wire
 	client, server net.Conn
-	lost           atomic.Bool // a reply is gone for good
+	lost           bool // a reply is gone for good; guarded by wire.mu
 
 	once sync.Once
 	done chan struct{} // closed by close
@@ -108,10 +107,9 @@ func (l *link) mayRequest(p piece) bool {
 // it all that comes after it.
 func (l *link) mayReply(piece) bool {
 	for {
-		t, changed := l.wire.state()
+		t, lost, changed := l.wire.replyState(l)
 		switch {
-		case t.LoseReplies || l.lost.Load():
-			l.lost.Store(true)
+		case lost:
 			return false
 		case !t.Hold:
 			return true

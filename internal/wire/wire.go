@@ -63,7 +63,7 @@ func (w *Wire) Set(t Trouble) {
 	defer w.mu.Unlock()
 	if w.trouble.LoseReplies && !t.LoseReplies {
 		for l := range w.links {
-			if l.lost.Load() {
+			if l.lost {
 				l.close()
 			}
 		}
@@ -98,6 +98,15 @@ func (w *Wire) state() (Trouble, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.trouble, w.changed
+}
+
+// replyState is state, for a reply over l, and whether that is lost. It is lost
+// in the same moment, so that Set breaks every link that has lost something.
+func (w *Wire) replyState(l *link) (Trouble, bool, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l.lost = l.lost || w.trouble.LoseReplies
+	return w.trouble, l.lost, w.changed
 }
 
 func (w *Wire) accept() {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,17 @@ func (c *client) broken() {
 	}
 }
 
+// loses returns when a reply is lost: it may still be on its way to the wire.
+func (c *client) loses() {
+	for lost := false; !lost; runtime.Gosched() {
+		c.wire.mu.Lock()
+		for l := range c.wire.links {
+			lost = lost || l.lost
+		}
+		c.wire.mu.Unlock()
+	}
+}
+
 func TestNoTrouble(t *testing.T) {
 	c := newClient(t)
 	c.send("a")
@@ -154,6 +166,7 @@ func TestLostReplies(t *testing.T) {
 	if got := <-c.arrived; got != "b" {
 		t.Fatalf("%q arrived, want b", got)
 	}
+	c.loses()
 	c.wire.Set(Trouble{})
 	c.broken()
 	c.dial()
