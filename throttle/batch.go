@@ -18,6 +18,8 @@ const (
 // batch is one call for many waiters.
 type batch struct {
 	args     []any
+	fastKeys []string // of fast.lua, where that may do
+	fastArgs []any
 	runs     []run
 	returns  []returned
 	back     []returned // the same, added up by grant
@@ -56,7 +58,7 @@ func (q *queue) nextBatch(now time.Time) *batch {
 	}
 
 	q.seq++
-	b.args = append(make([]any, 0, 16+8*len(b.runs)), q.seq, q.c.id, len(q.members), !q.binding && b.plain(q.config))
+	b.args = append(make([]any, 0, 16+8*len(b.runs)), q.seq, q.c.id, len(q.members))
 	ahead := q.ahead(now)
 	for i, l := range q.members {
 		b.args = append(b.args, q.config[i].seal, q.config[i].epoch, b.refresh, l.create, ahead[i])
@@ -90,23 +92,18 @@ func (q *queue) nextBatch(now time.Time) *batch {
 		b.args = append(b.args, r.longest.Microseconds(), r.reach.Microseconds(), r.near.Microseconds(), r.lead.Microseconds(), len(r.waiters))
 		b.args = appendAll(b.args, r.waiters[0].ns)
 	}
-	b.args = append(b.args, q.clock.least(now))
-	return b
-}
-
-// plain reports whether the batch is one that fast.lua can serve: one run of
-// equal requests, perhaps with a stock, of limiters that are plain.
-func (b *batch) plain(config []settings) bool {
-	for _, s := range config {
-		if !s.plain {
-			return false
+	least := q.clock.least(now)
+	b.args = append(b.args, least)
+	if !q.binding && b.plain(q.config) {
+		var stock int64
+		if len(b.runs) > 1 {
+			stock = b.runs[1].stock
 		}
+		ws := b.runs[0].waiters
+		b.fastKeys = fastKeys(q.replyKey, q.members, q.config)
+		b.fastArgs = fastArgs(q.seq, int64(len(ws)), stock, least, ws[0].ns, q.config)
 	}
-	runs := len(b.runs)
-	if runs == 2 && b.runs[1].stock > 0 {
-		runs = 1
-	}
-	return runs == 1 && !b.refresh && len(b.returns)+len(b.releases) == 0 && b.runs[0].lead == 0
+	return b
 }
 
 // byGrant adds up what is given back of one grant, for at most so many grants:

@@ -33,7 +33,7 @@ func TestBusyLogStaysBounded(t *testing.T) {
 			b.returns = append(b.returns, q.held[n])
 			q.held = append(q.held[:n], q.held[n+1:]...)
 		}
-		copy(q.lastSeen, q.seen)
+		copy(q.lastSeen, q.epochs())
 		q.last = b
 		r := q.send(t, s.rdb, b)
 		x.judge(t, q, before, r)

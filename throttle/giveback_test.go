@@ -49,7 +49,7 @@ func TestGiveBack(t *testing.T) {
 			}
 			q.send(t, s.rdb, batchCall{
 				refresh: []bool{false}, ahead: []int64{0}, releases: []int64{0},
-				returns: []giving{{at: first, epochs: slices.Clone(q.seen), ns: []int64{3}}},
+				returns: []giving{{at: first, epochs: q.epochs(), ns: []int64{3}}},
 			})
 			got := []int64{0, 0}
 			for _, r := range readState(t, s.rdb, l).records {

@@ -201,8 +201,7 @@ func (q *queue) replace() {
 func (q *queue) send(b *batch) {
 	first := time.Now()
 	for attempt := 0; ; attempt++ {
-		sent := time.Now()
-		reply, err := q.c.eval(q.c.ctx, acquireScript, q.keys, b.args...)
+		reply, sent, err := q.ask(b)
 		if err == nil {
 			var r batchReply
 			if r, err = decodeBatch(reply, len(q.members), len(b.runs)); err == nil {
@@ -217,6 +216,21 @@ func (q *queue) send(b *batch) {
 		q.failed(b, err)
 		q.backoff(attempt)
 	}
+}
+
+// ask makes the call, the fast way if that may do, and says when it was sent.
+func (q *queue) ask(b *batch) (reply any, sent time.Time, err error) {
+	if b.fastArgs != nil {
+		sent = time.Now()
+		reply, err = q.c.eval(q.c.ctx, fastScript, b.fastKeys, b.fastArgs...)
+		if _, declined := reply.(int64); !declined {
+			return reply, sent, err
+		}
+		b.fastArgs = nil
+	}
+	sent = time.Now()
+	reply, err = q.c.eval(q.c.ctx, acquireScript, q.keys, b.args...)
+	return reply, sent, err
 }
 
 // failed tells those who cannot wait that Redis is in trouble.

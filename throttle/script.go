@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The scripts, one a verb. All but pin and epoch share log.lua, and those that
-// look for room fit.lua. acquire.lua, the long one, has entries.lua to itself, and
-// fast.lua as its short way.
+// The scripts, one a verb. All but pin, epoch and fast share log.lua, and those
+// that look for room fit.lua. acquire.lua, the long one, has entries.lua to itself;
+// fast.lua does what it would do in the simplest case.
 var (
 	//go:embed lua/log.lua
 	logLua string
@@ -42,7 +42,8 @@ var (
 
 	// Redis runs the whole text each time. To make a function costs less where what
 	// it shares with others is not of the same block.
-	acquireScript = redis.NewScript(fastLua + logLua + "return (function()\n" + fitLua + entriesLua + acquireLua + "\nend)()")
+	acquireScript = redis.NewScript(logLua + "return (function()\n" + fitLua + entriesLua + acquireLua + "\nend)()")
+	fastScript    = redis.NewScript(fastLua)
 	setScript     = redis.NewScript(logLua + setLua)
 	pauseScript   = redis.NewScript(logLua + pauseLua)
 	expireScript  = redis.NewScript(logLua + expireLua)

@@ -187,11 +187,11 @@ type batchCall struct {
 	asks     []ask
 }
 
-// plain is what the queue tells the script of a batch: it may take the short way.
-func (b batchCall) plain() bool {
+// plain reports whether the queue tries fast.lua first.
+func (b batchCall) plain(config []settings) bool {
 	plain := len(b.returns) == 0 && len(b.asks) > 0 && len(b.asks) < 3 && b.asks[0].longest >= 0 && b.asks[0].lead == 0
-	for _, n := range b.releases {
-		plain = plain && n == 0
+	for i, n := range b.releases {
+		plain = plain && n == 0 && config[i].plain && !b.refresh[i]
 	}
 	return plain && (len(b.asks) == 1 || b.asks[1].longest < 0)
 }
@@ -201,12 +201,12 @@ type scriptQueue struct {
 	limiters []*Limiter
 	keys     []string
 	seq      uint64
-	seen     []int64
-	seals    []string
-	plain    []bool
+	config   []settings
 	held     []giving
 
 	args    []any // of the latest call
+	fast    []any // of fast.lua, if it may do
+	short   bool  // it did
 	members int
 	runs    int
 	reply   string
@@ -214,16 +214,16 @@ type scriptQueue struct {
 
 func newScriptQueue(no int, ls ...*Limiter) *scriptQueue {
 	q := newQueue(ls[0].c, ls, "script"+strconv.Itoa(no))
-	return &scriptQueue{limiters: ls, keys: q.keys, seen: make([]int64, len(ls)), seals: make([]string, len(ls)), plain: make([]bool, len(ls))}
+	return &scriptQueue{limiters: ls, keys: q.keys, config: make([]settings, len(ls))}
 }
 
 // send makes the next call; resend makes the latest again.
 func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) batchReply {
 	tb.Helper()
 	q.seq++
-	q.args = []any{q.seq, q.limiters[0].c.id, len(q.limiters), b.plain() && !slices.Contains(q.plain, false) && !slices.Contains(b.refresh, true)}
+	q.args = []any{q.seq, q.limiters[0].c.id, len(q.limiters)}
 	for i, l := range q.limiters {
-		q.args = append(q.args, q.seals[i], q.seen[i], b.refresh[i], l.create, b.ahead[i])
+		q.args = append(q.args, q.config[i].seal, q.config[i].epoch, b.refresh[i], l.create, b.ahead[i])
 	}
 	q.args = append(q.args, len(b.returns))
 	for _, r := range b.returns {
@@ -237,18 +237,46 @@ func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) batchRepl
 		q.args = append(q.args, a.longest, a.reach, a.near, a.lead, a.count)
 		q.args = appendAll(q.args, a.ns)
 	}
-	q.members, q.runs = len(q.limiters), len(b.asks)
+	q.members, q.runs, q.fast = len(q.limiters), len(b.asks), nil
+	if b.plain(q.config) {
+		var stock int64
+		if len(b.asks) > 1 {
+			stock = b.asks[1].count
+		}
+		q.fast = fastArgs(q.seq, b.asks[0].count, stock, 0, b.asks[0].ns, q.config)
+	}
 	return q.resend(tb, rdb)
 }
 
 func (q *scriptQueue) resend(tb fataler, rdb *redis.Client) batchReply {
 	tb.Helper()
-	reply, err := acquireScript.Run(context.Background(), rdb, q.keys, q.args...).Result()
-	check(tb, err)
+	ctx := context.Background()
+	var reply any = int64(0)
+	if q.fast != nil {
+		q.fast[0] = q.args[0]
+		var err error
+		reply, err = fastScript.Run(ctx, rdb, fastKeys(q.keys[0], q.limiters, q.config), q.fast...).Result()
+		check(tb, err)
+	}
+	_, declined := reply.(int64)
+	if q.short = !declined; declined {
+		var err error
+		reply, err = acquireScript.Run(ctx, rdb, q.keys, q.args...).Result()
+		check(tb, err)
+	}
 	r, err := decodeBatch(reply, q.members, q.runs)
 	check(tb, err)
 	_, q.reply, _ = strings.Cut(reply.(string), " ")
 	return r
+}
+
+// epochs are those of the configurations last seen.
+func (q *scriptQueue) epochs() []int64 {
+	epochs := make([]int64, len(q.config))
+	for i, s := range q.config {
+		epochs[i] = s.epoch
+	}
+	return epochs
 }
 
 // learn takes up what a reply says of the configurations.
@@ -258,7 +286,7 @@ func (q *scriptQueue) learn(r batchReply) {
 	}
 	for i, s := range r.changed {
 		if s != nil {
-			q.seen[i], q.seals[i], q.plain[i] = s.epoch, s.seal, s.plain
+			q.config[i] = *s
 		}
 	}
 }

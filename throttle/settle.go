@@ -63,6 +63,9 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 		q.binding = q.binding || len(ws) > 0 && run.stock == 0
 		held = append(held, q.unseated(ws, run, answer, received)...)
 	}
+	if len(held) == 0 {
+		q.seatWaiting(received)
+	}
 	if len(held) == 0 && len(q.waiting) > 0 {
 		q.gathering.begin(q.dueBy, q.gatherUntil(q.waiting[0].ns, received), received)
 	}

@@ -62,6 +62,20 @@ func (q *queue) seatFromStock(w *waiter) bool {
 	return true
 }
 
+// seatWaiting gives those who came while a call was under way what it brought
+// beyond what was asked for: each in turn, without a call of their own.
+func (q *queue) seatWaiting(now time.Time) {
+	for len(q.front) == 0 && len(q.waiting) > 0 && q.stock.left > 0 && isOne(q.waiting[0].ns) && now.Before(q.stock.until) {
+		w := q.waiting[0]
+		q.waiting = q.waiting[1:]
+		q.stock.left--
+		q.seat(w, q.stock.place)
+	}
+	if len(q.waiting) == 0 {
+		q.urgentAt = time.Time{}
+	}
+}
+
 func (q *queue) stocked(ns []int64, now time.Time) bool {
 	return q.stock.left > 0 && !q.closed && len(q.front)+len(q.waiting) == 0 && isOne(ns) && now.Before(q.stock.until)
 }

@@ -22,7 +22,7 @@ func (x *trace) states(t fataler, q *tracedQueue) []state {
 func (x *trace) ask(t *rapid.T) {
 	q := x.queue(t)
 	before := x.states(t, q)
-	q.last, q.lastSeen = x.batch(t, q, before), slices.Clone(q.seen)
+	q.last, q.lastSeen = x.batch(t, q, before), q.epochs()
 	r := q.send(t, x.s.rdb, q.last)
 	x.judge(t, q, before, r)
 	if r.status == statusOK {
@@ -47,7 +47,7 @@ func (x *trace) hold(q *tracedQueue, r batchReply) {
 func (x *trace) lose(t *rapid.T) {
 	q := x.queue(t)
 	before := x.states(t, q)
-	q.last, q.lastSeen = x.batch(t, q, before), slices.Clone(q.seen)
+	q.last, q.lastSeen = x.batch(t, q, before), q.epochs()
 	x.judge(t, q, before, q.send(t, x.s.rdb, q.last))
 }
 
@@ -134,7 +134,7 @@ func (x *trace) judge(t fataler, q *tracedQueue, before []state, r batchReply) {
 		records[i] = x.current(q, i, s, r.now)
 		if len(s.records) > 256 {
 			grid = max(grid, s.model.span())
-			exact = exact && !s.model.smooth && len(s.records) <= 1024
+			exact = exact && !s.model.smooth && len(s.records) <= 512
 		}
 		expired := len(s.records) - len(live(s.records, s.model.cutoff(r.now)))
 		exact = exact && expired <= 256
@@ -160,7 +160,7 @@ func (x *trace) judge(t fataler, q *tracedQueue, before []state, r batchReply) {
 	for _, a := range q.last.asks {
 		exact = exact && a.near >= a.longest
 	}
-	x.seen(exact, grid > 0, r)
+	x.seen(exact, grid > 0, q.short, r)
 	if exact {
 		var expected []*model
 		for i, s := range before {
@@ -241,8 +241,11 @@ func (x *trace) compare(t fataler, q *tracedQueue, fates []fate, r batchReply) {
 }
 
 // seen counts what a trace has come across, for the figures at the end.
-func (x *trace) seen(exact, grid bool, r batchReply) {
+func (x *trace) seen(exact, grid, short bool, r batchReply) {
 	x.count["calls"]++
+	if short {
+		x.count["by fast.lua"]++
+	}
 	if exact {
 		x.count["predicted"]++
 	}

@@ -3,7 +3,7 @@
 -- the script is repeated.
 --
 -- KEYS: 1 this queue's last reply, then SPAN keys for each member (log.lua)
--- ARGV: batch number (grows within the queue's key), client id, members M, plain (1: for fast.lua: one run, perhaps a stock; Sliding, not paused, kept for good; nothing to give back or rebuild)
+-- ARGV: batch number (grows within the queue's key), client id, members M
 --       M x: seal last seen ('' none), epoch last seen (0 none), refresh (1: rebuild the cached value), configuration to create it with
 --            (rate:interval:type:keepAlive:guard:smooth:window:offset) or '', permits this queue has reserved ahead
 --       number of returns, each: time, M x epoch, M x permits
@@ -29,7 +29,7 @@ end
 local function take_number() return tonumber(take()) end
 
 local now = clock()
-local batch, client, M, _ = take_number(), take(), take_number(), take()
+local batch, client, M = take_number(), take(), take_number()
 
 local last = call('GET', KEYS[1])
 if last then

@@ -22,7 +22,7 @@ end
 -- Merges old entries within their buckets: their weight moves to the latest
 -- of them, so no window that is still to come counts less.
 local function compact(m, now)
-  local raw = call('ZRANGEBYSCORE', m.permits_key, '-inf', score(now), 'WITHSCORES', 'LIMIT', 0, COMPACT / 2)
+  local raw = call('ZRANGEBYSCORE', m.permits_key, '-inf', score(now), 'WITHSCORES', 'LIMIT', 0, COMPACT)
   local add, t, w, stop = {}, nil, 0, nil
   for i = 1, #raw, 2 do
     local u = time_of(raw[i + 1])
@@ -81,11 +81,12 @@ local function update(m, client, refresh, seen, now)
   for _, e in ipairs(old) do freed = freed + weight(e) end
   m.purged = #old < PURGE
   if #old > 0 then call('ZREMRANGEBYRANK', m.permits_key, 0, #old - 1) end
-  if m.card > COMPACT then compact(m, now) end
+  local crowded = m.card > COMPACT and call('ZCOUNT', m.permits_key, '-inf', score(now)) > COMPACT
+  if crowded then compact(m, now) end
   m.value = rebuild and sum_log(m) or m.cached + freed
   if m.card > BUCKETS then m.grid = m.W end
   m.dirty = rebuild or freed > 0
-  if m.kept and not m.per_client and not m.foreign and m.card <= COMPACT then open_frontier(m, m.kept, now) end
+  if m.kept and not (m.per_client or m.foreign or crowded) then open_frontier(m, m.kept, now) end
 end
 
 -- Takes back up to n permits of the grant made for time t: out of the entry at

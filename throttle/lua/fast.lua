@@ -1,92 +1,66 @@
--- The way of most calls: the cached value covers all that is asked, nothing is
--- given back and nothing was changed. It grants now, reading no log, in few
--- commands. Put before acquire.lua (whose header says what ARGV and the reply
--- are), which goes on where this has nothing to say; until then it writes nothing.
+-- Grants one run of equal requests at once where that is all there is to do:
+-- the cached value covers it, the configuration is the one the client knows, and
+-- the log needs no looking after. It reads no log and takes few commands. Where
+-- it has nothing to say it has written nothing, and acquire.lua is to be asked.
+--
+-- KEYS: 1 the queue's last reply, then the value of each member, then their names, then their logs
+-- ARGV: batch number, count, stock (permits of each member beyond what is asked), us that Redis's clock must show at the
+--       least, what follows the time in the reply that acquire.lua would make
+--       M x: seal last seen, permits, ms for which entries count if the keys are this client's own, else 0
+-- reply: as of acquire.lua, or 0
 
-local function fast()
-  local M, FULL, SPAN = tonumber(ARGV[3]), 640, 6 -- FULL: entries from where expired ones are dropped
-  local call, floor = redis.call, math.floor
-  local function span(m) return m.interval * 1000 + tonumber(string.match(m.seal, '^%d+:%d+:%d:%d+:(%d+)')) end -- us
-  local arg = 4 + 5 * M + 1 + M + 1 -- number of runs
-  local count, stock = tonumber(ARGV[arg + 5]), ARGV[arg] == '2' and tonumber(ARGV[arg + 5 + M + 5]) or 0
+local call, floor, char = redis.call, math.floor, string.char
+local FULL = 512 -- entries above which acquire.lua has some to drop or to merge: COMPACT there
 
-  local keys, members = { KEYS[1] }, {}
-  for i = 1, M do
-    local seal, k = ARGV[5 * i], 2 + (i - 1) * SPAN
-    local h = call('HMGET', KEYS[k], 'seal', 'rate', 'interval', 'type', 'frontier', 'keepAliveTime')
-    if h[1] ~= seal or not (h[2] and h[3] and h[4]) then return nil end
-    local ours = h[2] .. ':' .. h[3] .. ':' .. h[4] .. ':'
-    -- What a Redisson client changed does not match the seal, which is a plain limiter's.
-    if string.sub(seal, 1, #ours) ~= ours or h[6] and h[6] ~= '0' then return nil end
-    local own = h[4] == '1' and 2 or 0
-    members[i] = {
-      name = KEYS[k], value_key = KEYS[k + 1 + own], permits_key = KEYS[k + 2 + own], per_client = own > 0, seal = seal,
-      epoch = ARGV[5 * i + 1], rate = tonumber(h[2]), interval = tonumber(h[3]), n = tonumber(ARGV[arg + 5 + i]), frontier = h[5],
-    }
-    keys[i + 1] = KEYS[k + 1 + own]
-  end
-  local values = call('MGET', unpack(keys))
-  if values[1] and tonumber(string.match(values[1], '^%d+')) >= tonumber(ARGV[1]) then return nil end
-  for i, m in ipairs(members) do
-    m.value, m.card = tonumber(values[i + 1]), call('ZCARD', m.permits_key)
-    if not m.value or m.value < m.n * count or m.card == 0 or m.card > FULL then return nil end
-    if stock > 0 and m.value - m.n * count - stock < m.rate / 2 then return nil end
-  end
+local M = (#KEYS - 1) / 3
+local values = call('MGET', unpack(KEYS, 1, M + 1))
+local batch, count, stock = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+if values[1] and tonumber(string.match(values[1], '^%d+')) >= tonumber(batch) then return 0 end
 
-  local t = call('TIME')
-  local us = string.format('%06d', t[2])
-  local at, score = t[1] .. us, t[1] .. string.sub(us, 1, 3) .. '.' .. string.sub(us, 4) -- floats are slow to print
-  local now = tonumber(at)
-  if now < tonumber(ARGV[#ARGV]) then return nil end
-  local high, low = floor(now / 4294967296), now % 4294967296
-  local id = string.char(8, 0, floor(high / 65536), floor(high / 256) % 256, high % 256,
-    floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
-  local epochs = ''
-  for _, m in ipairs(members) do
-    local x = m.n * count + stock
-    m.value = m.value - x
-    if m.card > 256 then -- into the entry of its bucket, as write does
-      local W = span(m)
-      local base = floor(now / W) * W
-      local first = base + math.ceil(floor((now - base) * 256 / W) * W / 256)
-      local held = call('ZREVRANGEBYSCORE', m.permits_key, score, string.format('%.3f', first / 1000), 'LIMIT', '0', '1')
-      local e = held[1]
-      if e and #e == 13 and string.byte(e, 1) == 8 then
-        local a, b, c, d = string.byte(e, 10, 13)
-        x = x + a + b * 256 + c * 65536 + d * 16777216
-        call('ZREM', m.permits_key, e)
-      end
-    end
-    while true do
-      local e = id .. string.char(x % 256, floor(x / 256) % 256, floor(x / 65536) % 256, floor(x / 16777216) % 256)
-      if call('ZADD', m.permits_key, 'NX', score, e) == 1 then break end
-      call('ZREM', m.permits_key, e) -- another grant in the same microsecond
-      x = 2 * x
-    end
-    if m.card == 31 then -- see unpack_log
-      call('ZADD', m.permits_key, '0', string.rep('-', 65))
-      call('ZREM', m.permits_key, string.rep('-', 65))
-    end
-    call('SET', m.value_key, string.format('%d', m.value), 'KEEPTTL')
-    if m.frontier then call('HDEL', m.name, 'frontier') end
-    if m.per_client then
-      local ms = span(m) / 1000
-      if call('PTTL', m.permits_key) < ms + 1 then
-        local ttl = string.format('%.0f', ms * 1.25 + 1)
-        call('PEXPIRE', m.permits_key, ttl)
-        call('PEXPIRE', m.value_key, ttl)
-      end
-    end
-    epochs = epochs .. ' ' .. m.epoch .. ' 0'
-  end
-  local body = '0 ' .. at .. ' ' .. string.sub(epochs, 2) .. ' 0 1 ' .. ARGV[arg + 5] .. ' 0 0'
-  if stock > 0 then body = body .. ' 1 ' .. stock .. ' 0 0' end
-  call('SET', KEYS[1], ARGV[1] .. ' ' .. body, 'PX', '10000')
-  return at .. ' ' .. body
+local left, taken, card = {}, {}, {}
+for i = 1, M do
+  local h = call('HMGET', KEYS[1 + M + i], 'seal', 'rate', 'interval', 'type', 'keepAliveTime', 'frontier')
+  local seal = ARGV[3 + 3 * i]
+  if h[1] ~= seal or h[6] or not (h[2] and h[3] and h[4]) then return 0 end
+  -- What a Redisson client changed does not match the seal.
+  local shown = h[2] .. ':' .. h[3] .. ':' .. h[4] .. ':' .. (h[5] or '0') .. ':'
+  if string.sub(seal, 1, #shown) ~= shown then return 0 end
+  local value, x = tonumber(values[i + 1]), ARGV[4 + 3 * i] * count + stock
+  if not value or value < x or stock > 0 and value - x < h[2] / 2 then return 0 end
+  left[i], taken[i], card[i] = value - x, x, call('ZCARD', KEYS[1 + 2 * M + i])
+  if card[i] == 0 or card[i] > FULL then return 0 end
 end
 
-if ARGV[4] == '1' then
-  local reply = fast()
-  if reply then return reply end
+local t = call('TIME')
+local us = string.format('%06d', t[2])
+local at, score = t[1] .. us, t[1] .. string.sub(us, 1, 3) .. '.' .. string.sub(us, 4) -- floats are slow to print
+local now = t[1] * 1000000 + t[2]
+if now < tonumber(ARGV[4]) then return 0 end
+
+local high, low = floor(now / 4294967296), now % 4294967296
+local id = char(8, 0, floor(high / 65536), floor(high / 256) % 256, high % 256,
+  floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
+for i = 1, M do
+  local value, permits, x = KEYS[1 + i], KEYS[1 + 2 * M + i], taken[i]
+  local function entry() return id .. char(x % 256, floor(x / 256) % 256, floor(x / 65536) % 256, floor(x / 16777216)) end
+  while call('ZADD', permits, 'NX', score, entry()) == 0 do -- another grant in the same microsecond
+    call('ZREM', permits, entry())
+    x = 2 * x
+  end
+  if card[i] == 31 then -- see unpack_log
+    local long = string.rep('-', 65)
+    call('ZADD', permits, '0', long)
+    call('ZREM', permits, long)
+  end
+  call('SET', value, string.format('%d', left[i]), 'KEEPTTL')
+  local ms = tonumber(ARGV[5 + 3 * i])
+  if ms > 0 and call('PTTL', permits) < ms + 1 then
+    local ttl = string.format('%.0f', ms * 1.25 + 1)
+    call('PEXPIRE', permits, ttl)
+    call('PEXPIRE', value, ttl)
+  end
 end
 
+local body = '0 ' .. at .. ' ' .. ARGV[5]
+call('SET', KEYS[1], batch .. ' ' .. body, 'PX', '10000')
+return at .. ' ' .. body

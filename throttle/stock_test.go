@@ -1,0 +1,45 @@
+package throttle
+
+import (
+	"testing"
+	"time"
+)
+
+// TestStockIsForThoseWhoWait: a call that brings a stock serves those, too, who
+// came while it was under way.
+func TestStockIsForThoseWhoWait(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		r := rate("1000/1s")
+		r.Guard = ms(10)
+		l := b.troubled(r, during(1, 100, slow(time.Millisecond)))
+		a := &arrivals{b: b}
+		for range 10 {
+			a.wait(b.Context(), l, 1)
+		}
+		a.wg.Wait() // that much was used lately, so a call brings as much
+		calls := l.c.Stats().Calls
+		from := time.Since(b.begin)
+		a = &arrivals{b: b}
+		first := a.wait(b.Context(), l, 1)
+		if got := l.c.Stats().Calls - calls; got != 1 || first.at >= 0 {
+			b.Fatalf("%d calls are under way, want one", got)
+		}
+		for range 5 {
+			a.wait(b.Context(), l, 1)
+		}
+		big := a.wait(b.Context(), l, 2)
+		last := a.wait(b.Context(), l, 1)
+		a.wg.Wait()
+		for i, w := range a.waits[:6] {
+			if w.err != nil || w.at-from != time.Millisecond {
+				b.Errorf("wait %d ended after %v with %v, want 1ms", i, w.at-from, w.err)
+			}
+		}
+		if big.at-from != 2*time.Millisecond || last.at < big.at {
+			b.Errorf("the big one was served after %v, and who came after it after %v; want 2ms, and no earlier", big.at-from, last.at-from)
+		}
+		if got := l.c.Stats().Calls - calls; got != 2 {
+			b.Errorf("%d calls, want 2: one that brings a stock, and one for the big one and who came after it", got)
+		}
+	})
+}
