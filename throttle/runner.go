@@ -180,6 +180,12 @@ func (q *queue) check() {
 		return
 	}
 	q.clock.learn(now, sent, received)
+	q.confirm(sent, received)
+}
+
+// confirm takes up that the configuration was still that of all places when a
+// request was sent, and lets those go on who waited to know.
+func (q *queue) confirm(sent, received time.Time) {
 	for w := range q.placed {
 		w.place.confirm(sent, received)
 		if w.state == checking {

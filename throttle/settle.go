@@ -28,6 +28,7 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 	q.clock.learn(r.now, sent, received)
 	unknown := q.config[0].epoch == 0
 	q.learn(r, first)
+	q.confirm(first, received)
 	if r.contenders > 0 {
 		q.contenders = r.contenders
 	}
