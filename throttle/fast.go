@@ -43,9 +43,6 @@ func fastArgs(seq uint64, count, stock, least int64, ns []int64, config []settin
 		tail.WriteString(strconv.FormatInt(s.epoch, 10) + " 0 ")
 	}
 	tail.WriteString("0 1 " + strconv.FormatInt(count, 10) + " 0 0")
-	if stock > 0 {
-		tail.WriteString(" 1 " + strconv.FormatInt(stock, 10) + " 0 0")
-	}
 	args := append(make([]any, 0, 5+3*len(ns)), seq, count, stock, least, tail.String())
 	for i, s := range config {
 		var ms int64

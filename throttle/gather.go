@@ -11,6 +11,9 @@ const (
 	// one soon after the other, as places do that were had at different times;
 	// gatherFar how long at the most where the turns are far ahead.
 	gatherClose, gatherFar = 10 * time.Millisecond, 32 * time.Millisecond
+	// gatherReach is how long those wait at the most who come back at once, for
+	// what they had to come within their reach again.
+	gatherReach = 50 * time.Millisecond
 	// boundFor is how long after the turn of the latest place that had to be
 	// waited for a limit counts as one that binds.
 	boundFor = 100 * time.Millisecond
@@ -26,6 +29,7 @@ type gathering struct {
 	left    int       // waiters that were handed permits a moment ago, and have not come back
 	leftAt  time.Time // when the latest of them was
 	until   time.Time // when to ask without those who are missing; zero: now
+	least   time.Time // when to ask if nobody is missing
 	hurried bool      // there is one who cannot wait for others
 }
 
@@ -47,13 +51,14 @@ func (g *gathering) handed(n int, now time.Time) {
 // joined takes up a newcomer, who may be one of those.
 func (g *gathering) joined() {
 	if g.left--; g.left <= 0 {
-		g.left, g.until = 0, time.Time{}
+		g.left, g.until = 0, earlier(g.until, g.least)
 	}
 }
 
 // begin has the next batch wait until then for those who may be about to come,
-// if they are many: soon is how many places fall due meanwhile.
-func (g *gathering) begin(soon func(until time.Time) int, until, now time.Time) {
+// if they are many, and until least though all have come: soon is how many
+// places fall due meanwhile.
+func (g *gathering) begin(soon func(until time.Time) int, least, until, now time.Time) {
 	if g.hurried || !now.Before(g.bound) {
 		return
 	}
@@ -61,7 +66,7 @@ func (g *gathering) begin(soon func(until time.Time) int, until, now time.Time) 
 		g.left = 0
 	}
 	if n := g.left + soon(until); n >= many {
-		g.left, g.leftAt, g.until = n, now, until
+		g.left, g.leftAt, g.least, g.until = n, now, least, later(least, until)
 	}
 }
 
@@ -88,6 +93,14 @@ func (q *queue) gatherUntil(ns []int64, now time.Time) time.Time {
 	ahead := q.taken(ns, now)
 	soon := min(ahead+time.Millisecond, gatherClose) // a little later, for those to come back whose turns are the last of it
 	return now.Add(max(gatherFor, soon, min(ahead/16, gatherFar)))
+}
+
+// gather begins to gather those who ask as ns does.
+func (q *queue) gather(ns []int64, now time.Time) {
+	// What was used now is to be had again after a span, and within reach a
+	// horizon before that: who asks sooner is only told so.
+	least := now.Add(min(q.span()-q.horizon(ns), gatherReach))
+	q.gathering.begin(q.dueBy, least, q.gatherUntil(ns, now), now)
 }
 
 // dueBy is how many places fall due until then.

@@ -36,7 +36,7 @@ func TestPropertyFakeClock(t *testing.T) { checkTraces(t, fakeServer(t)) }
 func TestPropertyRealRedis(t *testing.T) { checkTraces(t, realServer(t, redistest.Start(t))) }
 
 func checkTraces(t *testing.T, s server) {
-	for name, value := range map[string]int{"rapid.steps": stepsPerTrace, "rapid.checks": steps() / stepsPerTrace * 5 / 4} {
+	for name, value := range map[string]int{"rapid.steps": stepsPerTrace, "rapid.checks": steps() / stepsPerTrace * 3 / 2} {
 		old := flag.Lookup(name).Value.String()
 		check(t, flag.Set(name, strconv.Itoa(value)))
 		t.Cleanup(func() { check(t, flag.Set(name, old)) })

@@ -147,7 +147,7 @@ func (q *queue) enqueue(w *waiter) error {
 		}
 		q.gathering.joined()
 		if len(q.waiting) == 1 {
-			q.gathering.begin(q.dueBy, q.gatherUntil(w.ns, now), now)
+			q.gather(w.ns, now)
 		}
 	} else {
 		q.gathering.hurry()

@@ -68,7 +68,7 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 		q.seatWaiting(received)
 	}
 	if len(held) == 0 && len(q.waiting) > 0 {
-		q.gathering.begin(q.dueBy, q.gatherUntil(q.waiting[0].ns, received), received)
+		q.gather(q.waiting[0].ns, received)
 	}
 	q.waiting = append(held, q.waiting...)
 	if d := q.turns(); r.contenders > 0 && len(held) == 0 && d > 0 {

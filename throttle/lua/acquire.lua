@@ -29,21 +29,18 @@ end
 local function take_number() return tonumber(take()) end
 
 local now = clock()
+local at = int(now) -- the same as text
 local batch, client, M = take_number(), take(), take_number()
 
 local last = call('GET', KEYS[1])
 if last then
   local seq, body = string.match(last, '^(%d+) (.*)$')
-  if seq and tonumber(seq) == batch then return int(now) .. ' ' .. body end
-  if seq and tonumber(seq) > batch then return format('%.0f 2', now) end
+  if seq and tonumber(seq) == batch then return at .. ' ' .. body end
+  if seq and tonumber(seq) > batch then return at .. ' 2' end
 end
 
-local out = { '0', int(now) }
--- Numbers of up to 14 digits become text without our help, and sooner.
-local function say(n)
-  if n >= 1e14 then n = int(n) end
-  out[#out + 1] = n
-end
+local out = { '0', at }
+local function say(n) out[#out + 1] = int(n) end
 
 -- Everything is read before anything is written: an error leaves no half-done batch.
 local members, seal, seen, refresh, create, ahead = {}, {}, {}, {}, {}, {}
@@ -53,7 +50,7 @@ for i = 1, M do
   members[i] = open(k, seal[i]) or false
 end
 for i = 1, M do
-  if not members[i] and create[i] == '' then return format('%.0f 1 %d', now, i - 1) end
+  if not members[i] and create[i] == '' then return format('%s 1 %d', at, i - 1) end
 end
 for i = 1, M do
   local m = members[i]
@@ -244,10 +241,10 @@ for _, m in ipairs(members) do
 end
 
 for i, m in ipairs(members) do
-  say(m.epoch)
   if m.seal == seal[i] then
-    say(0)
+    out[#out + 1], out[#out + 2] = ARGV[5 * i], '0' -- the epoch, too, is the one that the client has seen
   else
+    say(m.epoch)
     say(1)
     out[#out + 1] = m.seal
     say(m.rate)
@@ -268,6 +265,6 @@ end
 local body = table.concat(out, ' ')
 if changed then
   local kept = min(max(ceil(longest_W / 1000), 10000), 60000)
-  call('SET', KEYS[1], int(batch) .. ' ' .. body, 'PX', min(kept, ttl or kept))
+  call('SET', KEYS[1], ARGV[1] .. ' ' .. body, 'PX', int(min(kept, ttl or kept)))
 end
-return int(now) .. ' ' .. body
+return at .. ' ' .. body

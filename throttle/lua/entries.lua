@@ -76,11 +76,11 @@ local function update(m, client, refresh, seen, now)
     end
     check_in(m, client, now)
   end
-  local old = call('ZRANGEBYSCORE', m.permits_key, '-inf', score(cutoff(m, now)), 'LIMIT', 0, PURGE)
+  local old = call('ZRANGEBYSCORE', m.permits_key, '-inf', score(cutoff(m, now)), 'LIMIT', '0', int(PURGE))
   local freed = 0
   for _, e in ipairs(old) do freed = freed + weight(e) end
   m.purged = #old < PURGE
-  if #old > 0 then call('ZREMRANGEBYRANK', m.permits_key, 0, #old - 1) end
+  if #old > 0 then call('ZREMRANGEBYRANK', m.permits_key, '0', int(#old - 1)) end
   local crowded = m.card > COMPACT and call('ZCOUNT', m.permits_key, '-inf', score(now)) > COMPACT
   if crowded then compact(m, now) end
   m.value = rebuild and sum_log(m) or m.cached + freed

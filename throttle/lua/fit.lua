@@ -149,7 +149,7 @@ end
 local function falling(m, k)
   local f = m.frontier
   if k > f.read and f.more then
-    local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(f.from - m.W), score(f.from), 'LIMIT', f.read, f.page)
+    local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(f.from - m.W), score(f.from), 'LIMIT', int(f.read), int(f.page))
     for i = 1, #raw do
       local t, w = own(raw[i])
       if not t or t < (f.fs[f.read] or f.from - m.W) or t > f.from then f.broken, t, w = true, f.from, weight(raw[i]) end
@@ -291,7 +291,7 @@ end
 local function keep_frontier(m, now)
   local f = m.frontier
   if not f or m.s or m.moved or f.at <= now then return nil end
-  return table.concat({ int(f.at - now), f.load, f.least, m.value, int(m.epoch), int(now) }, ' ')
+  return format('%s %d %d %d %s %s', int(f.at - now), f.load, f.least, m.value, int(m.epoch), int(now))
 end
 
 -- available is how many permits TryAcquire could take now.
