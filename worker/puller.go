@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// pullInterval is how often a worker looks for lines that are due.
+	// pullInterval is how often a worker looks for lines that are due, at the least:
+	// it comes back sooner to one whose permits come due sooner.
 	pullInterval = 100 * time.Millisecond
 	// lead is how long before its permits come due a task is called: time to
 	// get through asynq's queue and into a slot.
@@ -34,16 +35,17 @@ type puller struct {
 
 // run pulls until ctx ends.
 func (p *puller) run(ctx context.Context) {
-	ticker := time.NewTicker(pullInterval)
-	defer ticker.Stop()
+	timer := time.NewTimer(pullInterval)
+	defer timer.Stop()
 	failing := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-timer.C:
 		}
-		err := p.pull(ctx)
+		next, err := p.pull(ctx)
+		timer.Reset(next)
 		if err != nil && !failing && ctx.Err() == nil {
 			p.logger.Warn("cannot bring parked tasks back; trying on", zap.Error(err))
 		}
@@ -51,17 +53,19 @@ func (p *puller) run(ctx context.Context) {
 	}
 }
 
-func (p *puller) pull(ctx context.Context) error {
+// pull looks at the lines that are due, and returns when to do so again.
+func (p *puller) pull(ctx context.Context) (next time.Duration, err error) {
+	next = pullInterval
 	lines, err := p.lot.refresh(ctx)
 	if err != nil {
-		return fmt.Errorf("read the index of parked tasks: %w", err)
+		return next, fmt.Errorf("read the index of parked tasks: %w", err)
 	}
 	if lines == 0 {
-		return nil
+		return next, nil
 	}
 	claims, err := p.lot.claims(ctx)
 	if err != nil {
-		return fmt.Errorf("claim lines of parked tasks: %w", err)
+		return next, fmt.Errorf("claim lines of parked tasks: %w", err)
 	}
 	var errs []error
 	for _, c := range claims {
@@ -69,11 +73,14 @@ func (p *puller) pull(ctx context.Context) error {
 		if err == nil {
 			err = p.lot.done(ctx, c, delay)
 		}
+		if err == nil && delay >= 0 {
+			next = min(next, delay+time.Millisecond) // due by then, to the millisecond
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("limiter %q: %w", c.limiter, err))
 		}
 	}
-	return errors.Join(errs...)
+	return next, errors.Join(errs...)
 }
 
 // look calls the tasks of a line whose permits come due, and returns when to
@@ -93,7 +100,13 @@ func (p *puller) look(ctx context.Context, limiter string) (time.Duration, error
 	if left == 0 {
 		return -1, nil
 	}
-	return min(max(wait-lead, pullInterval/2), maxLook), nil
+	switch {
+	case wait > lead:
+		return min(wait-lead, maxLook), nil
+	case wait > 0: // more may come due at once than there are slots to wait for them ahead of it
+		return min(wait, pullInterval/2), nil
+	}
+	return pullInterval / 2, nil
 }
 
 // budget is how many permits of the limiter come due within lead, and how long
