@@ -33,6 +33,9 @@ type gathering struct {
 	hurried bool      // there is one who cannot wait for others
 }
 
+// binds reports whether the limit holds its waiters up, or did a moment ago.
+func (q *queue) binds(now time.Time) bool { return q.binding || now.Before(q.gathering.bound) }
+
 // waited takes up that a place had to be waited for until due.
 func (g *gathering) waited(due time.Time) { g.bound = later(g.bound, due.Add(boundFor)) }
 

@@ -52,3 +52,46 @@ func TestThoseWhoComeBackAskTogether(t *testing.T) {
 		})
 	}
 }
+
+// Who has used its share of an interval asks for the next when that is within
+// reach, and not as soon as it is back, to be told that it is not.
+func TestWhoUsedItsShareAsksWhenTheNextIsInReach(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		const clients, waiters, rounds = 4, 64, 2
+		r := Rate{Permits: clients * waiters * rounds, Interval: time.Second, Guard: ms(10)}
+		ls := []*Limiter{b.limited(r)}
+		for len(ls) < clients {
+			ls = append(ls, b.limiter(b.client()))
+		}
+		ctx, cancel := context.WithCancel(b.Context())
+		a := &arrivals{b: b}
+		for _, l := range ls {
+			for range waiters {
+				a.wg.Go(func() {
+					for l.Acquire(ctx, 1) == nil {
+					}
+				})
+			}
+		}
+		count := func() (calls, grants int64) {
+			for _, l := range ls {
+				s := l.c.Stats()
+				calls, grants = calls+s.Calls, grants+s.Grants
+			}
+			return calls, grants
+		}
+		b.until(ms(3000))
+		callsBefore, grantsBefore := count()
+		b.until(ms(13_100))
+		calls, grants := count()
+		cancel()
+		a.wg.Wait()
+		calls, grants = calls-callsBefore, grants-grantsBefore
+		if most := int64(10 * clients * (rounds + 1)); calls > most+clients { // a call for each round, and a look before the first
+			b.Errorf("%d calls in ten intervals, want at most %d", calls, most)
+		}
+		if grants < 10*r.Permits {
+			b.Errorf("%d permits in ten intervals of %d", grants, r.Permits)
+		}
+	})
+}

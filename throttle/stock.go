@@ -113,7 +113,7 @@ func (s *stock) turn(now time.Time, half time.Duration) {
 // of a guard used, within bounds that keep small limits exact to the permit.
 func (q *queue) wanted(now time.Time) int64 {
 	half := q.halfGuard()
-	if half == 0 || q.binding {
+	if half == 0 || q.binds(now) {
 		return 0
 	}
 	q.stock.turn(now, half)
