@@ -94,7 +94,7 @@ func (q *queue) nextBatch(now time.Time) *batch {
 	}
 	least := q.clock.least(now)
 	b.args = append(b.args, least)
-	if !q.binds(now) && b.plain(q.config) {
+	if !q.binds(now) && !now.Before(q.scarceUntil) && b.plain(q.config) {
 		var stock int64
 		if len(b.runs) > 1 {
 			stock = b.runs[1].stock

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// declinedRoom is what fast.lua answers where too little of a limit is free.
+const declinedRoom = 1
+
 // plain reports whether the batch is one that fast.lua can serve: one run of
 // equal requests, perhaps with a stock, of limiters that are plain.
 func (b *batch) plain(config []settings) bool {
@@ -43,6 +46,9 @@ func fastArgs(seq uint64, count, stock, least int64, ns []int64, config []settin
 		tail.WriteString(strconv.FormatInt(s.epoch, 10) + " 0 ")
 	}
 	tail.WriteString("0 1 " + strconv.FormatInt(count, 10) + " 0 0")
+	if stock > 0 {
+		tail.WriteString(" 1 " + strconv.FormatInt(stock, 10) + " 0 0")
+	}
 	args := append(make([]any, 0, 5+3*len(ns)), seq, count, stock, least, tail.String())
 	for i, s := range config {
 		var ms int64

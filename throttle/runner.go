@@ -229,10 +229,16 @@ func (q *queue) ask(b *batch) (reply any, sent time.Time, err error) {
 	if b.fastArgs != nil {
 		sent = time.Now()
 		reply, err = q.c.eval(q.c.ctx, fastScript, b.fastKeys, b.fastArgs...)
-		if _, declined := reply.(int64); !declined {
+		why, declined := reply.(int64)
+		if !declined {
 			return reply, sent, err
 		}
 		b.fastArgs = nil
+		if why == declinedRoom {
+			q.mu.Lock()
+			q.scarceUntil = sent.Add(boundFor)
+			q.mu.Unlock()
+		}
 	}
 	sent = time.Now()
 	reply, err = q.c.eval(q.c.ctx, acquireScript, q.keys, b.args...)

@@ -43,3 +43,22 @@ func TestStockIsForThoseWhoWait(t *testing.T) {
 		}
 	})
 }
+
+// TestFastWayIsNotTriedInVain: at a limit of which more than half is used, a
+// call asks acquire.lua, which can tell what has expired, and not fast.lua first.
+func TestFastWayIsNotTriedInVain(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		r := rate("1000/1s")
+		r.Guard = ms(10)
+		l := b.limited(r)
+		check(b, l.Acquire(b.Context(), 700))
+		before := l.c.Stats().Calls
+		for i := range 50 { // some within each half guard, so that a stock is asked for
+			check(b, l.Acquire(b.Context(), 1))
+			b.until(time.Duration(i+1) * time.Millisecond)
+		}
+		if calls := l.c.Stats().Calls - before; calls > 52 {
+			b.Errorf("%d calls for 50 permits of a limit that is two thirds used, want one each", calls)
+		}
+	})
+}
