@@ -58,17 +58,18 @@ func (g *gathering) joined() {
 	}
 }
 
-// begin has the next batch wait until then for those who may be about to come,
-// if they are many, and until least though all have come: soon is how many
-// places fall due meanwhile.
-func (g *gathering) begin(soon func(until time.Time) int, least, until, now time.Time) {
-	if g.hurried || !now.Before(g.bound) {
-		return
-	}
+// missing is how many were handed permits a moment ago, and have not come back.
+func (g *gathering) missing(now time.Time) int {
 	if now.Sub(g.leftAt) > gatherFor {
 		g.left = 0
 	}
-	if n := g.left + soon(until); n >= many {
+	return g.left
+}
+
+// begin has the next batch wait until then for n who may be about to come, if
+// they are many, and until least though all have come.
+func (g *gathering) begin(n int, least, until, now time.Time) {
+	if !g.hurried && n >= many {
 		g.left, g.leftAt, g.least, g.until = n, now, least, later(least, until)
 	}
 }
@@ -98,12 +99,25 @@ func (q *queue) gatherUntil(ns []int64, now time.Time) time.Time {
 	return now.Add(max(gatherFor, soon, min(ahead/16, gatherFar)))
 }
 
-// gather begins to gather those who ask as ns does.
+// gather begins to gather those who ask as ns does, if the limit binds.
 func (q *queue) gather(ns []int64, now time.Time) {
-	// What was used now is to be had again after a span, and within reach a
-	// horizon before that: who asks sooner is only told so.
-	least := now.Add(min(q.span()-q.horizon(ns), gatherReach))
-	q.gathering.begin(q.dueBy, least, q.gatherUntil(ns, now), now)
+	if !now.Before(q.gathering.bound) {
+		return
+	}
+	least, until := now, q.gatherUntil(ns, now)
+	n := q.gathering.missing(now) + q.dueBy(until)
+	if q.spent(int64(n)*ns[0], now) {
+		// What was used now is to be had again after a span, and within reach a
+		// horizon before that: who asks sooner is only told so.
+		least = now.Add(min(q.span()-q.horizon(ns), gatherReach))
+	}
+	q.gathering.begin(n, least, until, now)
+}
+
+// spent reports whether this process had about its equal share of its limiter
+// lately, with n permits more. (Of a group it cannot tell whose share counts.)
+func (q *queue) spent(n int64, now time.Time) bool {
+	return len(q.members) == 1 && float64(q.used.lately(now)+n) >= 0.75*equalShare(q.config[0], q.contenders)
 }
 
 // dueBy is how many places fall due until then.

@@ -55,6 +55,7 @@ type queue struct {
 	fullUntil   time.Time // when the latest place that was had falls due
 	fullFor     []int64   // what it was for
 	surplus     surplus
+	used        usage // of the first member
 	contenders  int64 // processes that ask for places far ahead, as far as known
 	clock       serverClock
 	roundTrips  roundTrips

@@ -88,6 +88,9 @@ func (q *queue) handedOut(ns []int64, now time.Time) {
 	}
 	q.c.grants.Add(n)
 	q.surplus.served(q.config, q.contenders, now)
+	if c := q.config[0]; c.rate > 0 {
+		q.used.add(ns[0], c.span(), now)
+	}
 	half := q.halfGuard()
 	if half == 0 || !isOne(ns) {
 		return
