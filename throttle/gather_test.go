@@ -87,7 +87,8 @@ func TestWhoUsedItsShareAsksWhenTheNextIsInReach(t *testing.T) {
 		cancel()
 		a.wg.Wait()
 		calls, grants = calls-callsBefore, grants-grantsBefore
-		if most := int64(10 * clients * (rounds + 1)); calls > most+clients { // a call for each round, and a look before the first
+		// A call for each round, and a look before the first; some are served a round of less.
+		if most := int64(10*clients*(rounds+1) + 5*clients); calls > most {
 			b.Errorf("%d calls in ten intervals, want at most %d", calls, most)
 		}
 		if grants < 10*r.Permits {
