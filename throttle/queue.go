@@ -50,7 +50,7 @@ type queue struct {
 	movedUpAt   time.Time
 	urgentAt    time.Time // when somebody must have an answer, if before askAt; zero: nobody
 	binding     bool      // the latest batch did not get all it asked for at once
-	scarceUntil time.Time // fast.lua found too little free a moment ago
+	scarceUntil time.Time // fast.lua, which found too little free, is not tried before
 	gathering   gathering
 	fullUntil   time.Time // when the latest place that was had falls due
 	fullFor     []int64   // what it was for

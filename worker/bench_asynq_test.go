@@ -22,7 +22,7 @@ import (
 //
 //	go test -run - -bench CostOfLimits -benchtime 1x ./worker
 func BenchmarkCostOfLimits(b *testing.B) {
-	const jobs, rounds = 2_000, 150 // one drain is as much as a fifth slower or faster than the next
+	const jobs, rounds = 2_000, 150 // one drain may take half as long again as the next
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(b), PoolSize: 100})
 	defer rdb.Close()
 	c, err := throttle.New(rdb, throttle.Options{})
