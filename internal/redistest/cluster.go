@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -125,22 +126,26 @@ func (c *Cluster) Slot(key string) int {
 }
 
 // Master is the node that has a key, as the nodes that live see it.
-func (c *Cluster) Master(key string) *Server { c.tb.Helper(); return c.owners(key)[0] }
+func (c *Cluster) Master(key string) *Server { c.tb.Helper(); return c.awaitOwners(key, 1)[0] }
 
-// Replica is the first replica of the master of a key. The nodes may not have heard of it at once.
-func (c *Cluster) Replica(key string) *Server {
-	c.tb.Helper()
-	var owners []*Server
-	await(c.tb, "a replica for "+key, func() bool {
-		owners = c.owners(key)
-		return len(owners) > 1
-	})
-	return owners[1]
-}
+// Replica is the first replica of the master of a key.
+func (c *Cluster) Replica(key string) *Server { c.tb.Helper(); return c.awaitOwners(key, 2)[1] }
 
-func (c *Cluster) owners(key string) []*Server {
+// awaitOwners waits for so many nodes to have a key: a node may not have heard of a replica yet, and knows of no master
+// between one that says it has the slot no more and one that says it has.
+func (c *Cluster) awaitOwners(key string, atLeast int) (owners []*Server) {
 	c.tb.Helper()
 	slot := c.Slot(key)
+	await(c.tb, fmt.Sprintf("%d nodes that have slot %d", atLeast, slot), func() bool {
+		owners = c.owners(slot)
+		return len(owners) >= atLeast
+	})
+	return owners
+}
+
+// owners are the master and the replicas of a slot; none if the node that is asked knows of none.
+func (c *Cluster) owners(slot int) []*Server {
+	c.tb.Helper()
 	//lint:ignore SA1019 CLUSTER SHARDS, which replaces it, lists nodes that are dead as well
 	ranges, err := c.any().ClusterSlots(c.ctx()).Result()
 	c.must(err)
@@ -154,16 +159,28 @@ func (c *Cluster) owners(key string) []*Server {
 		}
 		return owners
 	}
-	c.tb.Fatalf("nobody has slot %d", slot)
 	return nil
 }
 
-// Failover lets the replica of a key's master take over without loss, as an operator does before maintenance.
+// failoverTime is how long a replica tries to take over before it gives up: Redis's own constant for CLUSTER FAILOVER.
+const failoverTime = 5 * time.Second
+
+// Failover lets the replica of a key's master take over without loss, as an operator does before maintenance: again if
+// it gave up, as it does when another master refused its vote because it had not heard yet whose the slot is.
 func (c *Cluster) Failover(key string) {
 	c.tb.Helper()
 	replica := c.Replica(key)
-	c.must(c.clients[replica].ClusterFailover(c.ctx()).Err())
-	await(c.tb, "the replica takes over", func() bool { return c.Master(key) == replica })
+	var asked time.Time
+	await(c.tb, "the replica takes over", func() bool {
+		if c.Master(key) == replica {
+			return true
+		}
+		if time.Since(asked) > failoverTime && !slices.Contains(c.masters(), replica) {
+			asked = time.Now()
+			c.must(c.clients[replica].ClusterFailover(c.ctx()).Err())
+		}
+		return false
+	})
 }
 
 // AwaitFailover returns when another node than the given one has the key.

@@ -73,17 +73,6 @@ func (s *Sentinels) Addrs() []string {
 	return addrs
 }
 
-// Failover has the sentinels promote a replica, and returns when they have.
-func (s *Sentinels) Failover() {
-	s.tb.Helper()
-	rdb := redis.NewSentinelClient(&redis.Options{Addr: s.Sentinels[0].Addr})
-	defer rdb.Close()
-	if err := rdb.Failover(context.Background(), SentinelMaster).Err(); err != nil {
-		s.tb.Fatalf("sentinel failover: %v", err)
-	}
-	s.AwaitFailover()
-}
-
 // AwaitFailover returns when the sentinels name another master than at the beginning.
 func (s *Sentinels) AwaitFailover() {
 	s.tb.Helper()
