@@ -17,8 +17,20 @@ type Grant struct {
 	At     int64 // when it had its permits: nanoseconds of CLOCK_MONOTONIC, which is one for all processes of a machine
 }
 
+// Connect makes clients until there are so many, for the Loads to come.
+func (p *Peer) Connect(clients int) error {
+	_, err := p.do(command{Command: "connect", Clients: clients})
+	return err
+}
+
+// Disconnect closes all clients but the first, and with them some 25 connections each.
+func (p *Peer) Disconnect() error {
+	_, err := p.do(command{Command: "disconnect"})
+	return err
+}
+
 // Load runs the threads on a limiter that has a rate, and returns what they
-// got, in the order of At. Clients after the first are kept for later Loads.
+// got, in the order of At. Clients that are missing are made first, and stay.
 func (p *Peer) Load(l Load) ([]Grant, error) {
 	r, err := p.do(command{Command: "load", Limiter: l.Limiter, Costs: l.Costs, Clients: l.Clients, Timeout: l.For.Milliseconds()})
 	if err != nil {

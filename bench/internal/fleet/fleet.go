@@ -57,17 +57,37 @@ type Member struct {
 	Close   func() error
 }
 
-// Run lets a fleet work, with a member for each of its clients, and returns
-// the uses in the order of their times.
-func Run(ctx context.Context, w Work, join func(client int) (Member, error)) (uses []Use, err error) {
-	members := make([]Member, w.Clients)
-	for c := range members {
-		if members[c], err = join(c); err != nil {
-			return nil, fmt.Errorf("client %d: %w", c, err)
-		}
-		defer func() { err = errors.Join(err, members[c].Close()) }()
-	}
+// Fleet is members that are ready to work.
+type Fleet struct {
+	work    Work
+	members []Member
+}
 
+// Join makes a fleet with a member for each of the work's clients. The caller has to Close it.
+func Join(w Work, join func(client int) (Member, error)) (*Fleet, error) {
+	f := &Fleet{work: w}
+	for c := range w.Clients {
+		m, err := join(c)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("client %d: %w", c, err), f.Close())
+		}
+		f.members = append(f.members, m)
+	}
+	return f, nil
+}
+
+// Close closes all members.
+func (f *Fleet) Close() error {
+	var all error
+	for _, m := range f.members {
+		all = errors.Join(all, m.Close())
+	}
+	return all
+}
+
+// Work lets the fleet work, and returns the uses in the order of their times.
+func (f *Fleet) Work(ctx context.Context) ([]Use, error) {
+	w := f.work
 	// The end comes as a cancellation, not as a deadline: a peer that knew when
 	// it comes could spare itself what it then has no use for.
 	working, stop := context.WithCancelCause(ctx)
@@ -79,7 +99,7 @@ func Run(ctx context.Context, w Work, join func(client int) (Member, error)) (us
 		end   = time.AfterFunc(w.Length, func() { stop(nil) })
 	)
 	defer end.Stop()
-	for c, m := range members {
+	for c, m := range f.members {
 		for g := range w.Goroutines {
 			wg.Go(func() {
 				mine, err := work(working, w, m, c, g, begin)
@@ -97,7 +117,7 @@ func Run(ctx context.Context, w Work, join func(client int) (Member, error)) (us
 	if err := context.Cause(working); !errors.Is(err, context.Canceled) {
 		return nil, err
 	}
-	uses = slices.Concat(all...)
+	uses := slices.Concat(all...)
 	slices.SortFunc(uses, func(a, b Use) int { return cmp.Compare(a.At, b.At) })
 	return uses, nil
 }

@@ -31,13 +31,23 @@ func every(d time.Duration, closed *atomic.Int64) Member {
 	}
 }
 
-func TestRun(t *testing.T) {
+// run lets a fleet of its own work.
+func run(ctx context.Context, w Work, join func(client int) (Member, error)) ([]Use, error) {
+	f, err := Join(w, join)
+	if err != nil {
+		return nil, err
+	}
+	uses, err := f.Work(ctx)
+	return uses, errors.Join(err, f.Close())
+}
+
+func TestWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closed atomic.Int64
 		w := Work{Clients: 2, Goroutines: 3, Length: 1050 * time.Millisecond, Cost: func(client, goroutine int) int64 {
 			return int64(10*client + goroutine)
 		}}
-		uses, err := Run(t.Context(), w, func(int) (Member, error) { return every(100*time.Millisecond, &closed), nil })
+		uses, err := run(t.Context(), w, func(int) (Member, error) { return every(100*time.Millisecond, &closed), nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,11 +68,11 @@ func TestRun(t *testing.T) {
 	})
 }
 
-func TestRunAtAPace(t *testing.T) {
+func TestWorkAtAPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closed atomic.Int64
 		w := Work{Clients: 1, Goroutines: 1, Length: time.Second, Every: 300 * time.Millisecond}
-		uses, err := Run(t.Context(), w, func(int) (Member, error) { return every(10*time.Millisecond, &closed), nil })
+		uses, err := run(t.Context(), w, func(int) (Member, error) { return every(10*time.Millisecond, &closed), nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +87,7 @@ func TestRunAtAPace(t *testing.T) {
 	})
 }
 
-func TestRunFails(t *testing.T) {
+func TestWorkFails(t *testing.T) {
 	broken := errors.New("broken")
 	w := Work{Clients: 2, Goroutines: 2, Length: time.Hour}
 	tests := []struct {
@@ -109,7 +119,7 @@ func TestRunFails(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var closed atomic.Int64
 				good := every(time.Minute, &closed)
-				_, err := Run(t.Context(), w, func(client int) (Member, error) { return tt.join(client, good) })
+				_, err := run(t.Context(), w, func(client int) (Member, error) { return tt.join(client, good) })
 				if !errors.Is(err, broken) || !strings.Contains(err.Error(), tt.text) {
 					t.Errorf("%v, want an error with %q", err, tt.text)
 				}
@@ -121,13 +131,13 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
-func TestRunInterrupted(t *testing.T) {
+func TestWorkInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var closed atomic.Int64
 		w := Work{Clients: 1, Goroutines: 1, Length: time.Hour}
-		_, err := Run(ctx, w, func(int) (Member, error) { return every(time.Second, &closed), nil })
+		_, err := run(ctx, w, func(int) (Member, error) { return every(time.Second, &closed), nil })
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v, want the error of the context", err)
 		}

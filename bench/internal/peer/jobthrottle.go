@@ -25,13 +25,16 @@ func (p Jobthrottle) Name() string {
 	return NameJobthrottle
 }
 
-// Work lets a fleet of throttle.Clients work.
-func (p Jobthrottle) Work(ctx context.Context, w fleet.Work) ([]fleet.Use, error) {
-	return fleet.Run(ctx, w, func(int) (fleet.Member, error) { return p.join(w) })
+// Join makes a fleet of throttle.Clients.
+func (p Jobthrottle) Join(ctx context.Context, w fleet.Work) (Fleet, error) {
+	return fleet.Join(w, func(int) (fleet.Member, error) { return p.member(ctx, w) })
 }
 
-func (p Jobthrottle) join(w fleet.Work) (member fleet.Member, err error) {
-	rdb := connect(p.Addr, w)
+func (p Jobthrottle) member(ctx context.Context, w fleet.Work) (member fleet.Member, err error) {
+	rdb, err := connect(ctx, p.Addr, w)
+	if err != nil {
+		return member, err
+	}
 	client, err := throttle.New(rdb, throttle.Options{})
 	if err != nil {
 		return member, errors.Join(err, rdb.Close())

@@ -4,6 +4,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,17 +21,29 @@ const (
 	NameScript      = "empty EVALSHA"
 )
 
-// Peer is a limiter that fleets can work under. Work returns the uses in the
-// order of their times; an error means that they are of no worth.
+// Peer is a limiter that fleets can work under.
 type Peer interface {
 	Name() string
-	Work(ctx context.Context, w fleet.Work) ([]fleet.Use, error)
+	// Join connects a fleet with Redis, which may have no keys yet. The caller has to Close it.
+	Join(ctx context.Context, w fleet.Work) (Fleet, error)
+}
+
+// Fleet is clients of a peer that are connected. Work returns the uses in the
+// order of their times; an error means that they are of no worth.
+type Fleet interface {
+	Work(ctx context.Context) ([]fleet.Use, error)
+	Close() error
 }
 
 // connect returns the connections of one client of a fleet, as many as it has
-// goroutines: nobody waits for one.
-func connect(addr string, w fleet.Work) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: max(w.Goroutines, 10)})
+// goroutines: nobody waits for one. The first is there, others are made when
+// they are needed.
+func connect(ctx context.Context, addr string, w fleet.Work) (*redis.Client, error) {
+	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: max(w.Goroutines, 10), ContextTimeoutEnabled: true})
+	if err := rdb.Ping(ctx).Err(); err != nil {
+		return nil, errors.Join(err, rdb.Close())
+	}
+	return rdb, nil
 }
 
 // sleep waits for d, or until ctx ends.

@@ -44,12 +44,22 @@ func TestWork(t *testing.T) {
 	}
 }
 
+// work lets a fleet of its own work.
+func work(t *testing.T, p Peer, w fleet.Work) ([]fleet.Use, error) {
+	f, err := p.Join(t.Context(), w)
+	if err != nil {
+		return nil, err
+	}
+	uses, err := f.Work(t.Context())
+	return uses, errors.Join(err, f.Close())
+}
+
 func checkHandsOut(t *testing.T, p Peer, w fleet.Work, want int64) {
 	t.Helper()
 	for i := range w.Limits {
 		w.Limits[i].Name += p.Name()
 	}
-	uses, err := p.Work(t.Context(), w)
+	uses, err := work(t, p, w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +72,7 @@ func TestScript(t *testing.T) {
 	p := Script{Addr: redistest.Start(t)}
 	w := fleetOf("none")
 	w.Length = 50 * time.Millisecond
-	uses, err := p.Work(t.Context(), w)
+	uses, err := work(t, p, w)
 	if err != nil || len(uses) == 0 {
 		t.Errorf("%d calls: %v", len(uses), err)
 	}
@@ -75,7 +85,7 @@ func TestWithoutRedis(t *testing.T) {
 	w := fleetOf("none", 5)
 	w.Length = time.Minute // longer than go-redis tries
 	for _, p := range []Peer{RedisRate{Addr: s.Addr}, Script{Addr: s.Addr}} {
-		if uses, err := p.Work(t.Context(), w); err == nil {
+		if uses, err := work(t, p, w); err == nil {
 			t.Errorf("%s: %d uses and no error", p.Name(), len(uses))
 		}
 	}
@@ -96,7 +106,7 @@ func TestRedisson(t *testing.T) {
 	}()
 	w := fleetOf("weighed", 25)
 	w.Cost = func(client, goroutine int) int64 { return int64(5 * (1 + client)) }
-	uses, err := p.Work(t.Context(), w)
+	uses, err := work(t, p, w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +121,7 @@ func TestRedisson(t *testing.T) {
 			t.Errorf("use %d at %v, want it within %v and in the order of time", i, u.At, w.Length)
 		}
 	}
-	if _, err := p.Work(t.Context(), fleetOf("several", 5, 5)); err == nil {
+	if _, err := work(t, p, fleetOf("several", 5, 5)); err == nil {
 		t.Error("no error for two limits")
 	}
 }

@@ -15,10 +15,13 @@ type RedisRate struct{ Addr string }
 // Name is the peer's name in tables.
 func (p RedisRate) Name() string { return NameRedisRate }
 
-// Work lets a fleet of redis_rate limiters work.
-func (p RedisRate) Work(ctx context.Context, w fleet.Work) ([]fleet.Use, error) {
-	return fleet.Run(ctx, w, func(int) (fleet.Member, error) {
-		rdb := connect(p.Addr, w)
+// Join makes a fleet of redis_rate limiters.
+func (p RedisRate) Join(ctx context.Context, w fleet.Work) (Fleet, error) {
+	return fleet.Join(w, func(int) (fleet.Member, error) {
+		rdb, err := connect(ctx, p.Addr, w)
+		if err != nil {
+			return fleet.Member{}, err
+		}
 		limiter := redis_rate.NewLimiter(rdb)
 		return fleet.Member{
 			Acquire: func(ctx context.Context, n int64) error {

@@ -25,7 +25,8 @@ func StartRedisson(ctx context.Context, addr string) (*Redisson, error) {
 	}
 	p := &Redisson{jvm}
 	limit := fleet.Limit{Name: "warm-up", Permits: 1_000_000, Interval: time.Second}
-	if _, err := p.Work(ctx, fleet.Work{Limits: []fleet.Limit{limit}, Clients: 1, Goroutines: 64, Length: warmUp}); err != nil {
+	warm := redissonFleet{jvm, fleet.Work{Limits: []fleet.Limit{limit}, Clients: 1, Goroutines: 64, Length: warmUp}}
+	if _, err := warm.Work(ctx); err != nil {
 		_ = jvm.Close() // that it did not work is what matters
 		return nil, fmt.Errorf("warm up Redisson: %w", err)
 	}
@@ -41,20 +42,36 @@ func (p *Redisson) Version() string { return p.jvm.Version() }
 // Close ends the JVM.
 func (p *Redisson) Close() error { return p.jvm.Close() }
 
-// Work lets threads work, each at once again: Every does not apply.
-func (p *Redisson) Work(ctx context.Context, w fleet.Work) ([]fleet.Use, error) {
+// redissonFleet is the clients of the JVM.
+type redissonFleet struct {
+	jvm  *redisson.Peer
+	work fleet.Work
+}
+
+// Join connects as many clients as the work has, with all the connections that each keeps.
+func (p *Redisson) Join(_ context.Context, w fleet.Work) (Fleet, error) {
 	if len(w.Limits) != 1 {
 		return nil, fmt.Errorf("redisson: %d limits, want 1: it has no group", len(w.Limits))
 	}
+	return redissonFleet{p.jvm, w}, p.jvm.Connect(w.Clients)
+}
+
+// Close closes all clients but the first: the many connections that each keeps
+// would cost Redis time on whatever is measured next.
+func (f redissonFleet) Close() error { return f.jvm.Disconnect() }
+
+// Work lets threads work, each at once again: Every does not apply.
+func (f redissonFleet) Work(ctx context.Context) ([]fleet.Use, error) {
+	w := f.work
 	l := w.Limits[0]
-	if err := p.jvm.Limiter(l.Name).SetRate(redisson.Rate{Permits: l.Permits, Interval: l.Interval}); err != nil {
+	if err := f.jvm.Limiter(l.Name).SetRate(redisson.Rate{Permits: l.Permits, Interval: l.Interval}); err != nil {
 		return nil, err
 	}
 	costs := make([]int64, w.Clients*w.Goroutines)
 	for thread := range costs {
 		costs[thread] = w.CostOf(thread%w.Clients, thread/w.Clients)
 	}
-	grants, err := p.jvm.Load(redisson.Load{Limiter: l.Name, Costs: costs, Clients: w.Clients, For: w.Length})
+	grants, err := f.jvm.Load(redisson.Load{Limiter: l.Name, Costs: costs, Clients: w.Clients, For: w.Length})
 	if ctx.Err() != nil {
 		return nil, ctx.Err() // which has ended the JVM, whatever Load says of that
 	}

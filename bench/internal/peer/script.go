@@ -14,11 +14,14 @@ type Script struct{ Addr string }
 // Name is the peer's name in tables.
 func (p Script) Name() string { return NameScript }
 
-// Work lets a fleet call a script that does nothing.
-func (p Script) Work(ctx context.Context, w fleet.Work) ([]fleet.Use, error) {
+// Join makes a fleet that calls a script that does nothing.
+func (p Script) Join(ctx context.Context, w fleet.Work) (Fleet, error) {
 	empty := redis.NewScript("return 1")
-	return fleet.Run(ctx, w, func(int) (fleet.Member, error) {
-		rdb := connect(p.Addr, w)
+	return fleet.Join(w, func(int) (fleet.Member, error) {
+		rdb, err := connect(ctx, p.Addr, w)
+		if err != nil {
+			return fleet.Member{}, err
+		}
 		return fleet.Member{
 			Acquire: func(ctx context.Context, _ int64) error { return empty.Run(ctx, rdb, nil).Err() },
 			Close:   rdb.Close,

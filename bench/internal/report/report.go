@@ -42,7 +42,8 @@ var compared = []figures.Metric{
 
 const intro = `Written by ` + "`go run ./bench`" + `, which measures this project and others by turns on one redis-server of its own, all
 on one machine, over loopback. Clients have connections of their own, as processes have, but share a process (Redisson's
-a JVM, with its default settings). %d %s, medians; a busiest window is the worst of all rounds. In parentheses: how many times
+a JVM, warm and with its default settings); go-redis heeds deadlines (ContextTimeoutEnabled). They connect before a run is
+measured, and are closed after it. %d %s, medians; a busiest window is the worst of all rounds. In parentheses: how many times
 the first row's figure, computed within each round, then the median of those.
 
 - script calls, Redis CPU: what the server itself counts (INFO commandstats, INFO cpu), whoever caused it

@@ -121,11 +121,20 @@ func (b Bench) addr() string {
 // errNothing tells a peer that did nothing from one that did it at no cost.
 var errNothing = errors.New("not one permit was handed out")
 
-// measure lets a fleet work under a peer, on an empty server.
-func (b Bench) measure(ctx context.Context, p peer.Peer, w fleet.Work) ([]fleet.Use, figures.Figures, error) {
-	var uses []fleet.Use
+// measure lets a fleet work under a peer, on an empty server. To connect, and
+// to close, is not measured: a fleet that works for days does so once.
+func (b Bench) measure(ctx context.Context, p peer.Peer, w fleet.Work) (uses []fleet.Use, f figures.Figures, err error) {
+	members, err := p.Join(ctx, w)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if closed := members.Close(); ctx.Err() == nil { // its end may have ended a peer's process
+			err = errors.Join(err, closed)
+		}
+	}()
 	usage, err := b.use(ctx, func() (err error) {
-		uses, err = p.Work(ctx, w)
+		uses, err = members.Work(ctx)
 		return err
 	})
 	if err != nil {

@@ -133,6 +133,12 @@ public final class Peer {
         return Reply.done(limiter.expire(Duration.ofMillis(c.timeout())));
       case "clearExpire":
         return Reply.done(limiter.clearExpire());
+      case "connect":
+        clients.atLeast(c.clients());
+        return Reply.none();
+      case "disconnect":
+        clients.closeOthers();
+        return Reply.none();
       case "load":
         return Reply.grants(Load.run(clients.atLeast(c.clients()), c.limiter(), c.costs(), Duration.ofMillis(c.timeout())));
       default:
