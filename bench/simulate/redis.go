@@ -19,14 +19,16 @@ const (
 	look       = 15 * time.Microsecond // at the epoch of a limiter
 )
 
-// fakeTime is put before each script: TIME is what the last two arguments say.
-// The scripts count their arguments from the front, so two more do no harm.
-const fakeTime = `local redis = { pcall = redis.pcall, call = (function(call)
+// fakeTime is put before each script: TIME is what the last two arguments say,
+// which the script does not see.
+const fakeTime = `local redis = { pcall = redis.pcall, call = (function(call, time)
+  ARGV[#ARGV] = nil
+  ARGV[#ARGV] = nil
   return function(command, ...)
-    if command == 'TIME' then return { ARGV[#ARGV - 1], ARGV[#ARGV] } end
+    if command == 'TIME' then return time end
     return call(command, ...)
   end
-end)(redis.call) }
+end)(redis.call, { ARGV[#ARGV - 1], ARGV[#ARGV] }) }
 `
 
 // Redis runs scripts on a redis-server at the fake time of their callers, in the
@@ -140,10 +142,10 @@ func (r *Redis) known(hash string) (script, bool) {
 	return s, ok
 }
 
-// learn takes up the source of a script. Only a look asks for no time.
+// learn takes up the source of a script. Only a look adds nothing to a log.
 func (r *Redis) learn(source string) script {
 	s := script{redis.NewScript(fakeTime + source), look}
-	if strings.Contains(source, "'TIME'") {
+	if strings.Contains(source, "'ZADD'") {
 		s.cost = longScript
 	}
 	r.mu.Lock()
