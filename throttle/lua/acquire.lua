@@ -224,7 +224,7 @@ end
 
 local ttl = nil
 local longest_W = 0
-for _, m in ipairs(members) do
+for i, m in ipairs(members) do
   write(m, now)
   local frontier = not m.per_client and keep_frontier(m, now)
   if frontier then
@@ -234,8 +234,11 @@ for _, m in ipairs(members) do
   end
   if m.dirty or #m.order > 0 then
     call('SET', m.value_key, int(m.value), 'KEEPTTL')
-    local t = expire(m, now)
-    if t and not m.per_client then ttl = min(ttl or t, t) end
+    -- Keys that were there have what Expire, or Redisson's, gave them.
+    if not (m.stays and last) or refresh[i] then
+      local t = expire(m, now)
+      if t and not m.per_client then ttl = min(ttl or t, t) end
+    end
   end
   longest_W = max(longest_W, m.W)
 end

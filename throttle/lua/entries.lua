@@ -81,6 +81,8 @@ local function update(m, client, refresh, seen, now)
   for _, e in ipairs(old) do freed = freed + weight(e) end
   m.purged = #old < PURGE
   if #old > 0 then call('ZREMRANGEBYRANK', m.permits_key, '0', int(#old - 1)) end
+  -- Its keys, whatever this call does; the seal of a limiter that expires is never known.
+  m.stays = m.known and m.cached and m.keep == 0 and not m.per_client and m.card - #old > 1
   local crowded = m.card > COMPACT and call('ZCOUNT', m.permits_key, '-inf', score(now)) > COMPACT
   if crowded then compact(m, now) end
   m.value = rebuild and sum_log(m) or m.cached + freed
@@ -108,7 +110,7 @@ local function give_back(m, t, n, now)
   end
   if left == n then return false end
   m.value = m.value + n - left
-  m.dirty, m.frontier = true, nil
+  m.dirty, m.frontier, m.stays = true, nil, false
   return true
 end
 
@@ -124,7 +126,7 @@ local function release(m, n, now)
       call('ZREM', m.permits_key, raw[i])
       if w > x then put(m, t, w - x) end
       m.value, n = m.value + x, n - x
-      m.dirty, m.frontier = true, nil
+      m.dirty, m.frontier, m.stays = true, nil, false
       if n == 0 then return end
     end
   end
@@ -143,16 +145,18 @@ end
 -- their bucket's entry, which moves to now with them: later than their own
 -- times and not later than now, so every window to come counts them.
 local function write(m, now)
+  local f = m.frontier
   for _, T in ipairs(m.order) do
-    local x, held, low = m.grants[T], nil, T
-    if T > now then
+    local x, low, e = m.grants[T], T, nil
+    if T > now and f and f.held and T > f.from then
+      e = f.held[T] -- all that lies there is known
+    elseif T > now then
       local at = score(T)
-      held = call('ZRANGEBYSCORE', m.permits_key, at, at, 'LIMIT', '0', '1')
+      e = call('ZRANGEBYSCORE', m.permits_key, at, at, 'LIMIT', '0', '1')[1]
     elseif m.grid then
       low = bucket(m.W, now)
-      held = call('ZREVRANGEBYSCORE', m.permits_key, score(now), score(low), 'LIMIT', '0', '1')
+      e = call('ZREVRANGEBYSCORE', m.permits_key, score(now), score(low), 'LIMIT', '0', '1')[1]
     end
-    local e = held and held[1]
     if e then
       local u, w = own(e)
       if u and u >= low and u <= T then

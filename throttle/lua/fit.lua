@@ -86,12 +86,12 @@ end
 -- earlier, with the load at F. Grants at F or later keep it true, and so does
 -- time; so a busy log need not be read from now on, but only from F on: what
 -- falls after it, a page at a time, and what lies ahead. It is kept in the
--- limiter's hash as "F - now, load, n, value, epoch, now" and holds as long as nobody else
+-- limiter's hash as "F - now, load, n, value, epoch, now, entries after F" and holds as long as nobody else
 -- has written since: no other value, no other epoch, no foreign entry. Now is a
 -- frontier too, whose load follows from the cached value.
 
 local function open_frontier(m, kept, now)
-  local at, load, n, value, epoch, last = string.match(kept or '', '^(%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d+)$')
+  local at, load, n, value, epoch, last, after = string.match(kept or '', '^(%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d+) (%d+)$')
   if not at or tonumber(value) ~= m.cached or tonumber(epoch) ~= m.epoch then return end
   last = tonumber(last)
   at = last + at
@@ -99,7 +99,7 @@ local function open_frontier(m, kept, now)
   for _, e in ipairs(call('ZRANGEBYSCORE', m.permits_key, score(last), score(now))) do
     if byte(e, 1) ~= 8 then return end
   end
-  m.frontier = { at = at, load = tonumber(load), least = tonumber(n) }
+  m.frontier = { at = at, load = tonumber(load), least = tonumber(n), after = tonumber(after) }
 end
 
 -- extend adds a grant at t to what is known from the frontier on.
@@ -123,9 +123,9 @@ end
 -- It returns false if that is not all ours, or needs healing.
 local function load_frontier(m, now)
   local f = m.frontier
-  local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(f.at), '+inf')
+  local raw = f.after == 0 and {} or call('ZRANGEBYSCORE', m.permits_key, '(' .. score(f.at), '+inf')
   f = {
-    at = f.at, load = f.load, least = f.least, broken = false,
+    at = f.at, load = f.load, least = f.least, after = #raw, held = {}, broken = false,
     s = {}, w = {}, n = 0, rise = 1, fs = {}, fw = {}, fall = 1, read = 0, more = true, from = f.at, page = PAGE,
   }
   m.frontier = f
@@ -133,7 +133,7 @@ local function load_frontier(m, now)
   for k = 1, #raw do
     local t, w = own(raw[k])
     if not t or t < (f.s[k - 1] or f.at + 1) then return false end
-    f.s[k], f.w[k], f.n, sum = t, w, k, sum + w
+    f.s[k], f.w[k], f.n, sum, f.held[t] = t, w, k, sum + w, raw[k]
   end
   if f.n > 0 and f.s[f.n] > bound(m, now) then return false end
   if not f.load then
@@ -291,7 +291,12 @@ end
 local function keep_frontier(m, now)
   local f = m.frontier
   if not f or m.s or m.moved or f.at <= now then return nil end
-  return format('%s %d %d %d %s %s', int(f.at - now), f.load, f.least, m.value, int(m.epoch), int(now))
+  local after = f.after
+  if f.s then
+    after = f.n
+    while after > 0 and f.s[f.n - after + 1] <= f.at do after = after - 1 end
+  end
+  return format('%s %d %d %d %s %s %d', int(f.at - now), f.load, f.least, m.value, int(m.epoch), int(now), after)
 end
 
 -- available is how many permits TryAcquire could take now.

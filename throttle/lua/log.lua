@@ -98,11 +98,11 @@ local function open(k, known)
         return {
           k = k, name = KEYS[k], rate = tonumber(rate), interval = interval, per_client = type == '1',
           keep = tonumber(keep), smooth = smooth == '1', calendar = calendar == '1', offset = tonumber(offset),
-          epoch = tonumber(epoch), pause = tonumber(pause), seal = known, kept = h[6], guard = guard, foreign = false,
+          epoch = tonumber(epoch), pause = tonumber(pause), seal = known, known = true, kept = h[6], guard = guard, foreign = false,
           W = calendar == '1' and interval or interval + guard, value_key = KEYS[k + 1 + own], permits_key = KEYS[k + 2 + own],
           -- and room for what a call notes of it
           cached = false, card = 0, grants = false, order = false, value = 0, purged = false, grid = false, dirty = false,
-          frontier = false,
+          frontier = false, stays = false,
         }
       end
     end
