@@ -17,14 +17,24 @@ const (
 
 // batch is one call for many waiters.
 type batch struct {
-	args     []any
-	fastKeys []string // of fast.lua, where that may do
-	fastArgs []any
+	no       string    // see batchNo
+	args     []any     // of acquire.lua, once it is to be asked
+	fast     *fastCall // where that may do
 	runs     []run
 	returns  []returned
 	back     []returned // the same, added up by grant
 	releases []*releasing
 	refresh  bool
+	first    time.Time // when it was first sent
+}
+
+// sent says that the batch is sent now, and when that is.
+func (b *batch) sent() time.Time {
+	now := time.Now()
+	if b.first.IsZero() {
+		b.first = now
+	}
+	return now
 }
 
 // finish tells those whose places or permits were given back.
@@ -39,8 +49,7 @@ func (b *batch) finish(err error) {
 	}
 }
 
-// nextBatch takes the waiters that are to be asked for now and makes the call's
-// arguments: ARGV of acquire.lua.
+// nextBatch takes the waiters that are to be asked for now.
 func (q *queue) nextBatch(now time.Time) *batch {
 	b := &batch{}
 	if now.Sub(q.refreshedAt) >= refreshEvery {
@@ -58,16 +67,32 @@ func (q *queue) nextBatch(now time.Time) *batch {
 	}
 
 	q.seq++
-	b.args = append(make([]any, 0, 16+8*len(b.runs)), q.seq, q.c.id, len(q.members))
+	b.no = batchNo(q.seq)
+	if !q.binds(now) && !now.Before(q.scarceUntil) && b.plain(q.config) {
+		var stock int64
+		if len(b.runs) > 1 {
+			stock = b.runs[1].stock
+		}
+		ws := b.runs[0].waiters
+		b.fast = newFastCall(q.replyKey, q.members, q.config, b.no, int64(len(ws)), stock, q.clock.least(now), q.looks(now), ws[0].ns)
+	}
+	return b
+}
+
+// arguments are the ARGV of acquire.lua for a batch.
+func (q *queue) arguments(b *batch, now time.Time) []any {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	args := append(make([]any, 0, 16+8*len(b.runs)), b.no, q.c.id, len(q.members))
 	ahead := q.ahead(now)
 	for i, l := range q.members {
-		b.args = append(b.args, q.config[i].seal, q.config[i].epoch, b.refresh, l.create, ahead[i])
+		args = append(args, q.config[i].seal, q.config[i].epoch, b.refresh, l.create, ahead[i])
 	}
-	b.args = append(b.args, len(b.back))
+	args = append(args, len(b.back))
 	for _, r := range b.back {
-		b.args = append(b.args, r.place.at)
-		b.args = appendAll(b.args, r.place.epochs)
-		b.args = appendAll(b.args, r.ns)
+		args = append(args, r.place.at)
+		args = appendAll(args, r.place.epochs)
+		args = appendAll(args, r.ns)
 	}
 	var released int64
 	for _, r := range b.releases {
@@ -75,35 +100,24 @@ func (q *queue) nextBatch(now time.Time) *batch {
 	}
 	for i := range q.members {
 		if i == 0 {
-			b.args = append(b.args, released)
+			args = append(args, released)
 		} else {
-			b.args = append(b.args, 0)
+			args = append(args, 0)
 		}
 	}
-	b.args = append(b.args, len(b.runs))
+	args = append(args, len(b.runs))
 	for _, r := range b.runs {
 		if r.stock > 0 {
-			b.args = append(b.args, -1, 0, 0, 0, r.stock)
+			args = append(args, -1, 0, 0, 0, r.stock)
 			for range q.members {
-				b.args = append(b.args, 1)
+				args = append(args, 1)
 			}
 			continue
 		}
-		b.args = append(b.args, r.longest.Microseconds(), r.reach.Microseconds(), r.near.Microseconds(), r.lead.Microseconds(), len(r.waiters))
-		b.args = appendAll(b.args, r.waiters[0].ns)
+		args = append(args, r.longest.Microseconds(), r.reach.Microseconds(), r.near.Microseconds(), r.lead.Microseconds(), len(r.waiters))
+		args = appendAll(args, r.waiters[0].ns)
 	}
-	least := q.clock.least(now)
-	b.args = append(b.args, least)
-	if !q.binds(now) && !now.Before(q.scarceUntil) && b.plain(q.config) {
-		var stock int64
-		if len(b.runs) > 1 {
-			stock = b.runs[1].stock
-		}
-		ws := b.runs[0].waiters
-		b.fastKeys = fastKeys(q.replyKey, q.members, q.config)
-		b.fastArgs = fastArgs(q.seq, int64(len(ws)), stock, least, ws[0].ns, q.config)
-	}
-	return b
+	return append(args, q.clock.least(now))
 }
 
 // byGrant adds up what is given back of one grant, for at most so many grants:

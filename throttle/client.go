@@ -40,6 +40,7 @@ type Client struct {
 	id      string
 	nonce   string // tells this Client from others with the same ID
 	cluster bool
+	heeds   bool // rdb heeds the deadlines of calls
 
 	ctx     context.Context // ends when Close has given back what was held
 	cancel  context.CancelFunc
@@ -61,7 +62,9 @@ type Client struct {
 
 // New returns a Client for the limiters in rdb, which remains the caller's to
 // close. It makes no Redis call. The connection pool of rdb should not be
-// smaller than the number of limiters that are asked at the same time.
+// smaller than the number of limiters that are asked at the same time. Where
+// rdb heeds deadlines (ContextTimeoutEnabled of its options), an Acquire that
+// meets no other makes its call itself, which is sooner done.
 func New(rdb redis.Scripter, opts Options) (*Client, error) {
 	if rdb == nil {
 		return nil, fmt.Errorf("throttle: New needs a Redis client")
@@ -88,6 +91,7 @@ func New(rdb redis.Scripter, opts Options) (*Client, error) {
 		id:      id,
 		nonce:   hex.EncodeToString(nonce),
 		cluster: cluster || opts.Cluster,
+		heeds:   heedsDeadlines(rdb),
 		ctx:     ctx,
 		cancel:  cancel,
 		queues:  make(map[string]*queue),

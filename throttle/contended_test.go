@@ -61,7 +61,7 @@ func (f fleet) run(tb testing.TB, addr string) outcome {
 		begin = time.Now()
 	)
 	for c := range f.clients {
-		rdb := redis.NewClient(&redis.Options{Addr: addr})
+		rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 		defer rdb.Close()
 		client, err := throttle.New(rdb, throttle.Options{})
 		if err != nil {

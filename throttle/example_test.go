@@ -19,7 +19,7 @@ func connect() (*throttle.Client, func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
 	client, err := throttle.New(rdb, throttle.Options{})
 	if err != nil {
 		log.Fatal(err)

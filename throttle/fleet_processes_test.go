@@ -71,7 +71,7 @@ func TestFleetMember(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		t.Fatal(err)
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: o.Addr})
+	rdb := redis.NewClient(&redis.Options{Addr: o.Addr, ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	if err := rdb.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)

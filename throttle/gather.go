@@ -5,7 +5,8 @@ import "time"
 const (
 	// gatherFor is how long a newcomer waits for others to ask with it, at the
 	// least: when all it can get is a place that is much further ahead, or when
-	// others are about to come who were handed permits of a limit that binds.
+	// others are about to come who were handed permits of a limit that binds. It
+	// is also the most where the limit does not bind.
 	gatherFor = 2 * time.Millisecond
 	// gatherClose is how long it waits for those who have places that fall due
 	// one soon after the other, as places do that were had at different times;
@@ -19,18 +20,21 @@ const (
 	boundFor = 100 * time.Millisecond
 	// many is how many must be about to come for a call to be worth the wait.
 	many = 8
+	// deadlineShare bounds how long a request waits for others: one part in so
+	// many of the time until its deadline.
+	deadlineShare = 16
 )
 
 // gathering is the wait for those who come back. Where all wait for one limit,
 // the permits of many come at once, and they ask for the next ones together:
 // in one call, if the first of them waits for the last.
 type gathering struct {
-	bound   time.Time // until when the limit counts as one that binds
-	left    int       // waiters that were handed permits a moment ago, and have not come back
-	leftAt  time.Time // when the latest of them was
-	until   time.Time // when to ask without those who are missing; zero: now
-	least   time.Time // when to ask if nobody is missing
-	hurried bool      // there is one who cannot wait for others
+	bound  time.Time // until when the limit counts as one that binds
+	left   int       // waiters that were handed permits a moment ago, and have not come back
+	leftAt time.Time // when the latest of them was
+	until  time.Time // when to ask without those who are missing; zero: now
+	least  time.Time // when to ask if nobody is missing
+	latest time.Time // when to ask though some are missing, for somebody's deadline; zero: nobody's
 }
 
 // binds reports whether the limit holds its waiters up, or did a moment ago.
@@ -69,16 +73,30 @@ func (g *gathering) missing(now time.Time) int {
 // begin has the next batch wait until then for n who may be about to come, if
 // they are many, and until least though all have come.
 func (g *gathering) begin(n int, least, until, now time.Time) {
-	if !g.hurried && n >= many {
+	if n >= many {
 		g.left, g.leftAt, g.least, g.until = n, now, least, later(least, until)
+		g.hasten()
 	}
 }
 
-// hurry takes up a newcomer who cannot wait for others.
-func (g *gathering) hurry() { g.hurried, g.until = true, time.Time{} }
+// limit takes up a newcomer with a deadline, who is not to wait long for others.
+func (g *gathering) limit(deadline, now time.Time) {
+	latest := now.Add(max(deadline.Sub(now), 0) / deadlineShare)
+	if g.latest.IsZero() || latest.Before(g.latest) {
+		g.latest = latest
+	}
+	g.hasten()
+}
+
+// hasten has nobody wait beyond the latest moment.
+func (g *gathering) hasten() {
+	if !g.latest.IsZero() {
+		g.least, g.until = earlier(g.least, g.latest), earlier(g.until, g.latest)
+	}
+}
 
 // asked begins anew: who has not come by now may never do.
-func (g *gathering) asked() { g.left, g.until, g.hurried = 0, time.Time{}, false }
+func (g *gathering) asked() { g.left, g.until, g.latest = 0, time.Time{}, time.Time{} }
 
 // taken is how long all that a request for ns could have is taken: this queue
 // asked for as little before, and has a place that far ahead.
@@ -99,9 +117,14 @@ func (q *queue) gatherUntil(ns []int64, now time.Time) time.Time {
 	return now.Add(max(gatherFor, soon, min(ahead/16, gatherFar)))
 }
 
-// gather begins to gather those who ask as ns does, if the limit binds.
+// gather begins to gather those who ask as ns does. Where the limit does not
+// bind it waits no longer than a call takes, which is what it costs to come just
+// after one; and not at all where those who come back find a stock.
 func (q *queue) gather(ns []int64, now time.Time) {
 	if !now.Before(q.gathering.bound) {
+		if now.Sub(q.stock.until) > boundFor {
+			q.gathering.begin(q.gathering.missing(now), now, now.Add(min(q.roundTrips.least(), gatherFor)), now)
+		}
 		return
 	}
 	least, until := now, q.gatherUntil(ns, now)

@@ -91,6 +91,7 @@ func troubledCalls(t *testing.T, r throttle.Rate, seed uint64, length time.Durat
 	var wg sync.WaitGroup
 	for i := range clients {
 		opts := &redis.Options{Addr: network.Addr, ReadTimeout: 100 * time.Millisecond, MinRetryBackoff: time.Millisecond, MaxRetryBackoff: time.Millisecond}
+		opts.ContextTimeoutEnabled = i%2 == 1 // callers make calls themselves
 		if i > 0 {
 			opts.MaxRetries = -1 // the first has go-redis repeat what was lost
 		}

@@ -21,7 +21,7 @@ import (
 func BenchmarkNeverBinding(b *testing.B) {
 	for _, goroutines := range []int{1, 16, 256} {
 		b.Run(fmt.Sprintf("%d", goroutines), func(b *testing.B) {
-			rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(b), PoolSize: max(goroutines, 10)})
+			rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(b), PoolSize: max(goroutines, 10), ContextTimeoutEnabled: true})
 			defer rdb.Close()
 			c, err := throttle.New(rdb, throttle.Options{})
 			if err != nil {

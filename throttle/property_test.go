@@ -124,6 +124,7 @@ func newTrace(t *rapid.T, s server, prefix string, count map[string]int) *trace 
 				ls = append(ls, l)
 			}
 			q := newScriptQueue(len(x.queues), ls...)
+			q.calm = x.calm
 			x.queues = append(x.queues, &tracedQueue{scriptQueue: q, lastSeen: make([]int64, len(ls))})
 		}
 	}

@@ -51,6 +51,8 @@ type queue struct {
 	urgentAt    time.Time // when somebody must have an answer, if before askAt; zero: nobody
 	binding     bool      // the latest batch did not get all it asked for at once
 	scarceUntil time.Time // fast.lua, which found too little free, is not tried before
+	lookedAt    time.Time // when fast.lua last looked after all
+	unlooked    int       // its calls since
 	gathering   gathering
 	fullUntil   time.Time // when the latest place that was had falls due
 	fullFor     []int64   // what it was for
@@ -131,28 +133,38 @@ func (q *queue) interrupted(ctx context.Context) error {
 	return q.error(0, err)
 }
 
-// enqueue puts a waiter at the end of the queue.
-func (q *queue) enqueue(w *waiter) error {
+// enqueue puts a waiter at the end of the queue, and makes its call where nobody
+// else does.
+func (q *queue) enqueue(ctx context.Context, w *waiter) error {
+	b, err := q.admit(ctx, w)
+	if b != nil {
+		q.serve(ctx, b)
+	}
+	return err
+}
+
+// admit puts a waiter at the end of the queue. If it returns a batch, that is
+// the caller's to serve.
+func (q *queue) admit(ctx context.Context, w *waiter) (*batch, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return q.error(0, ErrClosed)
+		return nil, q.error(0, ErrClosed)
 	}
 	q.arrivals++
 	w.no = q.arrivals
 	q.waiting = append(q.waiting, w)
 	now := time.Now()
 	at := now
-	if q.patient(w, now) {
-		if q.taken(w.ns, now) > 4*gatherFor {
-			at = q.gatherUntil(w.ns, now)
-		}
-		q.gathering.joined()
-		if len(q.waiting) == 1 {
-			q.gather(w.ns, now)
-		}
-	} else {
-		q.gathering.hurry()
+	if q.patient(w, now) && q.taken(w.ns, now) > 4*gatherFor {
+		at = q.gatherUntil(w.ns, now)
+	}
+	if !w.until.IsZero() {
+		q.gathering.limit(w.until, now)
+	}
+	q.gathering.joined()
+	if len(q.waiting) == 1 {
+		q.gather(w.ns, now)
 	}
 	if !w.until.IsZero() && (q.urgentAt.IsZero() || at.Before(q.urgentAt)) {
 		q.urgentAt = at // its answer may be no, and it wants to know
@@ -170,13 +182,17 @@ func (q *queue) enqueue(w *waiter) error {
 	case q.running:
 	case now.Before(q.nextAsk()):
 		q.arm(now)
+	case q.mayServe(ctx, w, now):
+		q.running = true
+		q.c.wg.Add(1)
+		return q.nextBatch(now), nil
 	default:
 		q.kick()
 	}
-	return nil
+	return nil, nil
 }
 
-// patient reports whether a request has time to wait for others to ask with it.
+// patient reports whether a request is served, as far as known, by its deadline.
 func (q *queue) patient(w *waiter, now time.Time) bool {
 	return w.until.IsZero() || w.until.Sub(later(now, q.fullUntil)) > q.horizon(w.ns)
 }

@@ -70,6 +70,7 @@ const (
 	statusOK      = 0
 	statusMissing = 1 // a limiter has no rate
 	statusOld     = 2 // a newer batch of this queue has been served
+	statusAll     = 3 // fast.lua granted all that was asked for, at base
 )
 
 // batchReply is the answer to one call of acquire.lua.
@@ -98,6 +99,8 @@ func decodeBatch(reply any, members, runs int) (batchReply, error) {
 	case statusMissing:
 		r.missing = d.index(members)
 	case statusOld:
+	case statusAll:
+		r.base = d.next()
 	default:
 		d.fail("status %d", r.status)
 	}

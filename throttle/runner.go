@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"time"
 )
 
@@ -32,6 +33,7 @@ func (q *queue) kick() {
 // run makes calls as long as there is something to ask, then sets the timer
 // for what is to be asked later.
 func (q *queue) run() {
+	runtime.Gosched() // who is about to ask, or to give back, because others of the same moment are, comes first
 	for {
 		q.mu.Lock()
 		now := time.Now()
@@ -49,15 +51,20 @@ func (q *queue) run() {
 			q.mu.Unlock()
 			q.check()
 		default:
-			q.running = false
-			if q.closed {
-				close(q.stopped)
-			} else {
-				q.arm(now)
-			}
+			q.rest(now)
 			q.mu.Unlock()
 			return
 		}
+	}
+}
+
+// rest has nobody make calls until there is something to ask.
+func (q *queue) rest(now time.Time) {
+	q.running = false
+	if q.closed {
+		close(q.stopped)
+	} else {
+		q.arm(now)
 	}
 }
 
@@ -205,15 +212,10 @@ func (q *queue) replace() {
 // send sends a batch until it is answered: a batch whose reply was lost is
 // repeated as it is, and charged once.
 func (q *queue) send(b *batch) {
-	first := time.Now()
 	for attempt := 0; ; attempt++ {
-		reply, sent, err := q.ask(b)
+		err := q.attempt(q.c.ctx, b)
 		if err == nil {
-			var r batchReply
-			if r, err = decodeBatch(reply, len(q.members), len(b.runs)); err == nil {
-				q.settle(b, r, first, sent, time.Now())
-				return
-			}
+			return
 		}
 		if !transient(err) || q.c.ctx.Err() != nil {
 			q.drop(b, err)
@@ -224,24 +226,47 @@ func (q *queue) send(b *batch) {
 	}
 }
 
+// attempt sends a batch once, and settles it if it is answered.
+func (q *queue) attempt(ctx context.Context, b *batch) error {
+	reply, sent, err := q.ask(ctx, b)
+	if err != nil {
+		return err
+	}
+	r, err := decodeBatch(reply, len(q.members), len(b.runs))
+	if err != nil {
+		return err
+	}
+	if r.status == statusAll {
+		if b.fast == nil {
+			return badReply("status %d to acquire.lua", r.status)
+		}
+		b.fast.granted(&r)
+	}
+	q.settle(b, r, sent, time.Now())
+	return nil
+}
+
 // ask makes the call, the fast way if that may do, and says when it was sent.
-func (q *queue) ask(b *batch) (reply any, sent time.Time, err error) {
-	if b.fastArgs != nil {
-		sent = time.Now()
-		reply, err = q.c.eval(q.c.ctx, fastScript, b.fastKeys, b.fastArgs...)
+func (q *queue) ask(ctx context.Context, b *batch) (reply any, sent time.Time, err error) {
+	if f := b.fast; f != nil && !f.declined {
+		sent = b.sent()
+		reply, err = q.c.eval(ctx, fastScript, f.keys, f.args...)
 		why, declined := reply.(int64)
 		if !declined {
-			return reply, sent, err
+			return f.reply(reply), sent, err
 		}
-		b.fastArgs = nil
+		f.declined = true
 		if why == declinedRoom {
 			q.mu.Lock()
 			q.scarceUntil = sent.Add(boundFor)
 			q.mu.Unlock()
 		}
 	}
-	sent = time.Now()
-	reply, err = q.c.eval(q.c.ctx, acquireScript, q.keys, b.args...)
+	sent = b.sent()
+	if b.args == nil {
+		b.args = q.arguments(b, sent)
+	}
+	reply, err = q.c.eval(ctx, acquireScript, q.keys, b.args...)
 	return reply, sent, err
 }
 

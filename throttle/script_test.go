@@ -39,7 +39,7 @@ func realServer(tb testing.TB, addr string) server {
 }
 
 func dial(tb testing.TB, addr string) *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	tb.Cleanup(func() { rdb.Close() })
 	return rdb
 }
@@ -204,9 +204,11 @@ type scriptQueue struct {
 	config   []settings
 	held     []giving
 
-	args    []any // of the latest call
-	fast    []any // of fast.lua, if it may do
-	short   bool  // it did
+	args    []any     // of the latest call
+	fast    *fastCall // if that may do
+	calm    bool      // nobody else changes the limiters: fast.lua need not look each time
+	looked  time.Time // when it last did
+	short   bool      // it did
 	members int
 	runs    int
 	reply   string
@@ -221,7 +223,7 @@ func newScriptQueue(no int, ls ...*Limiter) *scriptQueue {
 func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) batchReply {
 	tb.Helper()
 	q.seq++
-	q.args = []any{q.seq, q.limiters[0].c.id, len(q.limiters)}
+	q.args = []any{batchNo(q.seq), q.limiters[0].c.id, len(q.limiters)}
 	for i, l := range q.limiters {
 		q.args = append(q.args, q.config[i].seal, q.config[i].epoch, b.refresh[i], l.create, b.ahead[i])
 	}
@@ -243,7 +245,13 @@ func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) batchRepl
 		if len(b.asks) > 1 {
 			stock = b.asks[1].count
 		}
-		q.fast = fastArgs(q.seq, b.asks[0].count, stock, 0, b.asks[0].ns, q.config)
+		now, err := rdb.Time(context.Background()).Result()
+		check(tb, err)
+		look := !q.calm || now.Sub(q.looked).Abs() >= freshFor
+		if look {
+			q.looked = now
+		}
+		q.fast = newFastCall(q.keys[0], q.limiters, q.config, batchNo(q.seq), b.asks[0].count, stock, 0, look, b.asks[0].ns)
 	}
 	return q.resend(tb, rdb)
 }
@@ -253,9 +261,9 @@ func (q *scriptQueue) resend(tb fataler, rdb *redis.Client) batchReply {
 	ctx := context.Background()
 	var reply any = int64(0)
 	if q.fast != nil {
-		q.fast[0] = q.args[0]
+		q.fast.args[0] = q.args[0]
 		var err error
-		reply, err = fastScript.Run(ctx, rdb, fastKeys(q.keys[0], q.limiters, q.config), q.fast...).Result()
+		reply, err = fastScript.Run(ctx, rdb, q.fast.keys, q.fast.args...).Result()
 		check(tb, err)
 	}
 	_, declined := reply.(int64)
@@ -264,8 +272,14 @@ func (q *scriptQueue) resend(tb fataler, rdb *redis.Client) batchReply {
 		reply, err = acquireScript.Run(ctx, rdb, q.keys, q.args...).Result()
 		check(tb, err)
 	}
+	if q.short {
+		reply = q.fast.reply(reply)
+	}
 	r, err := decodeBatch(reply, q.members, q.runs)
 	check(tb, err)
+	if r.status == statusAll {
+		q.fast.granted(&r)
+	}
 	_, q.reply, _ = strings.Cut(reply.(string), " ")
 	return r
 }

@@ -14,9 +14,9 @@ const (
 	turnsFrom, turnsTo = 250 * time.Millisecond, 5 * time.Second
 )
 
-// settle hands the reply to a batch out to its waiters. first is when the
-// batch was first sent, sent when the answered attempt was.
-func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) {
+// settle hands the reply to a batch out to its waiters. sent is when the
+// attempt was made that is answered.
+func (q *queue) settle(b *batch, r batchReply, sent, received time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.trouble = nil
@@ -27,8 +27,8 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 	}
 	q.clock.learn(r.now, sent, received)
 	unknown := q.config[0].epoch == 0
-	q.learn(r, first)
-	q.confirm(first, received)
+	q.learn(r, b.first)
+	q.confirm(b.first, received)
 	if r.contenders > 0 {
 		q.contenders = r.contenders
 	}
@@ -47,7 +47,7 @@ func (q *queue) settle(b *batch, r batchReply, first, sent, received time.Time) 
 			} else if run.stock == 0 {
 				q.gathering.handed(int(g.count), received)
 			}
-			p.confirm(first, received)
+			p.confirm(b.first, received)
 			q.fullUntil = p.due
 			if run.stock > 0 {
 				q.stock.size, q.stock.left, q.stock.place, q.stock.until = g.count, g.count, p, p.earliest.Add(q.halfGuard())

@@ -85,11 +85,11 @@ func (q *queue) acquire(ctx context.Context, ns []int64) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		w.until = deadline
 	}
-	if err := q.enqueue(w); err != nil {
-		return err
-	}
 	q.c.waiting.Add(1)
 	defer q.c.waiting.Add(-1)
+	if err := q.enqueue(ctx, w); err != nil {
+		return err
+	}
 	out := q.await(ctx, w)
 	for out.err == nil && !out.denied {
 		var taken bool
@@ -130,11 +130,11 @@ func (q *queue) reserve(ctx context.Context, ns []int64, maxWait time.Duration) 
 	if q.seatFromStock(w) {
 		return &Reservation{q: q, w: w}, nil
 	}
-	if err := q.enqueue(w); err != nil {
-		return nil, err
-	}
 	q.c.waiting.Add(1)
 	defer q.c.waiting.Add(-1)
+	if err := q.enqueue(ctx, w); err != nil {
+		return nil, err
+	}
 	out := q.await(ctx, w)
 	if out.err != nil {
 		return nil, out.err

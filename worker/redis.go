@@ -42,6 +42,8 @@ func (r RedisConfig) NewClient() (redis.UniversalClient, error) {
 		DB:               r.DB,
 		PoolSize:         r.PoolSize,
 		TLSConfig:        tlsConfig,
+
+		ContextTimeoutEnabled: true, // so that a job's goroutine can make its limiter's call itself
 	}), nil
 }
 

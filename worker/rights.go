@@ -17,8 +17,9 @@ var rightsLua string
 // more. docs/redis.md has the same lists.
 var (
 	// limitCommands are those of package throttle.
-	limitCommands = strings.Fields(`eval evalsha ping time exists del get mget set hdel hexists hget hmget hset persist pexpire pttl
-		zadd zcard zcount zrange zrangebyscore zrem zremrangebyrank zremrangebyscore zrevrange zrevrangebyscore zscore publish subscribe`)
+	limitCommands = strings.Fields(`eval evalsha ping time exists del get mget set setrange decrby hdel hexists hget hmget hset persist
+		pexpire pttl zadd zcard zcount zrange zrangebyscore zrem zremrangebyrank zremrangebyscore zrevrange zrevrangebyscore zscore
+		publish subscribe`)
 	// taskCommands are asynq's, as a server and as a client.
 	taskCommands = strings.Fields(`eval evalsha ping subscribe exists expire expireat del get incr set setex sadd hdel hget hmget hset
 		lpush lrem rpoplpush rpush zadd zcard zrange zrangebyscore zrem zremrangebyrank zremrangebyscore zscore`)

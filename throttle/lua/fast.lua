@@ -1,67 +1,98 @@
 -- Grants one run of equal requests at once where that is all there is to do:
 -- the cached value covers it, the configuration is the one the client knows, and
--- the log needs no looking after. It reads no log and takes few commands. Where
--- it has nothing to say it has written nothing, and acquire.lua is to be asked.
+-- the log needs no looking after. It reads no log, and takes few commands and few
+-- arguments, which are what a script costs Redis most. Where it has nothing to
+-- say it has written nothing, and acquire.lua is to be asked.
 --
 -- KEYS: 1 the queue's last reply, then the value of each member, then their names, then their logs
--- ARGV: batch number, count, stock (permits of each member beyond what is asked, if half of the limit stays free), us that
---       Redis's clock must show at the least, what follows the time in the reply that acquire.lua would make
---       M x: seal last seen, permits, ms for which entries count if the keys are this client's own, else 0
--- reply: as of acquire.lua; or 0, or 1 if it was for want of room, which will be the same a moment later
+-- ARGV: batch number (all of a queue are of one length), us that Redis's clock must show at the least
+--       M x: seal last seen, permits
+--       and, if one of these is not 0: 1 if half of each limit has to stay free; 1 to look after all that need not be seen to
+--       each time (what others may have done to the configuration and to the log, and how long the reply is kept); M x: ms
+--       for which entries count, if the keys are this client's own
+-- reply: when all was granted, us; or 0, or 1 if that was for want of room, which will be the same a moment later
 
-local call, floor, char = redis.call, math.floor, string.char
+local call, sub = redis.call, string.sub
 local FULL = 512 -- entries above which acquire.lua has some to drop or to merge: COMPACT there
 
 local M = (#KEYS - 1) / 3
 local values = call('MGET', unpack(KEYS, 1, M + 1))
-local batch, count, stock = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-if values[1] and tonumber(string.match(values[1], '^%d+')) >= tonumber(batch) then return 0 end
+local last, batch, half, look = values[1], ARGV[1], ARGV[3 + 2 * M], ARGV[4 + 2 * M]
+if last and last >= batch then return 0 end -- as text: a reply begins with its batch's number
 
-local left, taken, card = {}, {}, {}
+local packed = nil
 for i = 1, M do
-  local h = call('HMGET', KEYS[1 + M + i], 'seal', 'rate', 'interval', 'type', 'keepAliveTime', 'frontier')
-  local seal = ARGV[3 + 3 * i]
-  if h[1] ~= seal or h[6] or not (h[2] and h[3] and h[4]) then return 0 end
-  -- What a Redisson client changed does not match the seal.
-  local shown = h[2] .. ':' .. h[3] .. ':' .. h[4] .. ':' .. (h[5] or '0') .. ':'
-  if string.sub(seal, 1, #shown) ~= shown then return 0 end
-  local value, x = tonumber(values[i + 1]), ARGV[4 + 3 * i] * count + stock
-  if not value then return 0 end
-  if value < x or stock > 0 and value - x < h[2] / 2 then return 1 end -- unless what expired makes room
-  left[i], taken[i], card[i] = value - x, x, call('ZCARD', KEYS[1 + 2 * M + i])
-  if card[i] == 0 or card[i] > FULL then return 0 end
+  local name, seal, value = KEYS[1 + M + i], ARGV[1 + 2 * i], values[1 + i]
+  if look == '1' then
+    local h = call('HMGET', name, 'seal', 'rate', 'interval', 'type', 'keepAliveTime')
+    if h[1] ~= seal or not (h[2] and h[3] and h[4]) then return 0 end
+    -- What a Redisson client changed does not match the seal.
+    local shown = h[2] .. ':' .. h[3] .. ':' .. h[4] .. ':' .. (h[5] or '0') .. ':'
+    if sub(seal, 1, #shown) ~= shown then return 0 end
+    local card = call('ZCARD', KEYS[1 + 2 * M + i])
+    if card == 0 or card > FULL then return 0 end
+    if card >= 32 and card <= 128 then -- see unpack_log
+      packed = packed or {}
+      packed[i] = true
+    end
+  elseif call('HGET', name, 'seal') ~= seal then
+    return 0
+  end
+  if not value or not string.find(value, '^%-?%d+$') then return 0 end
+  local left = value - ARGV[2 + 2 * i]
+  if left < 0 or half == '1' and left < string.match(seal, '^%d+') / 2 then return 1 end -- unless what expired makes room
 end
 
 local t = call('TIME')
-local us = string.format('%06d', t[2])
-local at, score = t[1] .. us, t[1] .. string.sub(us, 1, 3) .. '.' .. string.sub(us, 4) -- floats are slow to print
-local now = t[1] * 1000000 + t[2]
-if now < tonumber(ARGV[4]) then return 0 end
+local s, us = t[1], sub('00000' .. t[2], -6) -- string.format is slow, and so are floats
+local at = s .. us
+if at < ARGV[2] then return 0 end
 
-local high, low = floor(now / 4294967296), now % 4294967296
-local id = char(8, 0, floor(high / 65536), floor(high / 256) % 256, high % 256,
-  floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
+-- The bytes of the time, the last first, as pack_entry has them.
+local rest = s * 1000000 + t[2] -- not us: zeros before a number make it octal in miniredis
+local a = rest % 256
+rest = (rest - a) / 256
+local b = rest % 256
+rest = (rest - b) / 256
+local c = rest % 256
+rest = (rest - c) / 256
+local d = rest % 256
+rest = (rest - d) / 256
+local e = rest % 256
+rest = (rest - e) / 256
+local f = rest % 256
+local score = s .. sub(us, 1, 3) .. '.' .. sub(us, 4)
 for i = 1, M do
-  local value, permits, x = KEYS[1 + i], KEYS[1 + 2 * M + i], taken[i]
-  local function entry() return id .. char(x % 256, floor(x / 256) % 256, floor(x / 65536) % 256, floor(x / 16777216)) end
-  while call('ZADD', permits, 'NX', score, entry()) == 0 do -- another grant in the same microsecond
-    call('ZREM', permits, entry())
+  local value, permits, n, ms = KEYS[1 + i], KEYS[1 + 2 * M + i], ARGV[2 + 2 * i], ARGV[4 + 2 * M + i]
+  call('DECRBY', value, n)
+  local x = n + 0
+  while true do
+    local p = x % 256
+    local q = (x - p) / 256
+    local r = q % 256
+    q = (q - r) / 256
+    local u = q % 256
+    local entry = string.char(8, 0, (rest - f) / 256, f, e, d, c, b, a, p, r, u, (q - u) / 256)
+    if call('ZADD', permits, 'NX', score, entry) == 1 then break end
+    call('ZREM', permits, entry) -- another grant in the same microsecond
     x = 2 * x
   end
-  if card[i] == 31 then -- see unpack_log
+  if packed and packed[i] then
     local long = string.rep('-', 65)
     call('ZADD', permits, '0', long)
     call('ZREM', permits, long)
   end
-  call('SET', value, string.format('%d', left[i]), 'KEEPTTL')
-  local ms = tonumber(ARGV[5 + 3 * i])
-  if ms > 0 and call('PTTL', permits) < ms + 1 then
+  if ms and ms ~= '0' and call('PTTL', permits) < ms + 1 then
     local ttl = string.format('%.0f', ms * 1.25 + 1)
     call('PEXPIRE', permits, ttl)
     call('PEXPIRE', value, ttl)
   end
 end
 
-local body = '0 ' .. at .. ' ' .. ARGV[5]
-call('SET', KEYS[1], batch .. ' ' .. body, 'PX', '10000')
-return at .. ' ' .. body
+local reply = batch .. ' 3 ' .. at -- status 3: all was granted
+if look ~= '1' and last and #last == #reply then
+  call('SETRANGE', KEYS[1], '0', reply)
+else
+  call('SET', KEYS[1], reply, 'PX', '11000') -- 10 s, and some time until the next look
+end
+return at

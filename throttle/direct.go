@@ -1,0 +1,63 @@
+package throttle
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// directFor bounds a call that the caller of a request makes itself, and so how
+// long the end of its context may go unheard.
+const directFor = abandonPatience
+
+// heedsDeadlines reports whether rdb gives up waiting for a reply at the
+// deadline of the call's context. go-redis does only if it is told to.
+func heedsDeadlines(rdb redis.Scripter) bool {
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		return rdb.Options().ContextTimeoutEnabled
+	case *redis.ClusterClient:
+		return rdb.Options().ContextTimeoutEnabled
+	}
+	return false
+}
+
+// mayServe reports whether the caller of a request may make the call for it
+// itself: Redis answered lately, and soon; and if it does not now, the caller
+// can turn to what else it waits for, or there is nothing else.
+func (q *queue) mayServe(ctx context.Context, w *waiter, now time.Time) bool {
+	return q.c.met.Load() && q.trouble == nil && q.roundTrips.n > 0 && q.roundTrips.median() < directFor/4 &&
+		(w.until.IsZero() || w.now || w.until.Sub(now) > directFor) &&
+		(q.c.heeds || ctx.Done() == nil && (w.until.IsZero() || w.now))
+}
+
+// serve makes the call for a batch on the goroutine of a caller, which spares
+// the caller the start of a runner and being woken by it. A call that is not
+// answered in time is repeated by a runner, like any other.
+func (q *queue) serve(ctx context.Context, b *batch) {
+	defer q.c.wg.Done()
+	answered := false
+	defer func() { q.handOver(b, answered) }() // also if a hook of the Redis client panics
+	ctx, cancel := context.WithTimeout(ctx, directFor)
+	defer cancel()
+	answered = q.attempt(ctx, b) == nil
+}
+
+// handOver leaves what there is to do after serve to a runner.
+func (q *queue) handOver(b *batch, answered bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	switch {
+	case !answered:
+		q.c.wg.Go(func() {
+			q.send(b)
+			q.run()
+		})
+	case q.toAsk(now) || q.toCheck(now):
+		q.c.wg.Go(q.run)
+	default:
+		q.rest(now)
+	}
+}

@@ -1,0 +1,79 @@
+package throttle
+
+import (
+	"testing"
+	"time"
+)
+
+// ample is a limit that one caller never reaches, as fast.lua serves it.
+func ample() Rate { return rate("1000/1s") }
+
+// The last reply of a queue is there for ten seconds after its call, whichever
+// script served that, however long the queue has been in use.
+func TestLastReplyIsKept(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(ample())
+		for i := range 400 {
+			b.until(time.Duration(i) * 77 * time.Millisecond)
+			check(b, l.Acquire(b.Context(), 1))
+			if ttl := b.rdb.PTTL(b.Context(), l.last.Load().replyKey).Val(); ttl < 10*time.Second {
+				b.Fatalf("call %d: its reply is kept for %v", i, ttl)
+			}
+		}
+	})
+}
+
+// The last reply of a queue goes with a limiter that expires, also of one that
+// is busy.
+func TestLastReplyExpiresWithItsLimiter(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		l := b.limited(rate("2/100ms"))
+		check(b, l.Acquire(b.Context(), 1))
+		l.Expire(b.Context(), 5*time.Second)
+		for range 8 {
+			check(b, l.Acquire(b.Context(), 1))
+			if ttl := b.rdb.PTTL(b.Context(), l.last.Load().replyKey).Val(); ttl > 5*time.Second {
+				b.Fatalf("the reply is kept for %v, its limiter for 5s", ttl)
+			}
+		}
+	})
+}
+
+// A cached value that is no whole number is no error: it is made anew from the log.
+func TestDamagedValueHeals(t *testing.T) {
+	for _, damaged := range []string{"x", "", "0.5"} {
+		t.Run(damaged, func(t *testing.T) {
+			forEachRedis(t, func(b *bench) {
+				l := b.limited(ample())
+				for range 3 {
+					check(b, l.Acquire(b.Context(), 1))
+				}
+				check(b, b.rdb.Set(b.Context(), l.keys[1], damaged, 0).Err())
+				check(b, l.Acquire(b.Context(), 1))
+				if got := b.rdb.Get(b.Context(), l.keys[1]).Val(); got != "996" {
+					b.Errorf("the value is %q, want 996", got)
+				}
+			})
+		})
+	}
+}
+
+// A keepAliveTime that a Redisson client sets while the limit is far from
+// binding is renewed from then on, by whoever asks 100 ms later.
+func TestKeepAliveOfOthersIsHonoured(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		l := b.limited(ample())
+		for range 3 {
+			check(b, l.Acquire(b.Context(), 1))
+		}
+		check(b, b.rdb.HSet(b.Context(), l.name, "keepAliveTime", 5000).Err())
+		check(b, b.rdb.PExpire(b.Context(), l.name, 2*time.Second).Err())
+		b.until(freshFor + ms(50))
+		check(b, l.Acquire(b.Context(), 1))
+		for _, key := range l.keys[:3] {
+			if ttl := b.rdb.PTTL(b.Context(), key).Val(); ttl < 4*time.Second || ttl > 5*time.Second {
+				b.Errorf("%s lives for %v, want the 5s of its keepAliveTime", key, ttl)
+			}
+		}
+	})
+}
