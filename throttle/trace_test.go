@@ -120,9 +120,6 @@ func (x *trace) judge(t fataler, q *tracedQueue, before []state, r batchReply) {
 	if r.status != statusOK {
 		t.Fatalf("status %d\n%s", r.status, q.describe())
 	}
-	if x.beyond(before, after, r.now) {
-		return
-	}
 	var models []*model
 	var grid int64
 	exact, changed := true, false
@@ -191,26 +188,6 @@ func (x *trace) judge(t fataler, q *tracedQueue, before []state, r batchReply) {
 	if changed {
 		q.keep = r.now + 9_000_000
 	}
-}
-
-// beyond reports whether a log has a place further ahead than any can be under
-// the present interval, as it may if that became shorter in the microsecond in
-// which the client was seen. The script takes it for one of another clock, and
-// has it count from now on if it reads the log, which the model does not know.
-func (x *trace) beyond(before, after []state, now int64) bool {
-	for i, s := range before {
-		m := after[i].model
-		bound := now + max(m.interval, leastHorizon.Microseconds()) + 2*m.span() + m.span()/256 + 1
-		if !slices.ContainsFunc(x.truth[s.permits], func(e entry) bool { return e.at > bound }) {
-			continue
-		}
-		x.count["beyond any horizon"]++
-		for _, s := range after {
-			x.truth[s.permits] = s.with(s.records).log
-		}
-		return true
-	}
-	return false
 }
 
 // current are the records that the script goes by: those that live, less the

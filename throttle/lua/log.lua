@@ -241,10 +241,11 @@ local function announce(name) redis.pcall('PUBLISH', 'jobthrottle:changes', name
 -- announce_release tells them that places which lie ahead may be had sooner.
 local function announce_release(name) redis.pcall('PUBLISH', 'jobthrottle:releases', name) end
 
--- change raises the epoch, drops the places that are not near, and brings the
--- cached value up to date: the log as it stands decides.
+-- change raises the epoch, to one that no client can have been seen in, drops the
+-- places that are not near, and brings the cached value up to date: the log as it
+-- stands decides.
 local function change(m, now)
-  m.epoch = max(m.epoch + 1, now)
+  m.epoch = max(m.epoch, now) + 1
   write_seal(m)
   announce(m.name)
   drop_places(m, m.epoch + NEAR)
