@@ -58,7 +58,7 @@ end
 -- Brings a member up to date: a configuration changed by others, entries that
 -- expired, a cache that may be wrong.
 local function update(m, client, refresh, seen, now)
-  local rebuild = refresh or seen ~= m.epoch or not m.cached or m.card == 0 and m.cached ~= m.rate
+  local rebuild = refresh or seen ~= m.epoch or not m.cached or m.cached > m.rate or m.card == 0 and m.cached ~= m.rate
   if m.foreign then
     m.cached = nil
     change(m, now)
@@ -81,14 +81,14 @@ local function update(m, client, refresh, seen, now)
   for _, e in ipairs(old) do freed = freed + weight(e) end
   m.purged = #old < PURGE
   if #old > 0 then call('ZREMRANGEBYRANK', m.permits_key, '0', int(#old - 1)) end
-  -- Its keys, whatever this call does; the seal of a limiter that expires is never known.
+  -- Its keys, whatever this call does. The seal of a limiter with an expiry of ours is never known.
   m.stays = m.known and m.cached and m.keep == 0 and not m.per_client and m.card - #old > 1
   local crowded = m.card > COMPACT and call('ZCOUNT', m.permits_key, '-inf', score(now)) > COMPACT
   if crowded then compact(m, now) end
   m.value = rebuild and sum_log(m) or m.cached + freed
   if m.card > BUCKETS then m.grid = m.W end
   m.dirty = rebuild or freed > 0
-  if m.kept and not (m.per_client or m.foreign or crowded) then open_frontier(m, m.kept, now) end
+  if m.kept and not (m.per_client or m.foreign or crowded) then open_frontier(m, m.kept, old[1], now) end
 end
 
 -- Takes back up to n permits of the grant made for time t: out of the entry at

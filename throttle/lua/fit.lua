@@ -86,19 +86,19 @@ end
 -- earlier, with the load at F. Grants at F or later keep it true, and so does
 -- time; so a busy log need not be read from now on, but only from F on: what
 -- falls after it, a page at a time, and what lies ahead. It is kept in the
--- limiter's hash as "F - now, load, n, value, epoch, now, entries after F" and holds as long as nobody else
--- has written since: no other value, no other epoch, no foreign entry. Now is a
--- frontier too, whose load follows from the cached value.
+-- limiter's hash as "F - now, load, n, value, epoch, now, entries after F, oldest
+-- entry" and holds as long as nobody else has written since: no other value, no
+-- other epoch. A value can only come back to what it was where something expired,
+-- which our calls see to before anything else, and a Redisson client as it takes
+-- permits: then the oldest entry is another. Now is a frontier too, whose load
+-- follows from the cached value.
 
-local function open_frontier(m, kept, now)
-  local at, load, n, value, epoch, last, after = string.match(kept or '', '^(%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d+) (%d+)$')
+local function open_frontier(m, kept, oldest, now)
+  local at, load, n, value, epoch, last, after, first = string.match(kept, '^(%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d+) (%d+) (%d+)$')
   if not at or tonumber(value) ~= m.cached or tonumber(epoch) ~= m.epoch then return end
-  last = tonumber(last)
-  at = last + at
+  at, last = last + at, tonumber(last)
   if at <= now or last > now then return end
-  for _, e in ipairs(call('ZRANGEBYSCORE', m.permits_key, score(last), score(now))) do
-    if byte(e, 1) ~= 8 then return end
-  end
+  if own(oldest or call('ZRANGE', m.permits_key, '0', '0')[1] or '') ~= tonumber(first) then return end
   m.frontier = { at = at, load = tonumber(load), least = tonumber(n), after = tonumber(after) }
 end
 
@@ -296,7 +296,9 @@ local function keep_frontier(m, now)
     after = f.n
     while after > 0 and f.s[f.n - after + 1] <= f.at do after = after - 1 end
   end
-  return format('%s %d %d %d %s %s %d', int(f.at - now), f.load, f.least, m.value, int(m.epoch), int(now), after)
+  local first = own(call('ZRANGE', m.permits_key, '0', '0')[1] or '')
+  if not first then return nil end
+  return format('%s %d %d %d %s %s %d %s', int(f.at - now), f.load, f.least, m.value, int(m.epoch), int(now), after, int(first))
 end
 
 -- available is how many permits TryAcquire could take now.

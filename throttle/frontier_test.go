@@ -1,0 +1,70 @@
+package throttle
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What is known of a log holds as long as nobody else has written. A Redisson
+// client that frees what expired can bring the value back to what it was, when
+// another grant has lowered it: the log is another nevertheless.
+func TestFrontierEndsWhereOthersFree(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(Rate{Permits: 10, Interval: time.Second, Guard: 10 * time.Millisecond})
+		other := b.limiter(b.client())
+		at := func(when int, what func(*Limiter, int64, bool), on *Limiter, n int64, want bool) {
+			b.until(ms(when))
+			what(on, n, want)
+		}
+		at(0, b.expectTry, l, 1, true)
+		at(300, b.expectTry, other, 1, true)
+		at(500, b.expectTry, l, 7, true)
+		at(900, b.expectTry, l, 3, false) // now it is known when 3 fit
+		at(950, b.expectTry, other, 1, true)
+
+		b.until(ms(1005)) // what a Redisson client does with what expired
+		oldest := b.rdb.ZRange(b.Context(), l.keys[2], 0, 0).Val()[0]
+		check(b, b.rdb.ZRem(b.Context(), l.keys[2], oldest).Err())
+		check(b, b.rdb.IncrBy(b.Context(), l.keys[1], 1).Err())
+
+		b.until(ms(1020))
+		r, err := l.Reserve(b.Context(), 3, time.Minute)
+		check(b, err)
+		if at := time.Since(b.begin) + r.Delay(); at < ms(1510) {
+			b.Errorf("3 permits at %v: 7 of 500ms and 1 of 950ms count until 1.51s", at)
+		}
+		r.Cancel()
+	})
+}
+
+// The same for one whose clock is ahead: its entry lies where nobody has a place.
+func TestFrontierEndsWhereOthersGrant(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(Rate{Permits: 10, Interval: time.Second, Guard: 10 * time.Millisecond})
+		b.expectTry(l, 2, true)
+		b.until(ms(500))
+		b.expectTry(l, 8, true)
+		b.until(ms(900))
+		b.expectTry(l, 2, false) // not before 1.01 s
+		b.until(ms(1005))
+		oldest := b.rdb.ZRange(b.Context(), l.keys[2], 0, 0).Val()[0]
+		check(b, b.rdb.ZRem(b.Context(), l.keys[2], oldest).Err())
+		ahead := redis.Z{Score: score(b, ms(1100)), Member: "\x10an id of 16 byte\x02\x00\x00\x00"}
+		check(b, b.rdb.ZAdd(b.Context(), l.keys[2], ahead).Err())
+
+		r, err := l.Reserve(b.Context(), 2, time.Minute)
+		check(b, err)
+		if at := time.Since(b.begin) + r.Delay(); at < ms(1510) {
+			b.Errorf("2 permits at %v: 8 of 500ms count until 1.51s, 2 from 1.1s on", at)
+		}
+		r.Cancel()
+	})
+}
+
+// score is the score of an entry at a time of the test.
+func score(b *bench, at time.Duration) float64 {
+	b.Helper()
+	return float64(b.begin.Add(at).UnixMicro()) / 1000
+}
