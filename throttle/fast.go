@@ -8,8 +8,8 @@ import (
 const (
 	// declinedRoom is what fast.lua answers where too little of a limit is free.
 	declinedRoom = 1
-	// lookEvery is how many calls of fast.lua may go without a look at what
-	// others may have done, if less than freshFor has passed since the last.
+	// lookEvery is how many calls of fast.lua have one look at what others may
+	// have done, if freshFor has not passed since the last.
 	lookEvery = 16
 )
 
@@ -33,6 +33,14 @@ func (b *batch) plain(config []settings) bool {
 		}
 	}
 	runs := len(b.runs)
+	if runs == 0 {
+		return false
+	}
+	for i, n := range b.runs[0].waiters[0].ns {
+		if n > config[i].rate {
+			return false // never to be had; and sums of such numbers may not fit
+		}
+	}
 	if runs == 2 && b.runs[1].stock > 0 {
 		runs = 1
 	}

@@ -1,6 +1,9 @@
 package throttle
 
 import (
+	"errors"
+	"math"
+	"sync"
 	"testing"
 	"time"
 )
@@ -39,9 +42,10 @@ func TestLastReplyExpiresWithItsLimiter(t *testing.T) {
 	})
 }
 
-// A cached value that is no whole number is no error: it is made anew from the log.
+// A cached value that cannot be one is no error: it
+// is made anew from the log.
 func TestDamagedValueHeals(t *testing.T) {
-	for _, damaged := range []string{"x", "", "0.5"} {
+	for _, damaged := range []string{"x", "", "0.5", "12345678901234567890"} {
 		t.Run(damaged, func(t *testing.T) {
 			forEachRedis(t, func(b *bench) {
 				l := b.limited(ample())
@@ -53,6 +57,23 @@ func TestDamagedValueHeals(t *testing.T) {
 				if got := b.rdb.Get(b.Context(), l.keys[1]).Val(); got != "996" {
 					b.Errorf("the value is %q, want 996", got)
 				}
+			})
+		})
+	}
+}
+
+// Nor is one that Redis itself would not have written: it counts until the next
+// refresh.
+func TestOddValueIsNoError(t *testing.T) {
+	for _, odd := range []string{"007", "+7", " 7", "-0", "0x7"} {
+		t.Run(odd, func(t *testing.T) {
+			forEachRedis(t, func(b *bench) {
+				l := b.limited(ample())
+				for range 3 {
+					check(b, l.Acquire(b.Context(), 1))
+				}
+				check(b, b.rdb.Set(b.Context(), l.keys[1], odd, 0).Err())
+				check(b, l.Acquire(b.Context(), 1))
 			})
 		})
 	}
@@ -76,4 +97,30 @@ func TestKeepAliveOfOthersIsHonoured(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Sums of what can never be had may be small numbers, or less than none.
+func TestHugeRequestsTogether(t *testing.T) {
+	for _, n := range []int64{1 << 62, math.MaxInt64, 1001} {
+		underFakeTime(t, func(b *bench) {
+			l := b.limited(ample())
+			for range 3 {
+				check(b, l.Acquire(b.Context(), 1))
+			}
+			var wg sync.WaitGroup
+			for range 5 { // four of them in one call
+				wg.Go(func() {
+					if err := l.Acquire(b.Context(), n); !errors.Is(err, ErrExceedsRate) {
+						b.Errorf("Acquire(%d): %v", n, err)
+					}
+				})
+			}
+			wg.Wait()
+			check(b, l.Acquire(b.Context(), 1))
+			b.expectAvailable(l, 996)
+			if got := b.rdb.Get(b.Context(), l.keys[1]).Val(); got != "996" {
+				b.Errorf("the value is %s, want 996", got)
+			}
+		})
+	}
 }

@@ -248,7 +248,8 @@ func (q *queue) attempt(ctx context.Context, b *batch) error {
 
 // ask makes the call, the fast way if that may do, and says when it was sent.
 func (q *queue) ask(ctx context.Context, b *batch) (reply any, sent time.Time, err error) {
-	if f := b.fast; f != nil && !f.declined {
+	recent := b.first.IsZero() || time.Since(b.first) < freshFor // else what fast.lua did not look at may be long ago
+	if f := b.fast; f != nil && !f.declined && recent {
 		sent = b.sent()
 		reply, err = q.c.eval(ctx, fastScript, f.keys, f.args...)
 		why, declined := reply.(int64)

@@ -13,7 +13,8 @@
 --            a longest wait of -1 asks for a prefetch: up to count now, as long as half of the limit stays free
 --       us that Redis's clock must show at the least, as it was when this queue last heard of it (0: never)
 -- reply: one string of integers (and seals), separated by spaces:
---   now us, status: 0, or 1 member (not initialized), or 2 (an older batch than the last one)
+--   now us, status: 0, or 1 member (not initialized), or 2 (an older batch than the last one), or 3 time us (all was granted
+--            then: what fast.lua said to this batch)
 --   time us the offsets count from
 --   M x: epoch, changed; if changed is 1: seal, rate, interval us, guard us, type, window, smooth
 --   number of clients that lately asked for places beyond near (0: this one did not)

@@ -38,7 +38,7 @@ for i = 1, M do
   elseif call('HGET', name, 'seal') ~= seal then
     return 0
   end
-  if not value or not string.find(value, '^%-?%d+$') then return 0 end
+  if not value or #value > 15 or value ~= '0' and not string.find(value, '^%-?[1-9]%d*$') then return 0 end
   local left = value - ARGV[2 + 2 * i]
   if left < 0 or half == '1' and left < string.match(seal, '^%d+') / 2 then return 1 end -- unless what expired makes room
 end
@@ -64,7 +64,6 @@ local f = rest % 256
 local score = s .. sub(us, 1, 3) .. '.' .. sub(us, 4)
 for i = 1, M do
   local value, permits, n, ms = KEYS[1 + i], KEYS[1 + 2 * M + i], ARGV[2 + 2 * i], ARGV[4 + 2 * M + i]
-  call('DECRBY', value, n)
   local x = n + 0
   while true do
     local p = x % 256
@@ -77,6 +76,7 @@ for i = 1, M do
     call('ZREM', permits, entry) -- another grant in the same microsecond
     x = 2 * x
   end
+  call('DECRBY', value, n) -- which cannot fail, as ZADD can
   if packed and packed[i] then
     local long = string.rep('-', 65)
     call('ZADD', permits, '0', long)
