@@ -63,7 +63,7 @@ func (q *queue) nextBatch(now time.Time) *batch {
 	}
 	q.gathering.asked()
 	if len(q.waiting) == 0 {
-		q.urgentAt = time.Time{}
+		q.urgentAt, q.gathering.latest = time.Time{}, time.Time{}
 	}
 
 	q.seq++

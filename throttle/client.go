@@ -44,7 +44,7 @@ type Client struct {
 
 	ctx     context.Context // ends when Close has given back what was held
 	cancel  context.CancelFunc
-	wg      sync.WaitGroup // the queues' runners, and who listens for changes
+	wg      sync.WaitGroup // the queues' runners, callers that make calls, and who listens for changes
 	changes changes
 
 	first   sync.Once
@@ -63,7 +63,7 @@ type Client struct {
 // New returns a Client for the limiters in rdb, which remains the caller's to
 // close. It makes no Redis call. The connection pool of rdb should not be
 // smaller than the number of limiters that are asked at the same time. Where
-// rdb heeds deadlines (ContextTimeoutEnabled of its options), an Acquire that
+// rdb heeds deadlines (ContextTimeoutEnabled of its options), a request that
 // meets no other makes its call itself, which is sooner done.
 func New(rdb redis.Scripter, opts Options) (*Client, error) {
 	if rdb == nil {

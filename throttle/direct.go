@@ -7,24 +7,29 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// directFor bounds a call that the caller of a request makes itself, and so how
-// long the end of its context may go unheard.
+// directFor bounds a call that the caller of a request makes itself, where the
+// Redis client heeds deadlines, and so how long the end of its context may go
+// unheard.
 const directFor = abandonPatience
 
 // heedsDeadlines reports whether rdb gives up waiting for a reply at the
-// deadline of the call's context. go-redis does only if it is told to.
+// deadline of the call's context. go-redis does only if it is told to, and not
+// to do without deadlines (timeouts of -2).
 func heedsDeadlines(rdb redis.Scripter) bool {
+	heeds := func(told bool, read, write time.Duration) bool { return told && read >= 0 && write >= 0 }
 	switch rdb := rdb.(type) {
 	case *redis.Client:
-		return rdb.Options().ContextTimeoutEnabled
+		o := rdb.Options()
+		return heeds(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
 	case *redis.ClusterClient:
-		return rdb.Options().ContextTimeoutEnabled
+		o := rdb.Options()
+		return heeds(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
 	}
 	return false
 }
 
 // mayServe reports whether the caller of a request may make the call for it
-// itself: Redis answered lately, and soon; and if it does not now, the caller
+// itself: Redis has answered, and soon; and if it does not now, the caller
 // can turn to what else it waits for, or there is nothing else.
 func (q *queue) mayServe(ctx context.Context, w *waiter, now time.Time) bool {
 	return q.c.met.Load() && q.trouble == nil && q.roundTrips.n > 0 && q.roundTrips.median() < directFor/4 &&

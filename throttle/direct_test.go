@@ -14,22 +14,30 @@ import (
 
 // A caller that meets no other makes the call itself, where its context cannot
 // end meanwhile: what a hook of the Redis client throws reaches it. The queue
-// goes on, and repeats the call, which counts once.
+// goes on, repeats the call, and gives back what nobody waits for any more.
 func TestCallerMakesTheCall(t *testing.T) {
-	underFakeTime(t, func(b *bench) {
-		l := b.troubled(rate("5/5s"), during(2, 2, func(func() *redis.Cmd) *redis.Cmd { panic("a hook") }))
-		check(b, l.Acquire(context.Background(), 1)) // from then on it knows Redis to be near
-		func() {
-			defer func() {
-				if r := recover(); r != "a hook" {
-					b.Errorf("the caller recovered %v", r)
+	for name, used := range map[string]int64{"due": 1, "ahead": 5} {
+		t.Run(name, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				l := b.troubled(rate("5/5s"), during(2, 2, func(func() *redis.Cmd) *redis.Cmd { panic("a hook") }))
+				check(b, l.Acquire(context.Background(), used)) // from then on it knows Redis to be near
+				func() {
+					defer func() {
+						if r := recover(); r != "a hook" {
+							b.Errorf("the caller recovered %v", r)
+						}
+					}()
+					_ = l.Acquire(context.Background(), 1)
+				}()
+				b.until(time.Second)
+				b.expectAvailable(l, 5-used)
+				check(b, l.Acquire(context.Background(), 1)) // no earlier than its own turn, and no later
+				if !l.last.Load().retire() {
+					b.Error("the queue has still somebody in it")
 				}
-			}()
-			_ = l.Acquire(context.Background(), 1)
-		}()
-		check(b, l.Acquire(context.Background(), 1))
-		b.expectAvailable(l, 2)
-	})
+			})
+		})
+	}
 }
 
 // A call of the caller's own whose reply is lost is repeated, and counts once;
@@ -67,7 +75,7 @@ func TestCallerHearsItsContext(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if took := time.Since(begin); took > time.Second {
-		t.Errorf("it took %v; go-redis waits for 3s", took)
+		t.Errorf("it took %v; go-redis waits for 5s", took)
 	}
 	network.Set(wire.Trouble{})
 	check(b, l.Acquire(b.Context(), 1)) // in the queue behind what is repeated
@@ -94,7 +102,7 @@ func TestCallerKeepsItsTimeout(t *testing.T) {
 		t.Errorf("%v, %v", ok, err)
 	}
 	if took := time.Since(begin); took > time.Second {
-		t.Errorf("it took %v of 100ms; go-redis waits for 3s", took)
+		t.Errorf("it took %v of 100ms; go-redis waits for 5s", took)
 	}
 	network.Set(wire.Trouble{})
 	check(b, l.c.Close())

@@ -96,7 +96,7 @@ func (g *gathering) hasten() {
 }
 
 // asked begins anew: who has not come by now may never do.
-func (g *gathering) asked() { g.left, g.until, g.latest = 0, time.Time{}, time.Time{} }
+func (g *gathering) asked() { g.left, g.until = 0, time.Time{} }
 
 // taken is how long all that a request for ns could have is taken: this queue
 // asked for as little before, and has a place that far ahead.

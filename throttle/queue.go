@@ -30,7 +30,7 @@ type queue struct {
 
 	mu       sync.Mutex
 	closed   bool
-	running  bool          // a runner owns the calls
+	running  bool          // a runner, or a caller, owns the calls
 	stopped  chan struct{} // closed when the last runner of a closed queue has ended
 	timer    *time.Timer   // starts the next runner
 	poke     chan struct{} // cuts a runner's backoff short
@@ -56,6 +56,8 @@ type queue struct {
 	gathering   gathering
 	fullUntil   time.Time // when the latest place that was had falls due
 	fullFor     []int64   // what it was for
+	moment      int64     // of the latest places that were had, in us of Redis's clock
+	seated      int       // how many it has of them
 	surplus     surplus
 	used        usage // of the first member
 	contenders  int64 // processes that ask for places far ahead, as far as known
@@ -137,10 +139,18 @@ func (q *queue) interrupted(ctx context.Context) error {
 // else does.
 func (q *queue) enqueue(ctx context.Context, w *waiter) error {
 	b, err := q.admit(ctx, w)
-	if b != nil {
-		q.serve(ctx, b)
+	if b == nil {
+		return err
 	}
-	return err
+	served := false
+	defer func() {
+		if !served { // a hook of the Redis client panicked: nobody waits any more
+			q.abandon(w, 0)
+		}
+	}()
+	q.serve(ctx, b)
+	served = true
+	return nil
 }
 
 // admit puts a waiter at the end of the queue. If it returns a batch, that is

@@ -55,8 +55,12 @@ func (q *queue) settle(b *batch, r batchReply, sent, received time.Time) {
 			}
 			q.fullFor = run.waiters[0].ns
 			k := min(int(g.count), len(ws))
-			for i, w := range ws[:k] {
-				p.rank, p.of = i, k
+			if p.at != q.moment {
+				q.moment, q.seated = p.at, 0
+			}
+			for _, w := range ws[:k] {
+				p.rank = q.seated
+				q.seated++
 				q.seat(w, p)
 			}
 			ws = ws[k:]

@@ -47,7 +47,7 @@ type place struct {
 	at       int64 // us of Redis's clock: where its entry is
 	epochs   []int64
 	ahead    bool      // it was not due when it was granted
-	rank, of int       // its turn among those of the same grant
+	rank     int       // its turn among those of the same moment
 	earliest time.Time // Redis's clock does not show at before,
 	due      time.Time // and shows it by then: never early
 
@@ -213,9 +213,14 @@ func (q *queue) untilDue(w *waiter) time.Duration {
 	if early := time.Until(w.place.earliest); early > 0 && w.place.due.Sub(w.place.earliest) > q.halfGuard()/2 {
 		return early
 	}
-	// Timers of the same moment fire in any order: these fire in turn.
-	spread := min(time.Duration(w.place.of)*wakeUp, q.halfGuard()/8)
-	return time.Until(w.place.due.Add(spread * time.Duration(w.place.rank) / time.Duration(max(w.place.of, 1))))
+	return time.Until(w.place.due.Add(turnAfter(w.place.rank, q.halfGuard()/8)))
+}
+
+// turnAfter is how long after a moment the next of its turns is, less than most.
+// Timers of the same moment fire in any order; these fire in turn.
+func turnAfter(rank int, most time.Duration) time.Duration {
+	after := float64(rank) * float64(wakeUp)
+	return time.Duration(after * float64(most) / (after + float64(most) + 1))
 }
 
 // take hands out the permits of a place that is due, if they are fresh and the
