@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/bench/internal/figures"
@@ -19,8 +20,9 @@ type measured struct {
 }
 
 // measure takes the peers of each scenario one after the other, and repeats that in
-// rounds, so that what else the machine does meets all of them. A peer that
-// fails is left out of that round. The error is of ctx.
+// rounds, each of which begins with another peer, so that what else the machine
+// does meets all of them. A peer that fails is left out of that round. The error
+// is of ctx.
 func measure(ctx context.Context, scenarios []scenario.Scenario, rounds int, stderr io.Writer) (measured, error) {
 	m := measured{rounds: map[string]*figures.Rounds{}, seen: map[string]map[string][]int64{}}
 	for _, s := range scenarios {
@@ -30,7 +32,8 @@ func measure(ctx context.Context, scenarios []scenario.Scenario, rounds int, std
 	p := newProgress(stderr, scenarios, rounds)
 	for round := range rounds {
 		for _, s := range scenarios {
-			for _, run := range s.Runs {
+			first := round % len(s.Runs)
+			for _, run := range slices.Concat(s.Runs[first:], s.Runs[:first]) {
 				p.begin(round, s, run)
 				result, err := run.Measure(ctx)
 				switch {

@@ -26,29 +26,34 @@ type limitedError struct{ retryIn time.Duration }
 
 func (e *limitedError) Error() string { return fmt.Sprintf("rate limited, retry in %v", e.retryIn) }
 
-// serveWiki is what asynq's wiki recommends under "Rate Limiting": a handler
+// wiki is what asynq's wiki recommends under "Rate Limiting": a handler
 // that finds the limit used up returns an error that is no failure and says when
 // to retry. The wiki's limiter is one of the process (golang.org/x/time/rate);
 // two servers that share a limit need one in Redis, and redis_rate is the usual one. The
 // wiki retries after a random time of up to ten seconds; here it is what redis_rate
-// says, which is sooner.
-func serveWiki(ctx context.Context, addr string, l Load, start func()) error {
-	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: l.Slots + 10})
-	defer rdb.Close()
+// says, which is sooner. looks and delayedLooks are asynq's intervals; 0 is its default.
+func wiki(looks, delayedLooks time.Duration) serve {
+	return func(ctx context.Context, addr string, l Load, start func()) error {
+		rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: l.Slots + 10})
+		defer rdb.Close()
+		config := asynq.Config{Concurrency: l.Slots, TaskCheckInterval: looks, DelayedTaskCheckInterval: delayedLooks}
+		return serveWiki(ctx, rdb, config, l, start)
+	}
+}
+
+// serveWiki runs one server of the recipe.
+func serveWiki(ctx context.Context, rdb *redis.Client, config asynq.Config, l Load, start func()) error {
 	limiter := redis_rate.NewLimiter(rdb)
 	limit := redis_rate.Limit{Rate: int(l.Limit.Permits), Burst: int(l.Limit.Permits), Period: l.Limit.Interval}
-	config := asynq.Config{
-		Concurrency: l.Slots,
-		IsFailure: func(err error) bool {
-			_, limited := errors.AsType[*limitedError](err)
-			return !limited
-		},
-		RetryDelayFunc: func(n int, err error, task *asynq.Task) time.Duration {
-			if limited, ok := errors.AsType[*limitedError](err); ok {
-				return limited.retryIn
-			}
-			return asynq.DefaultRetryDelayFunc(n, err, task)
-		},
+	config.IsFailure = func(err error) bool {
+		_, limited := errors.AsType[*limitedError](err)
+		return !limited
+	}
+	config.RetryDelayFunc = func(n int, err error, task *asynq.Task) time.Duration {
+		if limited, ok := errors.AsType[*limitedError](err); ok {
+			return limited.retryIn
+		}
+		return asynq.DefaultRetryDelayFunc(n, err, task)
 	}
 	return serveAsynq(ctx, rdb, config, func(ctx context.Context, _ *asynq.Task) error {
 		r, err := limiter.Allow(ctx, l.Limit.Name, limit)

@@ -32,14 +32,17 @@ type Load struct {
 // start when a task has what it needs to begin.
 type Way struct {
 	Name  string
-	Serve func(ctx context.Context, addr string, l Load, start func()) error
+	Serve serve
 }
+
+type serve func(ctx context.Context, addr string, l Load, start func()) error
 
 // The names of the ways in tables.
 const (
 	NameWaiting = "jobthrottle, waiting in slots"
 	NameParking = "jobthrottle, parking (default)"
-	NameWiki    = "wiki recipe"
+	NameWiki    = "wiki recipe, with asynq's defaults"
+	NameEager   = "wiki recipe, looking as often as jobthrottle"
 	NameAlone   = "asynq alone, no limit"
 )
 
@@ -48,7 +51,8 @@ func Ways() []Way {
 	return []Way{
 		{NameWaiting, serveWaiting},
 		{NameParking, serveParking},
-		{NameWiki, serveWiki},
+		{NameWiki, wiki(0, 0)},
+		{NameEager, wiki(50*time.Millisecond, time.Second)}, // what package worker sets
 		{NameAlone, serveAlone},
 	}
 }

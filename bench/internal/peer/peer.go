@@ -36,11 +36,20 @@ type Fleet interface {
 }
 
 // connect returns the connections of one client of a fleet, as many as it has
-// goroutines: nobody waits for one. The first is there, others are made when
-// they are needed.
+// goroutines: nobody waits for one, or has to make it.
 func connect(ctx context.Context, addr string, w fleet.Work) (*redis.Client, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: max(w.Goroutines, 10), ContextTimeoutEnabled: true})
-	if err := rdb.Ping(ctx).Err(); err != nil {
+	var conns []*redis.Conn
+	var err error
+	for len(conns) < w.Goroutines && err == nil {
+		conn := rdb.Conn()
+		conns = append(conns, conn)
+		err = conn.Ping(ctx).Err()
+	}
+	for _, conn := range conns {
+		err = errors.Join(err, conn.Close()) // which gives it back
+	}
+	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
 	return rdb, nil

@@ -68,6 +68,20 @@ func checkHandsOut(t *testing.T, p Peer, w fleet.Work, want int64) {
 	}
 }
 
+// All connections of a client are there before it works.
+func TestConnect(t *testing.T) {
+	w := fleetOf("none")
+	w.Goroutines = 20
+	rdb, err := connect(t.Context(), redistest.Start(t), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rdb.Close()
+	if n := rdb.PoolStats().IdleConns; n != 20 {
+		t.Errorf("%d connections, want 20", n)
+	}
+}
+
 func TestScript(t *testing.T) {
 	p := Script{Addr: redistest.Start(t)}
 	w := fleetOf("none")

@@ -30,7 +30,8 @@ func (b Bench) drain() Scenario {
 		Title: fmt.Sprintf("Drain: %d asynq tasks at 40/s, 2 servers x 20 slots", l.Tasks),
 		Text: fmt.Sprintf("From the first start of a task to the last; the ideal is %v: (%d/40 - 1) x (interval + guard). "+
 			"asynq's wiki recipe returns an error with a time to retry at; its limiter here is redis_rate, which two servers can share, "+
-			"and the time is what redis_rate says. What asynq itself calls is part of the calls per task.", ideal, l.Tasks),
+			"and the time is what redis_rate says. asynq looks for what is to be retried every 5 s; jobthrottle has it look every second, "+
+			"and at empty queues every 50 ms. What asynq itself calls, to connect included, is part of the calls per task.", ideal, l.Tasks),
 		Base: drain.NameWaiting,
 		Columns: []figures.Metric{
 			figures.Seconds, figures.OfIdeal, figures.Busiest, figures.LateP50, figures.LateP99, figures.CallsPerTask, figures.CPUPerTask,

@@ -42,7 +42,7 @@ func (b Bench) memory() Scenario {
 			"if it is full from end to end, however long that is, so its interval is %v and callers ask evenly, 1.2 times as often as the "+
 			"limit allows.", log, interval),
 		Base:    peer.NameJobthrottle,
-		Columns: []figures.Metric{figures.Bytes, figures.CallsPerPermit},
+		Columns: []figures.Metric{figures.Bytes},
 	}
 	for _, p := range b.waitingPeers() {
 		w := taken

@@ -26,8 +26,10 @@ func (b Bench) neverBinding(goroutines int) Scenario {
 	s := Scenario{
 		Name:  NeverBinding(goroutines),
 		Title: fmt.Sprintf("A limit that never binds: one client, %d at a time", goroutines),
-		Text:  "What a limit costs those whom it does not hold up. The empty script is the least that asking Redis for each permit can cost.",
-		Base:  peer.NameScript,
+		Text: fmt.Sprintf("What a limit costs those whom it does not hold up; here it is %d/s. The empty script is the least that asking Redis for "+
+			"each permit can cost. jobthrottle takes in advance what half a guard used, up to 1/16 of the limit; a limit without a guard has no prefetch, and "+
+			"each Acquire asks Redis.", plenty),
+		Base: peer.NameScript,
 		Columns: []figures.Metric{
 			figures.PermitsPerSecond, figures.TookP50, figures.TookP99, figures.CallsPerPermit, figures.CPUPerPermit,
 		},
