@@ -58,7 +58,7 @@ func ofPlan(p site.Plan) string {
 type promise struct{ what, asked, measured, kept string }
 
 func (m *measured) writePromises(b *strings.Builder) {
-	report.Table(b, []string{"what", "asked", "measured", "kept"}, func(row func(...string)) {
+	report.Table(b, []string{"what", "target", "measured", "kept"}, func(row func(...string)) {
 		for _, p := range m.promises() {
 			row(p.what, p.asked, p.measured, p.kept)
 		}

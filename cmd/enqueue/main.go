@@ -37,7 +37,8 @@ func newCommand() *cobra.Command {
 
 Only type is required; queue, headers, max_retry, timeout, process_in, unique_for
 and retention may follow. A bad line is reported with its number, the rest go on,
-and the exit status is 1. Lines with an id can be enqueued again: nothing doubles.`,
+and the exit status is 1. Lines with an id can be enqueued again, for a day
+after the job is done: nothing doubles.`,
 		Example: `  enqueue --file jobs.ndjson                     one job a line
   make-jobs | enqueue --file -                   the same from standard input
   enqueue --file jobs.ndjson --strict            all lines, or none if one is bad
@@ -55,7 +56,7 @@ and the exit status is 1. Lines with an id can be enqueued again: nothing double
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&opts.config, "config", "", "configuration `file`, of which only redis matters here (config.yaml if there is one)")
+	flags.StringVar(&opts.config, "config", "", "configuration `file`, of which only redis is used here (config.yaml if there is one)")
 	flags.StringVar(&opts.redis, "redis", "", "`address` of Redis in place of the configuration's: host:port (several, with commas: a cluster) or redis://user:password@host:port/db (rediss:// for TLS)")
 	flags.StringVar(&opts.file, "file", "", "`file` with one job a line, - is standard input")
 	flags.BoolVar(&opts.strict, "strict", false, "enqueue nothing unless every line is good")

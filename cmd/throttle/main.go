@@ -53,7 +53,7 @@ fleet; what it changes, all workers follow within 100ms.`,
 	}
 	flags := cmd.PersistentFlags()
 	flags.SortFlags = false
-	flags.StringVar(&opts.config, "config", "", "configuration `file`, of which only redis matters here (config.yaml if there is one)")
+	flags.StringVar(&opts.config, "config", "", "configuration `file`, of which only redis is used here (config.yaml if there is one)")
 	flags.StringVar(&opts.redis, "redis", "", "`address` of Redis in place of the configuration's: host:port (several, with commas: a cluster) or redis://user:password@host:port/db (rediss:// for TLS)")
 	flags.BoolVar(&opts.json, "json", false, "print JSON, one object a line")
 	cmd.AddCommand(

@@ -52,7 +52,7 @@ second ends the process at once; its jobs come back by themselves.`,
 	flags.SortFlags = false
 	flags.StringVar(&opts.config, "config", "config.yaml", "configuration `file`")
 	flags.BoolVar(&opts.embedded, "embedded", false, "start a Redis in memory on a loopback port and use it; it forgets everything at the end")
-	flags.StringVar(&opts.adminAddr, "admin-addr", "", "serve the page, /metrics, /healthz and /readyz on `host:port`, in place of admin.addr in the configuration")
+	flags.StringVar(&opts.adminAddr, "admin-addr", "", "serve the dashboard, /metrics, /healthz and /readyz on `host:port`, in place of admin.addr in the configuration")
 	flags.BoolVar(&opts.demo, "demo", false, "run 360 jobs on 3 workers against an API that allows 50 requests in any second; needs nothing")
 	flags.BoolVar(&opts.json, "json", false, "with --demo: end with the summary as one line of JSON on standard output")
 	return cmd

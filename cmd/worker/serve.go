@@ -56,7 +56,7 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) erro
 	if listener != nil {
 		a := admin.Serve(listener, w, admin.Options{Token: cfg.Admin.Token, Logger: logger})
 		defer a.Close()
-		fmt.Fprintf(stdout, "page on http://%[1]s/%[2]s, metrics on http://%[1]s/metrics, health on http://%[1]s/healthz and /readyz\n", listener.Addr(), readOnly(cfg.Admin))
+		fmt.Fprintf(stdout, "dashboard on http://%[1]s/%[2]s, metrics on http://%[1]s/metrics, health on http://%[1]s/healthz and /readyz\n", listener.Addr(), readOnly(cfg.Admin))
 	}
 	for _, line := range w.Summary() {
 		fmt.Fprintln(stdout, line)
@@ -64,7 +64,7 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) erro
 	return w.Run(ctx)
 }
 
-// readOnly says so if the page can change nothing.
+// readOnly says so if the dashboard can change nothing.
 func readOnly(cfg worker.AdminConfig) string {
 	if cfg.Token == "" {
 		return " (read only: admin.token is not set)"

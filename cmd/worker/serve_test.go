@@ -28,7 +28,7 @@ func TestStart(t *testing.T) {
 			if status := cli.Run(ctx, newCommand(), args, nil, stdout, &stderr); status != cli.Done {
 				t.Errorf("status %d\n%s", status, &stderr)
 			}
-			for _, want := range []string{"page on http://127.0.0.1:", "/metrics", "/healthz", "pool default: 20 slots", "job email:*: api 10/1s"} {
+			for _, want := range []string{"dashboard on http://127.0.0.1:", "/metrics", "/healthz", "pool default: 20 slots", "job email:*: api 10/1s"} {
 				if !strings.Contains(stdout.String(), want) {
 					t.Errorf("no %q in:\n%s", want, stdout)
 				}

@@ -44,7 +44,7 @@ func (s summary) writeText(w io.Writer) {
 	interval := time.Duration(s.IntervalMS) * time.Millisecond
 	fmt.Fprintf(w, "%s\n\n", verdict)
 	fmt.Fprintf(w, "  jobs      %d of %d done, %d failed\n", s.Done, s.Jobs, s.Failed)
-	fmt.Fprintf(w, "  time      %.2f s from first to last request; no faster than %.2f s is allowed\n", s.Seconds, s.IdealSeconds)
+	fmt.Fprintf(w, "  time      %.2f s from first to last request; the limit and its guard take %.2f s\n", s.Seconds, s.IdealSeconds)
 	fmt.Fprintf(w, "  busiest   %d requests within any %v; the API allows %d\n", s.Peak, interval, s.Limit)
 	fmt.Fprintf(w, "  refused   %d\n", s.Refused)
 }

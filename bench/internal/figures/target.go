@@ -2,7 +2,7 @@ package figures
 
 // Target is a figure that has to be reached.
 type Target struct {
-	What     string // it is, in the words of who set it
+	What     string
 	Scenario string
 	Metric   Metric
 	Peer     string

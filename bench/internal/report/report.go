@@ -76,7 +76,7 @@ func (r Report) WriteMarkdown(out io.Writer) error {
 		fmt.Fprintf(&b, "![permits in the last second, script calls and Redis CPU per permit](%s)\n\n", r.Plot)
 	}
 	if len(r.Targets) > 0 {
-		b.WriteString("## What it must show\n\n")
+		b.WriteString("## Targets\n\n")
 		writeTargets(&b, r.Targets)
 	}
 	for _, s := range r.Sections {
@@ -99,7 +99,7 @@ func WriteTargets(out io.Writer, targets []figures.Reached) error {
 }
 
 func writeTargets(b *strings.Builder, targets []figures.Reached) {
-	Table(b, []string{"what", "asked", "measured", "reached"}, func(row func(...string)) {
+	Table(b, []string{"what", "target", "measured", "reached"}, func(row func(...string)) {
 		for _, t := range targets {
 			measured, reached := "not measured", "-"
 			if t.Known {

@@ -71,7 +71,7 @@ func TestWriteMarkdown(t *testing.T) {
 		"\n**A note.**\n",
 		"| date   | 2026-11-21 |\n| length | 1m30s      |\n| Redis  | 7.0.15     |\n",
 		"](plot.svg)\n",
-		"| what     | asked         | measured     | reached |\n" +
+		"| what     | target        | measured     | reached |\n" +
 			"| -------- | ------------- | ------------ | ------- |\n" +
 			"| CPU      | at most 1/8   | 1/10         | yes     |\n" +
 			"| more CPU | at least 8x   | 0.1x         | no      |\n" +
@@ -102,7 +102,7 @@ func TestWriteMarkdownOfNothing(t *testing.T) {
 			t.Errorf("the report lacks %q: %s", want, out.String())
 		}
 	}
-	for _, not := range []string{"What it must show", "!["} {
+	for _, not := range []string{"Targets", "!["} {
 		if strings.Contains(out.String(), not) {
 			t.Errorf("the report has %q: %s", not, out.String())
 		}
