@@ -31,7 +31,7 @@ func (p Jobthrottle) Join(ctx context.Context, w fleet.Work) (Fleet, error) {
 }
 
 func (p Jobthrottle) member(ctx context.Context, w fleet.Work) (member fleet.Member, err error) {
-	rdb, err := connect(ctx, p.Addr, w)
+	rdb, err := connect(ctx, p.Addr, w, 1) // it makes one call at a time for a limit
 	if err != nil {
 		return member, err
 	}

@@ -35,13 +35,13 @@ type Fleet interface {
 	Close() error
 }
 
-// connect returns the connections of one client of a fleet, as many as it has
-// goroutines: nobody waits for one, or has to make it.
-func connect(ctx context.Context, addr string, w fleet.Work) (*redis.Client, error) {
+// connect returns a client that has made as many connections as it will use at
+// a time, and may make as many as the work has goroutines.
+func connect(ctx context.Context, addr string, w fleet.Work, connections int) (*redis.Client, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: max(w.Goroutines, 10), ContextTimeoutEnabled: true})
 	var conns []*redis.Conn
 	var err error
-	for len(conns) < w.Goroutines && err == nil {
+	for len(conns) < connections && err == nil {
 		conn := rdb.Conn()
 		conns = append(conns, conn)
 		err = conn.Ping(ctx).Err()

@@ -68,11 +68,11 @@ func checkHandsOut(t *testing.T, p Peer, w fleet.Work, want int64) {
 	}
 }
 
-// All connections of a client are there before it works.
+// The connections of a client are there before it works.
 func TestConnect(t *testing.T) {
 	w := fleetOf("none")
 	w.Goroutines = 20
-	rdb, err := connect(t.Context(), redistest.Start(t), w)
+	rdb, err := connect(t.Context(), redistest.Start(t), w, w.Goroutines)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func (p RedisRate) Name() string { return NameRedisRate }
 // Join makes a fleet of redis_rate limiters.
 func (p RedisRate) Join(ctx context.Context, w fleet.Work) (Fleet, error) {
 	return fleet.Join(w, func(int) (fleet.Member, error) {
-		rdb, err := connect(ctx, p.Addr, w)
+		rdb, err := connect(ctx, p.Addr, w, w.Goroutines)
 		if err != nil {
 			return fleet.Member{}, err
 		}

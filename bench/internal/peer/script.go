@@ -18,7 +18,7 @@ func (p Script) Name() string { return NameScript }
 func (p Script) Join(ctx context.Context, w fleet.Work) (Fleet, error) {
 	empty := redis.NewScript("return 1")
 	return fleet.Join(w, func(int) (fleet.Member, error) {
-		rdb, err := connect(ctx, p.Addr, w)
+		rdb, err := connect(ctx, p.Addr, w, w.Goroutines)
 		if err != nil {
 			return fleet.Member{}, err
 		}

@@ -42,8 +42,8 @@ var compared = []figures.Metric{
 
 const intro = `Written by ` + "`go run ./bench`" + `, which measures this project and others by turns on one redis-server of its own, all
 on one machine, over loopback. Clients have connections of their own, as processes have, but share a process (Redisson's
-a JVM, warm and with its default settings); go-redis heeds deadlines (ContextTimeoutEnabled). They connect before a run is
-measured, and are closed after it. redis_rate knows no waiting: its callers sleep as long as it says (RetryAfter), then ask
+a JVM, warm and with its default settings); go-redis heeds deadlines (ContextTimeoutEnabled). They make the connections that
+they use before a run is measured, and are closed after it. redis_rate knows no waiting: its callers sleep as long as it says (RetryAfter), then ask
 again; its burst is the rate, as its PerSecond has it, which alone lets twice the limit through. %d %s, medians, each round
 beginning with another; a busiest window is the worst of all rounds. In parentheses: how many times the first row's figure,
 computed within each round, then the median of those.
