@@ -12,6 +12,8 @@ const (
 	// them to spread what they ask, turnsTo over how long at the most: for so
 	// long a process may overlook that the others have gone.
 	turnsFrom, turnsTo = 250 * time.Millisecond, 5 * time.Second
+	// wakeUp is about how long a goroutine takes from its timer to its work.
+	wakeUp = 20 * time.Microsecond
 )
 
 // settle hands the reply to a batch out to its waiters. sent is when the
@@ -100,6 +102,14 @@ func (q *queue) seat(w *waiter, p place) {
 		}
 		q.answer(w, outcome{})
 	}
+}
+
+// turnAfter is how long after its moment a place of this rank falls due, less than
+// most.
+// Timers of the same moment fire in any order; these fire in turn.
+func turnAfter(rank int, most time.Duration) time.Duration {
+	after := float64(rank) * float64(wakeUp)
+	return time.Duration(after * float64(most) / (after + float64(most) + 1))
 }
 
 // unseated answers those of a run that got no place, and returns those who

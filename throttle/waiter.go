@@ -12,8 +12,6 @@ const (
 	// known to be free; abandonPatience the same for a wait whose context ended.
 	cancelPatience  = time.Second
 	abandonPatience = 20 * time.Millisecond
-	// wakeUp is about how long a goroutine takes from its timer to its work.
-	wakeUp = 20 * time.Microsecond
 )
 
 type waiterState int
@@ -214,13 +212,6 @@ func (q *queue) untilDue(w *waiter) time.Duration {
 		return early
 	}
 	return time.Until(w.place.due.Add(turnAfter(w.place.rank, q.halfGuard()/8)))
-}
-
-// turnAfter is how long after a moment the next of its turns is, less than most.
-// Timers of the same moment fire in any order; these fire in turn.
-func turnAfter(rank int, most time.Duration) time.Duration {
-	after := float64(rank) * float64(wakeUp)
-	return time.Duration(after * float64(most) / (after + float64(most) + 1))
 }
 
 // take hands out the permits of a place that is due, if they are fresh and the
