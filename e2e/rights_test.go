@@ -139,12 +139,14 @@ func useLibrary(t *testing.T, rdb *redis.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rate := throttle.Rate{Permits: 5, Interval: time.Second}
+	rate := throttle.Rate{Permits: 10, Interval: time.Second}
 	ctx := t.Context()
 	for i, step := range []func() error{
 		func() error { return l.SetRate(ctx, rate) },
-		func() error { return l.Acquire(ctx, 5) },
-		func() error { return l.Acquire(ctx, 5) },
+		func() error { return l.Acquire(ctx, 1) },
+		func() error { return l.Acquire(ctx, 1) }, // the fast way
+		func() error { return l.Acquire(ctx, 1) }, // and once more, over its own reply
+		func() error { return l.Acquire(ctx, 10) },
 		func() error { return l.Release(ctx, 1) },
 		func() error { return l.Pause(ctx, time.Millisecond) },
 		func() error { return l.Resume(ctx) },
