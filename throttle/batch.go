@@ -3,6 +3,7 @@ package throttle
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -83,41 +84,64 @@ func (q *queue) nextBatch(now time.Time) *batch {
 func (q *queue) arguments(b *batch, now time.Time) []any {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	args := append(make([]any, 0, 16+8*len(b.runs)), b.no, q.c.id, len(q.members))
+	ns := numbers(make([]byte, 0, 128))
+	ns.add(q.clock.least(now), int64(len(q.members)))
 	ahead := q.ahead(now)
-	for i, l := range q.members {
-		args = append(args, q.config[i].seal, q.config[i].epoch, b.refresh, l.create, ahead[i])
-	}
-	args = append(args, len(b.back))
-	for _, r := range b.back {
-		args = append(args, r.place.at)
-		args = appendAll(args, r.place.epochs)
-		args = appendAll(args, r.ns)
-	}
-	var released int64
-	for _, r := range b.releases {
-		released += r.n
-	}
 	for i := range q.members {
-		if i == 0 {
-			args = append(args, released)
-		} else {
-			args = append(args, 0)
-		}
+		ns.add(q.config[i].epoch, one(b.refresh), ahead[i])
 	}
-	args = append(args, len(b.runs))
+	ns.add(int64(len(b.back)))
+	for _, r := range b.back {
+		ns.add(r.place.at)
+		ns.add(r.place.epochs...)
+		ns.add(r.ns...)
+	}
+	released := make([]int64, len(q.members))
+	for _, r := range b.releases {
+		released[0] += r.n
+	}
+	ns.add(released...)
+	ns.add(int64(len(b.runs)))
 	for _, r := range b.runs {
 		if r.stock > 0 {
-			args = append(args, -1, 0, 0, 0, r.stock)
+			ns.add(-1, 0, 0, 0, r.stock)
 			for range q.members {
-				args = append(args, 1)
+				ns.add(1)
 			}
 			continue
 		}
-		args = append(args, r.longest.Microseconds(), r.reach.Microseconds(), r.near.Microseconds(), r.lead.Microseconds(), len(r.waiters))
-		args = appendAll(args, r.waiters[0].ns)
+		ns.add(r.longest.Microseconds(), r.reach.Microseconds(), r.near.Microseconds(), r.lead.Microseconds(), int64(len(r.waiters)))
+		ns.add(r.waiters[0].ns...)
 	}
-	return append(args, q.clock.least(now))
+	return ns.arguments(b.no, q.c.id, q.config, q.members)
+}
+
+// numbers are those of a call of acquire.lua, in one argument.
+type numbers []byte
+
+func (s *numbers) add(ns ...int64) {
+	for _, n := range ns {
+		if len(*s) > 0 {
+			*s = append(*s, ' ')
+		}
+		*s = strconv.AppendInt(*s, n, 10)
+	}
+}
+
+// arguments are the ARGV with these numbers.
+func (s numbers) arguments(no, id string, config []settings, ls []*Limiter) []any {
+	args := append(make([]any, 0, 3+2*len(ls)), no, id, string(s))
+	for i, l := range ls {
+		args = append(args, config[i].seal, l.create)
+	}
+	return args
+}
+
+func one(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // byGrant adds up what is given back of one grant, for at most so many grants:
@@ -142,13 +166,6 @@ func byGrant(rs []returned, most int) (sums, within, rest []returned) {
 		within = append(within, r)
 	}
 	return sums, within, rest
-}
-
-func appendAll(args []any, ns []int64) []any {
-	for _, n := range ns {
-		args = append(args, n)
-	}
-	return args
 }
 
 // collect moves waiters from the queue into the runs of a batch.

@@ -63,6 +63,28 @@ func TestFrontierEndsWhereOthersGrant(t *testing.T) {
 	})
 }
 
+// An id of eight bytes need not be ours: what it says is no time then, and the
+// entry expires by its score.
+func TestOthersShortIDsExpire(t *testing.T) {
+	for name, id := range map[string]string{"far ahead": "\x00\xff34567\xff", "long ago": "\x00\x00\x00\x01abcd"} {
+		t.Run(name, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				l := b.limited(Rate{Permits: 10, Interval: time.Second, Guard: 10 * time.Millisecond})
+				b.expectTry(l, 1, true)
+				b.until(ms(500))
+				other := redis.Z{Score: score(b, ms(500)), Member: "\x08" + id + "\x05\x00\x00\x00"}
+				check(b, b.rdb.ZAdd(b.Context(), l.keys[2], other).Err())
+				check(b, b.rdb.DecrBy(b.Context(), l.keys[1], 5).Err())
+				b.until(ms(1050))
+				b.expectTry(l, 6, false)
+				b.expectTry(l, 5, true)
+				b.until(ms(1550))
+				b.expectTry(l, 5, true)
+			})
+		})
+	}
+}
+
 // score is the score of an entry at a time of the test.
 func score(b *bench, at time.Duration) float64 {
 	b.Helper()

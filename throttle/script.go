@@ -11,14 +11,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The scripts, one a verb. All but pin, epoch and fast share log.lua, and those
-// that look for room fit.lua. acquire.lua, the long one, has entries.lua to itself;
-// fast.lua does what it would do in the simplest case.
+// The scripts, one a verb. All but pin, epoch and fast begin with prelude.lua and
+// log.lua; fast.lua does what acquire.lua would do in the simplest case.
 var (
+	//go:embed lua/prelude.lua
+	preludeLua string
 	//go:embed lua/log.lua
 	logLua string
-	//go:embed lua/fit.lua
-	fitLua string
+	//go:embed lua/config.lua
+	configLua string
+	//go:embed lua/windows.lua
+	windowsLua string
+	//go:embed lua/frontier.lua
+	frontierLua string
+	//go:embed lua/upkeep.lua
+	upkeepLua string
 	//go:embed lua/entries.lua
 	entriesLua string
 	//go:embed lua/fast.lua
@@ -40,18 +47,29 @@ var (
 	//go:embed lua/epoch.lua
 	epochLua string
 
-	// Redis runs the whole text each time. To make a function costs less where what
-	// it shares with others is not of the same block.
-	acquireScript = redis.NewScript(logLua + "return (function()\n" + fitLua + entriesLua + acquireLua + "\nend)()")
+	acquireScript = verb(module("config", configLua), module("windows", windowsLua), frontierLua, module("upkeep", upkeepLua), entriesLua, acquireLua)
 	fastScript    = redis.NewScript(fastLua)
-	setScript     = redis.NewScript(logLua + setLua)
-	pauseScript   = redis.NewScript(logLua + pauseLua)
-	expireScript  = redis.NewScript(logLua + expireLua)
-	deleteScript  = redis.NewScript(logLua + deleteLua)
-	inspectScript = redis.NewScript(logLua + fitLua + inspectLua)
+	setScript     = verb(module("config", configLua), setLua)
+	pauseScript   = verb(module("config", configLua), pauseLua)
+	expireScript  = verb(module("config", configLua), expireLua)
+	deleteScript  = verb(module("config", configLua), deleteLua)
+	inspectScript = verb(module("config", configLua), module("windows", windowsLua), inspectLua)
 	pinScript     = redis.NewScript(pinLua)
 	epochScript   = redis.NewScript(epochLua)
 )
+
+// verb puts a script together. Redis runs the whole text each time, and to make
+// a function costs less where what it shares with others is not of the same block.
+func verb(parts ...string) *redis.Script {
+	return redis.NewScript(preludeLua + "local made = {}\nreturn (function()\n" + logLua + "return (function()\n" + strings.Join(parts, "") + "end)()\nend)()")
+}
+
+// module puts functions of which few calls need any behind one, which makes
+// them when it is first called and returns them.
+func module(name, text string) string {
+	made := "made." + name
+	return "local function " + name + "()\n" + made + " = " + made + " or (function()\n" + text + "end)()\nreturn " + made + "\nend\n"
+}
 
 // eval runs a script, by its hash where Redis knows it, and counts the call.
 func (c *Client) eval(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, error) {

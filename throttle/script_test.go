@@ -223,22 +223,24 @@ func newScriptQueue(no int, ls ...*Limiter) *scriptQueue {
 func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) batchReply {
 	tb.Helper()
 	q.seq++
-	q.args = []any{batchNo(q.seq), q.limiters[0].c.id, len(q.limiters)}
-	for i, l := range q.limiters {
-		q.args = append(q.args, q.config[i].seal, q.config[i].epoch, b.refresh[i], l.create, b.ahead[i])
+	var ns numbers
+	ns.add(0, int64(len(q.limiters)))
+	for i := range q.limiters {
+		ns.add(q.config[i].epoch, one(b.refresh[i]), b.ahead[i])
 	}
-	q.args = append(q.args, len(b.returns))
+	ns.add(int64(len(b.returns)))
 	for _, r := range b.returns {
-		q.args = append(q.args, r.at)
-		q.args = appendAll(q.args, r.epochs)
-		q.args = appendAll(q.args, r.ns)
+		ns.add(r.at)
+		ns.add(r.epochs...)
+		ns.add(r.ns...)
 	}
-	q.args = appendAll(q.args, b.releases)
-	q.args = append(q.args, len(b.asks))
+	ns.add(b.releases...)
+	ns.add(int64(len(b.asks)))
 	for _, a := range b.asks {
-		q.args = append(q.args, a.longest, a.reach, a.near, a.lead, a.count)
-		q.args = appendAll(q.args, a.ns)
+		ns.add(a.longest, a.reach, a.near, a.lead, a.count)
+		ns.add(a.ns...)
 	}
+	q.args = ns.arguments(batchNo(q.seq), q.limiters[0].c.id, q.config, q.limiters)
 	q.members, q.runs, q.fast = len(q.limiters), len(b.asks), nil
 	if b.plain(q.config) {
 		var stock int64

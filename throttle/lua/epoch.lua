@@ -6,10 +6,10 @@
 --        Redisson client
 
 local t = redis.call('TIME')
-local out = { t[1] .. string.format('%06d', t[2]) }
-for i, name in ipairs(KEYS) do
-  local h = redis.call('HMGET', name, 'epoch', 'seal', 'rate', 'interval', 'type')
+local out = t[1] .. string.sub('00000' .. t[2], -6)
+for i = 1, #KEYS do
+  local h = redis.call('HMGET', KEYS[i], 'epoch', 'seal', 'rate', 'interval', 'type')
   local shown = (h[3] or '') .. ':' .. (h[4] or '') .. ':' .. (h[5] or '0') .. ':'
-  out[i + 1] = h[1] and string.sub(h[2] or '', 1, #shown) == shown and h[1] or '0'
+  out = out .. ' ' .. (h[1] and string.sub(h[2] or '', 1, #shown) == shown and h[1] or '0')
 end
-return table.concat(out, ' ')
+return out

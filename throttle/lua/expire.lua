@@ -13,15 +13,15 @@ if ms == 0 then
   call('PERSIST', KEYS[2])
   call('PERSIST', KEYS[3])
   local m = open(1)
-  if m and not m.foreign then write_seal(m) end
+  if m and not m.foreign then config().write_seal(m) end
   return had and 1 or 0
 end
 for i = 1, 7 do
   if i < 7 or call('PTTL', KEYS[i]) > ms then call('PEXPIRE', KEYS[i], ms) end
 end
 local m = open(1)
-if m and not m.foreign then write_seal(m) end
-for _, id in ipairs(clients_of(1)) do
+if m and not m.foreign then config().write_seal(m) end
+for _, id in ipairs(config().clients_of(1)) do
   call('PEXPIRE', KEYS[2] .. ':' .. id, ms)
   call('PEXPIRE', KEYS[3] .. ':' .. id, ms)
 end

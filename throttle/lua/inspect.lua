@@ -9,17 +9,17 @@ local now = clock()
 local m = open(1)
 if not m then return -1 end
 call('GET', m.value_key) -- a key of another type is an error here as in acquire
-load_log(m, now)
+windows().load_log(m, now)
 m.value = 0 -- the cache may be wrong: let the log tell
-local first_ahead = above(m, now)
+local first_ahead = windows().above(m, now)
 local used, all = m.p[first_ahead - 1], m.p[m.n]
 local from = max(now, m.pause)
-local free = fit(m, 1, from, now)
+local free = windows().fit(m, 1, from, now)
 local figures = {
   m.rate, m.interval / 1000, m.per_client and 1 or 0, m.keep, m.guard, m.smooth and 1 or 0, m.calendar and 1 or 0, m.offset,
-  used, all - used, available(m, now), free - now, max(m.pause - now, 0), m.pinned and 1 or 0,
+  used, all - used, windows().available(m, now), free - now, max(m.pause - now, 0), m.pinned and 1 or 0,
 }
 for i, x in ipairs(figures) do figures[i] = format('%.0f', x) end
 local reply = { table.concat(figures, ' ') }
-for _, id in ipairs(clients_of(1)) do reply[#reply + 1] = id end
+for _, id in ipairs(config().clients_of(1)) do reply[#reply + 1] = id end
 return reply

@@ -5,17 +5,17 @@
 -- reply: 1, or -1 if the limiter is not initialized
 
 local now = clock()
-local done = replayed(KEYS[1], ARGV[1])
+local done = config().replayed(KEYS[1], ARGV[1])
 if done then return tonumber(done) end
 
 local m = open(1)
-if not m and ARGV[3] ~= '' then m = create_config(1, ARGV[3], now) end
+if not m and ARGV[3] ~= '' then m = config().create_config(1, ARGV[3], now) end
 if not m then return -1 end
 
 local d = tonumber(ARGV[2])
 local till = d > 0 and now + d or 0
 if d > 0 and till <= m.pause or d == 0 and m.pause <= now then return 1 end -- a longer pause stands
 m.pause = till
-change(m, now)
-remember(KEYS[1], ARGV[1], '1')
+config().change(m, now)
+config().remember(KEYS[1], ARGV[1], '1')
 return 1

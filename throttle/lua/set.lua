@@ -7,45 +7,45 @@
 -- reply: 1 the rate is set, 0 it was left as it is
 
 local now = clock()
-local done = replayed(KEYS[1], ARGV[1])
+local done = config().replayed(KEYS[1], ARGV[1])
 if done then return tonumber(done) end
 
-local mode, config = ARGV[2], {}
-for i = 3, 10 do config[#config + 1] = ARGV[i] end
+local mode, wanted = ARGV[2], {}
+for i = 3, 10 do wanted[#wanted + 1] = ARGV[i] end
 
 local old = open(1)
 if mode == 'try' and old or mode == 'update' and not old or mode == 'apply' and old and old.pinned then return 0 end
 
 if not old then
   local reset = call('HGET', KEYS[1], 'epoch') -- a limiter without a rate, but not without a past
-  write_config(1, config, max(now, (whole(reset) or 0) + 1))
-  remember(KEYS[1], ARGV[1], '1')
+  config().write_config(1, wanted, max(now, (whole(reset) or 0) + 1))
+  config().remember(KEYS[1], ARGV[1], '1')
   return 1
 end
 
 local fields = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset')
 local same = not old.foreign
-for i = 1, 8 do same = same and fields[i] == config[i] end
+for i = 1, 8 do same = same and fields[i] == wanted[i] end
 
 if mode ~= 'set' and same then
-  remember(KEYS[1], ARGV[1], '1')
+  config().remember(KEYS[1], ARGV[1], '1')
   return 1
 end
 
 local epoch = max(now, old.epoch + 1)
-local forget = mode == 'set' or (old.per_client and '1' or '0') ~= config[3]
-local m = write_config(1, config, epoch)
+local forget = mode == 'set' or (old.per_client and '1' or '0') ~= wanted[3]
+local m = config().write_config(1, wanted, epoch)
 if forget then
   -- Clients whose keys are not known here see the reset when they next ask.
   call('HSET', KEYS[1], 'reset', format('%.0f', epoch))
   call('DEL', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
-  for _, id in ipairs(clients_of(1)) do call('DEL', KEYS[2] .. ':' .. id, KEYS[3] .. ':' .. id) end
+  for _, id in ipairs(config().clients_of(1)) do call('DEL', KEYS[2] .. ':' .. id, KEYS[3] .. ':' .. id) end
   call('DEL', KEYS[6])
-  announce(KEYS[1])
+  config().announce(KEYS[1])
 else
   -- What no longer counts does not count again in a longer interval, and what
   -- does is kept for the length of it.
-  local ids, ttl = clients_of(1), max(m.keep, ceil((m.W + NEAR) / 1000))
+  local ids, ttl = config().clients_of(1), max(m.keep, ceil((m.W + NEAR) / 1000))
   local keys = { KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5] }
   for _, id in ipairs(ids) do
     keys[#keys + 1] = KEYS[2] .. ':' .. id
@@ -53,7 +53,7 @@ else
   end
   for i = 3, #keys, 2 do call('ZREMRANGEBYSCORE', keys[i], '-inf', score(cutoff(old, now))) end
   for i = m.keep > 0 and 1 or 4, #keys do call('PEXPIRE', keys[i], ttl) end
-  change(m, epoch)
+  config().change(m, epoch)
 end
-remember(KEYS[1], ARGV[1], '1')
+config().remember(KEYS[1], ARGV[1], '1')
 return 1
