@@ -97,10 +97,6 @@ local function whole(s)
   return nil
 end
 
-local function default_guard(interval)
-  return floor(min(max(interval / 100, 3000), 50000, interval / 4))
-end
-
 -- open reads a limiter's configuration; nil when it has none that makes sense.
 -- Where it is the one that the caller knows, in whole, its seal tells all. It
 -- returns that, the frontier (frontier.lua), and whether it was known.
@@ -135,19 +131,15 @@ local function open(k, known)
   local shown = h[1] .. ':' .. h[2] .. ':' .. (h[3] or '0') .. ':'
   m.foreign = sub(m.seal, 1, #shown) ~= shown -- configured, or changed, by a Redisson client
   m.guard = whole(h[5])
-  if not m.guard or m.guard > m.interval then m.guard = default_guard(m.interval) end
+  if not m.guard or m.guard > m.interval then m.guard = floor(min(max(m.interval / 100, 3000), 50000, m.interval / 4)) end
   m.W = m.calendar and m.interval or m.interval + m.guard
   return m, h[14], false
 end
 
--- window_start is where the calendar window that contains t begins.
-local function window_start(m, t)
-  return floor((t - m.offset) / m.interval) * m.interval + m.offset
-end
-
--- cutoff is the latest time whose entries no longer count at t.
+-- cutoff is the latest time whose entries no longer count at t: before the
+-- calendar window that contains t, or before the window that ends with t.
 local function cutoff(m, t)
-  if m.calendar then return window_start(m, t) - 1 end
+  if m.calendar then return floor((t - m.offset) / m.interval) * m.interval + m.offset - 1 end
   return t - m.W
 end
 
@@ -174,12 +166,4 @@ local function bucket(span, t)
   end
   if low == t then high = t end
   return low, high
-end
-
--- bucket_end is the last microsecond of the bucket that contains t.
-local function bucket_end(span, t)
-  local _, high = bucket(span, t)
-  if high > t then return high - 1 end
-  _, high = bucket(span, t + 1)
-  return high > t + 1 and high - 1 or t
 end

@@ -1,6 +1,14 @@
 -- What a log needs beside grants, now and then: entries that are given back,
 -- released, merged or of another clock, and the lifetime of its keys.
 
+-- bucket_end is the last microsecond of the bucket that contains t.
+local function bucket_end(span, t)
+  local _, high = bucket(span, t)
+  if high > t then return high - 1 end
+  _, high = bucket(span, t + 1)
+  return high > t + 1 and high - 1 or t
+end
+
 -- check_in notes that a client was seen.
 local function check_in(m, client, now)
   call('ZADD', m.clients_key, max(now, m.epoch), client)

@@ -75,7 +75,7 @@ end
 local function fit_calendar(m, n, from)
   local t = from
   while true do
-    local start = window_start(m, t)
+    local start = cutoff(m, t) + 1
     local stop = start + m.interval
     t = max(t, start + m.guard)
     if t < stop - m.guard then
@@ -149,7 +149,7 @@ local function available(m, now)
   if m.pause > now then return 0 end
   if not m.s then load_log(m, now) end
   if m.calendar then
-    local start = window_start(m, now)
+    local start = cutoff(m, now) + 1
     if now < start + m.guard or now >= start + m.interval - m.guard then return 0 end
     return max(0, m.rate - (m.p[m.n] - m.p[above(m, start - 1) - 1]))
   end
