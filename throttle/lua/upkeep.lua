@@ -21,19 +21,19 @@ end
 -- of them, so no window that is still to come counts less.
 local function compact(m, now)
   local raw = call('ZRANGEBYSCORE', m.permits_key, '-inf', score(now), 'WITHSCORES', 'LIMIT', 0, COMPACT)
-  local add, t, w, stop = {}, nil, 0, nil
+  local merged, t, w, stop = {}, nil, 0, nil
   for i = 1, #raw, 2 do
     local u = time_of(raw[i + 1])
     if stop and u > stop then
-      add[#add + 1], add[#add + 2] = score(t), pack_entry(t, w)
+      merged[#merged + 1], merged[#merged + 2] = score(t), pack_entry(t, w)
       w = 0
     end
     t, w, stop = u, w + weight(raw[i]), bucket_end(m.W, u)
   end
   if not t then return end
-  add[#add + 1], add[#add + 2] = score(t), pack_entry(t, w)
+  merged[#merged + 1], merged[#merged + 2] = score(t), pack_entry(t, w)
   call('ZREMRANGEBYRANK', m.permits_key, 0, #raw / 2 - 1)
-  call('ZADD', m.permits_key, unpack(add))
+  call('ZADD', m.permits_key, unpack(merged))
 end
 
 -- For a clock that was set back, by an interval or more: what was used lately

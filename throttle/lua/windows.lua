@@ -133,13 +133,13 @@ end
 local function fit(m, n, from, now)
   read_log(m, now)
   if not (m.calendar or m.smooth) then return fit_sliding(m, n, from) end
-  local windows = m.calendar and fit_calendar or fit_sliding
-  local t, room = windows(m, n, from)
+  local fit_window = m.calendar and fit_calendar or fit_sliding
+  local t, room = fit_window(m, n, from)
   while m.smooth do
     local u, share = fit_smooth(m, n, t)
     room = min(room, share)
     if u == t then break end
-    t, room = windows(m, n, u)
+    t, room = fit_window(m, n, u)
   end
   return t, room
 end
