@@ -28,6 +28,7 @@ func ParseJob(line []byte) (Job, error) {
 		return Job{}, &JobError{"", "is not valid UTF-8"}
 	}
 	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.UseNumber() // as a float64 a huge number is an error of its own, which quotes all of it
 	open, err := dec.Token()
 	if err != nil {
 		return Job{}, notJSON(err)

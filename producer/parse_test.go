@@ -51,6 +51,8 @@ func TestParseJobRefuses(t *testing.T) {
 		{`[1]`, "", "is not a JSON object"},
 		{`"a"`, "", "is not a JSON object"},
 		{`null`, "", "is not a JSON object"},
+		{strings.Repeat("1", 400), "", "is not a JSON object"},
+		{`{"type":"a"}` + strings.Repeat("1", 400), "", "goes on after the job"},
 		{`{"type":"a"`, "", "is not JSON"},
 		{`{"type":"a",}`, "", "is not JSON"},
 		{`{"type":"a"} {"type":"b"}`, "", "goes on after the job"},
