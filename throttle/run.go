@@ -10,6 +10,10 @@ const (
 	forever = maxInterval
 	// leastHorizon is how far ahead places are reserved at the least.
 	leastHorizon = time.Second
+	// maxDoublings bounds how much longer the lead of a waiter becomes whose
+	// places come too late again and again. It is what keeps a fleet from asking
+	// a busy Redis for more, the longer its answers take.
+	maxDoublings = 10
 )
 
 // run is adjacent waiters that ask for the same.
@@ -31,11 +35,12 @@ func (q *queue) runOf(w *waiter, now time.Time) run {
 			r.longest = r.longest.Truncate(time.Millisecond) // so that those who came together ask together
 		}
 	}
-	if w.stale {
-		r.lead = 2 * q.roundTrips.median()
+	horizon := q.horizon(w.ns)
+	if w.stale > 0 {
+		twice := 2 * q.roundTrips.median()
+		r.lead = min(twice<<min(w.stale-1, maxDoublings), max(twice, r.longest), horizon*3/4)
 		r.longest = max(r.longest, r.lead)
 	}
-	horizon := q.horizon(w.ns)
 	r.reach, r.near = min(horizon, r.longest), horizon/2
 	return r
 }

@@ -96,14 +96,14 @@ func (q *queue) toCheck(now time.Time) bool {
 
 // checkAt is when the configuration must be looked at: at once for a place
 // that is due and unconfirmed, shortly before the next place that falls due
-// more than freshFor after the last answer, and now and then for waiters whose
-// turn is far.
+// more than freshFor after the last answer (the longer before, the longer a call
+// takes at present), and now and then for waiters whose turn is far.
 func (q *queue) checkAt() (time.Time, bool) {
 	if len(q.placed)+len(q.waiting)+len(q.front) == 0 {
 		return time.Time{}, false
 	}
 	at := q.heardAt.Add(q.pollEvery())
-	lead := min(max(4*q.roundTrips.least(), 2*q.roundTrips.median(), 5*time.Millisecond), freshFor/2)
+	lead := min(max(4*q.roundTrips.least(), 2*q.roundTrips.median(), 5*time.Millisecond), freshFor*9/10)
 	for w := range q.placed {
 		if w.state == checking {
 			return time.Time{}, true

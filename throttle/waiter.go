@@ -33,7 +33,7 @@ type waiter struct {
 	until time.Time    // the latest turn that is of use; zero: any
 	now   bool         // has no time to wait out trouble
 	hold  bool         // a Reservation: its caller may come back late
-	stale bool         // its last place came too late to be of use
+	stale int          // how many places of it came too late to be of use
 	out   chan outcome // one answer at a time
 
 	state waiterState
@@ -248,7 +248,7 @@ func (q *queue) take(w *waiter) bool {
 		}
 		if overdue || !far || q.clock.uncertainty() <= half {
 			q.c.stale.Add(1)
-			w.stale = true
+			w.stale++
 			q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
 			q.again(w)
 			q.kickOrClose(w)

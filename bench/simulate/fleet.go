@@ -17,7 +17,10 @@ type Fleet struct {
 	Waiters int           // in each Client
 	Warm    time.Duration // the time before it does not count, but in the figures of the start
 	Length  time.Duration
-	Dying   int // Clients that die halfway between Warm and Length, with the places they have
+	Slower  int // Redis takes so many times as long for everything; zero: as long as it takes
+	// Halfway between Warm and Length:
+	Dying int           // so many Clients die, with the places they have
+	Stall time.Duration // Redis stands still for so long
 }
 
 // use is one permit that a Client had.
@@ -35,6 +38,7 @@ type member struct {
 
 // Run lets a fleet wait at r. It is called inside of a bubble.
 func (f Fleet) Run(ctx context.Context, r *Redis) (Figures, error) {
+	r.slower = time.Duration(max(f.Slower, 1))
 	channel := miniredis.NewMiniRedis()
 	defer channel.Close()
 	news := newsFrom(channel)
@@ -90,6 +94,9 @@ func (f Fleet) Run(ctx context.Context, r *Redis) (Figures, error) {
 	until((f.Warm + f.Length) / 2)
 	for _, m := range members[:f.Dying] {
 		close(m.process.death)
+	}
+	if f.Stall > 0 {
+		r.stall(f.Stall)
 	}
 	until(f.Length)
 	g.Steady = r.Load()

@@ -37,6 +37,8 @@ type Redis struct {
 	calls   chan call // made outside of the bubble: its time stands still while somebody waits on them
 	replies chan reply
 
+	slower time.Duration // by which costs are multiplied
+
 	mu      sync.Mutex
 	scripts map[string]script // by the hash that callers know
 	free    time.Time         // when the core has done what came so far
@@ -99,22 +101,20 @@ func (r *Redis) Load() Load {
 // run takes a call there, through the core, and back.
 func (r *Redis) run(s script, keys []string, args []any) (any, error) {
 	time.Sleep(way)
-	time.Sleep(time.Until(r.turn(s.cost)))
+	time.Sleep(time.Until(r.turn(s)))
 	answer := r.execute(s, keys, args)
-	time.Sleep(s.cost + way)
+	time.Sleep(s.cost*r.slower + way)
 	return answer.value, answer.err
 }
 
 // turn reserves the core for a call that has come, and returns when it begins.
-func (r *Redis) turn(cost time.Duration) time.Time {
+func (r *Redis) turn(s script) time.Time {
+	cost := s.cost * r.slower
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	begin := time.Now()
-	if r.free.After(begin) {
-		begin = r.free
-	}
+	begin := later(r.free, time.Now())
 	r.free = begin.Add(cost)
-	if cost == look {
+	if s.cost == look {
 		r.load.Looks++
 	} else {
 		r.load.Calls++
@@ -122,6 +122,13 @@ func (r *Redis) turn(cost time.Duration) time.Time {
 	r.load.Busy += cost
 	r.load.Backlog = max(r.load.Backlog, time.Until(begin))
 	return begin
+}
+
+// stall keeps the core from what comes for so long.
+func (r *Redis) stall(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.free = later(r.free, time.Now()).Add(d)
 }
 
 // execute runs a script now: no fake time passes meanwhile.
@@ -152,4 +159,11 @@ func (r *Redis) learn(source string) script {
 	defer r.mu.Unlock()
 	r.scripts[redis.NewScript(source).Hash()] = s
 	return s
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

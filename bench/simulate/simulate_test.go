@@ -95,3 +95,28 @@ func TestPlacesOfTheDeadAreLostOnce(t *testing.T) {
 		}
 	}
 }
+
+// Where many wait for a Redis that is busy, or that stood still, answers come
+// too late to be of use. To ask again at once would keep it so.
+func TestFleetsRecover(t *testing.T) {
+	slow := of(3000, 1000, 1)
+	slow.Slower = 3
+	fleets := []Fleet{slow}
+	if os.Getenv("JOBTHROTTLE_NIGHTLY") == "1" {
+		fleets = []Fleet{of(10000, 1000, 1), of(10000, 3000, 1), of(10000, 5000, 1), of(10000, 10000, 1)}
+	}
+	for _, f := range fleets {
+		f.Stall = 2 * time.Second
+		f.Warm, f.Length = 3*time.Second, 13*time.Second // it is from 8 s to 10 s
+		g := run(t, f)
+		t.Logf("%v, %d processes: %d permits in each second", f.Rate, f.Clients, g.BySecond)
+		before, after := 0, g.BySecond[12]
+		for _, used := range g.BySecond[3:8] {
+			before += used
+		}
+		if limit := int(f.Rate.Permits); before < 5*limit*85/100 || after < limit*75/100 {
+			t.Errorf("%d permits in 5 s before Redis stood still, and %d in the third second after: want 85 and 75 %% of %d a second",
+				before, after, limit)
+		}
+	}
+}
