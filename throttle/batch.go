@@ -172,7 +172,14 @@ func byGrant(rs []returned, most int) (sums, within, rest []returned) {
 func (q *queue) collect(b *batch, now time.Time) {
 	all := slices.Concat(q.front, q.waiting)
 	q.front, q.waiting = nil, nil
+	stale := 0 // those whose places came too late ask for the same, so that they ask together the next time, too
+	for _, w := range all {
+		stale = max(stale, w.stale)
+	}
 	for i, w := range all {
+		if w.stale > 0 {
+			w.stale = stale
+		}
 		r := q.runOf(w, now)
 		last := len(b.runs) - 1
 		alike := last >= 0 && b.runs[last].like(r)

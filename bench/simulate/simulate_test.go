@@ -103,13 +103,13 @@ func TestFleetsRecover(t *testing.T) {
 	slow.Slower = 3
 	fleets := []Fleet{slow}
 	if os.Getenv("JOBTHROTTLE_NIGHTLY") == "1" {
-		fleets = []Fleet{of(10000, 1000, 1), of(10000, 3000, 1), of(10000, 5000, 1), of(10000, 10000, 1)}
+		fleets = []Fleet{of(10000, 1000, 1), of(10000, 3000, 1), of(10000, 5000, 1), of(10000, 10000, 1), of(10000, 3000, 20)}
 	}
 	for _, f := range fleets {
 		f.Stall = 2 * time.Second
 		f.Warm, f.Length = 3*time.Second, 13*time.Second // it is from 8 s to 10 s
 		g := run(t, f)
-		t.Logf("%v, %d processes: %d permits in each second", f.Rate, f.Clients, g.BySecond)
+		t.Logf("%v, %d x %d: %d permits in each second", f.Rate, f.Clients, f.Waiters, g.BySecond)
 		before, after := 0, g.BySecond[12]
 		for _, used := range g.BySecond[3:8] {
 			before += used
