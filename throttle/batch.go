@@ -14,6 +14,9 @@ const (
 	// maxReturns bounds the grants of which a call gives permits back: each
 	// takes Redis some 15 us. The next call follows at once.
 	maxReturns = 48
+	// servedFor is how long after it was first sent a batch may be served. For
+	// longer than that Redis keeps the replies (KEPT in prelude.lua).
+	servedFor = 10 * time.Second
 )
 
 // batch is one call for many waiters.
@@ -26,7 +29,8 @@ type batch struct {
 	back     []returned // the same, added up by grant
 	releases []*releasing
 	refresh  bool
-	first    time.Time // when it was first sent
+	far      time.Duration // see queue.far
+	first    time.Time     // when it was first sent
 }
 
 // sent says that the batch is sent now, and when that is.
@@ -36,6 +40,19 @@ func (b *batch) sent() time.Time {
 		b.first = now
 	}
 	return now
+}
+
+// flying are its waiters that wait for its answer.
+func (b *batch) flying() []*waiter {
+	var ws []*waiter
+	for _, r := range b.runs {
+		for _, w := range r.waiters {
+			if w.state == flying {
+				ws = append(ws, w)
+			}
+		}
+	}
+	return ws
 }
 
 // finish tells those whose places or permits were given back.
@@ -52,7 +69,7 @@ func (b *batch) finish(err error) {
 
 // nextBatch takes the waiters that are to be asked for now.
 func (q *queue) nextBatch(now time.Time) *batch {
-	b := &batch{}
+	b := &batch{far: q.wayThere()}
 	if now.Sub(q.refreshedAt) >= refreshEvery {
 		b.refresh, q.refreshedAt = true, now
 	}
@@ -85,7 +102,11 @@ func (q *queue) arguments(b *batch, now time.Time) []any {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ns := numbers(make([]byte, 0, 128))
-	ns.add(q.clock.least(now), int64(len(q.members)))
+	var latest int64
+	if least := q.clock.least(b.first); least > 0 {
+		latest = least + servedFor.Microseconds()
+	}
+	ns.add(q.told.least(now), latest, b.far.Microseconds(), int64(len(q.members)))
 	ahead := q.ahead(now)
 	for i := range q.members {
 		ns.add(q.config[i].epoch, one(b.refresh), ahead[i])

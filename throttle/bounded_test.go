@@ -17,8 +17,8 @@ func TestBusyLogStaysBounded(t *testing.T) {
 	check(t, err)
 	x := &trace{s: s, truth: map[string][]entry{}, count: map[string]int{}}
 	var queues []*tracedQueue
-	for no := range 3 {
-		queues = append(queues, &tracedQueue{scriptQueue: newScriptQueue(no, l), lastSeen: make([]int64, 1)})
+	for range 3 {
+		queues = append(queues, &tracedQueue{scriptQueue: newScriptQueue(l), lastSeen: make([]int64, 1)})
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	most := 0

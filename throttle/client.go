@@ -48,8 +48,9 @@ type Client struct {
 	changes changes
 
 	first   sync.Once
-	met     atomic.Bool // Redis has answered a call
-	firstAt time.Time   // when the first call was made, for whoever had an answer
+	met     atomic.Bool                // Redis has answered a call
+	firstAt time.Time                  // when the first call was made, for whoever had an answer
+	way     atomic.Pointer[roundTrips] // what the first queue learnt of the way to Redis
 
 	mu     sync.Mutex
 	closed bool
@@ -176,7 +177,7 @@ func (c *Client) enter(last *atomic.Pointer[queue], ls ...*Limiter) *queue {
 			maps.DeleteFunc(c.queues, func(_ string, q *queue) bool { return q.retire() })
 			c.tidyAt = max(64, 2*len(c.queues))
 		}
-		q = newQueue(c, ls, strconv.FormatUint(c.queueNo.Add(1), 36))
+		q = newQueue(c, ls)
 		if c.closed {
 			q.close()
 		}
@@ -185,6 +186,11 @@ func (c *Client) enter(last *atomic.Pointer[queue], ls ...*Limiter) *queue {
 	q.enter()
 	last.Store(q)
 	return q
+}
+
+// replyKey is a key that no queue had before, for the last reply to one of these limiters.
+func (c *Client) replyKey(ls []*Limiter) string {
+	return keyPrefix(ls[0].name) + ":reply:" + c.nonce + ":" + strconv.FormatUint(c.queueNo.Add(1), 36)
 }
 
 // changed lets the waiters of every queue that has the limiter ask anew.

@@ -34,7 +34,7 @@ func heedsDeadlines(rdb redis.Scripter) bool {
 func (q *queue) mayServe(ctx context.Context, w *waiter, now time.Time) bool {
 	return q.c.met.Load() && q.trouble == nil && q.roundTrips.n > 0 && q.roundTrips.median() < directFor/4 &&
 		(w.until.IsZero() || w.now || w.until.Sub(now) > directFor) &&
-		(q.c.heeds || ctx.Done() == nil && (w.until.IsZero() || w.now))
+		(q.c.heeds || ctx.Done() == nil && w.until.IsZero())
 }
 
 // serve makes the call for a batch on the goroutine of a caller, which spares

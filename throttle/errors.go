@@ -21,7 +21,9 @@ var (
 	// ErrInvalidName: the name is empty, too long, has control characters, or
 	// braces that would spread its keys over Redis Cluster slots.
 	ErrInvalidName = errors.New("invalid limiter name")
-	// ErrInvalidRate: see Rate.Validate.
+	// ErrInvalidRate: see Rate.Validate. Also what anybody wrote into Redis in
+	// place of a limiter's configuration: SetRate, UpdateRate and ApplyRate
+	// repair that, and Delete.
 	ErrInvalidRate = errors.New("invalid rate")
 	// ErrInvalidGroup: no members, one twice, members of several Clients, or
 	// members whose keys lie in different Redis Cluster slots.
@@ -49,6 +51,11 @@ func (e *Error) Error() string {
 
 // Unwrap makes errors.Is and errors.As see the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// badField says that a limiter's configuration in Redis makes no sense.
+func badField(field string) error {
+	return fmt.Errorf("%w: its %s in Redis makes no sense: set the rate anew, or delete the limiter", ErrInvalidRate, clip(field))
+}
 
 func quote(name string) string { return strconv.Quote(name) }
 

@@ -65,7 +65,7 @@ func (q *queue) looks(now time.Time) bool {
 // limiters whose settings are known.
 func newFastCall(replyKey string, ls []*Limiter, config []settings, no string, count, stock, least int64, look bool, ns []int64) *fastCall {
 	n := len(ls)
-	f := &fastCall{keys: make([]string, 1+3*n), args: append(make([]any, 0, 4+3*n), no, least), epochs: make([]int64, n)}
+	f := &fastCall{keys: make([]string, 1+3*n), args: append(make([]any, 0, 4+4*n), no, least), epochs: make([]int64, n)}
 	f.runs = append(f.runs, count)
 	if stock > 0 {
 		f.runs = append(f.runs, stock)
@@ -78,7 +78,7 @@ func newFastCall(replyKey string, ls []*Limiter, config []settings, no string, c
 			own, perClient = 2, true
 		}
 		f.keys[1+i], f.keys[1+n+i], f.keys[1+2*n+i] = l.keys[1+own], l.name, l.keys[2+own]
-		f.args = append(f.args, config[i].seal, ns[i]*count+stock)
+		f.args = append(f.args, config[i].seal, ns[i]*count+stock, config[i].rate)
 		f.epochs[i] = config[i].epoch
 	}
 	if stock == 0 && !look && !perClient {

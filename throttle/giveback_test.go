@@ -31,7 +31,7 @@ func TestGiveBack(t *testing.T) {
 			check(t, err)
 			check(t, l.SetRate(t.Context(), Rate{Permits: 10, Interval: 966 * time.Millisecond})) // and 9.66 ms
 			s.pass(3442 * time.Microsecond)
-			q := newScriptQueue(0, l)
+			q := newScriptQueue(l)
 			grant := func() int64 {
 				r := q.send(t, s.rdb, call3())
 				q.learn(r)

@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -31,7 +32,7 @@ func (g *Group) costs(ns []int64) ([]int64, error) {
 			return nil, &Error{Limiter: g.members[i].name, Err: ErrInvalidPermits, Detail: strconv.FormatInt(n, 10) + ", want at least 1"}
 		}
 	}
-	return ns, nil
+	return slices.Clone(ns), nil
 }
 
 // all is n permits of every member.

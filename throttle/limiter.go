@@ -220,6 +220,8 @@ func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 func (l *Limiter) keysWithReply() []string {
 	q := l.queue()
 	defer q.leave()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	return append(l.keys[:], q.replyKey)
 }
 

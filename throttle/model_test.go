@@ -18,6 +18,7 @@ type model struct {
 	rate, interval, guard, offset int64
 	calendar, smooth              bool
 	pause                         int64
+	crowded                       bool    // grants fall into buckets
 	log                           []entry // ascending, one an instant
 	sums                          []int64 // of the entries before each
 }
@@ -131,22 +132,42 @@ func (m *model) next(t, n int64) int64 {
 	return next
 }
 
-// earliest is the first moment from from on at which all models have room; in
-// buckets, the first that is from itself or a boundary of the grid.
-func earliest(ms []*model, ns []int64, from, grid int64) int64 {
-	for t := from; ; {
+// earliest is the first moment from from on at which all models have room; if
+// one that was full just before it is crowded, the first at the end of a bucket
+// of that model. Where several were, it is the end that is wanted, if that is one.
+func earliest(ms []*model, ns []int64, from, wanted int64) int64 {
+	t := from
+	for {
 		fits, next := true, int64(math.MaxInt64)
 		for i, m := range ms {
 			fits = fits && m.fits(t, ns[i])
 			next = min(next, m.next(t, ns[i]))
 		}
 		if fits {
-			return t
+			break
 		}
-		if t = next; grid > 0 {
-			t = boundary(grid, t)
+		t = next
+	}
+	if t == from {
+		return t
+	}
+	ends, found := t, false
+	for i, m := range ms {
+		if m.fits(t-1, ns[i]) {
+			continue
+		}
+		end := t
+		if m.crowded {
+			end = boundary(m.span(), t)
+		}
+		if end > t {
+			end = earliest(ms, ns, end, wanted)
+		}
+		if !found || end == wanted {
+			ends, found = end, true
 		}
 	}
+	return ends
 }
 
 // boundary is the first of the grid of span/256 that is not before t.
@@ -185,7 +206,7 @@ type fate struct {
 }
 
 // serve grants asks in turn, as the script should.
-func serve(ms []*model, asks []ask, now, grid int64) []fate {
+func serve(ms []*model, asks []ask, now int64, replies []runReply) []fate {
 	fates := make([]fate, len(asks))
 	blocked := false
 	for i, a := range asks {
@@ -203,7 +224,7 @@ func serve(ms []*model, asks []ask, now, grid int64) []fate {
 		case a.longest < 0:
 			f.times = slices.Repeat([]int64{now}, int(prefetched(ms, a, now)))
 		default:
-			f.serve(ms, a, now, grid, &blocked)
+			f.serve(ms, a, now, &replies[i], &blocked)
 			continue
 		}
 		for _, t := range f.times {
@@ -213,16 +234,24 @@ func serve(ms []*model, asks []ask, now, grid int64) []fate {
 	return fates
 }
 
-func (f *fate) serve(ms []*model, a ask, now, grid int64, blocked *bool) {
-	from := now + a.lead
+func (f *fate) serve(ms []*model, a ask, now int64, r *runReply, blocked *bool) {
+	from, grid := now+a.lead, int64(0)
 	for _, m := range ms {
 		from = max(from, m.pause)
+		if m.crowded && (grid == 0 || m.span() < grid) {
+			grid = m.span()
+		}
 	}
-	if next := boundary(max(grid, 1), from); grid > 0 && a.lead > 0 && next-now <= a.longest {
+	if next := boundary(max(grid, 1), from); grid > 0 && a.lead > 0 && next-now <= a.longest && next-from <= a.lead {
 		from = next
 	}
-	for range a.count {
-		t := earliest(ms, a.ns, from, grid)
+	given := r.offsets()
+	for k := range a.count {
+		wanted := r.wait.Microseconds()
+		if int(k) < len(given) {
+			wanted = given[k]
+		}
+		t := earliest(ms, a.ns, from, now+wanted)
 		if wait := t - now; wait > a.reach || *blocked && a.longest > 0 {
 			f.wait, f.rest = wait, restDenied
 			if wait <= a.longest {
@@ -239,6 +268,15 @@ func (f *fate) serve(ms []*model, a ask, now, grid int64, blocked *bool) {
 		f.times = append(f.times, t)
 		from = t
 	}
+}
+
+// offsets are the grants of a run, one by one.
+func (r *runReply) offsets() []int64 {
+	var all []int64
+	for _, g := range r.grants {
+		all = append(all, slices.Repeat([]int64{g.offset}, int(g.count))...)
+	}
+	return all
 }
 
 func charge(ms []*model, t int64, ns []int64) {

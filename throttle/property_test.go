@@ -123,7 +123,7 @@ func newTrace(t *rapid.T, s server, prefix string, count map[string]int) *trace 
 				check(t, err)
 				ls = append(ls, l)
 			}
-			q := newScriptQueue(len(x.queues), ls...)
+			q := newScriptQueue(ls...)
 			q.calm = x.calm
 			x.queues = append(x.queues, &tracedQueue{scriptQueue: q, lastSeen: make([]int64, len(ls))})
 		}

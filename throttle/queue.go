@@ -12,8 +12,10 @@ import (
 
 const (
 	// freshFor is how long a client may act on the configuration it last saw:
-	// changes stop waiters of every process within this time.
+	// changes stop waiters of every process within this time and a round trip.
 	freshFor = 100 * time.Millisecond
+	// stillAfter is how long a call takes at the least for Redis to stand still.
+	stillAfter = 20 * time.Millisecond
 	// refreshEvery is how often a process has the cached value rebuilt.
 	refreshEvery = 10 * time.Second
 )
@@ -41,30 +43,33 @@ type queue struct {
 	releases []*releasing
 	stock    stock
 
-	arrivals    uint64
-	seq         uint64
-	config      []settings
-	heardAt     time.Time // when the latest answered request was sent
-	refreshedAt time.Time
-	askAt       time.Time // the horizon does not reach the head of the queue before
-	movedUpAt   time.Time
-	urgentAt    time.Time // when somebody must have an answer, if before askAt; zero: nobody
-	binding     bool      // the latest batch did not get all it asked for at once
-	scarceUntil time.Time // fast.lua, which found too little free, is not tried before
-	lookedAt    time.Time // when fast.lua last looked after all
-	unlooked    int       // its calls since
-	gathering   gathering
-	fullUntil   time.Time // when the latest place that was had falls due
-	fullFor     []int64   // what it was for
-	moment      int64     // of the latest places that were had, in us of Redis's clock
-	seated      int       // how many it has of them
-	surplus     surplus
-	used        usage // of the first member
-	contenders  int64 // processes that ask for places far ahead, as far as known
-	clock       serverClock
-	roundTrips  roundTrips
-	trouble     error // why the last call failed, until one succeeds
-	failures    int   // looks at the configuration that failed since one did not
+	arrivals     uint64
+	seq          uint64
+	config       []settings
+	heardAt      time.Time // when the latest answered request was sent
+	refreshedAt  time.Time
+	askAt        time.Time // the horizon does not reach the head of the queue before
+	movedUpAt    time.Time
+	urgentAt     time.Time // when somebody must have an answer, if before askAt; zero: nobody
+	binding      bool      // the latest batch did not get all it asked for at once
+	scarceUntil  time.Time // fast.lua, which found too little free, is not tried before
+	lookedAt     time.Time // when fast.lua last looked after all
+	unlooked     int       // its calls since
+	gathering    gathering
+	fullUntil    time.Time // when the latest place that was had falls due
+	fullFor      []int64   // what it was for
+	moment       int64     // of the latest places that were had, in us of Redis's clock
+	seated       int       // how many it has of them
+	surplus      surplus
+	used         usage // of the first member
+	contenders   int64 // processes that ask for places far ahead, as far as known
+	clock        serverClock
+	told         serverClock   // as acquire.lua told it: what it is told in return
+	far          time.Duration // up to where Redis lets places stand for this queue when the configuration changes, if that is more than freshFor
+	callingSince atomic.Int64  // since when it waits for an answer, in ns; zero if it does not
+	roundTrips   roundTrips
+	trouble      error // why the last call failed, until one succeeds
+	failures     int   // looks at the configuration that failed since one did not
 }
 
 // returned is a place given back; done, if any, is closed when Redis has it.
@@ -79,15 +84,18 @@ type releasing struct {
 	done chan error
 }
 
-func newQueue(c *Client, ls []*Limiter, no string) *queue {
+func newQueue(c *Client, ls []*Limiter) *queue {
 	q := &queue{
 		c:        c,
 		members:  ls,
-		replyKey: keyPrefix(ls[0].name) + ":reply:" + c.nonce + ":" + no,
+		replyKey: c.replyKey(ls),
 		stopped:  make(chan struct{}),
 		poke:     make(chan struct{}, 1),
 		placed:   make(map[*waiter]struct{}),
 		config:   make([]settings, len(ls)),
+	}
+	if way := c.way.Load(); way != nil {
+		q.roundTrips = *way
 	}
 	q.keys = append(q.keys, q.replyKey)
 	for _, l := range ls {
@@ -133,6 +141,27 @@ func (q *queue) interrupted(ctx context.Context) error {
 		err = fmt.Errorf("%w, waiting for Redis: %w", err, trouble)
 	}
 	return q.error(0, err)
+}
+
+// unanswered says that the time of a request is over and that Redis has not
+// decided: it is in trouble, or stands still. Nil if it would have had an answer.
+func (q *queue) unanswered(now time.Time) error {
+	if q.trouble != nil {
+		return q.error(0, noAnswer(q.trouble))
+	}
+	since := q.callingSince.Load()
+	if since == 0 || now.Sub(time.Unix(0, since)) <= max(stillAfter, 4*q.roundTrips.median()) {
+		return nil
+	}
+	return q.error(0, noAnswer(nil))
+}
+
+// noAnswer is the error of whoever has no time to wait out that Redis does not answer.
+func noAnswer(trouble error) error {
+	if trouble == nil {
+		return fmt.Errorf("%w, waiting for Redis, which does not answer", context.DeadlineExceeded)
+	}
+	return fmt.Errorf("%w, waiting for Redis: %w", context.DeadlineExceeded, trouble)
 }
 
 // enqueue puts a waiter at the end of the queue, and makes its call where nobody

@@ -28,7 +28,7 @@ func replicated(t testing.TB) (master *redis.Client, replica *redistest.Server) 
 func TestWaitReplicas(t *testing.T) {
 	master, replica := replicated(t)
 	b := &bench{T: t, rdb: master}
-	waiting := WaitReplicas(master, 1, 2*time.Second)
+	waiting := WaitReplicas(master, 1, time.Second)
 	c := b.clientOf(waiting)
 	l := b.limiter(c)
 	r := rate("5/10s")

@@ -71,13 +71,16 @@ const (
 	statusMissing = 1 // a limiter has no rate
 	statusOld     = 2 // a newer batch of this queue has been served
 	statusAll     = 3 // fast.lua granted all that was asked for, at base
+	statusBad     = 4 // the configuration of a limiter makes no sense
+	statusLate    = 5 // the batch was first sent too long ago
 )
 
 // batchReply is the answer to one call of acquire.lua.
 type batchReply struct {
 	now        int64 // us, Redis's clock
 	status     int64
-	missing    int // the member without a rate
+	member     int    // whose rate is missing, or makes no sense
+	field      string // which makes no sense
 	base       int64
 	epochs     []int64
 	changed    []*settings // nil where the settings are those last seen
@@ -97,8 +100,10 @@ func decodeBatch(reply any, members, runs int) (batchReply, error) {
 	case statusOK:
 		d.batch(&r, members, runs)
 	case statusMissing:
-		r.missing = d.index(members)
-	case statusOld:
+		r.member = d.index(members)
+	case statusBad:
+		r.member, r.field = d.index(members), d.word()
+	case statusOld, statusLate:
 	case statusAll:
 		r.base = d.next()
 	default:

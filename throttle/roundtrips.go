@@ -12,6 +12,8 @@ const (
 	// process that starts is often kept from its processor, and every call of
 	// it is slow.
 	startFor = time.Second
+	// steadyFrom is of how many calls the way to Redis can be told.
+	steadyFrom = 3
 )
 
 // roundTrips are the durations of the latest calls.
@@ -42,6 +44,21 @@ func (r *roundTrips) add(d time.Duration, now time.Time) {
 // too much to do at present.
 func (r *roundTrips) allAbove(d time.Duration) bool {
 	return r.n >= len(r.last) && min(r.leastNow, r.leastBefore) > d
+}
+
+// steady reports whether the latest calls took longer than d, and all about as
+// long: within d of each other. A way that is long does that, and what keeps a
+// process from its processor hardly.
+func (r *roundTrips) steady(d time.Duration) bool {
+	if r.n < steadyFrom {
+		return false
+	}
+	least, most := forever, time.Duration(0)
+	for i := r.n - steadyFrom; i < r.n; i++ {
+		x := r.last[i%len(r.last)]
+		least, most = min(least, x), max(most, x)
+	}
+	return least > d && most-least <= d
 }
 
 // median is what a call takes at present.

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -39,8 +41,10 @@ func (q *queue) run() {
 		now := time.Now()
 		switch {
 		case !q.c.met.Load() && !q.closed:
-			// The first call of a client takes long: it connects. A permit that came
-			// with it would be out of date, so the first call asks for none.
+			q.mu.Unlock()
+			q.meet()
+		case q.heardAt.IsZero() && len(q.releases) > 0 && !q.closed:
+			// What is given back must not be given back twice: a batch says until when it may be served.
 			q.mu.Unlock()
 			q.check()
 		case q.toAsk(now):
@@ -56,6 +60,23 @@ func (q *queue) run() {
 			return
 		}
 	}
+}
+
+// meet makes the first calls of a client. The very first takes long: it connects.
+// A permit that came with it would be out of date, so it asks for none. Where it
+// took so long that Redis may be far, the next ones tell how far, before permits
+// come that would else be taken for late.
+func (q *queue) meet() {
+	began := time.Now()
+	q.check()
+	if time.Since(began) > farSuspected {
+		for range steadyFrom {
+			q.check()
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.c.way.Store(&roundTrips{last: q.roundTrips.last, n: q.roundTrips.n})
 }
 
 // rest has nobody make calls until there is something to ask.
@@ -103,12 +124,12 @@ func (q *queue) checkAt() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	at := q.heardAt.Add(q.pollEvery())
-	lead := min(max(4*q.roundTrips.least(), 2*q.roundTrips.median(), 5*time.Millisecond), freshFor*9/10)
+	lead := min(max(4*q.roundTrips.least(), 2*q.roundTrips.median(), 5*time.Millisecond), q.fresh()*9/10)
 	for w := range q.placed {
 		if w.state == checking {
 			return time.Time{}, true
 		}
-		if before := w.place.due.Add(-lead); before.Before(at) && w.place.due.Sub(q.heardAt) >= freshFor {
+		if before := w.place.due.Add(-lead); before.Before(at) && w.place.due.Sub(q.heardAt) >= q.fresh() {
 			at = before
 		}
 	}
@@ -152,8 +173,16 @@ func (q *queue) check() {
 	for i, l := range q.members {
 		names[i] = l.name
 	}
+	first := !q.c.met.Load()
 	sent := time.Now()
-	reply, err := q.c.eval(q.c.ctx, epochScript, names)
+	reply, err := q.eval(q.c.ctx, epochScript, names)
+	if err != nil && !transient(err) { // the next batch tells everybody
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.replace()
+		q.askAt, q.heardAt = time.Time{}, sent
+		return
+	}
 	if err != nil {
 		q.failed(nil, err)
 		q.backoff(q.failures)
@@ -171,7 +200,9 @@ func (q *queue) check() {
 		same = d.next() == q.config[i].epoch && same
 	}
 	q.trouble = nil
-	q.roundTrips.add(received.Sub(sent), received)
+	if !first { // which connects
+		q.roundTrips.add(received.Sub(sent), received)
+	}
 	if d.err != nil || !same {
 		q.replace()
 		q.askAt = time.Time{}
@@ -194,7 +225,7 @@ func (q *queue) check() {
 // request was sent, and lets those go on who waited to know.
 func (q *queue) confirm(sent, received time.Time) {
 	for w := range q.placed {
-		w.place.confirm(sent, received)
+		w.place.confirm(sent, received, q.fresh())
 		if w.state == checking {
 			w.state = placed
 			q.answer(w, outcome{})
@@ -251,7 +282,7 @@ func (q *queue) ask(ctx context.Context, b *batch) (reply any, sent time.Time, e
 	recent := b.first.IsZero() || time.Since(b.first) < freshFor // else what fast.lua did not look at may be long ago
 	if f := b.fast; f != nil && !f.declined && recent {
 		sent = b.sent()
-		reply, err = q.c.eval(ctx, fastScript, f.keys, f.args...)
+		reply, err = q.eval(ctx, fastScript, f.keys, f.args...)
 		why, declined := reply.(int64)
 		if !declined {
 			return f.reply(reply), sent, err
@@ -267,8 +298,15 @@ func (q *queue) ask(ctx context.Context, b *batch) (reply any, sent time.Time, e
 	if b.args == nil {
 		b.args = q.arguments(b, sent)
 	}
-	reply, err = q.c.eval(ctx, acquireScript, q.keys, b.args...)
+	reply, err = q.eval(ctx, acquireScript, q.keys, b.args...)
 	return reply, sent, err
+}
+
+// eval is Client.eval, and notes since when the queue waits for an answer.
+func (q *queue) eval(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, error) {
+	q.callingSince.Store(time.Now().UnixNano())
+	defer q.callingSince.Store(0)
+	return q.c.eval(ctx, s, keys, args...)
 }
 
 // failed tells those who cannot wait that Redis is in trouble.
@@ -283,7 +321,7 @@ func (q *queue) failed(b *batch, err error) {
 			case q.closed && w.state != gone:
 				q.answer(w, outcome{err: q.error(0, ErrClosed)})
 			case w.now && w.state != gone:
-				q.answer(w, outcome{err: q.error(0, err)})
+				q.answer(w, outcome{err: q.error(0, noAnswer(err))})
 			default:
 				rest = append(rest, w)
 				continue
@@ -293,6 +331,13 @@ func (q *queue) failed(b *batch, err error) {
 		return rest
 	}
 	q.front, q.waiting = tell(q.front), tell(q.waiting)
+	for w := range q.placed {
+		if w.now && w.state == checking {
+			q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
+			delete(q.placed, w)
+			q.answer(w, outcome{err: q.error(0, noAnswer(err))})
+		}
+	}
 	if b != nil {
 		for _, r := range b.runs {
 			tell(r.waiters)
@@ -319,12 +364,8 @@ func (q *queue) drop(b *batch, err error) {
 	if q.c.ctx.Err() != nil {
 		err = ErrClosed
 	}
-	for _, r := range b.runs {
-		for _, w := range r.waiters {
-			if w.state == flying {
-				q.answer(w, outcome{err: q.error(0, err)})
-			}
-		}
+	for _, w := range b.flying() {
+		q.answer(w, outcome{err: q.error(0, err)})
 	}
 	b.finish(q.error(0, err))
 }

@@ -16,6 +16,8 @@ import (
 var (
 	//go:embed lua/prelude.lua
 	preludeLua string
+	//go:embed lua/fields.lua
+	fieldsLua string
 	//go:embed lua/log.lua
 	logLua string
 	//go:embed lua/config.lua
@@ -61,7 +63,7 @@ var (
 // verb puts a script together. Redis runs the whole text each time, and to make
 // a function costs less where what it shares with others is not of the same block.
 func verb(parts ...string) *redis.Script {
-	return redis.NewScript(preludeLua + "local made = {}\nreturn (function()\n" + logLua + "return (function()\n" + strings.Join(parts, "") + "end)()\nend)()")
+	return redis.NewScript(preludeLua + "local made = {}\n" + module("fields", fieldsLua) + "return (function()\n" + logLua + "return (function()\n" + strings.Join(parts, "") + "end)()\nend)()")
 }
 
 // module puts functions of which few calls need any behind one, which makes
@@ -77,7 +79,9 @@ func (c *Client) eval(ctx context.Context, s *redis.Script, keys []string, args 
 	c.first.Do(func() { c.firstAt = time.Now() })
 	reply, err := s.Run(ctx, c.rdb, keys, args...).Result()
 	if err != nil {
-		c.errors.Add(1)
+		if ctx.Err() == nil { // else the caller has given up
+			c.errors.Add(1)
+		}
 		err, reply = classify(err), nil
 	}
 	if err == nil || !transient(err) {
@@ -86,10 +90,14 @@ func (c *Client) eval(ctx context.Context, s *redis.Script, keys []string, args 
 	return reply, err
 }
 
-// classify turns what Redis says of a key of another type into our error.
+// classify turns what Redis says of a key of another type, and what the scripts
+// say of a configuration, into our errors.
 func classify(err error) error {
 	if says(err, "WRONGTYPE") {
 		return ErrWrongType
+	}
+	if field, ok := strings.CutPrefix(err.Error(), "BADFIELD "); ok {
+		return badField(field)
 	}
 	return err
 }
@@ -112,8 +120,10 @@ var passing = []string{"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTER
 // transient reports whether the same call may succeed later: Redis cannot be
 // reached, or says that it is not ready.
 func transient(err error) bool {
-	if errors.Is(err, ErrWrongType) || errors.Is(err, errReply) {
-		return false
+	for _, lasting := range []error{ErrWrongType, ErrInvalidRate, errReply, redis.ErrClosed} {
+		if errors.Is(err, lasting) {
+			return false
+		}
 	}
 	var reply redis.Error
 	if !errors.As(err, &reply) {

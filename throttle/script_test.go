@@ -214,8 +214,8 @@ type scriptQueue struct {
 	reply   string
 }
 
-func newScriptQueue(no int, ls ...*Limiter) *scriptQueue {
-	q := newQueue(ls[0].c, ls, "script"+strconv.Itoa(no))
+func newScriptQueue(ls ...*Limiter) *scriptQueue {
+	q := newQueue(ls[0].c, ls)
 	return &scriptQueue{limiters: ls, keys: q.keys, config: make([]settings, len(ls))}
 }
 
@@ -224,7 +224,7 @@ func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) batchRepl
 	tb.Helper()
 	q.seq++
 	var ns numbers
-	ns.add(0, int64(len(q.limiters)))
+	ns.add(0, 0, 0, int64(len(q.limiters)))
 	for i := range q.limiters {
 		ns.add(q.config[i].epoch, one(b.refresh[i]), b.ahead[i])
 	}

@@ -1,6 +1,8 @@
 package throttle
 
 import (
+	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -23,11 +25,23 @@ func (q *queue) settle(b *batch, r batchReply, sent, received time.Time) {
 	defer q.mu.Unlock()
 	q.trouble = nil
 	q.roundTrips.add(received.Sub(sent), received)
-	if r.status != statusOK {
+	switch r.status {
+	case statusOK:
+	case statusOld:
+		q.renew(b)
+		return
+	case statusLate:
+		q.expired(b)
+		return
+	default:
 		q.refuse(b, r)
 		return
 	}
 	q.clock.learn(r.now, sent, received)
+	if b.fast == nil || b.fast.declined {
+		q.told.learn(r.now, sent, received)
+		q.far = b.far
+	}
 	unknown := q.config[0].epoch == 0
 	q.learn(r, b.first)
 	q.confirm(b.first, received)
@@ -49,7 +63,7 @@ func (q *queue) settle(b *batch, r batchReply, sent, received time.Time) {
 			} else if run.stock == 0 {
 				q.gathering.handed(int(g.count), received)
 			}
-			p.confirm(b.first, received)
+			p.confirm(b.first, received, q.fresh())
 			q.fullUntil = p.due
 			if run.stock > 0 {
 				q.stock.size, q.stock.left, q.stock.place, q.stock.until = g.count, g.count, p, p.earliest.Add(q.halfGuard())
@@ -173,12 +187,13 @@ func (q *queue) turns() time.Duration {
 }
 
 // learn takes up what a reply says of the configuration. Places of an older
-// one are asked for anew.
+// one are asked for anew. (Within one epoch it is still the same: a pause that is
+// over was taken out of it, say.)
 func (q *queue) learn(r batchReply, asked time.Time) {
 	changed := false
 	for i, s := range r.changed {
 		if s != nil {
-			changed = changed || q.config[i].epoch != 0
+			changed = changed || q.config[i].epoch != 0 && q.config[i].epoch != s.epoch
 			q.config[i] = *s
 		}
 	}
@@ -189,20 +204,50 @@ func (q *queue) learn(r batchReply, asked time.Time) {
 	}
 }
 
-// refuse answers a batch that was not served.
+// refuse answers a batch that was not served, nor will be.
 func (q *queue) refuse(b *batch, r batchReply) {
 	err := errReply
-	if r.status == statusMissing {
+	switch r.status {
+	case statusMissing:
 		err = ErrNotInitialized
+	case statusBad:
+		err = badField(r.field)
+		q.config[r.member].seal, q.config[r.member].plain = "", false // what it was is known no more
 	}
-	for _, run := range b.runs {
-		for _, w := range run.waiters {
-			if w.state == flying {
-				q.answer(w, outcome{err: q.error(r.missing, err)})
-			}
-		}
+	for _, w := range b.flying() {
+		q.answer(w, outcome{err: q.error(r.member, err)})
 	}
 	// Places of a limiter that is gone are of no use either.
 	q.replace()
-	b.finish(q.error(r.missing, err))
+	b.finish(q.error(r.member, err))
+}
+
+// renew asks for a batch again, under another key: this was the latest batch of
+// the queue, so somebody else has written what Redis knows as a later one.
+func (q *queue) renew(b *batch) {
+	q.replyKey = q.c.replyKey(q.members)
+	q.keys[0] = q.replyKey
+	q.putBack(b)
+	q.returns = append(b.returns, q.returns...)
+	q.releases = append(b.releases, q.releases...)
+}
+
+// expired asks for the permits of a batch again that Redis did not answer for so
+// long that it no longer knows whether it has served it. What it may have had
+// counts as used, and is not given back: that could be done twice.
+func (q *queue) expired(b *batch) {
+	q.putBack(b)
+	b.finish(q.error(0, fmt.Errorf("%w, waiting for Redis: it is not known whether it was done", context.DeadlineExceeded)))
+}
+
+// putBack has those of a batch ask again, ahead of the others.
+func (q *queue) putBack(b *batch) {
+	ws := b.flying()
+	for _, w := range ws {
+		w.state = queued
+	}
+	q.front = append(ws, q.front...)
+	if len(ws) > 0 {
+		q.askAt = time.Time{}
+	}
 }

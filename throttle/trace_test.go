@@ -112,7 +112,7 @@ func (x *trace) judge(t fataler, q *tracedQueue, before []state, r batchReply) {
 		if s.exists || q.limiters[i].create != "" {
 			continue
 		}
-		if r.status != statusMissing || r.missing != i {
+		if r.status != statusMissing || r.member != i {
 			t.Fatalf("limiter %d is not initialized\n%s", i, q.describe())
 		}
 		return
@@ -121,7 +121,7 @@ func (x *trace) judge(t fataler, q *tracedQueue, before []state, r batchReply) {
 		t.Fatalf("status %d\n%s", r.status, q.describe())
 	}
 	var models []*model
-	var grid int64
+	grid := false
 	exact, changed := true, false
 	records := make([][]record, len(before))
 	for i, s := range before {
@@ -132,7 +132,7 @@ func (x *trace) judge(t fataler, q *tracedQueue, before []state, r batchReply) {
 		}
 		records[i] = x.current(q, i, s, r.now)
 		if len(s.records) > 256 {
-			grid = max(grid, s.model.span())
+			grid = true
 			exact = exact && !s.model.smooth && len(s.records) <= 512
 		}
 		expired := len(s.records) - len(live(s.records, s.model.cutoff(r.now)))
@@ -159,13 +159,15 @@ func (x *trace) judge(t fataler, q *tracedQueue, before []state, r batchReply) {
 	for _, a := range q.last.asks {
 		exact = exact && a.near >= a.longest
 	}
-	x.seen(exact, grid > 0, q.short, r)
+	x.seen(exact, grid, q.short, r)
 	if exact {
 		var expected []*model
 		for i, s := range before {
-			expected = append(expected, s.with(records[i]))
+			m := s.with(records[i])
+			m.crowded = len(s.records) > 256
+			expected = append(expected, m)
 		}
-		x.compare(t, q, serve(expected, q.last.asks, r.now, grid), r)
+		x.compare(t, q, serve(expected, q.last.asks, r.now, r.runs), r)
 	}
 	for i, run := range r.runs {
 		for _, g := range run.grants {

@@ -12,6 +12,10 @@ const (
 	// known to be free; abandonPatience the same for a wait whose context ended.
 	cancelPatience  = time.Second
 	abandonPatience = 20 * time.Millisecond
+	// tryPatience is how long TryAcquire waits for an answer of Redis, lastTry how
+	// long a request does that asks once more when its time is over.
+	tryPatience = 4 * time.Second
+	lastTry     = 250 * time.Millisecond
 )
 
 type waiterState int
@@ -30,6 +34,7 @@ const (
 type waiter struct {
 	ns    []int64
 	no    uint64       // of its arrival
+	since time.Time    // when it asked
 	until time.Time    // the latest turn that is of use; zero: any
 	now   bool         // has no time to wait out trouble
 	hold  bool         // a Reservation: its caller may come back late
@@ -54,10 +59,9 @@ type place struct {
 }
 
 // confirm takes up that, as of a request sent then, the configuration is still
-// the one of the place. Where the way to Redis takes longer than freshFor, this
-// is as much as can be known when the place falls due.
-func (p *place) confirm(sent, received time.Time) {
-	if p.due.Sub(sent) <= freshFor {
+// the one of the place: it stands then, whatever changes, if it is due within fresh.
+func (p *place) confirm(sent, received time.Time, fresh time.Duration) {
+	if p.due.Sub(sent) <= fresh {
 		p.confirmed = received
 	}
 }
@@ -79,7 +83,7 @@ func (q *queue) acquire(ctx context.Context, ns []int64) error {
 	if q.fromStock(ns) {
 		return nil
 	}
-	w := &waiter{ns: ns, out: make(chan outcome, 1)}
+	w := &waiter{ns: ns, since: time.Now(), out: make(chan outcome, 1)}
 	if deadline, ok := ctx.Deadline(); ok {
 		w.until = deadline
 	}
@@ -121,7 +125,8 @@ func (q *queue) reserve(ctx context.Context, ns []int64, maxWait time.Duration) 
 		return nil, q.interrupted(ctx)
 	}
 	maxWait = max(maxWait, 0)
-	w := &waiter{ns: ns, until: time.Now().Add(maxWait), now: maxWait == 0, hold: true, out: make(chan outcome, 1)}
+	now := time.Now()
+	w := &waiter{ns: ns, since: now, until: now.Add(maxWait), now: maxWait == 0, hold: true, out: make(chan outcome, 1)}
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(w.until) {
 		w.until = deadline
 	}
@@ -149,7 +154,13 @@ func (q *queue) await(ctx context.Context, w *waiter) outcome {
 	default:
 	}
 	q.mu.Lock()
-	until, timed := w.until, !w.until.IsZero() && !w.now
+	until, timed := w.until, !w.until.IsZero()
+	switch {
+	case w.now && until.After(w.since):
+		until = until.Add(lastTry)
+	case w.now:
+		until = w.since.Add(tryPatience)
+	}
 	q.mu.Unlock()
 	var late <-chan time.Time
 	if timed {
@@ -164,11 +175,12 @@ func (q *queue) await(ctx context.Context, w *waiter) outcome {
 		q.abandon(w, abandonPatience)
 		return outcome{err: q.interrupted(ctx)}
 	case <-late:
-		q.abandon(w, abandonPatience)
 		q.mu.Lock()
-		defer q.mu.Unlock()
-		if q.trouble != nil {
-			return outcome{err: q.error(0, q.trouble)}
+		err := q.unanswered(time.Now())
+		q.mu.Unlock()
+		q.abandon(w, abandonPatience)
+		if err != nil {
+			return outcome{err: err}
 		}
 		q.c.denials.Add(1)
 		return outcome{denied: true}
@@ -223,7 +235,7 @@ func (q *queue) take(w *waiter) bool {
 		return false // asked for anew meanwhile, or closed
 	}
 	now := time.Now()
-	if now.Sub(q.heardAt) >= freshFor && now.Sub(w.place.confirmed) >= freshFor {
+	if now.Sub(q.heardAt) >= q.fresh() && now.Sub(w.place.confirmed) >= freshFor {
 		w.state = checking
 		q.placed[w] = struct{}{}
 		q.kickOrClose(w)
@@ -235,7 +247,7 @@ func (q *queue) take(w *waiter) bool {
 	}
 	if half > 0 && now.Sub(w.place.earliest) > half {
 		overdue := now.Sub(w.place.due) > half // wherever in between its turn was
-		far := q.roundTrips.allAbove(half) && now.Sub(q.c.firstAt) >= startFor
+		far := q.roundTrips.steady(half) || q.roundTrips.allAbove(half) && now.Sub(q.c.firstAt) >= startFor
 		if !w.place.looked && !overdue && !far {
 			// A slow reply, the first over a new connection say, leaves open when its
 			// turn was. A look tells, and it may be fresh yet; an exchange would

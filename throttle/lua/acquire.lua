@@ -6,7 +6,9 @@
 -- ARGV: batch number (grows within the queue's key), client id, numbers, then
 --       M x: seal last seen ('' none), configuration to create it with (rate:interval:type:keepAlive:guard:smooth:window:offset) or ''
 -- The numbers are one argument, separated by spaces, which Redis takes sooner than many:
---       us that Redis's clock must show at the least, as it was when this queue last heard of it (0: never)
+--       us that Redis's clock must show at the least, as acquire.lua last told this queue (0: never)
+--       us after which the batch is not to be served (0: any time), since its last reply may be forgotten
+--       us up to where places may be used without having heard of a change, if that is more than NEAR (0)
 --       members M; M x: epoch last seen (0 none), refresh (1: rebuild the cached value), permits this queue has reserved ahead
 --       number of returns, each: time, M x epoch, M x permits
 --       M x permits to release from the oldest grants
@@ -15,7 +17,7 @@
 --            a longest wait of -1 asks for a prefetch: up to count now, as long as half of the limit stays free
 -- reply: one string of integers (and seals), separated by spaces:
 --   now us, status: 0, or 1 member (not initialized), or 2 (an older batch than the last one), or 3 time us (all was granted
---            then: what fast.lua said to this batch)
+--            then: what fast.lua said to this batch), or 4 member field (its configuration makes no sense), or 5 (too late)
 --   time us the offsets count from
 --   M x: epoch, changed; if changed is 1: seal, rate, interval us, guard us, type, window, smooth
 --   number of clients that lately asked for places beyond near (0: this one did not)
@@ -39,7 +41,7 @@ local function member(config, kept, known)
 end
 
 local now, at = clock()
-local least, M = take_number(), take_number()
+local least, latest, far, M = take_number(), take_number(), take_number(), take_number()
 
 -- Everything is read before anything is written: an error leaves no half-done batch.
 local members, seen, refresh, ahead, keys = {}, {}, {}, {}, { KEYS[1] }
@@ -47,6 +49,7 @@ for i = 1, M do
   local k = 2 + (i - 1) * SPAN
   seen[i], refresh[i], ahead[i] = take(), take() == '1', take_number()
   local config, kept, known = open(k, ARGV[2 + 2 * i])
+  if config and config.bad then return format('%s 4 %d %s', at, i - 1, config.bad) end
   members[i] = config and member(config, kept, known) or false
   keys[i + 1] = config and config.value_key or KEYS[k + 1]
 end
@@ -62,6 +65,8 @@ if last and match(last, '^%d+ ') then -- all batches of a queue are of one lengt
   if no > batch then return at .. ' 2' end
 end
 
+if latest > 0 and now > latest then return at .. ' 5' end
+
 for i = 1, M do
   if not members[i] and ARGV[3 + 2 * i] == '' then return format('%s 1 %d', at, i - 1) end
 end
@@ -76,8 +81,8 @@ end
 
 for i, m in ipairs(members) do
   local epoch = seen[i] + 0
-  -- Where the epoch is another, somebody else has seen to it; but not to this client's own log.
-  if least - now >= m.W and (m.per_client or epoch == m.epoch) then upkeep().set_back(m, now, least - now) end
+  if epoch ~= m.epoch or m.epoch > now or least < m.epoch or least - now >= m.W then upkeep().mind_clock(m, epoch, least, now) end
+  if far > 0 then upkeep().note_far(m, far) end
   update(m, client, refresh[i], epoch, now)
 end
 
@@ -105,7 +110,7 @@ local out, o = { '0', at }, 2
 local earliest, grid, paused = now, nil, 1
 for i, m in ipairs(members) do
   if m.pause > earliest then earliest, paused = m.pause, i end
-  if m.grid then grid = max(grid or 0, m.grid) end
+  if m.grid then grid = min(grid or m.grid, m.grid) end
   if m.seal == ARGV[2 + 2 * i] then
     out[o + 1], out[o + 2] = seen[i], '0' -- the epoch, too, is the one that the client has seen
     o = o + 2
@@ -146,23 +151,24 @@ for _ = 1, take_number() do
     local from = max(earliest, now + lead)
     if grid and lead > 0 then -- else each exchange would be an entry of its own
       local _, high = bucket(grid, from)
-      if high - now <= longest then from = high end
+      if high - now <= longest and high - from <= lead then from = high end
     end
     while count > 0 do
       -- The earliest time T from which all members have room for ns. It only
-      -- grows, and is found when no member moves it any more.
+      -- grows, and is found when no member moves it any more. Then it is moved to
+      -- the end of its bucket in the log of the member that was full before it.
       local T, tight, settled, i = from, paused, 0, 1
       while settled < M do
         local t, room = fit(members[i], ns[i], T, now)
         rooms[i] = room
         if t > T then
           T, tight, settled = t, i, 1
-          if grid then
-            local _, high = bucket(grid, T)
-            if high > T then T, settled = high, 0 end
-          end
         else
           settled = settled + 1
+        end
+        if settled == M and T > from and members[tight].grid then
+          local _, high = bucket(members[tight].grid, T)
+          if high > T then T, settled = high, 0 end
         end
         i = i % M + 1
       end
@@ -235,7 +241,7 @@ end
 
 local body = table.concat(out, ' ')
 if changed then
-  local kept = min(max(ceil(longest_W / 1000), 10000), 60000)
+  local kept = min(max(ceil(longest_W / 1000), KEPT), 60000)
   call('SET', KEYS[1], batch .. ' ' .. body, 'PX', int(min(kept, ttl or kept)))
 end
 return at .. ' ' .. body

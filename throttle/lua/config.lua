@@ -2,12 +2,19 @@
 
 -- The seal is the whole configuration in one string, written whenever one of
 -- our scripts changes it: rate:interval ms:type:keepAlive ms:guard us:smooth:
--- window:offset us:epoch:pause. What a Redisson client changes does not match it.
+-- window:offset us:epoch:pause. What others change does not match it.
 local function write_seal(m)
   local keep = call('PTTL', m.name) > 0 and max(m.keep, 1) or m.keep -- not 0 for one that expires
-  m.seal = format('%.0f:%.0f:%d:%.0f:%d:%d:%d:%.0f:%.0f:%.0f', m.rate, m.interval / 1000, m.per_client and 1 or 0, keep, m.guard,
-    m.smooth and 1 or 0, m.calendar and 1 or 0, m.offset, m.epoch, m.pause)
-  call('HSET', m.name, 'guard', m.guard, 'epoch', format('%.0f', m.epoch), 'pause', format('%.0f', m.pause), 'seal', m.seal)
+  m.seal = fields().seal_of(m, keep)
+  call('HSET', m.name, 'guard', format('%.0f', m.guard), 'smooth', m.smooth and '1' or '0', 'window', m.calendar and '1' or '0',
+    'offset', format('%.0f', m.offset), 'epoch', format('%.0f', m.epoch), 'pause', format('%.0f', m.pause), 'seal', m.seal)
+end
+
+-- near is how far ahead places lie that their owners may yet use when the
+-- configuration changes: they act on what they knew NEAR and a round trip ago.
+-- Clients far from Redis note theirs in the limiter (acquire.lua).
+local function near(m)
+  return max(NEAR, min(whole(call('HGET', m.name, 'far')) or 0, FAR))
 end
 
 -- The operations that change a configuration keep their last replies in the
@@ -52,14 +59,17 @@ end
 -- and returns the limiter at k as it now is.
 local function write_config(k, c, epoch)
   call('HSET', KEYS[k], 'rate', c[1], 'interval', c[2], 'type', c[3], 'keepAliveTime', c[4], 'guard', c[5],
-    'smooth', c[6], 'window', c[7], 'offset', c[8], 'layout', '1')
+    'smooth', c[6], 'window', c[7], 'offset', c[8], 'epoch', format('%.0f', epoch), 'layout', '1')
   if tonumber(c[4]) > 0 then
     call('PEXPIRE', KEYS[k], c[4])
   else
     for i = k, k + 2 do call('PERSIST', KEYS[i]) end -- its log too, if it had one
   end
   local m = open(k)
-  m.epoch = epoch
+  if m.bad then -- the pause: all else is as written
+    call('HDEL', KEYS[k], 'pause')
+    m = open(k)
+  end
   write_seal(m)
   m.foreign = false
   return m
@@ -87,14 +97,14 @@ local function change(m, now)
   m.epoch = max(m.epoch, now) + 1
   write_seal(m)
   announce(m.name)
-  drop_places(m, m.epoch + NEAR)
+  drop_places(m, min(m.epoch, now + 1) + near(m)) -- the epoch is later than now where the clock was set back
   if call('EXISTS', m.value_key) == 1 then
     call('SET', m.value_key, format('%.0f', sum_log(m)), 'KEEPTTL')
   end
 end
 
 return {
-  write_seal = write_seal, write_config = write_config, create_config = create_config, replayed = replayed, remember = remember,
+  near = near, write_seal = write_seal, write_config = write_config, create_config = create_config, replayed = replayed, remember = remember,
   clients_of = clients_of, drop_places = drop_places, sum_log = sum_log, announce = announce, announce_release = announce_release,
   change = change,
 }

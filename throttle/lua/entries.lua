@@ -31,7 +31,7 @@ end
 -- Brings a member up to date: a configuration changed by others, entries that
 -- expired, a cache that may be wrong.
 local function update(m, client, refresh, seen, now)
-  local rebuild = refresh or seen ~= m.epoch or not m.cached or m.cached > m.rate or m.card == 0 and m.cached ~= m.rate
+  local rebuild = refresh or seen ~= m.epoch or not m.cached or m.cached > m.rate or m.cached < -LOWEST or m.card == 0 and m.cached ~= m.rate
   if m.foreign then
     m.cached = nil
     config().change(m, now)
@@ -41,11 +41,11 @@ local function update(m, client, refresh, seen, now)
     config().write_seal(m)
   end
   if m.per_client and (refresh or seen ~= m.epoch) then
-    local at = tonumber(call('ZSCORE', m.clients_key, client) or 0)
-    if at < (m.reset or whole(call('HGET', m.name, 'reset')) or 0) then
+    local at = seen == m.epoch and m.epoch or tonumber(call('ZSCORE', m.clients_key, client) or 0) -- who has seen it has been here since
+    if at < (m.reset or fields().reset_at(call('HGET', m.name, 'reset'))) then
       call('DEL', m.permits_key)
     elseif at < m.epoch then
-      config().drop_places(m, m.epoch + NEAR)
+      config().drop_places(m, min(m.epoch, now) + config().near(m))
     end
     upkeep().check_in(m, client, now)
   end

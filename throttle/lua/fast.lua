@@ -6,7 +6,7 @@
 --
 -- KEYS: 1 the queue's last reply, then the value of each member, then their names, then their logs
 -- ARGV: batch number (all of a queue are of one length), us that Redis's clock must show at the least
---       M x: seal last seen, permits
+--       M x: seal last seen, permits, rate
 --       and, if one of these is not 0: 1 if half of each limit has to stay free; 1 to look after all that need not be seen to
 --       each time (what others may have done to the configuration and to the log, and how long the reply is kept); M x: ms
 --       for which entries count, if the keys are this client's own
@@ -17,18 +17,18 @@ local FULL = 512 -- entries above which acquire.lua has some to drop or to merge
 
 local M = (#KEYS - 1) / 3
 local values = call('MGET', unpack(KEYS, 1, M + 1))
-local last, batch, half, look = values[1], ARGV[1], ARGV[3 + 2 * M], ARGV[4 + 2 * M]
+local last, batch, half, look = values[1], ARGV[1], ARGV[3 + 3 * M], ARGV[4 + 3 * M]
 if last and last >= batch then return 0 end -- as text: a reply begins with its batch's number
 
 local packed = nil
 for i = 1, M do
-  local name, seal, value = KEYS[1 + M + i], ARGV[1 + 2 * i], values[1 + i]
+  local name, seal, value, rate = KEYS[1 + M + i], ARGV[3 * i], values[1 + i], ARGV[2 + 3 * i]
   if look == '1' then
-    local h = call('HMGET', name, 'seal', 'rate', 'interval', 'type', 'keepAliveTime')
-    if h[1] ~= seal or not (h[2] and h[3] and h[4]) then return 0 end
-    -- What a Redisson client changed does not match the seal.
-    local shown = h[2] .. ':' .. h[3] .. ':' .. h[4] .. ':' .. (h[5] or '0') .. ':'
-    if sub(seal, 1, #shown) ~= shown then return 0 end
+    local h = call('HMGET', name, 'seal', 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset', 'epoch', 'pause')
+    for j = 1, 11 do
+      if not h[j] then return 0 end
+    end
+    if h[1] ~= seal or table.concat(h, ':', 2) ~= seal then return 0 end -- what others changed does not match the seal
     local card = call('ZCARD', KEYS[1 + 2 * M + i])
     if card == 0 or card > FULL then return 0 end
     if card >= 32 and card <= 128 then -- see unpack_log
@@ -39,8 +39,9 @@ for i = 1, M do
     return 0
   end
   if not value or #value > 15 or value ~= '0' and not string.find(value, '^%-?[1-9]%d*$') then return 0 end
-  local left = value - ARGV[2 + 2 * i]
-  if left < 0 or half == '1' and left < string.match(seal, '^%d+') / 2 then return 1 end -- unless what expired makes room
+  if value - rate > 0 then return 0 end
+  local left = value - ARGV[1 + 3 * i]
+  if left < 0 or half == '1' and left < rate / 2 then return 1 end -- unless what expired makes room
 end
 
 local t = call('TIME')
@@ -63,7 +64,7 @@ rest = (rest - e) / 256
 local f = rest % 256
 local score = s .. sub(us, 1, 3) .. '.' .. sub(us, 4)
 for i = 1, M do
-  local value, permits, n, ms = KEYS[1 + i], KEYS[1 + 2 * M + i], ARGV[2 + 2 * i], ARGV[4 + 2 * M + i]
+  local value, permits, n, ms = KEYS[1 + i], KEYS[1 + 2 * M + i], ARGV[1 + 3 * i], ARGV[4 + 3 * M + i]
   local x = n + 0
   while true do
     local p = x % 256

@@ -8,6 +8,7 @@
 local now = clock()
 local m = open(1)
 if not m then return -1 end
+if m.bad then return bad_field(m) end
 call('GET', m.value_key) -- a key of another type is an error here as in acquire
 windows().load_log(m, now)
 m.value = 0 -- the cache may be wrong: let the log tell

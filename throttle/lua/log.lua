@@ -10,12 +10,6 @@
 --
 -- Keys of one limiter, in this order (SPAN of them for each member of a group):
 --   name, value, permits, value of this client, permits of this client, clients
--- clock returns Redis's time, and the same as text.
-local function clock()
-  local t = call('TIME')
-  return t[1] * 1000000 + t[2], t[1] .. sub('00000' .. t[2], -6)
-end
-
 -- int prints a whole number. Redis prints floats slowly, and its integers may
 -- have no more than 32 bits.
 local function int(n)
@@ -91,50 +85,28 @@ local function put(m, t, x)
   end
 end
 
-local function whole(s)
-  local n = tonumber(s)
-  if n and n == floor(n) then return n end
-  return nil
+-- open reads a limiter's configuration; nil when it has none. Where it is the
+-- one that the caller knows, in whole, it needs no checking. It returns that, the
+-- frontier (frontier.lua), and whether it was known.
+local function open(k, known)
+  local h = call('HMGET', KEYS[k], 'seal', 'frontier', 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window',
+    'offset', 'epoch', 'pause', 'reset', 'pinned')
+  if h[1] and h[1] == known and h[5] and h[6] and h[8] and h[9] and h[10] and h[12] and h[3] .. ':' .. h[4] .. ':' .. h[5] .. ':'
+    .. h[6] .. ':' .. h[7] .. ':' .. h[8] .. ':' .. h[9] .. ':' .. h[10] .. ':' .. h[11] .. ':' .. h[12] == known then
+    local interval, guard, own, calendar = h[4] * 1000, h[7] + 0, h[5] == '1' and 2 or 0, h[9] == '1'
+    return {
+      name = KEYS[k], value_key = KEYS[k + 1 + own], permits_key = KEYS[k + 2 + own], clients_key = KEYS[k + 5],
+      rate = h[3] + 0, interval = interval, guard = guard, W = calendar and interval or interval + guard,
+      per_client = own == 2, keep = h[6] + 0, smooth = h[8] == '1', calendar = calendar, offset = h[10] + 0,
+      epoch = h[11] + 0, pause = h[12] + 0, seal = known,
+    }, h[2], true
+  end
+  if not h[3] then return nil end
+  return fields().read(k, h), h[2], false
 end
 
--- open reads a limiter's configuration; nil when it has none that makes sense.
--- Where it is the one that the caller knows, in whole, its seal tells all. It
--- returns that, the frontier (frontier.lua), and whether it was known.
-local function open(k, known)
-  if known and known ~= '' then
-    local h = call('HMGET', KEYS[k], 'seal', 'rate', 'interval', 'type', 'keepAliveTime', 'frontier')
-    if h[1] == known and h[2] and h[3] and h[4] and h[5] then
-      local shown = h[2] .. ':' .. h[3] .. ':' .. h[4] .. ':' .. h[5] .. ':'
-      local guard, smooth, calendar, offset, epoch, pause = match(known, '^(%d+):(%d):(%d):(%d+):(%d+):(%d+)$', #shown + 1)
-      if guard and sub(known, 1, #shown) == shown then
-        local interval, guard, own = h[3] * 1000, guard + 0, h[4] == '1' and 2 or 0
-        return {
-          name = KEYS[k], value_key = KEYS[k + 1 + own], permits_key = KEYS[k + 2 + own], clients_key = KEYS[k + 5],
-          rate = h[2] + 0, interval = interval, guard = guard, W = calendar == '1' and interval or interval + guard,
-          per_client = h[4] == '1', keep = h[5] + 0, smooth = smooth == '1', calendar = calendar == '1', offset = offset + 0,
-          epoch = epoch + 0, pause = pause + 0, seal = known,
-        }, h[6], true
-      end
-    end
-  end
-  local h = call('HMGET', KEYS[k], 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset',
-    'epoch', 'reset', 'pause', 'seal', 'pinned', 'frontier')
-  local rate, interval = whole(h[1]), whole(h[2])
-  if not rate or not interval or rate < 1 or interval < 1 then return nil end
-  local own = h[3] == '1' and 2 or 0
-  local m = {
-    name = KEYS[k], value_key = KEYS[k + 1 + own], permits_key = KEYS[k + 2 + own], clients_key = KEYS[k + 5],
-    rate = rate, interval = interval * 1000, per_client = h[3] == '1', keep = whole(h[4]) or 0, smooth = h[6] == '1',
-    calendar = h[7] == '1', offset = whole(h[8]) or 0, epoch = whole(h[9]) or 0, reset = whole(h[10]) or 0,
-    pause = whole(h[11]) or 0, seal = h[12] or '', pinned = h[13] == '1',
-  }
-  local shown = h[1] .. ':' .. h[2] .. ':' .. (h[3] or '0') .. ':'
-  m.foreign = sub(m.seal, 1, #shown) ~= shown -- configured, or changed, by a Redisson client
-  m.guard = whole(h[5])
-  if not m.guard or m.guard > m.interval then m.guard = floor(min(max(m.interval / 100, 3000), 50000, m.interval / 4)) end
-  m.W = m.calendar and m.interval or m.interval + m.guard
-  return m, h[14], false
-end
+-- bad_field is the reply to whoever asks for a limiter whose configuration makes no sense.
+local function bad_field(m) return redis.error_reply('BADFIELD ' .. m.bad) end
 
 -- cutoff is the latest time whose entries no longer count at t: before the
 -- calendar window that contains t, or before the window that ends with t.

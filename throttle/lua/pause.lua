@@ -11,6 +11,7 @@ if done then return tonumber(done) end
 local m = open(1)
 if not m and ARGV[3] ~= '' then m = config().create_config(1, ARGV[3], now) end
 if not m then return -1 end
+if m.bad then return bad_field(m) end
 
 local d = tonumber(ARGV[2])
 local till = d > 0 and now + d or 0

@@ -10,4 +10,20 @@ local PURGE = 256      -- expired entries one call drops at most
 local COMPACT = 512    -- old entries, twice those of a log in buckets, that a call merges
 local UNPACK = 32      -- entries from where a log is not to be packed
 local NEAR = 100000    -- places nearer than this survive a change of configuration
+local FAR = 1000000    -- and nearer than this at the most, where Redis is far from some client
+local LOWEST = 2^45     -- beyond what all entries of a log can have taken from a value
+local KEPT = 11000     -- ms for which a reply is kept at the least: longer than its batch may be repeated
 local PRESENCE = 60000 -- ms for which a client counts as seen
+
+-- clock returns Redis's time, and the same as text.
+local function clock()
+  local t = call('TIME')
+  return t[1] * 1000000 + t[2], t[1] .. sub('00000' .. t[2], -6)
+end
+
+-- whole reads a whole number; nil for anything else.
+local function whole(s)
+  local n = tonumber(s)
+  if n and n == floor(n) then return n end
+  return nil
+end

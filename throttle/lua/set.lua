@@ -5,6 +5,7 @@
 --       present, keep usage), apply (create, or update unless pinned)
 --       3.. rate, interval ms, type, keepAlive ms, guard us, smooth, window, offset us
 -- reply: 1 the rate is set, 0 it was left as it is
+-- A configuration that makes no sense is overwritten; with try it is an error.
 
 local now = clock()
 local done = config().replayed(KEYS[1], ARGV[1])
@@ -14,6 +15,7 @@ local mode, wanted = ARGV[2], {}
 for i = 3, 10 do wanted[#wanted + 1] = ARGV[i] end
 
 local old = open(1)
+if mode == 'try' and old and old.bad then return bad_field(old) end
 if mode == 'try' and old or mode == 'update' and not old or mode == 'apply' and old and old.pinned then return 0 end
 
 if not old then
@@ -24,7 +26,7 @@ if not old then
 end
 
 local fields = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset')
-local same = not old.foreign
+local same = not old.foreign and not old.bad
 for i = 1, 8 do same = same and fields[i] == wanted[i] end
 
 if mode ~= 'set' and same then
@@ -45,13 +47,13 @@ if forget then
 else
   -- What no longer counts does not count again in a longer interval, and what
   -- does is kept for the length of it.
-  local ids, ttl = config().clients_of(1), max(m.keep, ceil((m.W + NEAR) / 1000))
+  local ids, ttl = config().clients_of(1), max(m.keep, ceil((m.W + FAR) / 1000))
   local keys = { KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5] }
   for _, id in ipairs(ids) do
     keys[#keys + 1] = KEYS[2] .. ':' .. id
     keys[#keys + 1] = KEYS[3] .. ':' .. id
   end
-  for i = 3, #keys, 2 do call('ZREMRANGEBYSCORE', keys[i], '-inf', score(cutoff(old, now))) end
+  for i = 3, #keys, 2 do call('ZREMRANGEBYSCORE', keys[i], '-inf', score(cutoff(old.bad and m or old, now))) end
   for i = m.keep > 0 and 1 or 4, #keys do call('PEXPIRE', keys[i], ttl) end
   config().change(m, epoch)
 end

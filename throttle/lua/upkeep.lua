@@ -36,21 +36,51 @@ local function compact(m, now)
   call('ZADD', m.permits_key, unpack(merged))
 end
 
--- For a clock that was set back, by an interval or more: what was used lately
--- seems to lie ahead, where no window of the present counts it. So all that lies
--- ahead counts from now on, and whoever has a place there asks for another.
-local function set_back(m, now, by)
-  local ahead = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(now), '+inf')
-  local sum = 0
-  for _, e in ipairs(ahead) do sum = sum + weight(e) end
-  if sum > 0 then
-    call('ZREMRANGEBYSCORE', m.permits_key, '(' .. score(now), '+inf')
-    put(m, m.calendar and now or now + NEAR, min(sum, m.rate)) -- places that are near may yet be used
+-- recount has all entries from a score on count from now on, together at least
+-- so much, and whoever has a place there asks for another. Places that are near
+-- may yet be used: the barrier reaches up to them.
+local function recount(m, from, now, sum)
+  for _, e in ipairs(call('ZRANGEBYSCORE', m.permits_key, from, '+inf')) do sum = sum + weight(e) end
+  if sum == 0 then return end
+  call('ZREMRANGEBYSCORE', m.permits_key, from, '+inf')
+  local t = m.calendar and now or now + config().near(m)
+  repeat
+    put(m, t, min(sum, m.rate))
+    t = t - m.W
+  until t < now
+end
+
+-- Redis's clock may be set: back, and forward to where it was. A clock that was
+-- set back shows in the epoch, if that is of a time to come, or in what the client
+-- knows (least) if nobody else has seen to it. What was used lately then seems to
+-- lie ahead, where no window of the present counts it. From then on until the clock
+-- shows the epoch again, the limiter is noted as set back. When it shows it without
+-- having run there, as far as this client has seen, it was set forward: what was
+-- used lately then seems long past. Either way all of that counts from now on.
+local function mind_clock(m, seen, least, now)
+  local back = call('HGET', m.name, 'back')
+  if least - now >= m.W and (m.per_client or seen == m.epoch) or m.epoch > now + 1000 and not back then
+    recount(m, '(' .. score(now), now, 0)
+    if m.pause > now then m.pause = max(now, m.pause - (max(least, m.epoch) - now)) end
+    m.epoch = max(m.epoch, least)
+    call('HSET', m.name, 'back', '1')
+  elseif back and m.epoch <= now then
+    call('HDEL', m.name, 'back')
+    if seen == m.epoch and now - least < m.W / 2 then return end
+    recount(m, '-inf', now, (m.per_client or m.keep > 0) and m.rate or 0) -- what expires may be gone
+  else
+    return
   end
-  if m.pause > now then m.pause = max(now, m.pause - by) end
   config().change(m, now)
   call('HDEL', m.name, 'frontier')
   m.cached, m.kept = nil, nil
+end
+
+-- note_far notes how far ahead the places of a client lie that it may use
+-- without having heard of a change, where that is more than NEAR.
+local function note_far(m, far)
+  local noted = whole(call('HGET', m.name, 'far'))
+  if not noted or noted < far then call('HSET', m.name, 'far', int(min(far, FAR))) end
 end
 
 -- Takes back up to n permits of the grant made for time t: out of the entry at
@@ -110,7 +140,7 @@ local function expire(m, now)
   if m.keep > 0 or m.per_client then
     local last = call('ZREVRANGE', m.permits_key, 0, 0, 'WITHSCORES')[2]
     local latest = last and max(now, time_of(last)) or now
-    need = ceil((latest + m.W - now) / 1000)
+    need = ceil((latest + m.W - now + max(m.epoch - now, 0)) / 1000) -- a clock that was set back may be set forward again
     if m.keep > 0 then
       need = max(need, m.keep)
       call('PEXPIRE', m.name, need)
@@ -129,6 +159,6 @@ local function expire(m, now)
 end
 
 return {
-  check_in = check_in, compact = compact, set_back = set_back, give_back = give_back, release = release, unpack_log = unpack_log,
+  check_in = check_in, compact = compact, mind_clock = mind_clock, note_far = note_far, give_back = give_back, release = release, unpack_log = unpack_log,
   expire = expire,
 }

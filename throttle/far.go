@@ -1,0 +1,30 @@
+package throttle
+
+import "time"
+
+const (
+	// farFrom is how long the quickest call takes where Redis is far: what this
+	// queue knows of the configuration is then old when it gets there.
+	farFrom = freshFor / 4
+	// farSuspected is how long a first call takes if Redis may be far.
+	farSuspected = 5 * time.Millisecond
+	// farStep is in what steps the way there is told to Redis.
+	farStep = 50 * time.Millisecond
+	// maxFar is FAR in prelude.lua.
+	maxFar = time.Second
+)
+
+// wayThere is how far ahead the places lie that this queue may use without
+// having heard of a change, where a round trip makes that more than freshFor;
+// else zero. Redis lets them stand when the configuration changes.
+func (q *queue) wayThere() time.Duration {
+	least := q.roundTrips.least()
+	if q.roundTrips.n < steadyFrom || least < farFrom {
+		return 0
+	}
+	way := freshFor + least + least/4
+	return min((way+farStep-1)/farStep*farStep, maxFar)
+}
+
+// fresh is how long this queue may act on the configuration it last saw.
+func (q *queue) fresh() time.Duration { return max(freshFor, q.far) }

@@ -1,0 +1,459 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/internal/wire"
+)
+
+// What users were promised, each as somebody met it broken. Only what is
+// exported takes part.
+
+// used counts what is acquired in a loop by so many goroutines until ctx ends.
+func used(ctx context.Context, waiters int, ls ...Acquirer) (starts []time.Time) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i := range waiters {
+		wg.Go(func() {
+			for ls[i%len(ls)].Acquire(ctx, 1) == nil {
+				mu.Lock()
+				starts = append(starts, time.Now())
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(starts, time.Time.Compare)
+	return starts
+}
+
+// busiest is the most of times in any window.
+func busiest(times []time.Time, window time.Duration) (most int) {
+	first := 0
+	for i, t := range times {
+		for t.Sub(times[first]) >= window {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}
+
+// A short limit in a group with a long one, whose log is full of entries, is
+// used as if it were alone.
+func TestGroupOfShortAndLong(t *testing.T) {
+	for _, long := range []string{"10000/24h", "100000/720h", "3000/1h"} {
+		t.Run(long, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				c := b.client()
+				short, day := b.limiter(c), must(c.Limiter(b.name()+":long"))
+				check(b, short.SetRate(b.Context(), guarded("10/1s")))
+				check(b, day.SetRate(b.Context(), guarded(long)))
+				begin := time.Now()
+				for i := range 1000 {
+					at := float64(begin.Add(-time.Duration(i)*3*time.Second).UnixMicro()) / 1000
+					check(b, b.rdb.ZAdd(b.Context(), "{"+day.Name()+"}:permits", redis.Z{Score: at, Member: foreignEntry(i, 1)}).Err())
+				}
+				g := must(c.Group(short, day))
+				ctx, cancel := context.WithTimeout(b.Context(), 8*time.Second)
+				defer cancel()
+				starts := used(ctx, 30, g)
+				if len(starts) < 78 || busiest(starts, time.Second) > 10 {
+					t.Errorf("%d permits in 8s, %d in one second; want at least 78, at most 10", len(starts), busiest(starts, time.Second))
+				}
+			})
+		})
+	}
+}
+
+// foreignEntry is a log entry as a Redisson client writes it.
+func foreignEntry(i, permits int) string {
+	return "\x10" + fmt.Sprintf("%016d", i) + string([]byte{byte(permits), 0, 0, 0})
+}
+
+func must[T any](x T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return x
+}
+
+// A Redis that is far away gives nearly all of the limit, and never more.
+func TestRedisFarAway(t *testing.T) {
+	for _, far := range []struct {
+		roundTrip time.Duration
+		share     float64
+	}{{ms(2), 0.95}, {ms(10), 0.95}, {ms(30), 0.95}, {ms(70), 0.9}, {ms(120), 0.85}, {ms(250), 0.8}} {
+		t.Run(far.roundTrip.String(), func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				r := guarded("50/1s")
+				check(b, b.limiter(b.client()).SetRate(b.Context(), r))
+				var ls []Acquirer
+				for range 8 {
+					d := &distant{Scripter: b.rdb, roundTrip: far.roundTrip}
+					ls = append(ls, b.limiter(b.clientOf(d)))
+				}
+				ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
+				defer cancel()
+				starts := used(ctx, 8*64, ls...)
+				if ideal := 10 * 50; float64(len(starts)) < far.share*float64(ideal) { // a burst each 1.01s
+					t.Errorf("%d permits of %d in 10s, want %.0f %%", len(starts), ideal, 100*far.share)
+				}
+				if n := busiest(starts, time.Second); n > 50 {
+					t.Errorf("%d permits in one second", n)
+				}
+			})
+		})
+	}
+}
+
+// distant is a Redis behind a long way.
+type distant struct {
+	redis.Scripter
+	roundTrip time.Duration
+}
+
+func (d *distant) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	time.Sleep(d.roundTrip / 2)
+	defer time.Sleep(d.roundTrip - d.roundTrip/2)
+	return d.Scripter.EvalSha(ctx, sha, keys, args...)
+}
+
+// A change of the configuration stops waiters whose Redis is far within 100 ms
+// and a round trip, and none of their permits goes unrecorded.
+func TestPauseReachesFarClients(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		near := b.limited(guarded("50/1s"))
+		const roundTrip = 120 * time.Millisecond
+		far := b.limiter(b.clientOf(&distant{Scripter: b.rdb, roundTrip: roundTrip}))
+		ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
+		defer cancel()
+		var paused time.Time
+		time.AfterFunc(4*time.Second, func() {
+			check(b, near.Pause(b.Context(), 2*time.Second))
+			paused = time.Now()
+		})
+		starts := used(ctx, 100, far)
+		for _, s := range starts {
+			if d := s.Sub(paused); d > ms(100)+roundTrip && d < 2*time.Second {
+				t.Errorf("a permit %v after the pause began", d)
+			}
+		}
+		if n := busiest(starts, time.Second); n > 50 {
+			t.Errorf("%d permits in one second", n)
+		}
+	})
+}
+
+// What a pause has held up is used at once when it is over, all of it.
+func TestAfterAPause(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		r := guarded("40/4s")
+		r.Smooth = true
+		one := b.limited(r)
+		two := b.limiter(b.client())
+		ctx, cancel := context.WithTimeout(b.Context(), 16*time.Second)
+		defer cancel()
+		var over time.Time
+		time.AfterFunc(5*time.Second, func() {
+			check(b, one.Pause(b.Context(), 2*time.Second))
+			over = time.Now().Add(2 * time.Second)
+		})
+		after := 0
+		for _, s := range used(ctx, 100, one, two) {
+			if d := s.Sub(over); d >= 0 && d < 8*time.Second {
+				after++
+			}
+		}
+		if after < 75 {
+			t.Errorf("%d permits in the 8s after the pause, want at least 75 of 79", after)
+		}
+	})
+}
+
+// A Redis that stands still is an error in time, whatever the limiter was doing
+// when it began to, and what it grants late goes back.
+func TestRedisStandsStill(t *testing.T) {
+	for name, opts := range map[string]*redis.Options{
+		"defaults":       {},
+		"one long try":   {MaxRetries: -1, ReadTimeout: time.Minute},
+		"heeds deadline": {ContextTimeoutEnabled: true},
+	} {
+		for _, state := range []string{"fresh", "used", "due"} {
+			t.Run(name+", "+state, func(t *testing.T) {
+				t.Parallel()
+				network := must(wire.New(redistest.Start(t)))
+				defer network.Close()
+				o := *opts
+				o.Addr = network.Addr
+				rdb := redis.NewClient(&o)
+				defer rdb.Close()
+				b := &bench{T: t, rdb: rdb, begin: time.Now()}
+				check(b, b.limiter(b.client()).SetRate(b.Context(), rate("1000/1h")))
+				l := b.limiter(b.client())
+				var held *Reservation
+				switch state {
+				case "used":
+					for range 20 {
+						check(b, l.Acquire(b.Context(), 1))
+					}
+				case "due":
+					held = must(l.Reserve(b.Context(), 1, 0))
+					<-time.After(ms(150)) // what is known of the configuration is not fresh any more
+				}
+				network.Set(wire.Trouble{Hold: true})
+				var wg sync.WaitGroup
+				expect := func(what string, within time.Duration, call func() error) {
+					wg.Go(func() {
+						begin := time.Now()
+						err := call()
+						if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took > within {
+							t.Errorf("%s: %v after %v, want an error that wraps context.DeadlineExceeded within %v", what, err, took, within)
+						}
+					})
+				}
+				expect("TryAcquire", 5*time.Second, func() error { _, err := l.TryAcquire(context.Background(), 1); return err })
+				expect("TryAcquireFor(1s)", ms(1500), func() error { _, err := l.TryAcquireFor(context.Background(), 1, time.Second); return err })
+				expect("Acquire by a deadline", ms(1500), func() error {
+					ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+					defer cancel()
+					if held != nil {
+						return held.Wait(ctx)
+					}
+					return l.Acquire(ctx, 1)
+				})
+				wg.Wait()
+				network.Set(wire.Trouble{})
+			})
+		}
+	}
+}
+
+// While Redis is away, a wait that ends with its deadline says so.
+func TestDeadlineWhileRedisIsAway(t *testing.T) {
+	b := &bench{T: t, rdb: dial(t, "127.0.0.1:1"), begin: time.Now()}
+	l := b.limiter(b.client())
+	ctx, cancel := context.WithTimeout(b.Context(), ms(300))
+	defer cancel()
+	if err := l.Acquire(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Acquire: %v", err)
+	}
+	if _, err := l.TryAcquireFor(b.Context(), 1, ms(300)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("TryAcquireFor: %v", err)
+	}
+	_ = l.c.Close()
+}
+
+// A Redis client that is closed ends all waits, and so does a Client.
+func TestClosedClients(t *testing.T) {
+	for name, shut := range map[string]func(*Client, *redis.Client) error{
+		"redis":  func(_ *Client, rdb *redis.Client) error { return rdb.Close() },
+		"client": func(c *Client, _ *redis.Client) error { return c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr := redistest.Start(t)
+			rdb := redis.NewClient(&redis.Options{Addr: addr})
+			defer rdb.Close()
+			c := must(New(rdb, Options{}))
+			defer c.Close()
+			l := must(c.LimiterWithRate("closed", rate("1/2s")))
+			ctx := t.Context()
+			check(t, l.Acquire(ctx, 1))
+			ended := make(chan error, 20)
+			for range 20 {
+				go func() { ended <- l.Acquire(ctx, 1) }()
+			}
+			for c.Stats().Waiting < 20 {
+				<-time.After(time.Millisecond)
+			}
+			check(t, shut(c, rdb))
+			closed := func(what string, err error) {
+				if !errors.Is(err, ErrClosed) && !errors.Is(err, redis.ErrClosed) {
+					t.Errorf("%s: %v, want that it is closed", what, err)
+				}
+			}
+			begin := time.Now()
+			for range 20 {
+				closed("a waiter", <-ended)
+			}
+			if took := time.Since(begin); took > 3*time.Second {
+				t.Errorf("the waiters were told after %v", took)
+			}
+			begin = time.Now()
+			closed("Acquire", l.Acquire(ctx, 1))
+			_, err := l.TryAcquire(ctx, 1)
+			closed("TryAcquire", err)
+			_, err = l.Reserve(ctx, 1, time.Hour)
+			closed("Reserve", err)
+			closed("Release", l.Release(ctx, 1))
+			if took := time.Since(begin); took > ms(500) {
+				t.Errorf("calls after the end took %v", took)
+			}
+		})
+	}
+}
+
+// What somebody wrote into a limiter's hash is an error that names it, at once
+// and for all who ask; Redis goes on, nothing is granted, and a new rate mends it.
+func TestForeignFields(t *testing.T) {
+	odd := []string{"x", "-1", "1e300", "-1e300", "0.5", "nan", "inf", "99999999999999999999", ""}
+	fields := map[string][]string{
+		"rate":     append(odd, "0", "4294967296"),
+		"interval": append(odd, "0", "31536000001"),
+		"type":     {"2", "x", "1e300"}, "keepAliveTime": odd, "guard": append(odd, "1000001"), "smooth": {"2", "x"}, "window": {"2", "x"},
+		"offset": append(odd, "1000000"), "epoch": odd, "pause": append(odd, "4000000000000000"),
+	}
+	forEachRedis(t, func(b *bench) {
+		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+		defer cancel()
+		try := func(what string, fields ...any) {
+			b.Helper()
+			c := b.client()
+			l := must(c.Limiter(b.name() + ":" + what))
+			check(b, l.SetRate(ctx, rate("10/1s")))
+			b.expectTry(l, 1, true)
+			check(b, b.rdb.HSet(ctx, l.Name(), fields...).Err())
+			begin := time.Now()
+			fresh := must(b.client().Limiter(l.Name()))
+			g := must(c.Group(l, must(c.LimiterWithRate(b.name()+":other", rate("10/1s")))))
+			for call, err := range map[string]error{
+				"Acquire": l.Acquire(ctx, 1), "Acquire of another": fresh.Acquire(ctx, 1), "Pause": fresh.Pause(ctx, time.Second),
+				"Resume": l.Resume(ctx), "Group": g.Acquire(ctx, 1), "Release": fresh.Release(ctx, 1),
+				"Inspect": second(fresh.Inspect(ctx)), "Config": second(l.Config(ctx)), "AvailablePermits": second(l.AvailablePermits(ctx)),
+				"TryAcquire": second(fresh.TryAcquire(ctx, 1)), "Reserve": second(l.Reserve(ctx, 1, time.Minute)),
+				"TrySetRate": second(l.TrySetRate(ctx, rate("1/1s"))), "Expire": second(fresh.Expire(ctx, time.Hour)),
+			} {
+				var named *Error
+				if !errors.Is(err, ErrInvalidRate) || !errors.As(err, &named) || named.Limiter != l.Name() {
+					b.Errorf("%s %q: %s: %v, want ErrInvalidRate of this limiter", what, fields, call, err)
+				}
+			}
+			if took := time.Since(begin); took > time.Second {
+				b.Errorf("%s %q: the answers took %v", what, fields, took)
+			}
+			check(b, b.rdb.Ping(ctx).Err())
+			if strings.HasSuffix(what, "delete") {
+				must(l.Delete(ctx))
+				check(b, l.SetRate(ctx, rate("10/1s")))
+			} else if ok, err := l.UpdateRate(ctx, rate("10/1s")); !ok || err != nil {
+				b.Errorf("%s %q: UpdateRate: %v, %v", what, fields, ok, err)
+			}
+			b.expectTry(l, 9, true) // a second has not passed
+			b.expectTry(fresh, 2, false)
+			check(b, c.Close())
+			check(b, fresh.c.Close())
+		}
+		for name, values := range fields {
+			for _, v := range values {
+				try(name, name, v)
+			}
+		}
+		try("many", "window", 1, "guard", 900000, "offset", "1e300", "pause", "1e300")
+		try("many to delete", "window", 1, "guard", 900000, "offset", "1e300", "pause", "1e300")
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// A cached value, a last reply and a frontier that somebody wrote are made anew:
+// they neither grant nor stop anything.
+func TestForeignValues(t *testing.T) {
+	for _, value := range []string{"999999999999999", "99", "11", "-5", "-999999999999999999", "1e300", "-1e300", "nan", "x", ""} {
+		t.Run(value, func(t *testing.T) {
+			forEachRedis(t, func(b *bench) {
+				ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
+				defer cancel()
+				l := b.limited(rate("10/1h"))
+				check(b, l.Acquire(ctx, 1))
+				check(b, l.Acquire(ctx, 1))
+				keys, err := b.rdb.Keys(ctx, "{"+l.Name()+"}:reply:*").Result()
+				check(b, err)
+				if len(keys) != 1 {
+					t.Fatalf("reply keys %q", keys)
+				}
+				check(b, b.rdb.Set(ctx, "{"+l.Name()+"}:value", value, 0).Err())
+				check(b, b.rdb.Set(ctx, keys[0], strings.Repeat("9", 15)+" 0", 0).Err())
+				check(b, b.rdb.HSet(ctx, l.Name(), "frontier", strings.Repeat("9 ", 400)).Err())
+				granted := 2
+				for range 20 {
+					ok, err := l.TryAcquire(ctx, 1)
+					check(b, err)
+					if ok {
+						granted++
+					}
+				}
+				if granted > 10 || granted < 8 && !strings.HasPrefix(value, "-") {
+					t.Errorf("%d permits of 10 granted", granted)
+				}
+				if calls := l.c.Stats().Calls; calls > 100 {
+					t.Errorf("%d calls", calls)
+				}
+			})
+		})
+	}
+}
+
+// What is given back is given back once, however late its call is repeated.
+func TestReleaseIsRepeatedLate(t *testing.T) {
+	for _, away := range []time.Duration{ms(100), 5 * time.Second, 15 * time.Second, 65 * time.Second, 10 * time.Minute} {
+		t.Run(away.String(), func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				other := b.limited(rate("100/1h"))
+				check(b, other.Acquire(b.Context(), 50))
+				lost := &loses{Scripter: b.rdb}
+				l := b.limiter(b.clientOf(lost))
+				check(b, l.Acquire(b.Context(), 10))
+				lost.until = time.Now().Add(away)
+				_ = l.Release(b.Context(), 10) // it may say that it does not know
+				if free := must(other.AvailablePermits(b.Context())); free != 50 {
+					t.Errorf("%d permits are free of 100, 50 are in use", free)
+				}
+				check(b, l.Acquire(b.Context(), 1))
+			})
+		})
+	}
+}
+
+// loses is a Redis whose replies are lost until some time.
+type loses struct {
+	redis.Scripter
+	until time.Time
+}
+
+func (l *loses) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	cmd := l.Scripter.EvalSha(ctx, sha, keys, args...)
+	if left := time.Until(l.until); left > 0 {
+		time.Sleep(min(left, 3*time.Second))
+		return failed(io.ErrUnexpectedEOF)
+	}
+	return cmd
+}
+
+// The costs of a request are those that it was made with.
+func TestCostsAreTheCallersOwn(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		c := b.client()
+		one, two := b.limiter(c), must(c.Limiter(b.name()+":two"))
+		check(b, one.SetRate(b.Context(), rate("10/1h")))
+		check(b, two.SetRate(b.Context(), rate("10/1h")))
+		g := must(c.Group(one, two))
+		costs := []int64{3, 4}
+		r := must(g.ReserveEach(b.Context(), time.Second, costs...))
+		costs[0], costs[1] = 10, 10
+		check(b, one.Acquire(b.Context(), 2))
+		r.Cancel()
+		b.expectAvailable(one, 8)
+		b.expectAvailable(two, 10)
+	})
+}
