@@ -175,7 +175,8 @@ func FuzzParseConfig(f *testing.F) {
 }
 
 // FuzzLimitKeys: a value out of a task gives no limiter, or one that no other
-// value has, whose name the throttle takes, and which is in the slot of its limit.
+// value has, whose name the throttle takes, which is in the slot of its limit,
+// and none of whose keys is another's.
 func FuzzLimitKeys(f *testing.F) {
 	for _, payload := range []string{
 		`{"a":"x"}`, `{"a":{"b":1e3}}`, `{"a":true}`, `{"a":null}`, `{"a":[1]}`, `{"a":"{x}"}`, `{"a":"\u0000"}`, `{"a":"\ud800"}`, `{"a":1,"a":2}`, `[`, `"a"`, ``, "{\"a\":\"\xff\"}",
@@ -183,6 +184,8 @@ func FuzzLimitKeys(f *testing.F) {
 		f.Add("{api}-account", "payload.a", []byte(payload), "x")
 		f.Add("account", "payload.a.b", []byte(payload), "1e3")
 		f.Add("a:b", "header.h", []byte(payload), "c")
+		f.Add("{api}:account", "payload.a", []byte(payload), "x:permits")
+		f.Add("{api}:account", "payload.a", []byte(`{"a":"x%3Apermits"}`), "x:permits")
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nobody asks it anything
 	f.Cleanup(func() { rdb.Close() })
@@ -212,6 +215,11 @@ func FuzzLimitKeys(f *testing.F) {
 		}
 		if again, err := limiterName(limit, other); err == nil && (again == name) != (other == value) {
 			t.Errorf("limit %q: %q and %q are limiters %q and %q", limit, value, other, name, again)
+		} else if err == nil && again != name && (strings.HasPrefix(again, name+":") || strings.HasPrefix(name, again+":")) {
+			t.Errorf("limit %q: limiters %q and %q, of %q and %q, have keys in common", limit, name, again, value, other)
+		}
+		if back := unescapeValue.Replace(strings.TrimPrefix(name, limit+":")); back != value {
+			t.Errorf("limiter %q is read as that of %q, not %q", name, back, value)
 		}
 		if n, err := (cost{from: &sel}).of(asynq.NewTask("x", payload), "default"); err == nil && (n < 1 || n > throttle.MaxPermits) {
 			t.Errorf("cost %d", n)
