@@ -15,7 +15,7 @@ import (
 // characters, line and paragraph separators, what changes the direction of
 // text, and bytes that are not UTF-8. All else, emoji included, stays as it is.
 func Text(s string) string {
-	at := strings.IndexFunc(s, unsafe)
+	at := strings.IndexFunc(s, func(r rune) bool { return acts(r) || r == utf8.RuneError })
 	if at < 0 {
 		return s
 	}
@@ -26,7 +26,7 @@ func Text(s string) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r != utf8.RuneError && unsafe(r):
+		case acts(r):
 			quoted := strconv.QuoteRuneToASCII(r)
 			b.WriteString(quoted[1 : len(quoted)-1])
 		default:
@@ -60,7 +60,7 @@ func JSON(encoded []byte) []byte {
 	plain := make([]byte, 0, len(encoded))
 	for len(encoded) > 0 {
 		r, size := utf8.DecodeRune(encoded)
-		if r >= unicode.MaxASCII && r != utf8.RuneError && unsafe(r) {
+		if r >= 0x7f && acts(r) {
 			plain = fmt.Appendf(plain, `\u%04x`, r)
 		} else {
 			plain = append(plain, encoded[:size]...)
@@ -70,14 +70,10 @@ func JSON(encoded []byte) []byte {
 	return plain
 }
 
-// unsafe reports whether a character does something. U+FFFD is what a byte that
-// is not UTF-8 reads as.
-func unsafe(r rune) bool {
-	switch {
-	case r < utf8.RuneSelf:
+// acts reports whether a character does something where it is shown.
+func acts(r rune) bool {
+	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7f
-	case r == utf8.RuneError:
-		return true
 	}
 	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control) || r >= 0x206a && r <= 0x206f
 }
