@@ -17,7 +17,7 @@ func TestText(t *testing.T) {
 	for s, want := range map[string]string{
 		"":                         "",
 		`order-17 "quoted" \n 50%`: `order-17 "quoted" \n 50%`,
-		"Zürich 東京 ‍👩‍🔬 🇨🇭 🏴󠁧󠁢󠁥󠁮󠁧󠁿 é": "Zürich 東京 ‍👩‍🔬 🇨🇭 🏴󠁧󠁢󠁥󠁮󠁧󠁿 é",
+		"Zürich 東京 \u200d👩\u200d🔬 🇨🇭 🏴󠁧󠁢󠁥󠁮󠁧󠁿 é": "Zürich 東京 \u200d👩\u200d🔬 🇨🇭 🏴󠁧󠁢󠁥󠁮󠁧󠁿 é",
 		"a\ufffdb":               "a\ufffdb",
 		"a\nb\r\tc":              `a\nb\r\tc`,
 		"\x1b[2J\x07\x00\x7f":    `\x1b[2J\a\x00\x7f`,
