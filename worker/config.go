@@ -158,7 +158,7 @@ type JobConfig struct {
 
 // HTTPConfig is what http:request jobs may do.
 type HTTPConfig struct {
-	// AllowHosts are the hosts that may be called, as host or host:port;
+	// AllowHosts are the hosts that may be called, as host or host:port, in ASCII;
 	// *.example.com allows every host below example.com. Without any, no host
 	// may be called. Addresses that are private, link-local or of this machine
 	// are refused unless listed here as they stand in the URL.

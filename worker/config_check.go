@@ -15,7 +15,7 @@ import (
 // Validate returns a *ConfigError for the first thing that no worker can run
 // with, in the order of the file's sections.
 func (c *Config) Validate() error {
-	for _, check := range []func() error{c.checkRedis, c.checkLimits, c.checkPools, c.checkJobs, c.checkUse, c.checkRest} {
+	for _, check := range []func() error{c.checkRedis, c.checkLimits, c.checkNames, c.checkPools, c.checkJobs, c.checkUse, c.checkRest} {
 		if err := check(); err != nil {
 			return err
 		}

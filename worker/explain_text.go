@@ -6,13 +6,16 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
 // Text says in plain sentences what the explanation knows, one a line: where
-// the task is, what holds it, and what else keeps it from running.
+// the task is, what holds it, and what else keeps it from running. What it
+// quotes of the task is escaped, so that it is plain text on any terminal or page.
 func (e *Explanation) Text() []string {
 	var lines []string
-	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	say := func(format string, args ...any) { lines = append(lines, plain.Text(fmt.Sprintf(format, args...))) }
 	if e.CopyOf != "" {
 		say("Task %q goes on as %q: a limit put it off on its last attempt, where asynq archives.", e.CopyOf, e.ID)
 	}

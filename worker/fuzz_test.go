@@ -1,8 +1,12 @@
 package worker
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"strings"
@@ -22,6 +26,8 @@ func FuzzHosts(f *testing.F) {
 		"https://api.example.com/v1", "http://API.example.com.:8443", "http://2130706433/", "http://0x7f000001/", "http://0177.0.0.1/", "http://127.1/",
 		"http://[::ffff:127.0.0.1]/", "http://[::ffff:a9fe:a9fe]/", "http://[64:ff9b::7f00:1]/", "http://[fe80::1%25eth0]/",
 		"http://api.example.com@127.0.0.1/", "http://api.example.com#@127.0.0.1/", `http://127.0.0.1\@api.example.com/`, "http://ⓐpi.example.com/",
+		"http://ap\u0130.example.com/", "http://ap%C4%B0.example.com/", "http://\u212a.example.com/", "http://api\u3002example.com/", "http://api\uff0eexample.com/",
+		"http://a\u00adpi.example.com/", "http://api.example.com\u3002/", "http://xn--ap-tqc.example.com/", "http://[::ffff:10.0.0.5%25lo]/", "http://api.example.com;x/",
 	} {
 		for _, rule := range []string{"api.example.com", "*.example.com:443", "10.0.0.5", "[::1]:8080", "localhost", "2130706433"} {
 			f.Add(url, rule, []byte{127, 0, 0, 1})
@@ -53,6 +59,9 @@ func FuzzHosts(f *testing.F) {
 		if !isListed(host, rule) {
 			t.Errorf("%q lets %q through", rule, url)
 		}
+		if dialled := whatIsDialled(t, req); !isListed(dialled, rule) || !sameHost(dialled, host) {
+			t.Errorf("%q lets %q through, and %q is dialled", rule, url, dialled)
+		}
 		addr, ok := netip.AddrFromSlice(address)
 		if !ok || hosts.checkAddr(host, portOf(req.URL), addr) != nil {
 			return
@@ -66,6 +75,43 @@ func FuzzHosts(f *testing.F) {
 	})
 }
 
+// whatIsDialled asks net/http which host it would connect to for a request.
+func whatIsDialled(t *testing.T, req *http.Request) string {
+	t.Helper()
+	dialled := ""
+	transport := &http.Transport{DialContext: func(_ context.Context, _, hostport string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(hostport)
+		if err != nil {
+			t.Errorf("dials %q: %v", hostport, err)
+		}
+		dialled = host
+		return nil, errors.New("not dialled")
+	}}
+	if resp, err := transport.RoundTrip(req); err == nil {
+		resp.Body.Close()
+		t.Errorf("%s was answered", req.URL)
+	}
+	return dialled
+}
+
+// sameHost reports whether two hosts are the same, byte for byte, but for the
+// case of ASCII letters and a final dot.
+func sameHost(a, b string) bool {
+	fold := func(s string) []byte {
+		folded := []byte(strings.TrimSuffix(s, "."))
+		for i, c := range folded {
+			if c >= 0x80 {
+				return nil
+			}
+			if 'A' <= c && c <= 'Z' {
+				folded[i] = c + 'a' - 'A'
+			}
+		}
+		return folded
+	}
+	return len(fold(a)) > 0 && bytes.Equal(fold(a), fold(b))
+}
+
 // isListed is what the documentation says of a list of one rule, whatever its port.
 func isListed(host, rule string) bool {
 	if i := strings.LastIndexByte(rule, ':'); i >= 0 && (strings.Count(rule, ":") == 1 || strings.HasPrefix(rule, "[") && rule[i-1] == ']') {
@@ -77,9 +123,9 @@ func isListed(host, rule string) bool {
 	}
 	host, rule = strings.TrimSuffix(host, "."), strings.TrimSuffix(rule, ".")
 	if below, ok := strings.CutPrefix(rule, "*"); ok {
-		return len(host) > len(below) && strings.EqualFold(host[len(host)-len(below):], below)
+		return len(host) > len(below) && sameHost(host[len(host)-len(below):], below)
 	}
-	return strings.EqualFold(host, rule)
+	return sameHost(host, rule)
 }
 
 // ofPrivateNetwork is what net/netip knows of addresses, and of those of IPv4 that hide in others.
@@ -129,7 +175,8 @@ func FuzzParseConfig(f *testing.F) {
 }
 
 // FuzzLimitKeys: a value out of a task gives no limiter, or one that no other
-// value has, whose name the throttle takes, and which is in the slot of its limit.
+// value has, whose name the throttle takes, which is in the slot of its limit,
+// and none of whose keys is another's.
 func FuzzLimitKeys(f *testing.F) {
 	for _, payload := range []string{
 		`{"a":"x"}`, `{"a":{"b":1e3}}`, `{"a":true}`, `{"a":null}`, `{"a":[1]}`, `{"a":"{x}"}`, `{"a":"\u0000"}`, `{"a":"\ud800"}`, `{"a":1,"a":2}`, `[`, `"a"`, ``, "{\"a\":\"\xff\"}",
@@ -137,6 +184,8 @@ func FuzzLimitKeys(f *testing.F) {
 		f.Add("{api}-account", "payload.a", []byte(payload), "x")
 		f.Add("account", "payload.a.b", []byte(payload), "1e3")
 		f.Add("a:b", "header.h", []byte(payload), "c")
+		f.Add("{api}:account", "payload.a", []byte(payload), "x:permits")
+		f.Add("{api}:account", "payload.a", []byte(`{"a":"x%3Apermits"}`), "x:permits")
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nobody asks it anything
 	f.Cleanup(func() { rdb.Close() })
@@ -166,6 +215,11 @@ func FuzzLimitKeys(f *testing.F) {
 		}
 		if again, err := limiterName(limit, other); err == nil && (again == name) != (other == value) {
 			t.Errorf("limit %q: %q and %q are limiters %q and %q", limit, value, other, name, again)
+		} else if err == nil && again != name && (strings.HasPrefix(again, name+":") || strings.HasPrefix(name, again+":")) {
+			t.Errorf("limit %q: limiters %q and %q, of %q and %q, have keys in common", limit, name, again, value, other)
+		}
+		if back := unescapeValue.Replace(strings.TrimPrefix(name, limit+":")); back != value {
+			t.Errorf("limiter %q is read as that of %q, not %q", name, back, value)
 		}
 		if n, err := (cost{from: &sel}).of(asynq.NewTask("x", payload), "default"); err == nil && (n < 1 || n > throttle.MaxPermits) {
 			t.Errorf("cost %d", n)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"unicode"
 )
 
 // hostList is http.allow_hosts: the hosts that jobs may call.
@@ -24,6 +25,12 @@ import (
 // address is connected to if it is public or on the list itself, or if the name
 // is on the list (not by a *) and can only be a local one, such as localhost,
 // a name without dots, or one below .internal.
+//
+// Only hosts written in ASCII are ever allowed. net/http dials those as they
+// stand, but turns others into their IDNA form, which is another name than any
+// upper or lower case of them: what is compared with the list has to be what is
+// dialled. The dialer compares again, so that nothing that gets past the first
+// look gets a connection.
 type hostList []hostRule
 
 type hostRule struct {
@@ -60,11 +67,10 @@ func parseHostRule(s string) (r hostRule, ok bool) {
 		host, r.port = h, strconv.FormatUint(n, 10)
 	}
 	r.host = normalHost(host)
-	addr, err := netip.ParseAddr(r.host)
-	if err == nil {
-		return r, !below && addr.Zone() == ""
+	if _, err := netip.ParseAddr(r.host); err == nil && below {
+		return r, false
 	}
-	return r, isHostName(r.host)
+	return r, isHost(r.host)
 }
 
 // check returns a *HTTPHostError if jobs may not call the URL.
@@ -75,10 +81,23 @@ func (l hostList) check(u *url.URL) error {
 		return &HTTPHostError{Host: host, Reason: "its scheme is neither http nor https"}
 	case u.User != nil:
 		return &HTTPHostError{Host: host, Reason: "its URL has a user name or password"}
-	case !slices.ContainsFunc(l, func(r hostRule) bool { return r.matches(normalHost(host), portOf(u)) }):
-		return &HTTPHostError{Host: u.Host, Reason: "http.allow_hosts does not list it"}
+	}
+	if reason := l.refuses(host, portOf(u)); reason != "" {
+		return &HTTPHostError{Host: u.Host, Reason: reason}
 	}
 	return nil
+}
+
+// refuses says why the list does not have the host and port; nothing if it does.
+func (l hostList) refuses(host, port string) (reason string) {
+	name := normalHost(host)
+	switch {
+	case !isASCII(host):
+		return "http.allow_hosts names hosts in ASCII only: write it as it is looked up, such as xn--bcher-kva.example"
+	case !isHost(name) || !slices.ContainsFunc(l, func(r hostRule) bool { return r.matches(name, port) }):
+		return "http.allow_hosts does not list it"
+	}
+	return ""
 }
 
 // checkAddr returns a *HTTPHostError if a connection for host may not go to addr.
@@ -108,8 +127,9 @@ func (r hostRule) matches(host, port string) bool {
 	return host == r.host
 }
 
-// guardedDialer checks each address at the moment of connecting to it, after
-// the last name lookup: what a name meant a moment ago proves nothing.
+// guardedDialer checks the host and port that are dialled, whoever asked for
+// them, and each address at the moment of connecting to it, after the last name
+// lookup: what a name meant a moment ago proves nothing.
 type guardedDialer struct {
 	net.Dialer
 	hosts hostList
@@ -119,6 +139,9 @@ func (d *guardedDialer) dial(ctx context.Context, network, hostport string) (net
 	host, port, err := net.SplitHostPort(hostport)
 	if err != nil {
 		return nil, err
+	}
+	if reason := d.hosts.refuses(host, port); reason != "" {
+		return nil, &HTTPHostError{Host: hostport, Reason: reason}
 	}
 	guarded := d.Dialer
 	guarded.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
@@ -178,16 +201,47 @@ func isLocalName(host string) bool {
 }
 
 // normalHost writes a host as the list does: lower case, no final dot, an
-// address in its one normal form.
+// address in its one normal form. Only ASCII letters change: others have lower
+// cases in ASCII.
 func normalHost(host string) string {
 	if addr, err := netip.ParseAddr(host); err == nil {
+		if addr.Zone() != "" {
+			return host // which no list has; Unmap would drop the zone
+		}
 		return addr.Unmap().String()
 	}
-	return strings.ToLower(strings.TrimSuffix(host, "."))
+	return lowerASCII(strings.TrimSuffix(host, "."))
+}
+
+func lowerASCII(s string) string {
+	return strings.Map(func(c rune) rune {
+		if 'A' <= c && c <= 'Z' {
+			return c + 'a' - 'A'
+		}
+		return c
+	}, s)
+}
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return c > unicode.MaxASCII })
+}
+
+// isHost reports whether s, which is as normalHost writes it, is a name or an
+// address. A name whose last label is a number is neither: some resolvers read
+// 127.1 and 2130706433 as addresses.
+func isHost(s string) bool {
+	if addr, err := netip.ParseAddr(s); err == nil {
+		return addr.Zone() == ""
+	}
+	last, digits := s[strings.LastIndexByte(s, '.')+1:], "0123456789"
+	if hex, ok := strings.CutPrefix(last, "0x"); ok {
+		last, digits = hex, "0123456789abcdef"
+	}
+	return isHostName(s) && strings.Trim(last, digits) != ""
 }
 
 func isHostName(s string) bool {
-	return s != "" && s[0] != '.' && !strings.Contains(s, "..") && !strings.ContainsFunc(s, func(c rune) bool {
+	return s != "" && s[0] != '.' && !strings.HasSuffix(s, ".") && !strings.Contains(s, "..") && !strings.ContainsFunc(s, func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
 	})
 }

@@ -28,7 +28,8 @@ func TestHostListRefusesMalformedEntries(t *testing.T) {
 	for _, s := range []string{
 		"", "*", "*.", "*.1.2.3.4", "*.[::1]", "api.example.com:", "api.example.com:0", "api.example.com:65536", "api.example.com:http",
 		"api..example.com", ".example.com", "exämple.com", "a b", "http://api.example.com", "api.example.com/v1", "u@api.example.com",
-		"fe80::1%eth0", "[fe80::1%eth0]:80", "api.*.com",
+		"fe80::1%eth0", "[fe80::1%eth0]:80", "api.*.com", "[::ffff:10.0.0.1%lo]", "mys\u0130te.io", "\u212a.example.com", "mysite\u3002io",
+		"2130706433", "127.1", "0x7f000001", "0177.0.0.1", "*.0.0.1", "mysite.io..",
 	} {
 		if _, err := parseHostList([]string{"ok.example.com", s}); err == nil {
 			t.Errorf("%q is accepted", s)
@@ -92,6 +93,19 @@ func TestHostListCheck(t *testing.T) {
 		{"http://１２７.0.0.1/", false},
 		{"http://%31%32%37.0.0.1/", false},
 		{"http://ⓐpi.example.com/", false},
+		{"http://ap\u0130.example.com/", false},
+		{"http://ap%C4%B0.example.com/", false},
+		{"http://api.examp\u017fe.com/", false},
+		{"http://\u212a.wild.example.com/", false},
+		{"http://%E2%84%AA.wild.example.com/", false},
+		{"http://a\u00adpi.example.com/", false},
+		{"http://api\u3002example.com/", false},
+		{"http://api.example.com\u3002/", false},
+		{"http://\uff41pi.example.com/", false},
+		{"http://[::ffff:10.0.0.5%25lo]/", false},
+		{"http://[::1%25]:8080/", false},
+		{"http://a.b;.wild.example.com/", false},
+		{"http://a.0.wild.example.com./", true},
 		{"http://api.example.com%00.evil.org/", false},
 		// Whose host is which.
 		{"http://api.example.com@127.0.0.1/", false},
@@ -166,6 +180,32 @@ func TestHostListCheckAddr(t *testing.T) {
 				t.Errorf("checkAddr: %v, want allowed = %t", err, tc.ok)
 			}
 		})
+	}
+}
+
+// Whatever got past the first look gets no connection to what is not listed.
+func TestDialerChecksTheNameAgain(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	addr := server.Listener.Addr().String()
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialer := &guardedDialer{hosts: mustHosts(t, "mysite.io:"+port, "*.internal", "127.0.0.1:"+port, "localhost:1")}
+	dialer.Resolver = liar(t, netip.MustParseAddr("127.0.0.1"))
+	for host, ok := range map[string]bool{
+		addr: true, "mysite.io:" + port: true, "MYSITE.io.:" + port: true, "a.internal:" + port: true, "[::ffff:127.0.0.1]:" + port: true,
+		"mysite.io:443": false, "xn--myste-j4a.io:" + port: false, "mys\u0130te.io:" + port: false, "localhost:" + port: false, "internal:" + port: false,
+		"127.0.0.2:" + port: false, "[::1]:" + port: false, "[::ffff:127.0.0.1%lo]:" + port: false, "127.1:" + port: false, ":" + port: false,
+	} {
+		conn, err := dialer.dial(t.Context(), "tcp", host)
+		if err == nil {
+			conn.Close()
+		}
+		if _, refused := errors.AsType[*HTTPHostError](err); refused == ok || (err == nil) != ok {
+			t.Errorf("dial %q: error %v, want a connection: %t", host, err, ok)
+		}
 	}
 }
 

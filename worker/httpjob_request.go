@@ -88,6 +88,9 @@ func (r HTTPRequest) build(ctx context.Context) (*http.Request, error) {
 	if req.URL.User != nil {
 		return nil, badPayload("url", "has a user name or password: put them into the header Authorization")
 	}
+	if !isASCII(req.URL.Host) { // no list of hosts could allow it
+		return nil, badPayload("url", "has a host that is not ASCII: write it as it is looked up, such as xn--bcher-kva.example")
+	}
 	if id, ok := asynq.GetTaskID(ctx); ok && (method == http.MethodPost || method == http.MethodPatch) {
 		req.Header.Set("Idempotency-Key", id)
 	}

@@ -13,15 +13,20 @@ var ErrUnknownLimit = errors.New("no such limit in the configuration")
 
 // Limiter returns the limiter of a limit of the configuration, for operators
 // to change or pause, and its configured rate. Of a keyed limit the name is
-// that of one limiter, "limit:value". A name that no limiter can have is an
-// error; one that the configuration does not know is ErrUnknownLimit.
+// that of one limiter, "limit:value", with % and : of the value written %25 and
+// %3A. A name that no limiter can have is an error; one that the configuration
+// does not know is ErrUnknownLimit.
 func (w *Worker) Limiter(name string) (*throttle.Limiter, throttle.Rate, error) {
 	for _, l := range w.limits() {
 		value, keyed := strings.CutPrefix(name, l.name+":")
 		switch {
 		case l.key == nil && name == l.name:
 		case l.key != nil && keyed:
-			if _, err := limiterName(l.name, value); err != nil {
+			right, err := limiterName(l.name, unescapeValue.Replace(value))
+			if err == nil && right != name {
+				err = fmt.Errorf("invalid name %q: want %q, since %% and : of a value are written %%25 and %%3A", name, right)
+			}
+			if err != nil {
 				return nil, throttle.Rate{}, err
 			}
 		default:

@@ -90,7 +90,7 @@ func TestLimiterOfName(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.close() })
-	for _, name := range []string{"api", "{tag}:x", "a/b", "account:acme", "account:a/b:c"} {
+	for _, name := range []string{"api", "{tag}:x", "a/b", "account:acme", "account:a/b%3Ac"} {
 		l, rate, err := w.Limiter(name)
 		if err != nil || l.Name() != name || rate.Permits == 0 {
 			t.Errorf("%q: %v, %v", name, rate, err)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
+
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
 const (
@@ -150,6 +152,6 @@ type asynqLogger struct{ *zap.SugaredLogger }
 
 func (l asynqLogger) Warn(args ...any) {
 	if line := fmt.Sprint(args...); !strings.HasPrefix(line, "revoke task id=") {
-		l.SugaredLogger.Warn(line)
+		l.SugaredLogger.Warn(plain.Text(line))
 	}
 }

@@ -81,7 +81,14 @@ func (s selector) pick(t *asynq.Task, queue string) (string, error) {
 // maxKeyLength keeps the names of keyed limiters short enough to read and to store by the million.
 const maxKeyLength = 128
 
-// limiterName returns the name of the limiter of one value, or what is wrong with the value.
+var (
+	escapeValue   = strings.NewReplacer("%", "%25", ":", "%3A")
+	unescapeValue = strings.NewReplacer("%25", "%", "%3A", ":")
+)
+
+// limiterName returns the name of the limiter of one value, or what is wrong
+// with the value. A colon of the value would name the keys of another value's
+// limiter ({api}:acme:permits), or another limit: it is written %3A, and % is %25.
 func limiterName(limit, value string) (string, error) {
 	switch {
 	case value == "":
@@ -93,7 +100,7 @@ func limiterName(limit, value string) (string, error) {
 	case strings.ContainsAny(value, "{}") || strings.ContainsFunc(value, unicode.IsControl):
 		return "", fmt.Errorf("the key of limit %q has braces or control characters: %.40q", limit, value)
 	}
-	return limit + ":" + value, nil
+	return limit + ":" + escapeValue.Replace(value), nil
 }
 
 // cost is what a job takes of each of its limits: a fixed number, or one that it brings.

@@ -10,6 +10,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/producer"
 )
 
@@ -59,13 +60,14 @@ func (s *screen) stop() {
 	_ = s.bar.Exit()
 }
 
+// print writes a message as one line: it may quote what is wrong in a job.
 func (s *screen) print(message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.bar != nil {
 		_ = s.bar.Clear()
 	}
-	fmt.Fprintln(s.out, message)
+	fmt.Fprintln(s.out, plain.Text(message))
 }
 
 func (s *screen) bad(line producer.Line) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -134,6 +135,6 @@ func (s *session) printChange(before, after *limiter) error {
 	} else {
 		name = after.Name
 	}
-	_, err := fmt.Fprintf(s.stdout, "%s\n  before  %s\n  after   %s\n", name, describe(before), describe(after))
+	_, err := fmt.Fprintf(s.stdout, "%s\n  before  %s\n  after   %s\n", plain.Text(name), describe(before), describe(after))
 	return err
 }

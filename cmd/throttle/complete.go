@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
 const (
@@ -32,6 +34,9 @@ func completeNames(opts *options) cobra.CompletionFunc {
 		for l, err := range s.fleet.Limiters(ctx, literal.Replace(begun)+"*") {
 			if err != nil {
 				break
+			}
+			if plain.Text(l.Name) != l.Name {
+				continue // a shell would print it as it is
 			}
 			if names = append(names, l.Name); len(names) == maxCompletions {
 				break

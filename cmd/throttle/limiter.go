@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -187,4 +188,12 @@ func human(d time.Duration) string {
 	return s
 }
 
-func printJSON(out io.Writer, v any) error { return json.NewEncoder(out).Encode(v) }
+// printJSON prints one line, which is plain on a terminal, too.
+func printJSON(out io.Writer, v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(append(plain.JSON(line), '\n'))
+	return err
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -141,9 +142,9 @@ func printTable(out io.Writer, limiters []limiter) error {
 				available = "-" // of whom?
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%d\t%s\n",
-				l.Name, l.Rate, l.Type, l.Used, l.Reserved, available, l.nextFree(), l.Parked, l.state())
+				plain.Text(l.Name), l.Rate, l.Type, l.Used, l.Reserved, available, l.nextFree(), l.Parked, l.state())
 		} else {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", l.Name, l.Rate, l.Type, l.state())
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", plain.Text(l.Name), l.Rate, l.Type, l.state())
 		}
 	}
 	return w.Flush()

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -47,7 +48,7 @@ func (s *screen) text() string {
 		head += fmt.Sprintf(" (%d watched, choose with --match)", len(s.limiters))
 	}
 	if s.err != nil {
-		head += "   Redis does not answer, trying on: " + s.err.Error()
+		head += "   Redis does not answer, trying on: " + plain.Text(s.err.Error())
 	}
 	rows := s.limiters
 	if s.height > 0 {
@@ -57,7 +58,7 @@ func (s *screen) text() string {
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "LIMIT\tRATE\tUSED\t\tRESERVED\tNEXT FREE\tPARKED\tLATELY\tSTATE")
 	for _, l := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d of %d\t%d\t%s\t%d\t%s\t%s\n", l.Name, l.Rate, bar(l.share()), l.Used, l.whole(),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d of %d\t%d\t%s\t%d\t%s\t%s\n", plain.Text(l.Name), l.Rate, bar(l.share()), l.Used, l.whole(),
 			l.Reserved, l.nextFree(), l.Parked, spark(s.history[l.Name]), l.state())
 	}
 	_ = w.Flush() // into memory

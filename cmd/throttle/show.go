@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -37,7 +38,7 @@ func (l limiter) print(out io.Writer) error {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "  %s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
-	fmt.Fprintln(w, l.Name)
+	fmt.Fprintln(w, plain.Text(l.Name))
 	if l.rate.Type == throttle.PerClient {
 		row("rate", "%s for each worker (per_client)", l.Rate)
 	} else {
@@ -75,7 +76,7 @@ func (l limiter) print(out io.Writer) error {
 	}
 	fmt.Fprintln(w, "\nCLIENT\tUSED\tRESERVED\tAVAILABLE\tNEXT FREE")
 	for _, c := range l.Clients {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\n", c.ID, c.Used, c.Reserved, c.Available, soon(fromMS(c.NextFreeMS)))
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\n", plain.Text(c.ID), c.Used, c.Reserved, c.Available, soon(fromMS(c.NextFreeMS)))
 	}
 	return w.Flush()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/embedded"
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/worker"
 	"github.com/jobthrottle/jobthrottle/worker/admin"
 )
@@ -59,7 +60,7 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) erro
 		fmt.Fprintf(stdout, "dashboard on http://%[1]s/%[2]s, metrics on http://%[1]s/metrics, health on http://%[1]s/healthz and /readyz\n", listener.Addr(), readOnly(cfg.Admin))
 	}
 	for _, line := range w.Summary() {
-		fmt.Fprintln(stdout, line)
+		fmt.Fprintln(stdout, plain.Text(line))
 	}
 	return w.Run(ctx)
 }
@@ -84,5 +85,5 @@ func newLogger(cfg worker.LogConfig, out io.Writer) (*zap.Logger, error) {
 	if cfg.Format == "json" {
 		encoder = zapcore.NewJSONEncoder(encoding)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(out)), level)), nil
+	return zap.New(zapcore.NewCore(plain.Encoder(encoder), zapcore.Lock(zapcore.AddSync(out)), level)), nil
 }

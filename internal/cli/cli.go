@@ -14,6 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
+
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
 // Exit statuses.
@@ -64,7 +66,7 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, stdin io.Reader
 	if err == nil {
 		return Done
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", cmd.Name(), err)
+	fmt.Fprintf(stderr, "%s: %s\n", cmd.Name(), plain.Lines(err)) // which may quote what others wrote
 	if _, ok := errors.AsType[*UsageError](err); ok {
 		return Usage
 	}

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/worker"
 )
 
@@ -126,7 +127,7 @@ func showLimiter(l worker.LimiterOverview) limiter {
 	}
 	for _, c := range l.PerClient {
 		shown.Clients = append(shown.Clients, client{
-			ID: c.ID, Allowed: l.Rate.Permits, Used: c.Used, Reserved: c.Reserved, Available: c.Available,
+			ID: plain.Text(c.ID), Allowed: l.Rate.Permits, Used: c.Used, Reserved: c.Reserved, Available: c.Available,
 		})
 	}
 	slices.SortFunc(shown.Clients, func(a, b client) int { return strings.Compare(a.ID, b.ID) })
@@ -156,12 +157,19 @@ func ceilMS(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / t
 
 func answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // who has gone misses nothing
+	writeJSON(w, v)
+}
+
+// writeJSON writes one line that is plain wherever it is shown.
+func writeJSON(w http.ResponseWriter, v any) {
+	if line, err := json.Marshal(v); err == nil {
+		_, _ = w.Write(append(plain.JSON(line), '\n')) // who has gone misses nothing
+	}
 }
 
 // refuse says why not.
 func refuse(w http.ResponseWriter, status int, why string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": why})
+	writeJSON(w, map[string]string{"error": plain.Text(why)})
 }

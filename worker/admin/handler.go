@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/worker"
 	"github.com/jobthrottle/jobthrottle/worker/metrics"
 )
@@ -46,7 +47,7 @@ func newHandler(w *worker.Worker, s *sampler, opts Options, loopback bool) http.
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
 		if err := w.Ready(ctx); err != nil {
-			http.Error(rw, err.Error(), http.StatusServiceUnavailable)
+			http.Error(rw, plain.Lines(err), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(rw, "ready")

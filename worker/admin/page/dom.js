@@ -1,8 +1,13 @@
 // What the other files need to build the page: text goes in as text, never as HTML.
 
 export function text(el, words) {
+  words = plain(String(words ?? ""));
   if (el.textContent !== words) el.textContent = words;
 }
+
+// plain escapes what changes the direction of text, or acts in other ways: names are what strangers make them.
+const plain = (words) => words.replace(/[\0-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f]/g,
+  (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
 
 export function make(tag, properties = {}, ...children) {
   const el = document.createElement(tag);

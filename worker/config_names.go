@@ -1,0 +1,83 @@
+package worker
+
+import (
+	"iter"
+	"slices"
+	"strings"
+)
+
+// ownKeys are what the keys of a limiter, and of the line of its parked tasks,
+// go on with after its name in braces: {name}:permits, say.
+var ownKeys = []string{"value", "permits", "clients", "reply", "parked"}
+
+// checkNames refuses limits of whose limiters one could have a key of Redis
+// that is another's. A key's values bring no colons of their own (see
+// limiterName), so that the names of the configuration tell.
+func (c *Config) checkNames() error {
+	for _, name := range sortedKeys(c.Limits) {
+		key, keyed := "limits."+name, c.Limits[name].Key != ""
+		for _, prefix := range []string{"jobthrottle", "asynq"} {
+			if keyed && name == prefix || strings.HasPrefix(name, prefix+":") {
+				return invalid(key, "%s has keys of its own in Redis that begin with %q: want another name", prefix, prefix+":")
+			}
+		}
+		if most := maxKeyLength - 1; keyed && len(name) > most {
+			return invalid(key, "a name of %d bytes: want %d at most for a limit with a key", len(name), most)
+		}
+		if other, begin := c.keyOwner(name); other != "" {
+			return invalid(key, "has keys in Redis that limit %q has as well: want a name that does not begin with %q", other, begin)
+		}
+	}
+	return nil
+}
+
+// keyOwner returns the limit that may have the keys of another, and what the
+// other's name begins with for that reason. Both are empty if there is none.
+func (c *Config) keyOwner(name string) (other, begin string) {
+	for above, next := range colons(name) {
+		l, found := c.Limits[above]
+		switch {
+		case found && l.Key != "": // one of its values
+			return above, above + ":"
+		case found && strings.Contains(above, "{") && slices.Contains(ownKeys, next):
+			return above, above + ":" + next
+		}
+	}
+	if !strings.HasPrefix(name, "{") { // names without braces get theirs around the whole
+		return "", ""
+	}
+	tag := hashTag(name)
+	for above := range colons(tag) {
+		if c.Limits[above].Key != "" {
+			return above, "{" + above + ":"
+		}
+	}
+	if _, found := c.Limits[tag]; !found {
+		return "", ""
+	}
+	begin = "{" + tag + "}"
+	if name == begin {
+		return tag, begin
+	}
+	next, _, _ := strings.Cut(strings.TrimPrefix(name, begin+":"), ":")
+	if strings.HasPrefix(name, begin+":") && slices.Contains(ownKeys, next) {
+		return tag, begin + ":" + next
+	}
+	return "", ""
+}
+
+// colons yields, for each colon of a name, what comes before it, and what
+// comes after it until the next.
+func colons(name string) iter.Seq2[string, string] {
+	return func(yield func(before, next string) bool) {
+		for i, c := range []byte(name) {
+			if c != ':' {
+				continue
+			}
+			next, _, _ := strings.Cut(name[i+1:], ":")
+			if !yield(name[:i], next) {
+				return
+			}
+		}
+	}
+}
