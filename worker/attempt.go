@@ -65,6 +65,10 @@ func (p *pool) settle(ctx context.Context, t *turn, err error) error {
 	if limit != nil && throttled.Err == nil {
 		limit.counts.denied.Add(1)
 	}
+	if throttled.parks {
+		throttled.back = time.Now().Add(throttled.RetryAfter + fallback)
+		e.back = throttled.back
+	}
 	if asynqArchives(ctx) {
 		if e.id, err = p.copyTask(ctx, t, throttled); err != nil {
 			return fmt.Errorf("on its last attempt, and it could not be copied: %w: %w", err, throttled)

@@ -17,7 +17,8 @@ type ThrottledError struct {
 	RetryAfter time.Duration // from now until the task's turn, as far as known
 	Err        error         // why, if not because the limit is used up
 
-	parks bool // the task waits in the limiter's line
+	parks bool      // the task waits in the limiter's line
+	back  time.Time // when asynq brings it back by itself; settle sets it for those that park
 }
 
 func (e *ThrottledError) Error() string {
@@ -78,7 +79,10 @@ func retryDelay(retried int, err error, task *asynq.Task) time.Duration {
 		return 0 // its worker died at least a minute ago: long enough
 	}
 	if t, ok := errors.AsType[*ThrottledError](err); ok {
-		if t.parks {
+		switch {
+		case !t.back.IsZero():
+			return time.Until(t.back)
+		case t.parks:
 			return t.RetryAfter + fallback
 		}
 		return t.RetryAfter

@@ -102,7 +102,7 @@ func TestSinceIsTheFirstParking(t *testing.T) {
 	parked := since()
 	// Called by hand, as the puller does when permits come due; nothing is free, so it is denied.
 	lot := newLot(f.rdb)
-	if tasks, _, err := lot.next(t.Context(), "api", 1); err != nil || len(tasks) != 1 {
+	if tasks, _, err := lot.next(t.Context(), "api", []string{"default"}, 1); err != nil || len(tasks) != 1 {
 		t.Fatal(tasks, err)
 	}
 	before := f.putOff()

@@ -194,7 +194,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	pulling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		(&puller{w.lot, w.throttle, w.inspector, w.logger}).run(pulling)
+		newPuller(w).run(pulling)
 	})
 	<-ctx.Done()
 	stop()
