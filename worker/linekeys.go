@@ -28,6 +28,7 @@ func indexesOf(queues []string) []string {
 type lineKeys struct {
 	lines                      string // what the keys of the lines begin with
 	called, clock, costs, kept string
+	refused                    string // see refused.lua
 	old                        oldLineKeys
 }
 
@@ -42,7 +43,8 @@ func keysOf(limiter string) lineKeys {
 	old := prefix + ":parked"
 	return lineKeys{
 		lines: old + ":line:", called: old + ":away", clock: old + ":places", costs: old + ":cost", kept: old + ":kept",
-		old: oldLineKeys{old, old + ":called", old + ":clock", old + ":costs", old + ":since"},
+		refused: prefix + ":refused",
+		old:     oldLineKeys{old, old + ":called", old + ":clock", old + ":costs", old + ":since"},
 	}
 }
 
