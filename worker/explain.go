@@ -110,7 +110,7 @@ func (i *Inspector) Explain(ctx context.Context, id, queue string) (*Explanation
 	if most, ours := producer.MaxRetry(info.Headers); ours {
 		e.MaxRetry = most
 	}
-	e.LastError, e.PutOff = info.LastErr, strings.HasPrefix(info.LastErr, "throttled")
+	e.LastError, e.PutOff = info.LastErr, wasPutOff(info)
 	e.Group, e.Orphaned = info.Group, info.IsOrphaned
 	if err := i.explainQueue(e); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,6 +49,9 @@ const (
 	// patience is how long a called task may take to come back: until then it
 	// counts as one whose permits are spoken for.
 	patience = 5 * time.Second
+	// patienceBeside is that while there are workers of the version before this
+	// one: they do not say that a task has come back.
+	patienceBeside = time.Second
 )
 
 // lot is where parked tasks wait: one line for each limiter and queue, in Redis,
@@ -60,6 +64,7 @@ type lot struct {
 
 	mu      sync.Mutex
 	backlog map[string]map[string]bool // by queue, the limiters that have, as far as this worker knows, a line
+	old     map[string]float64         // those that have a line of the version before this one, whose workers may be there
 }
 
 func newLot(rdb redis.UniversalClient) *lot {
@@ -151,6 +156,9 @@ func (l *lot) run(ctx context.Context, e *entry, limiter, purpose string) (goOn 
 	}
 	k := keysOf(limiter)
 	keys := []string{k.line(e.queue), k.called, k.clock, k.costs, k.kept, k.old.clock}
+	if l.isOld(limiter) {
+		keys = append(keys, k.old.called, k.old.costs, k.old.since)
+	}
 	reply, err := l.park.Run(ctx, l.rdb, keys, e.name(), e.queue, e.cost, e.weight, purpose, place, back).Slice()
 	if err != nil {
 		return false, 0, err
@@ -175,11 +183,33 @@ func (l *lot) lined(queue string, limiters []string) []string {
 	defer l.mu.Unlock()
 	var lined []string
 	for _, name := range limiters {
-		if l.backlog[queue][name] {
+		if _, old := l.old[name]; old || l.backlog[queue][name] {
 			lined = append(lined, name)
 		}
 	}
 	return lined
+}
+
+// backlogged says whether the limiter has, as far as this worker knows, a line of the queue.
+func (l *lot) backlogged(queue, limiter string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.backlog[queue][limiter]
+}
+
+// beside learns which limiters have a line of the version before this one.
+func (l *lot) beside(old map[string]float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.old = old
+}
+
+// isOld says whether the limiter has a line of the version before this one.
+func (l *lot) isOld(limiter string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, old := l.old[limiter]
+	return old
 }
 
 // refresh learns from what all workers noted which limiters have a line of these
@@ -232,10 +262,11 @@ func (l *lot) read(ctx context.Context, queues []string, backlog map[string]map[
 // claim is the right to look at the lines of a limiter.
 type claim struct {
 	limiter        string
-	queues, scores []string // of the lines, and what the indexes say of them
+	queues, scores []string // of the lines, and what the indexes say of them; "" of those that come along
 }
 
-// claims returns lines of these queues that are due for a look, which no other worker gets for a while.
+// claims returns lines of these queues that are due for a look, which no other
+// worker gets for a while. Lines of other queues for the same limiters come along.
 func (l *lot) claims(ctx context.Context, queues []string) ([]*claim, error) {
 	indexes := make([]string, len(queues))
 	for i, queue := range queues {
@@ -260,6 +291,13 @@ func (l *lot) claims(ctx context.Context, queues []string) ([]*claim, error) {
 		}
 		c.queues, c.scores = append(c.queues, queues[index-1]), append(c.scores, reply[i+2])
 	}
+	for _, c := range claims {
+		for _, queue := range queues {
+			if !slices.Contains(c.queues, queue) && l.backlogged(queue, c.limiter) {
+				c.queues, c.scores = append(c.queues, queue), append(c.scores, "")
+			}
+		}
+	}
 	return claims, nil
 }
 
@@ -274,7 +312,11 @@ type call struct {
 // still in line or on their way.
 func (l *lot) next(ctx context.Context, limiter string, queues []string, budget int64) (calls []call, left []int64, err error) {
 	k := keysOf(limiter)
-	args := []any{budget, maxCalled, patience.Milliseconds(), absence.Milliseconds()}
+	waits := patience
+	if l.isOld(limiter) {
+		waits = patienceBeside
+	}
+	args := []any{budget, maxCalled, waits.Milliseconds(), absence.Milliseconds()}
 	for _, queue := range queues {
 		args = append(args, url.QueryEscape(queue))
 	}

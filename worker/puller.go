@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -80,6 +81,7 @@ func (p *puller) pull(ctx context.Context) (next time.Duration, err error) {
 	if err := p.adoption.step(ctx, time.Now()); err != nil {
 		errs = append(errs, fmt.Errorf("adopt parked tasks of an older version: %w", err))
 	}
+	p.lot.beside(p.adoption.before)
 	running, err := p.lot.refresh(ctx, p.queues)
 	if err != nil {
 		return next, errors.Join(append(errs, fmt.Errorf("read the indexes of parked tasks: %w", err))...)
@@ -236,12 +238,19 @@ func (p *puller) bring(ctx context.Context, limiter string, c call) (state asynq
 
 // waits says whether a task is the one that parked when asynq was to bring it
 // back at that time, in seconds after 1970. One that was enqueued again under its
-// id, or that failed since, comes back at another. 0 is any time: tasks that an
-// older version parked.
+// id, or that failed since, comes back at another. So does one that was put off
+// meanwhile for another reason, but that waits for nothing else. 0 is any time:
+// tasks that an older version parked.
 func waits(info *asynq.TaskInfo, back int64) bool {
-	if info.State != asynq.TaskStateRetry && info.State != asynq.TaskStateScheduled {
+	switch {
+	case info.State != asynq.TaskStateRetry && info.State != asynq.TaskStateScheduled:
 		return false
+	case back == 0, info.State == asynq.TaskStateRetry && wasPutOff(info):
+		return true
 	}
 	away := info.NextProcessAt.Unix() - back
-	return back == 0 || -1 <= away && away <= 1 // asynq reads the clock again, and knows seconds
+	return -1 <= away && away <= 1 // asynq reads the clock again, and knows seconds
 }
+
+// wasPutOff says whether the last attempt of a task was no failure.
+func wasPutOff(info *asynq.TaskInfo) bool { return strings.HasPrefix(info.LastErr, "throttled") }

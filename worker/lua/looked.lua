@@ -3,7 +3,7 @@
 --
 -- KEYS    indexes, as in due.lua, of the queues whose lines these are
 -- ARGV[1] limiter
--- ARGV    for each line: milliseconds until the next look, or negative: it is empty; the score that due.lua gave it
+-- ARGV    for each line: milliseconds until the next look, or negative: it is empty; the score that due.lua gave it, or ""
 local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 for i, index in ipairs(KEYS) do

@@ -14,6 +14,7 @@
 -- KEYS[5] kept:   hash, task -> "since back": when it first parked here, in milliseconds after 1970, for people only;
 --                 when asynq brings it back by itself, in seconds after 1970: tells it from one enqueued again. 0: unknown
 -- KEYS[6] the clock of the version before this one, whose places go on here
+-- KEYS[7] to KEYS[9] if its workers may be there: its called, costs and since; see adopt.lua
 -- ARGV[1] task, QUEUE:ID, the queue's name escaped
 -- ARGV[2] the queue's name as it is
 -- ARGV[3] permits the task costs
@@ -36,6 +37,12 @@ local function keptSince()
 end
 
 if purpose ~= "park" then
+  local old = KEYS[7] and redis.call("HGET", KEYS[7], task)
+  if old then
+    since = redis.call("HGET", KEYS[9], task) or now()
+    for i = 7, 9 do redis.call("HDEL", KEYS[i], task) end
+    return {1, string.match(old, "^%S+") .. " " .. since}
+  end
   local was = redis.call("HGET", called, task)
   if was then
     since = keptSince() or now()
