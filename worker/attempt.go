@@ -65,10 +65,6 @@ func (p *pool) settle(ctx context.Context, t *turn, err error) error {
 	if limit != nil && throttled.Err == nil {
 		limit.counts.denied.Add(1)
 	}
-	if throttled.parks {
-		throttled.back = time.Now().Add(throttled.RetryAfter + fallback)
-		e.back = throttled.back
-	}
 	if asynqArchives(ctx) {
 		if e.id, err = p.copyTask(ctx, t, throttled); err != nil {
 			return fmt.Errorf("on its last attempt, and it could not be copied: %w: %w", err, throttled)
@@ -76,6 +72,8 @@ func (p *pool) settle(ctx context.Context, t *turn, err error) error {
 		err = fmt.Errorf("goes on as task %q: %w: %w", e.id, throttled, asynq.RevokeTask)
 	}
 	if throttled.parks {
+		throttled.back = time.Now().Add(throttled.RetryAfter + fallback)
+		e.back = throttled.back
 		settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 		defer cancel()
 		if perr := p.w.lot.add(settling, &e, throttled.Limiter); perr != nil {
