@@ -72,6 +72,8 @@ func (p *pool) settle(ctx context.Context, t *turn, err error) error {
 		err = fmt.Errorf("goes on as task %q: %w: %w", e.id, throttled, asynq.RevokeTask)
 	}
 	if throttled.parks {
+		throttled.back = time.Now().Add(throttled.RetryAfter + fallback)
+		e.back = throttled.back
 		settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 		defer cancel()
 		if perr := p.w.lot.add(settling, &e, throttled.Limiter); perr != nil {
@@ -86,21 +88,37 @@ func (p *pool) settle(ctx context.Context, t *turn, err error) error {
 	return err
 }
 
-// putOff pauses what the API's answer concerns and returns the error of a task
-// that waits for the end of the pause.
+// putOff does what the API's answer asks for, and returns the error of a task
+// that waits. The task's first refusal pauses what it concerns: the API means
+// everybody. If the task is refused again, and no other was meanwhile, the API
+// means this task: it alone stays away, and then queues behind the others.
 func (p *pool) putOff(ctx context.Context, t *turn, after *RetryAfterError) error {
+	e := &ThrottledError{RetryAfter: after.After, Err: after}
+	if t.job == nil {
+		return e.alone()
+	}
+	e.RetryAfter = min(after.After, t.job.maxPause)
+	if len(t.job.pauses) == 0 {
+		return e.alone()
+	}
+	e.Limiter = t.limiters[t.job.pauses[0]].Name()
 	pausing, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
+	r, err := p.w.refusals.of(pausing, &t.entry, e.Limiter, max(time.Hour, 2*t.job.maxPause))
+	if err != nil {
+		p.w.logger.Warn("cannot note that a task was refused", zap.String("task_id", t.entry.id), zap.Error(err))
+	}
+	if r.alone() {
+		e.RetryAfter = r.stayAway(after.After, t.job.maxPause)
+		return e.alone()
+	}
 	if err := t.pause(pausing, after.After); err != nil {
 		p.w.logger.Warn("cannot pause a limit", zap.String("task_id", t.entry.id), zap.Error(err))
 	}
-	e := &ThrottledError{RetryAfter: after.After, Err: after}
-	if t.job != nil {
-		e.RetryAfter = min(after.After, t.job.maxPause)
-		if len(t.job.pauses) > 0 {
-			e.Limiter, e.parks = t.limiters[t.job.pauses[0]].Name(), true
-		}
+	if r.times > 1 {
+		t.entry.limiter, t.entry.place = "", "" // behind the others
 	}
+	e.parks = true
 	return e
 }
 

@@ -231,5 +231,10 @@ log: { level: warn }
 
 // parked is how many tasks are in the limiter's line.
 func (f *fleet) parked(limiter string) int64 {
-	return f.rdb.ZCard(f.t.Context(), lineKeys(limiter)[0]).Val()
+	f.t.Helper()
+	lines, err := NewInspector(f.rdb).LinesOf(f.t.Context(), limiter)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return lines[0].Parked
 }

@@ -17,7 +17,8 @@ type ThrottledError struct {
 	RetryAfter time.Duration // from now until the task's turn, as far as known
 	Err        error         // why, if not because the limit is used up
 
-	parks bool // the task waits in the limiter's line
+	parks bool      // the task waits in the limiter's line
+	back  time.Time // when asynq brings it back by itself; settle sets it for those that park
 }
 
 func (e *ThrottledError) Error() string {
@@ -30,6 +31,13 @@ func (e *ThrottledError) Error() string {
 		s += ": " + e.Err.Error()
 	}
 	return s
+}
+
+// alone is for a task that waits outside of any line: asynq brings it back, and it
+// queues behind the others. asynq cuts seconds off, which would be too early.
+func (e *ThrottledError) alone() *ThrottledError {
+	e.back = time.Now().Add(e.RetryAfter).Truncate(time.Second).Add(time.Second)
+	return e
 }
 
 // Unwrap returns why the attempt was put off.
@@ -47,8 +55,10 @@ func (e *RetryAfterError) Error() string {
 // RetryAfter returns an error for handlers of jobs whose API said to try again
 // after d: 429 Too Many Requests, say. The limits of the job that pause_on_429
 // names stop for d (at most max_pause) in the whole fleet, and the job comes back
-// afterwards. It burns no retry, also on the last attempt. Wrapping is fine, and
-// less than 100ms counts as 100ms.
+// afterwards. If it is then refused again, and no other job was meanwhile, the
+// limits go on: the job alone stays away, for twice as long each time (at most
+// max_pause), and queues behind the others. It burns no retry, also on the last
+// attempt. Wrapping is fine, and less than 100ms counts as 100ms.
 func RetryAfter(d time.Duration) error { return &RetryAfterError{After: max(d, minRetryAfter)} }
 
 const (
@@ -78,7 +88,10 @@ func retryDelay(retried int, err error, task *asynq.Task) time.Duration {
 		return 0 // its worker died at least a minute ago: long enough
 	}
 	if t, ok := errors.AsType[*ThrottledError](err); ok {
-		if t.parks {
+		switch {
+		case !t.back.IsZero():
+			return time.Until(t.back)
+		case t.parks:
 			return t.RetryAfter + fallback
 		}
 		return t.RetryAfter

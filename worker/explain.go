@@ -110,17 +110,17 @@ func (i *Inspector) Explain(ctx context.Context, id, queue string) (*Explanation
 	if most, ours := producer.MaxRetry(info.Headers); ours {
 		e.MaxRetry = most
 	}
-	e.LastError, e.PutOff = info.LastErr, strings.HasPrefix(info.LastErr, "throttled")
+	e.LastError, e.PutOff = info.LastErr, wasPutOff(info)
 	e.Group, e.Orphaned = info.Group, info.IsOrphaned
 	if err := i.explainQueue(e); err != nil {
 		return nil, err
 	}
 	switch info.State {
 	case asynq.TaskStatePending:
-		err = errors.Join(i.explainPending(ctx, e), i.explainLine(ctx, e))
+		err = errors.Join(i.explainPending(ctx, e), i.explainLine(ctx, e, info))
 	case asynq.TaskStateScheduled, asynq.TaskStateRetry:
 		e.Since, e.ComesBack = info.LastFailedAt, info.NextProcessAt
-		err = i.explainLine(ctx, e)
+		err = i.explainLine(ctx, e, info)
 	case asynq.TaskStateArchived:
 		e.Since = info.LastFailedAt
 	case asynq.TaskStateCompleted:
@@ -218,19 +218,19 @@ func (i *Inspector) explainPending(ctx context.Context, e *Explanation) error {
 	return err
 }
 
-// explainLine looks for the task in the lines of all limiters.
-func (i *Inspector) explainLine(ctx context.Context, e *Explanation) error {
+// explainLine looks for the task in the lines of all limiters. One that is in
+// line under its id, but is not the task that parked, is not in line: see waits.
+func (i *Inspector) explainLine(ctx context.Context, e *Explanation, info *asynq.TaskInfo) error {
 	names, err := i.lined(ctx)
 	if err != nil {
 		return err
 	}
 	member := (&entry{id: e.ID, queue: e.Queue}).name()
 	for page := range slices.Chunk(names, inspectPage) {
-		ranks, called, since := make([]*redis.IntCmd, len(page)), make([]*redis.StringCmd, len(page)), make([]*redis.StringCmd, len(page))
+		found := make([]linePlace, len(page))
 		_, err := i.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for n, name := range page {
-				keys := lineKeys(name)
-				ranks[n], called[n], since[n] = p.ZRank(ctx, keys[0], member), p.HGet(ctx, keys[1], member), p.HGet(ctx, keys[4], member)
+				found[n].ask(ctx, p, keysOf(name), e.Queue, member)
 			}
 			return nil
 		})
@@ -238,22 +238,53 @@ func (i *Inspector) explainLine(ctx context.Context, e *Explanation) error {
 			return err
 		}
 		for n, name := range page {
-			inLine := ranks[n].Err() == nil
-			if !inLine && called[n].Err() != nil {
+			inLine, called := found[n].is()
+			if !inLine && !called {
 				continue
 			}
+			since, back := found[n].kept()
 			if e.State == asynq.TaskStateRetry.String() || e.State == asynq.TaskStateScheduled.String() {
+				if !waits(info, back) {
+					continue
+				}
 				e.State = StateParked
 			}
-			e.Called, e.Since = !inLine, parkedSince(since[n].Val())
+			e.Called, e.Since = !inLine, since
 			if inLine {
-				ahead := ranks[n].Val()
+				ahead, err := i.ahead(ctx, name, e.Queue, member)
+				if err != nil {
+					return err
+				}
 				e.Ahead = &ahead
 			}
 			return i.explainLimiter(ctx, e, name)
 		}
 	}
 	return nil
+}
+
+// linePlace is what Redis says about a task and the lines of a limiter: those
+// of this version, and that of the one before.
+type linePlace struct {
+	in, oldIn                      *redis.FloatCmd
+	away, oldAway, times, oldTimes *redis.StringCmd
+}
+
+func (l *linePlace) ask(ctx context.Context, p redis.Pipeliner, k lineKeys, queue, member string) {
+	l.in, l.oldIn = p.ZScore(ctx, k.line(queue), member), p.ZScore(ctx, k.old.line, member)
+	l.away, l.oldAway = p.HGet(ctx, k.called, member), p.HGet(ctx, k.old.called, member)
+	l.times, l.oldTimes = p.HGet(ctx, k.kept, member), p.HGet(ctx, k.old.since, member)
+}
+
+func (l *linePlace) is() (inLine, called bool) {
+	return l.in.Err() == nil || l.oldIn.Err() == nil, l.away.Err() == nil || l.oldAway.Err() == nil
+}
+
+func (l *linePlace) kept() (since time.Time, back int64) {
+	if l.times.Err() == nil {
+		return parseKept(l.times.Val())
+	}
+	return parseKept(l.oldTimes.Val())
 }
 
 // maxCosts is how many tasks ahead have their permits counted; those beyond

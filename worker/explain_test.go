@@ -90,7 +90,7 @@ func TestExplainCalled(t *testing.T) {
 	f.awaitState("second", asynq.TaskStateRetry)
 	stop()
 	lot := newLot(f.rdb)
-	if tasks, _, err := lot.next(t.Context(), "api", 1); err != nil || len(tasks) != 1 {
+	if tasks, _, err := lot.next(t.Context(), "api", []string{"default"}, 1); err != nil || len(tasks) != 1 {
 		t.Fatal(tasks, err)
 	}
 	if e := f.explain("second", "has called it"); e.State != StateParked || !e.Called {

@@ -52,20 +52,28 @@ func (i *Inspector) Lines(ctx context.Context) ([]Line, error) {
 // has no task parked has an empty line.
 func (i *Inspector) LinesOf(ctx context.Context, limiters ...string) ([]Line, error) {
 	lines := make([]Line, 0, len(limiters))
+	wrap := func(err error) error { return fmt.Errorf("read the lines of parked tasks: %w", err) }
 	for page := range slices.Chunk(limiters, inspectPage) {
-		parked, called := make([]*redis.IntCmd, len(page)), make([]*redis.IntCmd, len(page))
-		_, err := i.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		queues, err := i.queueLines(ctx, page...)
+		if err != nil {
+			return nil, wrap(err)
+		}
+		called, calledBefore := make([]*redis.IntCmd, len(page)), make([]*redis.IntCmd, len(page))
+		if _, err := i.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for n, name := range page {
-				keys := lineKeys(name)
-				parked[n], called[n] = p.ZCard(ctx, keys[0]), p.HLen(ctx, keys[1])
+				k := keysOf(name)
+				called[n], calledBefore[n] = p.HLen(ctx, k.called), p.HLen(ctx, k.old.called)
 			}
 			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read the lines of parked tasks: %w", err)
+		}); err != nil {
+			return nil, wrap(err)
 		}
 		for n, name := range page {
-			lines = append(lines, Line{Limiter: name, Parked: parked[n].Val(), Called: called[n].Val()})
+			l := Line{Limiter: name, Called: called[n].Val() + calledBefore[n].Val()}
+			for _, q := range queues[n] {
+				l.Parked += q.tasks
+			}
+			lines = append(lines, l)
 		}
 	}
 	return lines, nil
@@ -73,17 +81,23 @@ func (i *Inspector) LinesOf(ctx context.Context, limiters ...string) ([]Line, er
 
 // lined are the names of the limiters that may have tasks in line.
 func (i *Inspector) lined(ctx context.Context) ([]string, error) {
+	queues, err := i.asynq.Queues()
+	if err != nil {
+		return nil, fmt.Errorf("list the queues: %w", err)
+	}
 	var names []string
-	for cursor := uint64(0); ; {
-		page, next, err := i.rdb.ZScan(ctx, indexKey, cursor, "", inspectPage).Result()
-		if err != nil {
-			return nil, fmt.Errorf("read the index of parked tasks: %w", err)
-		}
-		for n := 0; n < len(page); n += 2 { // each is followed by its score
-			names = append(names, page[n])
-		}
-		if cursor = next; cursor == 0 {
-			break
+	for _, index := range indexesOf(queues) {
+		for cursor := uint64(0); ; {
+			page, next, err := i.rdb.ZScan(ctx, index, cursor, "", inspectPage).Result()
+			if err != nil {
+				return nil, fmt.Errorf("read the index of parked tasks: %w", err)
+			}
+			for n := 0; n < len(page); n += 2 { // each is followed by its score
+				names = append(names, page[n])
+			}
+			if cursor = next; cursor == 0 {
+				break
+			}
 		}
 	}
 	slices.Sort(names)
@@ -98,24 +112,29 @@ type ParkedTask struct {
 	Since   time.Time // when it first parked for this limiter, by Redis's clock
 }
 
-// Parked returns tasks in the line of a limiter, in the order in which they
-// will be called: at most n of them, from the given position on, which counts
-// from 0.
+// Parked returns tasks in the lines of a limiter, over all queues, in the order
+// in which they will be called: at most n of them, from the given position on,
+// which counts from 0. Last are those of queues that nobody runs.
 func (i *Inspector) Parked(ctx context.Context, limiter string, from, n int64) ([]ParkedTask, error) {
 	if n < 1 || from < 0 {
 		return nil, nil
 	}
-	keys := lineKeys(limiter)
 	wrap := func(err error) error { return fmt.Errorf("read the line of limiter %q: %w", limiter, err) }
-	names, err := i.rdb.ZRange(ctx, keys[0], from, from+n-1).Result()
+	found, err := i.queueLines(ctx, limiter)
 	if err != nil {
 		return nil, wrap(err)
 	}
+	names, err := i.inOrder(ctx, found[0], from, n)
+	if err != nil {
+		return nil, wrap(err)
+	}
+	k := keysOf(limiter)
 	tasks := make([]ParkedTask, 0, len(names))
 	for page := range slices.Chunk(names, inspectPage) {
-		var costs, since *redis.SliceCmd
+		var costs, kept, oldCosts, oldSince *redis.SliceCmd
 		_, err := i.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			costs, since = p.HMGet(ctx, keys[3], page...), p.HMGet(ctx, keys[4], page...)
+			costs, kept = p.HMGet(ctx, k.costs, page...), p.HMGet(ctx, k.kept, page...)
+			oldCosts, oldSince = p.HMGet(ctx, k.old.costs, page...), p.HMGet(ctx, k.old.since, page...)
 			return nil
 		})
 		if err != nil {
@@ -124,10 +143,11 @@ func (i *Inspector) Parked(ctx context.Context, limiter string, from, n int64) (
 		for n, name := range page {
 			queue, id, err := parseEntry(name)
 			if err != nil {
-				continue // the next look at the line drops it
+				continue // it is dropped when its turn comes
 			}
-			task := ParkedTask{Queue: queue, ID: id, Permits: 1, Since: parkedSince(since.Val()[n])}
-			if cost, err := strconv.ParseInt(fmt.Sprint(costs.Val()[n]), 10, 64); err == nil {
+			task := ParkedTask{Queue: queue, ID: id, Permits: 1}
+			task.Since, _ = parseKept(firstText(kept.Val()[n], oldSince.Val()[n]))
+			if cost, err := strconv.ParseInt(firstText(costs.Val()[n], oldCosts.Val()[n]), 10, 64); err == nil {
 				task.Permits = cost
 			}
 			tasks = append(tasks, task)
@@ -136,11 +156,12 @@ func (i *Inspector) Parked(ctx context.Context, limiter string, from, n int64) (
 	return tasks, nil
 }
 
-// parkedSince reads a value of the hash "since" of park.lua; zero if there is none.
-func parkedSince(v any) time.Time {
-	s, _ := v.(string)
-	if ms, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return time.UnixMilli(ms)
+// firstText is the first of a reply's values that is there.
+func firstText(values ...any) string {
+	for _, v := range values {
+		if s, ok := v.(string); ok {
+			return s
+		}
 	}
-	return time.Time{}
+	return ""
 }

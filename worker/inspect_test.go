@@ -102,7 +102,7 @@ func TestSinceIsTheFirstParking(t *testing.T) {
 	parked := since()
 	// Called by hand, as the puller does when permits come due; nothing is free, so it is denied.
 	lot := newLot(f.rdb)
-	if tasks, _, err := lot.next(t.Context(), "api", 1); err != nil || len(tasks) != 1 {
+	if tasks, _, err := lot.next(t.Context(), "api", []string{"default"}, 1); err != nil || len(tasks) != 1 {
 		t.Fatal(tasks, err)
 	}
 	before := f.putOff()
@@ -123,4 +123,72 @@ func TestSinceIsTheFirstParking(t *testing.T) {
 		keys := f.rdb.Keys(t.Context(), "*parked*").Val()
 		return len(keys) == 0, fmt.Sprintf("keys left: %v", keys)
 	})
+}
+
+// TestParkedInOrder: tasks of several queues are listed in the order in which
+// they are called, wherever a page begins, and those that nobody runs come last.
+func TestParkedInOrder(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+limits: { api: { rate: 1/1h } }
+pools: [ { name: default, concurrency: 10, queues: {high: 3, low: 1, idle: 1} } ]
+jobs: { "x:limited": { limits: [api], hold: 0 } }
+log: { level: warn }
+`)
+	stop := f.work(nil)
+	f.enqueue("x:limited", "first", asynq.Queue("idle"))
+	f.await(1, 5*time.Second)
+	for _, queue := range []string{"idle", "low", "high"} {
+		for i := range 600 {
+			f.enqueue("x:limited", fmt.Sprint(queue, i), asynq.Queue(queue))
+		}
+	}
+	f.awaitParked("api", 1800)
+	if err := f.inspector.PauseQueue("idle"); err != nil {
+		t.Fatal(err)
+	}
+	inspector := NewInspector(f.rdb)
+	f.awaitThat(5*time.Second, func() (bool, string) {
+		last, err := inspector.Parked(t.Context(), "api", 1200, 600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range last {
+			if task.Queue != "idle" {
+				return false, fmt.Sprintf("%+v is among the last", task)
+			}
+		}
+		return len(last) == 600, fmt.Sprintf("%d last", len(last))
+	})
+	all, err := inspector.Parked(t.Context(), "api", 0, 1800)
+	if err != nil || len(all) != 1800 {
+		t.Fatal(len(all), err)
+	}
+	high := 0
+	for _, task := range all[:400] {
+		if task.Queue == "high" {
+			high++
+		}
+	}
+	if high < 290 || high > 310 {
+		t.Errorf("%d of the first 400 are of the queue of weight 3, want 300", high)
+	}
+	for from := int64(1); from < 1800; from += 171 {
+		page, err := inspector.Parked(t.Context(), "api", from, 50)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, task := range page {
+			if task != all[from+int64(i)] {
+				t.Fatalf("%d on from %d: %+v, want %+v", i, from, task, all[from+int64(i)])
+			}
+		}
+	}
+	for at := 0; at < 1800; at += 299 {
+		e, err := inspector.Explain(t.Context(), all[at].ID, all[at].Queue)
+		if err != nil || e.Ahead == nil || *e.Ahead != int64(at) {
+			t.Errorf("%s, at %d: %+v, %v", all[at].ID, at, e, err)
+		}
+	}
+	stop()
 }

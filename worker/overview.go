@@ -168,37 +168,64 @@ func (w *Worker) readLines(ctx context.Context) (parkedLines, error) {
 	fail := func(err error) (parkedLines, error) {
 		return parkedLines{}, fmt.Errorf("read the lines of parked tasks: %w", err)
 	}
-	names, err := w.rdb.ZRange(ctx, indexKey, 0, overviewLines-1).Result()
+	queues, err := w.inspector.Queues()
 	if err != nil {
 		return fail(err)
 	}
-	if len(names) == overviewLines {
-		all, err := w.rdb.ZCard(ctx, indexKey).Result()
-		if err != nil {
-			return fail(err)
-		}
-		lines.unread = max(all-overviewLines, 0)
-	}
-	clocks := make([]*redis.MapStringStringCmd, len(names))
+	queues = append(queues, w.queues()...)
+	slices.Sort(queues)
+	queues = slices.Compact(queues)
+	indexes := indexesOf(queues)
+	names, all := make([]*redis.StringSliceCmd, len(indexes)), make([]*redis.IntCmd, len(indexes))
 	if _, err := w.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, name := range names {
-			clocks[i] = p.HGetAll(ctx, lineKeys(name)[2])
+		for i, index := range indexes {
+			names[i], all[i] = p.ZRange(ctx, index, 0, overviewLines-1), p.ZCard(ctx, index)
 		}
 		return nil
 	}); err != nil {
 		return fail(err)
 	}
-	for i, name := range names {
-		for field, value := range clocks[i].Val() {
-			queue, ok := strings.CutPrefix(field, "count:")
-			n, err := strconv.ParseInt(value, 10, 64)
-			if ok && err == nil && n > 0 {
-				lines.tasks[name] += n
-				lines.queues[queue] += n
+	lengths := make([][]*redis.IntCmd, len(queues))
+	var before []*redis.MapStringStringCmd // of lines of the version before this one
+	left := overviewLines
+	if _, err := w.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range indexes {
+			read := names[i].Val()[:min(len(names[i].Val()), left)]
+			left -= len(read)
+			lines.unread += max(all[i].Val()-int64(len(read)), 0)
+			for _, name := range read {
+				if k := keysOf(name); i < len(queues) {
+					lengths[i] = append(lengths[i], p.ZCard(ctx, k.line(queues[i])))
+				} else {
+					before = append(before, p.HGetAll(ctx, k.old.clock))
+				}
+			}
+		}
+		return nil
+	}); err != nil {
+		return fail(err)
+	}
+	for i, queue := range queues {
+		for n, length := range lengths[i] {
+			lines.add(names[i].Val()[n], queue, length.Val())
+		}
+	}
+	for n, clock := range before {
+		for field, value := range clock.Val() {
+			if queue, ok := strings.CutPrefix(field, "count:"); ok {
+				count, _ := strconv.ParseInt(value, 10, 64)
+				lines.add(names[len(queues)].Val()[n], queue, count)
 			}
 		}
 	}
 	return lines, nil
+}
+
+func (p parkedLines) add(limiter, queue string, n int64) {
+	if n > 0 {
+		p.tasks[limiter] += n
+		p.queues[queue] += n
+	}
 }
 
 // of returns how many limiters of a limit have tasks in line, and how many those are.

@@ -47,7 +47,7 @@ jobs: { "x:both": { limits: [api, account] }, "x:one": { limits: [api] } }
 		if err := l.SetRate(t.Context(), throttle.Rate{Permits: 5, Interval: time.Second}); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.rdb.ZAdd(t.Context(), indexKey, redis.Z{Member: name}).Err(); err != nil { // to be looked at at once, like all others
+		if err := f.rdb.ZAdd(t.Context(), indexOf("low"), redis.Z{Member: name}).Err(); err != nil { // to be looked at at once, like all others
 			t.Fatal(err)
 		}
 	}

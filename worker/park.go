@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,15 +30,18 @@ var lookedLua string
 //go:embed lua/front.lua
 var frontLua string
 
-// indexKey lists the limiters that have tasks in line, of all workers.
-const indexKey = "jobthrottle:parked"
+//go:embed lua/forget.lua
+var forgetLua string
 
 const (
-	// maxBacklog is how many limiters with a line a worker remembers. A fresh
-	// task of one that it does not remember may overtake those in line.
+	// maxBacklog is how many limiters with a line a worker remembers, of each
+	// queue. A fresh task of one that it does not remember may overtake those in line.
 	maxBacklog = 1000
 	// maxLines is how many lines a worker looks at in a pass.
 	maxLines = 100
+	// absence is how long after the last look at one of its lines a queue counts
+	// as one that nobody runs. Looks are at most maxLook apart.
+	absence = time.Second
 	// maxCalled is how many tasks a look calls: the next look goes on.
 	maxCalled = 500
 	// lookLease is how long a worker may take to look at the lines it has claimed.
@@ -45,17 +49,22 @@ const (
 	// patience is how long a called task may take to come back: until then it
 	// counts as one whose permits are spoken for.
 	patience = 5 * time.Second
+	// patienceBeside is that while there are workers of the version before this
+	// one: they do not say that a task has come back.
+	patienceBeside = time.Second
 )
 
-// lot is where parked tasks wait: one line per limiter, in Redis, shared by all
-// workers. A line holds names of tasks, not tasks: those are in asynq's retry
-// set, which brings them back by itself if a line should be lost.
+// lot is where parked tasks wait: one line for each limiter and queue, in Redis,
+// shared by the workers that serve the queue. A line holds names of tasks, not
+// tasks: those are in asynq's retry set, which brings them back by itself if a
+// line should be lost.
 type lot struct {
-	rdb                            redis.UniversalClient
-	park, call, due, looked, moved *redis.Script
+	rdb                                    redis.UniversalClient
+	park, call, due, looked, moved, forgot *redis.Script
 
 	mu      sync.Mutex
-	backlog map[string]bool // limiters that have, as far as this worker knows, a line
+	backlog map[string]map[string]bool // by queue, the limiters that have, as far as this worker knows, a line
+	old     map[string]float64         // those that have a line of the version before this one, whose workers may be there
 }
 
 func newLot(rdb redis.UniversalClient) *lot {
@@ -66,7 +75,8 @@ func newLot(rdb redis.UniversalClient) *lot {
 		due:     redis.NewScript(dueLua),
 		looked:  redis.NewScript(lookedLua),
 		moved:   redis.NewScript(frontLua),
-		backlog: map[string]bool{},
+		forgot:  redis.NewScript(forgetLua),
+		backlog: map[string]map[string]bool{},
 	}
 }
 
@@ -75,8 +85,9 @@ type entry struct {
 	id, queue string
 	weight    int // of its queue
 	cost      int64
-	limiter   string // whose line called it, if one did
-	place     string // where it stood in that line, and since when
+	limiter   string    // whose line called it, if one did
+	place     string    // where it stood in that line, and since when
+	back      time.Time // when asynq brings it back by itself, once it is put off
 }
 
 // name is the member that stands for the task. Colons in the queue's name are
@@ -91,22 +102,12 @@ func parseEntry(name string) (queue, id string, err error) {
 	return queue, id, nil
 }
 
-// lineKeys are the keys of a limiter's line, in the limiter's slot.
-func lineKeys(limiter string) []string {
-	prefix := limiter
-	if !strings.Contains(limiter, "{") {
-		prefix = "{" + limiter + "}"
-	}
-	line := prefix + ":parked"
-	return []string{line, line + ":called", line + ":clock", line + ":costs", line + ":since"}
-}
-
 // enter says whether the task may ask the limiters for permits: it was called,
 // or no task of its queue is in line for any of them. Otherwise it is in line
 // itself, for the limiter that is returned, behind ahead others. It makes no call
 // to Redis if none of the limiters has a line.
 func (l *lot) enter(ctx context.Context, e *entry, limiters []string) (limiter string, ahead int64, err error) {
-	lined := l.lined(limiters)
+	lined := l.lined(e.queue, limiters)
 	if len(lined) > 1 { // any of them may have called it
 		for _, name := range lined {
 			if _, _, err := l.run(ctx, e, name, "arrive"); err != nil || e.limiter != "" {
@@ -133,12 +134,15 @@ func (l *lot) add(ctx context.Context, e *entry, limiter string) error {
 		return err
 	}
 	l.mu.Lock()
-	if len(l.backlog) < maxBacklog {
-		l.backlog[limiter] = true
+	if l.backlog[e.queue] == nil {
+		l.backlog[e.queue] = map[string]bool{}
+	}
+	if lined := l.backlog[e.queue]; len(lined) < maxBacklog {
+		lined[limiter] = true
 	}
 	l.mu.Unlock()
 	// Last, so that a look which found the line empty sees the score changed.
-	return l.rdb.ZIncrBy(ctx, indexKey, 0.001, limiter).Err()
+	return l.rdb.ZIncrBy(ctx, indexOf(e.queue), 0.001, limiter).Err()
 }
 
 func (l *lot) run(ctx context.Context, e *entry, limiter, purpose string) (goOn bool, ahead int64, err error) {
@@ -146,7 +150,16 @@ func (l *lot) run(ctx context.Context, e *entry, limiter, purpose string) (goOn 
 	if e.limiter == limiter {
 		place = e.place
 	}
-	reply, err := l.park.Run(ctx, l.rdb, lineKeys(limiter), e.name(), e.queue, e.cost, e.weight, purpose, place).Slice()
+	back := int64(0)
+	if !e.back.IsZero() {
+		back = e.back.Unix()
+	}
+	k := keysOf(limiter)
+	keys := []string{k.line(e.queue), k.called, k.clock, k.costs, k.kept, k.old.clock}
+	if l.isOld(limiter) {
+		keys = append(keys, k.old.called, k.old.costs, k.old.since)
+	}
+	reply, err := l.park.Run(ctx, l.rdb, keys, e.name(), e.queue, e.cost, e.weight, purpose, place, back).Slice()
 	if err != nil {
 		return false, 0, err
 	}
@@ -165,78 +178,193 @@ func (l *lot) run(ctx context.Context, e *entry, limiter, purpose string) (goOn 
 	return false, 0, fmt.Errorf("park.lua: unexpected %T", reply[1])
 }
 
-func (l *lot) lined(limiters []string) []string {
+func (l *lot) lined(queue string, limiters []string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var lined []string
 	for _, name := range limiters {
-		if l.backlog[name] {
+		if _, old := l.old[name]; old || l.backlog[queue][name] {
 			lined = append(lined, name)
 		}
 	}
 	return lined
 }
 
-// refresh learns which limiters have a line from what all workers noted, and
-// returns how many do.
-func (l *lot) refresh(ctx context.Context) (int, error) {
-	names, err := l.rdb.ZRange(ctx, indexKey, 0, maxBacklog-1).Result()
-	if err != nil {
-		return 0, err
-	}
-	backlog := make(map[string]bool, len(names))
-	for _, name := range names {
-		backlog[name] = true
+// backlogged says whether the limiter has, as far as this worker knows, a line of the queue.
+func (l *lot) backlogged(queue, limiter string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.backlog[queue][limiter]
+}
+
+// beside learns which limiters have a line of the version before this one.
+func (l *lot) beside(old map[string]float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.old = old
+}
+
+// isOld says whether the limiter has a line of the version before this one.
+func (l *lot) isOld(limiter string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, old := l.old[limiter]
+	return old
+}
+
+// refresh learns from what all workers noted which limiters have a line of these
+// queues, and returns the queues that have one and are not paused in asynq.
+func (l *lot) refresh(ctx context.Context, queues []string) (running []string, err error) {
+	backlog := map[string]map[string]bool{}
+	if running, err = l.read(ctx, queues, backlog); err != nil {
+		return nil, err
 	}
 	l.mu.Lock()
 	l.backlog = backlog
 	l.mu.Unlock()
-	return len(names), nil
+	return running, nil
 }
 
-// claim is the right to look at a line.
-type claim struct{ limiter, score string }
+func (l *lot) read(ctx context.Context, queues []string, backlog map[string]map[string]bool) (running []string, err error) {
+	indexes := make([]string, len(queues))
+	for i, queue := range queues {
+		indexes[i] = indexOf(queue)
+	}
+	if any, err := l.rdb.Exists(ctx, indexes...).Result(); err != nil || any == 0 {
+		return nil, err
+	}
+	names, paused := make([]*redis.StringSliceCmd, len(queues)), make([]*redis.IntCmd, len(queues))
+	if _, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, queue := range queues {
+			names[i] = p.ZRange(ctx, indexes[i], 0, maxBacklog-1)
+			paused[i] = p.Exists(ctx, "asynq:{"+queue+"}:paused")
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	for i, queue := range queues {
+		if len(names[i].Val()) == 0 {
+			continue
+		}
+		lined := make(map[string]bool, len(names[i].Val()))
+		for _, name := range names[i].Val() {
+			lined[name] = true
+		}
+		backlog[queue] = lined
+		if paused[i].Val() == 0 {
+			running = append(running, queue)
+		}
+	}
+	return running, nil
+}
 
-// claims returns lines that are due for a look, which no other worker gets for a while.
-func (l *lot) claims(ctx context.Context) ([]claim, error) {
-	reply, err := l.due.Run(ctx, l.rdb, []string{indexKey}, lookLease.Milliseconds(), maxLines).StringSlice()
+// claim is the right to look at the lines of a limiter.
+type claim struct {
+	limiter        string
+	queues, scores []string // of the lines, and what the indexes say of them; "" of those that come along
+}
+
+// claims returns lines of these queues that are due for a look, which no other
+// worker gets for a while. Lines of other queues for the same limiters come along.
+func (l *lot) claims(ctx context.Context, queues []string) ([]*claim, error) {
+	indexes := make([]string, len(queues))
+	for i, queue := range queues {
+		indexes[i] = indexOf(queue)
+	}
+	reply, err := l.due.Run(ctx, l.rdb, indexes, lookLease.Milliseconds(), maxLines).StringSlice()
 	if err != nil {
 		return nil, err
 	}
-	claims := make([]claim, 0, len(reply)/2)
-	for i := 0; i+1 < len(reply); i += 2 {
-		claims = append(claims, claim{reply[i], reply[i+1]})
+	var claims []*claim
+	of := map[string]*claim{}
+	for i := 0; i+2 < len(reply); i += 3 {
+		index, err := strconv.Atoi(reply[i])
+		if err != nil || index < 1 || index > len(queues) {
+			return nil, fmt.Errorf("due.lua: index %q of %d", reply[i], len(queues))
+		}
+		c := of[reply[i+1]]
+		if c == nil {
+			c = &claim{limiter: reply[i+1]}
+			of[c.limiter] = c
+			claims = append(claims, c)
+		}
+		c.queues, c.scores = append(c.queues, queues[index-1]), append(c.scores, reply[i+2])
+	}
+	for _, c := range claims {
+		for _, queue := range queues {
+			if !slices.Contains(c.queues, queue) && l.backlogged(queue, c.limiter) {
+				c.queues, c.scores = append(c.queues, queue), append(c.scores, "")
+			}
+		}
 	}
 	return claims, nil
 }
 
-// next calls tasks whose permits together reach budget. Left are those still in line or on their way.
-func (l *lot) next(ctx context.Context, limiter string, budget int64) (tasks []string, left int64, err error) {
-	reply, err := l.call.Run(ctx, l.rdb, lineKeys(limiter), budget, maxCalled, patience.Milliseconds()).StringSlice()
-	if err != nil {
-		return nil, 0, err
-	}
-	if len(reply) < 2 {
-		return nil, 0, fmt.Errorf("call.lua: %d values where at least 2 were expected", len(reply))
-	}
-	for _, s := range reply[:2] {
-		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil {
-			return nil, 0, fmt.Errorf("call.lua: %w", err)
-		}
-		left += n
-	}
-	tasks = reply[2:]
-	return tasks, left + int64(len(tasks)), nil
+// call is a task that a look has called.
+type call struct {
+	name string
+	back int64 // when asynq brings it back by itself, in seconds after 1970; 0 if that is unknown
 }
 
-// done gives a claim back: the line is due again after delay, or empty if that is negative.
-func (l *lot) done(ctx context.Context, c claim, delay time.Duration) error {
-	ms := delay.Milliseconds()
-	if delay < 0 {
-		ms = -1
+// next calls tasks from the limiter's lines of these queues, whose permits, with
+// those that are due to other queues, reach budget. Left are, by queue, those
+// still in line or on their way.
+func (l *lot) next(ctx context.Context, limiter string, queues []string, budget int64) (calls []call, left []int64, err error) {
+	k := keysOf(limiter)
+	waits := patience
+	if l.isOld(limiter) {
+		waits = patienceBeside
 	}
-	return l.looked.Run(ctx, l.rdb, []string{indexKey}, c.limiter, ms, c.score).Err()
+	args := []any{budget, maxCalled, waits.Milliseconds(), absence.Milliseconds()}
+	for _, queue := range queues {
+		args = append(args, url.QueryEscape(queue))
+	}
+	reply, err := l.call.Run(ctx, l.rdb, []string{k.called, k.clock, k.costs, k.kept, k.lines}, args...).StringSlice()
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(reply) < len(queues) {
+		return nil, nil, fmt.Errorf("call.lua: %d values where at least %d were expected", len(reply), len(queues))
+	}
+	for _, s := range reply[:len(queues)] {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return nil, nil, fmt.Errorf("call.lua: %w", err)
+		}
+		left = append(left, n)
+	}
+	for i := len(queues); i+1 < len(reply); i += 2 {
+		_, back := parseKept(reply[i+1])
+		calls = append(calls, call{reply[i], back})
+	}
+	return calls, left, nil
+}
+
+// parseKept reads what park.lua keeps of a task: since when it is parked, zero if
+// that is unknown, and when asynq brings it back by itself.
+func parseKept(s string) (since time.Time, back int64) {
+	ms, seconds, _ := strings.Cut(s, " ")
+	if n, err := strconv.ParseInt(ms, 10, 64); err == nil && n > 0 {
+		since = time.UnixMilli(n)
+	}
+	back, _ = strconv.ParseInt(seconds, 10, 64)
+	return since, back
+}
+
+// done gives a claim back: the lines are due again after their delays, or empty where those are negative.
+func (l *lot) done(ctx context.Context, c *claim, delays []time.Duration) error {
+	args := []any{c.limiter}
+	indexes := make([]string, len(c.queues))
+	for i, queue := range c.queues {
+		ms := delays[i].Milliseconds()
+		if delays[i] < 0 {
+			ms = -1
+		}
+		indexes[i] = indexOf(queue)
+		args = append(args, ms, c.scores[i])
+	}
+	return l.looked.Run(ctx, l.rdb, indexes, args...).Err()
 }
 
 // front moves pending tasks of a queue to its front, in their order.
@@ -250,12 +378,6 @@ func (l *lot) front(ctx context.Context, queue string, ids []any) error {
 
 // forget drops a called task that will not come back.
 func (l *lot) forget(ctx context.Context, limiter, name string) error {
-	keys := lineKeys(limiter)
-	_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.HDel(ctx, keys[1], name)
-		p.HDel(ctx, keys[3], name)
-		p.HDel(ctx, keys[4], name)
-		return nil
-	})
-	return err
+	k := keysOf(limiter)
+	return l.forgot.Run(ctx, l.rdb, []string{k.called, k.costs, k.kept}, name).Err()
 }

@@ -39,7 +39,7 @@ func (f *fleet) limiter(name string) *throttle.Limiter {
 func (f *fleet) awaitParked(limiter string, n int64) {
 	f.t.Helper()
 	f.awaitThat(20*time.Second, func() (bool, string) {
-		got := f.rdb.ZCard(f.t.Context(), lineKeys(limiter)[0]).Val()
+		got := f.parked(limiter)
 		return got == n, fmt.Sprintf("%d tasks parked, want %d", got, n)
 	})
 }
@@ -90,12 +90,12 @@ func TestCalledTasksPassTheBacklog(t *testing.T) {
 		f.enqueue("x:limited", fmt.Sprint("fresh", i))
 	}
 	var want []string
-	for _, name := range f.rdb.ZRange(t.Context(), lineKeys("api")[0], 0, -1).Val() {
-		_, id, err := parseEntry(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want = append(want, id)
+	line, err := NewInspector(f.rdb).Parked(t.Context(), "api", 0, 2*parked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range line {
+		want = append(want, task.ID)
 	}
 	if _, err := f.limiter("api").UpdateRate(t.Context(), throttle.Rate{Permits: 100, Interval: time.Second}); err != nil {
 		t.Fatal(err)
@@ -105,8 +105,8 @@ func TestCalledTasksPassTheBacklog(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	p := &puller{newLot(f.rdb), client, f.inspector, f.log}
-	if _, err := p.look(t.Context(), "api"); err != nil {
+	p := &puller{lot: newLot(f.rdb), throttle: client, inspector: f.inspector, logger: f.log}
+	if _, err := p.look(t.Context(), "api", []string{"default"}); err != nil {
 		t.Fatal(err)
 	}
 	pending := f.rdb.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -24,13 +25,33 @@ const (
 	maxLook = 400 * time.Millisecond
 )
 
-// puller brings parked tasks back when their permits come due. All workers
-// share the lines; each line is looked at by one of them at a time.
+// puller brings parked tasks back when their permits come due. The workers that
+// serve a queue share its lines; each line is looked at by one of them at a time.
 type puller struct {
 	lot       *lot
 	throttle  *throttle.Client
 	inspector *asynq.Inspector
 	logger    *zap.Logger
+	queues    []string // that this worker serves
+	adoption  adoption
+}
+
+func newPuller(w *Worker) *puller {
+	return &puller{
+		lot: w.lot, throttle: w.throttle, inspector: w.inspector, logger: w.logger,
+		queues: w.queues(), adoption: newAdoption(w.rdb),
+	}
+}
+
+// queues returns the queues that the worker serves, by name.
+func (w *Worker) queues() []string {
+	queues := map[string]bool{}
+	for _, pc := range w.cfg.Pools {
+		for queue := range pc.queues() {
+			queues[queue] = true
+		}
+	}
+	return sortedKeys(queues)
 }
 
 // run pulls until ctx ends.
@@ -56,57 +77,75 @@ func (p *puller) run(ctx context.Context) {
 // pull looks at the lines that are due, and returns when to do so again.
 func (p *puller) pull(ctx context.Context) (next time.Duration, err error) {
 	next = pullInterval
-	lines, err := p.lot.refresh(ctx)
-	if err != nil {
-		return next, fmt.Errorf("read the index of parked tasks: %w", err)
-	}
-	if lines == 0 {
-		return next, nil
-	}
-	claims, err := p.lot.claims(ctx)
-	if err != nil {
-		return next, fmt.Errorf("claim lines of parked tasks: %w", err)
-	}
 	var errs []error
+	if err := p.adoption.step(ctx, time.Now()); err != nil {
+		errs = append(errs, fmt.Errorf("adopt parked tasks of an older version: %w", err))
+	}
+	p.lot.beside(p.adoption.before)
+	running, err := p.lot.refresh(ctx, p.queues)
+	if err != nil {
+		return next, errors.Join(append(errs, fmt.Errorf("read the indexes of parked tasks: %w", err))...)
+	}
+	if len(running) == 0 {
+		return next, errors.Join(errs...)
+	}
+	// Many lines of one queue shall not keep the worker from those of another.
+	p.queues = append(p.queues[1:], p.queues[0])
+	claims, err := p.lot.claims(ctx, running)
+	if err != nil {
+		return next, errors.Join(append(errs, fmt.Errorf("claim lines of parked tasks: %w", err))...)
+	}
 	for _, c := range claims {
-		delay, err := p.look(ctx, c.limiter)
+		delays, err := p.look(ctx, c.limiter, c.queues)
 		if err == nil {
-			err = p.lot.done(ctx, c, delay)
-		}
-		if err == nil && delay >= 0 {
-			next = min(next, delay+time.Millisecond) // due by then, to the millisecond
+			err = p.lot.done(ctx, c, delays)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("limiter %q: %w", c.limiter, err))
+			continue
+		}
+		for _, delay := range delays {
+			if delay >= 0 {
+				next = min(next, delay+time.Millisecond) // due by then, to the millisecond
+			}
 		}
 	}
 	return next, errors.Join(errs...)
 }
 
-// look calls the tasks of a line whose permits come due, and returns when to
-// look again: negative if nobody is in line.
-func (p *puller) look(ctx context.Context, limiter string) (time.Duration, error) {
+// look calls the tasks of a limiter's lines whose permits come due, and returns
+// when to look again at each: negative if nobody is in line.
+func (p *puller) look(ctx context.Context, limiter string, queues []string) ([]time.Duration, error) {
 	budget, wait, err := p.budget(ctx, limiter)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	tasks, left, err := p.lot.next(ctx, limiter, budget)
+	calls, left, err := p.lot.next(ctx, limiter, queues, budget)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	if err := p.bringAll(ctx, limiter, tasks); err != nil {
-		return 0, err
+	if err := p.bringAll(ctx, limiter, calls); err != nil {
+		return nil, err
 	}
-	if left == 0 {
-		return -1, nil
+	delays := make([]time.Duration, len(queues))
+	for i := range delays {
+		delays[i] = nextLook(left[i], wait)
 	}
+	return delays, nil
+}
+
+// nextLook is when to look again at a line that has so many tasks, and whose
+// limiter's next permit comes after wait.
+func nextLook(left int64, wait time.Duration) time.Duration {
 	switch {
+	case left == 0:
+		return -1
 	case wait > lead:
-		return min(wait-lead, maxLook), nil
+		return min(wait-lead, maxLook)
 	case wait > 0: // more may come due at once than there are slots to wait for them ahead of it
-		return min(wait, pullInterval/2), nil
+		return min(wait, pullInterval/2)
 	}
-	return pullInterval / 2, nil
+	return pullInterval / 2
 }
 
 // budget is how many permits of the limiter come due within lead, and how long
@@ -137,18 +176,18 @@ func (p *puller) budget(ctx context.Context, name string) (int64, time.Duration,
 
 // bringAll moves called tasks to the front of their queues. A task that has
 // parked just now may still be on its way out of its slot: those get a moment.
-func (p *puller) bringAll(ctx context.Context, limiter string, tasks []string) error {
+func (p *puller) bringAll(ctx context.Context, limiter string, calls []call) error {
 	for range 5 {
-		var active []string
+		var active []call
 		pending := map[string][]any{}
-		for _, name := range tasks {
-			state, queue, id, err := p.bring(ctx, limiter, name)
+		for _, c := range calls {
+			state, queue, id, err := p.bring(ctx, limiter, c)
 			if err != nil {
 				return err
 			}
 			switch state {
 			case asynq.TaskStateActive:
-				active = append(active, name)
+				active = append(active, c)
 			case asynq.TaskStateRetry, asynq.TaskStateScheduled:
 				pending[queue] = append(pending[queue], id)
 			}
@@ -158,7 +197,7 @@ func (p *puller) bringAll(ctx context.Context, limiter string, tasks []string) e
 				return err
 			}
 		}
-		if tasks = active; len(tasks) == 0 {
+		if calls = active; len(calls) == 0 {
 			return nil
 		}
 		select {
@@ -171,27 +210,47 @@ func (p *puller) bringAll(ctx context.Context, limiter string, tasks []string) e
 }
 
 // bring moves a called task to its queue, unless it is there or running, and
-// returns the state that it found. One that is gone or done leaves the line.
-func (p *puller) bring(ctx context.Context, limiter, name string) (state asynq.TaskState, queue, id string, err error) {
-	if queue, id, err = parseEntry(name); err != nil {
-		return 0, "", "", p.lot.forget(ctx, limiter, name)
+// returns the state that it found. One that is gone or done leaves the line, and
+// so does one that is not the task that parked.
+func (p *puller) bring(ctx context.Context, limiter string, c call) (state asynq.TaskState, queue, id string, err error) {
+	if queue, id, err = parseEntry(c.name); err != nil {
+		return 0, "", "", p.lot.forget(ctx, limiter, c.name)
 	}
 	info, err := p.inspector.GetTaskInfo(queue, id)
 	if errors.Is(err, asynq.ErrTaskNotFound) || errors.Is(err, asynq.ErrQueueNotFound) {
-		return 0, "", "", p.lot.forget(ctx, limiter, name)
+		return 0, "", "", p.lot.forget(ctx, limiter, c.name)
 	}
 	if err != nil {
 		return 0, "", "", err
 	}
-	switch info.State {
-	case asynq.TaskStatePending, asynq.TaskStateActive:
+	switch {
+	case info.State == asynq.TaskStatePending, info.State == asynq.TaskStateActive:
 		return info.State, queue, id, nil // on its way
-	case asynq.TaskStateRetry, asynq.TaskStateScheduled:
+	case waits(info, c.back):
 		// An error is a task that has moved on since, or comes by its fallback.
 		if err := p.inspector.RunTask(queue, id); err != nil {
 			p.logger.Debug("parked task moved on by itself", zap.String("queue", queue), zap.String("task_id", id), zap.Error(err))
 		}
 		return info.State, queue, id, nil
 	}
-	return info.State, "", "", p.lot.forget(ctx, limiter, name) // done or archived: RunTask would run it again
+	return 0, "", "", p.lot.forget(ctx, limiter, c.name) // done, archived or another one: RunTask would run it again
 }
+
+// waits says whether a task is the one that parked when asynq was to bring it
+// back at that time, in seconds after 1970. One that was enqueued again under its
+// id, or that failed since, comes back at another. So does one that was put off
+// meanwhile for another reason, but that waits for nothing else. 0 is any time:
+// tasks that an older version parked.
+func waits(info *asynq.TaskInfo, back int64) bool {
+	switch {
+	case info.State != asynq.TaskStateRetry && info.State != asynq.TaskStateScheduled:
+		return false
+	case back == 0, info.State == asynq.TaskStateRetry && wasPutOff(info):
+		return true
+	}
+	away := info.NextProcessAt.Unix() - back
+	return -1 <= away && away <= 1 // asynq reads the clock again, and knows seconds
+}
+
+// wasPutOff says whether the last attempt of a task was no failure.
+func wasPutOff(info *asynq.TaskInfo) bool { return strings.HasPrefix(info.LastErr, "throttled") }

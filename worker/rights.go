@@ -24,8 +24,8 @@ var (
 	taskCommands = strings.Fields(`eval evalsha ping subscribe exists expire expireat del get incr set setex sadd hdel hget hmget hset
 		lpush lrem rpoplpush rpush zadd zcard zrange zrangebyscore zrem zremrangebyrank zremrangebyscore zscore`)
 	// lineCommands are those of the lines of parked tasks.
-	lineCommands = strings.Fields(`eval evalsha time del hdel hget hgetall hincrby hlen hset
-		zadd zcard zincrby zpopmin zrange zrangebyscore zrem zscore`)
+	lineCommands = strings.Fields(`eval evalsha time del exists hdel hget hgetall hincrby hlen hmget hset pexpire pttl
+		zadd zcard zincrby zpopmin zrange zrangebyscore zrem zremrangebyrank zscore`)
 	// pageCommands are those of the admin address alone.
 	pageCommands = strings.Fields("exec hvals llen lpos lrange memory|usage multi sismember smembers zrank zscan")
 )
@@ -77,7 +77,7 @@ func (c *Config) commands() []string {
 
 // keyPatterns returns the keys that a worker of the configuration uses.
 func (c *Config) keyPatterns() []string {
-	patterns := []string{taskKeys, indexKey}
+	patterns := []string{taskKeys, indexPrefix + "*", oldIndexKey}
 	for _, name := range sortedKeys(c.Limits) {
 		prefix := name // as package throttle has it: names with a hash tag are their own
 		if !strings.Contains(name, "{") {

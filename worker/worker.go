@@ -39,6 +39,7 @@ type Worker struct {
 	jobs      []*job
 	others    jobCounts // of types that no job matches
 	lot       *lot
+	refusals  *refusals
 	applied   recent // limiters of keys whose rate this process has applied
 
 	http   *httpJob
@@ -96,6 +97,7 @@ func NewWithClient(cfg *Config, logger *zap.Logger, rdb redis.UniversalClient) (
 		acquires:  map[string]bool{},
 		jobs:      jobs,
 		lot:       newLot(rdb),
+		refusals:  newRefusals(rdb),
 		tracer:    newTracer(),
 	}
 	if w.http, err = newHTTPJob(cfg, client.ID()); err != nil {
@@ -194,7 +196,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	pulling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		(&puller{w.lot, w.throttle, w.inspector, w.logger}).run(pulling)
+		newPuller(w).run(pulling)
 	})
 	<-ctx.Done()
 	stop()
