@@ -15,7 +15,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// copySuffix ends the id of a task that goes on in place of one that asynq archived: see copyTask.
+// copySuffix ends the id of a task that goes on in place of one that was put off
+// on its last attempt. Versions before this one made such copies.
 const copySuffix = "~1"
 
 // StateParked is the state of a task that is in line for a limiter. asynq has it

@@ -33,7 +33,7 @@ type pool struct {
 
 func newPool(w *Worker, pc PoolConfig) *pool {
 	p := &pool{w: w, weights: lineWeights(pc), waiting: make(chan struct{}, pc.maxWaiting())}
-	p.server = asynq.NewServerFromRedisClient(w.rdb, asynq.Config{
+	p.server = asynq.NewServerFromRedisClient(sparing{w.rdb, w.spared, w.draining.Done()}, asynq.Config{
 		Concurrency:              pc.Concurrency,
 		Queues:                   pc.queues(),
 		StrictPriority:           pc.Strict,
@@ -42,8 +42,8 @@ func newPool(w *Worker, pc PoolConfig) *pool {
 		ShutdownTimeout:          time.Duration(w.cfg.ShutdownTimeout),
 		IsFailure:                isFailure,
 		RetryDelayFunc:           retryDelay,
-		ErrorHandler:             asynq.ErrorHandlerFunc(p.logFailure),
-		Logger:                   asynqLogger{w.logger.Named("asynq").With(zap.String("pool", pc.Name)).Sugar()},
+		ErrorHandler:             asynq.ErrorHandlerFunc(p.ended),
+		Logger:                   asynqLogger{w.logger.Named("asynq").With(zap.String("pool", pc.Name)).Sugar(), w.spared},
 		LogLevel:                 asynq.WarnLevel,
 	})
 	return p
@@ -51,6 +51,7 @@ func newPool(w *Worker, pc PoolConfig) *pool {
 
 // ProcessTask is the one place where tasks meet their limits.
 func (p *pool) ProcessTask(ctx context.Context, task *asynq.Task) error {
+	p.w.spared.remove(taskKeyOf(ctx))
 	ctx, span := p.w.startAttempt(ctx, task)
 	err := p.counted(task.Type(), func() error { return p.attempt(ctx, task) })
 	endSpan(span, err)
@@ -58,7 +59,9 @@ func (p *pool) ProcessTask(ctx context.Context, task *asynq.Task) error {
 }
 
 func (p *pool) attempt(ctx context.Context, task *asynq.Task) error {
-	if exhausted(ctx, task) {
+	if spent, err := p.exhausted(ctx, task); err != nil {
+		return err
+	} else if spent {
 		return permanent(p.lastError(ctx))
 	}
 	handler, pattern := p.w.mux.Handler(task)
@@ -108,6 +111,15 @@ func (p *pool) lastError(ctx context.Context) error {
 	return errors.New(info.LastErr)
 }
 
+// ended is called by asynq for each attempt that ended with an error, before it
+// puts the task where that error belongs.
+func (p *pool) ended(ctx context.Context, task *asynq.Task, err error) {
+	if throttled, ok := errors.AsType[*ThrottledError](err); ok && asynqArchives(ctx) {
+		p.w.spared.add(taskKeyOf(ctx), time.Now().Add(retryDelay(0, throttled, task)))
+	}
+	p.logFailure(ctx, task, err)
+}
+
 // logFailure logs what asynq counts as a failure, and only that: tasks that a
 // limit puts off are what a throttle is for.
 func (p *pool) logFailure(ctx context.Context, task *asynq.Task, err error) {
@@ -144,12 +156,17 @@ func lineWeights(pc PoolConfig) map[string]int {
 	return weights
 }
 
-// asynqLogger is asynq's log without what it says about tasks that go on as a
-// copy, one line each.
-type asynqLogger struct{ *zap.SugaredLogger }
+// asynqLogger is asynq's log without what it says about tasks that it does not
+// archive after all, one line each.
+type asynqLogger struct {
+	*zap.SugaredLogger
+	spared *spared
+}
 
 func (l asynqLogger) Warn(args ...any) {
-	if line := fmt.Sprint(args...); !strings.HasPrefix(line, "revoke task id=") {
-		l.SugaredLogger.Warn(line)
+	line := fmt.Sprint(args...)
+	if id, ok := strings.CutPrefix(line, "Retry exhausted for task id="); ok && l.spared.has(id) {
+		return
 	}
+	l.SugaredLogger.Warn(line)
 }
