@@ -61,8 +61,11 @@ type Explanation struct {
 	Worker   string `json:"worker,omitempty"`
 	Orphaned bool   `json:"orphaned"`
 
+	// Blocked is the reason if the task cannot run as things stand, until somebody
+	// mends what LastError says.
+	Blocked BlockReason `json:"blocked,omitempty"`
 	// LastError is what its last attempt ended with; PutOff says that this was
-	// no failure: a limit, a full max_in_flight or its API made it wait.
+	// no failure: a limit, a full max_in_flight, its API or what blocks it made it wait.
 	LastError string `json:"last_error,omitempty"`
 	PutOff    bool   `json:"put_off"`
 	// Group is where an aggregating task waits.
@@ -112,6 +115,9 @@ func (i *Inspector) Explain(ctx context.Context, id, queue string) (*Explanation
 		e.MaxRetry = most
 	}
 	e.LastError, e.PutOff = info.LastErr, strings.HasPrefix(info.LastErr, "throttled")
+	if reason, _, ok := blockedReason(info.LastErr); ok {
+		e.Blocked, e.PutOff = reason, true
+	}
 	e.Group, e.Orphaned = info.Group, info.IsOrphaned
 	if err := i.explainQueue(e); err != nil {
 		return nil, err

@@ -64,15 +64,20 @@ func (p *pool) attempt(ctx context.Context, task *asynq.Task) error {
 	} else if spent {
 		return permanent(p.lastError(ctx))
 	}
-	handler, pattern := p.w.mux.Handler(task)
+	t := p.newTurn(ctx, task)
+	return p.settle(ctx, t, p.planned(ctx, t))
+}
+
+// planned finds out what the task needs, and processes it if it can run.
+func (p *pool) planned(ctx context.Context, t *turn) error {
+	handler, pattern := p.w.mux.Handler(t.task)
 	if pattern == "" {
-		return handler.ProcessTask(ctx, task) // asynq's error for types without a handler
+		return handler.ProcessTask(ctx, t.task) // asynq's error for types without a handler
 	}
-	t, err := p.newTurn(ctx, task)
-	if err != nil {
-		return permanent(err)
+	if err := t.plan(); err != nil {
+		return err
 	}
-	return p.settle(ctx, t, p.process(ctx, t, handler, p.w.acquires[pattern]))
+	return p.process(ctx, t, handler, p.w.acquires[pattern])
 }
 
 func (p *pool) process(ctx context.Context, t *turn, handler asynq.Handler, acquires bool) error {

@@ -39,6 +39,7 @@ type Worker struct {
 	others    jobCounts // of types that no job matches
 	lot       *lot
 	spared    *spared
+	blocks    blocks
 	applied   recent // limiters of keys whose rate this process has applied
 
 	http   *httpJob
