@@ -236,13 +236,7 @@ func TestMistakesMakeJobsWait(t *testing.T) {
 			stop := f.workWith(m.before, "x:")
 			f.awaitAllWait(n)
 			waiting := time.Since(began)
-			e, err := NewInspector(f.rdb).Explain(t.Context(), "job0", "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if text := strings.Join(e.Text(), "\n"); !strings.Contains(text, m.says) || e.Blocked != m.reason || !e.PutOff {
-				t.Errorf("explain says\n%s\nand %q, want %q, and %q", text, e.Blocked, m.says, m.reason)
-			}
+			f.checkExplained("job0", m)
 			mended := time.Now()
 			if m.mend != nil {
 				if err := m.mend(t.Context(), f.limiter("api")); err != nil {
@@ -255,6 +249,16 @@ func TestMistakesMakeJobsWait(t *testing.T) {
 			f.awaitAllDone(n, 2*time.Minute)
 			t.Logf("%d jobs: all wait after %v, all done %v after it was mended; 0 archived, 0 retries used", n, waiting.Round(time.Millisecond), time.Since(mended).Round(time.Millisecond))
 		})
+	}
+}
+
+// checkExplained waits until the job is not just being tried, and checks what explain says.
+func (f *fleet) checkExplained(id string, m mistake) {
+	f.t.Helper()
+	f.awaitExplained(id, func(e *Explanation) bool { return e.State == asynq.TaskStateRetry.String() })
+	e := f.explain(id, m.says)
+	if e.State == asynq.TaskStateRetry.String() && (e.Blocked != m.reason || !e.PutOff) {
+		f.t.Errorf("explain says %q, want %q: %+v", e.Blocked, m.reason, *e)
 	}
 }
 
@@ -342,4 +346,63 @@ log: { level: error }
 		f.enqueue("x:free", fmt.Sprint("free", i))
 	}
 	f.await(100, 5*time.Second)
+}
+
+// TestBlockedJobsComeBackEvenly: a backlog that nobody can run is no storm of
+// attempts, and no job of it waits long once it is mended.
+func TestBlockedJobsComeBackEvenly(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+pools: [ { name: default, concurrency: 10 } ]
+log: { level: error }
+`)
+	const jobs = 3000
+	f.backlog("y:job", jobs, nil)
+	stop := f.work(nil)
+	f.awaitAllWait(jobs)
+	stop()
+	tasks, err := f.inspector.ListRetryTasks("default", asynq.PageSize(jobs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	inSecond := map[int64]int{}
+	for _, task := range tasks {
+		inSecond[task.NextProcessAt.Unix()]++
+		if wait := task.NextProcessAt.Sub(now); wait > 30*time.Second {
+			t.Fatalf("%s comes back in %v", task.ID, wait)
+		}
+	}
+	for second, n := range inSecond {
+		if n > 600 {
+			t.Errorf("%d jobs come back within second %d, want about 500", n, second)
+		}
+	}
+}
+
+// TestSettleUnderALoweredLimit: what a job cost beyond its estimate is taken in
+// portions that the limit gives now, not in those of the configuration.
+func TestSettleUnderALoweredLimit(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+limits: { api: { rate: 10/1s } }
+jobs: { "x:": { limits: [api] } }
+log: { level: error }
+`)
+	api := f.limiter("api")
+	if err := api.SetRate(t.Context(), throttle.Rate{Permits: 3, Interval: 100 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	if err := api.Pin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	settled := make(chan error, 1)
+	f.enqueue("x:job", "job")
+	f.work(func(ctx context.Context, _ *asynq.Task) error {
+		settled <- Settle(ctx, 9)
+		return nil
+	})
+	if err := <-settled; err != nil {
+		t.Error(err)
+	}
 }

@@ -115,7 +115,7 @@ func (i *Inspector) Explain(ctx context.Context, id, queue string) (*Explanation
 		e.MaxRetry = most
 	}
 	e.LastError, e.PutOff = info.LastErr, strings.HasPrefix(info.LastErr, "throttled")
-	if reason, _, ok := blockedReason(info.LastErr); ok {
+	if reason, _, ok := blockedReason(info.LastErr); ok && (info.State == asynq.TaskStateRetry || info.State == asynq.TaskStatePending) {
 		e.Blocked, e.PutOff = reason, true
 	}
 	e.Group, e.Orphaned = info.Group, info.IsOrphaned

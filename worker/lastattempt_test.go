@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/producer"
 )
@@ -133,5 +137,50 @@ func TestArchivedTasksRunAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// deafRedis does not answer the first scripts that would put a task into the
+// retry set.
+type deafRedis struct {
+	*redis.Client
+	deaf atomic.Int32
+}
+
+func (r *deafRedis) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
+	if len(keys) == 4 && strings.HasSuffix(keys[3], ":retry") && r.deaf.Add(-1) >= 0 {
+		cmd := redis.NewCmd(ctx)
+		cmd.SetErr(io.ErrUnexpectedEOF)
+		return cmd
+	}
+	return r.Client.EvalSha(ctx, sha1, keys, args...)
+}
+
+// TestPutOffWhileRedisIsAway: a task on its last attempt is put off all the same.
+func TestPutOffWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, stopped)
+	cfg, err := ParseConfig("config.yaml", []byte(f.yaml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb := &deafRedis{Client: f.rdb}
+	rdb.deaf.Store(2)
+	w, err := NewWithClient(cfg, f.log, rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	f.enqueue("x:job", "last", asynq.MaxRetry(0)) // which has no handler
+	if info := f.awaitState("last", asynq.TaskStateRetry); info.Retried != 0 || rdb.deaf.Load() > 0 {
+		t.Errorf("%d retries used, %d scripts left to lose", info.Retried, rdb.deaf.Load())
 	}
 }
