@@ -61,8 +61,8 @@ func asynqArchives(ctx context.Context) bool {
 }
 
 // settle turns what a handler returned into what asynq has to know: tasks that
-// were put off park, those that cannot run as
-// things stand wait, those that failed for the last time are archived.
+// were put off park, those that cannot run as things stand wait, those that
+// failed for the last time are archived.
 func (p *pool) settle(ctx context.Context, t *turn, err error) error {
 	if err == nil {
 		return nil
