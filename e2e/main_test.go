@@ -25,7 +25,7 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binaries = dir
-	build := exec.Command("go", "build", "-o", dir, "../cmd/worker", "../cmd/enqueue")
+	build := exec.Command("go", "build", "-o", dir, "../cmd/worker", "../cmd/enqueue", "../cmd/throttle")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building the commands: %v\n%s", err, out)
 		return 1

@@ -127,30 +127,59 @@ func TestNothingToEnqueue(t *testing.T) {
 	checkError(t, got, 1, "standard input")
 }
 
-// TestHostNotAllowed: the job fails for good with the reason, the worker and
-// the other jobs are unharmed.
+// TestHostNotAllowed: the job waits, with the reason, until its host is allowed;
+// the worker and the other jobs are unharmed.
 func TestHostNotAllowed(t *testing.T) {
 	s := newSite(t, oneLimit)
-	file := write(t, "jobs.ndjson", fmt.Sprintf(`{"type":"http:request","id":"bad","payload":{"url":"http://169.254.169.254/"}}
+	file := write(t, "jobs.ndjson", fmt.Sprintf(`{"type":"http:request","id":"bad","max_retry":0,"payload":{"url":"http://169.254.169.254/"}}
 {"type":"http:request","id":"good","payload":{"method":"GET","url":"%s/?job=good"}}
 `, s.url))
 	if got := runToEnd(t, "enqueue", "--config", s.config, "--file", file); got.status != 0 {
 		t.Fatalf("enqueue: status %d\n%s", got.status, got.stderr)
 	}
 	w := s.startWorker()
-	eventually(t, 20*time.Second, "one job done and one archived", func() bool {
+	eventually(t, 20*time.Second, "one job done and one waiting", func() bool {
 		q := s.queue()
-		return q.Completed == 1 && q.Archived == 1
-	})
+		return q.Completed == 1 && q.Retry == 1
+	}, s.state)
+	got := runToEnd(t, "throttle", "--config", s.config, "explain", "--task", "bad")
+	for _, want := range []string{"waits", "host_not_allowed", "169.254.169.254", "http.allow_hosts"} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("throttle explain does not mention %q:\n%s%s", want, got.stdout, got.stderr)
+		}
+	}
 	s.stop(w)
 	bad, err := s.inspector.GetTaskInfo("default", "bad")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"169.254.169.254", "allow_hosts"} {
-		if !strings.Contains(bad.LastErr, want) {
-			t.Errorf("the job's error %q does not mention %q", bad.LastErr, want)
-		}
+	if bad.Retried != 0 || s.queue().Archived != 0 {
+		t.Errorf("it has used up %d retries; %s", bad.Retried, s.state())
+	}
+}
+
+// TestMistakeMendedByAnotherWorker: a worker starts with a misspelt key, and
+// one with the right key in its place. All jobs run, the first time.
+func TestMistakeMendedByAnotherWorker(t *testing.T) {
+	const jobs = 60
+	s := newSite(t, oneLimit)
+	right, err := os.ReadFile(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := func(key string) string {
+		return write(t, "config.yaml", strings.Replace(string(right), "api: {", "api: { key: "+key+",", 1))
+	}
+	s.enqueue(jobs)
+	wrong := startWorker(t, config("payload.ulr"))
+	eventually(t, 20*time.Second, "all jobs tried", func() bool { return s.queue().Retry == jobs }, s.state)
+	s.stop(wrong)
+	w := startWorker(t, config("payload.method"))
+	s.awaitDone(jobs, 40*time.Second)
+	s.stop(w)
+	s.checkOnceEach(jobs)
+	if q := s.queue(); q.Archived != 0 || q.Failed != 0 {
+		t.Errorf("%d jobs archived, %d failures", q.Archived, q.Failed)
 	}
 }
 

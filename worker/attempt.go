@@ -3,8 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -17,13 +15,31 @@ import (
 // task's own time may be over by then.
 const settleTimeout = 2 * time.Second
 
-// exhausted says whether the task has failed as often as it may. asynq lets
-// tasks of package producer have one attempt more than they asked for, because
-// it archives what is put off on the last one: see producer.MaxRetryHeader.
-func exhausted(ctx context.Context, task *asynq.Task) bool {
+// ranOutField of a task's hash says that exhausted has had the task archived.
+const ranOutField = "jobthrottle:ran-out"
+
+// exhausted says whether the task has failed as often as it may, and asynq has
+// to archive it. asynq lets tasks of package producer have one attempt more than
+// they asked for: see producer.MaxRetryHeader. It is so once: who brings an
+// archived task back wants it run.
+func (p *pool) exhausted(ctx context.Context, task *asynq.Task) (bool, error) {
 	most, ours := producer.MaxRetry(task.Headers())
 	retried, _ := asynq.GetRetryCount(ctx)
-	return ours && retried > most
+	if !ours || retried <= most {
+		return false, nil
+	}
+	added, err := p.w.rdb.HSet(ctx, taskKeyOf(ctx), ranOutField, 1).Result()
+	if err != nil {
+		return false, &ThrottledError{RetryAfter: retryUndecided, Err: err}
+	}
+	return added > 0, nil
+}
+
+// taskKeyOf is where asynq has the task that ctx belongs to.
+func taskKeyOf(ctx context.Context) string {
+	id, _ := asynq.GetTaskID(ctx)
+	queue, _ := asynq.GetQueueName(ctx)
+	return taskKey(queue, id)
 }
 
 // lastAttempt says whether the task may fail no more.
@@ -45,13 +61,17 @@ func asynqArchives(ctx context.Context) bool {
 }
 
 // settle turns what a handler returned into what asynq has to know: tasks that
-// were put off park, those that failed for the last time are archived.
+// were put off park, those that cannot run as things stand wait, those that
+// failed for the last time are archived.
 func (p *pool) settle(ctx context.Context, t *turn, err error) error {
 	if err == nil {
 		return nil
 	}
 	if after, ok := errors.AsType[*RetryAfterError](err); ok {
 		err = p.putOff(ctx, t, after)
+	}
+	if blocked := asBlocked(err); blocked != nil {
+		err = p.block(t, blocked)
 	}
 	throttled, ok := errors.AsType[*ThrottledError](err)
 	if !ok {
@@ -64,12 +84,6 @@ func (p *pool) settle(ctx context.Context, t *turn, err error) error {
 	limit := t.limitOf(throttled.Limiter)
 	if limit != nil && throttled.Err == nil {
 		limit.counts.denied.Add(1)
-	}
-	if asynqArchives(ctx) {
-		if e.id, err = p.copyTask(ctx, t, throttled); err != nil {
-			return fmt.Errorf("on its last attempt, and it could not be copied: %w: %w", err, throttled)
-		}
-		err = fmt.Errorf("goes on as task %q: %w: %w", e.id, throttled, asynq.RevokeTask)
 	}
 	if throttled.parks {
 		throttled.back = time.Now().Add(throttled.RetryAfter + fallback)
@@ -120,52 +134,4 @@ func (p *pool) putOff(ctx context.Context, t *turn, after *RetryAfterError) erro
 	}
 	e.parks = true
 	return e
-}
-
-// copyTask makes a task that goes on in place of one that asynq is about to
-// archive because another producer gave it no attempt to spare. The copy has
-// one attempt, as the original had, and an id that tells where it comes from.
-// It has no unique lock: asynq cannot hand that over. While Redis does not
-// answer, copyTask tries again until the task's time is over.
-func (p *pool) copyTask(ctx context.Context, t *turn, throttled *ThrottledError) (id string, err error) {
-	for {
-		if id, err = p.tryCopyTask(ctx, t, throttled); err == nil {
-			return id, nil
-		}
-		select {
-		case <-ctx.Done():
-			return "", err
-		case <-p.w.draining.Done():
-			return "", err
-		case <-time.After(time.Second):
-		}
-	}
-}
-
-func (p *pool) tryCopyTask(ctx context.Context, t *turn, throttled *ThrottledError) (id string, err error) {
-	info, err := p.w.inspector.GetTaskInfo(t.entry.queue, t.entry.id)
-	if err != nil {
-		return "", err
-	}
-	headers := maps.Clone(t.task.Headers())
-	if headers == nil {
-		headers = map[string]string{}
-	}
-	headers[producer.MaxRetryHeader] = "0"
-	id = t.entry.id + "~1"
-	opts := []asynq.Option{
-		asynq.TaskID(id), asynq.Queue(t.entry.queue), asynq.MaxRetry(1), asynq.Retention(info.Retention),
-		asynq.ProcessIn(retryDelay(0, throttled, t.task)),
-	}
-	if info.Timeout > 0 {
-		opts = append(opts, asynq.Timeout(info.Timeout))
-	}
-	if !info.Deadline.IsZero() {
-		opts = append(opts, asynq.Deadline(info.Deadline))
-	}
-	_, err = p.w.client.EnqueueContext(ctx, asynq.NewTaskWithHeaders(t.task.Type(), t.task.Payload(), headers), opts...)
-	if errors.Is(err, asynq.ErrTaskIDConflict) {
-		err = nil // an attempt before this one got so far, and its worker died
-	}
-	return id, err
 }

@@ -27,7 +27,9 @@ func (f *fleet) awaitState(id string, state asynq.TaskState) *asynq.TaskInfo {
 	return info
 }
 
-func TestPermanentErrors(t *testing.T) {
+// TestBadInputWaits: a job without a usable key or cost may be wrong, or the
+// configuration is: it waits, and keeps its retries.
+func TestBadInputWaits(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, `
 limits: { api: { rate: 10/1s }, account: { rate: 5/1s, key: payload.account } }
@@ -43,7 +45,7 @@ log: { level: warn }
 		"object":      {`{"cost": 1, "account": {}}`, `limit "account": payload.account is not a string, number or boolean`},
 		"braces":      {`{"cost": 1, "account": "a{b}"}`, `the key of limit "account" has braces or control characters: "a{b}"`},
 		"long key":    {`{"cost": 1, "account": "` + strings.Repeat("a", 10_000) + `"}`, `the key of limit "account" has 10000 bytes: want 128 at most`},
-		"above":       {`{"cost": 6, "account": "a"}`, `6 permits are more than limit "account" ever gives at once (5/1s)`},
+		"above":       {`{"cost": 6, "account": "a"}`, `limiter "account:a": more permits than the rate allows (6 of at most 5)`},
 		"fractions":   {`{"cost": 1.5, "account": "a"}`, `permits: payload.cost is "1.5": want a whole number from 1 to 4294967295`},
 		"below 1":     {`{"cost": 0, "account": "a"}`, `permits: payload.cost is "0": want a whole number from 1 to 4294967295`},
 		"not a limit": {`{"cost": null, "account": "a"}`, `permits: payload.cost is not a string, number or boolean`},
@@ -57,16 +59,14 @@ log: { level: warn }
 		t.Fatal(err)
 	}
 	f.work(nil)
-	f.awaitIdle("default", len(tests))
 	for name, tt := range tests {
-		info, err := f.inspector.GetTaskInfo("default", name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.TrimSuffix(info.LastErr, ": skip retry for the task"); !strings.HasSuffix(got, tt.want) {
-			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		info := f.awaitState(name, asynq.TaskStateRetry)
+		if info.Retried != 0 || !strings.Contains(info.LastErr, tt.want) {
+			t.Errorf("%s: %d retries used, waits for %q, want none and %q", name, info.Retried, info.LastErr, tt.want)
 		}
 	}
+	f.await(1, 5*time.Second)
+	f.checkUnharmed(len(tests))
 	if starts := f.seen(); len(starts) != 1 || starts[0].id != "good" {
 		t.Errorf("started: %v, want only the good one", starts)
 	}

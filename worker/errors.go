@@ -10,8 +10,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/producer"
 )
 
-// ThrottledError says that a limit put an attempt off before it began, or that
-// the API did. It is no failure: it burns no retry, also on the last attempt.
+// ThrottledError says that a limit put an attempt off before it began, that the
+// API did, or that the job cannot run as things stand: then Err is a
+// *BlockedError. It is no failure: it uses up no retry, also on the last attempt.
 type ThrottledError struct {
 	Limiter    string        // which one; empty if the task has none
 	RetryAfter time.Duration // from now until the task's turn, as far as known
@@ -22,6 +23,9 @@ type ThrottledError struct {
 }
 
 func (e *ThrottledError) Error() string {
+	if blocked, ok := errors.AsType[*BlockedError](e.Err); ok {
+		return blocked.Error()
+	}
 	s := "throttled"
 	if e.Limiter != "" {
 		s += fmt.Sprintf(" by limiter %q", e.Limiter)

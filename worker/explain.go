@@ -15,7 +15,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// copySuffix ends the id of a task that goes on in place of one that asynq archived: see copyTask.
+// copySuffix ends the id of a task that goes on in place of one that was put off
+// on its last attempt. Versions before this one made such copies.
 const copySuffix = "~1"
 
 // StateParked is the state of a task that is in line for a limiter. asynq has it
@@ -60,8 +61,11 @@ type Explanation struct {
 	Worker   string `json:"worker,omitempty"`
 	Orphaned bool   `json:"orphaned"`
 
+	// Blocked is the reason if the task cannot run as things stand, until somebody
+	// mends what LastError says.
+	Blocked BlockReason `json:"blocked,omitempty"`
 	// LastError is what its last attempt ended with; PutOff says that this was
-	// no failure: a limit, a full max_in_flight or its API made it wait.
+	// no failure: a limit, a full max_in_flight, its API or what blocks it made it wait.
 	LastError string `json:"last_error,omitempty"`
 	PutOff    bool   `json:"put_off"`
 	// Group is where an aggregating task waits.
@@ -111,6 +115,9 @@ func (i *Inspector) Explain(ctx context.Context, id, queue string) (*Explanation
 		e.MaxRetry = most
 	}
 	e.LastError, e.PutOff = info.LastErr, wasPutOff(info)
+	if reason, _, ok := blockedReason(info.LastErr); ok && (info.State == asynq.TaskStateRetry || info.State == asynq.TaskStatePending) {
+		e.Blocked, e.PutOff = reason, true
+	}
 	e.Group, e.Orphaned = info.Group, info.IsOrphaned
 	if err := i.explainQueue(e); err != nil {
 		return nil, err

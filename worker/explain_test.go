@@ -180,18 +180,18 @@ log: { level: warn }
 	f.explain("capped", "is active", "has it in a slot since", "only that worker knows")
 }
 
-// TestExplainCopy: a task that goes on as a copy, because asynq would have archived it, is found.
+// TestExplainCopy: a task that goes on as a copy, which versions before this
+// one made of tasks on their last attempt, is found.
 func TestExplainCopy(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, stopped)
 	f.work(nil)
 	f.enqueue("x:limited", "first")
 	f.await(1, 5*time.Second)
-	f.enqueue("x:limited", "last", asynq.MaxRetry(0))
+	f.enqueue("x:limited", "last"+copySuffix, asynq.MaxRetry(1))
 	f.awaitParked("api", 1)
-	f.awaitExplained("last", func(e *Explanation) bool { return e.CopyOf == "last" })
-	e := f.explain("last", `goes on as "last~1"`, `limit "api" holds it`)
-	if e.ID != "last"+copySuffix || e.State != StateParked {
+	f.awaitExplained("last", func(e *Explanation) bool { return e.State == StateParked })
+	if e := f.explain("last", `goes on as "last~1"`, `limit "api" holds it`); e.ID != "last"+copySuffix || e.CopyOf != "last" {
 		t.Errorf("%+v", *e)
 	}
 }

@@ -76,6 +76,9 @@ func (e *Explanation) sayPending(say sayer, task string) {
 	}
 	if e.Limiter == nil {
 		say("%s is pending: it waits for a free slot of a worker, %s. No limit holds it.", task, position)
+		if _, why, ok := blockedReason(e.LastError); ok {
+			say("When it was last tried, it could not run as things stood: %s.", why)
+		}
 		return
 	}
 	say("%s is pending, %s: it was parked for limit %q, which has called it as its permits come due.", task, position, e.Limiter.Name)
@@ -96,6 +99,13 @@ func (e *Explanation) sayActive(say sayer, task string) {
 }
 
 func (e *Explanation) sayRetry(say sayer, task string) {
+	if e.Blocked != "" {
+		_, why, _ := blockedReason(e.LastError)
+		say("%s waits: it cannot run as things stand (%s). It did not fail, and uses up no retry.", task, e.Blocked)
+		say("What to mend: %s.", why)
+		say("It was tried %s, is tried again at %s, and goes on by itself when that is mended.", e.when(e.Since), e.when(e.ComesBack))
+		return
+	}
 	if e.PutOff {
 		say("%s was put off %s and is in no limit's line; asynq brings it back at %s. It did not fail.", task, e.when(e.Since), e.when(e.ComesBack))
 		say("What put it off: %s", e.LastError)

@@ -70,18 +70,21 @@ func (j *httpJob) close() { j.base.CloseIdleConnections() }
 //   - 2xx: done, with an HTTPResult as the task's result
 //   - 429 or 503 that says when to come back: the limits pause, the task parks
 //   - other 429 and 5xx, and network errors: retried with asynq's backoff
-//   - anything else, and payloads and hosts that are not allowed: permanent
+//   - anything else, malformed payloads and redirects that are not followed: permanent
+//
+// A host that is not allowed, and a field that the configuration does not read,
+// make the task wait: another configuration may allow it, or read it.
 func (j *httpJob) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	payload, err := parseHTTPRequest(task.Payload(), j.fields)
 	if err != nil {
-		return permanent(err)
+		return badRequest(err)
 	}
 	req, err := payload.build(ctx)
 	if err != nil {
 		return permanent(err)
 	}
 	if err := j.hosts.check(req.URL); err != nil {
-		return permanent(err)
+		return blockedHost(err)
 	}
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", j.agent)
@@ -103,11 +106,15 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task, turn *turn) error {
 	req = req.WithContext(ctx)
 	clock := time.AfterFunc(j.timeout, func() { cancel(&timeoutError{j.timeout}) })
 	defer clock.Stop()
+	permits := &httpTurn{turn: turn, clock: clock, timeout: j.timeout}
 	client := http.Client{
-		Transport:     locationGuard{throttle.Transport(j.base, &httpTurn{turn: turn, clock: clock, timeout: j.timeout})},
+		Transport:     locationGuard{throttle.Transport(j.base, permits)},
 		CheckRedirect: j.checkRedirect,
 	}
 	resp, err := client.Do(req)
+	if host, ok := errors.AsType[*HTTPHostError](err); ok && !permits.used {
+		return blockedHost(host) // nothing was sent
+	}
 	if err != nil {
 		return httpFailure(req, err)
 	}

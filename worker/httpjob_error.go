@@ -22,6 +22,8 @@ import (
 type HTTPPayloadError struct {
 	Field  string // empty if the payload as a whole is wrong
 	Reason string
+
+	unread bool // another configuration might read the field
 }
 
 func (e *HTTPPayloadError) Error() string {
@@ -33,6 +35,14 @@ func (e *HTTPPayloadError) Error() string {
 
 func badPayload(field, format string, args ...any) error {
 	return &HTTPPayloadError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// badRequest turns what is wrong with a payload into what the attempt returns.
+func badRequest(err error) error {
+	if payload, ok := errors.AsType[*HTTPPayloadError](err); ok && payload.unread {
+		return &BlockedError{Reason: UnknownField, Err: err, Mend: "have a limit's key or the job's permits read the field, or correct the job"}
+	}
+	return permanent(err)
 }
 
 // HTTPHostError: the task, or a redirect, leads to where jobs may not go.
@@ -106,6 +116,9 @@ func httpFailure(req *http.Request, err error) error {
 	}
 	if throttled, ok := errors.AsType[*ThrottledError](err); ok {
 		return throttled
+	}
+	if blocked, ok := errors.AsType[*BlockedError](err); ok {
+		return blocked
 	}
 	if host, ok := errors.AsType[*HTTPHostError](err); ok {
 		return permanent(host)

@@ -42,7 +42,7 @@ func runUntil(t *testing.T, w *Worker, inspector *asynq.Inspector, urls ...strin
 	defer cancel()
 	for i, url := range urls {
 		task := asynq.NewTask(HTTPTaskType, []byte(`{"url":"`+url+`"}`))
-		if _, err := w.client.EnqueueContext(ctx, task, asynq.TaskID(fmt.Sprint(i)), asynq.Retention(time.Hour)); err != nil {
+		if _, err := asynq.NewClientFromRedisClient(w.rdb).EnqueueContext(ctx, task, asynq.TaskID(fmt.Sprint(i)), asynq.Retention(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -53,8 +53,8 @@ func parseHTTPRequest(payload []byte, others []string) (r HTTPRequest, err error
 	}
 	for _, name := range sortedKeys(fields) {
 		if !slices.Contains(httpFields, name) && !slices.Contains(others, name) {
-			return r, badPayload(fmt.Sprintf("%.40s", name), "unknown field: want one of %s, or one that a limit's key or a job's permits read",
-				strings.Join(slices.Concat(httpFields, others), ", "))
+			return r, &HTTPPayloadError{Field: fmt.Sprintf("%.40s", name), unread: true,
+				Reason: "unknown field: want one of " + strings.Join(slices.Concat(httpFields, others), ", ")}
 		}
 	}
 	for _, f := range []struct {

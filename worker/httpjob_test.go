@@ -224,7 +224,7 @@ func TestHTTPJobHostsThatAreNotAllowed(t *testing.T) {
 	_, job := serveAPI(t, func(http.ResponseWriter, *http.Request) { t.Error("arrived") })
 	err := perform(t, job, HTTPRequest{URL: "https://other.example.com/v1?key=s3cret"})
 	host, ok := errors.AsType[*HTTPHostError](err)
-	if !ok || host.Host != "other.example.com" || !errors.Is(err, asynq.SkipRetry) || !strings.Contains(err.Error(), "http.allow_hosts") {
+	if !ok || host.Host != "other.example.com" || !isBlocked(err, HostNotAllowed) || !strings.Contains(err.Error(), "http.allow_hosts") {
 		t.Errorf("error %v", err)
 	}
 }

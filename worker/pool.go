@@ -35,7 +35,7 @@ type pool struct {
 
 func newPool(w *Worker, pc PoolConfig) *pool {
 	p := &pool{w: w, weights: lineWeights(pc), waiting: make(chan struct{}, pc.maxWaiting())}
-	p.server = asynq.NewServerFromRedisClient(w.rdb, asynq.Config{
+	p.server = asynq.NewServerFromRedisClient(sparing{w.rdb, w.spared, w.draining.Done()}, asynq.Config{
 		Concurrency:              pc.Concurrency,
 		Queues:                   pc.queues(),
 		StrictPriority:           pc.Strict,
@@ -44,8 +44,8 @@ func newPool(w *Worker, pc PoolConfig) *pool {
 		ShutdownTimeout:          time.Duration(w.cfg.ShutdownTimeout),
 		IsFailure:                isFailure,
 		RetryDelayFunc:           retryDelay,
-		ErrorHandler:             asynq.ErrorHandlerFunc(p.logFailure),
-		Logger:                   asynqLogger{w.logger.Named("asynq").With(zap.String("pool", pc.Name)).Sugar()},
+		ErrorHandler:             asynq.ErrorHandlerFunc(p.ended),
+		Logger:                   asynqLogger{w.logger.Named("asynq").With(zap.String("pool", pc.Name)).Sugar(), w.spared},
 		LogLevel:                 asynq.WarnLevel,
 	})
 	return p
@@ -53,6 +53,7 @@ func newPool(w *Worker, pc PoolConfig) *pool {
 
 // ProcessTask is the one place where tasks meet their limits.
 func (p *pool) ProcessTask(ctx context.Context, task *asynq.Task) error {
+	p.w.spared.remove(taskKeyOf(ctx))
 	ctx, span := p.w.startAttempt(ctx, task)
 	err := p.counted(task.Type(), func() error { return p.attempt(ctx, task) })
 	endSpan(span, err)
@@ -60,18 +61,25 @@ func (p *pool) ProcessTask(ctx context.Context, task *asynq.Task) error {
 }
 
 func (p *pool) attempt(ctx context.Context, task *asynq.Task) error {
-	if exhausted(ctx, task) {
+	if spent, err := p.exhausted(ctx, task); err != nil {
+		return err
+	} else if spent {
 		return permanent(p.lastError(ctx))
 	}
-	handler, pattern := p.w.mux.Handler(task)
+	t := p.newTurn(ctx, task)
+	return p.settle(ctx, t, p.planned(ctx, t))
+}
+
+// planned finds out what the task needs, and processes it if it can run.
+func (p *pool) planned(ctx context.Context, t *turn) error {
+	handler, pattern := p.w.mux.Handler(t.task)
 	if pattern == "" {
-		return handler.ProcessTask(ctx, task) // asynq's error for types without a handler
+		return handler.ProcessTask(ctx, t.task) // asynq's error for types without a handler
 	}
-	t, err := p.newTurn(ctx, task)
-	if err != nil {
-		return permanent(err)
+	if err := t.plan(); err != nil {
+		return err
 	}
-	return p.settle(ctx, t, p.process(ctx, t, handler, p.w.acquires[pattern]))
+	return p.process(ctx, t, handler, p.w.acquires[pattern])
 }
 
 func (p *pool) process(ctx context.Context, t *turn, handler asynq.Handler, acquires bool) error {
@@ -110,6 +118,15 @@ func (p *pool) lastError(ctx context.Context) error {
 	return errors.New(info.LastErr)
 }
 
+// ended is called by asynq for each attempt that ended with an error, before it
+// puts the task where that error belongs.
+func (p *pool) ended(ctx context.Context, task *asynq.Task, err error) {
+	if throttled, ok := errors.AsType[*ThrottledError](err); ok && asynqArchives(ctx) {
+		p.w.spared.add(taskKeyOf(ctx), time.Now().Add(retryDelay(0, throttled, task)))
+	}
+	p.logFailure(ctx, task, err)
+}
+
 // logFailure logs what asynq counts as a failure, and only that: tasks that a
 // limit puts off are what a throttle is for.
 func (p *pool) logFailure(ctx context.Context, task *asynq.Task, err error) {
@@ -146,12 +163,17 @@ func lineWeights(pc PoolConfig) map[string]int {
 	return weights
 }
 
-// asynqLogger is asynq's log without what it says about tasks that go on as a
-// copy, one line each.
-type asynqLogger struct{ *zap.SugaredLogger }
+// asynqLogger is asynq's log without what it says about tasks that it does not
+// archive after all, one line each.
+type asynqLogger struct {
+	*zap.SugaredLogger
+	spared *spared
+}
 
 func (l asynqLogger) Warn(args ...any) {
-	if line := fmt.Sprint(args...); !strings.HasPrefix(line, "revoke task id=") {
-		l.SugaredLogger.Warn(plain.Text(line))
+	line := fmt.Sprint(args...)
+	if id, ok := strings.CutPrefix(line, "Retry exhausted for task id="); ok && l.spared.has(id) {
+		return
 	}
+	l.SugaredLogger.Warn(plain.Text(line))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // Settle corrects what the job of ctx took of its limits, once its handler
@@ -31,8 +33,15 @@ func Settle(ctx context.Context, cost int64) error {
 	case cost < t.taken:
 		return t.giveBack(ctx, t.taken-cost)
 	}
+	most := t.job.mostAtOnce()
 	for t.taken < cost {
-		if err := t.more(ctx, min(cost-t.taken, t.job.mostAtOnce())); err != nil {
+		most = min(most, cost-t.taken)
+		err := t.more(ctx, most)
+		if errors.Is(err, throttle.ErrExceedsRate) && most > 1 {
+			most /= 2 // a limit has been lowered since
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("settle: %d of %d permits taken: %w", t.taken, cost, err)
 		}
 	}
@@ -55,7 +64,8 @@ func (t *turn) giveBack(ctx context.Context, n int64) error {
 	return nil
 }
 
-// mostAtOnce is the largest number of permits that all limits of the job can give together.
+// mostAtOnce is the largest number of permits that all limits of the job can
+// give together, as they are configured.
 func (j *job) mostAtOnce() int64 {
 	most := j.limits[0].rate.Permits
 	for _, l := range j.limits {

@@ -39,7 +39,9 @@ type JobStats struct {
 	Done   int64
 	Failed int64
 	PutOff int64 // by a limit, the API or max_in_flight: they burn no retry
-	Waits  Waits // in their slots, of attempts that got their permits
+	// Blocked are those of jobs that cannot run as things stand: see BlockedError.
+	Blocked int64
+	Waits   Waits // in their slots, of attempts that got their permits
 }
 
 // Waits is a histogram of durations.
@@ -60,9 +62,9 @@ type limitCounts struct {
 }
 
 type jobCounts struct {
-	done, failed, putOff atomic.Int64
-	waited               atomic.Int64                      // nanoseconds
-	waits                [len(WaitBounds) + 1]atomic.Int64 // by bucket, those beyond the last bound last
+	done, failed, putOff, blocked atomic.Int64
+	waited                        atomic.Int64                      // nanoseconds
+	waits                         [len(WaitBounds) + 1]atomic.Int64 // by bucket, those beyond the last bound last
 }
 
 // Stats returns the counters as they are now.
@@ -84,7 +86,7 @@ func (w *Worker) Stats() Stats {
 }
 
 func (c *jobCounts) stats(name string) JobStats {
-	s := JobStats{Name: name, Done: c.done.Load(), Failed: c.failed.Load(), PutOff: c.putOff.Load()}
+	s := JobStats{Name: name, Done: c.done.Load(), Failed: c.failed.Load(), PutOff: c.putOff.Load(), Blocked: c.blocked.Load()}
 	s.Waits.Sum = time.Duration(c.waited.Load())
 	for i := range c.waits {
 		s.Waits.Count += c.waits[i].Load()
@@ -106,6 +108,8 @@ func (c *jobCounts) attempt(err error) {
 	switch {
 	case err == nil:
 		c.done.Add(1)
+	case asBlocked(err) != nil:
+		c.blocked.Add(1)
 	case throttled:
 		c.putOff.Add(1)
 	default:

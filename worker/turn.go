@@ -47,35 +47,42 @@ func turnFrom(ctx context.Context) *turn {
 	return t
 }
 
-// newTurn finds out what a task has to acquire. An error is the task's own
-// fault and permanent.
-func (p *pool) newTurn(ctx context.Context, task *asynq.Task) (*turn, error) {
+// newTurn returns the turn of a task whose limits are not known yet: see plan.
+func (p *pool) newTurn(ctx context.Context, task *asynq.Task) *turn {
 	t := &turn{pool: p, task: task, job: p.w.jobFor(task.Type()), began: time.Now()}
 	t.entry.id, _ = asynq.GetTaskID(ctx)
 	t.entry.queue, _ = asynq.GetQueueName(ctx)
 	t.entry.weight = max(p.weights[t.entry.queue], 1)
+	return t
+}
+
+// plan finds out what the task has to acquire. An error is a *BlockedError.
+// Whether a limit ever gives as much as the task costs is for the throttle to
+// say: the limit in Redis counts, not the one of the configuration.
+func (t *turn) plan() (err error) {
 	if t.job == nil || len(t.job.limits) == 0 {
-		return t, nil
+		return nil
 	}
-	var err error
-	if t.entry.cost, err = t.job.cost.of(task, t.entry.queue); err != nil {
-		return nil, err
+	if t.entry.cost, err = t.job.cost.of(t.task, t.entry.queue); err != nil {
+		return &BlockedError{Reason: BadCost, Err: err, Mend: fmt.Sprintf("correct jobs.%s.permits, or the job", t.job.name)}
 	}
 	for _, l := range t.job.limits {
-		if t.entry.cost > l.rate.Permits {
-			return nil, fmt.Errorf("%d permits are more than limit %q ever gives at once (%s)", t.entry.cost, l.name, l.rate)
-		}
-		name, err := l.limiterOf(task, t.entry.queue)
+		limiter, err := t.limiter(l)
 		if err != nil {
-			return nil, err
-		}
-		limiter, err := p.w.throttle.LimiterWithRate(name, l.rate)
-		if err != nil {
-			return nil, err
+			return &BlockedError{Reason: BadKey, Err: err, Mend: fmt.Sprintf("correct limits.%s.key, or the job", l.name)}
 		}
 		t.limiters = append(t.limiters, limiter)
 	}
-	return t, nil
+	return nil
+}
+
+// limiter returns the limiter that the task draws on.
+func (t *turn) limiter(l *limit) (*throttle.Limiter, error) {
+	name, err := l.limiterOf(t.task, t.entry.queue)
+	if err != nil {
+		return nil, err
+	}
+	return t.pool.w.throttle.LimiterWithRate(name, l.rate)
 }
 
 // reserve gets a place for the task's permits if its turn comes within hold and
@@ -291,10 +298,10 @@ func (t *turn) refusal(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*ThrottledError](err); ok {
 		return err
 	}
-	switch {
-	case errors.Is(err, throttle.ErrExceedsRate), errors.Is(err, throttle.ErrInvalidName), errors.Is(err, throttle.ErrInvalidGroup):
-		return permanent(err)
-	case ctx.Err() != nil && !t.pool.w.stopping():
+	if blocked := blockedByLimit(err); blocked != nil {
+		return blocked
+	}
+	if ctx.Err() != nil && !t.pool.w.stopping() {
 		return err // the task's own deadline or cancellation
 	}
 	// Nothing was decided: try later rather than burn an attempt.

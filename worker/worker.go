@@ -32,7 +32,6 @@ type Worker struct {
 	rdb       redis.UniversalClient
 	owned     io.Closer // rdb, if this Worker made it
 	throttle  *throttle.Client
-	client    *asynq.Client
 	inspector *asynq.Inspector
 	mux       *asynq.ServeMux
 	acquires  map[string]bool // patterns whose handlers acquire by themselves
@@ -40,6 +39,8 @@ type Worker struct {
 	others    jobCounts // of types that no job matches
 	lot       *lot
 	refusals  *refusals
+	spared    *spared
+	blocks    blocks
 	applied   recent // limiters of keys whose rate this process has applied
 
 	http   *httpJob
@@ -91,13 +92,13 @@ func NewWithClient(cfg *Config, logger *zap.Logger, rdb redis.UniversalClient) (
 		logger:    logger,
 		rdb:       rdb,
 		throttle:  client,
-		client:    asynq.NewClientFromRedisClient(rdb),
 		inspector: asynq.NewInspectorFromRedisClient(rdb),
 		mux:       asynq.NewServeMux(),
 		acquires:  map[string]bool{},
 		jobs:      jobs,
 		lot:       newLot(rdb),
 		refusals:  newRefusals(rdb),
+		spared:    newSpared(),
 		tracer:    newTracer(),
 	}
 	if w.http, err = newHTTPJob(cfg, client.ID()); err != nil {

@@ -87,6 +87,7 @@ func (e emitter) stats(s worker.Stats) {
 		e.counter(attempts, j.Done, j.Name, "done")
 		e.counter(attempts, j.Failed, j.Name, "failed")
 		e.counter(attempts, j.PutOff, j.Name, "put_off")
+		e.counter(attempts, j.Blocked, j.Name, "blocked")
 		buckets := make(map[float64]uint64, len(worker.WaitBounds))
 		for i, bound := range worker.WaitBounds {
 			buckets[bound.Seconds()] = uint64(j.Waits.Buckets[i])

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/jobthrottle/jobthrottle/worker"
 	"github.com/jobthrottle/jobthrottle/worker/metrics"
@@ -28,9 +29,9 @@ http: { allow_hosts: ["$API"] }
 `, rate, rate*3/4))
 	s.enqueue(jobs*3/5, worker.HTTPTaskType, map[string]string{"account": "acme"})
 	s.enqueue(jobs*2/5, worker.HTTPTaskType, map[string]string{"account": "globex"})
-	s.enqueue(7, worker.HTTPTaskType, nil) // without an account: a permanent failure
-	s.enqueue(5, "unknown", nil)           // without a handler: they fail and wait to retry
-	s.awaitArchivedAndDone(t, jobs, 7, 2*time.Minute)
+	s.enqueue(7, worker.HTTPTaskType, nil) // without an account: they wait
+	s.enqueue(5, "unknown", nil)           // without a handler: so do they
+	gauges := s.awaitDoneAndWaiting(t, jobs, 12, 2*time.Minute)
 
 	requests := float64(s.api.Report().Requests)
 	all := s.gather()
@@ -42,8 +43,8 @@ http: { allow_hosts: ["$API"] }
 		{"jobthrottle_permits_granted_total", []string{"limit=api"}, requests},
 		{"jobthrottle_permits_granted_total", []string{"limit=account"}, requests},
 		{"jobthrottle_attempts_total", []string{"pattern=http:request", "outcome=done"}, float64(jobs)},
-		{"jobthrottle_attempts_total", []string{"pattern=http:request", "outcome=failed"}, 7},
-		{"jobthrottle_attempts_total", []string{"pattern=(other)", "outcome=failed"}, 5},
+		{"jobthrottle_attempts_total", []string{"pattern=http:request", "outcome=failed"}, 0},
+		{"jobthrottle_attempts_total", []string{"pattern=(other)", "outcome=failed"}, 0},
 		{"jobthrottle_wait_seconds", []string{"pattern=http:request"}, requests},
 		{"jobthrottle_permits_returned_total", nil, 0},
 		{"jobthrottle_pauses_total", nil, 0},
@@ -55,6 +56,11 @@ http: { allow_hosts: ["$API"] }
 			t.Errorf("%s%v is %v, want %v", tt.name, tt.labels, got, tt.want)
 		}
 	}
+	for pattern, jobs := range map[string]float64{"http:request": 7, "(other)": 5} { // which are tried again and again
+		if got := sum(all, "jobthrottle_attempts_total", "pattern="+pattern, "outcome=blocked"); got < jobs {
+			t.Errorf("%v attempts of %s blocked, want at least %v", got, pattern, jobs)
+		}
+	}
 	putOff := sum(all, "jobthrottle_attempts_total", "outcome=put_off")
 	if denied := sum(all, "jobthrottle_denials_total"); denied > putOff || denied == 0 { // others had a place, and were too slow for it
 		t.Errorf("%v denials, %v attempts put off", denied, putOff)
@@ -62,24 +68,31 @@ http: { allow_hosts: ["$API"] }
 	if parked := sum(all, "jobthrottle_jobs_parked_total"); parked != putOff {
 		t.Errorf("%v times parked, %v attempts put off", parked, putOff)
 	}
-	for i := range all { // gauges tell of the fleet: each worker shows the same
-		for state, want := range map[string]float64{"completed": float64(jobs), "archived": 7, "retry": 5, "parked": 0, "pending": 0, "active": 0} {
-			if got := sum(all[i:i+1], "jobthrottle_queue_jobs", "queue=default", "pool=default", "state="+state); got != want {
+	for i := range gauges { // gauges tell of the fleet: each worker shows the same
+		for state, want := range map[string]float64{"completed": float64(jobs), "archived": 0, "retry": 12, "parked": 0, "pending": 0, "active": 0} {
+			if got := sum(gauges[i:i+1], "jobthrottle_queue_jobs", "queue=default", "pool=default", "state="+state); got != want {
 				t.Errorf("worker %d: %v jobs %s, want %v", i, got, state, want)
 			}
 		}
 	}
 }
 
-// awaitArchivedAndDone waits until so many jobs are done, and so many archived.
-func (s *site) awaitArchivedAndDone(t *testing.T, done, archived int, within time.Duration) {
+// awaitDoneAndWaiting waits until so many jobs are done, and so many wait to be
+// tried again, and returns the gauges of that moment.
+func (s *site) awaitDoneAndWaiting(t *testing.T, done, waiting int, within time.Duration) (all []map[string]*dto.MetricFamily) {
 	t.Helper()
 	s.await(within, func() (bool, string) {
-		all := s.gather()
-		d, a := sum(all[:1], "jobthrottle_queue_jobs", "state=completed"), sum(all[:1], "jobthrottle_queue_jobs", "state=archived")
-		active := sum(all[:1], "jobthrottle_queue_jobs", "state=active") + sum(all[:1], "jobthrottle_queue_jobs", "state=pending")
-		return int(d) == done && int(a) == archived && active == 0, fmt.Sprintf("%v done, %v archived, %v to do", d, a, active)
+		all = s.gather()
+		for i := range all {
+			d, w := sum(all[i:i+1], "jobthrottle_queue_jobs", "state=completed"), sum(all[i:i+1], "jobthrottle_queue_jobs", "state=retry")
+			active := sum(all[i:i+1], "jobthrottle_queue_jobs", "state=active") + sum(all[i:i+1], "jobthrottle_queue_jobs", "state=pending")
+			if int(d) != done || int(w) != waiting || active != 0 {
+				return false, fmt.Sprintf("%v done, %v waiting, %v to do", d, w, active)
+			}
+		}
+		return true, ""
 	})
+	return all
 }
 
 // TestParkedIsNotRetry: asynq has jobs that are parked and jobs that failed in

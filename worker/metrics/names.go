@@ -11,7 +11,7 @@ var (
 	parked   = desc("jobs_parked_total", "Times that this worker put a job in line for a limit.", "limit")
 	pauses   = desc("pauses_total", "Pauses that this worker began because an API said to try later.", "limit")
 
-	attempts = desc("attempts_total", "Attempts of jobs that ended in this worker: done, failed, or put_off, which burns no retry.", "pattern", "outcome")
+	attempts = desc("attempts_total", "Attempts of jobs that ended in this worker: done, failed, put_off, or blocked until somebody mends something; the last two use up no retry.", "pattern", "outcome")
 	waits    = desc("wait_seconds", "How long jobs waited in their slots for the permits they then got; the time they were parked is not in it.", "pattern")
 
 	waiters      = desc("waiters", "Requests for permits that wait in this worker now.")

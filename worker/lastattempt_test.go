@@ -1,0 +1,186 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/producer"
+)
+
+// usedUp takes what is left of the limit api, so that the next job is put off.
+func (f *fleet) usedUp() {
+	f.t.Helper()
+	if _, err := f.limiter("api").TryAcquire(f.t.Context(), 1); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// startsOf counts the starts of one task.
+func (f *fleet) startsOf(id string) int {
+	n := 0
+	for _, s := range f.seen() {
+		if s.id == id {
+			n++
+		}
+	}
+	return n
+}
+
+const onePerSecond = `
+limits: { api: { rate: 1/1s } }
+pools: [ { name: default, concurrency: 4 } ]
+jobs: { "x:limited": { limits: [api], hold: 0 } }
+log: { level: warn }
+`
+
+// TestNightlyTask: a task with a fixed id, without retries, is put off on its
+// only attempt, each night. asynq keeps it for a while when it is done; before
+// the next night that time is over.
+func TestNightlyTask(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, onePerSecond)
+	f.work(nil)
+	for night := 1; night <= 3; night++ {
+		f.awaitThat(5*time.Second, func() (bool, string) { // until the worker has made the limit
+			_, err := f.limiter("api").Config(t.Context())
+			return err == nil, fmt.Sprint(err)
+		})
+		f.usedUp()
+		f.enqueue("x:limited", "nightly", asynq.MaxRetry(0), asynq.Retention(time.Hour))
+		if starts := f.await(night, 10*time.Second); len(starts) != night {
+			t.Errorf("%d starts in %d nights", len(starts), night)
+		}
+		f.awaitIdle("default", 0)
+		if err := f.inspector.DeleteTask("default", "nightly"); err != nil && !errors.Is(err, asynq.ErrTaskNotFound) {
+			t.Fatal(err)
+		}
+	}
+	if f.putOff() < 3 {
+		t.Errorf("it was put off %d times, want each night", f.putOff())
+	}
+}
+
+// TestPutOffKeepsTheTask: a task of another producer that is put off on its
+// last attempt remains the same: its id, its count of retries and its lock.
+func TestPutOffKeepsTheTask(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, stopped)
+	f.work(nil)
+	f.enqueue("x:limited", "first")
+	f.await(1, 5*time.Second)
+	task := asynq.NewTask("x:limited", []byte("payload"))
+	opts := []asynq.Option{asynq.MaxRetry(0), asynq.Unique(time.Hour), asynq.Timeout(time.Minute), asynq.Retention(time.Hour)}
+	if _, err := f.client.Enqueue(task, append(opts, asynq.TaskID("last"))...); err != nil {
+		t.Fatal(err)
+	}
+	info := f.awaitState("last", asynq.TaskStateRetry)
+	if info.Retried != 0 || info.MaxRetry != 0 || info.Timeout != time.Minute || info.Retention != time.Hour {
+		t.Errorf("put off: %+v", info)
+	}
+	if _, err := f.client.Enqueue(task, opts...); !errors.Is(err, asynq.ErrDuplicateTask) {
+		t.Errorf("its twin: %v, want a duplicate", err)
+	}
+	q, err := f.inspector.GetQueueInfo("default")
+	if err != nil || q.Size != 1 || q.Archived != 0 || q.Failed != 0 {
+		t.Errorf("queue %+v, %v, want the one task and no failure", q, err)
+	}
+}
+
+// TestArchivedTasksRunAgain: whoever runs an archived task again, with asynq's
+// own tools, has it run: as often as they like, whatever it had failed with, and
+// also if a limit puts it off first.
+func TestArchivedTasksRunAgain(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, onePerSecond)
+	p := producer.New(f.rdb)
+	endings := map[string]func(context.Context) error{
+		"fails":     func(context.Context) error { return errors.New("no") },
+		"panics":    func(context.Context) error { panic("no") },
+		"times-out": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	}
+	for ending := range endings {
+		if _, err := p.Enqueue(t.Context(), producer.Job{Type: "x:free", ID: ending, MaxRetry: producer.None, Timeout: time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		f.enqueue("x:free", "others-"+ending, asynq.MaxRetry(0), asynq.Timeout(time.Second))
+	}
+	f.enqueue("x:limited", "limited-fails", asynq.MaxRetry(0))
+	f.work(func(ctx context.Context, _ *asynq.Task) error {
+		id, _ := asynq.GetTaskID(ctx)
+		for ending, end := range endings {
+			if id == ending || id == "others-"+ending || id == "limited-"+ending {
+				return end(ctx)
+			}
+		}
+		return nil
+	})
+	ids := []string{"fails", "panics", "times-out", "others-fails", "others-panics", "others-times-out", "limited-fails"}
+	for run := 1; run <= 3; run++ {
+		for _, id := range ids {
+			f.awaitState(id, asynq.TaskStateArchived)
+			if n := f.startsOf(id); n != run {
+				t.Fatalf("%s ran %d times, want %d", id, n, run)
+			}
+		}
+		f.usedUp()
+		for _, id := range ids {
+			if err := f.inspector.RunTask("default", id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// deafRedis does not answer the first scripts that would put a task into the
+// retry set.
+type deafRedis struct {
+	*redis.Client
+	deaf atomic.Int32
+}
+
+func (r *deafRedis) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
+	if len(keys) == 4 && strings.HasSuffix(keys[3], ":retry") && r.deaf.Add(-1) >= 0 {
+		cmd := redis.NewCmd(ctx)
+		cmd.SetErr(io.ErrUnexpectedEOF)
+		return cmd
+	}
+	return r.Client.EvalSha(ctx, sha1, keys, args...)
+}
+
+// TestPutOffWhileRedisIsAway: a task on its last attempt is put off all the same.
+func TestPutOffWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, stopped)
+	cfg, err := ParseConfig("config.yaml", []byte(f.yaml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb := &deafRedis{Client: f.rdb}
+	rdb.deaf.Store(2)
+	w, err := NewWithClient(cfg, f.log, rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	f.enqueue("x:job", "last", asynq.MaxRetry(0)) // which has no handler
+	if info := f.awaitState("last", asynq.TaskStateRetry); info.Retried != 0 || rdb.deaf.Load() > 0 {
+		t.Errorf("%d retries used, %d scripts left to lose", info.Retried, rdb.deaf.Load())
+	}
+}
