@@ -46,19 +46,17 @@ func (r *roundTrips) allAbove(d time.Duration) bool {
 	return r.n >= len(r.last) && min(r.leastNow, r.leastBefore) > d
 }
 
-// steady reports whether the latest calls took longer than d, and all about as
-// long: within d of each other. A way that is long does that, and what keeps a
-// process from its processor hardly.
+// steady reports whether the latest calls took longer than d, and several of
+// them about as long as the quickest: within d of it. A way that is long does
+// that, and what keeps a process from its processor hardly.
 func (r *roundTrips) steady(d time.Duration) bool {
-	if r.n < steadyFrom {
-		return false
+	least, alike := r.least(), 0
+	for _, x := range r.last[:min(r.n, len(r.last))] {
+		if x-least <= d {
+			alike++
+		}
 	}
-	least, most := forever, time.Duration(0)
-	for i := r.n - steadyFrom; i < r.n; i++ {
-		x := r.last[i%len(r.last)]
-		least, most = min(least, x), max(most, x)
-	}
-	return least > d && most-least <= d
+	return least > d && alike >= steadyFrom
 }
 
 // median is what a call takes at present.

@@ -174,8 +174,7 @@ func (q *queue) check() {
 		names[i] = l.name
 	}
 	first := !q.c.met.Load()
-	sent := time.Now()
-	reply, err := q.eval(q.c.ctx, epochScript, names)
+	reply, sent, err := q.eval(q.c.ctx, epochScript, names)
 	if err != nil && !transient(err) { // the next batch tells everybody
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -281,8 +280,8 @@ func (q *queue) attempt(ctx context.Context, b *batch) error {
 func (q *queue) ask(ctx context.Context, b *batch) (reply any, sent time.Time, err error) {
 	recent := b.first.IsZero() || time.Since(b.first) < freshFor // else what fast.lua did not look at may be long ago
 	if f := b.fast; f != nil && !f.declined && recent {
-		sent = b.sent()
-		reply, err = q.eval(ctx, fastScript, f.keys, f.args...)
+		b.sent()
+		reply, sent, err = q.eval(ctx, fastScript, f.keys, f.args...)
 		why, declined := reply.(int64)
 		if !declined {
 			return f.reply(reply), sent, err
@@ -294,19 +293,17 @@ func (q *queue) ask(ctx context.Context, b *batch) (reply any, sent time.Time, e
 			q.mu.Unlock()
 		}
 	}
-	sent = b.sent()
-	if b.args == nil {
-		b.args = q.arguments(b, sent)
+	if now := b.sent(); b.args == nil {
+		b.args = q.arguments(b, now)
 	}
-	reply, err = q.eval(ctx, acquireScript, q.keys, b.args...)
-	return reply, sent, err
+	return q.eval(ctx, acquireScript, q.keys, b.args...)
 }
 
-// eval is Client.eval, and notes since when the queue waits for an answer.
-func (q *queue) eval(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, error) {
+// eval is Client.evalAt, and notes since when the queue waits for an answer.
+func (q *queue) eval(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, time.Time, error) {
 	q.callingSince.Store(time.Now().UnixNano())
 	defer q.callingSince.Store(0)
-	return q.c.eval(ctx, s, keys, args...)
+	return q.c.evalAt(ctx, s, keys, args...)
 }
 
 // failed tells those who cannot wait that Redis is in trouble.

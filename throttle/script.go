@@ -73,11 +73,23 @@ func module(name, text string) string {
 	return "local function " + name + "()\n" + made + " = " + made + " or (function()\n" + text + "end)()\nreturn " + made + "\nend\n"
 }
 
-// eval runs a script, by its hash where Redis knows it, and counts the call.
+// eval runs a script and counts the call.
 func (c *Client) eval(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, error) {
+	reply, _, err := c.evalAt(ctx, s, keys, args...)
+	return reply, err
+}
+
+// evalAt is eval, and says when what was answered was sent: a script goes by its
+// hash first, and whole if Redis does not know it.
+func (c *Client) evalAt(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, time.Time, error) {
 	c.calls.Add(1)
 	c.first.Do(func() { c.firstAt = time.Now() })
-	reply, err := s.Run(ctx, c.rdb, keys, args...).Result()
+	sent := time.Now()
+	reply, err := s.EvalSha(ctx, c.rdb, keys, args...).Result()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		sent = time.Now()
+		reply, err = s.Eval(ctx, c.rdb, keys, args...).Result()
+	}
 	if err != nil {
 		if ctx.Err() == nil { // else the caller has given up
 			c.errors.Add(1)
@@ -87,7 +99,7 @@ func (c *Client) eval(ctx context.Context, s *redis.Script, keys []string, args 
 	if err == nil || !transient(err) {
 		c.met.Store(true)
 	}
-	return reply, err
+	return reply, sent, err
 }
 
 // classify turns what Redis says of a key of another type, and what the scripts
