@@ -46,12 +46,16 @@ func (l *Limiter) one(n int64) ([]int64, error) {
 }
 
 // TryAcquire takes n permits if they are free now, and reports whether it did.
+// If Redis does not answer it returns an error that wraps
+// context.DeadlineExceeded after 4s at the latest; permits that come later go
+// back.
 func (l *Limiter) TryAcquire(ctx context.Context, n int64) (bool, error) {
 	return l.TryAcquireFor(ctx, n, 0)
 }
 
 // TryAcquireFor takes n permits if their turn comes within timeout. It returns
-// false as soon as that is certain, often at once.
+// false as soon as that is certain, often at once, and an error that wraps
+// context.DeadlineExceeded if Redis has not decided by then.
 func (l *Limiter) TryAcquireFor(ctx context.Context, n int64, timeout time.Duration) (bool, error) {
 	ns, err := l.one(n)
 	if err != nil {
