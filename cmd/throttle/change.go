@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -70,24 +71,28 @@ usage. Workers that have it in their configuration create it again with their
 next job, and may then use all of it at once.`,
 		Args: args(1, "NAME, the limit to delete"),
 		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
-			before, err := s.one(ctx, args[0])
-			if err != nil {
+			name, before := args[0], (*limiter)(nil)
+			question := fmt.Sprintf("Delete limit %q, whose configuration makes no sense? What was used is forgotten.", name)
+			switch one, err := s.one(ctx, name); {
+			case err == nil:
+				before = &one
+				question = fmt.Sprintf("Delete limit %q (%s; %s)? What was used is forgotten.", name, one.settings(), one.usage())
+			case !s.overwrites(err):
 				return err
 			}
-			question := fmt.Sprintf("Delete limit %q (%s; %s)? What was used is forgotten.", before.Name, before.settings(), before.usage())
 			if err := s.confirm(ctx, "deleting a limit forgets what was used", question); err != nil {
 				return err
 			}
-			l, err := s.client.Limiter(before.Name)
+			l, err := s.client.Limiter(name)
 			if err != nil {
 				return err
 			}
 			if deleted, err := l.Delete(ctx); err != nil {
 				return err
 			} else if !deleted {
-				return s.missing(ctx, before.Name)
+				return s.missing(ctx, name)
 			}
-			return s.printChange(&before, nil)
+			return s.printChange(name, before, nil)
 		}),
 		ValidArgsFunction: completeNames(opts),
 	}
@@ -112,11 +117,23 @@ func (s *session) change(ctx context.Context, name string, change func(context.C
 	if err != nil {
 		return err
 	}
-	return s.printChange(&before, &after)
+	return s.printChange(name, &before, &after)
 }
 
-// printChange prints a limiter as it was and as it is; nil is a limiter that is not there.
-func (s *session) printChange(before, after *limiter) error {
+// overwrites says whether an error only tells that the limiter's configuration
+// makes no sense, which those who replace it need not mind: it is told, and that
+// is all.
+func (s *session) overwrites(err error) bool {
+	if !errors.Is(err, throttle.ErrInvalidRate) {
+		return false
+	}
+	fmt.Fprintln(s.stderr, plain.Text(err.Error()))
+	return true
+}
+
+// printChange prints a limiter as it was and as it is; nil is a limiter that is
+// not there, or whose configuration makes no sense.
+func (s *session) printChange(name string, before, after *limiter) error {
 	if s.opts.json {
 		return printJSON(s.stdout, struct {
 			Before *limiter `json:"before"`
@@ -128,12 +145,6 @@ func (s *session) printChange(before, after *limiter) error {
 			return "no such limit"
 		}
 		return l.settings() + "; " + l.usage()
-	}
-	name := ""
-	if before != nil {
-		name = before.Name
-	} else {
-		name = after.Name
 	}
 	_, err := fmt.Fprintf(s.stdout, "%s\n  before  %s\n  after   %s\n", plain.Text(name), describe(before), describe(after))
 	return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -76,7 +77,7 @@ func (s *session) set(ctx context.Context, args []string, f setFlags, given func
 		return asUsage(err, throttle.ErrInvalidName)
 	}
 	found, err := s.read(ctx, args[0])
-	if err != nil {
+	if err != nil && (len(args) == 1 || !s.overwrites(err)) {
 		return err
 	}
 	var before *limiter
@@ -103,7 +104,7 @@ func (s *session) set(ctx context.Context, args []string, f setFlags, given func
 	if err != nil {
 		return err
 	}
-	if err := s.printChange(before, &after); err != nil {
+	if err := s.printChange(args[0], before, &after); err != nil {
 		return err
 	}
 	if !after.Pinned {
@@ -161,7 +162,7 @@ func (f setFlags) rate(before *limiter, args []string, given func(flag string) b
 // apply creates the limiter or changes its rate and keeps its usage. The pin
 // comes before the last word on the rate, so that no starting worker has it.
 func apply(ctx context.Context, l *throttle.Limiter, r throttle.Rate, pin bool) error {
-	if _, err := l.TrySetRate(ctx, r); err != nil {
+	if _, err := l.TrySetRate(ctx, r); err != nil && !errors.Is(err, throttle.ErrInvalidRate) { // it is there, and mended below
 		return err
 	}
 	if pin {

@@ -173,3 +173,30 @@ func TestCompletion(t *testing.T) {
 		t.Errorf("without Redis: completions %q, want none, and the directive for an error", got.stdout)
 	}
 }
+
+// A limit whose hash somebody has spoilt is an error that names it, at once, for
+// all commands but those that replace or remove it.
+func TestSpoiltLimit(t *testing.T) {
+	s := newSite(t)
+	spoil := func() {
+		s.check(s.rdb.HSet(t.Context(), "api", "rate", "10", "interval", "1000", "window", 1, "guard", 900000, "offset", "1e300", "pause", "1e300").Err())
+	}
+	for _, mend := range [][]string{{"set", "api", "5/1s"}, {"set", "api", "5/1s", "--pin"}, {"delete", "api", "--yes"}} {
+		spoil()
+		for _, args := range [][]string{{"show", "api"}, {"pause", "api", "1s"}, {"resume", "api"}, {"set", "api", "--smooth"}, {"pin", "api"}} {
+			got := s.run(args...)
+			if got.status != cli.Failed || !strings.Contains(got.stderr, `limiter "api"`) || !strings.Contains(got.stderr, "makes no sense") {
+				t.Errorf("%v: status %d, %q", args, got.status, got.stderr)
+			}
+		}
+		if got := s.run(mend...); got.status != cli.Done {
+			t.Errorf("%v: status %d, %q", mend, got.status, got.stderr)
+		}
+		switch got := s.run("show", "api"); {
+		case mend[0] == "delete" && got.status != cli.Failed:
+			t.Errorf("after %v: %q", mend, got.stdout)
+		case mend[0] == "set" && !strings.Contains(got.stdout, "5/1s"):
+			t.Errorf("after %v: %q, %q", mend, got.stdout, got.stderr)
+		}
+	}
+}
