@@ -17,6 +17,8 @@ const (
 	// servedFor is how long after it was first sent a batch may be served. For
 	// longer than that Redis keeps the replies (KEPT in prelude.lua).
 	servedFor = 10 * time.Second
+	// leastServed is that for one that gives something back to a limiter that soon expires.
+	leastServed = time.Second
 )
 
 // batch is one call for many waiters.
@@ -53,6 +55,18 @@ func (b *batch) flying() []*waiter {
 		}
 	}
 	return ws
+}
+
+// servedFor is how long a batch may be served. One that gives something back may
+// not be served once its reply is forgotten, as it is with a limiter that expires.
+func (q *queue) servedFor(b *batch) time.Duration {
+	d := servedFor
+	for _, s := range q.config {
+		if len(b.back)+len(b.releases) > 0 && s.keepAlive > time.Millisecond {
+			d = min(d, max(s.keepAlive, leastServed))
+		}
+	}
+	return d
 }
 
 // finish tells those whose places or permits were given back.
@@ -103,8 +117,8 @@ func (q *queue) arguments(b *batch, now time.Time) []any {
 	defer q.mu.Unlock()
 	ns := numbers(make([]byte, 0, 128))
 	var latest int64
-	if least := q.clock.least(b.first); least > 0 {
-		latest = least + servedFor.Microseconds()
+	if q.clock.fresh(b.first) {
+		latest = q.clock.least(b.first) + q.servedFor(b).Microseconds()
 	}
 	ns.add(q.told.least(now), latest, b.far.Microseconds(), int64(len(q.members)))
 	ahead := q.ahead(now)

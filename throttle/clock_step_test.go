@@ -118,6 +118,87 @@ func TestRedisClockSetBack(t *testing.T) {
 	}
 }
 
+// When the clock is set back and, before it has come there by itself, forward to
+// where it was, no window has more than the limit, and after two intervals all is
+// as before.
+func TestRedisClockSetBackAndForward(t *testing.T) {
+	const step, length = 3300 * time.Millisecond, 14 * time.Second
+	each, smooth, kept := guarded("10/1s"), guarded("40/1s"), guarded("20/1s")
+	each.Type, smooth.Smooth, kept.KeepAlive = PerClient, true, 2*time.Hour
+	for _, by := range []time.Duration{ms(2500), 8 * time.Second, time.Hour} {
+		for _, after := range []time.Duration{ms(1), ms(400), 2 * time.Second} {
+			for _, r := range []Rate{guarded("10/1s"), guarded("5/250ms"), each, smooth, kept} {
+				t.Run(by.String()+" for "+after.String()+" "+r.String(), func(t *testing.T) {
+					underFakeTime(t, func(b *bench) {
+						clock := newSetClock(b)
+						uses := keepBusy(b, r, length, func(*Limiter) {
+							b.until(step)
+							clock.step(-by)
+							b.until(step + after)
+							clock.step(by)
+						})
+						uses.expect(b, r, step+after+3*time.Second, length)
+					})
+				})
+			}
+		}
+	}
+}
+
+// A clock that is set forward, and a process that was idle for long, stop nobody.
+func TestRedisClockSetForward(t *testing.T) {
+	smooth, kept := guarded("40/1s"), guarded("10/1s")
+	smooth.Smooth, kept.KeepAlive = true, 12*time.Hour
+	for _, r := range []Rate{guarded("10/1s"), smooth, kept} {
+		for _, idle := range []time.Duration{0, 90 * time.Second, 6 * time.Hour} {
+			for _, by := range []time.Duration{0, time.Minute, time.Hour} {
+				t.Run(r.String()+" after "+idle.String()+" by "+by.String(), func(t *testing.T) {
+					underFakeTime(t, func(b *bench) {
+						clock := newSetClock(b)
+						l := b.limited(r)
+						ctx, cancel := context.WithTimeout(b.Context(), 12*time.Hour)
+						defer cancel()
+						for range 12 {
+							check(b, l.Acquire(ctx, 1))
+						}
+						time.Sleep(idle)
+						clock.step(by)
+						begin := time.Now()
+						check(b, l.Release(ctx, 1))
+						for range 5 {
+							check(b, l.Acquire(ctx, 1))
+						}
+						if took := time.Since(begin); took > 3*time.Second {
+							b.Errorf("five permits took %v", took)
+						}
+						if calls := l.c.Stats().Calls; calls > 200 {
+							b.Errorf("%d calls", calls)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A pause that began while the clock was set back lasts, however the clock is set then.
+func TestPauseWhileTheClockIsBack(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		clock := newSetClock(b)
+		l := b.limited(guarded("10/1s"))
+		check(b, l.Acquire(b.Context(), 1))
+		clock.step(-time.Hour)
+		check(b, l.Acquire(b.Context(), 1))
+		check(b, l.Pause(b.Context(), 10*time.Minute))
+		clock.step(-5 * time.Second)
+		begin := time.Now()
+		check(b, l.Acquire(b.Context(), 1))
+		if took := time.Since(begin); took < 9*time.Minute || took > 11*time.Minute {
+			b.Errorf("it was paused for %v of 10m", took)
+		}
+	})
+}
+
 // A pause does not become longer when Redis's clock is set back.
 func TestRedisClockSetBackInAPause(t *testing.T) {
 	underFakeTime(t, func(b *bench) {

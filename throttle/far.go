@@ -6,8 +6,10 @@ const (
 	// farFrom is how long the quickest call takes where Redis is far: what this
 	// queue knows of the configuration is then old when it gets there.
 	farFrom = freshFor / 4
-	// farSuspected is how long a first call takes if Redis may be far.
-	farSuspected = 5 * time.Millisecond
+	// farSuspected is how long a first call takes if Redis may be far, and
+	// farCertain how long each of some if it is: those of a process that starts on
+	// a busy machine take a few milliseconds.
+	farSuspected, farCertain = 5 * time.Millisecond, 8 * time.Millisecond
 	// farStep is in what steps the way there is told to Redis.
 	farStep = 50 * time.Millisecond
 	// maxFar is FAR in prelude.lua.
@@ -18,13 +20,23 @@ const (
 // having heard of a change, where a round trip makes that more than freshFor;
 // else zero. Redis lets them stand when the configuration changes.
 func (q *queue) wayThere() time.Duration {
-	least := q.roundTrips.least()
-	if q.roundTrips.n < steadyFrom || least < farFrom {
+	if !q.roundTrips.steady(farFrom) {
 		return 0
 	}
+	least := q.roundTrips.least()
 	way := freshFor + least + least/4
 	return min((way+farStep-1)/farStep*farStep, maxFar)
 }
 
 // fresh is how long this queue may act on the configuration it last saw.
 func (q *queue) fresh() time.Duration { return max(freshFor, q.far) }
+
+// isFar reports whether the way to Redis alone takes longer than d. A process
+// that starts tells from a few calls that take about equally long.
+func (q *queue) isFar(d time.Duration, now time.Time) bool {
+	starts := now.Sub(q.c.firstAt) < startFor
+	if starts || q.roundTrips.n < len(q.roundTrips.last) {
+		return q.roundTrips.steady(max(d, farCertain))
+	}
+	return q.roundTrips.allAbove(d)
+}

@@ -25,7 +25,8 @@ type settings struct {
 	perClient bool
 	calendar  bool
 	smooth    bool
-	plain     bool // fast.lua knows all that applies to the limiter
+	keepAlive time.Duration // 1ms for a limiter that expires in some other way
+	plain     bool          // fast.lua knows all that applies to the limiter
 }
 
 // Where a seal, as log.lua writes it, has what makes a limiter no plain one.
@@ -184,6 +185,9 @@ func (d *decoder) settings(epoch int64) *settings {
 		d.fail("settings %+v", *s)
 	}
 	if f := strings.Split(s.seal, ":"); len(f) == sealFields {
+		if ms, err := strconv.ParseInt(f[sealKeepAlive], 10, 64); err == nil {
+			s.keepAlive = time.Duration(ms) * time.Millisecond
+		}
 		s.plain = !s.calendar && !s.smooth && f[sealKeepAlive] == "0" && f[sealPause] == "0"
 	}
 	return s

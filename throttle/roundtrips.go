@@ -47,12 +47,12 @@ func (r *roundTrips) allAbove(d time.Duration) bool {
 }
 
 // steady reports whether the latest calls took longer than d, and several of
-// them about as long as the quickest: within d of it. A way that is long does
-// that, and what keeps a process from its processor hardly.
+// them about as long as the quickest. A way that is long does that, and what
+// keeps a process from its processor hardly.
 func (r *roundTrips) steady(d time.Duration) bool {
 	least, alike := r.least(), 0
 	for _, x := range r.last[:min(r.n, len(r.last))] {
-		if x-least <= d {
+		if x-least <= max(least/8, time.Millisecond) {
 			alike++
 		}
 	}

@@ -43,7 +43,7 @@ func (q *queue) run() {
 		case !q.c.met.Load() && !q.closed:
 			q.mu.Unlock()
 			q.meet()
-		case q.heardAt.IsZero() && len(q.releases) > 0 && !q.closed:
+		case len(q.returns)+len(q.releases) > 0 && !q.closed && !q.clock.fresh(now) && now.Sub(q.heardAt) >= freshFor:
 			// What is given back must not be given back twice: a batch says until when it may be served.
 			q.mu.Unlock()
 			q.check()
@@ -203,6 +203,9 @@ func (q *queue) check() {
 		q.roundTrips.add(received.Sub(sent), received)
 	}
 	if d.err != nil || !same {
+		if d.err == nil {
+			q.clock.learn(now, sent, received)
+		}
 		q.replace()
 		q.askAt = time.Time{}
 		q.heardAt = sent // what follows is a batch, which tells the rest

@@ -25,19 +25,19 @@ func (q *queue) settle(b *batch, r batchReply, sent, received time.Time) {
 	defer q.mu.Unlock()
 	q.trouble = nil
 	q.roundTrips.add(received.Sub(sent), received)
+	q.clock.learn(r.now, sent, received)
 	switch r.status {
 	case statusOK:
 	case statusOld:
 		q.renew(b)
 		return
 	case statusLate:
-		q.expired(b)
+		q.expired(b, received)
 		return
 	default:
 		q.refuse(b, r)
 		return
 	}
-	q.clock.learn(r.now, sent, received)
 	if b.fast == nil || b.fast.declined {
 		q.told.learn(r.now, sent, received)
 		q.far = b.far
@@ -234,9 +234,15 @@ func (q *queue) renew(b *batch) {
 
 // expired asks for the permits of a batch again that Redis did not answer for so
 // long that it no longer knows whether it has served it. What it may have had
-// counts as used, and is not given back: that could be done twice.
-func (q *queue) expired(b *batch) {
+// counts as used, and is not given back: that could be done twice. If it was sent
+// only now, then Redis's clock was set, and it was not served.
+func (q *queue) expired(b *batch, received time.Time) {
 	q.putBack(b)
+	if received.Sub(b.first) < leastServed/2 {
+		q.returns = append(b.returns, q.returns...)
+		q.releases = append(b.releases, q.releases...)
+		return
+	}
 	b.finish(q.error(0, fmt.Errorf("%w, waiting for Redis: it is not known whether it was done", context.DeadlineExceeded)))
 }
 
@@ -244,7 +250,14 @@ func (q *queue) expired(b *batch) {
 func (q *queue) putBack(b *batch) {
 	ws := b.flying()
 	for _, w := range ws {
-		w.state = queued
+		if q.closed {
+			q.answer(w, outcome{err: q.error(0, ErrClosed)})
+		} else {
+			w.state = queued
+		}
+	}
+	if q.closed {
+		return
 	}
 	q.front = append(ws, q.front...)
 	if len(ws) > 0 {

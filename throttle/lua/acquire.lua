@@ -81,13 +81,14 @@ end
 
 for i, m in ipairs(members) do
   local epoch = seen[i] + 0
-  if epoch ~= m.epoch or m.epoch > now or least < m.epoch or least - now >= m.W then upkeep().mind_clock(m, epoch, least, now) end
+  if epoch ~= m.epoch or m.epoch > now or least < m.epoch or least - now >= m.W or least > 0 and now - least >= m.W / 2 or refresh[i] then upkeep().mind_clock(m, epoch, least, now) end
   if far > 0 then upkeep().note_far(m, far) end
   update(m, client, refresh[i], epoch, now)
 end
 
-local changed = false
+local changed, given_back = false, false
 for _ = 1, take_number() do
+  given_back = true
   local t, epochs = take_number(), {}
   for i = 1, M do epochs[i] = take_number() end
   for i = 1, M do
@@ -100,6 +101,7 @@ end
 for i = 1, M do
   local n = take_number()
   if n > 0 then
+    given_back = true
     upkeep().release(members[i], n, now)
     if call('ZCOUNT', members[i].permits_key, score(now + NEAR), '+inf') > 0 then config().announce_release(members[i].name) end
     changed = true
@@ -242,6 +244,8 @@ end
 local body = table.concat(out, ' ')
 if changed then
   local kept = min(max(ceil(longest_W / 1000), KEPT), 60000)
-  call('SET', KEYS[1], batch .. ' ' .. body, 'PX', int(min(kept, ttl or kept)))
+  kept = min(kept, ttl or kept)
+  if given_back then kept = max(kept, ceil((latest - now) / 1000) + 1) end
+  call('SET', KEYS[1], batch .. ' ' .. body, 'PX', int(kept))
 end
 return at .. ' ' .. body

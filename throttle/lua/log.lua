@@ -91,7 +91,7 @@ end
 local function open(k, known)
   local h = call('HMGET', KEYS[k], 'seal', 'frontier', 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window',
     'offset', 'epoch', 'pause', 'reset', 'pinned')
-  if h[1] and h[1] == known and h[5] and h[6] and h[8] and h[9] and h[10] and h[12] and h[3] .. ':' .. h[4] .. ':' .. h[5] .. ':'
+  if h[1] and h[1] == known and h[3] and h[4] and h[5] and h[6] and h[7] and h[8] and h[9] and h[10] and h[11] and h[12] and h[3] .. ':' .. h[4] .. ':' .. h[5] .. ':'
     .. h[6] .. ':' .. h[7] .. ':' .. h[8] .. ':' .. h[9] .. ':' .. h[10] .. ':' .. h[11] .. ':' .. h[12] == known then
     local interval, guard, own, calendar = h[4] * 1000, h[7] + 0, h[5] == '1' and 2 or 0, h[9] == '1'
     return {

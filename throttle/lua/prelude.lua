@@ -13,6 +13,7 @@ local NEAR = 100000    -- places nearer than this survive a change of configurat
 local FAR = 1000000    -- and nearer than this at the most, where Redis is far from some client
 local LOWEST = 2^45     -- beyond what all entries of a log can have taken from a value
 local KEPT = 11000     -- ms for which a reply is kept at the least: longer than its batch may be repeated
+local SETTLED = 3600000000 -- us after which a clock that was set back is not expected to be set forward to where it was
 local PRESENCE = 60000 -- ms for which a client counts as seen
 
 -- clock returns Redis's time, and the same as text.

@@ -55,7 +55,7 @@ else
   end
   for i = 3, #keys, 2 do call('ZREMRANGEBYSCORE', keys[i], '-inf', score(cutoff(old.bad and m or old, now))) end
   for i = m.keep > 0 and 1 or 4, #keys do call('PEXPIRE', keys[i], ttl) end
-  config().change(m, epoch)
+  config().change(m, now)
 end
 config().remember(KEYS[1], ARGV[1], '1')
 return 1

@@ -50,24 +50,44 @@ local function recount(m, from, now, sum)
   until t < now
 end
 
+-- shift moves all entries on by so much, but not to where places are dropped. Logs that expire may be gone: then all
+-- of the limit counts as used now.
+local function shift(m, now, by)
+  if m.per_client or m.keep > 0 then return recount(m, '-inf', now, m.rate) end
+  local raw, latest = call('ZRANGE', m.permits_key, 0, -1, 'WITHSCORES'), now + config().near(m)
+  call('DEL', m.permits_key)
+  for i = 1, #raw, 2 do put(m, min(time_of(raw[i + 1]) + by, latest), weight(raw[i])) end
+end
+
 -- Redis's clock may be set: back, and forward to where it was. A clock that was
 -- set back shows in the epoch, if that is of a time to come, or in what the client
 -- knows (least) if nobody else has seen to it. What was used lately then seems to
--- lie ahead, where no window of the present counts it. From then on until the clock
--- shows the epoch again, the limiter is noted as set back. When it shows it without
--- having run there, as far as this client has seen, it was set forward: what was
--- used lately then seems long past. Either way all of that counts from now on.
+-- lie ahead, where no window of the present counts it: it counts from now on.
+-- From then on until the clock has long passed the epoch, the limiter's hash says by
+-- how much it was set back. When it shows it without having run there, as far as this
+-- client has seen, it was set forward: what was used lately then seems long past,
+-- and is moved on by as much. Each client sees to its own log of a PER_CLIENT
+-- limit, if it has not been here since (forward).
 local function mind_clock(m, seen, least, now)
-  local back = call('HGET', m.name, 'back')
-  if least - now >= m.W and (m.per_client or seen == m.epoch) or m.epoch > now + 1000 and not back then
+  local h = call('HMGET', m.name, 'back', 'forward')
+  local back, forward = whole(h[1]), whole(h[2])
+  local ran = now - least < m.W / 2 -- time has, for this client
+  local set_back = least - now >= m.W and (m.per_client or seen == m.epoch)
+  if set_back or m.epoch > now + 1000 and not back then
     recount(m, '(' .. score(now), now, 0)
-    if m.pause > now then m.pause = max(now, m.pause - (max(least, m.epoch) - now)) end
+    if m.pause > now then m.pause = max(now, m.pause - (set_back and least or m.epoch) + now) end
     m.epoch = max(m.epoch, least)
-    call('HSET', m.name, 'back', '1')
+    call('HSET', m.name, 'back', int(m.epoch - now))
   elseif back and m.epoch <= now then
+    if seen == m.epoch and ran then
+      if now - m.epoch > SETTLED then call('HDEL', m.name, 'back') end
+      return
+    end
     call('HDEL', m.name, 'back')
-    if seen == m.epoch and now - least < m.W / 2 then return end
-    recount(m, '-inf', now, (m.per_client or m.keep > 0) and m.rate or 0) -- what expires may be gone
+    shift(m, now, max(back, 0))
+    call('HSET', m.name, 'forward', int(max(m.epoch, now) + 1))
+  elseif m.per_client and forward and seen > 0 and seen < forward and not ran then
+    shift(m, now, 0)
   else
     return
   end
