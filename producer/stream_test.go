@@ -185,26 +185,46 @@ func TestStreamDoublesNothingWhenRepliesAreLost(t *testing.T) {
 	}
 }
 
-// TestStreamWaitsOutAnOutage kills the server amid the lines and starts it again.
+// TestStreamWaitsOutAnOutage kills the server amid the lines and starts it again. The lines are added beside that: during
+// the outage Add blocks once a batch is full.
 func TestStreamWaitsOutAnOutage(t *testing.T) {
 	server := redistest.New(t, "--appendonly", "yes", "--appendfsync", "always")
 	rdb := connect(t, server.Addr)
 	counted := newTally()
-	s := producer.New(rdb).Stream(t.Context(), counted.events())
+	first := make(chan struct{})
+	events := counted.events()
+	done := events.Done
+	events.Done = func(r producer.Result) {
+		if done(r); r.Line == 1 {
+			close(first)
+		}
+	}
+	s := producer.New(rdb).Stream(t.Context(), events)
 	const n = 1000
-	for line := 1; line <= n; line++ {
-		if line == n/2 {
-			server.Stop()
-		}
-		if line == n/2+10 {
-			if err := <-counted.firstOutages; err == nil {
-				t.Fatal("an outage without an error")
+	halfway, stopped, added := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		for line := 1; line <= n; line++ {
+			if line == n/2 {
+				close(halfway)
+				<-stopped
 			}
-			server.Restart()
+			if err := s.Add(line, producer.Job{Type: "a", ID: jobID(line)}); err != nil {
+				added <- err
+				return
+			}
 		}
-		if err := s.Add(line, producer.Job{Type: "a", ID: jobID(line)}); err != nil {
-			t.Fatal(err)
-		}
+		added <- nil
+	}()
+	<-halfway
+	<-first // until then each job makes a call of its own, to note its queue; where so many fail go-redis shuns the server for a second
+	server.Stop()
+	close(stopped)
+	if err := <-counted.firstOutages; err == nil {
+		t.Fatal("an outage without an error")
+	}
+	server.Restart()
+	if err := <-added; err != nil {
+		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

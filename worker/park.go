@@ -33,6 +33,9 @@ var frontLua string
 //go:embed lua/forget.lua
 var forgetLua string
 
+//go:embed lua/again.lua
+var againLua string
+
 const (
 	// maxBacklog is how many limiters with a line a worker remembers, of each
 	// queue. A fresh task of one that it does not remember may overtake those in line.
@@ -59,8 +62,8 @@ const (
 // tasks: those are in asynq's retry set, which brings them back by itself if a
 // line should be lost.
 type lot struct {
-	rdb                                    redis.UniversalClient
-	park, call, due, looked, moved, forgot *redis.Script
+	rdb                                           redis.UniversalClient
+	park, call, due, looked, moved, forgot, again *redis.Script
 
 	mu      sync.Mutex
 	backlog map[string]map[string]bool // by queue, the limiters that have, as far as this worker knows, a line
@@ -76,6 +79,7 @@ func newLot(rdb redis.UniversalClient) *lot {
 		looked:  redis.NewScript(lookedLua),
 		moved:   redis.NewScript(frontLua),
 		forgot:  redis.NewScript(forgetLua),
+		again:   redis.NewScript(againLua),
 		backlog: map[string]map[string]bool{},
 	}
 }
@@ -380,4 +384,14 @@ func (l *lot) front(ctx context.Context, queue string, ids []any) error {
 func (l *lot) forget(ctx context.Context, limiter, name string) error {
 	k := keysOf(limiter)
 	return l.forgot.Run(ctx, l.rdb, []string{k.called, k.costs, k.kept}, name).Err()
+}
+
+// callAgain has called tasks that nobody could bring to their queues called
+// again by the next look, rather than after patience.
+func (l *lot) callAgain(ctx context.Context, limiter string, calls []call) error {
+	names := make([]any, len(calls))
+	for i, c := range calls {
+		names[i] = c.name
+	}
+	return l.again.Run(ctx, l.rdb, []string{keysOf(limiter).called}, names...).Err()
 }

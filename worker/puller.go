@@ -175,7 +175,8 @@ func (p *puller) budget(ctx context.Context, name string) (int64, time.Duration,
 }
 
 // bringAll moves called tasks to the front of their queues. A task that has
-// parked just now may still be on its way out of its slot: those get a moment.
+// parked just now may still be on its way out of its slot: those get a moment,
+// and are called again by the next look if they need longer.
 func (p *puller) bringAll(ctx context.Context, limiter string, calls []call) error {
 	for range 5 {
 		var active []call
@@ -206,7 +207,7 @@ func (p *puller) bringAll(ctx context.Context, limiter string, calls []call) err
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	return nil // brought back by asynq before their turn: in line again after a while, or done
+	return p.lot.callAgain(ctx, limiter, calls)
 }
 
 // bring moves a called task to its queue, unless it is there or running, and

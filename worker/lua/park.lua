@@ -6,7 +6,7 @@
 -- different queues compare with the shifts of their queues added: see call.lua.
 --
 -- KEYS[1] line:   zset, task -> place; of the task's queue
--- KEYS[2] called: hash, task -> "place ms": called ms after 1970 and not back yet
+-- KEYS[2] called: hash, task -> "place ms": called ms after 1970 and not back yet; 0: see again.lua
 -- KEYS[3] clock:  hash, "now" -> the last place called, shift added; "live" -> tasks in the lines that somebody looks
 --                 after; for each QUEUE: "last:QUEUE" -> its last place, "looked:QUEUE" -> when somebody who serves it
 --                 looked, in milliseconds after 1970, "shift:QUEUE" -> what to add to its places
