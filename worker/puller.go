@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -253,4 +252,4 @@ func waits(info *asynq.TaskInfo, back int64) bool {
 }
 
 // wasPutOff says whether the last attempt of a task was no failure.
-func wasPutOff(info *asynq.TaskInfo) bool { return strings.HasPrefix(info.LastErr, "throttled") }
+func wasPutOff(info *asynq.TaskInfo) bool { return isThrottled(info.LastErr) }
