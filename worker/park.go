@@ -107,12 +107,13 @@ func parseEntry(name string) (queue, id string, err error) {
 // itself, for the limiter that is returned, behind ahead others. It makes no call
 // to Redis if none of the limiters has a line.
 func (l *lot) enter(ctx context.Context, e *entry, limiters []string) (limiter string, ahead int64, err error) {
+	if e.limiter != "" {
+		return "", 0, nil // it has arrived
+	}
 	lined := l.lined(e.queue, limiters)
-	if len(lined) > 1 { // any of them may have called it
-		for _, name := range lined {
-			if _, _, err := l.run(ctx, e, name, "arrive"); err != nil || e.limiter != "" {
-				return "", 0, err
-			}
+	if len(lined) > 1 { // any of them may have called it, or have it in line
+		if limiter, ahead, err = l.arrive(ctx, e, lined); err != nil || limiter != "" || e.limiter != "" {
+			return limiter, ahead, err
 		}
 	}
 	for _, name := range lined {
@@ -127,10 +128,37 @@ func (l *lot) enter(ctx context.Context, e *entry, limiters []string) (limiter s
 	return "", 0, nil
 }
 
+// arrive says that a task that one of the limiters has called is back: from then
+// on no permits are spoken for it. If none has called it, but asynq has brought
+// it back by itself, it may be in line for the limiter that is returned. It makes
+// no call to Redis if none of the limiters has a line.
+func (l *lot) arrive(ctx context.Context, e *entry, limiters []string) (limiter string, ahead int64, err error) {
+	for _, name := range l.lined(e.queue, limiters) {
+		_, n, err := l.run(ctx, e, name, "arrive")
+		if err != nil || e.limiter != "" {
+			return "", 0, err
+		}
+		if limiter == "" && n > 0 {
+			limiter, ahead = name, n
+		}
+	}
+	return limiter, ahead, nil
+}
+
 // add puts the task in line for the limiter: at the place it was called from, if
 // that was in the same line, else behind the others of its queue.
 func (l *lot) add(ctx context.Context, e *entry, limiter string) error {
-	if _, _, err := l.run(ctx, e, limiter, "park"); err != nil {
+	return l.put(ctx, e, limiter, "park")
+}
+
+// setAside keeps the place of a task that has arrived and cannot go on yet. It
+// counts as called, but no permits are spoken for it.
+func (l *lot) setAside(ctx context.Context, e *entry) error {
+	return l.put(ctx, e, e.limiter, "aside")
+}
+
+func (l *lot) put(ctx context.Context, e *entry, limiter, purpose string) error {
+	if _, _, err := l.run(ctx, e, limiter, purpose); err != nil {
 		return err
 	}
 	l.mu.Lock()
