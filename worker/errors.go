@@ -3,6 +3,8 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -35,6 +37,23 @@ func (e *ThrottledError) Error() string {
 		s += ": " + e.Err.Error()
 	}
 	return s
+}
+
+// isThrottled says whether the text is that of a ThrottledError whose task is not
+// blocked. A handler's own error may begin with the same word.
+func isThrottled(text string) bool {
+	rest, ok := strings.CutPrefix(text, "throttled")
+	if by, named := strings.CutPrefix(rest, " by limiter "); named {
+		name, err := strconv.QuotedPrefix(by)
+		if err != nil {
+			return false
+		}
+		rest = by[len(name):]
+	}
+	rest, next := strings.CutPrefix(rest, ", next try in about ")
+	wait, _, _ := strings.Cut(rest, ": ")
+	_, err := time.ParseDuration(wait)
+	return ok && next && err == nil
 }
 
 // alone is for a task that waits outside of any line: asynq brings it back, and it

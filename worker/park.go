@@ -33,9 +33,6 @@ var frontLua string
 //go:embed lua/forget.lua
 var forgetLua string
 
-//go:embed lua/again.lua
-var againLua string
-
 const (
 	// maxBacklog is how many limiters with a line a worker remembers, of each
 	// queue. A fresh task of one that it does not remember may overtake those in line.
@@ -62,8 +59,8 @@ const (
 // tasks: those are in asynq's retry set, which brings them back by itself if a
 // line should be lost.
 type lot struct {
-	rdb                                           redis.UniversalClient
-	park, call, due, looked, moved, forgot, again *redis.Script
+	rdb                                    redis.UniversalClient
+	park, call, due, looked, moved, forgot *redis.Script
 
 	mu      sync.Mutex
 	backlog map[string]map[string]bool // by queue, the limiters that have, as far as this worker knows, a line
@@ -79,7 +76,6 @@ func newLot(rdb redis.UniversalClient) *lot {
 		looked:  redis.NewScript(lookedLua),
 		moved:   redis.NewScript(frontLua),
 		forgot:  redis.NewScript(forgetLua),
-		again:   redis.NewScript(againLua),
 		backlog: map[string]map[string]bool{},
 	}
 }
@@ -111,12 +107,13 @@ func parseEntry(name string) (queue, id string, err error) {
 // itself, for the limiter that is returned, behind ahead others. It makes no call
 // to Redis if none of the limiters has a line.
 func (l *lot) enter(ctx context.Context, e *entry, limiters []string) (limiter string, ahead int64, err error) {
+	if e.limiter != "" {
+		return "", 0, nil // it has arrived
+	}
 	lined := l.lined(e.queue, limiters)
-	if len(lined) > 1 { // any of them may have called it
-		for _, name := range lined {
-			if _, _, err := l.run(ctx, e, name, "arrive"); err != nil || e.limiter != "" {
-				return "", 0, err
-			}
+	if len(lined) > 1 { // any of them may have called it, or have it in line
+		if limiter, ahead, err = l.arrive(ctx, e, lined); err != nil || limiter != "" || e.limiter != "" {
+			return limiter, ahead, err
 		}
 	}
 	for _, name := range lined {
@@ -131,10 +128,37 @@ func (l *lot) enter(ctx context.Context, e *entry, limiters []string) (limiter s
 	return "", 0, nil
 }
 
+// arrive says that a task that one of the limiters has called is back: from then
+// on no permits are spoken for it. If none has called it, but asynq has brought
+// it back by itself, it may be in line for the limiter that is returned. It makes
+// no call to Redis if none of the limiters has a line.
+func (l *lot) arrive(ctx context.Context, e *entry, limiters []string) (limiter string, ahead int64, err error) {
+	for _, name := range l.lined(e.queue, limiters) {
+		_, n, err := l.run(ctx, e, name, "arrive")
+		if err != nil || e.limiter != "" {
+			return "", 0, err
+		}
+		if limiter == "" && n > 0 {
+			limiter, ahead = name, n
+		}
+	}
+	return limiter, ahead, nil
+}
+
 // add puts the task in line for the limiter: at the place it was called from, if
 // that was in the same line, else behind the others of its queue.
 func (l *lot) add(ctx context.Context, e *entry, limiter string) error {
-	if _, _, err := l.run(ctx, e, limiter, "park"); err != nil {
+	return l.put(ctx, e, limiter, "park")
+}
+
+// setAside keeps the place of a task that has arrived and cannot go on yet. It
+// counts as called, but no permits are spoken for it.
+func (l *lot) setAside(ctx context.Context, e *entry) error {
+	return l.put(ctx, e, e.limiter, "aside")
+}
+
+func (l *lot) put(ctx context.Context, e *entry, limiter, purpose string) error {
+	if _, _, err := l.run(ctx, e, limiter, purpose); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -384,14 +408,4 @@ func (l *lot) front(ctx context.Context, queue string, ids []any) error {
 func (l *lot) forget(ctx context.Context, limiter, name string) error {
 	k := keysOf(limiter)
 	return l.forgot.Run(ctx, l.rdb, []string{k.called, k.costs, k.kept}, name).Err()
-}
-
-// callAgain has called tasks that nobody could bring to their queues called
-// again by the next look, rather than after patience.
-func (l *lot) callAgain(ctx context.Context, limiter string, calls []call) error {
-	names := make([]any, len(calls))
-	for i, c := range calls {
-		names[i] = c.name
-	}
-	return l.again.Run(ctx, l.rdb, []string{keysOf(limiter).called}, names...).Err()
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
@@ -264,56 +263,4 @@ log: { level: warn }
 	})
 	f.await(20, 20*time.Second)
 	f.awaitIdle("default", 0)
-}
-
-// TestCalledWhileItParks has a look call a task that is in line already, but
-// still in its slot: asynq has not put it off yet. The next look brings it.
-func TestCalledWhileItParks(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, tenPerSecond)
-	cfg, err := ParseConfig("config.yaml", []byte(f.yaml))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := NewWithClient(cfg, f.log, f.rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.throttle.Close()
-	f.enqueue("x:limited", "slow")
-	f.move("slow", "pending", "active")
-	if err := w.lot.add(t.Context(), &entry{id: "slow", queue: "default", weight: 1, cost: 1}, "api"); err != nil {
-		t.Fatal(err)
-	}
-	look := func(state asynq.TaskState) {
-		t.Helper()
-		if _, err := newPuller(w).look(t.Context(), "api", []string{"default"}); err != nil {
-			t.Fatal(err)
-		}
-		info, err := f.inspector.GetTaskInfo("default", "slow")
-		if err != nil || info.State != state {
-			t.Fatalf("after a look the task is %+v, %v, want it %v", info, err, state)
-		}
-	}
-	look(asynq.TaskStateActive)
-	f.move("slow", "active", "retry")
-	look(asynq.TaskStatePending)
-}
-
-// move has a task in another state, as asynq does.
-func (f *fleet) move(id, from, to string) {
-	f.t.Helper()
-	if _, err := f.rdb.TxPipelined(f.t.Context(), func(p redis.Pipeliner) error {
-		ctx := f.t.Context()
-		p.LRem(ctx, "asynq:{default}:"+from, 1, id)
-		if to == "retry" {
-			p.ZAdd(ctx, "asynq:{default}:retry", redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: id})
-		} else {
-			p.LPush(ctx, "asynq:{default}:"+to, id)
-		}
-		p.HSet(ctx, "asynq:{default}:t:"+id, "state", to)
-		return nil
-	}); err != nil {
-		f.t.Fatal(err)
-	}
 }

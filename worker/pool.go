@@ -61,23 +61,28 @@ func (p *pool) ProcessTask(ctx context.Context, task *asynq.Task) error {
 }
 
 func (p *pool) attempt(ctx context.Context, task *asynq.Task) error {
+	t := p.newTurn(ctx, task)
+	unplanned := t.plan()
 	if spent, err := p.exhausted(ctx, task); err != nil {
+		t.leaveLine(ctx)
 		return err
 	} else if spent {
+		t.leaveLine(ctx)
 		return permanent(p.lastError(ctx))
 	}
-	t := p.newTurn(ctx, task)
-	return p.settle(ctx, t, p.planned(ctx, t))
+	return p.settle(ctx, t, p.planned(ctx, t, unplanned))
 }
 
-// planned finds out what the task needs, and processes it if it can run.
-func (p *pool) planned(ctx context.Context, t *turn) error {
+// planned processes the task if it can run. Unplanned is why it is not known
+// what the task needs, or nil.
+func (p *pool) planned(ctx context.Context, t *turn, unplanned error) error {
+	defer t.leaveLine(ctx) // before it parks anew
 	handler, pattern := p.w.mux.Handler(t.task)
 	if pattern == "" {
 		return handler.ProcessTask(ctx, t.task) // asynq's error for types without a handler
 	}
-	if err := t.plan(); err != nil {
-		return err
+	if unplanned != nil {
+		return unplanned
 	}
 	return p.process(ctx, t, handler, p.w.acquires[pattern])
 }

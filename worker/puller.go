@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -34,6 +33,14 @@ type puller struct {
 	logger    *zap.Logger
 	queues    []string // that this worker serves
 	adoption  adoption
+	late      []lateCalls
+}
+
+// lateCalls are tasks that were called before they had left their slots.
+type lateCalls struct {
+	limiter string
+	calls   []call
+	until   time.Time // when their line takes them back
 }
 
 func newPuller(w *Worker) *puller {
@@ -82,6 +89,9 @@ func (p *puller) pull(ctx context.Context) (next time.Duration, err error) {
 		errs = append(errs, fmt.Errorf("adopt parked tasks of an older version: %w", err))
 	}
 	p.lot.beside(p.adoption.before)
+	if err := p.bringLate(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("bring called tasks back: %w", err))
+	}
 	running, err := p.lot.refresh(ctx, p.queues)
 	if err != nil {
 		return next, errors.Join(append(errs, fmt.Errorf("read the indexes of parked tasks: %w", err))...)
@@ -176,30 +186,12 @@ func (p *puller) budget(ctx context.Context, name string) (int64, time.Duration,
 
 // bringAll moves called tasks to the front of their queues. A task that has
 // parked just now may still be on its way out of its slot: those get a moment,
-// and are called again by the next look if they need longer.
-func (p *puller) bringAll(ctx context.Context, limiter string, calls []call) error {
+// and are tried again by later pulls.
+func (p *puller) bringAll(ctx context.Context, limiter string, calls []call) (err error) {
+	until := time.Now().Add(patience)
 	for range 5 {
-		var active []call
-		pending := map[string][]any{}
-		for _, c := range calls {
-			state, queue, id, err := p.bring(ctx, limiter, c)
-			if err != nil {
-				return err
-			}
-			switch state {
-			case asynq.TaskStateActive:
-				active = append(active, c)
-			case asynq.TaskStateRetry, asynq.TaskStateScheduled:
-				pending[queue] = append(pending[queue], id)
-			}
-		}
-		for queue, ids := range pending {
-			if err := p.lot.front(ctx, queue, ids); err != nil {
-				return err
-			}
-		}
-		if calls = active; len(calls) == 0 {
-			return nil
+		if calls, err = p.bringThese(ctx, limiter, calls); err != nil || len(calls) == 0 {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -207,7 +199,55 @@ func (p *puller) bringAll(ctx context.Context, limiter string, calls []call) err
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	return p.lot.callAgain(ctx, limiter, calls)
+	p.late = append(p.late, lateCalls{limiter, calls, until})
+	return nil
+}
+
+// bringLate tries those again that were still active when they were called. One
+// that runs meanwhile, because asynq has brought it back by itself, is forgotten
+// when its line gives up on it.
+func (p *puller) bringLate(ctx context.Context) error {
+	var errs []error
+	late := p.late
+	p.late = nil
+	for _, l := range late {
+		if time.Now().After(l.until) {
+			continue
+		}
+		active, err := p.bringThese(ctx, l.limiter, l.calls)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("limiter %q: %w", l.limiter, err))
+			active = l.calls
+		}
+		if len(active) > 0 {
+			p.late = append(p.late, lateCalls{l.limiter, active, l.until})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// bringThese moves called tasks to the front of their queues, and returns those
+// that are active.
+func (p *puller) bringThese(ctx context.Context, limiter string, calls []call) (active []call, err error) {
+	pending := map[string][]any{}
+	for _, c := range calls {
+		state, queue, id, err := p.bring(ctx, limiter, c)
+		if err != nil {
+			return nil, err
+		}
+		switch state {
+		case asynq.TaskStateActive:
+			active = append(active, c)
+		case asynq.TaskStateRetry, asynq.TaskStateScheduled:
+			pending[queue] = append(pending[queue], id)
+		}
+	}
+	for queue, ids := range pending {
+		if err := p.lot.front(ctx, queue, ids); err != nil {
+			return nil, err
+		}
+	}
+	return active, nil
 }
 
 // bring moves a called task to its queue, unless it is there or running, and
@@ -254,4 +294,4 @@ func waits(info *asynq.TaskInfo, back int64) bool {
 }
 
 // wasPutOff says whether the last attempt of a task was no failure.
-func wasPutOff(info *asynq.TaskInfo) bool { return strings.HasPrefix(info.LastErr, "throttled") }
+func wasPutOff(info *asynq.TaskInfo) bool { return isThrottled(info.LastErr) }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/zap"
 
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
@@ -26,6 +27,7 @@ type turn struct {
 	task     *asynq.Task
 	entry    entry               // the task as the lot knows it
 	limiters []*throttle.Limiter // what the job acquires, together
+	arrived  bool                // the lines of the limiters know that it is here, if one called it
 
 	began       time.Time
 	reservation *throttle.Reservation
@@ -56,7 +58,8 @@ func (p *pool) newTurn(ctx context.Context, task *asynq.Task) *turn {
 	return t
 }
 
-// plan finds out what the task has to acquire. An error is a *BlockedError.
+// plan finds out what the task has to acquire. An error is a *BlockedError, and
+// then the limiters are those that could be found: one may have called the task.
 // Whether a limit ever gives as much as the task costs is for the throttle to
 // say: the limit in Redis counts, not the one of the configuration.
 func (t *turn) plan() (err error) {
@@ -64,16 +67,39 @@ func (t *turn) plan() (err error) {
 		return nil
 	}
 	if t.entry.cost, err = t.job.cost.of(t.task, t.entry.queue); err != nil {
-		return &BlockedError{Reason: BadCost, Err: err, Mend: fmt.Sprintf("correct jobs.%s.permits, or the job", t.job.name)}
+		err = &BlockedError{Reason: BadCost, Err: err, Mend: fmt.Sprintf("correct jobs.%s.permits, or the job", t.job.name)}
 	}
 	for _, l := range t.job.limits {
-		limiter, err := t.limiter(l)
-		if err != nil {
-			return &BlockedError{Reason: BadKey, Err: err, Mend: fmt.Sprintf("correct limits.%s.key, or the job", l.name)}
+		limiter, unknown := t.limiter(l)
+		if unknown == nil {
+			t.limiters = append(t.limiters, limiter)
+		} else if err == nil {
+			err = &BlockedError{Reason: BadKey, Err: unknown, Mend: fmt.Sprintf("correct limits.%s.key, or the job", l.name)}
 		}
-		t.limiters = append(t.limiters, limiter)
 	}
-	return nil
+	return err
+}
+
+// limiterNames are the names of the limiters that the task draws on.
+func (t *turn) limiterNames() []string {
+	names := make([]string, len(t.limiters))
+	for i, l := range t.limiters {
+		names[i] = l.Name()
+	}
+	return names
+}
+
+// leaveLine has the permits that are spoken for the task go to others, if a line
+// called it and its attempt ended before it asked for them.
+func (t *turn) leaveLine(ctx context.Context) {
+	if t.arrived || len(t.limiters) == 0 {
+		return
+	}
+	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	if _, _, err := t.pool.w.lot.arrive(leaving, &t.entry, t.limiterNames()); err != nil {
+		t.pool.w.logger.Debug("a called task leaves its line late", zap.String("task_id", t.entry.id), zap.String("queue", t.entry.queue), zap.Error(err))
+	}
 }
 
 // limiter returns the limiter that the task draws on.
@@ -232,7 +258,8 @@ func (t *turn) maxWait(ctx context.Context) time.Duration {
 
 // takeInFlight gets one of the places of a job with max_in_flight, which leave gives
 // back. Waiting for it is like waiting for a permit, except that there is no
-// line to park in: asynq brings the task back after a while.
+// line to park in: asynq brings the task back after a while. One that a limiter
+// called keeps its place in line meanwhile, but not the permits that come due.
 func (t *turn) takeInFlight(ctx context.Context) (leave func(), err error) {
 	if t.job == nil || t.job.inFlight == nil {
 		return func() {}, nil
@@ -243,35 +270,52 @@ func (t *turn) takeInFlight(ctx context.Context) (leave func(), err error) {
 		return leave, nil
 	default:
 	}
-	full := &ThrottledError{RetryAfter: retryFull, Err: fmt.Errorf("max_in_flight of %q is reached", t.job.name)}
-	if !t.takeWaitingSlot() {
-		return nil, full
-	}
-	defer t.close()
+	timer := time.NewTimer(t.maxWait(ctx)) // as one that was not called: that wait is for permits
+	defer timer.Stop()
 	running, cancel := t.pool.w.whileRunning(ctx)
 	defer cancel()
-	timer := time.NewTimer(t.maxWait(ctx))
-	defer timer.Stop()
+	if _, _, err := t.pool.w.lot.arrive(running, &t.entry, t.limiterNames()); err != nil {
+		return nil, t.refusal(ctx, err)
+	}
+	t.arrived = true
+	if !t.takeWaitingSlot() {
+		return nil, t.full(ctx)
+	}
+	defer t.close()
 	select {
 	case t.job.inFlight <- struct{}{}:
 		return leave, nil
 	case <-timer.C:
 	case <-running.Done():
 	}
-	return nil, full
+	return nil, t.full(ctx)
+}
+
+// full returns the error of a task that finds max_in_flight reached.
+func (t *turn) full(ctx context.Context) error {
+	if e := &t.entry; e.limiter != "" {
+		e.back = time.Now().Add(retryFull)
+		settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+		defer cancel()
+		if err := t.pool.w.lot.setAside(settling, e); err != nil {
+			t.pool.w.logger.Warn("cannot keep a task's place in line; it queues behind the others",
+				zap.String("task_id", e.id), zap.String("queue", e.queue), zap.String("limiter", e.limiter), zap.Error(err))
+		}
+	}
+	return &ThrottledError{RetryAfter: retryFull, Err: fmt.Errorf("max_in_flight of %q is reached", t.job.name)}
 }
 
 // enter returns a *ThrottledError if tasks of the same queue are in line already.
 func (t *turn) enter(ctx context.Context) error {
-	names := make([]string, len(t.limiters))
+	names := t.limiterNames()
 	for i, l := range t.limiters {
-		names[i] = l.Name()
 		if t.job.limits[i].key != nil && t.pool.w.applied.add(names[i]) {
 			if _, err := l.ApplyRate(ctx, t.job.limits[i].rate); err != nil {
 				return err
 			}
 		}
 	}
+	t.arrived = true
 	limiter, ahead, err := t.pool.w.lot.enter(ctx, &t.entry, names)
 	if err != nil || limiter == "" {
 		return err

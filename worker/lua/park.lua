@@ -19,10 +19,12 @@
 -- ARGV[2] the queue's name as it is
 -- ARGV[3] permits the task costs
 -- ARGV[4] weight of the queue
--- ARGV[5] what for: "arrive" only asks whether it was called, "join" queues it unless it may go on, "park" queues it
+-- ARGV[5] what for: "arrive" only asks whether it was called, "join" queues it unless it may go on, "park" queues it,
+--         "aside" keeps its place as that of a task that was called, for which no permits are spoken
 -- ARGV[6] "place since" it was called from, or ""
--- ARGV[7] for "park": when asynq brings it back by itself, as in kept
--- Reply: {1, "place since"} it was called from that place; {1, ""} it may go on; {0, tasks in line} it is in line, or was not called.
+-- ARGV[7] for "park" and "aside": when asynq brings it back by itself, as in kept
+-- Reply: {1, "place since"} it was called from that place; {1, ""} it may go on; {0, tasks in line} it is in line; {0, 0} it is neither
+-- in line nor called, or it is set aside.
 local line, called, clock, costs, kept = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local task, cost, weight, purpose = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local queue = string.match(task, "^[^:]*")
@@ -34,6 +36,13 @@ local function now()
 end
 local function keptSince()
   return string.match(redis.call("HGET", kept, task) or "", "^%d+")
+end
+
+if purpose == "aside" then
+  redis.call("HSET", called, task, place .. " " .. now())
+  redis.call("HSET", costs, task, 0)
+  redis.call("HSET", kept, task, since .. " " .. ARGV[7])
+  return {0, 0}
 end
 
 if purpose ~= "park" then
@@ -52,7 +61,8 @@ if purpose ~= "park" then
     return {1, string.match(was, "^%S+") .. " " .. since}
   end
   if purpose == "arrive" then
-    return {0, 0}
+    if not redis.call("ZSCORE", line, task) then return {0, 0} end
+    return {0, math.max(redis.call("ZCARD", line), tonumber(redis.call("HGET", clock, "live") or "0"))}
   end
   if redis.call("EXISTS", line) == 0 then
     return {1, ""}
