@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -138,6 +139,68 @@ func TestArchivedTasksRunAgain(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPutOffWhileRedisCannotWrite: Redis answers a task's last attempt with an
+// error that soon is over. The task is put off all the same, also while the
+// worker drains.
+func TestPutOffWhileRedisCannotWrite(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		drains bool
+	}{{"running", false}, {"draining", true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, stopped)
+			asked, drains := make(chan struct{}), make(chan struct{})
+			replicas := func(n string) {
+				if err := f.rdb.ConfigSet(context.Background(), "min-replicas-to-write", n).Err(); err != nil {
+					t.Error(err)
+				}
+			}
+			stop := f.work(func(ctx context.Context, _ *asynq.Task) error {
+				close(asked)
+				if tt.drains {
+					<-drains
+				}
+				replicas("1")
+				time.AfterFunc(2500*time.Millisecond, func() { replicas("0") })
+				return RetryAfter(time.Hour)
+			})
+			f.enqueue("x:free", "last", asynq.MaxRetry(0))
+			<-asked
+			if tt.drains {
+				time.AfterFunc(500*time.Millisecond, func() { close(drains) })
+				stop()
+			}
+			if info := f.awaitState("last", asynq.TaskStateRetry); info.Retried != 0 {
+				t.Errorf("%d retries used", info.Retried)
+			}
+		})
+	}
+}
+
+// TestSparedTasksAreForgotten: what is still noted of a task when asynq's
+// recoverer has looked for it says nothing of a later one with the same id.
+func TestSparedTasksAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, key := newSpared(), taskKey("default", "nightly")
+		s.add(key, time.Now())
+		time.Sleep(2 * time.Minute)
+		if _, ok := s.find(key); !ok {
+			t.Error("forgotten before the recoverer has looked")
+		}
+		time.Sleep(10 * time.Second)
+		if _, ok := s.find(key); ok {
+			t.Error("still spared")
+		}
+		s.add(taskKey("default", "other"), time.Now())
+		if len(s.tasks) != 1 {
+			t.Errorf("%d tasks are remembered, want 1", len(s.tasks))
+		}
+	})
 }
 
 // deafRedis does not answer the first scripts that would put a task into the
