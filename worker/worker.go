@@ -41,6 +41,7 @@ type Worker struct {
 	lot       *lot
 	refusals  *refusals
 	spared    *spared
+	ranOut    *redis.Script // see exhausted
 	blocks    blocks
 	applied   recent // limiters of keys whose rate this process has applied
 
@@ -102,6 +103,7 @@ func NewWithClient(cfg *Config, logger *zap.Logger, rdb redis.UniversalClient) (
 		lot:       newLot(rdb),
 		refusals:  newRefusals(rdb),
 		spared:    newSpared(),
+		ranOut:    redis.NewScript(ranOutLua),
 		tracer:    newTracer(),
 	}
 	if w.http, err = newHTTPJob(cfg, client.ID()); err != nil {
