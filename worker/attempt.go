@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"crypto/rand"
+	_ "embed"
 	"errors"
 	"time"
 
@@ -15,8 +17,11 @@ import (
 // task's own time may be over by then.
 const settleTimeout = 2 * time.Second
 
-// ranOutField of a task's hash says that exhausted has had the task archived.
-const ranOutField = "jobthrottle:ran-out"
+//go:embed lua/ranout.lua
+var ranOutLua string
+
+// undecidedTries is how often an attempt asks Redis whether the task is to be archived.
+const undecidedTries = 10
 
 // exhausted says whether the task has failed as often as it may, and asynq has
 // to archive it. asynq lets tasks of package producer have one attempt more than
@@ -28,11 +33,26 @@ func (p *pool) exhausted(ctx context.Context, task *asynq.Task) (bool, error) {
 	if !ours || retried <= most {
 		return false, nil
 	}
-	added, err := p.w.rdb.HSet(ctx, taskKeyOf(ctx), ranOutField, 1).Result()
-	if err != nil {
-		return false, &ThrottledError{RetryAfter: retryUndecided, Err: err}
+	// The answer may get lost. The same attempt gets the same one again, so that it
+	// goes on asking: a later attempt would be told to run.
+	attempt := rand.Text()
+	for try := 1; ; try++ {
+		first, err := p.w.ranOut.Run(ctx, p.w.rdb, []string{taskKeyOf(ctx)}, attempt).Bool()
+		if err == nil {
+			return first, nil
+		}
+		undecided := &ThrottledError{RetryAfter: retryUndecided, Err: err}
+		if try == undecidedTries {
+			return false, undecided
+		}
+		select {
+		case <-ctx.Done():
+			return false, undecided
+		case <-p.w.late.Done():
+			return false, undecided
+		case <-time.After(retryUndecided):
+		}
 	}
-	return added > 0, nil
 }
 
 // taskKeyOf is where asynq has the task that ctx belongs to.

@@ -380,6 +380,80 @@ log: { level: error }
 	}
 }
 
+// TestBlockedBacklogsCostTheSame: a cause has 500 attempts a second, however many
+// jobs it blocks, and its first jobs are tried again soon.
+func TestBlockedBacklogsCostTheSame(t *testing.T) {
+	t.Parallel()
+	for _, jobs := range []int{5_000, 60_000, 250_000} {
+		t.Run(fmt.Sprint(jobs), func(t *testing.T) {
+			var b blocks
+			began := time.Now()
+			const perSecond = 4000 // what a worker manages
+			pending, most := jobs, 0
+			comeBack := map[int]int{} // jobs, by second
+			for second := range 1200 {
+				n := comeBack[second]
+				if fresh := min(pending, perSecond); fresh > 0 {
+					pending -= fresh
+					n += fresh
+				} else {
+					most = max(most, n)
+				}
+				for i := range n {
+					now := began.Add(time.Duration(second)*time.Second + time.Duration(i)*time.Second/time.Duration(n))
+					_, wait, _ := b.add(now, cause{NoHandler, "x"})
+					if second == 0 && i < 100 && (wait < blockedShortest || wait > 30*time.Second) {
+						t.Fatalf("job %d comes back after %v", i, wait)
+					}
+					if longest := time.Duration(jobs)*blockedInterval + blockedSettled + time.Second; wait > longest {
+						t.Fatalf("a job comes back after %v, want %v at most", wait, longest)
+					}
+					comeBack[int(now.Add(wait).Sub(began)/time.Second)]++
+				}
+			}
+			if most > 510 {
+				t.Errorf("%d attempts in one second, want about 500 at most", most)
+			}
+		})
+	}
+}
+
+// TestBlockedTypesAreMany: producers who make up types neither flood the log nor
+// escape the pace, and do not hide what else is blocked for good.
+func TestBlockedTypesAreMany(t *testing.T) {
+	var b blocks
+	now := time.Now()
+	reports, longest := 0, time.Duration(0)
+	add := func(typ string) (of cause) {
+		of, wait, report := b.add(now, cause{NoHandler, typ})
+		longest = max(longest, wait)
+		if report > 0 {
+			reports++
+		}
+		now = now.Add(time.Millisecond)
+		return of
+	}
+	for i := range 30_000 {
+		add(fmt.Sprint("type", i%1001))
+	}
+	if reports > maxCauses+1 {
+		t.Errorf("%d reports in 30 s, want one for each of %d causes", reports, maxCauses)
+	}
+	if longest < 20*time.Second {
+		t.Errorf("30,000 jobs come back within %v", longest)
+	}
+	if of := add("type1000"); of.taskType != otherTypes {
+		t.Errorf("counted as %q", of.taskType)
+	}
+	now = now.Add(blockedReport + time.Second)
+	if of := add("type1000"); of.taskType != "type1000" {
+		t.Errorf("counted as %q when the others are over", of.taskType)
+	}
+	if len(b.causes) != 1 {
+		t.Errorf("%d causes are remembered, want 1", len(b.causes))
+	}
+}
+
 // TestSettleUnderALoweredLimit: what a job cost beyond its estimate is taken in
 // portions that the limit gives now, not in those of the configuration.
 func TestSettleUnderALoweredLimit(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// ownKeys are what the keys of a limiter, and of the line of its parked tasks,
+// ownKeys are what the keys of a limiter, and of the lines of its parked tasks,
 // go on with after its name in braces: {name}:permits, say.
-var ownKeys = []string{"value", "permits", "clients", "reply", "parked"}
+var ownKeys = []string{"value", "permits", "clients", "reply", parkedKeys, refusedKeys}
 
 // checkNames refuses limits of whose limiters one could have a key of Redis
 // that is another's. A key's values bring no colons of their own (see
@@ -20,6 +20,9 @@ func (c *Config) checkNames() error {
 			if keyed && name == prefix || strings.HasPrefix(name, prefix+":") {
 				return invalid(key, "%s has keys of its own in Redis that begin with %q: want another name", prefix, prefix+":")
 			}
+		}
+		if strings.HasPrefix(name, "{jobthrottle:") {
+			return invalid(key, "jobthrottle has keys of its own in Redis that begin with %q: want another name", "{jobthrottle:")
 		}
 		if most := maxKeyLength - 1; keyed && len(name) > most {
 			return invalid(key, "a name of %d bytes: want %d at most for a limit with a key", len(name), most)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -113,6 +114,41 @@ func TestOperatorsNameValues(t *testing.T) {
 	}
 }
 
+// TestOwnKeysAreKnown: whatever keys a limiter gets in Redis, no limit may be
+// named like one of them.
+func TestOwnKeysAreKnown(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+limits: { "{api}": { rate: 2/1h, type: per_client } }
+pools: [ { name: default, concurrency: 4 } ]
+jobs: { "x:": { limits: ["{api}"], pause_on_429: ["{api}"], hold: 0 } }
+log: { level: error }
+`)
+	f.enqueue("x:job", "refused")
+	stop := f.work(func(context.Context, *asynq.Task) error { return RetryAfter(time.Hour) })
+	f.awaitThat(10*time.Second, func() (bool, string) {
+		n := f.inLine("{api}")
+		return n == 1, fmt.Sprintf("%d in line", n)
+	})
+	keys := f.rdb.Keys(t.Context(), "{api}*").Val()
+	stop()
+	var found []string
+	for _, key := range keys {
+		if key == "{api}" {
+			continue
+		}
+		suffix, _, _ := strings.Cut(strings.TrimPrefix(key, "{api}:"), ":")
+		if found = append(found, suffix); !slices.Contains(ownKeys, suffix) {
+			t.Errorf("key %q: ownKeys lacks %q", key, suffix)
+		}
+	}
+	for _, suffix := range []string{"permits", parkedKeys, refusedKeys} {
+		if !slices.Contains(found, suffix) {
+			t.Errorf("no key of %q in %q", suffix, keys)
+		}
+	}
+}
+
 // TestLimitsThatShareKeysAreRefused: no two limits of a configuration have a key of Redis in common.
 func TestLimitsThatShareKeysAreRefused(t *testing.T) {
 	const plain, keyed = "rate: 1/1s", "rate: 1/1s, key: payload.x"
@@ -134,9 +170,12 @@ func TestLimitsThatShareKeysAreRefused(t *testing.T) {
 		{[][2]string{{"api", plain}, {"{api}:permits", plain}}, "limits.{api}:permits", `"api"`},
 		{[][2]string{{"{s}", plain}, {"{s}:value", keyed}}, "limits.{s}:value", `"{s}"`},
 		{[][2]string{{"{s}", plain}, {"{s}:parked:called", plain}}, "limits.{s}:parked:called", `"{s}"`},
+		{[][2]string{{"{s}", plain}, {"{s}:refused", plain}}, "limits.{s}:refused", `"{s}"`},
 		{[][2]string{{"{s}:a", plain}, {"{s}:a:clients", plain}}, "limits.{s}:a:clients", `"{s}:a"`},
 		{[][2]string{{"jobthrottle", keyed}}, "limits.jobthrottle", "jobthrottle"},
 		{[][2]string{{"jobthrottle:parked", plain}}, "limits.jobthrottle:parked", "jobthrottle"},
+		{[][2]string{{"{jobthrottle:parked}", plain}}, "limits.{jobthrottle:parked}", "jobthrottle"},
+		{[][2]string{{"{jobthrottle:parked}:default", keyed}}, "limits.{jobthrottle:parked}:default", "jobthrottle"},
 		{[][2]string{{"asynq", keyed}}, "limits.asynq", "asynq"},
 		{[][2]string{{"asynq:queues", plain}}, "limits.asynq:queues", "asynq"},
 		{[][2]string{{long, keyed}}, "limits." + long, "127"},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -140,6 +141,68 @@ func TestArchivedTasksRunAgain(t *testing.T) {
 	}
 }
 
+// TestPutOffWhileRedisCannotWrite: Redis answers a task's last attempt with an
+// error that soon is over. The task is put off all the same, also while the
+// worker drains.
+func TestPutOffWhileRedisCannotWrite(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		drains bool
+	}{{"running", false}, {"draining", true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, stopped)
+			asked, drains := make(chan struct{}), make(chan struct{})
+			replicas := func(n string) {
+				if err := f.rdb.ConfigSet(context.Background(), "min-replicas-to-write", n).Err(); err != nil {
+					t.Error(err)
+				}
+			}
+			stop := f.work(func(ctx context.Context, _ *asynq.Task) error {
+				close(asked)
+				if tt.drains {
+					<-drains
+				}
+				replicas("1")
+				time.AfterFunc(2500*time.Millisecond, func() { replicas("0") })
+				return RetryAfter(time.Hour)
+			})
+			f.enqueue("x:free", "last", asynq.MaxRetry(0))
+			<-asked
+			if tt.drains {
+				time.AfterFunc(500*time.Millisecond, func() { close(drains) })
+				stop()
+			}
+			if info := f.awaitState("last", asynq.TaskStateRetry); info.Retried != 0 {
+				t.Errorf("%d retries used", info.Retried)
+			}
+		})
+	}
+}
+
+// TestSparedTasksAreForgotten: what is still noted of a task when asynq's
+// recoverer has looked for it says nothing of a later one with the same id.
+func TestSparedTasksAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, key := newSpared(), taskKey("default", "nightly")
+		s.add(key, time.Now())
+		time.Sleep(2 * time.Minute)
+		if _, ok := s.find(key); !ok {
+			t.Error("forgotten before the recoverer has looked")
+		}
+		time.Sleep(10 * time.Second)
+		if _, ok := s.find(key); ok {
+			t.Error("still spared")
+		}
+		s.add(taskKey("default", "other"), time.Now())
+		if len(s.tasks) != 1 {
+			t.Errorf("%d tasks are remembered, want 1", len(s.tasks))
+		}
+	})
+}
+
 // deafRedis does not answer the first scripts that would put a task into the
 // retry set.
 type deafRedis struct {
@@ -156,29 +219,78 @@ func (r *deafRedis) EvalSha(ctx context.Context, sha1 string, keys []string, arg
 	return r.Client.EvalSha(ctx, sha1, keys, args...)
 }
 
+// workOver starts a worker that uses this Redis client.
+func (f *fleet) workOver(rdb redis.UniversalClient, typ string, handle func(context.Context, *asynq.Task) error) (stop func()) {
+	f.t.Helper()
+	cfg, err := ParseConfig("config.yaml", []byte(f.yaml))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	w, err := NewWithClient(cfg, f.log, rdb)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	w.HandleFunc(typ, func(ctx context.Context, task *asynq.Task) error {
+		f.note(ctx, task)
+		return handle(ctx, task)
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			f.t.Error(err)
+		}
+	}
+}
+
+// forgetfulRedis loses the first answers to whether a task is to be archived.
+type forgetfulRedis struct {
+	*redis.Client
+	loses atomic.Int32
+}
+
+func (r *forgetfulRedis) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
+	return r.lose(r.Client.EvalSha(ctx, sha1, keys, args...), keys, args)
+}
+
+func (r *forgetfulRedis) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
+	return r.lose(r.Client.Eval(ctx, script, keys, args...), keys, args)
+}
+
+func (r *forgetfulRedis) lose(cmd *redis.Cmd, keys []string, args []any) *redis.Cmd {
+	asks := len(keys) == 1 && len(args) == 1 && strings.HasPrefix(keys[0], "asynq:{default}:t:")
+	if asks && cmd.Err() == nil && r.loses.Add(-1) >= 0 {
+		cmd.SetErr(io.ErrUnexpectedEOF)
+	}
+	return cmd
+}
+
+// TestLostAnswerOfTheLastAttempt: a task that has used up its attempts runs no
+// more, also if the answer that says so gets lost.
+func TestLostAnswerOfTheLastAttempt(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, stopped)
+	rdb := &forgetfulRedis{Client: f.rdb}
+	rdb.loses.Store(2)
+	if _, err := producer.New(f.rdb).Enqueue(t.Context(), producer.Job{Type: "x:free", ID: "panics", MaxRetry: producer.None}); err != nil {
+		t.Fatal(err)
+	}
+	defer f.workOver(rdb, "x:free", func(context.Context, *asynq.Task) error { panic("no") })()
+	f.awaitState("panics", asynq.TaskStateArchived)
+	if n := f.startsOf("panics"); n != 1 || rdb.loses.Load() > 0 {
+		t.Errorf("it ran %d times, %d answers left to lose", n, rdb.loses.Load())
+	}
+}
+
 // TestPutOffWhileRedisIsAway: a task on its last attempt is put off all the same.
 func TestPutOffWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, stopped)
-	cfg, err := ParseConfig("config.yaml", []byte(f.yaml))
-	if err != nil {
-		t.Fatal(err)
-	}
 	rdb := &deafRedis{Client: f.rdb}
 	rdb.deaf.Store(2)
-	w, err := NewWithClient(cfg, f.log, rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	defer f.workOver(rdb, "x:free", nil)()
 	f.enqueue("x:job", "last", asynq.MaxRetry(0)) // which has no handler
 	if info := f.awaitState("last", asynq.TaskStateRetry); info.Retried != 0 || rdb.deaf.Load() > 0 {
 		t.Errorf("%d retries used, %d scripts left to lose", info.Retried, rdb.deaf.Load())

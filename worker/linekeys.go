@@ -11,6 +11,11 @@ const (
 	indexPrefix = "{jobthrottle:parked}:"
 	// oldIndexKey is the one index, for all queues, of the version before this one.
 	oldIndexKey = "jobthrottle:parked"
+
+	// What the keys of a limiter's lines go on with, after its name in braces and
+	// a colon: see ownKeys.
+	parkedKeys  = "parked"
+	refusedKeys = "refused"
 )
 
 func indexOf(queue string) string { return indexPrefix + url.QueryEscape(queue) }
@@ -40,10 +45,10 @@ func keysOf(limiter string) lineKeys {
 	if !strings.Contains(limiter, "{") {
 		prefix = "{" + limiter + "}"
 	}
-	old := prefix + ":parked"
+	old := prefix + ":" + parkedKeys
 	return lineKeys{
 		lines: old + ":line:", called: old + ":away", clock: old + ":places", costs: old + ":cost", kept: old + ":kept",
-		refused: prefix + ":refused",
+		refused: prefix + ":" + refusedKeys,
 		old:     oldLineKeys{old, old + ":called", old + ":clock", old + ":costs", old + ":since"},
 	}
 }

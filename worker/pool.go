@@ -35,7 +35,7 @@ type pool struct {
 
 func newPool(w *Worker, pc PoolConfig) *pool {
 	p := &pool{w: w, weights: lineWeights(pc), waiting: make(chan struct{}, pc.maxWaiting())}
-	p.server = asynq.NewServerFromRedisClient(sparing{w.rdb, w.spared, w.draining.Done()}, asynq.Config{
+	p.server = asynq.NewServerFromRedisClient(sparing{w.rdb, w.spared, w.late.Done()}, asynq.Config{
 		Concurrency:              pc.Concurrency,
 		Queues:                   pc.queues(),
 		StrictPriority:           pc.Strict,

@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	_ "embed"
+	"errors"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -21,11 +23,22 @@ type spared struct {
 	script *redis.Script
 
 	mu    sync.Mutex
-	tasks map[string]time.Time // by taskKey: when it comes back
+	tasks map[string]sparedTask // by taskKey
+	swept time.Time
 }
 
+type sparedTask struct {
+	back  time.Time // when it comes back
+	until time.Time // from then on, a task of that id is another one
+}
+
+// sparedFor is how long a task may be spared: what is left of its lease, asynq's
+// cut-off behind that, the time between two looks of its recoverer, and a look.
+// A task of that id which is lost later has begun elsewhere, and asynq archives it.
+const sparedFor = 30*time.Second + 30*time.Second + time.Minute + 5*time.Second
+
 func newSpared() *spared {
-	return &spared{script: redis.NewScript(spareLua), tasks: map[string]time.Time{}}
+	return &spared{script: redis.NewScript(spareLua), tasks: map[string]sparedTask{}}
 }
 
 // taskKey is where asynq has a task.
@@ -35,7 +48,12 @@ func taskKey(queue, id string) string { return "asynq:{" + queue + "}:t:" + id }
 func (s *spared) add(key string, back time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tasks[key] = back
+	now := time.Now()
+	if now.Sub(s.swept) > sparedFor {
+		maps.DeleteFunc(s.tasks, func(_ string, t sparedTask) bool { return now.After(t.until) })
+		s.swept = now
+	}
+	s.tasks[key] = sparedTask{back, now.Add(sparedFor)}
 }
 
 // remove forgets a task that is in the retry set, or begins another attempt.
@@ -48,8 +66,8 @@ func (s *spared) remove(key string) {
 func (s *spared) find(key string) (back time.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	back, ok = s.tasks[key]
-	return back, ok
+	t, ok := s.tasks[key]
+	return t.back, ok && !time.Now().After(t.until)
 }
 
 // has says whether a task of that id is spared, in any queue.
@@ -98,16 +116,23 @@ func (c sparing) spares(keys []string, args []any) (back time.Time, ok bool) {
 	return c.spared.find(keys[0])
 }
 
-// spare puts the task into the retry set. While Redis does not answer, it tries
-// again until the task's lease is over, with which ctx ends.
+// spare puts the task into the retry set. While Redis does not answer, or cannot
+// write, it tries again until the task's lease is over, with which ctx ends.
 func (c sparing) spare(ctx context.Context, keys []string, args []any, back time.Time) *redis.Cmd {
 	retry := strings.TrimSuffix(keys[3], "archived") + "retry"
 	for {
 		cmd := c.spared.script.Run(ctx, c.UniversalClient, []string{keys[0], keys[1], keys[2], retry}, args[0], args[1], back.Unix())
-		_, answered := cmd.Err().(redis.Error)
-		if cmd.Err() == nil || answered {
+		if notFound(cmd.Err()) {
+			// It is in the retry set already, and the answer was lost, or somebody
+			// deleted it. As an error, asynq would archive it later, when it runs again.
+			cmd = redis.NewCmdResult("OK", nil)
+		}
+		if cmd.Err() == nil {
 			c.spared.remove(keys[0])
 			return cmd
+		}
+		if _, ok := c.spared.find(keys[0]); !ok {
+			return cmd // asynq's recoverer sets no end
 		}
 		select {
 		case <-ctx.Done():
@@ -117,4 +142,12 @@ func (c sparing) spare(ctx context.Context, keys []string, args []any, back time
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// notFound says whether a script of tasks answered that the task is not active.
+// Other errors of Redis are no answer: it may be a replica, load its data, or lack
+// replicas, and soon be none of that.
+func notFound(err error) bool {
+	_, ok := errors.AsType[redis.Error](err)
+	return ok && strings.HasSuffix(err.Error(), "NOT FOUND")
 }

@@ -15,6 +15,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -40,6 +41,7 @@ type Worker struct {
 	lot       *lot
 	refusals  *refusals
 	spared    *spared
+	ranOut    *redis.Script // see exhausted
 	blocks    blocks
 	applied   recent // limiters of keys whose rate this process has applied
 
@@ -48,6 +50,8 @@ type Worker struct {
 
 	draining context.Context // ends when the waits in slots have to
 	drainNow context.CancelFunc
+	late     context.Context // ends when shutdown_timeout is nearly over
+	giveUp   context.CancelFunc
 }
 
 // New returns a worker with a Redis client of its own. A configuration that is
@@ -99,6 +103,7 @@ func NewWithClient(cfg *Config, logger *zap.Logger, rdb redis.UniversalClient) (
 		lot:       newLot(rdb),
 		refusals:  newRefusals(rdb),
 		spared:    newSpared(),
+		ranOut:    redis.NewScript(ranOutLua),
 		tracer:    newTracer(),
 	}
 	if w.http, err = newHTTPJob(cfg, client.ID()); err != nil {
@@ -106,6 +111,7 @@ func NewWithClient(cfg *Config, logger *zap.Logger, rdb redis.UniversalClient) (
 	}
 	w.handleAcquiring(HTTPTaskType, w.http)
 	w.draining, w.drainNow = context.WithCancel(context.Background())
+	w.late, w.giveUp = context.WithCancel(context.Background())
 	return w, nil
 }
 
@@ -240,6 +246,7 @@ func (w *Worker) drain(servers []*asynq.Server) {
 	}
 	wg.Wait()
 	w.drainNow()
+	defer time.AfterFunc(time.Duration(w.cfg.ShutdownTimeout)*9/10, w.giveUp).Stop()
 	for _, s := range servers {
 		wg.Go(s.Shutdown)
 	}
@@ -248,6 +255,7 @@ func (w *Worker) drain(servers []*asynq.Server) {
 
 func (w *Worker) close() error {
 	w.drainNow()
+	w.giveUp()
 	w.http.close()
 	err := w.throttle.Close()
 	if w.owned != nil {
