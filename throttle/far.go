@@ -10,6 +10,12 @@ const (
 	// farCertain how long each of some if it is: those of a process that starts on
 	// a busy machine take a few milliseconds.
 	farSuspected, farCertain = 5 * time.Millisecond, 8 * time.Millisecond
+	// Of a limit whose half guard is less than tinyHalf, permits can come too late
+	// again and again though some round trips are quicker than that. After
+	// staleTries of them whoever waits takes one that may be late, as where Redis
+	// is far.
+	tinyHalf   = time.Millisecond
+	staleTries = 3
 	// farStep is in what steps the way there is told to Redis.
 	farStep = 50 * time.Millisecond
 	// maxFar is FAR in prelude.lua.
