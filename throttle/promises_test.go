@@ -165,14 +165,15 @@ func TestPauseReachesFarClients(t *testing.T) {
 		far := b.limiter(b.clientOf(&distant{Scripter: b.rdb, roundTrip: roundTrip}))
 		ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
 		defer cancel()
-		var paused time.Time
+		paused := make(chan time.Time, 1)
 		time.AfterFunc(4*time.Second, func() {
 			check(b, near.Pause(b.Context(), 2*time.Second))
-			paused = time.Now()
+			paused <- time.Now()
 		})
 		starts := used(ctx, 100, far)
+		from := <-paused
 		for _, s := range starts {
-			if d := s.Sub(paused); d > ms(100)+roundTrip && d < 2*time.Second {
+			if d := s.Sub(from); d > ms(100)+roundTrip && d < 2*time.Second {
 				t.Errorf("a permit %v after the pause began", d)
 			}
 		}
