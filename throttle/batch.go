@@ -117,7 +117,7 @@ func (q *queue) arguments(b *batch, now time.Time) []any {
 	defer q.mu.Unlock()
 	ns := numbers(make([]byte, 0, 128))
 	var latest int64
-	if q.clock.fresh(b.first) {
+	if q.clock.known {
 		latest = q.clock.least(b.first) + q.servedFor(b).Microseconds()
 	}
 	ns.add(q.told.least(now), latest, b.far.Microseconds(), int64(len(q.members)))

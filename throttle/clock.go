@@ -43,10 +43,6 @@ func (c *serverClock) least(now time.Time) int64 {
 	return c.now + (passed - passed.Abs()/maxDrift).Microseconds()
 }
 
-// fresh reports whether the latest reply is not so long ago that the drift of the
-// clocks counts.
-func (c *serverClock) fresh(now time.Time) bool { return c.known && now.Sub(c.hi) < time.Minute }
-
 // at is the stretch of time here in which Redis's clock shows t.
 func (c *serverClock) at(t int64) (from, to time.Time) {
 	d := time.Duration(t-c.now) * time.Microsecond

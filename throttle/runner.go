@@ -43,8 +43,9 @@ func (q *queue) run() {
 		case !q.c.met.Load() && !q.closed:
 			q.mu.Unlock()
 			q.meet()
-		case len(q.returns)+len(q.releases) > 0 && !q.closed && !q.clock.fresh(now) && now.Sub(q.heardAt) >= freshFor:
-			// What is given back must not be given back twice: a batch says until when it may be served.
+		case len(q.releases) > 0 && !q.closed && !q.clock.known && q.heardAt.IsZero():
+			// What is given back must not be given back twice: its batch says until when
+			// it may be served, which takes a clock.
 			q.mu.Unlock()
 			q.check()
 		case q.toAsk(now):

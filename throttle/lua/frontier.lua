@@ -32,7 +32,8 @@ local function open_frontier(m, oldest, now)
   local last, ahead, load, least, after, held, known = match(m.kept, '^ (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$', #under + 1)
   if not last or last + 0 > now then return end
   local at = last + ahead
-  if at > now and at <= bound(m, now) and #load < 16 and #least < 16 and #after < 16 and #held < 16 then m.frontier = noted(at, load + 0, least + 0, after + 0, held + 0, known) end
+  if at <= now or at > bound(m, now) or max(#load, #least, #after, #held) > 15 then return end -- beyond: somebody else's numbers
+  m.frontier = noted(at, load + 0, least + 0, after + 0, held + 0, known)
 end
 
 -- keep_frontier returns what is known of the log after a call, to be kept for

@@ -10,6 +10,7 @@
 --
 -- Keys of one limiter, in this order (SPAN of them for each member of a group):
 --   name, value, permits, value of this client, permits of this client, clients
+
 -- int prints a whole number. Redis prints floats slowly, and its integers may
 -- have no more than 32 bits.
 local function int(n)
@@ -85,14 +86,22 @@ local function put(m, t, x)
   end
 end
 
+-- as_sealed is what the seal would be of the fields rate to pause of open; nil
+-- where one is missing.
+local function as_sealed(h)
+  for i = 3, 12 do
+    if not h[i] then return nil end
+  end
+  return table.concat(h, ':', 3, 12)
+end
+
 -- open reads a limiter's configuration; nil when it has none. Where it is the
 -- one that the caller knows, in whole, it needs no checking. It returns that, the
 -- frontier (frontier.lua), and whether it was known.
 local function open(k, known)
   local h = call('HMGET', KEYS[k], 'seal', 'frontier', 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window',
     'offset', 'epoch', 'pause', 'reset', 'pinned')
-  if h[1] and h[1] == known and h[3] and h[4] and h[5] and h[6] and h[7] and h[8] and h[9] and h[10] and h[11] and h[12] and h[3] .. ':' .. h[4] .. ':' .. h[5] .. ':'
-    .. h[6] .. ':' .. h[7] .. ':' .. h[8] .. ':' .. h[9] .. ':' .. h[10] .. ':' .. h[11] .. ':' .. h[12] == known then
+  if h[1] and h[1] == known and as_sealed(h) == known then
     local interval, guard, own, calendar = h[4] * 1000, h[7] + 0, h[5] == '1' and 2 or 0, h[9] == '1'
     return {
       name = KEYS[k], value_key = KEYS[k + 1 + own], permits_key = KEYS[k + 2 + own], clients_key = KEYS[k + 5],

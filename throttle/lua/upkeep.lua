@@ -50,8 +50,8 @@ local function recount(m, from, now, sum)
   until t < now
 end
 
--- shift moves all entries on by so much, but not to where places are dropped. Logs that expire may be gone: then all
--- of the limit counts as used now.
+-- shift moves all entries on by so much, but not to where places are dropped. A
+-- log that expires may be gone: then all of the limit counts as used now.
 local function shift(m, now, by)
   if m.per_client or m.keep > 0 then return recount(m, '-inf', now, m.rate) end
   local raw, latest = call('ZRANGE', m.permits_key, 0, -1, 'WITHSCORES'), now + config().near(m)
