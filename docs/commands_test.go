@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"os"
@@ -9,12 +8,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
 // What the pages call by these addresses is elsewhere in a test.
@@ -231,7 +230,7 @@ func (s *shell) visit(p page) {
 type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	output lockedBuffer
+	output testkit.Buffer
 	exited chan struct{} // closed once the process is gone and waited for
 }
 
@@ -249,23 +248,6 @@ func (p *process) interrupt() {
 	if !p.cmd.ProcessState.Success() {
 		p.t.Errorf("%v:\n%s", p.cmd.ProcessState, p.output.String())
 	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // changing is what a text that is marked like may have otherwise: numbers,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/internal/strictapi"
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
 // TestChaos: under load, one of three workers is killed every 2 s for a minute,
@@ -64,7 +65,7 @@ func TestChaos(t *testing.T) {
 	if s.queue().Pending+s.queue().Retry == 0 {
 		t.Errorf("nothing left to do before the last kill: no load")
 	}
-	eventually(t, 3*time.Minute-time.Since(lastKill), "all jobs done or archived", func() bool {
+	testkit.Eventually(t, 3*time.Minute-time.Since(lastKill), "all jobs done or archived", func() bool {
 		q := s.queue()
 		return q.Completed+q.Archived == jobs
 	}, s.state)
@@ -154,7 +155,7 @@ func (s *site) checkNothingLeft(addr string) {
 	ours := []string{"api", "{api}:value", "{api}:permits", "{api}:clients"}
 	asynqs := []string{"asynq:queues", "asynq:servers", "asynq:workers", "asynq:{default}:completed", "asynq:{default}:archived"}
 	var left []string
-	eventually(s.tb, 2*time.Minute, "no keys left behind", func() bool {
+	testkit.Eventually(s.tb, 2*time.Minute, "no keys left behind", func() bool {
 		keys, err := rdb.Keys(context.Background(), "*").Result()
 		if err != nil {
 			s.tb.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
 // nightly says whether tests may take minutes.
@@ -23,7 +25,7 @@ func TestKilledWorker(t *testing.T) {
 	s.awaitDone(jobs-slots, time.Minute)
 
 	if !nightly() {
-		eventually(t, 30*time.Second, "nothing left but what the dead worker had", func() bool {
+		testkit.Eventually(t, 30*time.Second, "nothing left but what the dead worker had", func() bool {
 			q := s.queue()
 			return q.Pending == 0 && q.Retry == 0 && q.Completed+q.Active == jobs
 		})

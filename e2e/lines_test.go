@@ -15,6 +15,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/internal/strictapi"
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -81,15 +82,15 @@ http: { allow_hosts: [%q] }
 		t.Fatal(err)
 	}
 	enqueue("first", parked)
-	eventually(t, 20*time.Second, "all parked", func() bool { return queue("first").Retry == parked })
+	testkit.Eventually(t, 20*time.Second, "all parked", func() bool { return queue("first").Retry == parked })
 	if err := limiter.Resume(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Second, "the first go on", func() bool { return queue("first").Completed > limit })
+	testkit.Eventually(t, 5*time.Second, "the first go on", func() bool { return queue("first").Completed > limit })
 	first.kill()
 	began := time.Now()
 	enqueue("other", fresh)
-	eventually(t, 20*time.Second, "the other queue done", func() bool { return queue("other").Completed == fresh },
+	testkit.Eventually(t, 20*time.Second, "the other queue done", func() bool { return queue("other").Completed == fresh },
 		func() string { return fmt.Sprintf("%d of %d", queue("other").Completed, fresh) })
 	took := time.Since(began)
 	t.Logf("%d jobs beside %d of a worker that was killed took %v", fresh, parked-queue("first").Completed, took)
@@ -98,7 +99,7 @@ http: { allow_hosts: [%q] }
 	}
 	startWorker(t, configOf("first"))
 	// Those that were in the slots of the killed one come back later, by asynq's recoverer.
-	eventually(t, 20*time.Second, "the first go on", func() bool { return queue("first").Completed >= parked-10 },
+	testkit.Eventually(t, 20*time.Second, "the first go on", func() bool { return queue("first").Completed >= parked-10 },
 		func() string { return fmt.Sprintf("%+v", *queue("first")) })
 	if r := api.Report(); r.Peak > limit || r.Refused > 0 {
 		t.Errorf("%d requests within a second, %d refused; the limit is %d", r.Peak, r.Refused, limit)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
 // write puts text into a file of the test's own and returns its path.
@@ -138,7 +140,7 @@ func TestHostNotAllowed(t *testing.T) {
 		t.Fatalf("enqueue: status %d\n%s", got.status, got.stderr)
 	}
 	w := s.startWorker()
-	eventually(t, 20*time.Second, "one job done and one waiting", func() bool {
+	testkit.Eventually(t, 20*time.Second, "one job done and one waiting", func() bool {
 		q := s.queue()
 		return q.Completed == 1 && q.Retry == 1
 	}, s.state)
@@ -172,7 +174,7 @@ func TestMistakeMendedByAnotherWorker(t *testing.T) {
 	}
 	s.enqueue(jobs)
 	wrong := startWorker(t, config("payload.ulr"))
-	eventually(t, 20*time.Second, "all jobs tried", func() bool { return s.queue().Retry == jobs }, s.state)
+	testkit.Eventually(t, 20*time.Second, "all jobs tried", func() bool { return s.queue().Retry == jobs }, s.state)
 	s.stop(wrong)
 	w := startWorker(t, config("payload.method"))
 	s.awaitDone(jobs, 40*time.Second)

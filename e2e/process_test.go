@@ -9,10 +9,11 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
 // outcome is what a finished command left behind.
@@ -41,7 +42,7 @@ type worker struct {
 	admin string // its admin address
 
 	cmd    *exec.Cmd
-	output lockedBuffer
+	output testkit.Buffer
 	exited chan struct{} // closed once the process is gone and waited for
 }
 
@@ -73,7 +74,7 @@ func startWorker(tb testing.TB, config string, env ...string) *worker {
 			tb.Logf("a worker said:\n%s", w.output.String())
 		}
 	})
-	eventually(tb, 20*time.Second, "worker ready", func() bool {
+	testkit.Eventually(tb, 20*time.Second, "worker ready", func() bool {
 		select {
 		case <-w.exited:
 			tb.Fatalf("worker ended at once:\n%s", w.output.String())
@@ -118,41 +119,4 @@ func (w *worker) wait(tb testing.TB) int {
 		tb.Fatalf("worker did not end within 30 s:\n%s", w.output.String())
 	}
 	return w.cmd.ProcessState.ExitCode()
-}
-
-// eventually polls until the condition holds. Those of state are asked where things stand if it never does.
-func eventually(tb testing.TB, within time.Duration, what string, holds func() bool, state ...func() string) {
-	tb.Helper()
-	deadline := time.NewTimer(within)
-	defer deadline.Stop()
-	poll := time.NewTicker(50 * time.Millisecond)
-	defer poll.Stop()
-	for !holds() {
-		select {
-		case <-poll.C:
-		case <-deadline.C:
-			for _, say := range state {
-				what += "; " + say()
-			}
-			tb.Fatalf("not within %v: %s", within, what)
-		}
-	}
-}
-
-// lockedBuffer may be read while a process still writes into it.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/internal/strictapi"
 	"github.com/jobthrottle/jobthrottle/internal/testcert"
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
 // The limit of the API that all tests call.
@@ -166,13 +167,13 @@ func (s *site) state() string {
 // awaitArrivals waits until so many requests have reached the API.
 func (s *site) awaitArrivals(n int, within time.Duration) {
 	s.tb.Helper()
-	eventually(s.tb, within, fmt.Sprintf("%d arrivals", n), func() bool { return s.api.Report().Requests >= n }, s.state)
+	testkit.Eventually(s.tb, within, fmt.Sprintf("%d arrivals", n), func() bool { return s.api.Report().Requests >= n }, s.state)
 }
 
 // awaitDone waits until asynq has so many jobs done.
 func (s *site) awaitDone(n int, within time.Duration) {
 	s.tb.Helper()
-	eventually(s.tb, within, fmt.Sprintf("%d jobs done", n), func() bool { return s.queue().Completed >= n }, s.state)
+	testkit.Eventually(s.tb, within, fmt.Sprintf("%d jobs done", n), func() bool { return s.queue().Completed >= n }, s.state)
 }
 
 // checkLimit fails the test if the API saw more than its limit.

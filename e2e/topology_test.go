@@ -13,6 +13,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/internal/strictapi"
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
 // topology is a Redis of several servers, and what can happen to it.
@@ -81,7 +82,7 @@ func TestTopologies(t *testing.T) {
 			// own recovery brings such jobs back, within 2.5 minutes.
 			const recovery = 3 * time.Minute
 			s.awaitArrivals(jobs, recovery)
-			eventually(t, recovery, "all jobs done", func() bool {
+			testkit.Eventually(t, recovery, "all jobs done", func() bool {
 				q, err := s.inspector.GetQueueInfo("default")
 				return err == nil && q.Completed+q.Archived >= jobs
 			})

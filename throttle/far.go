@@ -46,3 +46,20 @@ func (q *queue) isFar(d time.Duration, now time.Time) bool {
 	}
 	return q.roundTrips.allAbove(d)
 }
+
+// meet makes the first calls of a client. The very first takes long: it connects.
+// A permit that came with it would be out of date, so it asks for none. Where it
+// took so long that Redis may be far, the next ones tell how far, before permits
+// come that would else be taken for late.
+func (q *queue) meet() {
+	began := time.Now()
+	q.check()
+	if time.Since(began) > farSuspected {
+		for range steadyFrom {
+			q.check()
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.c.way.Store(&roundTrips{last: q.roundTrips.last, n: q.roundTrips.n})
+}

@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -14,8 +13,6 @@ const (
 	// freshFor is how long a client may act on the configuration it last saw:
 	// changes stop waiters of every process within this time and a round trip.
 	freshFor = 100 * time.Millisecond
-	// stillAfter is how long a call takes at the least for Redis to stand still.
-	stillAfter = 20 * time.Millisecond
 	// refreshEvery is how often a process has the cached value rebuilt.
 	refreshEvery = 10 * time.Second
 )
@@ -129,39 +126,6 @@ func (q *queue) retire() bool {
 
 func (q *queue) error(member int, err error) error {
 	return &Error{Limiter: q.members[member].name, Err: err}
-}
-
-// interrupted says that a wait ended with its context.
-func (q *queue) interrupted(ctx context.Context) error {
-	err := context.Cause(ctx)
-	q.mu.Lock()
-	trouble := q.trouble
-	q.mu.Unlock()
-	if trouble != nil {
-		err = fmt.Errorf("%w, waiting for Redis: %w", err, trouble)
-	}
-	return q.error(0, err)
-}
-
-// unanswered says that the time of a request is over and that Redis has not
-// decided: it is in trouble, or stands still. Nil if it would have had an answer.
-func (q *queue) unanswered(now time.Time) error {
-	if q.trouble != nil {
-		return q.error(0, noAnswer(q.trouble))
-	}
-	since := q.callingSince.Load()
-	if since == 0 || now.Sub(time.Unix(0, since)) <= max(stillAfter, 4*q.roundTrips.median()) {
-		return nil
-	}
-	return q.error(0, noAnswer(nil))
-}
-
-// noAnswer is the error of whoever has no time to wait out that Redis does not answer.
-func noAnswer(trouble error) error {
-	if trouble == nil {
-		return fmt.Errorf("%w, waiting for Redis, which does not answer", context.DeadlineExceeded)
-	}
-	return fmt.Errorf("%w, waiting for Redis: %w", context.DeadlineExceeded, trouble)
 }
 
 // enqueue puts a waiter at the end of the queue, and makes its call where nobody

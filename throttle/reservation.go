@@ -65,3 +65,43 @@ func (r *Reservation) wait(ctx context.Context) error {
 func (r *Reservation) Cancel() {
 	r.q.abandon(r.w, cancelPatience)
 }
+
+// reserve asks for a place within maxWait.
+func (q *queue) reserve(ctx context.Context, ns []int64, maxWait time.Duration) (*Reservation, error) {
+	defer q.leave()
+	if err := ctx.Err(); err != nil {
+		return nil, q.interrupted(ctx)
+	}
+	maxWait = max(maxWait, 0)
+	now := time.Now()
+	w := &waiter{ns: ns, since: now, until: now.Add(maxWait), now: maxWait == 0, hold: true, out: make(chan outcome, 1)}
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(w.until) {
+		w.until = deadline
+	}
+	if q.seatFromStock(w) {
+		return &Reservation{q: q, w: w}, nil
+	}
+	q.c.waiting.Add(1)
+	defer q.c.waiting.Add(-1)
+	if err := q.enqueue(ctx, w); err != nil {
+		return nil, err
+	}
+	out := q.await(ctx, w)
+	if out.err != nil {
+		return nil, out.err
+	}
+	return &Reservation{q: q, w: w, out: out}, nil
+}
+
+// tryAcquire waits at most timeout, and not at all for what comes later.
+func (q *queue) tryAcquire(ctx context.Context, ns []int64, timeout time.Duration) (bool, error) {
+	r, err := q.reserve(ctx, ns, timeout)
+	if err != nil || !r.OK() {
+		return false, err
+	}
+	err = r.wait(ctx)
+	if !r.OK() {
+		return false, nil
+	}
+	return err == nil, err
+}

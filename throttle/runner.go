@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"context"
-	"math/rand/v2"
 	"runtime"
 	"time"
 
@@ -10,8 +9,6 @@ import (
 )
 
 const (
-	backoffFrom = 5 * time.Millisecond
-	backoffTo   = 500 * time.Millisecond
 	// pollShare spreads what waiting processes ask about the configuration:
 	// together about one look in this time, each at most every pollTo. Those
 	// that hear of changes look every pollHeard, in case they did not.
@@ -61,23 +58,6 @@ func (q *queue) run() {
 			return
 		}
 	}
-}
-
-// meet makes the first calls of a client. The very first takes long: it connects.
-// A permit that came with it would be out of date, so it asks for none. Where it
-// took so long that Redis may be far, the next ones tell how far, before permits
-// come that would else be taken for late.
-func (q *queue) meet() {
-	began := time.Now()
-	q.check()
-	if time.Since(began) > farSuspected {
-		for range steadyFrom {
-			q.check()
-		}
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.c.way.Store(&roundTrips{last: q.roundTrips.last, n: q.roundTrips.n})
 }
 
 // rest has nobody make calls until there is something to ask.
@@ -308,54 +288,6 @@ func (q *queue) eval(ctx context.Context, s *redis.Script, keys []string, args .
 	q.callingSince.Store(time.Now().UnixNano())
 	defer q.callingSince.Store(0)
 	return q.c.evalAt(ctx, s, keys, args...)
-}
-
-// failed tells those who cannot wait that Redis is in trouble.
-func (q *queue) failed(b *batch, err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.trouble = err
-	tell := func(ws []*waiter) []*waiter {
-		var rest []*waiter
-		for _, w := range ws {
-			switch {
-			case q.closed && w.state != gone:
-				q.answer(w, outcome{err: q.error(0, ErrClosed)})
-			case w.now && w.state != gone:
-				q.answer(w, outcome{err: q.error(0, noAnswer(err))})
-			default:
-				rest = append(rest, w)
-				continue
-			}
-			w.state = gone // what the batch may yet bring it is given back
-		}
-		return rest
-	}
-	q.front, q.waiting = tell(q.front), tell(q.waiting)
-	for w := range q.placed {
-		if w.now && w.state == checking {
-			q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
-			delete(q.placed, w)
-			q.answer(w, outcome{err: q.error(0, noAnswer(err))})
-		}
-	}
-	if b != nil {
-		for _, r := range b.runs {
-			tell(r.waiters)
-		}
-	}
-}
-
-// backoff waits before the next attempt: longer each time, jittered, and not
-// at all when somebody who cannot wait asks.
-func (q *queue) backoff(attempt int) {
-	d := min(backoffFrom<<min(attempt, 10), backoffTo)
-	ctx, cancel := context.WithTimeout(q.c.ctx, d/2+rand.N(d/2))
-	defer cancel()
-	select {
-	case <-ctx.Done():
-	case <-q.poke:
-	}
 }
 
 // drop ends a batch that Redis will never serve.

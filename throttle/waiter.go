@@ -12,10 +12,6 @@ const (
 	// known to be free; abandonPatience the same for a wait whose context ended.
 	cancelPatience  = time.Second
 	abandonPatience = 20 * time.Millisecond
-	// tryPatience is how long TryAcquire waits for an answer of Redis, lastTry how
-	// long a request does that asks once more when its time is over.
-	tryPatience = 4 * time.Second
-	lastTry     = 250 * time.Millisecond
 )
 
 type waiterState int
@@ -103,46 +99,6 @@ func (q *queue) acquire(ctx context.Context, ns []int64) error {
 		return &Error{Limiter: q.members[out.member].name, Err: ErrExceedsDeadline, Detail: fmt.Sprintf("in %v", out.wait)}
 	}
 	return out.err
-}
-
-// tryAcquire waits at most timeout, and not at all for what comes later.
-func (q *queue) tryAcquire(ctx context.Context, ns []int64, timeout time.Duration) (bool, error) {
-	r, err := q.reserve(ctx, ns, timeout)
-	if err != nil || !r.OK() {
-		return false, err
-	}
-	err = r.wait(ctx)
-	if !r.OK() {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// reserve asks for a place within maxWait.
-func (q *queue) reserve(ctx context.Context, ns []int64, maxWait time.Duration) (*Reservation, error) {
-	defer q.leave()
-	if err := ctx.Err(); err != nil {
-		return nil, q.interrupted(ctx)
-	}
-	maxWait = max(maxWait, 0)
-	now := time.Now()
-	w := &waiter{ns: ns, since: now, until: now.Add(maxWait), now: maxWait == 0, hold: true, out: make(chan outcome, 1)}
-	if deadline, ok := ctx.Deadline(); ok && deadline.Before(w.until) {
-		w.until = deadline
-	}
-	if q.seatFromStock(w) {
-		return &Reservation{q: q, w: w}, nil
-	}
-	q.c.waiting.Add(1)
-	defer q.c.waiting.Add(-1)
-	if err := q.enqueue(ctx, w); err != nil {
-		return nil, err
-	}
-	out := q.await(ctx, w)
-	if out.err != nil {
-		return nil, out.err
-	}
-	return &Reservation{q: q, w: w, out: out}, nil
 }
 
 // await waits for the answer to a request. A request with a latest turn that

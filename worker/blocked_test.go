@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -38,17 +37,7 @@ func (f *fleet) workWith(yaml, typ string) (stop func()) {
 		f.note(ctx, task)
 		return nil
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			f.t.Errorf("Run: %v", err)
-		}
-	})
-	f.t.Cleanup(stop)
-	return stop
+	return f.run(w)
 }
 
 // backlog enqueues n jobs of all kinds of producers: some have retries to spare,

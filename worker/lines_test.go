@@ -33,14 +33,7 @@ func (f *fleet) workOn(queues string) (stop func()) {
 // parkIn parks n tasks of a queue for the limit api, which is stopped meanwhile.
 func (f *fleet) parkIn(queue string, n int) {
 	f.t.Helper()
-	api := f.limiter("api")
-	f.awaitThat(5*time.Second, func() (bool, string) {
-		_, err := api.Config(f.t.Context())
-		return err == nil, fmt.Sprint(err)
-	})
-	if err := api.Pause(f.t.Context(), time.Hour); err != nil {
-		f.t.Fatal(err)
-	}
+	f.stopLimit()
 	before := f.inLine("api")
 	for i := range n {
 		f.enqueue("x:limited", fmt.Sprint(queue, i), asynq.Queue(queue))

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,9 +33,6 @@ var frontLua string
 var forgetLua string
 
 const (
-	// maxBacklog is how many limiters with a line a worker remembers, of each
-	// queue. A fresh task of one that it does not remember may overtake those in line.
-	maxBacklog = 1000
 	// maxLines is how many lines a worker looks at in a pass.
 	maxLines = 100
 	// absence is how long after the last look at one of its lines a queue counts
@@ -62,21 +58,18 @@ type lot struct {
 	rdb                                    redis.UniversalClient
 	park, call, due, looked, moved, forgot *redis.Script
 
-	mu      sync.Mutex
-	backlog map[string]map[string]bool // by queue, the limiters that have, as far as this worker knows, a line
-	old     map[string]float64         // those that have a line of the version before this one, whose workers may be there
+	backlog backlog
 }
 
 func newLot(rdb redis.UniversalClient) *lot {
 	return &lot{
-		rdb:     rdb,
-		park:    redis.NewScript(parkLua),
-		call:    redis.NewScript(callLua),
-		due:     redis.NewScript(dueLua),
-		looked:  redis.NewScript(lookedLua),
-		moved:   redis.NewScript(frontLua),
-		forgot:  redis.NewScript(forgetLua),
-		backlog: map[string]map[string]bool{},
+		rdb:    rdb,
+		park:   redis.NewScript(parkLua),
+		call:   redis.NewScript(callLua),
+		due:    redis.NewScript(dueLua),
+		looked: redis.NewScript(lookedLua),
+		moved:  redis.NewScript(frontLua),
+		forgot: redis.NewScript(forgetLua),
 	}
 }
 
@@ -110,7 +103,7 @@ func (l *lot) enter(ctx context.Context, e *entry, limiters []string) (limiter s
 	if e.limiter != "" {
 		return "", 0, nil // it has arrived
 	}
-	lined := l.lined(e.queue, limiters)
+	lined := l.backlog.lined(e.queue, limiters)
 	if len(lined) > 1 { // any of them may have called it, or have it in line
 		if limiter, ahead, err = l.arrive(ctx, e, lined); err != nil || limiter != "" || e.limiter != "" {
 			return limiter, ahead, err
@@ -133,7 +126,7 @@ func (l *lot) enter(ctx context.Context, e *entry, limiters []string) (limiter s
 // it back by itself, it may be in line for the limiter that is returned. It makes
 // no call to Redis if none of the limiters has a line.
 func (l *lot) arrive(ctx context.Context, e *entry, limiters []string) (limiter string, ahead int64, err error) {
-	for _, name := range l.lined(e.queue, limiters) {
+	for _, name := range l.backlog.lined(e.queue, limiters) {
 		_, n, err := l.run(ctx, e, name, "arrive")
 		if err != nil || e.limiter != "" {
 			return "", 0, err
@@ -161,14 +154,7 @@ func (l *lot) put(ctx context.Context, e *entry, limiter, purpose string) error 
 	if _, _, err := l.run(ctx, e, limiter, purpose); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	if l.backlog[e.queue] == nil {
-		l.backlog[e.queue] = map[string]bool{}
-	}
-	if lined := l.backlog[e.queue]; len(lined) < maxBacklog {
-		lined[limiter] = true
-	}
-	l.mu.Unlock()
+	l.backlog.add(e.queue, limiter)
 	// Last, so that a look which found the line empty sees the score changed.
 	return l.rdb.ZIncrBy(ctx, indexOf(e.queue), 0.001, limiter).Err()
 }
@@ -184,7 +170,7 @@ func (l *lot) run(ctx context.Context, e *entry, limiter, purpose string) (goOn 
 	}
 	k := keysOf(limiter)
 	keys := []string{k.line(e.queue), k.called, k.clock, k.costs, k.kept, k.old.clock}
-	if l.isOld(limiter) {
+	if l.backlog.isOld(limiter) {
 		keys = append(keys, k.old.called, k.old.costs, k.old.since)
 	}
 	reply, err := l.park.Run(ctx, l.rdb, keys, e.name(), e.queue, e.cost, e.weight, purpose, place, back).Slice()
@@ -204,87 +190,6 @@ func (l *lot) run(ctx context.Context, e *entry, limiter, purpose string) (goOn 
 		return true, 0, nil
 	}
 	return false, 0, fmt.Errorf("park.lua: unexpected %T", reply[1])
-}
-
-func (l *lot) lined(queue string, limiters []string) []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var lined []string
-	for _, name := range limiters {
-		if _, old := l.old[name]; old || l.backlog[queue][name] {
-			lined = append(lined, name)
-		}
-	}
-	return lined
-}
-
-// backlogged says whether the limiter has, as far as this worker knows, a line of the queue.
-func (l *lot) backlogged(queue, limiter string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.backlog[queue][limiter]
-}
-
-// beside learns which limiters have a line of the version before this one.
-func (l *lot) beside(old map[string]float64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.old = old
-}
-
-// isOld says whether the limiter has a line of the version before this one.
-func (l *lot) isOld(limiter string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, old := l.old[limiter]
-	return old
-}
-
-// refresh learns from what all workers noted which limiters have a line of these
-// queues, and returns the queues that have one and are not paused in asynq.
-func (l *lot) refresh(ctx context.Context, queues []string) (running []string, err error) {
-	backlog := map[string]map[string]bool{}
-	if running, err = l.read(ctx, queues, backlog); err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	l.backlog = backlog
-	l.mu.Unlock()
-	return running, nil
-}
-
-func (l *lot) read(ctx context.Context, queues []string, backlog map[string]map[string]bool) (running []string, err error) {
-	indexes := make([]string, len(queues))
-	for i, queue := range queues {
-		indexes[i] = indexOf(queue)
-	}
-	if any, err := l.rdb.Exists(ctx, indexes...).Result(); err != nil || any == 0 {
-		return nil, err
-	}
-	names, paused := make([]*redis.StringSliceCmd, len(queues)), make([]*redis.IntCmd, len(queues))
-	if _, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, queue := range queues {
-			names[i] = p.ZRange(ctx, indexes[i], 0, maxBacklog-1)
-			paused[i] = p.Exists(ctx, "asynq:{"+queue+"}:paused")
-		}
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	for i, queue := range queues {
-		if len(names[i].Val()) == 0 {
-			continue
-		}
-		lined := make(map[string]bool, len(names[i].Val()))
-		for _, name := range names[i].Val() {
-			lined[name] = true
-		}
-		backlog[queue] = lined
-		if paused[i].Val() == 0 {
-			running = append(running, queue)
-		}
-	}
-	return running, nil
 }
 
 // claim is the right to look at the lines of a limiter.
@@ -321,7 +226,7 @@ func (l *lot) claims(ctx context.Context, queues []string) ([]*claim, error) {
 	}
 	for _, c := range claims {
 		for _, queue := range queues {
-			if !slices.Contains(c.queues, queue) && l.backlogged(queue, c.limiter) {
+			if !slices.Contains(c.queues, queue) && l.backlog.has(queue, c.limiter) {
 				c.queues, c.scores = append(c.queues, queue), append(c.scores, "")
 			}
 		}
@@ -341,7 +246,7 @@ type call struct {
 func (l *lot) next(ctx context.Context, limiter string, queues []string, budget int64) (calls []call, left []int64, err error) {
 	k := keysOf(limiter)
 	waits := patience
-	if l.isOld(limiter) {
+	if l.backlog.isOld(limiter) {
 		waits = patienceBeside
 	}
 	args := []any{budget, maxCalled, waits.Milliseconds(), absence.Milliseconds()}

@@ -88,11 +88,11 @@ func (p *puller) pull(ctx context.Context) (next time.Duration, err error) {
 	if err := p.adoption.step(ctx, time.Now()); err != nil {
 		errs = append(errs, fmt.Errorf("adopt parked tasks of an older version: %w", err))
 	}
-	p.lot.beside(p.adoption.before)
+	p.lot.backlog.beside(p.adoption.before)
 	if err := p.bringLate(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("bring called tasks back: %w", err))
 	}
-	running, err := p.lot.refresh(ctx, p.queues)
+	running, err := p.lot.backlog.refresh(ctx, p.lot.rdb, p.queues)
 	if err != nil {
 		return next, errors.Join(append(errs, fmt.Errorf("read the indexes of parked tasks: %w", err))...)
 	}

@@ -38,6 +38,7 @@ limits: { api: { rate: 1/3s, guard: 50ms } }
 pools: [ { name: default, concurrency: 2, max_waiting: 1 } ]
 jobs: { "x:*": { limits: [api], hold: 0 } }
 `)
+	f.permits = nil // spans go to the provider above
 	ctx, caller := provider.Tracer("test").Start(t.Context(), "caller")
 	p := producer.New(f.rdb)
 	for _, id := range []string{"first", "second"} {

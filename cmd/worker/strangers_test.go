@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 	"unicode"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 	"github.com/jobthrottle/jobthrottle/worker"
 )
 
@@ -30,24 +29,6 @@ func acts(line string) bool {
 	return strings.ContainsFunc(strings.ReplaceAll(line, "\t", ""), func(r rune) bool {
 		return unicode.IsControl(r) || r == 0x2028 || r == 0x202e
 	})
-}
-
-// lockedBuffer is a standard stream that is read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // TestLogLinesOfStrangers: ids, types and payloads make no lines in the log, nor
@@ -81,20 +62,17 @@ func TestLogLinesOfStrangers(t *testing.T) {
 
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			stderr := &lockedBuffer{}
+			stderr := &testkit.Buffer{}
 			config := configFile(t, fmt.Sprintf("redis: { addrs: [%q] }\nlog: { level: debug, format: %s }\n", addr, format))
 			done := make(chan int, 1)
-			go func() { done <- cli.Run(ctx, newCommand(), []string{"--config", config}, nil, &lockedBuffer{}, stderr) }()
+			go func() {
+				done <- cli.Run(ctx, newCommand(), []string{"--config", config}, nil, &testkit.Buffer{}, stderr)
+			}()
 			inspector := asynq.NewInspectorFromRedisClient(rdb)
-			for end := time.Now().Add(15 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			testkit.Eventually(t, 15*time.Second, "the jobs have ended, and are logged", func() bool {
 				q, err := inspector.GetQueueInfo("default")
-				if err == nil && q.Archived+q.Retry >= 3 && q.Pending+q.Active == 0 && strings.Count(stderr.String(), "task_id") >= 3 {
-					break
-				}
-				if time.Now().After(end) {
-					t.Fatalf("queue %+v, error %v; logged:\n%q", q, err, stderr)
-				}
-			}
+				return err == nil && q.Archived+q.Retry >= 3 && q.Pending+q.Active == 0 && strings.Count(stderr.String(), "task_id") >= 3
+			}, stderr.String)
 			cancel()
 			if status := <-done; status != cli.Done {
 				t.Errorf("status %d", status)

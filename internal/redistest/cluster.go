@@ -10,7 +10,12 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
+
+// settleTime bounds how long servers may take to find each other: seconds, on a busy machine more.
+const settleTime = time.Minute
 
 const (
 	clusterMasters = 3
@@ -66,7 +71,7 @@ func newCluster(tb testing.TB, nodes int, args ...string) *Cluster {
 		c.must(c.clients[replica].ClusterReplicate(c.ctx(), c.id(c.Nodes[i])).Err())
 	}
 	replicas := nodes/clusterMasters - 1
-	await(tb, "a Redis Cluster in which all nodes are well", func() bool {
+	testkit.Eventually(tb, settleTime, "a Redis Cluster in which all nodes are well", func() bool {
 		return !slices.ContainsFunc(c.Nodes, func(n *Server) bool { return !c.well(n, replicas) })
 	})
 	return c
@@ -87,7 +92,7 @@ func (c *Cluster) introduce() {
 	for _, node := range c.Nodes[1:] {
 		c.must(c.clients[node].Do(c.ctx(), "cluster", "meet", host, port, bus).Err())
 	}
-	await(c.tb, "nodes that know each other", func() bool {
+	testkit.Eventually(c.tb, settleTime, "nodes that know each other", func() bool {
 		return !slices.ContainsFunc(c.Nodes, func(n *Server) bool {
 			lines := c.nodes(n)
 			return len(lines) != len(c.Nodes) || strings.Contains(strings.Join(lines, "\n"), "handshake")
@@ -136,7 +141,7 @@ func (c *Cluster) Replica(key string) *Server { c.tb.Helper(); return c.awaitOwn
 func (c *Cluster) awaitOwners(key string, atLeast int) (owners []*Server) {
 	c.tb.Helper()
 	slot := c.Slot(key)
-	await(c.tb, fmt.Sprintf("%d nodes that have slot %d", atLeast, slot), func() bool {
+	testkit.Eventually(c.tb, settleTime, fmt.Sprintf("%d nodes that have slot %d", atLeast, slot), func() bool {
 		owners = c.owners(slot)
 		return len(owners) >= atLeast
 	})
@@ -171,7 +176,7 @@ func (c *Cluster) Failover(key string) {
 	c.tb.Helper()
 	replica := c.Replica(key)
 	var asked time.Time
-	await(c.tb, "the replica takes over", func() bool {
+	testkit.Eventually(c.tb, settleTime, "the replica takes over", func() bool {
 		if c.Master(key) == replica {
 			return true
 		}
@@ -186,7 +191,7 @@ func (c *Cluster) Failover(key string) {
 // AwaitFailover returns when another node than the given one has the key.
 func (c *Cluster) AwaitFailover(key string, dead *Server) {
 	c.tb.Helper()
-	await(c.tb, "another master", func() bool { return c.Master(key) != dead })
+	testkit.Eventually(c.tb, settleTime, "another master", func() bool { return c.Master(key) != dead })
 }
 
 // any is a client of a node that lives.

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
 // SentinelMaster is the name by which the sentinels of StartSentinels know the master.
@@ -36,7 +38,7 @@ func StartSentinels(tb testing.TB, replicas int, args ...string) *Sentinels {
 	}
 	master := redis.NewClient(&redis.Options{Addr: s.Master.Addr})
 	defer master.Close()
-	await(tb, "replicas in step", func() bool {
+	testkit.Eventually(tb, settleTime, "replicas in step", func() bool {
 		in, err := master.Wait(context.Background(), replicas, 0).Result()
 		return err == nil && int(in) == replicas
 	})
@@ -55,7 +57,7 @@ func StartSentinels(tb testing.TB, replicas int, args ...string) *Sentinels {
 	for _, sentinel := range s.Sentinels {
 		rdb := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr})
 		defer rdb.Close()
-		await(tb, "sentinels that know each other", func() bool {
+		testkit.Eventually(tb, settleTime, "sentinels that know each other", func() bool {
 			others, err := rdb.Sentinels(context.Background(), SentinelMaster).Result()
 			known, err2 := rdb.Replicas(context.Background(), SentinelMaster).Result()
 			return err == nil && err2 == nil && len(others) == 2 && len(known) == replicas
@@ -78,7 +80,7 @@ func (s *Sentinels) AwaitFailover() {
 	s.tb.Helper()
 	rdb := redis.NewSentinelClient(&redis.Options{Addr: s.Sentinels[0].Addr})
 	defer rdb.Close()
-	await(s.tb, "another master", func() bool {
+	testkit.Eventually(s.tb, settleTime, "another master", func() bool {
 		addr, err := rdb.GetMasterAddrByName(context.Background(), SentinelMaster).Result()
 		return err == nil && len(addr) == 2 && net.JoinHostPort(addr[0], addr[1]) != s.Master.Addr
 	})

@@ -1,0 +1,48 @@
+// Package testkit has what tests of several packages need to watch something
+// that goes on beside them.
+package testkit
+
+import (
+	"bytes"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Eventually polls until the condition holds, and ends the test if it does not
+// within that time. Those of state are asked then where things stand.
+func Eventually(tb testing.TB, within time.Duration, what string, holds func() bool, state ...func() string) {
+	tb.Helper()
+	deadline := time.NewTimer(within)
+	defer deadline.Stop()
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for !holds() {
+		select {
+		case <-poll.C:
+		case <-deadline.C:
+			for _, say := range state {
+				what += "; " + say()
+			}
+			tb.Fatalf("not within %v: %s", within, what)
+		}
+	}
+}
+
+// Buffer is an output that is read while it is written.
+type Buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
