@@ -133,7 +133,9 @@ func (q *queue) arguments(b *batch, now time.Time) []any {
 	}
 	released := make([]int64, len(q.members))
 	for _, r := range b.releases {
-		released[0] += r.n
+		for i, n := range r.ns {
+			released[i] += n
+		}
 	}
 	ns.add(released...)
 	ns.add(int64(len(b.runs)))

@@ -21,11 +21,19 @@ type Group struct {
 
 func (g *Group) queue() *queue { return g.c.enter(&g.last, g.members...) }
 
+// fits refuses anything but one number for each member.
+func (g *Group) fits(ns []int64) error {
+	if len(ns) == len(g.members) {
+		return nil
+	}
+	return &Error{Limiter: g.members[0].name, Err: ErrInvalidPermits,
+		Detail: fmt.Sprintf("%d numbers of permits for %d limiters", len(ns), len(g.members))}
+}
+
 // costs checks the permits asked of each member.
 func (g *Group) costs(ns []int64) ([]int64, error) {
-	if len(ns) != len(g.members) {
-		return nil, &Error{Limiter: g.members[0].name, Err: ErrInvalidPermits,
-			Detail: fmt.Sprintf("%d costs for %d limiters", len(ns), len(g.members))}
+	if err := g.fits(ns); err != nil {
+		return nil, err
 	}
 	for i, n := range ns {
 		if n < 1 {
@@ -51,7 +59,13 @@ func (g *Group) TryAcquire(ctx context.Context, n int64) (bool, error) {
 
 // TryAcquireFor is Limiter.TryAcquireFor for n permits of every member.
 func (g *Group) TryAcquireFor(ctx context.Context, n int64, timeout time.Duration) (bool, error) {
-	ns, err := g.costs(g.all(n))
+	return g.TryAcquireEach(ctx, timeout, g.all(n)...)
+}
+
+// TryAcquireEach is TryAcquireFor with a cost for each member, in the order in
+// which the group was made. A timeout of zero is TryAcquire.
+func (g *Group) TryAcquireEach(ctx context.Context, timeout time.Duration, ns ...int64) (bool, error) {
+	ns, err := g.costs(ns)
 	if err != nil {
 		return false, err
 	}
@@ -85,6 +99,23 @@ func (g *Group) ReserveEach(ctx context.Context, maxWait time.Duration, ns ...in
 		return nil, err
 	}
 	return g.queue().reserve(ctx, ns, maxWait)
+}
+
+// Release is Limiter.Release for n permits of every member, of all or of none.
+func (g *Group) Release(ctx context.Context, n int64) error {
+	return g.ReleaseEach(ctx, g.all(n)...)
+}
+
+// ReleaseEach is Release with a number for each member, which may be zero.
+func (g *Group) ReleaseEach(ctx context.Context, ns ...int64) error {
+	if err := g.fits(ns); err != nil {
+		return err
+	}
+	ns, err := releasable(g.members, ns)
+	if err != nil || ns == nil {
+		return err
+	}
+	return g.queue().release(ctx, ns)
 }
 
 // Pause pauses every member, one after the other.

@@ -52,6 +52,54 @@ func TestGroupIsAllOrNothing(t *testing.T) {
 	})
 }
 
+// TestGroupReleases: what a group took goes back to each of its members, in one
+// step, and those who wait for it have it.
+func TestGroupReleases(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		ctx := b.Context()
+		ls, g := b.grouped(b.client(), rate("10/1m"), perClient("5/1m"), rate("3/1m"))
+		expect := func(want ...int64) {
+			b.Helper()
+			for i, n := range want {
+				b.expectAvailable(ls[i], n)
+			}
+		}
+		if ok, err := g.TryAcquireEach(ctx, 0, 4, 5, 3); !ok || err != nil {
+			b.Fatalf("TryAcquireEach: %v, %v", ok, err)
+		}
+		if ok, err := g.TryAcquireEach(ctx, ms(50), 1, 1, 1); ok || err != nil {
+			b.Errorf("TryAcquireEach of a full group: %v, %v", ok, err)
+		}
+		expect(6, 0, 0)
+		check(b, g.ReleaseEach(ctx, 2, 0, 1))
+		expect(8, 0, 1)
+		check(b, g.Release(ctx, 2))
+		expect(10, 2, 3)            // never more than was taken
+		check(b, g.Release(ctx, 0)) // nothing
+
+		b.expectError(g.ReleaseEach(ctx, 1, 1), ErrInvalidPermits, ls[0].name)
+		b.expectError(g.ReleaseEach(ctx, 1, -1, 1), ErrInvalidPermits, ls[1].name)
+		_, err := g.TryAcquireEach(ctx, 0, 1, 1)
+		b.expectError(err, ErrInvalidPermits, ls[0].name)
+		_, err = g.TryAcquireEach(ctx, time.Second, 1, 6, 1)
+		b.expectError(err, ErrExceedsRate, ls[1].name)
+		expect(10, 2, 3)
+
+		check(b, g.AcquireEach(ctx, 1, 1, 3))
+		waiting, err := ls[2].Reserve(ctx, 2, 2*time.Minute)
+		check(b, err)
+		if d := waiting.Delay(); d < 10*time.Second {
+			b.Fatalf("its turn is in %v: nothing to release for it", d)
+		}
+		check(b, g.ReleaseEach(ctx, 0, 0, 2))
+		soon, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if err := waiting.Wait(soon); err != nil {
+			b.Errorf("who waits for what was released: %v", err)
+		}
+	})
+}
+
 func TestGroupWaitsForTheTightest(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		ctx := b.Context()

@@ -91,13 +91,28 @@ func (l *Limiter) Reserve(ctx context.Context, n int64, maxWait time.Duration) (
 // the oldest grants that still count, and never exceed what was taken. Zero
 // does nothing; a negative number is ErrInvalidPermits.
 func (l *Limiter) Release(ctx context.Context, n int64) error {
-	if n < 0 {
-		return &Error{Limiter: l.name, Err: ErrInvalidPermits, Detail: strconv.FormatInt(n, 10) + " to release"}
+	ns, err := releasable([]*Limiter{l}, []int64{n})
+	if err != nil || ns == nil {
+		return err
 	}
-	if n == 0 {
-		return nil
+	return l.queue().release(ctx, ns)
+}
+
+// releasable are the permits of each limiter that may be given back, nil if
+// there are none to give.
+func releasable(ls []*Limiter, ns []int64) (bounded []int64, err error) {
+	some := false
+	for i, n := range ns {
+		if n < 0 {
+			return nil, &Error{Limiter: ls[i].name, Err: ErrInvalidPermits, Detail: strconv.FormatInt(n, 10) + " to release"}
+		}
+		some = some || n > 0
+		bounded = append(bounded, min(n, MaxPermits))
 	}
-	return l.queue().release(ctx, min(n, MaxPermits))
+	if !some {
+		return nil, nil
+	}
+	return bounded, nil
 }
 
 // TrySetRate sets the rate if the limiter has none, and reports whether it did.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/internal/wire"
+	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
 // What users were promised, each as somebody met it broken. Only what is
@@ -99,7 +100,7 @@ func TestRedisFarAway(t *testing.T) {
 			atFullSize(t, func(b *bench) {
 				r := guarded("50/1s")
 				check(b, b.limiter(b.client()).SetRate(b.Context(), r))
-				var ls []Acquirer
+				var ls []httplimit.Acquirer
 				for range 8 {
 					ls = append(ls, b.limiter(b.clientOf(b.away(far.roundTrip))))
 				}

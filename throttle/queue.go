@@ -77,7 +77,7 @@ type returned struct {
 }
 
 type releasing struct {
-	n    int64
+	ns   []int64
 	done chan error
 }
 
@@ -200,10 +200,10 @@ func (q *queue) patient(w *waiter, now time.Time) bool {
 	return w.until.IsZero() || w.until.Sub(later(now, q.fullUntil)) > q.horizon(w.ns)
 }
 
-// release gives back n permits that were handed out.
-func (q *queue) release(ctx context.Context, n int64) error {
+// release gives back permits of each member that were handed out.
+func (q *queue) release(ctx context.Context, ns []int64) error {
 	defer q.leave()
-	r := &releasing{n: n, done: make(chan error, 1)}
+	r := &releasing{ns: ns, done: make(chan error, 1)}
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
 // arrival is when and with what error a wait ended; -1 before it has.
@@ -24,7 +26,7 @@ type arrivals struct {
 }
 
 // wait begins one; it has asked for its place when wait returns.
-func (a *arrivals) wait(ctx context.Context, l Acquirer, n int64) *arrival {
+func (a *arrivals) wait(ctx context.Context, l httplimit.Acquirer, n int64) *arrival {
 	w := &arrival{at: -1}
 	a.waits = append(a.waits, w)
 	a.wg.Go(func() {

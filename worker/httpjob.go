@@ -9,7 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
 // HTTPTaskType is the type of tasks that the built-in job performs: one HTTP
@@ -108,7 +108,7 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task, turn *turn) error {
 	defer clock.Stop()
 	permits := &httpTurn{turn: turn, clock: clock, timeout: j.timeout}
 	client := http.Client{
-		Transport:     locationGuard{throttle.Transport(j.base, permits)},
+		Transport:     locationGuard{httplimit.Transport(j.base, permits)},
 		CheckRedirect: j.checkRedirect,
 	}
 	resp, err := client.Do(req)
@@ -134,7 +134,7 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task, turn *turn) error {
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
 		// A wait of zero is left to asynq's backoff: a task that parks for no
 		// time would come back at once, for ever.
-		if d, ok := throttle.RetryAfter(resp); ok && d > 0 {
+		if d, ok := httplimit.RetryAfter(resp); ok && d > 0 {
 			return RetryAfter(d)
 		}
 		return status
@@ -184,7 +184,7 @@ func (g locationGuard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// httpTurn is a turn as throttle.Transport sees it: the first request uses what
+// httpTurn is a turn as httplimit.Transport sees it: the first request uses what
 // the task has reserved, a redirect or a request sent again gets permits of its
 // own.
 type httpTurn struct {

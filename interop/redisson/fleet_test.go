@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/redisson"
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
 // Two JVMs and two Clients draw on one limit at once.
@@ -101,7 +102,7 @@ func TestMixedFleet(t *testing.T) {
 
 // acquireUntil acquires until ctx ends, with a pause after each permit, and
 // returns how many it got.
-func acquireUntil(ctx context.Context, a throttle.Acquirer, pause time.Duration) (got int64) {
+func acquireUntil(ctx context.Context, a httplimit.Acquirer, pause time.Duration) (got int64) {
 	t := time.NewTimer(pause)
 	defer t.Stop()
 	for a.Acquire(ctx, 1) == nil {

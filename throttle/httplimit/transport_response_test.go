@@ -1,4 +1,4 @@
-package throttle_test
+package httplimit_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
 func TestTransportPauses(t *testing.T) {
@@ -44,7 +44,7 @@ func TestTransportPauses(t *testing.T) {
 				}
 				return errors.New("redis is away")
 			}}
-			resp, err := throttle.Transport(base, j).RoundTrip(newRequest(t, "GET", url, nil).WithContext(ctx))
+			resp, err := httplimit.Transport(base, j).RoundTrip(newRequest(t, "GET", url, nil).WithContext(ctx))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +65,7 @@ func TestTransportRedirectsAcquire(t *testing.T) {
 		}
 	})
 	j := &journal{}
-	client := http.Client{Transport: throttle.Transport(base, j)}
+	client := http.Client{Transport: httplimit.Transport(base, j)}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(url)
 	if err != nil {
@@ -84,7 +84,7 @@ func TestTransportIsTransparent(t *testing.T) {
 		req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
 			GotConn: func(httptrace.GotConnInfo) { j.note("traced") },
 		}))
-		resp, err := throttle.Transport(base, j).RoundTrip(req)
+		resp, err := httplimit.Transport(base, j).RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestTransportIsTransparent(t *testing.T) {
 	})
 	t.Run("context ends with the body", func(t *testing.T) {
 		var ctx context.Context
-		rt := throttle.Transport(roundTripper(func(req *http.Request) (*http.Response, error) {
+		rt := httplimit.Transport(roundTripper(func(req *http.Request) (*http.Response, error) {
 			ctx = req.Context()
 			return &http.Response{StatusCode: 200, Body: newBody("x")}, nil
 		}), &journal{})
@@ -114,7 +114,7 @@ func TestTransportIsTransparent(t *testing.T) {
 	})
 	t.Run("no body", func(t *testing.T) {
 		url, base := serve(t, "http1", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-		resp, err := throttle.Transport(base, &journal{}).RoundTrip(newRequest(t, "GET", url, nil))
+		resp, err := httplimit.Transport(base, &journal{}).RoundTrip(newRequest(t, "GET", url, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestTransportIsTransparent(t *testing.T) {
 		req := newRequest(t, "GET", url, nil)
 		req.Header.Set("Connection", "Upgrade")
 		req.Header.Set("Upgrade", "echo")
-		resp, err := throttle.Transport(base, &journal{}).RoundTrip(req)
+		resp, err := httplimit.Transport(base, &journal{}).RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ func TestTransportIsTransparent(t *testing.T) {
 	t.Run("bad request", func(t *testing.T) {
 		j := &journal{}
 		body := newBody("x")
-		if _, err := throttle.Transport(nil, j).RoundTrip(&http.Request{Header: http.Header{}, Body: body}); err == nil {
+		if _, err := httplimit.Transport(nil, j).RoundTrip(&http.Request{Header: http.Header{}, Body: body}); err == nil {
 			t.Error("a request without URL succeeded")
 		}
 		body.expectClosed(t)

@@ -1,4 +1,4 @@
-package throttle_test
+package httplimit_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
 func TestTransportAcquiresBetweenConnectionAndRequest(t *testing.T) {
@@ -26,7 +26,7 @@ func TestTransportAcquiresBetweenConnectionAndRequest(t *testing.T) {
 				j.note("dialled")
 				return conn, err
 			}
-			rt := throttle.Transport(base, &j)
+			rt := httplimit.Transport(base, &j)
 			get(t, rt, newRequest(t, "GET", url, nil))
 			get(t, rt, newRequest(t, "GET", url, nil))
 			j.expect(t, "dialled", "acquire 1", "arrived", "acquire 1", "arrived")
@@ -47,7 +47,7 @@ func TestTransportPermitIsFreshAfterSlowDial(t *testing.T) {
 		return dialer.DialContext(ctx, network, addr)
 	}
 	start := time.Now()
-	get(t, throttle.Transport(base, j), newRequest(t, "GET", url, nil))
+	get(t, httplimit.Transport(base, j), newRequest(t, "GET", url, nil))
 	if waited, age := acquired.Sub(start), arrived.Sub(acquired); waited < dial || age >= dial {
 		t.Errorf("permit acquired after %v and used %v later; the connection took %v", waited, age, dial)
 	}
@@ -60,7 +60,7 @@ func TestTransportRefusedWritesNothing(t *testing.T) {
 				var arrived atomic.Int32
 				url, base := serve(t, proto, func(http.ResponseWriter, *http.Request) { arrived.Add(1) })
 				j := &journal{acquire: func(context.Context, int) error { return errNoPermit }}
-				rt := throttle.Transport(base, j)
+				rt := httplimit.Transport(base, j)
 				if conn == "idle" {
 					get(t, base, newRequest(t, "GET", url, nil))
 					arrived.Store(0)
@@ -96,7 +96,7 @@ func TestTransportRefusedWritesNoByte(t *testing.T) {
 	}
 	defer l.Close()
 	base := &http.Transport{}
-	rt := throttle.Transport(base, &journal{acquire: nthRefused(1)})
+	rt := httplimit.Transport(base, &journal{acquire: nthRefused(1)})
 	body := newBody("payload")
 	req := newRequest(t, "POST", "http://"+l.Addr().String(), body)
 	if _, err := rt.RoundTrip(req); !errors.Is(err, errNoPermit) {
@@ -130,7 +130,7 @@ func TestTransportRefusalSparesOtherStreams(t *testing.T) {
 				conns.Add(1)
 				return dialer.DialContext(ctx, network, addr)
 			}
-			rt := throttle.Transport(base, &journal{acquire: nthRefused(2)})
+			rt := httplimit.Transport(base, &journal{acquire: nthRefused(2)})
 			slow := make(chan string)
 			go func() {
 				defer close(slow)
@@ -166,7 +166,7 @@ func TestTransportContextEndsWhileWaiting(t *testing.T) {
 			}}
 			body := newBody("x")
 			req := newRequest(t, "POST", url, body).WithContext(ctx)
-			_, err := throttle.Transport(base, j).RoundTrip(req)
+			_, err := httplimit.Transport(base, j).RoundTrip(req)
 			if !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "gave up") {
 				t.Errorf("error %v, want that of Acquire", err)
 			}
@@ -186,7 +186,7 @@ func TestTransportBodyArrivesOnce(t *testing.T) {
 				}
 				w.Write(b)
 			})
-			rt := throttle.Transport(base, &journal{})
+			rt := httplimit.Transport(base, &journal{})
 			body := newBody(payload)
 			if got := get(t, rt, newRequest(t, "POST", url, body)); got != payload {
 				t.Errorf("echo of %d bytes, want %d", len(got), len(payload))

@@ -1,4 +1,4 @@
-package throttle_test
+package httplimit_test
 
 import (
 	"bufio"
@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
 // staleServer answers the first request of the first connection and hangs up on
@@ -85,7 +85,7 @@ func TestTransportAcquiresForEachAttempt(t *testing.T) {
 	base := &http.Transport{}
 	defer base.CloseIdleConnections()
 	j := &journal{}
-	rt := throttle.Transport(base, j)
+	rt := httplimit.Transport(base, j)
 	get(t, rt, newRequest(t, "GET", s.url, nil))
 	if got := get(t, rt, replayable(t, s.url)); got != "ok" {
 		t.Errorf("answer %q", got)
@@ -98,7 +98,7 @@ func TestTransportRefusesSecondAttempt(t *testing.T) {
 	s := newStaleServer(t)
 	base := &http.Transport{}
 	defer base.CloseIdleConnections()
-	rt := throttle.Transport(base, &journal{acquire: nthRefused(3)})
+	rt := httplimit.Transport(base, &journal{acquire: nthRefused(3)})
 	get(t, rt, newRequest(t, "GET", s.url, nil))
 	if _, err := rt.RoundTrip(replayable(t, s.url)); err != errNoPermit {
 		t.Errorf("error %v, want the error of Acquire", err)
@@ -115,7 +115,7 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 func TestTransportUnknownBase(t *testing.T) {
 	t.Run("silent", func(t *testing.T) {
 		j := &journal{}
-		rt := throttle.Transport(roundTripper(func(req *http.Request) (*http.Response, error) {
+		rt := httplimit.Transport(roundTripper(func(req *http.Request) (*http.Response, error) {
 			j.note("sent")
 			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
 		}), j)
@@ -123,7 +123,7 @@ func TestTransportUnknownBase(t *testing.T) {
 		j.expect(t, "acquire 1", "sent")
 	})
 	t.Run("refused", func(t *testing.T) {
-		rt := throttle.Transport(roundTripper(func(req *http.Request) (*http.Response, error) {
+		rt := httplimit.Transport(roundTripper(func(req *http.Request) (*http.Response, error) {
 			t.Error("called without a permit")
 			return nil, io.EOF
 		}), &journal{acquire: nthRefused(1)})
@@ -138,7 +138,7 @@ func TestTransportUnknownBase(t *testing.T) {
 		base := &http.Transport{}
 		defer base.CloseIdleConnections()
 		j := &journal{}
-		rt := throttle.Transport(roundTripper(base.RoundTrip), j)
+		rt := httplimit.Transport(roundTripper(base.RoundTrip), j)
 		get(t, rt, newRequest(t, "GET", s.url, nil))
 		get(t, rt, replayable(t, s.url))
 		if j.acquired != 3 {
@@ -149,7 +149,7 @@ func TestTransportUnknownBase(t *testing.T) {
 		s := newStaleServer(t)
 		base := &http.Transport{}
 		defer base.CloseIdleConnections()
-		rt := throttle.Transport(roundTripper(base.RoundTrip), &journal{acquire: nthRefused(3)})
+		rt := httplimit.Transport(roundTripper(base.RoundTrip), &journal{acquire: nthRefused(3)})
 		get(t, rt, newRequest(t, "GET", s.url, nil))
 		if _, err := rt.RoundTrip(replayable(t, s.url)); err != errNoPermit {
 			t.Errorf("error %v", err)
@@ -158,7 +158,7 @@ func TestTransportUnknownBase(t *testing.T) {
 	})
 	t.Run("deaf to its context", func(t *testing.T) {
 		answer := newBody("")
-		rt := throttle.Transport(roundTripper(func(req *http.Request) (*http.Response, error) {
+		rt := httplimit.Transport(roundTripper(func(req *http.Request) (*http.Response, error) {
 			trace := httptrace.ContextClientTrace(req.Context())
 			trace.GotConn(httptrace.GotConnInfo{})
 			trace.GotConn(httptrace.GotConnInfo{})

@@ -1,4 +1,4 @@
-package throttle_test
+package httplimit_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/internal/strictapi"
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
 // The server's view, with a real limit: connections that take 150 ms to open,
@@ -41,7 +42,7 @@ func TestTransportKeepsTheLimitAtTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var dialer net.Dialer
-	rt := throttle.Transport(&http.Transport{
+	rt := httplimit.Transport(&http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			<-time.After(150 * time.Millisecond)
@@ -90,7 +91,7 @@ func TestTransportPausesTheLimiter(t *testing.T) {
 	}
 	base := &http.Transport{}
 	t.Cleanup(base.CloseIdleConnections)
-	resp, err := throttle.Transport(base, limiter).RoundTrip(newRequest(t, "GET", "http://"+api.Addr(), nil))
+	resp, err := httplimit.Transport(base, limiter).RoundTrip(newRequest(t, "GET", "http://"+api.Addr(), nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package throttle_test
+package httplimit_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package throttle_test
+package httplimit_test
 
 import (
 	"net/http"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
 func TestRetryAfter(t *testing.T) {
@@ -66,7 +66,7 @@ func TestRetryAfter(t *testing.T) {
 			for k, v := range tc.h {
 				resp.Header.Set(k, v)
 			}
-			if d, ok := throttle.RetryAfter(resp); d != tc.want || ok != tc.ok {
+			if d, ok := httplimit.RetryAfter(resp); d != tc.want || ok != tc.ok {
 				t.Errorf("RetryAfter = %v, %t; want %v, %t", d, ok, tc.want, tc.ok)
 			}
 		})
@@ -90,7 +90,7 @@ func FuzzRetryAfter(f *testing.F) {
 		resp := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{
 			"Date": {date}, "Retry-After": {after}, "Ratelimit-Reset": {reset}, "X-Ratelimit-Reset": {reset},
 		}}
-		d, ok := throttle.RetryAfter(resp)
+		d, ok := httplimit.RetryAfter(resp)
 		if d < 0 || !ok && d != 0 {
 			t.Errorf("RetryAfter = %v, %t", d, ok)
 		}

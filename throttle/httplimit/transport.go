@@ -1,4 +1,6 @@
-package throttle
+// Package httplimit holds an http.Client to a limit, and reads from responses
+// how long an API asks its clients to stay away.
+package httplimit
 
 import (
 	"context"
@@ -20,7 +22,8 @@ const (
 	pauseTimeout = 2 * time.Second
 )
 
-// Acquirer is what Transport needs of a limit. Limiter and Group are Acquirers.
+// Acquirer is what Transport needs of a limit. A throttle.Limiter and a
+// throttle.Group are Acquirers.
 type Acquirer interface {
 	Acquire(ctx context.Context, n int64) error
 	Pause(ctx context.Context, d time.Duration) error
