@@ -79,6 +79,10 @@ func (l *Limiter) Acquire(ctx context.Context, n int64) error {
 // Reserve takes a place for n permits whose turn comes within maxWait (and
 // before ctx's deadline). The Reservation says whether it did and how long it
 // is until then. A place that is neither waited for nor cancelled counts as used.
+//
+// Places are taken no further ahead than an Interval, or a second if that is
+// more, and twice the time in which the limit gives n permits. A turn beyond that,
+// within maxWait, is waited for: Reserve returns when it has come that near.
 func (l *Limiter) Reserve(ctx context.Context, n int64, maxWait time.Duration) (*Reservation, error) {
 	ns, err := l.one(n)
 	if err != nil {

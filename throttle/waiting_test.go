@@ -292,3 +292,24 @@ func (w *arrival) mustCome(b *bench, at time.Duration) {
 		b.Errorf("a permit was had at %v with %v, want it at %v", w.at, w.err, at)
 	}
 }
+
+// TestReserveBeyondTheHorizon: a place that is further ahead than may be taken
+// is waited for until it is not, and its turn is the same as if it had been had.
+func TestReserveBeyondTheHorizon(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		const every = time.Second
+		l := b.limited(rate("1/1s"))
+		began := time.Now()
+		for i := range 8 {
+			r, err := l.Reserve(b.Context(), 1, 20*time.Second)
+			check(b, err)
+			turn := time.Since(began) + r.Delay()
+			if want := time.Duration(i) * every; !r.OK() || turn < want || turn > want+ms(100) {
+				b.Errorf("reservation %d: %v, its turn after %v, want %v", i, r.OK(), turn, want)
+			}
+			if r.Delay() > 3*every {
+				b.Errorf("reservation %d: a place %v ahead", i, r.Delay())
+			}
+		}
+	})
+}
