@@ -223,6 +223,47 @@ func TestHopelessByTheirOwnDeadlines(t *testing.T) {
 	})
 }
 
+// A call asks for a bounded number of different things. Who is left out is behind
+// those who have no place yet, and is not asked for again and again.
+func TestManyDeadlines(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(guarded("10/1s"))
+		all := callers(400, 0)
+		before := l.c.Stats().Calls
+		var wg sync.WaitGroup
+		for i, c := range all {
+			c.deadline = time.Minute + ms(i)
+			wg.Go(func() { c.err = byAcquire(b.Context(), l, c) })
+		}
+		b.until(5 * time.Second)
+		if calls := l.c.Stats().Calls - before; calls > 50 {
+			b.Errorf("%d calls in 5s", calls)
+		}
+		wg.Wait()
+		if n := tally(all, (*caller).served); n != len(all) {
+			b.Errorf("%d of %d served within a minute", n, len(all))
+		}
+	})
+}
+
+// Who has no deadline to wait for is not kept waiting by those who do.
+func TestTryBehindManyDeadlines(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(guarded("10/1s"))
+		all := callers(200, 0)
+		for i, c := range all {
+			c.deadline = time.Minute + ms(i)
+		}
+		wait := b.crowd(l, byAcquire, all)
+		b.until(ms(500))
+		b.expectTry(l, 1, false)
+		if took := time.Since(b.begin) - ms(500); took > toldWithin {
+			b.Errorf("TryAcquire took %v", took)
+		}
+		wait()
+	})
+}
+
 func TestNewcomersWhileOthersWait(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(guarded("10/1s"))
