@@ -27,6 +27,7 @@ type batch struct {
 	args     []any     // of acquire.lua, once it is to be asked
 	fast     *fastCall // where that may do
 	runs     []run
+	upTo     uint64 // the arrival of the latest waiter that was in the queue
 	returns  []returned
 	back     []returned // the same, added up by grant
 	releases []*releasing
@@ -83,7 +84,7 @@ func (b *batch) finish(err error) {
 
 // nextBatch takes the waiters that are to be asked for now.
 func (q *queue) nextBatch(now time.Time) *batch {
-	b := &batch{far: q.wayThere()}
+	b := &batch{far: q.wayThere(), upTo: q.arrivals}
 	if now.Sub(q.refreshedAt) >= refreshEvery {
 		b.refresh, q.refreshedAt = true, now
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 )
 
 // The errors of this package, for errors.Is. Those that concern a limiter
@@ -15,6 +16,7 @@ var (
 	// ErrExceedsRate: more permits were asked for than the rate ever gives at once.
 	ErrExceedsRate = errors.New("more permits than the rate allows")
 	// ErrExceedsDeadline: the turn would come after the context's deadline.
+	// Error.Wait says how long it would have been.
 	ErrExceedsDeadline = errors.New("the turn comes after the deadline")
 	// ErrInvalidPermits: fewer than one permit was asked for.
 	ErrInvalidPermits = errors.New("invalid number of permits")
@@ -39,6 +41,11 @@ type Error struct {
 	Limiter string // the limiter's name
 	Err     error  // what went wrong: one of this package's errors, Redis's or the context's
 	Detail  string // figures, where there are any
+
+	// Wait is how long after the refusal the turn would have come, at the
+	// earliest: to ask again sooner, for as long, is of no use unless others
+	// give up. Only with ErrExceedsDeadline; zero if it is not known.
+	Wait time.Duration
 }
 
 func (e *Error) Error() string {
@@ -61,4 +68,14 @@ func quote(name string) string { return strconv.Quote(name) }
 
 func exceeds(limiter string, n, rate int64) error {
 	return &Error{Limiter: limiter, Err: ErrExceedsRate, Detail: fmt.Sprintf("%d of at most %d", n, rate)}
+}
+
+// tooLate says that the turn comes after the deadline, and how long it is until
+// then; zero if that is not known.
+func tooLate(limiter string, wait time.Duration) error {
+	err := &Error{Limiter: limiter, Err: ErrExceedsDeadline, Wait: wait}
+	if wait > 0 {
+		err.Detail = fmt.Sprintf("in %v", wait)
+	}
+	return err
 }

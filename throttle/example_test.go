@@ -70,6 +70,27 @@ func ExampleLimiter_Acquire_deadline() {
 	// throttle: limiter "api": more permits than the rate allows (2 of at most 1)
 }
 
+// A refusal says how long it would have been: what an HTTP server answers as
+// Retry-After, for one.
+func ExampleError() {
+	client, closeAll := connect()
+	defer closeAll()
+	api, err := client.LimiterWithRate("api", throttle.Rate{Permits: 1, Interval: time.Hour, Guard: -1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for range 2 {
+		err := api.Acquire(ctx, 1)
+		var refused *throttle.Error
+		if errors.Is(err, throttle.ErrExceedsDeadline) && errors.As(err, &refused) {
+			fmt.Println(refused.Limiter, "is busy, ask again in", refused.Wait.Round(time.Minute))
+		}
+	}
+	// Output: api is busy, ask again in 1h0m0s
+}
+
 // TryAcquire does not wait: a denial is a value, an error means that nothing
 // was decided.
 func ExampleLimiter_TryAcquire() {

@@ -46,6 +46,7 @@ func (l *Limiter) one(n int64) ([]int64, error) {
 }
 
 // TryAcquire takes n permits if they are free now, and reports whether it did.
+// (Reserve with a maxWait of 0 does the same, and its denial says when to ask again.)
 // If Redis does not answer it returns an error that wraps
 // context.DeadlineExceeded after 4s at the latest; permits that come later go
 // back.
@@ -66,8 +67,9 @@ func (l *Limiter) TryAcquireFor(ctx context.Context, n int64, timeout time.Durat
 
 // Acquire waits for its turn and takes n permits. It returns nil when they may
 // be used, which should happen at once; ErrExceedsDeadline, without waiting,
-// if the turn comes after ctx's deadline; ctx's error, wrapped, if ctx ends
-// first, and then gives its place back.
+// if the turn comes after ctx's deadline, in an *Error whose Wait says how long
+// it would have been; ctx's error, wrapped, if ctx ends first, and then gives its
+// place back.
 func (l *Limiter) Acquire(ctx context.Context, n int64) error {
 	ns, err := l.one(n)
 	if err != nil {

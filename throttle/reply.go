@@ -22,6 +22,7 @@ type settings struct {
 	rate      int64
 	interval  time.Duration
 	guard     time.Duration
+	offset    int64 // us from which calendar windows count
 	perClient bool
 	calendar  bool
 	smooth    bool
@@ -29,9 +30,10 @@ type settings struct {
 	plain     bool          // fast.lua knows all that applies to the limiter
 }
 
-// Where a seal, as log.lua writes it, has what makes a limiter no plain one.
+// Where a seal, as log.lua writes it, has what a reply says in no other way.
 const (
 	sealKeepAlive = 3
+	sealOffset    = 7
 	sealPause     = 9
 	sealFields    = 10
 )
@@ -188,6 +190,7 @@ func (d *decoder) settings(epoch int64) *settings {
 		if ms, err := strconv.ParseInt(f[sealKeepAlive], 10, 64); err == nil {
 			s.keepAlive = time.Duration(ms) * time.Millisecond
 		}
+		s.offset, _ = strconv.ParseInt(f[sealOffset], 10, 64)
 		s.plain = !s.calendar && !s.smooth && f[sealKeepAlive] == "0" && f[sealPause] == "0"
 	}
 	return s

@@ -57,7 +57,7 @@ func (r *Reservation) wait(ctx context.Context) error {
 			return r.out.err
 		}
 	}
-	return &Error{Limiter: r.Limiter(), Err: ErrExceedsDeadline, Detail: "in " + r.out.wait.String()}
+	return tooLate(r.Limiter(), r.out.wait)
 }
 
 // Cancel gives the place back, so that the next in turn can have it, and waits

@@ -91,6 +91,12 @@ func (q *queue) settle(b *batch, r batchReply, sent, received time.Time) {
 		q.gather(q.waiting[0].ns, received)
 	}
 	q.waiting = append(held, q.waiting...)
+	if len(held) > 0 {
+		q.refuseHopeless(b, r, received)
+		if q.arrivals == b.upTo {
+			q.urgentAt = time.Time{} // whom the batch left out is behind these, and waits as they do
+		}
+	}
 	if d := q.turns(); r.contenders > 0 && len(held) == 0 && d > 0 {
 		q.askAt = received.Add(d/2 + rand.N(d)) // who was served comes after the others
 	}

@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -96,7 +95,7 @@ func (q *queue) acquire(ctx context.Context, ns []int64) error {
 		}
 	}
 	if out.denied {
-		return &Error{Limiter: q.members[out.member].name, Err: ErrExceedsDeadline, Detail: fmt.Sprintf("in %v", out.wait)}
+		return tooLate(q.members[out.member].name, out.wait)
 	}
 	return out.err
 }
