@@ -213,7 +213,7 @@ func (q *queue) take(w *waiter) bool {
 	}
 	if half > 0 && now.Sub(w.place.earliest) > half {
 		overdue := now.Sub(w.place.due) > half // wherever in between its turn was
-		far := q.isFar(half, now) || w.stale >= staleTries && half < tinyHalf && q.roundTrips.median() > half
+		far := q.maybeFresh(w, half, now)
 		if !w.place.looked && !overdue && !far {
 			// A slow reply, the first over a new connection say, leaves open when its
 			// turn was. A look tells, and it may be fresh yet; an exchange would
