@@ -72,15 +72,11 @@ func (q *queue) lookBeside(now time.Time) (stop func()) {
 // say more. As long as the guard has not passed, no window holds more than the
 // limit.
 func (q *queue) maybeFresh(w *waiter, half time.Duration, now time.Time) bool {
-	usual := q.roundTrips.median()
-	switch {
-	case q.isFar(half, now):
+	if q.isFar(half, now) {
 		return true
-	case now.Sub(w.place.earliest) <= 2*half:
-		return usual > half/2
-	default:
-		return w.stale >= staleTries && half < tinyHalf && usual > half
 	}
+	within := now.Sub(w.place.earliest) <= 2*half
+	return q.roundTrips.median() > half && (within || w.stale >= staleTries && half < tinyHalf)
 }
 
 // isFar reports whether the way to Redis alone takes longer than d. A process
