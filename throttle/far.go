@@ -97,11 +97,22 @@ func (q *queue) meet() {
 	began := time.Now()
 	q.check()
 	if time.Since(began) > farSuspected {
-		for range steadyFrom {
+		for range len(q.roundTrips.last) {
 			q.check()
+			if q.wayIsKnown() {
+				break
+			}
 		}
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.c.way.Store(&roundTrips{last: q.roundTrips.last, n: q.roundTrips.n})
+}
+
+// wayIsKnown reports whether the calls until now tell how far Redis is: that it
+// is near, or that it is not.
+func (q *queue) wayIsKnown() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.roundTrips.n >= steadyFrom && (q.roundTrips.least() <= farSuspected || q.roundTrips.steady(farCertain))
 }
