@@ -34,6 +34,7 @@ type batch struct {
 	refresh  bool
 	far      time.Duration // see queue.far
 	first    time.Time     // when it was first sent
+	asked    time.Time     // when the script was first sent that answers it
 }
 
 // sent says that the batch is sent now, and when that is.
@@ -43,6 +44,14 @@ func (b *batch) sent() time.Time {
 		b.first = now
 	}
 	return now
+}
+
+// answeredBy takes up that a script was sent then which may have served the
+// batch: whatever answers it is no older than the first of these.
+func (b *batch) answeredBy(sent time.Time) {
+	if b.asked.IsZero() {
+		b.asked = sent
+	}
 }
 
 // flying are its waiters that wait for its answer.
@@ -101,7 +110,7 @@ func (q *queue) nextBatch(now time.Time) *batch {
 
 	q.seq++
 	b.no = batchNo(q.seq)
-	if !q.binds(now) && !now.Before(q.scarceUntil) && b.plain(q.config) {
+	if !q.binds(now) && !now.Before(q.scarceUntil) && b.far == 0 && b.plain(q.config) { // far away, to be declined costs a round trip
 		var stock int64
 		if len(b.runs) > 1 {
 			stock = b.runs[1].stock
@@ -121,7 +130,7 @@ func (q *queue) arguments(b *batch, now time.Time) []any {
 	if q.clock.known {
 		latest = q.clock.least(b.first) + q.servedFor(b).Microseconds()
 	}
-	ns.add(q.told.least(now), latest, b.far.Microseconds(), int64(len(q.members)))
+	ns.add(q.told.least(now), latest, ((b.far + farStep - 1) / farStep * farStep).Microseconds(), int64(len(q.members)))
 	ahead := q.ahead(now)
 	for i := range q.members {
 		ns.add(q.config[i].epoch, one(b.refresh), ahead[i])

@@ -42,10 +42,11 @@ type Client struct {
 	cluster bool
 	heeds   bool // rdb heeds the deadlines of calls
 
-	ctx     context.Context // ends when Close has given back what was held
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup // the queues' runners, callers that make calls, and who listens for changes
-	changes changes
+	ctx      context.Context // ends when Close has given back what was held
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup // the queues' runners, callers that make calls, and who listens for changes
+	changes  changes
+	punctual punctual
 
 	first   sync.Once
 	met     atomic.Bool                // Redis has answered a call

@@ -53,9 +53,7 @@ func slow(d time.Duration) func(func() *redis.Cmd) *redis.Cmd {
 // troubled is a limiter, set up, of a Client whose calls go wrong from then on.
 func (b *bench) troubled(r Rate, fault func(int64, func() *redis.Cmd) *redis.Cmd) *Limiter {
 	b.Helper()
-	for _, s := range []*redis.Script{acquireScript, fastScript, epochScript} { // so that each is one call
-		check(b, s.Load(b.Context(), b.rdb).Err())
-	}
+	b.loadScripts() // so that each is one call
 	time.Sleep(time.Millisecond)
 	check(b, b.limiter(b.client()).SetRate(b.Context(), r))
 	f := &faulty{Scripter: b.rdb, fault: func(_ int64, send func() *redis.Cmd) *redis.Cmd { return send() }}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/internal/wire"
-	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
 // What users were promised, each as somebody met it broken. Only what is
@@ -90,98 +89,12 @@ func must[T any](x T, err error) T {
 	return x
 }
 
-// A Redis that is far away gives nearly all of the limit, and never more.
-func TestRedisFarAway(t *testing.T) {
-	for _, far := range []struct {
-		roundTrip time.Duration
-		share     float64
-	}{{ms(2), 0.95}, {ms(10), 0.95}, {ms(30), 0.95}, {ms(70), 0.9}, {ms(120), 0.85}} {
-		t.Run(far.roundTrip.String(), func(t *testing.T) {
-			atFullSize(t, func(b *bench) {
-				r := guarded("50/1s")
-				check(b, b.limiter(b.client()).SetRate(b.Context(), r))
-				var ls []httplimit.Acquirer
-				for range 8 {
-					ls = append(ls, b.limiter(b.clientOf(b.away(far.roundTrip))))
-				}
-				ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
-				defer cancel()
-				starts := used(ctx, 8*64, ls...)
-				const ideal = 10 * 50 // a burst each 1.01s
-				b.Logf("%d permits of %d, %d in the busiest second", len(starts), ideal, busiest(starts, time.Second))
-				if float64(len(starts)) < far.share*ideal {
-					b.Errorf("%d permits of %d in 10s, want %.0f %%", len(starts), ideal, 100*far.share)
-				}
-				if n := busiest(starts, time.Second); n > 50 {
-					b.Errorf("%d permits in one second", n)
-				}
-			})
-		})
-	}
-}
-
 // atFullSize runs a test under fake time and, where there is time for it, on a real Redis.
 func atFullSize(t *testing.T, f func(b *bench)) {
 	t.Run("fake time", func(t *testing.T) { underFakeTime(t, f) })
 	if nightly() {
 		t.Run("redis", func(t *testing.T) { onRealRedis(t, f) })
 	}
-}
-
-// away is the bench's Redis behind a long way.
-func (b *bench) away(roundTrip time.Duration) redis.Scripter {
-	if b.fake != nil {
-		return &distant{Scripter: b.rdb, roundTrip: roundTrip}
-	}
-	network := must(wire.New(b.rdb.Options().Addr))
-	b.Cleanup(func() { network.Close() })
-	network.Set(wire.Trouble{Delay: roundTrip})
-	return dial(b, network.Addr)
-}
-
-// distant is a Redis behind a long way.
-type distant struct {
-	redis.Scripter
-	roundTrip time.Duration
-}
-
-func (d *distant) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	time.Sleep(d.roundTrip / 2)
-	defer time.Sleep(d.roundTrip - d.roundTrip/2)
-	return d.Scripter.EvalSha(ctx, sha, keys, args...)
-}
-
-func (d *distant) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
-	time.Sleep(d.roundTrip / 2)
-	defer time.Sleep(d.roundTrip - d.roundTrip/2)
-	return d.Scripter.Eval(ctx, script, keys, args...)
-}
-
-// A change of the configuration stops waiters whose Redis is far within 100 ms
-// and a round trip, and none of their permits goes unrecorded.
-func TestPauseReachesFarClients(t *testing.T) {
-	underFakeTime(t, func(b *bench) {
-		near := b.limited(guarded("50/1s"))
-		const roundTrip = 120 * time.Millisecond
-		far := b.limiter(b.clientOf(&distant{Scripter: b.rdb, roundTrip: roundTrip}))
-		ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
-		defer cancel()
-		paused := make(chan time.Time, 1)
-		time.AfterFunc(4*time.Second, func() {
-			check(b, near.Pause(b.Context(), 2*time.Second))
-			paused <- time.Now()
-		})
-		starts := used(ctx, 100, far)
-		from := <-paused
-		for _, s := range starts {
-			if d := s.Sub(from); d > ms(100)+roundTrip && d < 2*time.Second {
-				t.Errorf("a permit %v after the pause began", d)
-			}
-		}
-		if n := busiest(starts, time.Second); n > 50 {
-			t.Errorf("%d permits in one second", n)
-		}
-	})
 }
 
 // What a pause has held up is used at once when it is over, all of it.

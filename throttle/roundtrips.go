@@ -52,7 +52,7 @@ func (r *roundTrips) allAbove(d time.Duration) bool {
 func (r *roundTrips) steady(d time.Duration) bool {
 	least, alike := r.least(), 0
 	for _, x := range r.last[:min(r.n, len(r.last))] {
-		if x-least <= max(least/8, time.Millisecond) {
+		if x-least <= max(least/4, time.Millisecond) {
 			alike++
 		}
 	}

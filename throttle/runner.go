@@ -46,12 +46,15 @@ func (q *queue) run() {
 			q.mu.Unlock()
 			q.check()
 		case q.toAsk(now):
-			b := q.nextBatch(now)
+			b, stop := q.nextBatch(now), q.lookBeside(now)
 			q.mu.Unlock()
 			q.send(b)
+			stop()
 		case q.toCheck(now):
+			stop := q.lookBeside(now)
 			q.mu.Unlock()
 			q.check()
+			stop()
 		default:
 			q.rest(now)
 			q.mu.Unlock()
@@ -104,8 +107,7 @@ func (q *queue) checkAt() (time.Time, bool) {
 	if len(q.placed)+len(q.waiting)+len(q.front) == 0 {
 		return time.Time{}, false
 	}
-	at := q.heardAt.Add(q.pollEvery())
-	lead := min(max(4*q.roundTrips.least(), 2*q.roundTrips.median(), 5*time.Millisecond), q.fresh()*9/10)
+	at, lead := q.heardAt.Add(q.pollEvery()), q.checkLead()
 	for w := range q.placed {
 		if w.state == checking {
 			return time.Time{}, true
@@ -115,6 +117,11 @@ func (q *queue) checkAt() (time.Time, bool) {
 		}
 	}
 	return at, true
+}
+
+// checkLead is how long before a place falls due the configuration is looked at.
+func (q *queue) checkLead() time.Duration {
+	return min(max(4*q.roundTrips.least(), 2*q.roundTrips.median(), 5*time.Millisecond), q.fresh()*9/10)
 }
 
 func (q *queue) pollEvery() time.Duration {
@@ -150,12 +157,8 @@ func (q *queue) wake() {
 // check reads the epochs. If one is not what the places were granted under,
 // all of them are asked for anew.
 func (q *queue) check() {
-	names := make([]string, len(q.members))
-	for i, l := range q.members {
-		names[i] = l.name
-	}
 	first := !q.c.met.Load()
-	reply, sent, err := q.eval(q.c.ctx, epochScript, names)
+	reply, sent, err := q.eval(q.c.ctx, epochScript, q.names())
 	if err != nil && !transient(err) { // the next batch tells everybody
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -170,12 +173,28 @@ func (q *queue) check() {
 		return
 	}
 	q.failures = 0
+	q.looked(reply, sent, first)
+}
+
+func (q *queue) names() []string {
+	names := make([]string, len(q.members))
+	for i, l := range q.members {
+		names[i] = l.name
+	}
+	return names
+}
+
+// looked takes up what a look at the configuration told, which was sent then.
+func (q *queue) looked(reply any, sent time.Time, first bool) {
 	text, _ := reply.(string)
 	received := time.Now()
 	d := decoder{rest: text}
 	now, same := d.next(), true
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
 	for i := range q.members {
 		same = d.next() == q.config[i].epoch && same
 	}
@@ -268,6 +287,7 @@ func (q *queue) ask(ctx context.Context, b *batch) (reply any, sent time.Time, e
 		reply, sent, err = q.eval(ctx, fastScript, f.keys, f.args...)
 		why, declined := reply.(int64)
 		if !declined {
+			b.answeredBy(sent)
 			return f.reply(reply), sent, err
 		}
 		f.declined = true
@@ -280,7 +300,9 @@ func (q *queue) ask(ctx context.Context, b *batch) (reply any, sent time.Time, e
 	if now := b.sent(); b.args == nil {
 		b.args = q.arguments(b, now)
 	}
-	return q.eval(ctx, acquireScript, q.keys, b.args...)
+	reply, sent, err = q.eval(ctx, acquireScript, q.keys, b.args...)
+	b.answeredBy(sent)
+	return reply, sent, err
 }
 
 // eval is Client.evalAt, and notes since when the queue waits for an answer.

@@ -43,8 +43,8 @@ func (q *queue) settle(b *batch, r batchReply, sent, received time.Time) {
 		q.far = b.far
 	}
 	unknown := q.config[0].epoch == 0
-	q.learn(r, b.first)
-	q.confirm(b.first, received)
+	q.learn(r, b.asked)
+	q.confirm(b.asked, received)
 	if r.contenders > 0 {
 		q.contenders = r.contenders
 	}
@@ -63,7 +63,7 @@ func (q *queue) settle(b *batch, r batchReply, sent, received time.Time) {
 			} else if run.stock == 0 {
 				q.gathering.handed(int(g.count), received)
 			}
-			p.confirm(b.first, received, q.fresh())
+			p.confirm(b.asked, received, q.fresh())
 			q.fullUntil = p.due
 			if run.stock > 0 {
 				q.stock.size, q.stock.left, q.stock.place, q.stock.until = g.count, g.count, p, p.earliest.Add(q.halfGuard())

@@ -145,11 +145,16 @@ func (q *queue) await(ctx context.Context, w *waiter) outcome {
 // redeem waits until the place of w is due and takes the permits. If that is
 // not to be, it returns the next answer, which may be another place.
 func (q *queue) redeem(ctx context.Context, w *waiter) (bool, outcome) {
-	for d := q.untilDue(w); d > 0; d = q.untilDue(w) {
-		t := time.NewTimer(d)
+	for d, early := q.untilDue(w); d > 0; d, early = q.untilDue(w) {
+		due := time.Now().Add(d)
+		t := time.NewTimer(d - early)
 		defer t.Stop()
 		select {
 		case <-t.C:
+			if d > early {
+				q.c.punctual.fired(time.Since(due) + early)
+			}
+			yieldUntil(due)
 		case out := <-w.out: // asked for anew
 			return false, out
 		case <-ctx.Done():
@@ -165,20 +170,25 @@ func (q *queue) redeem(ctx context.Context, w *waiter) (bool, outcome) {
 
 // untilDue is how long to sleep before the place of w is due. Replies that came
 // since may tell more exactly when that is: a place granted in a slow round
-// trip is looked at again at the earliest moment it can be.
-func (q *queue) untilDue(w *waiter) time.Duration {
+// trip is looked at again at the earliest moment it can be. The timer is to fire
+// early by as much as timers are late, where that matters.
+func (q *queue) untilDue(w *waiter) (d, early time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !w.place.ahead {
-		return 0
+		return 0, 0
 	}
+	half := q.halfGuard()
 	if w.state == placed {
 		w.place.earliest, w.place.due = q.clock.at(w.place.at)
 	}
-	if early := time.Until(w.place.earliest); early > 0 && w.place.due.Sub(w.place.earliest) > q.halfGuard()/2 {
-		return early
+	if half > 0 {
+		early = q.c.punctual.early(half)
 	}
-	return time.Until(w.place.due.Add(turnAfter(w.place.rank, q.halfGuard()/8)))
+	if d := time.Until(w.place.earliest); d > 0 && w.place.due.Sub(w.place.earliest) > half/2 {
+		return d, early
+	}
+	return time.Until(w.place.due.Add(turnAfter(w.place.rank, half/8))), early
 }
 
 // take hands out the permits of a place that is due, if they are fresh and the
@@ -202,7 +212,7 @@ func (q *queue) take(w *waiter) bool {
 	}
 	if half > 0 && now.Sub(w.place.earliest) > half {
 		overdue := now.Sub(w.place.due) > half // wherever in between its turn was
-		far := q.isFar(half, now) || w.stale >= staleTries && half < tinyHalf && q.roundTrips.median() > half
+		far := q.maybeFresh(w, half, now)
 		if !w.place.looked && !overdue && !far {
 			// A slow reply, the first over a new connection say, leaves open when its
 			// turn was. A look tells, and it may be fresh yet; an exchange would

@@ -1,0 +1,136 @@
+package throttle
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/wire"
+	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
+)
+
+// A Redis that is far away gives nearly all of the limit, and never more while
+// round trips vary by less than half the guard.
+func TestRedisFarAway(t *testing.T) {
+	const length, window, halfGuard = 10 * time.Second, time.Second, 5 * time.Millisecond
+	for _, far := range []struct {
+		roundTrip time.Duration
+		share     float64 // of whole bursts, one each 1.01s
+	}{{ms(2), 0.98}, {ms(10), 0.97}, {ms(30), 0.97}, {ms(70), 0.95}, {ms(120), 0.92}, {ms(250), 0.85}} {
+		for name, rates := range map[string][]string{"50 a second": {"50/1s"}, "1000 a second": {"1000/1s"}, "group": {"50/1s", "1000/1s"}} {
+			t.Run(far.roundTrip.String()+"/"+name, func(t *testing.T) {
+				atFullSize(t, func(b *bench) {
+					b.loadScripts()
+					limiters := func(c *Client) (ls []*Limiter) {
+						for _, r := range rates {
+							ls = append(ls, must(c.Limiter(b.name()+":"+r)))
+						}
+						return ls
+					}
+					for i, l := range limiters(b.client()) {
+						check(b, l.SetRate(b.Context(), guarded(rates[i])))
+					}
+					var processes []httplimit.Acquirer
+					for range 8 {
+						c := b.clientOf(b.away(far.roundTrip, halfGuard-ms(1)))
+						processes = append(processes, must(c.Group(limiters(c)...)))
+					}
+					ctx, cancel := context.WithTimeout(b.Context(), length)
+					defer cancel()
+					starts := used(ctx, 8*64, processes...)
+					ideal := wholeBursts(guarded(rates[0]), length)
+					b.Logf("%d permits of %d, %d in the busiest second", len(starts), ideal, busiest(starts, window))
+					if float64(len(starts)) < far.share*float64(ideal) {
+						b.Errorf("%d permits of %d, want %.0f %%", len(starts), ideal, 100*far.share)
+					}
+					if n := busiest(starts, window); n > int(guarded(rates[0]).Permits) {
+						b.Errorf("%d permits in one second", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// wholeBursts is how many permits a limit allows in so long: a burst at once, and
+// one whenever its interval and guard have passed.
+func wholeBursts(r Rate, length time.Duration) int {
+	return int(r.Permits) * (int((length-1)/(r.Interval+r.guard())) + 1)
+}
+
+// loadScripts is what the first process of all that ask a Redis has done.
+func (b *bench) loadScripts() {
+	b.Helper()
+	for _, s := range []*redis.Script{acquireScript, fastScript, epochScript} {
+		check(b, s.Load(b.Context(), b.rdb).Err())
+	}
+}
+
+// away is the bench's Redis behind a long way. Under fake time, where nothing
+// else does, round trips vary by up to so much.
+func (b *bench) away(roundTrip, varies time.Duration) redis.Scripter {
+	if b.fake != nil {
+		return &distant{Scripter: b.rdb, roundTrip: roundTrip, varies: varies}
+	}
+	network := must(wire.New(b.rdb.Options().Addr))
+	b.Cleanup(func() { network.Close() })
+	network.Set(wire.Trouble{Delay: roundTrip})
+	return dial(b, network.Addr)
+}
+
+// distant is a Redis behind a long way.
+type distant struct {
+	redis.Scripter
+	roundTrip, varies time.Duration
+}
+
+// travel is the way there, made now, and the way back.
+func (d *distant) travel() (back func()) {
+	var more time.Duration
+	if d.varies > 0 {
+		more = rand.N(d.varies)
+	}
+	there := d.roundTrip/2 + time.Duration(rand.Float64()*float64(more))
+	time.Sleep(there)
+	return func() { time.Sleep(d.roundTrip + more - there) }
+}
+
+func (d *distant) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	defer d.travel()()
+	return d.Scripter.EvalSha(ctx, sha, keys, args...)
+}
+
+func (d *distant) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
+	defer d.travel()()
+	return d.Scripter.Eval(ctx, script, keys, args...)
+}
+
+// A change of the configuration stops waiters whose Redis is far within 100 ms
+// and a round trip, and none of their permits goes unrecorded.
+func TestPauseReachesFarClients(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		near := b.limited(guarded("50/1s"))
+		const roundTrip = 120 * time.Millisecond
+		far := b.limiter(b.clientOf(&distant{Scripter: b.rdb, roundTrip: roundTrip}))
+		ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
+		defer cancel()
+		paused := make(chan time.Time, 1)
+		time.AfterFunc(4*time.Second, func() {
+			check(b, near.Pause(b.Context(), 2*time.Second))
+			paused <- time.Now()
+		})
+		starts := used(ctx, 100, far)
+		from := <-paused
+		for _, s := range starts {
+			if d := s.Sub(from); d > ms(100)+roundTrip && d < 2*time.Second {
+				t.Errorf("a permit %v after the pause began", d)
+			}
+		}
+		if n := busiest(starts, time.Second); n > 50 {
+			t.Errorf("%d permits in one second", n)
+		}
+	})
+}
