@@ -46,6 +46,12 @@ func (l Limit) Cutoff(t int64) int64 {
 	return t - l.Span()
 }
 
+// Horizon is how far ahead a place may lie, for whatever number of permits: an
+// interval, or a second, what the permits themselves take, twice, and a bucket.
+func (l Limit) Horizon() int64 {
+	return max(l.Interval, 1_000_000) + 2*l.Span() + l.Bucket()
+}
+
 // Bucket is the length of one, rounded up.
 func (l Limit) Bucket() int64 { return (l.Span() + Parts - 1) / Parts }
 
@@ -74,6 +80,9 @@ func (log Log) Sum() (n int64) {
 
 // After is the part of a log later than t.
 func (log Log) After(t int64) Log { return log[log.above(t):] }
+
+// Until is the part of a log that is not later than t.
+func (log Log) Until(t int64) Log { return log[:log.above(t)] }
 
 // above is how many entries are not later than t.
 func (log Log) above(t int64) int {
