@@ -16,12 +16,16 @@ const mostCalls = 250
 type simulatedLimit struct {
 	name   string
 	rate   Rate
-	filled int  // entries that its log had at first
-	resets bool // its usage is forgotten now and then, so nobody releases permits of it
+	filled int        // entries that its log had at first
+	fill   oracle.Log // these
+	resets bool       // its usage is forgotten now and then, so nobody releases permits of it
 
 	// Guarded by the simulation's mutex:
 	expired bool // or may, or was deleted
+	changed int  // how often
 	changes []rateChange
+	pauses  []pauseChange
+	stocked bool // permits were prefetched, of which a rest counts as used
 }
 
 // rateChange is a limit as it was from a moment of fake time on, in us.
@@ -161,7 +165,7 @@ func (s *simulation) fillLog(l *simulatedLimit, value, permits string) {
 		check(s, err)
 	}
 	s.redis.Del(value)
-	l.filled = len(log)
+	l.filled, l.fill = len(log), log
 }
 
 // oracleLimit is a rate as the oracle knows it.

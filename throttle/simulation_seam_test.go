@@ -168,6 +168,9 @@ func (v *view) judge(reply any, err error) {
 func (v *view) remember(after []simulatedMember) {
 	for i, m := range after {
 		b := v.before[i]
+		if n := len(m.sl.pauses); n > 0 && m.sl.pauses[n-1].until != m.limit.Pause || n == 0 && m.limit.Pause > 0 {
+			m.sl.pauses = append(m.sl.pauses, pauseChange{time.Now().UnixMicro(), m.limit.Pause})
+		}
 		m.sl.expired = m.sl.expired || m.expires || !m.exists || !b.exists
 		forgotten := !m.exists || !b.exists || m.reset != b.reset
 		if forgotten {
@@ -208,6 +211,12 @@ func (v *view) same(after []simulatedMember) {
 // near. A client drops the further ones from its own log when it comes again.
 func (v *view) judgeChange(after []simulatedMember) {
 	b, a := v.before[0], after[0]
+	// Known: a repeated Delete deletes what was made since; a Delete forgets the changes
+	// before it, and a limiter all but the last 8: one that is repeated then is made again.
+	b.sl.changed++
+	if v.repeated && b.epoch != a.epoch && v.m.script != "delete" && !b.sl.expired && b.sl.changed <= 8 {
+		v.broken("a repeat is harmless", "%s: epoch %d, and %d before", b.sl.name, a.epoch, b.epoch)
+	}
 	if v.s.steps || !b.exists || !a.exists || a.reset != b.reset || v.m.script == "delete" {
 		return
 	}
@@ -258,6 +267,7 @@ func (v *view) judgeFast(reply any, after []simulatedMember) {
 		if p := oracle.Plan(oracle.Ask{Limit: b.limit, Log: log, Permits: permits}); !p.Fits(now) && !v.s.steps {
 			v.broken("exact", "%s: %d permits granted at once, and there is no room: %v", b.sl.name, permits, log)
 		}
+		b.sl.stocked = b.sl.stocked || half
 		if log = log.With(now, permits); half && log.Sum() > b.limit.Permits-b.limit.Permits/2 && !v.s.steps {
 			v.broken("half stays free", "%s: %d of %d used with what was prefetched", b.sl.name, log.Sum(), b.limit.Permits)
 		}

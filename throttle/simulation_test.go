@@ -167,11 +167,14 @@ func (s *simulation) run() {
 	close(s.over)
 	cancel()
 	wg.Wait()
+	s.judgeIdle()
 	for _, p := range s.procs {
 		wg.Go(func() { _ = p.client.Close() }) // who lost its Redis says so
 	}
 	wg.Wait()
 	s.judgeUses()
+	s.judgePauses()
+	s.judgeLeaks()
 	s.count["fleets"]++
 }
 
