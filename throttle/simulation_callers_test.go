@@ -115,6 +115,9 @@ func (q simulatedQueue) ask(ns []int64) (acquire func(context.Context) error, re
 // operator changes limits now and then, from one of the processes.
 func (s *simulation) operator(ctx context.Context, random *rand.Rand) {
 	every := []time.Duration{ms(300), 3 * time.Second, time.Hour}[random.IntN(3)]
+	if s.steps {
+		every = time.Hour
+	}
 	for pass(ctx, time.Duration(random.Int64N(int64(every)))) {
 		p, sl := s.procs[random.IntN(len(s.procs))], s.limits[random.IntN(len(s.limits))]
 		l, err := p.client.LimiterWithRate(sl.name, sl.rate)

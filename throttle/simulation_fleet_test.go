@@ -54,7 +54,7 @@ func (s *simulation) build() {
 	for i := range 1 + r.IntN(5) {
 		s.addLimit(fmt.Sprintf("limit%d", i))
 	}
-	near := r.IntN(2) == 0
+	near := r.IntN(2) == 0 || s.steps
 	faults := []int{0, 0, 8, 20, 60}[r.IntN(5)]
 	for i := range 1 + r.IntN(4) {
 		p := &simulatedProcess{s: s, no: i, name: fmt.Sprintf("process%d", i), faults: faults, hears: r.IntN(2) == 0, callers: 1 + r.IntN(12)}
@@ -126,6 +126,9 @@ func drawRate(r *rand.Rand) Rate {
 func (s *simulation) addLimit(name string) {
 	r := s.random
 	l := &simulatedLimit{name: name, rate: drawRate(r), resets: r.IntN(3) == 0}
+	if s.steps { // what callers see is all that is judged then: limits that bind, and that nobody changes
+		l.rate = Rate{Permits: 1 + r.Int64N(12), Interval: []time.Duration{ms(250), time.Second, 2 * time.Second}[r.IntN(3)], Smooth: r.IntN(4) == 0}
+	}
 	s.limits = append(s.limits, l)
 	setter, err := New(s.rdb, Options{ID: "setter"})
 	check(s, err)

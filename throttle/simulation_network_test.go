@@ -181,7 +181,11 @@ func (s *simulation) execute(p *simulatedProcess, m message, repeated bool) (any
 
 // disturb crashes a process, stops some for a while, and sets Redis's clock.
 func (s *simulation) disturb(ctx context.Context, random *rand.Rand) {
-	for n := 0; pass(ctx, time.Duration(random.Int64N(int64(s.length/3)))); n++ {
+	every := s.length / 3
+	if s.steps {
+		every = 1500 * time.Millisecond
+	}
+	for pass(ctx, time.Duration(random.Int64N(int64(every)))) {
 		p := s.procs[random.IntN(len(s.procs))]
 		if s.steps && random.IntN(2) == 0 {
 			s.setClock(random)
