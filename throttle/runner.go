@@ -235,9 +235,14 @@ func (q *queue) confirm(sent, received time.Time) {
 	}
 }
 
-// replace asks for all places anew, in the order of their turns.
+// replace asks for all places anew, in the order of their turns. A change has
+// dropped them from the log of the limiter that changed; the script takes them out
+// of those of a group that did not.
 func (q *queue) replace() {
 	for _, w := range q.inTurn() {
+		if len(q.members) > 1 {
+			q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
+		}
 		q.again(w)
 	}
 }

@@ -180,6 +180,8 @@ type giving struct {
 
 // batchCall is one call of acquire.lua.
 type batchCall struct {
+	far      int64   // as it was read
+	seen     []int64 // epochs, as they were read
 	refresh  []bool
 	ahead    []int64
 	returns  []giving

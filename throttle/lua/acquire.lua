@@ -133,6 +133,7 @@ for _ = 1, take_number() do
   for i, m in ipairs(members) do
     ns[i] = take_number()
     if ns[i] > m.rate then over = over or i end
+    reach = min(reach, bound(m, now) - now) -- the client may know an older configuration
   end
   o = o + 1
   local given_at, given = o, 0

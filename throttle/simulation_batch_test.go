@@ -1,0 +1,278 @@
+package throttle
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/oracle"
+)
+
+// judgeBatch checks what acquire.lua decided.
+func (v *view) judgeBatch(reply any, after []simulatedMember) {
+	call := readBatchCall(v.m.args)
+	r, err := decodeBatch(reply, len(v.before), len(call.asks))
+	if err != nil {
+		v.broken("no script fails", "%v", err)
+		return
+	}
+	v.s.note("%s %sacquire %v of %v: %s -> %s", v.p.name, again(v.repeated), v.m.args[0], v.names, describeCall(call), describeReply(r))
+	_, body, _ := strings.Cut(reply.(string), " ")
+	if first, done := v.s.served[v.batch()]; done && (first == body || r.status == statusAll) || r.status == statusOld || r.status == statusLate {
+		v.same(after)
+		return
+	}
+	switch {
+	case r.status == statusMissing:
+		if v.before[r.member].exists {
+			v.broken("no script fails", "%s is there", v.before[r.member].sl.name)
+		}
+		return
+	case r.status != statusOK:
+		v.broken("no script fails", "status %d", r.status)
+		return
+	}
+	d := &decision{view: v, call: call, r: r}
+	for i := range v.before {
+		if b := &v.before[i]; !b.exists { // created by this call
+			if after[i].limit.PerClient {
+				return // a client's own log may have outlived the limit
+			}
+			*b = after[i]
+			b.log, b.entries, b.value, b.expires = nil, 0, "", true
+		}
+		d.logs = append(d.logs, d.current(i))
+	}
+	changed := d.giveBack()
+	for i := range r.runs {
+		changed = len(r.runs[i].grants) > 0 || changed
+		d.run(i)
+	}
+	v.once(changed, body)
+	v.audit(after, d.logs, r.now)
+	v.s.count["judged"]++
+}
+
+// decision is one call of acquire.lua, judged step by step.
+type decision struct {
+	*view
+	call    batchCall
+	r       batchReply
+	logs    []oracle.Log // as they are after what was judged so far
+	blocked bool         // somebody before is to wait beyond the horizon
+}
+
+// current is the log of a member as the call finds it. A client forgets its own
+// log if it has not been here since a reset, and its places since a change.
+func (d *decision) current(i int) oracle.Log {
+	b := d.before[i]
+	log := b.live(b.log, d.r.now)
+	seen := d.call.seen[i]
+	if !b.limit.PerClient || seen == b.epoch {
+		return log
+	}
+	switch {
+	case b.seen < b.reset:
+		return nil
+	case b.seen < b.epoch:
+		return log.Until(min(b.epoch, d.r.now) + max(near, b.far, d.call.far))
+	}
+	return log
+}
+
+// giveBack takes back what was returned and released.
+func (d *decision) giveBack() (changed bool) {
+	for _, g := range d.call.returns {
+		for i, b := range d.before {
+			if g.epochs[i] == b.epoch && g.at > b.limit.Cutoff(d.r.now) {
+				left, taken := d.logs[i].TakeBack(b.limit, g.at, g.ns[i])
+				d.logs[i], changed = left, changed || taken > 0
+			}
+		}
+	}
+	for i, n := range d.call.releases {
+		if n > 0 {
+			changed = true
+			d.logs[i] = d.logs[i].Release(d.r.now, n)
+		}
+	}
+	return changed
+}
+
+// plan is when k requests of the ask can be granted together.
+func (d *decision) plan(a ask, k int64) oracle.Rooms {
+	var asks []oracle.Ask
+	for i, b := range d.before {
+		limit := b.limit
+		limit.Smooth = limit.Smooth && !d.crowded(i) // in buckets it is the share of a bucket that counts
+		asks = append(asks, oracle.Ask{Limit: limit, Log: d.logs[i], Permits: k * a.ns[i], Buckets: d.crowded(i)})
+	}
+	return oracle.Plan(asks...)
+}
+
+func (d *decision) crowded(i int) bool { return d.before[i].entries > 256 }
+
+func (d *decision) anyCrowded() bool {
+	for i := range d.before {
+		if d.crowded(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// late reports whether a place may be later than the oracle can tell.
+func (d *decision) late() bool {
+	for i, b := range d.before {
+		if b.limit.Smooth && d.crowded(i) {
+			return true
+		}
+	}
+	return d.s.steps
+}
+
+// run judges what became of equal requests.
+func (d *decision) run(i int) {
+	a, run, now := d.call.asks[i], d.r.runs[i], d.r.now
+	for k, b := range d.before {
+		if a.longest >= 0 && a.ns[k] > b.limit.Permits {
+			if run.rest != restExceeds || len(run.grants) > 0 {
+				d.broken("what can never be had is refused", "%s: %d of %d", b.sl.name, a.ns[k], b.limit.Permits)
+			}
+			return
+		}
+	}
+	var places []int64
+	given, from := int64(0), now+max(a.lead, 0)
+	for _, g := range run.grants {
+		at := d.r.base + g.offset
+		places = append(places, at)
+		d.place(a, g.count, from, at)
+		given, from = given+g.count, at
+		if g.offset > a.reach && a.longest >= 0 {
+			d.broken("nobody reserves beyond the horizon", "a place %v ahead, reach %v", micros(g.offset), micros(a.reach))
+		}
+	}
+	if !oracle.InOrder(places) {
+		d.broken("in turn", "places %v", places)
+	}
+	if a.longest < 0 {
+		return
+	}
+	if run.rest == restNone {
+		if given != a.count {
+			d.broken("everybody gets an answer", "%d of %d", given, a.count)
+		}
+		return
+	}
+	d.rest(a, run, from)
+}
+
+// place judges one place, or several of one moment, and notes them.
+func (d *decision) place(a ask, count, from, at int64) {
+	if !d.s.steps {
+		if all := d.plan(a, count); !all.Fits(at) {
+			d.broken("exact", "%d x %v granted %v ahead, where %s is full", count, a.ns, micros(at-d.r.now), d.named(all.Full(at)))
+		}
+		if one := d.plan(a, 1); a.longest >= 0 && !d.late() {
+			latest := one.Latest(from)
+			if a.lead > 0 && d.anyCrowded() {
+				// Known: what is asked for with a lead is rounded up to the end of a bucket,
+				// by no more than the lead, though the limit is not full before.
+				latest = max(latest, one.Latest(one.Earliest(from)+a.lead))
+			}
+			if at > latest {
+				d.broken("busy", "%v granted %v ahead; there was room %v ahead, and with buckets %v ahead", a.ns, micros(at-d.r.now),
+					micros(one.Earliest(from)-d.r.now), micros(latest-d.r.now))
+			}
+			d.s.count["places"]++
+			if at > d.r.now {
+				d.s.count["places ahead"]++
+			}
+		}
+	}
+	for i := range d.before {
+		d.logs[i] = d.logs[i].With(at, count*a.ns[i])
+		d.before[i].sl.stocked = d.before[i].sl.stocked || a.longest < 0
+	}
+}
+
+// rest judges the answer to those who got no place.
+func (d *decision) rest(a ask, run runReply, from int64) {
+	wait := run.wait.Microseconds()
+	held := run.rest == restHeld
+	reach := a.reach
+	for _, b := range d.before {
+		reach = min(reach, b.limit.Horizon()) // the process may know an older rate
+	}
+	beyond := wait > reach || d.blocked && a.longest > 0
+	d.blocked = d.blocked || held
+	if d.s.steps {
+		return
+	}
+	d.s.count["denied or held"]++
+	switch {
+	case run.rest == restExceeds:
+		d.broken("what can be had is not refused", "%v", a.ns)
+	case held != (wait <= a.longest):
+		d.broken("busy", "a wait of %v, of at most %v: outcome %d", run.wait, micros(a.longest), run.rest)
+	case !beyond && (wait <= a.near || d.r.contenders < 2):
+		d.broken("busy", "%v not granted though the wait is %v, reach %v, near %v, %d contend", a.ns, run.wait, micros(a.reach), micros(a.near), d.r.contenders)
+	}
+	if d.late() {
+		return
+	}
+	one := d.plan(a, 1)
+	at, earliest, latest := d.r.now+wait, one.Earliest(from), one.Latest(from)
+	if a.lead > 0 && d.anyCrowded() {
+		latest = max(latest, one.Latest(earliest+a.lead)) // as in place
+	}
+	if at < earliest || at > latest {
+		d.broken("a wait is what it is said to be", "%v told %v; there is room in %v to %v", a.ns, run.wait, micros(earliest-d.r.now), micros(latest-d.r.now))
+	}
+}
+
+func (d *decision) named(is []int) (names []string) {
+	for _, i := range is {
+		names = append(names, d.names[i])
+	}
+	return names
+}
+
+// describeCall and describeReply are for people.
+func describeCall(b batchCall) string {
+	var s strings.Builder
+	for _, g := range b.returns {
+		fmt.Fprintf(&s, "returns %v of %d, ", g.ns, g.at)
+	}
+	for i, n := range b.releases {
+		if n > 0 {
+			fmt.Fprintf(&s, "releases %d of member %d, ", n, i)
+		}
+	}
+	for _, a := range b.asks {
+		fmt.Fprintf(&s, "%d x %v within %v (reach %v near %v lead %v); ", a.count, a.ns, micros(a.longest), micros(a.reach), micros(a.near), micros(a.lead))
+	}
+	return s.String()
+}
+
+func describeReply(r batchReply) string {
+	if r.status != statusOK {
+		return fmt.Sprintf("status %d", r.status)
+	}
+	var s strings.Builder
+	for _, run := range r.runs {
+		for _, g := range run.grants {
+			fmt.Fprintf(&s, "%d in %v ", g.count, micros(g.offset))
+		}
+		switch run.rest {
+		case restDenied:
+			fmt.Fprintf(&s, "denied, %v by member %d", run.wait, run.member)
+		case restHeld:
+			fmt.Fprintf(&s, "held, %v by member %d", run.wait, run.member)
+		case restExceeds:
+			s.WriteString("exceeds the rate")
+		}
+		s.WriteString("; ")
+	}
+	return s.String()
+}

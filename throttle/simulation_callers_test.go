@@ -1,0 +1,223 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/oracle"
+)
+
+// permitUse is permits that a caller had, of each limit of a queue.
+type permitUse struct {
+	process *simulatedProcess
+	limits  []*simulatedLimit
+	ns      []int64
+	at      time.Time
+	unused  bool // and given back: Release
+}
+
+// caller asks in a loop, in one of the ways there are.
+func (s *simulation) caller(ctx context.Context, p *simulatedProcess, random *rand.Rand) {
+	lazy := []time.Duration{0, ms(1), ms(20), ms(300), 2 * time.Second}[random.IntN(5)]
+	for pass(ctx, time.Duration(random.Int64N(int64(lazy)+int64(ms(1))))) {
+		q := p.queues[random.IntN(len(p.queues))]
+		ns := drawCosts(random, q)
+		if s.ask(ctx, q, ns, random) {
+			use := permitUse{process: p, limits: q.limits, ns: ns, at: time.Now()}
+			if random.IntN(10) == 0 && q.group == nil && s.mayRelease(q.limits[0]) {
+				use.unused = true
+				_ = q.limiter.Release(ctx, ns[0])
+			}
+			s.usesMu.Lock()
+			s.uses = append(s.uses, use)
+			s.usesMu.Unlock()
+		}
+	}
+}
+
+// mayRelease reports whether what is released now cannot take off what others used:
+// the permits still count when it comes to Redis, and are not forgotten by then.
+func (s *simulation) mayRelease(l *simulatedLimit) bool {
+	return !l.resets && l.rate.Interval >= time.Minute
+}
+
+// drawCosts draws how many permits of each limit to ask for: sometimes all, or more.
+func drawCosts(random *rand.Rand, q simulatedQueue) []int64 {
+	ns := make([]int64, len(q.limits))
+	for i, l := range q.limits {
+		ns[i] = 1
+		switch random.IntN(12) {
+		case 0, 1:
+			ns[i] = 1 + random.Int64N(min(l.rate.Permits, 5))
+		case 2:
+			ns[i] = 1 + random.Int64N(l.rate.Permits)
+		case 3:
+			if random.IntN(4) == 0 {
+				ns[i] = l.rate.Permits + random.Int64N(2)
+			}
+		}
+	}
+	return ns
+}
+
+// ask asks once, and reports whether the permits are the caller's.
+func (s *simulation) ask(ctx context.Context, q simulatedQueue, ns []int64, random *rand.Rand) bool {
+	wait := time.Duration(random.Int64N(int64([]time.Duration{ms(1), ms(50), time.Second, 20 * time.Second, 40 * 24 * time.Hour}[random.IntN(5)])))
+	acquire, reserve := q.ask(ns)
+	switch random.IntN(8) {
+	case 0, 1, 2:
+		return acquire(ctx) == nil
+	case 3:
+		ctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		return acquire(ctx) == nil
+	case 4: // somebody else ends the wait
+		ctx, cancel := context.WithCancel(ctx)
+		stop := time.AfterFunc(wait, cancel)
+		defer stop.Stop()
+		defer cancel()
+		return acquire(ctx) == nil
+	case 5:
+		r, err := reserve(ctx, 0)
+		return err == nil && r.OK() && r.Wait(ctx) == nil
+	case 6:
+		r, err := reserve(ctx, wait)
+		return err == nil && r.OK() && r.Wait(ctx) == nil
+	}
+	r, err := reserve(ctx, wait)
+	if err != nil || !r.OK() {
+		return false
+	}
+	if !pass(ctx, time.Duration(random.Int64N(int64(3*time.Second)))) || random.IntN(2) == 0 {
+		r.Cancel()
+		return false
+	}
+	return r.Wait(ctx) == nil
+}
+
+// ask is how to ask a limiter or a group for ns.
+func (q simulatedQueue) ask(ns []int64) (acquire func(context.Context) error, reserve func(context.Context, time.Duration) (*Reservation, error)) {
+	if q.group == nil {
+		return func(ctx context.Context) error { return q.limiter.Acquire(ctx, ns[0]) },
+			func(ctx context.Context, d time.Duration) (*Reservation, error) {
+				return q.limiter.Reserve(ctx, ns[0], d)
+			}
+	}
+	return func(ctx context.Context) error { return q.group.AcquireEach(ctx, ns...) },
+		func(ctx context.Context, d time.Duration) (*Reservation, error) {
+			return q.group.ReserveEach(ctx, d, ns...)
+		}
+}
+
+// operator changes limits now and then, from one of the processes.
+func (s *simulation) operator(ctx context.Context, random *rand.Rand) {
+	every := []time.Duration{ms(300), 3 * time.Second, time.Hour}[random.IntN(3)]
+	if s.steps {
+		every = time.Hour
+	}
+	for pass(ctx, time.Duration(random.Int64N(int64(every)))) {
+		p, sl := s.procs[random.IntN(len(s.procs))], s.limits[random.IntN(len(s.limits))]
+		l, err := p.client.LimiterWithRate(sl.name, sl.rate)
+		check(s, err)
+		changed := sl.rate
+		if random.IntN(3) > 0 {
+			changed = drawRate(random)
+		} else {
+			changed.Permits = max(1, changed.Permits/2)
+		}
+		if !sl.resets {
+			changed.Type = sl.rate.Type // a change of type forgets
+			if changed.KeepAlive = sl.rate.KeepAlive; changed.KeepAlive > 0 {
+				changed.KeepAlive = max(changed.KeepAlive, changed.Interval)
+			}
+		}
+		d := time.Duration(random.Int64N(int64(3 * time.Second)))
+		switch what := random.IntN(14); {
+		case what < 4:
+			_, err = l.UpdateRate(ctx, changed)
+		case what < 7:
+			err = l.Pause(ctx, d)
+		case what < 8:
+			err = l.Resume(ctx)
+		case what < 9:
+			_, err = l.TrySetRate(ctx, changed)
+		case what < 10:
+			_, err = l.Inspect(ctx)
+		case !sl.resets:
+		case what < 11:
+			err = l.SetRate(ctx, changed)
+		case what < 12:
+			_, err = l.Delete(ctx)
+		default:
+			// Known: after ClearExpire the logs of other clients expire nevertheless, and
+			// the seal is not that of the limit any more, so that the next call takes it
+			// for changed and drops the places. So nobody clears here.
+			_, err = l.Expire(ctx, d+ms(1))
+		}
+		if errors.Is(err, ErrInvalidRate) || errors.Is(err, ErrWrongType) {
+			s.Errorf("%v", err)
+		}
+	}
+}
+
+// settled is how long after a change of a rate what was granted before it may
+// still be handed out: the furthest that places stand, and a slow call.
+const settled = 1500 * time.Millisecond
+
+// judgeUses checks the moments at which callers had permits: no window of Interval
+// above the limit, from one change of the rate to the next. Permits that the engine
+// counts as late, as it does where Redis is too far for the guard, may be close
+// together, and so may those of a limit without guard.
+func (s *simulation) judgeUses() {
+	slices.SortFunc(s.uses, func(a, b permitUse) int { return a.at.Compare(b.at) })
+	for _, l := range s.limits {
+		for i, c := range l.changes {
+			from, to := c.at, int64(1)<<62
+			if i > 0 {
+				from += settled.Microseconds()
+			}
+			if i+1 < len(l.changes) {
+				to = l.changes[i+1].at
+			}
+			if c.limit.Guard == 0 || c.limit.Permits == 0 || from >= to {
+				continue
+			}
+			if s.steps && c.limit.Calendar {
+				continue // its windows are those of Redis's clock
+			}
+			for who, log := range s.usesOf(l, c.limit.PerClient, from, to) {
+				s.count["windows of callers"] += len(log)
+				if w, over := c.limit.Excess(log, c.limit.Interval); over {
+					s.broken("exact", "callers had %d permits of %s %s from %v to %v after the beginning: %+v",
+						w.Permits, l.name, who, micros(w.From-s.begin.UnixMicro()), micros(w.End-s.begin.UnixMicro()), c.limit)
+				}
+			}
+		}
+	}
+}
+
+// usesOf are the permits of a limit that callers used, by client if each has its own.
+func (s *simulation) usesOf(l *simulatedLimit, perClient bool, from, to int64) map[string]oracle.Log {
+	logs := make(map[string]oracle.Log)
+	for _, u := range s.uses {
+		i := slices.Index(u.limits, l)
+		at := u.at.UnixMicro()
+		if i < 0 || u.unused || at < from || at >= to || u.process.client.Stats().Late > 0 {
+			continue
+		}
+		if c := u.process.crashed; !c.IsZero() && u.at.After(c) {
+			continue
+		}
+		who := ""
+		if perClient {
+			who = u.process.name
+		}
+		logs[who] = append(logs[who], oracle.Entry{At: at, Permits: u.ns[i]})
+	}
+	return logs
+}
+
+func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

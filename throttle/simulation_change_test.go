@@ -1,0 +1,46 @@
+package throttle
+
+import "strings"
+
+// judgeChange checks what a change of the configuration leaves of the limit's
+// logs: all that was used and, if the usage is not forgotten, the places that are
+// near. A client drops the further ones from its own log when it comes again.
+func (v *view) judgeChange(after []simulatedMember) {
+	b, a := v.before[0], after[0]
+	// Known: a repeated Delete deletes what was made since; a Delete forgets the changes
+	// before it, and a limiter all but the last 8: one that is repeated then is made again.
+	b.sl.changed++
+	if v.repeated && b.epoch != a.epoch && v.m.script != "delete" && !b.sl.expired && b.sl.changed <= 8 {
+		v.broken("a repeat is harmless", "%s: epoch %d, and %d before", b.sl.name, a.epoch, b.epoch)
+	}
+	if v.s.steps || !b.exists || !a.exists || a.reset != b.reset || v.m.script == "delete" {
+		return
+	}
+	v.s.left[b.key] = b.log
+	for _, key := range v.s.logsOf(b.sl) {
+		left, _ := v.s.log(key)
+		want, got := b.live(v.s.left[key], v.now), b.live(left, v.now)
+		if a.epoch != b.epoch {
+			stand := a.epoch + max(near, b.far)
+			want = want.Until(stand)
+			ahead := got.After(stand)
+			if got = got.Until(stand); key == a.key && !a.limit.PerClient && len(ahead) > 0 {
+				v.broken("changes reach everybody", "%s: %d places far ahead survived the change", b.sl.name, len(ahead))
+			}
+		}
+		if why := b.limit.Kept(want, got, v.now, false); why != "" && !b.expires {
+			v.broken("no use goes unrecorded", "%s: %s", key, why)
+		}
+		v.s.left[key] = left
+	}
+}
+
+// logsOf are the keys of all logs of a limit that are known.
+func (s *simulation) logsOf(l *simulatedLimit) (keys []string) {
+	for key := range s.left {
+		if strings.HasPrefix(key, keyPrefix(l.name)+":permits") {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,97 @@
+package throttle
+
+import "time"
+
+// pauseChange is until when a limit was paused, from a moment of fake time on, in us.
+type pauseChange struct{ at, until int64 }
+
+// judgePauses checks that a pause stops everybody within 100 ms and a round trip.
+func (s *simulation) judgePauses() {
+	if s.steps {
+		return
+	}
+	for _, u := range s.uses {
+		for _, l := range u.limits {
+			at := u.at.UnixMicro()
+			known := at - near - u.process.slowest.Microseconds()
+			if least := u.process.way * 2; least >= farFrom {
+				known -= (least/4 + farStep).Microseconds() // what it tells Redis is rounded up
+			}
+			if p, paused := l.pausedAll(known, at); paused {
+				s.broken("a pause stops everybody", "%s had a permit of %s at %v; it was paused from %v to %v", u.process.name, l.name,
+					u.at.Sub(s.begin), micros(p.at-s.begin.UnixMicro()), micros(p.until-s.begin.UnixMicro()))
+			}
+		}
+	}
+}
+
+// pausedAll returns the pause that was in force all the time, if there was one.
+func (l *simulatedLimit) pausedAll(from, to int64) (found pauseChange, paused bool) {
+	for _, p := range l.pauses {
+		switch {
+		case p.at > to:
+			return found, paused
+		case p.at <= from:
+			found, paused = p, p.until > to
+		default:
+			paused = paused && p.until > to
+		}
+	}
+	return found, paused
+}
+
+// judgeIdle checks that nobody makes calls when nobody waits.
+func (s *simulation) judgeIdle() {
+	time.Sleep(10 * time.Second) // what was lost has been asked again
+	before := s.calls()
+	time.Sleep(10 * time.Second)
+	if n := s.calls() - before; n > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.broken("nobody asks for nothing", "%d calls in 10 s, though all waits have ended", n)
+	}
+}
+
+// judgeLeaks checks that a limit that was never changed has in its log what
+// callers had, and, where no call went wrong, nothing else.
+func (s *simulation) judgeLeaks() {
+	now := s.now()
+	for _, l := range s.limits {
+		if c := l.changes[0].limit; len(l.changes) > 1 || l.expired || s.steps || c.PerClient || c.Calendar {
+			continue
+		}
+		limit := l.changes[0].limit
+		log, _ := s.log(limiterKeys(l.name, "")[2])
+		held := log.After(limit.Cutoff(now)).Sum()
+		least, most := int64(0), l.fill.After(limit.Cutoff(now)).Sum()
+		for _, u := range s.uses {
+			for i, of := range u.limits {
+				at := u.at.UnixMicro()
+				if of != l || at <= limit.Cutoff(now) {
+					continue
+				}
+				most += u.ns[i]
+				if late := u.process.client.Stats().Late > 0 || u.process.dead(); !late && !u.unused && at-limit.Guard > limit.Cutoff(now) && limit.Guard > 0 {
+					least += u.ns[i]
+				}
+			}
+		}
+		s.count["logs at the end"]++
+		if held < least {
+			s.broken("no use goes unrecorded", "%s: callers had %d permits that count, its log holds %d", l.name, least, held)
+		}
+		if held > most && !l.stocked && s.calm() {
+			s.broken("nothing leaks", "%s: its log holds %d permits, and callers had %d: %v", l.name, held, most, log.After(limit.Cutoff(now)))
+		}
+	}
+}
+
+// calm reports whether no call goes wrong in this fleet.
+func (s *simulation) calm() bool {
+	for _, p := range s.procs {
+		if p.faults > 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,180 @@
+package throttle
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/oracle"
+)
+
+// mostCalls is of how many script calls a fleet is made.
+const mostCalls = 250
+
+// simulatedLimit is one limiter of a fleet. Its rate is what it was first.
+type simulatedLimit struct {
+	name   string
+	rate   Rate
+	filled int        // entries that its log had at first
+	fill   oracle.Log // these
+	resets bool       // its usage is forgotten now and then, so nobody releases permits of it
+
+	// Guarded by the simulation's mutex:
+	expired bool // or may, or was deleted
+	changed int  // how often
+	changes []rateChange
+	pauses  []pauseChange
+	stocked bool // permits were prefetched, of which a rest counts as used
+}
+
+// rateChange is a limit as it was from a moment of fake time on, in us.
+type rateChange struct {
+	at    int64
+	limit oracle.Limit
+}
+
+// simulatedQueue is what callers of a process ask: a limiter, or a group.
+type simulatedQueue struct {
+	limits  []*simulatedLimit
+	limiter *Limiter // of one
+	group   *Group   // of more
+}
+
+var simulatedIntervals = []time.Duration{
+	ms(1), ms(2), ms(5), ms(10), ms(25), ms(100), ms(250), ms(500), time.Second, time.Second, 2 * time.Second, 4 * time.Second, 10 * time.Second,
+	time.Minute, 5 * time.Minute, time.Hour, 24 * time.Hour, 24 * time.Hour, 30 * 24 * time.Hour, 30 * 24 * time.Hour,
+}
+
+// build draws the limits, the processes and what they ask.
+func (s *simulation) build() {
+	r := s.random
+	s.steps = r.IntN(8) == 0
+	s.length = time.Duration(5+r.IntN(40)) * time.Second
+	for i := range 1 + r.IntN(5) {
+		s.addLimit(fmt.Sprintf("limit%d", i))
+	}
+	near := r.IntN(2) == 0 || s.steps
+	faults := []int{0, 0, 8, 20, 60}[r.IntN(5)]
+	for i := range 1 + r.IntN(4) {
+		p := &simulatedProcess{s: s, no: i, name: fmt.Sprintf("process%d", i), faults: faults, hears: r.IntN(2) == 0, callers: 1 + r.IntN(12)}
+		p.random = rand.New(rand.NewPCG(s.seed, uint64(1<<32+i)))
+		p.way = time.Duration(50*math.Pow(5000, r.Float64())) * time.Microsecond // 0.05 to 250 ms
+		if near {
+			p.way = time.Duration(50+r.IntN(400)) * time.Microsecond
+		}
+		var err error
+		if p.hears {
+			p.client, err = New(hearing{p}, Options{ID: p.name})
+		} else {
+			p.client, err = New(p, Options{ID: p.name})
+		}
+		check(s, err)
+		for range 1 + r.IntN(3) {
+			p.queues = append(p.queues, s.drawQueue(p))
+		}
+		s.procs = append(s.procs, p)
+	}
+}
+
+func (s *simulation) drawQueue(p *simulatedProcess) simulatedQueue {
+	var q simulatedQueue
+	var ls []*Limiter
+	for _, i := range s.random.Perm(len(s.limits))[:1+s.random.IntN(min(4, len(s.limits)))] {
+		l := s.limits[i]
+		limiter, err := p.client.LimiterWithRate(l.name, l.rate)
+		check(s, err)
+		q.limits, ls = append(q.limits, l), append(ls, limiter)
+	}
+	if q.limiter = ls[0]; len(ls) > 1 {
+		var err error
+		q.group, err = p.client.Group(ls...)
+		check(s, err)
+	}
+	return q
+}
+
+// drawRate draws a rate: most limits bind, some never do.
+func drawRate(r *rand.Rand) Rate {
+	interval := simulatedIntervals[r.IntN(len(simulatedIntervals))]
+	rate := Rate{
+		Interval: interval,
+		Permits:  1 + r.Int64N(30),
+		Smooth:   r.IntN(6) == 0,
+		Guard:    []time.Duration{0, 0, 0, 0, -1, interval / 4, time.Microsecond}[r.IntN(7)],
+	}
+	switch r.IntN(10) {
+	case 0, 1:
+		rate.Permits = 1 + r.Int64N(1000)
+	case 2:
+		rate.Permits = int64(math.Pow(10, 7*r.Float64()))
+	}
+	if r.IntN(6) == 0 {
+		rate.Type = PerClient
+	}
+	if r.IntN(6) == 0 {
+		rate.Window = Calendar
+		rate.Offset = []time.Duration{0, interval / 3, interval - time.Microsecond}[r.IntN(3)].Truncate(time.Microsecond)
+	}
+	if r.IntN(6) == 0 {
+		rate.KeepAlive = max(interval*time.Duration(1+r.IntN(3)), time.Second)
+	}
+	return rate
+}
+
+// addLimit draws a limit, and the log that a busy fleet would have left.
+func (s *simulation) addLimit(name string) {
+	r := s.random
+	l := &simulatedLimit{name: name, rate: drawRate(r), resets: r.IntN(3) == 0}
+	if s.steps { // what callers see is all that is judged then: limits that bind, and that nobody changes
+		l.rate = Rate{Permits: 1 + r.Int64N(12), Interval: []time.Duration{ms(250), time.Second, 2 * time.Second}[r.IntN(3)], Smooth: r.IntN(4) == 0}
+	}
+	s.limits = append(s.limits, l)
+	setter, err := New(s.rdb, Options{ID: "setter"})
+	check(s, err)
+	defer setter.Close()
+	limiter, err := setter.Limiter(name)
+	check(s, err)
+	fill := r.IntN(5) < 2 && l.rate.Interval >= 250*time.Millisecond && l.rate.Type == Overall
+	if fill && r.IntN(2) == 0 {
+		l.rate.Permits = max(l.rate.Permits, 300+r.Int64N(400))
+	}
+	check(s, limiter.SetRate(s.Context(), l.rate))
+	l.changes = []rateChange{{s.begin.UnixMicro(), oracleLimit(l.rate)}}
+	if fill {
+		s.fillLog(l, limiter.keys[1], limiter.keys[2])
+	}
+}
+
+// fillLog writes entries of the past, so that most of the limit is used and some of
+// it falls free soon: half of the entries expire while the fleet works.
+func (s *simulation) fillLog(l *simulatedLimit, value, permits string) {
+	r, limit := s.random, oracleLimit(l.rate)
+	now := time.Now().UnixMicro()
+	free := min(r.Int64N(4)*r.Int64N(20), l.rate.Permits)
+	var log oracle.Log
+	for left, n := l.rate.Permits-free, 100+r.Int64N(500); left > 0 && n > 0; n-- {
+		x := max(1, left/n)
+		age := r.Int64N(limit.Span())
+		if r.IntN(2) == 0 {
+			age = limit.Span() - r.Int64N(min(limit.Span(), s.length.Microseconds()))
+		}
+		if at := now - age; at > limit.Cutoff(now) {
+			log, left = log.With(at, x), left-x
+		}
+	}
+	for _, e := range log {
+		_, err := s.redis.ZAdd(permits, float64(e.At)/1000, ownMember(e.At, e.Permits))
+		check(s, err)
+	}
+	s.redis.Del(value)
+	l.filled, l.fill = len(log), log
+}
+
+// oracleLimit is a rate as the oracle knows it.
+func oracleLimit(r Rate) oracle.Limit {
+	return oracle.Limit{
+		Permits: r.Permits, Interval: r.Interval.Microseconds(), Guard: r.guard().Microseconds(),
+		PerClient: r.Type == PerClient, Smooth: r.Smooth, Calendar: r.Window == Calendar, Offset: r.Offset.Microseconds(),
+	}
+}

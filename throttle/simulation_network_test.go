@@ -1,0 +1,239 @@
+package throttle
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// simulatedScripts are all that a Client runs, by what they are called in events.
+var simulatedScripts = map[string]*redis.Script{
+	"acquire": acquireScript, "fast": fastScript, "set": setScript, "pause": pauseScript, "expire": expireScript,
+	"delete": deleteScript, "inspect": inspectScript, "pin": pinScript, "epoch": epochScript,
+}
+
+// repeatedFor is how old a request may be when it comes again. What acquire.lua
+// gives back is safe from any; fast.lua knows a batch for as long as its reply is kept.
+const repeatedFor = 10 * time.Second
+
+// simulatedProcess is one Client and its way to Redis.
+type simulatedProcess struct {
+	redis.Scripter // what is not overridden is not used
+	s              *simulation
+	no             int
+	name           string
+	client         *Client
+	queues         []simulatedQueue
+	callers        int
+	way            time.Duration // one way, about
+	faults         int           // one call in so many goes wrong; zero: none
+	hears          bool          // of changes
+
+	mu      sync.Mutex
+	random  *rand.Rand
+	held    time.Time // until then nothing gets through, in either direction
+	crashed time.Time // it has been dead since
+	slowest time.Duration
+}
+
+// hearing is a process that can subscribe to what is announced.
+type hearing struct{ *simulatedProcess }
+
+func (p hearing) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	return p.s.rdb.Subscribe(ctx, channels...)
+}
+
+// message is a script call on its way.
+type message struct {
+	script string
+	keys   []string
+	args   []any
+}
+
+func (p *simulatedProcess) EvalSha(_ context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	for name, script := range simulatedScripts {
+		if script.Hash() == sha {
+			begin := time.Now()
+			reply, err := p.call(message{name, slices.Clone(keys), slices.Clone(args)})
+			p.mu.Lock()
+			p.slowest = max(p.slowest, time.Since(begin))
+			p.mu.Unlock()
+			return redis.NewCmdResult(reply, err)
+		}
+	}
+	return redis.NewCmdResult(nil, redisError("NOSCRIPT No matching script. Please use EVAL."))
+}
+
+func (p *simulatedProcess) Eval(ctx context.Context, source string, keys []string, args ...any) *redis.Cmd {
+	return p.EvalSha(ctx, redis.NewScript(source).Hash(), keys, args...)
+}
+
+// fate is what the network does to one call.
+type callFate int
+
+const (
+	allWell callFate = iota
+	requestLost
+	replyLost
+	refused
+	slowReply
+	fates
+)
+
+// call takes a message there and back.
+func (p *simulatedProcess) call(m message) (any, error) {
+	p.mu.Lock()
+	fate := allWell
+	if p.faults > 0 && p.random.IntN(p.faults) == 0 {
+		fate = callFate(p.random.IntN(int(fates)))
+	}
+	there, back := p.way+p.jitter(), p.way+p.jitter()
+	lost := time.Duration(50+p.random.IntN(3000)) * time.Millisecond // until the caller's patience with the network is over
+	again := time.Duration(-1)
+	if p.faults > 0 && p.random.IntN(2*p.faults) == 0 {
+		again = time.Duration(p.random.Int64N(int64(repeatedFor)))
+	}
+	p.mu.Unlock()
+	ended := func() bool {
+		select {
+		case <-p.s.over:
+			return true
+		default:
+			return false
+		}
+	}
+	if ended() { // all gets well, so that all can end
+		fate, again = allWell, -1
+	}
+	time.Sleep(there)
+	p.hold()
+	switch {
+	case p.dead() || fate == requestLost:
+		if p.dead() {
+			<-p.s.over
+		} else {
+			time.Sleep(lost)
+		}
+		return nil, io.ErrUnexpectedEOF
+	case fate == refused:
+		time.Sleep(back)
+		return nil, redisError("LOADING Redis is loading the dataset in memory")
+	}
+	reply, err := p.s.execute(p, m, false)
+	if again >= 0 {
+		time.AfterFunc(again, func() {
+			if !ended() {
+				_, _ = p.s.execute(p, m, true)
+			}
+		})
+	}
+	switch fate {
+	case replyLost:
+		time.Sleep(lost)
+		return nil, io.ErrUnexpectedEOF
+	case slowReply:
+		time.Sleep(lost / 4)
+	}
+	time.Sleep(back)
+	p.hold()
+	return reply, err
+}
+
+func (p *simulatedProcess) jitter() time.Duration {
+	return time.Duration(p.random.Int64N(int64(p.way/4) + 1))
+}
+
+// hold lets nothing through while the process is stopped. (Its timers run on: they
+// are inside of the Client.)
+func (p *simulatedProcess) hold() {
+	p.mu.Lock()
+	until := p.held
+	p.mu.Unlock()
+	time.Sleep(time.Until(until))
+}
+
+func (p *simulatedProcess) dead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.crashed.IsZero()
+}
+
+// execute runs a script, between the oracle's looks at its logs.
+func (s *simulation) execute(p *simulatedProcess, m message, repeated bool) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.redis.SetTime(time.Now().Add(s.off))
+	s.count["calls"]++
+	s.count[m.script]++
+	if repeated {
+		s.count["repeated"]++
+	}
+	v := s.look(p, m, repeated)
+	reply, err := s.rdb.EvalSha(context.Background(), simulatedScripts[m.script].Hash(), m.keys, m.args...).Result()
+	v.judge(reply, err)
+	return reply, err
+}
+
+// disturb crashes a process, stops some for a while, and sets Redis's clock.
+func (s *simulation) disturb(ctx context.Context, random *rand.Rand) {
+	every := s.length / 3
+	if s.steps {
+		every = 1500 * time.Millisecond
+	}
+	for pass(ctx, time.Duration(random.Int64N(int64(every)))) {
+		p := s.procs[random.IntN(len(s.procs))]
+		if s.steps && random.IntN(2) == 0 {
+			s.setClock(random)
+			continue
+		}
+		if p.faults == 0 {
+			continue
+		}
+		p.mu.Lock()
+		if random.IntN(4) == 0 && len(s.procs) > 1 && p.no > 0 {
+			p.crashed = time.Now()
+		} else {
+			p.held = time.Now().Add(time.Duration(random.Int64N(int64(2 * time.Second))))
+		}
+		crashed, held := !p.crashed.IsZero(), time.Until(p.held)
+		p.mu.Unlock()
+		s.mu.Lock()
+		s.note("%s: crashed %v, stopped for %v", p.name, crashed, held)
+		s.mu.Unlock()
+	}
+}
+
+// setClock sets the clock back, or, if that was done, forward to where it was.
+func (s *simulation) setClock(random *rand.Rand) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// Known: by less than a window nobody notes that it was set back, so that forward
+	// again it releases permits that much too early. So it stays back then.
+	const noted = 2500 * time.Millisecond
+	switch {
+	case s.off <= -noted && random.IntN(2) == 0:
+		s.off = 0
+	case s.off == 0 && random.IntN(3) == 0:
+		s.off = -time.Duration(random.Int64N(int64(ms(100))))
+	case s.off == 0:
+		s.off = -noted - time.Duration(random.Int64N(int64([]time.Duration{3 * time.Second, time.Hour}[random.IntN(2)])))
+	}
+	s.note("Redis's clock is off by %v", s.off)
+}
+
+// pass lets time pass, and reports false if ctx ended meanwhile.
+func pass(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
