@@ -51,3 +51,19 @@ func TestStalePermitOfALimitThatHasRoom(t *testing.T) {
 		}
 	}
 }
+
+// A place that was changed for a later one, just when its waiter was about to
+// take it, is not taken early.
+func TestChangedPlaceIsNotTakenEarly(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("1/1s"))
+		b.expectTry(l, 1, true)
+		r := must(l.Reserve(b.Context(), 1, time.Minute))
+		if d := r.Delay(); d < ms(999) {
+			t.Fatalf("a place %v ahead, want one that is not due", d)
+		}
+		if taken, _ := r.q.take(r.w); taken {
+			t.Errorf("it was taken %v before its turn", r.Delay())
+		}
+	})
+}

@@ -146,8 +146,15 @@ func (q *queue) await(ctx context.Context, w *waiter) outcome {
 // redeem waits until the place of w is due and takes the permits. If that is
 // not to be, it returns the next answer, which may be another place.
 func (q *queue) redeem(ctx context.Context, w *waiter) (bool, outcome) {
-	for d := q.untilDue(w); d > 0; d = q.untilDue(w) {
-		t := time.NewTimer(d)
+	for {
+		taken, early := q.take(w)
+		if taken {
+			return true, outcome{}
+		}
+		if early <= 0 {
+			return false, q.await(ctx, w)
+		}
+		t := time.NewTimer(early)
 		defer t.Stop()
 		select {
 		case <-t.C:
@@ -158,44 +165,40 @@ func (q *queue) redeem(ctx context.Context, w *waiter) (bool, outcome) {
 			return false, outcome{err: q.interrupted(ctx)}
 		}
 	}
-	if q.take(w) {
-		return true, outcome{}
-	}
-	return false, q.await(ctx, w)
 }
 
 // untilDue is how long to sleep before the place of w is due. Replies that came
 // since may tell more exactly when that is: a place granted in a slow round
 // trip is looked at again at the earliest moment it can be.
-func (q *queue) untilDue(w *waiter) time.Duration {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func (q *queue) untilDue(w *waiter, now time.Time) time.Duration {
 	if !w.place.ahead {
 		return 0
 	}
-	if w.state == placed {
-		w.place.earliest, w.place.due = q.clock.at(w.place.at)
-	}
-	if early := time.Until(w.place.earliest); early > 0 && w.place.due.Sub(w.place.earliest) > q.halfGuard()/2 {
+	w.place.earliest, w.place.due = q.clock.at(w.place.at)
+	if early := w.place.earliest.Sub(now); early > 0 && w.place.due.Sub(w.place.earliest) > q.halfGuard()/2 {
 		return early
 	}
-	return time.Until(w.place.due.Add(turnAfter(w.place.rank, q.halfGuard()/8)))
+	return w.place.due.Add(turnAfter(w.place.rank, q.halfGuard()/8)).Sub(now)
 }
 
 // take hands out the permits of a place that is due, if they are fresh and the
-// configuration is known to be that of the place. If not, an answer follows.
-func (q *queue) take(w *waiter) bool {
+// configuration is known to be that of the place. If not, an answer follows; or,
+// if it is early for the place that w has by now, it says by how much.
+func (q *queue) take(w *waiter) (taken bool, early time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w.state != placed {
-		return false // asked for anew meanwhile, or closed
+		return false, 0 // asked for anew meanwhile, or closed
 	}
 	now := time.Now()
+	if early := q.untilDue(w, now); early > 0 {
+		return false, early
+	}
 	if now.Sub(q.heardAt) >= q.fresh() && now.Sub(w.place.confirmed) >= freshFor {
 		w.state = checking
 		q.placed[w] = struct{}{}
 		q.kickOrClose(w)
-		return false
+		return false, 0
 	}
 	half := q.halfGuard()
 	if half > 0 {
@@ -212,7 +215,7 @@ func (q *queue) take(w *waiter) bool {
 			w.state = checking
 			q.placed[w] = struct{}{}
 			q.kickOrClose(w)
-			return false
+			return false, 0
 		}
 		if overdue || !far || q.clock.uncertainty() <= half {
 			q.c.stale.Add(1)
@@ -220,7 +223,7 @@ func (q *queue) take(w *waiter) bool {
 			q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
 			q.again(w)
 			q.kickOrClose(w)
-			return false
+			return false, 0
 		}
 		q.c.late.Add(1)
 	}
@@ -230,7 +233,7 @@ func (q *queue) take(w *waiter) bool {
 		q.gathering.handed(1, now)
 	}
 	q.handedOut(w.ns, now)
-	return true
+	return true, 0
 }
 
 // again puts a waiter whose place is of no use any more ahead of the others.
