@@ -33,6 +33,7 @@ type batch struct {
 	refresh  bool
 	far      time.Duration // see queue.far
 	first    time.Time     // when it was first sent
+	doubts   uint64        // as of then
 }
 
 // sent says that the batch is sent now, and when that is.
@@ -83,7 +84,7 @@ func (b *batch) finish(err error) {
 
 // nextBatch takes the waiters that are to be asked for now.
 func (q *queue) nextBatch(now time.Time) *batch {
-	b := &batch{far: q.wayThere()}
+	b := &batch{far: q.wayThere(), doubts: q.doubts}
 	if now.Sub(q.refreshedAt) >= refreshEvery {
 		b.refresh, q.refreshedAt = true, now
 	}

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -66,4 +67,61 @@ func TestChangedPlaceIsNotTakenEarly(t *testing.T) {
 			t.Errorf("it was taken %v before its turn", r.Delay())
 		}
 	})
+}
+
+// After a change has returned, its own process hands out nothing that it had in
+// stock before; other processes do so for 100 ms and a round trip at the most.
+func TestChangesEndStocks(t *testing.T) {
+	r := rate("10000/100s")
+	r.Guard = time.Second // a stock lasts half of that
+	changes := map[string]func(ctx context.Context, l *Limiter) error{
+		"Pause":      func(ctx context.Context, l *Limiter) error { return l.Pause(ctx, time.Minute) },
+		"UpdateRate": func(ctx context.Context, l *Limiter) error { return second(l.UpdateRate(ctx, rate("1/1m"))) },
+		"SetRate":    func(ctx context.Context, l *Limiter) error { return l.SetRate(ctx, rate("1/1m")) },
+		"Delete":     func(ctx context.Context, l *Limiter) error { return second(l.Delete(ctx)) },
+	}
+	for name, change := range changes {
+		for _, own := range []bool{true, false} {
+			for _, inFlight := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s, own %v, in flight %v", name, own, inFlight), func(t *testing.T) {
+					underFakeTime(t, func(b *bench) {
+						check(b, b.limiter(b.client()).SetRate(b.Context(), r))
+						way := &distant{Scripter: b.rdb, roundTrip: ms(2)}
+						l := b.limiter(b.clientOf(way)) // which can listen to nothing
+						changed := l
+						if !own {
+							changed = b.limiter(b.client())
+						}
+						stocked := func() bool { // no call is answered in this time
+							ctx, cancel := context.WithTimeout(b.Context(), time.Microsecond)
+							defer cancel()
+							return l.Acquire(ctx, 1) == nil
+						}
+						for range 100 {
+							check(b, l.Acquire(b.Context(), 1))
+						}
+						if !stocked() {
+							t.Fatal("there is no stock")
+						}
+						flight := &arrivals{b: b}
+						if inFlight { // a call whose reply brings a stock when the change has returned
+							time.Sleep(ms(600))
+							way.roundTrip = ms(20)
+							flight.wait(b.Context(), l, 1)
+							time.Sleep(ms(11))
+							way.roundTrip = ms(2)
+						}
+						check(b, change(b.Context(), changed))
+						flight.wg.Wait()
+						if !own {
+							time.Sleep(ms(102))
+						}
+						if stocked() {
+							t.Error("a permit of before the change")
+						}
+					})
+				})
+			}
+		}
+	}
 }

@@ -43,7 +43,8 @@ type queue struct {
 	arrivals     uint64
 	seq          uint64
 	config       []settings
-	heardAt      time.Time // when the latest answered request was sent
+	heardAt      time.Time // when the latest request was sent that was answered; zero: too long ago to act on
+	doubts       uint64    // of what is known of the configuration: of a request before one, the answer is too old
 	refreshedAt  time.Time
 	askAt        time.Time // the horizon does not reach the head of the queue before
 	movedUpAt    time.Time
@@ -225,6 +226,7 @@ func (q *queue) doubt() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.heardAt = time.Time{}
+	q.doubts++
 	if len(q.placed)+len(q.waiting)+len(q.front) > 0 {
 		q.askAt = time.Time{}
 		q.kick()

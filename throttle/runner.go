@@ -154,6 +154,9 @@ func (q *queue) check() {
 	for i, l := range q.members {
 		names[i] = l.name
 	}
+	q.mu.Lock()
+	doubts := q.doubts
+	q.mu.Unlock()
 	first := !q.c.met.Load()
 	reply, sent, err := q.eval(q.c.ctx, epochScript, names)
 	if err != nil && !transient(err) { // the next batch tells everybody
@@ -192,7 +195,7 @@ func (q *queue) check() {
 		q.heardAt = sent // what follows is a batch, which tells the rest
 		return
 	}
-	q.heardAt = sent
+	q.heard(sent, doubts)
 	if q.clock.least(sent)-now >= q.span().Microseconds() {
 		// Redis's clock was set back. The places are further ahead than anybody
 		// should wait: the next batch tells Redis so (set_back in entries.lua).
@@ -216,8 +219,10 @@ func (q *queue) confirm(sent, received time.Time) {
 	}
 }
 
-// replace asks for all places anew, in the order of their turns.
+// replace asks for all places anew, in the order of their turns. What is left of
+// a stock is of no use either.
 func (q *queue) replace() {
+	q.stock.left = 0
 	for _, w := range q.inTurn() {
 		q.again(w)
 	}

@@ -43,7 +43,7 @@ func (q *queue) settle(b *batch, r batchReply, sent, received time.Time) {
 		q.far = b.far
 	}
 	unknown := q.config[0].epoch == 0
-	q.learn(r, b.first)
+	q.learn(r, b.first, b.doubts)
 	q.confirm(b.first, received)
 	if r.contenders > 0 {
 		q.contenders = r.contenders
@@ -189,7 +189,7 @@ func (q *queue) turns() time.Duration {
 // learn takes up what a reply says of the configuration. Places of an older
 // one are asked for anew. (Within one epoch it is still the same: a pause that is
 // over was taken out of it, say.)
-func (q *queue) learn(r batchReply, asked time.Time) {
+func (q *queue) learn(r batchReply, asked time.Time, doubts uint64) {
 	changed := false
 	for i, s := range r.changed {
 		if s != nil {
@@ -197,10 +197,16 @@ func (q *queue) learn(r batchReply, asked time.Time) {
 			q.config[i] = *s
 		}
 	}
-	q.heardAt = asked
+	q.heard(asked, doubts)
 	if changed {
 		q.replace()
-		q.stock.left = 0
+	}
+}
+
+// heard takes up that a request was answered that was sent then, as of so many doubts.
+func (q *queue) heard(asked time.Time, doubts uint64) {
+	if doubts == q.doubts {
+		q.heardAt = asked
 	}
 }
 
