@@ -78,7 +78,8 @@ func (l *Limiter) Acquire(ctx context.Context, n int64) error {
 
 // Reserve takes a place for n permits whose turn comes within maxWait (and
 // before ctx's deadline). The Reservation says whether it did and how long it
-// is until then. A place that is neither waited for nor cancelled counts as used.
+// is until then. A place that is neither waited for nor cancelled counts as used,
+// and costs nothing more once its turn is over.
 func (l *Limiter) Reserve(ctx context.Context, n int64, maxWait time.Duration) (*Reservation, error) {
 	ns, err := l.one(n)
 	if err != nil {

@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -123,5 +124,51 @@ func TestChangesEndStocks(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A reservation that nobody comes for costs nothing once its turn is over, and
+// its permits count as used.
+func TestReservationsThatAreLeft(t *testing.T) {
+	for _, r := range []Rate{guarded("250/1s"), rate("250/1s"), guarded("1000/1h")} {
+		t.Run(fmt.Sprint(r), func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				l := b.limited(r)
+				left := make([]*Reservation, 1000)
+				for i := range left {
+					left[i] = must(l.Reserve(b.Context(), 1, time.Minute))
+					time.Sleep(left[i].Delay()) // the idiom of x/time/rate
+				}
+				if used := must(l.Inspect(b.Context())).Used; used < min(r.Permits, 1000) {
+					t.Errorf("%d of the permits that were reserved count as used", used)
+				}
+				time.Sleep(2 * time.Second)
+				calls := l.c.Stats().Calls
+				time.Sleep(10 * time.Minute)
+				calm := time.Since(b.begin).Truncate(time.Second)
+				if n := l.c.Stats().Calls - calls; n > 0 {
+					t.Errorf("%d calls in 10 idle minutes", n)
+				}
+				for i := range 100 { // which makes a client look for what it can forget
+					must(l.c.Limiter(fmt.Sprint(l.name, i))).queue().leave()
+				}
+				if l.c.queues[l.name] != nil {
+					t.Error("the queue is not forgotten")
+				}
+				check(t, left[0].Wait(b.Context()))
+				left[1].Cancel()
+				if left[1].Wait(b.Context()) == nil {
+					t.Error("a reservation was waited for that had been cancelled")
+				}
+				check(t, l.c.Close())
+				left[2].Cancel()
+				if err := left[3].Wait(b.Context()); !errors.Is(err, ErrClosed) {
+					t.Errorf("Wait after Close: %v", err)
+				}
+				if time.Since(b.begin).Truncate(time.Second) != calm {
+					t.Error("it took time")
+				}
+			})
+		})
 	}
 }

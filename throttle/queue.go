@@ -121,6 +121,7 @@ func (q *queue) leave() { q.users.Add(-1) }
 func (q *queue) retire() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.checkAt(time.Now())
 	return !q.running && len(q.front)+len(q.waiting)+len(q.placed)+len(q.returns)+len(q.releases) == 0 &&
 		q.users.CompareAndSwap(0, retired)
 }

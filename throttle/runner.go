@@ -92,29 +92,31 @@ func (q *queue) toCheck(now time.Time) bool {
 	if q.closed {
 		return false
 	}
-	at, ok := q.checkAt()
+	at, ok := q.checkAt(now)
 	return ok && !now.Before(at)
 }
 
 // checkAt is when the configuration must be looked at: at once for a place
 // that is due and unconfirmed, shortly before the next place that falls due
 // more than freshFor after the last answer (the longer before, the longer a call
-// takes at present), and now and then for waiters whose turn is far.
-func (q *queue) checkAt() (time.Time, bool) {
-	if len(q.placed)+len(q.waiting)+len(q.front) == 0 {
-		return time.Time{}, false
-	}
+// takes at present), and now and then for waiters whose turn is far. Of the places
+// that nobody has come for in time it finds none any more.
+func (q *queue) checkAt(now time.Time) (time.Time, bool) {
 	at := q.heardAt.Add(q.pollEvery())
 	lead := min(max(4*q.roundTrips.least(), 2*q.roundTrips.median(), 5*time.Millisecond), q.fresh()*9/10)
 	for w := range q.placed {
 		if w.state == checking {
 			return time.Time{}, true
 		}
+		if q.left(w, now) {
+			delete(q.placed, w)
+			continue
+		}
 		if before := w.place.due.Add(-lead); before.Before(at) && w.place.due.Sub(q.heardAt) >= q.fresh() {
 			at = before
 		}
 	}
-	return at, true
+	return at, len(q.placed)+len(q.waiting)+len(q.front) > 0
 }
 
 func (q *queue) pollEvery() time.Duration {
@@ -126,7 +128,7 @@ func (q *queue) pollEvery() time.Duration {
 
 // arm sets the timer for the next call that is not needed yet.
 func (q *queue) arm(now time.Time) {
-	at, ok := q.checkAt()
+	at, ok := q.checkAt(now)
 	if ask := q.nextAsk(); len(q.waiting) > 0 && (!ok || ask.Before(at)) {
 		at, ok = ask, true
 	}

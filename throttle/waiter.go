@@ -190,14 +190,21 @@ func (q *queue) take(w *waiter) (taken bool, early time.Duration) {
 	if w.state != placed {
 		return false, 0 // asked for anew meanwhile, or closed
 	}
+	if q.closed {
+		delete(q.placed, w)
+		q.answer(w, outcome{err: q.error(0, ErrClosed)})
+		return false, 0
+	}
 	now := time.Now()
 	if early := q.untilDue(w, now); early > 0 {
 		return false, early
 	}
+	if !q.current(w.place) { // it changed while nobody looked
+		q.exchange(w)
+		return false, 0
+	}
 	if now.Sub(q.heardAt) >= q.fresh() && now.Sub(w.place.confirmed) >= freshFor {
-		w.state = checking
-		q.placed[w] = struct{}{}
-		q.kickOrClose(w)
+		q.look(w)
 		return false, 0
 	}
 	half := q.halfGuard()
@@ -212,17 +219,13 @@ func (q *queue) take(w *waiter) (taken bool, early time.Duration) {
 			// turn was. A look tells, and it may be fresh yet; an exchange would
 			// cost it its turn.
 			w.place.looked = true
-			w.state = checking
-			q.placed[w] = struct{}{}
-			q.kickOrClose(w)
+			q.look(w)
 			return false, 0
 		}
 		if overdue || !far || q.clock.uncertainty() <= half {
 			q.c.stale.Add(1)
 			w.stale++
-			q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
-			q.again(w)
-			q.kickOrClose(w)
+			q.exchange(w)
 			return false, 0
 		}
 		q.c.late.Add(1)
@@ -236,23 +239,42 @@ func (q *queue) take(w *waiter) (taken bool, early time.Duration) {
 	return true, 0
 }
 
+// left reports whether nobody has come for a reservation before its turn and
+// guard were over. Its permits count as used; the queue need not look after it.
+func (q *queue) left(w *waiter, now time.Time) bool {
+	return w.hold && w.state == placed && now.Sub(w.place.due) >= 2*q.halfGuard()
+}
+
+// current reports whether a place is of the configuration last heard of.
+func (q *queue) current(p place) bool {
+	for i, epoch := range p.epochs {
+		if epoch != q.config[i].epoch {
+			return false
+		}
+	}
+	return true
+}
+
+// look has the configuration looked at before w goes on.
+func (q *queue) look(w *waiter) {
+	w.state = checking
+	q.placed[w] = struct{}{}
+	q.kick()
+}
+
+// exchange gives a place back and asks for another, in one call.
+func (q *queue) exchange(w *waiter) {
+	q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
+	q.again(w)
+	q.kick()
+}
+
 // again puts a waiter whose place is of no use any more ahead of the others.
 func (q *queue) again(w *waiter) {
 	w.state = queued
 	w.now = w.now || !w.until.IsZero() && !time.Now().Before(w.until)
 	delete(q.placed, w)
 	q.front = append(q.front, w)
-}
-
-// kickOrClose starts a runner for w, or, after Close, tells w so.
-func (q *queue) kickOrClose(w *waiter) {
-	if q.closed {
-		q.front = without(q.front, w)
-		delete(q.placed, w)
-		q.answer(w, outcome{err: q.error(0, ErrClosed)})
-		return
-	}
-	q.kick()
 }
 
 // answer gives a waiter what became of its request. Only a place leaves it in
@@ -285,6 +307,9 @@ func (q *queue) abandon(w *waiter, patience time.Duration) {
 		q.front = without(q.front, w)
 		q.waiting = without(q.waiting, w)
 	case placed, checking:
+		if q.closed {
+			break // Close has given back what it could
+		}
 		gave = make(chan struct{})
 		q.returns = append(q.returns, returned{place: w.place, ns: w.ns, done: gave})
 		delete(q.placed, w)
