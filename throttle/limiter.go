@@ -207,7 +207,7 @@ func (l *Limiter) Expire(ctx context.Context, d time.Duration) (bool, error) {
 func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) { return l.expire(ctx, 0) }
 
 func (l *Limiter) expire(ctx context.Context, ms int64) (bool, error) {
-	return l.did(l.c.eval(ctx, expireScript, l.keysWithReply(), ms))
+	return l.did(l.c.eval(ctx, expireScript, l.keys[:], ms))
 }
 
 // Delete removes the limiter and forgets all usage. It returns false if there

@@ -172,3 +172,37 @@ func TestReservationsThatAreLeft(t *testing.T) {
 		})
 	}
 }
+
+// An expiry that is taken back leaves each client its log for as long as it counts.
+func TestExpiryTakenBackKeepsEveryLog(t *testing.T) {
+	for name, back := range map[string]func(ctx context.Context, l *Limiter) (bool, error){
+		"ClearExpire": func(ctx context.Context, l *Limiter) (bool, error) { return l.ClearExpire(ctx) },
+		"UpdateRate":  func(ctx context.Context, l *Limiter) (bool, error) { return l.UpdateRate(ctx, perClient("10/2h")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			forEachRedis(t, func(b *bench) {
+				l, its := b.limiter(b.client()), b.limiter(b.client())
+				done := func(ok bool, err error) {
+					b.Helper()
+					if !ok || err != nil {
+						b.Fatal(ok, err)
+					}
+				}
+				for range 2 { // whoever was not here since the second is to forget what was before
+					check(b, l.SetRate(b.Context(), perClient("10/1h")))
+				}
+				b.expectTry(l, 10, true)
+				b.expectTry(its, 10, true)
+				done(l.Expire(b.Context(), ms(200)))
+				done(back(b.Context(), l))
+				b.until(time.Since(b.begin) + ms(400))
+				b.expectTry(l, 1, false)
+				b.expectTry(its, 1, false)
+				done(l.UpdateRate(b.Context(), perClient("20/1h")))
+				b.expectTry(its, 11, false)
+				b.expectTry(l, 11, false)
+				b.expectTry(its, 10, true)
+			})
+		})
+	}
+}

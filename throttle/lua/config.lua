@@ -42,6 +42,23 @@ local function clients_of(k)
   return call('ZREVRANGE', KEYS[k + 5], 0, 999)
 end
 
+-- logs_of lists the values and the logs of the client that calls and of those seen lately.
+local function logs_of(k)
+  local keys = { KEYS[k + 3], KEYS[k + 4] }
+  for _, id in ipairs(clients_of(k)) do
+    keys[#keys + 1] = KEYS[k + 1] .. ':' .. id
+    keys[#keys + 1] = KEYS[k + 2] .. ':' .. id
+  end
+  return keys
+end
+
+-- keep_clients keeps in mind who was seen for as long as that matters: a client
+-- that is not known may have to forget its log.
+local function keep_clients(m)
+  local ttl = m.keep > 0 and not m.per_client and min(m.keep, PRESENCE) or PRESENCE
+  call('PEXPIRE', m.clients_key, ttl + ceil(3 * m.W / 1000))
+end
+
 -- drop_places removes what was reserved beyond t.
 local function drop_places(m, t)
   call('ZREMRANGEBYSCORE', m.permits_key, '(' .. score(t), '+inf')
@@ -105,6 +122,6 @@ end
 
 return {
   near = near, write_seal = write_seal, write_config = write_config, create_config = create_config, replayed = replayed, remember = remember,
-  clients_of = clients_of, drop_places = drop_places, sum_log = sum_log, announce = announce, announce_release = announce_release,
+  clients_of = clients_of, logs_of = logs_of, keep_clients = keep_clients, drop_places = drop_places, sum_log = sum_log, announce = announce, announce_release = announce_release,
   change = change,
 }

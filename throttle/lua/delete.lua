@@ -5,7 +5,7 @@
 -- reply: 1 deleted, 0 there was none
 
 local had = call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) > 0
-for _, id in ipairs(config().clients_of(1)) do call('DEL', KEYS[2] .. ':' .. id, KEYS[3] .. ':' .. id) end
+for _, key in ipairs(config().logs_of(1)) do call('DEL', key) end
 call('DEL', unpack(KEYS))
 config().announce(KEYS[1])
 return had and 1 or 0

@@ -40,21 +40,22 @@ local m = config().write_config(1, wanted, epoch)
 if forget then
   -- Clients whose keys are not known here see the reset when they next ask.
   call('HSET', KEYS[1], 'reset', format('%.0f', epoch))
-  call('DEL', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
-  for _, id in ipairs(config().clients_of(1)) do call('DEL', KEYS[2] .. ':' .. id, KEYS[3] .. ':' .. id) end
+  call('DEL', KEYS[2], KEYS[3])
+  for _, key in ipairs(config().logs_of(1)) do call('DEL', key) end
   call('DEL', KEYS[6])
   config().announce(KEYS[1])
 else
   -- What no longer counts does not count again in a longer interval, and what
   -- does is kept for the length of it.
-  local ids, ttl = config().clients_of(1), max(m.keep, ceil((m.W + FAR) / 1000))
-  local keys = { KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5] }
-  for _, id in ipairs(ids) do
-    keys[#keys + 1] = KEYS[2] .. ':' .. id
-    keys[#keys + 1] = KEYS[3] .. ':' .. id
+  local logs, ttl = config().logs_of(1), max(m.keep, ceil((m.W + FAR) / 1000))
+  local before = score(cutoff(old.bad and m or old, now))
+  call('ZREMRANGEBYSCORE', KEYS[3], '-inf', before)
+  for i = 2, #logs, 2 do call('ZREMRANGEBYSCORE', logs[i], '-inf', before) end
+  if m.keep > 0 then
+    for i = 1, 3 do call('PEXPIRE', KEYS[i], ttl) end
   end
-  for i = 3, #keys, 2 do call('ZREMRANGEBYSCORE', keys[i], '-inf', score(cutoff(old.bad and m or old, now))) end
-  for i = m.keep > 0 and 1 or 4, #keys do call('PEXPIRE', keys[i], ttl) end
+  for _, key in ipairs(logs) do call('PEXPIRE', key, ttl) end
+  config().keep_clients(m)
   config().change(m, now)
 end
 config().remember(KEYS[1], ARGV[1], '1')
