@@ -57,7 +57,7 @@ type Client struct {
 	queues map[string]*queue
 	tidyAt int // number of queues at which idle ones are looked for
 
-	queueNo, ops atomic.Uint64
+	keyNo atomic.Uint64
 	counters
 }
 
@@ -189,8 +189,11 @@ func (c *Client) enter(last *atomic.Pointer[queue], ls ...*Limiter) *queue {
 }
 
 // replyKey is a key that no queue had before, for the last reply to one of these limiters.
-func (c *Client) replyKey(ls []*Limiter) string {
-	return keyPrefix(ls[0].name) + ":reply:" + c.nonce + ":" + strconv.FormatUint(c.queueNo.Add(1), 36)
+func (c *Client) replyKey(ls []*Limiter) string { return c.newKey(ls[0], ":reply:") }
+
+// newKey is a key of a limiter that nobody had before.
+func (c *Client) newKey(l *Limiter, kind string) string {
+	return keyPrefix(l.name) + kind + c.nonce + ":" + strconv.FormatUint(c.keyNo.Add(1), 36)
 }
 
 // changed lets the waiters of every queue that has the limiter ask anew.

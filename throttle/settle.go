@@ -1,8 +1,6 @@
 package throttle
 
 import (
-	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -249,7 +247,7 @@ func (q *queue) expired(b *batch, received time.Time) {
 		q.releases = append(b.releases, q.releases...)
 		return
 	}
-	b.finish(q.error(0, fmt.Errorf("%w, waiting for Redis: it is not known whether it was done", context.DeadlineExceeded)))
+	b.finish(q.error(0, unknownWhether()))
 }
 
 // putBack has those of a batch ask again, ahead of the others.
