@@ -12,8 +12,9 @@ const (
 	// different things: a place for each of these takes Redis some 10 us.
 	maxBatch, maxRuns = 4096, 128
 	// maxReturns bounds the grants of which a call gives permits back: each
-	// takes Redis some 15 us. The next call follows at once.
-	maxReturns = 48
+	// takes Redis some 15 us. A log that is not in buckets has no more places
+	// ahead, and one that is not many more. The next call follows at once.
+	maxReturns = 256
 	// servedFor is how long after it was first sent a batch may be served. For
 	// longer than that Redis keeps the replies (KEPT in prelude.lua).
 	servedFor = 10 * time.Second
@@ -204,8 +205,16 @@ func byGrant(rs []returned, most int) (sums, within, rest []returned) {
 	return sums, within, rest
 }
 
-// collect moves waiters from the queue into the runs of a batch.
+// collect moves waiters from the queue into the runs of a batch. As long as not
+// all is given back, only those ask who give back in exchange: the others would
+// get what is left beside places that nobody uses any more.
 func (q *queue) collect(b *batch, now time.Time) {
+	early := make(map[*waiter]bool)
+	if len(q.returns) > 0 {
+		for _, r := range b.returns {
+			early[r.by] = true
+		}
+	}
 	all := slices.Concat(q.front, q.waiting)
 	q.front, q.waiting = nil, nil
 	stale := 0 // those whose places came too late ask for the same, so that they ask together the next time, too
@@ -215,6 +224,10 @@ func (q *queue) collect(b *batch, now time.Time) {
 	for i, w := range all {
 		if w.stale > 0 {
 			w.stale = stale
+		}
+		if len(q.returns) > 0 && !early[w] {
+			q.waiting = all[i:]
+			break
 		}
 		r := q.runOf(w, now)
 		last := len(b.runs) - 1

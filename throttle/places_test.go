@@ -281,3 +281,66 @@ func (b *bench) dump() map[string]string {
 	}
 	return all
 }
+
+// Places that are given back at once, however many, are those of whoever asks next.
+func TestManyPlacesAreCancelled(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		r := guarded("1000/10s")
+		r.Smooth = true // so that each place is of a time of its own
+		check(b, b.limiter(b.client()).SetRate(b.Context(), r))
+		l := b.limiter(b.clientOf(&distant{Scripter: b.rdb, roundTrip: ms(2)}))
+		ctx, cancel := context.WithCancel(b.Context())
+		leaving, a := &arrivals{b: b}, &arrivals{b: b}
+		for range 200 {
+			leaving.wait(ctx, l, 1)
+		}
+		b.until(ms(100))
+		cancel()
+		time.Sleep(time.Microsecond) // until all of them have left
+		for range 100 {
+			a.wait(b.Context(), l, 1)
+		}
+		leaving.wg.Wait()
+		a.wg.Wait()
+		for i, w := range a.waits { // one each 10.05 ms
+			if turn := ms(100) + time.Duration(i+1)*ms(101)/10; w.err != nil || w.at > turn+ms(100) {
+				b.Fatalf("wait %d ended at %v with %v; its turn was at %v", i, w.at, w.err, turn)
+			}
+		}
+	})
+}
+
+// Permits that are released, also in several goes, are offered within 100 ms and
+// two round trips to all who wait, however many they are.
+func TestManyWaitersMoveUp(t *testing.T) {
+	const roundTrip, waiters = 10 * time.Millisecond, 300
+	underFakeTime(t, func(b *bench) {
+		near := b.limited(guarded("400/1h"))
+		for range 400 { // each of a time of its own
+			b.expectTry(near, 1, true)
+			time.Sleep(ms(20))
+		}
+		l := b.limiter(b.clientOf(&distant{Scripter: b.rdb, roundTrip: roundTrip}))
+		a := &arrivals{b: b}
+		for range waiters {
+			a.wait(b.Context(), l, 1)
+		}
+		time.Sleep(time.Second)
+		for range 3 {
+			check(b, near.Release(b.Context(), waiters/3))
+			l.c.each(l.name, (*queue).moveUp) // as it hears of it
+			time.Sleep(ms(30))
+		}
+		by := time.Since(b.begin) - ms(30) + ms(100) + 2*roundTrip
+		a.wg.Wait()
+		late := 0
+		for _, w := range a.waits {
+			if w.err != nil || w.at > by {
+				late++
+			}
+		}
+		if late > 0 {
+			b.Errorf("%d of %d waiters were not served by %v, the last at %v", late, waiters, by, a.waits[waiters-1].at)
+		}
+	})
+}

@@ -48,6 +48,7 @@ type queue struct {
 	refreshedAt  time.Time
 	askAt        time.Time // the horizon does not reach the head of the queue before
 	movedUpAt    time.Time
+	moveUpAt     time.Time // when to ask for the places anew that are not near; zero: there is no need
 	urgentAt     time.Time // when somebody must have an answer, if before askAt; zero: nobody
 	binding      bool      // the latest batch did not get all it asked for at once
 	scarceUntil  time.Time // fast.lua, which found too little free, is not tried before
@@ -74,6 +75,7 @@ type queue struct {
 type returned struct {
 	place place
 	ns    []int64
+	by    *waiter // who asks for another in exchange; nil if nobody does
 	done  chan struct{}
 }
 
@@ -234,27 +236,38 @@ func (q *queue) doubt() {
 	}
 }
 
-// moveUp asks for the places anew that are not near: permits were released, so
-// there may be earlier ones, and in one call none is lost meanwhile. It does so
-// now and then, however many releases are heard of.
+// moveUp has the places asked for anew that are not near: permits were released,
+// so there may be earlier ones. That is done now and then, however many releases
+// are heard of.
 func (q *queue) moveUp() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
-	if q.closed || now.Sub(q.movedUpAt) < freshFor {
+	if q.closed || !q.running && len(q.placed)+len(q.front)+len(q.waiting) == 0 {
 		return
 	}
-	q.movedUpAt = now
-	for _, w := range q.inTurn() {
-		if w.state == placed && w.place.due.Sub(now) > freshFor {
-			q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
-			q.again(w)
-		}
-	}
-	if len(q.front)+len(q.waiting) > 0 {
-		q.askAt = time.Time{}
+	q.moveUpAt = later(now, q.movedUpAt.Add(freshFor))
+	switch {
+	case q.running:
+	case q.moveUpAt.After(now):
+		q.arm(now)
+	default:
 		q.kick()
 	}
+}
+
+// moveUpNow does so if it is time: in one call, so that none is lost meanwhile.
+func (q *queue) moveUpNow(now time.Time) {
+	if q.closed || q.moveUpAt.IsZero() || now.Before(q.moveUpAt) {
+		return
+	}
+	q.movedUpAt, q.moveUpAt = now, time.Time{}
+	for _, w := range q.inTurn() {
+		if w.state == placed && w.place.due.Sub(now) > freshFor {
+			q.exchange(w)
+		}
+	}
+	q.askAt = time.Time{}
 }
 
 // halfGuard is how late a permit may be handed out; zero if any time will do.

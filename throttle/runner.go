@@ -36,6 +36,7 @@ func (q *queue) run() {
 	for {
 		q.mu.Lock()
 		now := time.Now()
+		q.moveUpNow(now)
 		switch {
 		case !q.c.met.Load() && !q.closed:
 			q.mu.Unlock()
@@ -131,6 +132,9 @@ func (q *queue) arm(now time.Time) {
 	at, ok := q.checkAt(now)
 	if ask := q.nextAsk(); len(q.waiting) > 0 && (!ok || ask.Before(at)) {
 		at, ok = ask, true
+	}
+	if !q.moveUpAt.IsZero() && ok {
+		at = earlier(at, q.moveUpAt)
 	}
 	if !ok {
 		return

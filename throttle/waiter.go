@@ -264,7 +264,7 @@ func (q *queue) look(w *waiter) {
 
 // exchange gives a place back and asks for another, in one call.
 func (q *queue) exchange(w *waiter) {
-	q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
+	q.returns = append(q.returns, returned{place: w.place, ns: w.ns, by: w})
 	q.again(w)
 	q.kick()
 }
