@@ -1,7 +1,6 @@
 package throttle
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -248,30 +247,13 @@ func (q *queue) collect(b *batch, now time.Time) {
 	}
 }
 
-// ahead is what this queue has reserved of each member, and what it leaves to others.
+// ahead is what the client has reserved of each member, through whatever queues,
+// and what this queue leaves to others.
 func (q *queue) ahead(now time.Time) []int64 {
 	sums := make([]int64, len(q.members))
 	q.surplus.settle(q.config, q.contenders, now)
 	for i, s := range q.config {
-		sums[i] = q.surplus.withheld(i, s, q.contenders)
-	}
-	for w := range q.placed {
-		for i, n := range w.ns {
-			sums[i] += n
-		}
+		sums[i] = q.surplus.withheld(i, s, q.contenders) + q.reserved[i].Load()
 	}
 	return sums
-}
-
-// inTurn are the waiters that have a place, in the order of their turns; those
-// of one turn in the order of their arrival.
-func (q *queue) inTurn() []*waiter {
-	ws := make([]*waiter, 0, len(q.placed))
-	for w := range q.placed {
-		ws = append(ws, w)
-	}
-	slices.SortFunc(ws, func(a, b *waiter) int {
-		return cmp.Or(cmp.Compare(a.place.at, b.place.at), cmp.Compare(a.no, b.no))
-	})
-	return ws
 }

@@ -57,6 +57,8 @@ type Client struct {
 	queues map[string]*queue
 	tidyAt int // number of queues at which idle ones are looked for
 
+	reserved sync.Map // of each limiter by its name, what all queues together have reserved: *atomic.Int64
+
 	keyNo atomic.Uint64
 	counters
 }
@@ -174,8 +176,7 @@ func (c *Client) enter(last *atomic.Pointer[queue], ls ...*Limiter) *queue {
 	q := c.queues[key]
 	if q == nil {
 		if len(c.queues) >= c.tidyAt {
-			maps.DeleteFunc(c.queues, func(_ string, q *queue) bool { return q.retire() })
-			c.tidyAt = max(64, 2*len(c.queues))
+			c.tidy()
 		}
 		q = newQueue(c, ls)
 		if c.closed {
@@ -186,6 +187,31 @@ func (c *Client) enter(last *atomic.Pointer[queue], ls ...*Limiter) *queue {
 	q.enter()
 	last.Store(q)
 	return q
+}
+
+// tidy forgets the queues that are idle, and what was reserved of limiters that
+// no queue has any more: nothing.
+func (c *Client) tidy() {
+	maps.DeleteFunc(c.queues, func(_ string, q *queue) bool { return q.retire() })
+	c.tidyAt = max(64, 2*len(c.queues))
+	has := make(map[string]bool)
+	for _, q := range c.queues {
+		for _, l := range q.members {
+			has[l.name] = true
+		}
+	}
+	c.reserved.Range(func(name, _ any) bool {
+		if !has[name.(string)] {
+			c.reserved.Delete(name)
+		}
+		return true
+	})
+}
+
+// reservedOf is what all queues of the client have reserved of a limiter.
+func (c *Client) reservedOf(l *Limiter) *atomic.Int64 {
+	n, _ := c.reserved.LoadOrStore(l.name, new(atomic.Int64))
+	return n.(*atomic.Int64)
 }
 
 // replyKey is a key that no queue had before, for the last reply to one of these limiters.

@@ -29,13 +29,14 @@ type queue struct {
 
 	mu       sync.Mutex
 	closed   bool
-	running  bool          // a runner, or a caller, owns the calls
-	stopped  chan struct{} // closed when the last runner of a closed queue has ended
-	timer    *time.Timer   // starts the next runner
-	poke     chan struct{} // cuts a runner's backoff short
-	front    []*waiter     // to be asked again, ahead of waiting
-	waiting  []*waiter     // in the order of their arrival
-	placed   map[*waiter]struct{}
+	running  bool                 // a runner, or a caller, owns the calls
+	stopped  chan struct{}        // closed when the last runner of a closed queue has ended
+	timer    *time.Timer          // starts the next runner
+	poke     chan struct{}        // cuts a runner's backoff short
+	front    []*waiter            // to be asked again, ahead of waiting
+	waiting  []*waiter            // in the order of their arrival
+	placed   map[*waiter]struct{} // see hold and letGo
+	reserved []*atomic.Int64      // of each member, by all queues of the client
 	returns  []returned
 	releases []*releasing
 	stock    stock
@@ -99,6 +100,7 @@ func newQueue(c *Client, ls []*Limiter) *queue {
 	}
 	q.keys = append(q.keys, q.replyKey)
 	for _, l := range ls {
+		q.reserved = append(q.reserved, c.reservedOf(l))
 		q.keys = append(q.keys, l.keys[:]...)
 	}
 	return q
@@ -234,40 +236,6 @@ func (q *queue) doubt() {
 		q.askAt = time.Time{}
 		q.kick()
 	}
-}
-
-// moveUp has the places asked for anew that are not near: permits were released,
-// so there may be earlier ones. That is done now and then, however many releases
-// are heard of.
-func (q *queue) moveUp() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := time.Now()
-	if q.closed || !q.running && len(q.placed)+len(q.front)+len(q.waiting) == 0 {
-		return
-	}
-	q.moveUpAt = later(now, q.movedUpAt.Add(freshFor))
-	switch {
-	case q.running:
-	case q.moveUpAt.After(now):
-		q.arm(now)
-	default:
-		q.kick()
-	}
-}
-
-// moveUpNow does so if it is time: in one call, so that none is lost meanwhile.
-func (q *queue) moveUpNow(now time.Time) {
-	if q.closed || q.moveUpAt.IsZero() || now.Before(q.moveUpAt) {
-		return
-	}
-	q.movedUpAt, q.moveUpAt = now, time.Time{}
-	for _, w := range q.inTurn() {
-		if w.state == placed && w.place.due.Sub(now) > freshFor {
-			q.exchange(w)
-		}
-	}
-	q.askAt = time.Time{}
 }
 
 // halfGuard is how late a permit may be handed out; zero if any time will do.

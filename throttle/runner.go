@@ -110,7 +110,7 @@ func (q *queue) checkAt(now time.Time) (time.Time, bool) {
 			return time.Time{}, true
 		}
 		if q.left(w, now) {
-			delete(q.placed, w)
+			q.letGo(w)
 			continue
 		}
 		if before := w.place.due.Add(-lead); before.Before(at) && w.place.due.Sub(q.heardAt) >= q.fresh() {

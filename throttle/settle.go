@@ -110,7 +110,7 @@ func (q *queue) seat(w *waiter, p place) {
 	default:
 		w.state = placed
 		if w.hold || p.ahead {
-			q.placed[w] = struct{}{}
+			q.hold(w)
 		}
 		q.answer(w, outcome{})
 	}

@@ -59,7 +59,7 @@ func (q *queue) seatFromStock(w *waiter) bool {
 	}
 	q.stock.left--
 	w.place, w.state = q.stock.place, placed
-	q.placed[w] = struct{}{}
+	q.hold(w)
 	return true
 }
 

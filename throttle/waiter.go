@@ -191,7 +191,7 @@ func (q *queue) take(w *waiter) (taken bool, early time.Duration) {
 		return false, 0 // asked for anew meanwhile, or closed
 	}
 	if q.closed {
-		delete(q.placed, w)
+		q.letGo(w)
 		q.answer(w, outcome{err: q.error(0, ErrClosed)})
 		return false, 0
 	}
@@ -231,7 +231,7 @@ func (q *queue) take(w *waiter) (taken bool, early time.Duration) {
 		q.c.late.Add(1)
 	}
 	w.state = done
-	delete(q.placed, w)
+	q.letGo(w)
 	if w.place.ahead {
 		q.gathering.handed(1, now)
 	}
@@ -239,26 +239,10 @@ func (q *queue) take(w *waiter) (taken bool, early time.Duration) {
 	return true, 0
 }
 
-// left reports whether nobody has come for a reservation before its turn and
-// guard were over. Its permits count as used; the queue need not look after it.
-func (q *queue) left(w *waiter, now time.Time) bool {
-	return w.hold && w.state == placed && now.Sub(w.place.due) >= 2*q.halfGuard()
-}
-
-// current reports whether a place is of the configuration last heard of.
-func (q *queue) current(p place) bool {
-	for i, epoch := range p.epochs {
-		if epoch != q.config[i].epoch {
-			return false
-		}
-	}
-	return true
-}
-
 // look has the configuration looked at before w goes on.
 func (q *queue) look(w *waiter) {
 	w.state = checking
-	q.placed[w] = struct{}{}
+	q.hold(w)
 	q.kick()
 }
 
@@ -273,7 +257,7 @@ func (q *queue) exchange(w *waiter) {
 func (q *queue) again(w *waiter) {
 	w.state = queued
 	w.now = w.now || !w.until.IsZero() && !time.Now().Before(w.until)
-	delete(q.placed, w)
+	q.letGo(w)
 	q.front = append(q.front, w)
 }
 
@@ -312,7 +296,7 @@ func (q *queue) abandon(w *waiter, patience time.Duration) {
 		}
 		gave = make(chan struct{})
 		q.returns = append(q.returns, returned{place: w.place, ns: w.ns, done: gave})
-		delete(q.placed, w)
+		q.letGo(w)
 		q.kick()
 	}
 	if w.state != done {
