@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -108,9 +109,11 @@ func TestChangesEndStocks(t *testing.T) {
 						flight := &arrivals{b: b}
 						if inFlight { // a call whose reply brings a stock when the change has returned
 							time.Sleep(ms(600))
+							synctest.Wait()
 							way.roundTrip = ms(20)
 							flight.wait(b.Context(), l, 1)
 							time.Sleep(ms(11))
+							synctest.Wait()
 							way.roundTrip = ms(2)
 						}
 						check(b, change(b.Context(), changed))
