@@ -1,7 +1,6 @@
 package throttle
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -12,8 +11,9 @@ const (
 	// different things: a place for each of these takes Redis some 10 us.
 	maxBatch, maxRuns = 4096, 128
 	// maxReturns bounds the grants of which a call gives permits back: each
-	// takes Redis some 15 us. The next call follows at once.
-	maxReturns = 48
+	// takes Redis some 15 us. A log that is not in buckets has no more places
+	// ahead, and one that is not many more. The next call follows at once.
+	maxReturns = 256
 	// servedFor is how long after it was first sent a batch may be served. For
 	// longer than that Redis keeps the replies (KEPT in prelude.lua).
 	servedFor = 10 * time.Second
@@ -35,6 +35,7 @@ type batch struct {
 	far      time.Duration // see queue.far
 	first    time.Time     // when it was first sent
 	asked    time.Time     // when the script was first sent that answers it
+	doubts   uint64        // as of then
 }
 
 // sent says that the batch is sent now, and when that is.
@@ -93,7 +94,7 @@ func (b *batch) finish(err error) {
 
 // nextBatch takes the waiters that are to be asked for now.
 func (q *queue) nextBatch(now time.Time) *batch {
-	b := &batch{far: q.wayThere(), upTo: q.arrivals}
+	b := &batch{far: q.wayThere(), upTo: q.arrivals, doubts: q.doubts}
 	if now.Sub(q.refreshedAt) >= refreshEvery {
 		b.refresh, q.refreshedAt = true, now
 	}
@@ -215,8 +216,16 @@ func byGrant(rs []returned, most int) (sums, within, rest []returned) {
 	return sums, within, rest
 }
 
-// collect moves waiters from the queue into the runs of a batch.
+// collect moves waiters from the queue into the runs of a batch. As long as not
+// all is given back, only those ask who give back in exchange: the others would
+// get what is left beside places that nobody uses any more.
 func (q *queue) collect(b *batch, now time.Time) {
+	early := make(map[*waiter]bool)
+	if len(q.returns) > 0 {
+		for _, r := range b.returns {
+			early[r.by] = true
+		}
+	}
 	all := slices.Concat(q.front, q.waiting)
 	q.front, q.waiting = nil, nil
 	stale := 0 // those whose places came too late ask for the same, so that they ask together the next time, too
@@ -226,6 +235,10 @@ func (q *queue) collect(b *batch, now time.Time) {
 	for i, w := range all {
 		if w.stale > 0 {
 			w.stale = stale
+		}
+		if len(q.returns) > 0 && !early[w] {
+			q.waiting = all[i:]
+			break
 		}
 		r := q.runOf(w, now)
 		last := len(b.runs) - 1
@@ -246,30 +259,13 @@ func (q *queue) collect(b *batch, now time.Time) {
 	}
 }
 
-// ahead is what this queue has reserved of each member, and what it leaves to others.
+// ahead is what the client has reserved of each member, through whatever queues,
+// and what this queue leaves to others.
 func (q *queue) ahead(now time.Time) []int64 {
 	sums := make([]int64, len(q.members))
 	q.surplus.settle(q.config, q.contenders, now)
 	for i, s := range q.config {
-		sums[i] = q.surplus.withheld(i, s, q.contenders)
-	}
-	for w := range q.placed {
-		for i, n := range w.ns {
-			sums[i] += n
-		}
+		sums[i] = q.surplus.withheld(i, s, q.contenders) + q.reserved[i].Load()
 	}
 	return sums
-}
-
-// inTurn are the waiters that have a place, in the order of their turns; those
-// of one turn in the order of their arrival.
-func (q *queue) inTurn() []*waiter {
-	ws := make([]*waiter, 0, len(q.placed))
-	for w := range q.placed {
-		ws = append(ws, w)
-	}
-	slices.SortFunc(ws, func(a, b *waiter) int {
-		return cmp.Or(cmp.Compare(a.place.at, b.place.at), cmp.Compare(a.no, b.no))
-	})
-	return ws
 }

@@ -58,7 +58,9 @@ type Client struct {
 	queues map[string]*queue
 	tidyAt int // number of queues at which idle ones are looked for
 
-	queueNo, ops atomic.Uint64
+	reserved sync.Map // of each limiter by its name, what all queues together have reserved: *atomic.Int64
+
+	keyNo atomic.Uint64
 	counters
 }
 
@@ -175,8 +177,7 @@ func (c *Client) enter(last *atomic.Pointer[queue], ls ...*Limiter) *queue {
 	q := c.queues[key]
 	if q == nil {
 		if len(c.queues) >= c.tidyAt {
-			maps.DeleteFunc(c.queues, func(_ string, q *queue) bool { return q.retire() })
-			c.tidyAt = max(64, 2*len(c.queues))
+			c.tidy()
 		}
 		q = newQueue(c, ls)
 		if c.closed {
@@ -189,9 +190,37 @@ func (c *Client) enter(last *atomic.Pointer[queue], ls ...*Limiter) *queue {
 	return q
 }
 
+// tidy forgets the queues that are idle, and what was reserved of limiters that
+// no queue has any more: nothing.
+func (c *Client) tidy() {
+	maps.DeleteFunc(c.queues, func(_ string, q *queue) bool { return q.retire() })
+	c.tidyAt = max(64, 2*len(c.queues))
+	has := make(map[string]bool)
+	for _, q := range c.queues {
+		for _, l := range q.members {
+			has[l.name] = true
+		}
+	}
+	c.reserved.Range(func(name, _ any) bool {
+		if !has[name.(string)] {
+			c.reserved.Delete(name)
+		}
+		return true
+	})
+}
+
+// reservedOf is what all queues of the client have reserved of a limiter.
+func (c *Client) reservedOf(l *Limiter) *atomic.Int64 {
+	n, _ := c.reserved.LoadOrStore(l.name, new(atomic.Int64))
+	return n.(*atomic.Int64)
+}
+
 // replyKey is a key that no queue had before, for the last reply to one of these limiters.
-func (c *Client) replyKey(ls []*Limiter) string {
-	return keyPrefix(ls[0].name) + ":reply:" + c.nonce + ":" + strconv.FormatUint(c.queueNo.Add(1), 36)
+func (c *Client) replyKey(ls []*Limiter) string { return c.newKey(ls[0], ":reply:") }
+
+// newKey is a key of a limiter that nobody had before.
+func (c *Client) newKey(l *Limiter, kind string) string {
+	return keyPrefix(l.name) + kind + c.nonce + ":" + strconv.FormatUint(c.keyNo.Add(1), 36)
 }
 
 // changed lets the waiters of every queue that has the limiter ask anew.

@@ -55,8 +55,11 @@ func (q *queue) lookBeside(now time.Time) (stop func()) {
 	q.c.wg.Add(1)
 	t := time.AfterFunc(after, func() {
 		defer q.c.wg.Done()
+		q.mu.Lock()
+		doubts := q.doubts
+		q.mu.Unlock()
 		if reply, sent, err := q.c.evalAt(q.c.ctx, epochScript, q.names()); err == nil {
-			q.looked(reply, sent, false)
+			q.looked(reply, sent, doubts, false)
 			q.wake()
 		}
 	})

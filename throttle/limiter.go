@@ -80,7 +80,8 @@ func (l *Limiter) Acquire(ctx context.Context, n int64) error {
 
 // Reserve takes a place for n permits whose turn comes within maxWait (and
 // before ctx's deadline). The Reservation says whether it did and how long it
-// is until then. A place that is neither waited for nor cancelled counts as used.
+// is until then. A place that is neither waited for nor cancelled counts as used,
+// and costs nothing more once its turn is over.
 //
 // Places are taken no further ahead than an Interval, or a second if that is
 // more, and twice the time in which the limit gives n permits. A turn beyond that,
@@ -151,11 +152,11 @@ func (l *Limiter) setRate(ctx context.Context, mode string, r Rate) (bool, error
 	if err := r.Validate(); err != nil {
 		return false, l.error(err)
 	}
-	args := []any{l.c.token(), mode}
+	args := []any{mode}
 	for _, f := range r.fields() {
 		args = append(args, f)
 	}
-	reply, err := l.c.eval(ctx, setScript, l.keys[:], args...)
+	reply, err := l.change(ctx, setScript, args...)
 	if err != nil {
 		return false, l.error(err)
 	}
@@ -184,17 +185,17 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 func (l *Limiter) Resume(ctx context.Context) error { return l.pause(ctx, 0) }
 
 func (l *Limiter) pause(ctx context.Context, us int64) error {
-	return l.must(l.c.eval(ctx, pauseScript, l.keys[:], l.c.token(), us, l.create))
+	return l.must(l.change(ctx, pauseScript, us, l.create))
 }
 
 // Pin makes the configuration files of starting workers leave the limiter alone.
 func (l *Limiter) Pin(ctx context.Context) error {
-	return l.must(l.c.eval(ctx, pinScript, l.keys[:1], 1))
+	return l.must(l.change(ctx, pinScript, 1))
 }
 
 // Unpin undoes Pin.
 func (l *Limiter) Unpin(ctx context.Context) error {
-	return l.must(l.c.eval(ctx, pinScript, l.keys[:1], 0))
+	return l.must(l.change(ctx, pinScript, 0))
 }
 
 // must reads the reply of a script that changes a limiter which must be there.
@@ -227,27 +228,18 @@ func (l *Limiter) Expire(ctx context.Context, d time.Duration) (bool, error) {
 func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) { return l.expire(ctx, 0) }
 
 func (l *Limiter) expire(ctx context.Context, ms int64) (bool, error) {
-	return l.did(l.c.eval(ctx, expireScript, l.keysWithReply(), ms))
+	return l.did(l.change(ctx, expireScript, ms))
 }
 
 // Delete removes the limiter and forgets all usage. It returns false if there
 // is none. Its waiters get ErrNotInitialized, or create it anew if they have
 // it from LimiterWithRate.
 func (l *Limiter) Delete(ctx context.Context) (bool, error) {
-	done, err := l.did(l.c.eval(ctx, deleteScript, l.keysWithReply()))
+	done, err := l.did(l.change(ctx, deleteScript))
 	if err == nil {
 		l.c.changed(l.name)
 	}
 	return done, err
-}
-
-// keysWithReply are the limiter's keys and the one with this client's last reply.
-func (l *Limiter) keysWithReply() []string {
-	q := l.queue()
-	defer q.leave()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return append(l.keys[:], q.replyKey)
 }
 
 func (l *Limiter) did(reply any, err error) (bool, error) {

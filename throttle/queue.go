@@ -29,13 +29,14 @@ type queue struct {
 
 	mu       sync.Mutex
 	closed   bool
-	running  bool          // a runner, or a caller, owns the calls
-	stopped  chan struct{} // closed when the last runner of a closed queue has ended
-	timer    *time.Timer   // starts the next runner
-	poke     chan struct{} // cuts a runner's backoff short
-	front    []*waiter     // to be asked again, ahead of waiting
-	waiting  []*waiter     // in the order of their arrival
-	placed   map[*waiter]struct{}
+	running  bool                 // a runner, or a caller, owns the calls
+	stopped  chan struct{}        // closed when the last runner of a closed queue has ended
+	timer    *time.Timer          // starts the next runner
+	poke     chan struct{}        // cuts a runner's backoff short
+	front    []*waiter            // to be asked again, ahead of waiting
+	waiting  []*waiter            // in the order of their arrival
+	placed   map[*waiter]struct{} // see hold and letGo
+	reserved []*atomic.Int64      // of each member, by all queues of the client
 	returns  []returned
 	releases []*releasing
 	stock    stock
@@ -43,10 +44,12 @@ type queue struct {
 	arrivals     uint64
 	seq          uint64
 	config       []settings
-	heardAt      time.Time // when the latest answered request was sent
+	heardAt      time.Time // when the latest request was sent that was answered; zero: too long ago to act on
+	doubts       uint64    // of what is known of the configuration: of a request before one, the answer is too old
 	refreshedAt  time.Time
 	askAt        time.Time // the horizon does not reach the head of the queue before
 	movedUpAt    time.Time
+	moveUpAt     time.Time // when to ask for the places anew that are not near; zero: there is no need
 	urgentAt     time.Time // when somebody must have an answer, if before askAt; zero: nobody
 	binding      bool      // the latest batch did not get all it asked for at once
 	scarceUntil  time.Time // fast.lua, which found too little free, is not tried before
@@ -73,6 +76,7 @@ type queue struct {
 type returned struct {
 	place place
 	ns    []int64
+	by    *waiter // who asks for another in exchange; nil if nobody does
 	done  chan struct{}
 }
 
@@ -96,6 +100,7 @@ func newQueue(c *Client, ls []*Limiter) *queue {
 	}
 	q.keys = append(q.keys, q.replyKey)
 	for _, l := range ls {
+		q.reserved = append(q.reserved, c.reservedOf(l))
 		q.keys = append(q.keys, l.keys[:]...)
 	}
 	return q
@@ -120,6 +125,7 @@ func (q *queue) leave() { q.users.Add(-1) }
 func (q *queue) retire() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.checkAt(time.Now())
 	return !q.running && len(q.front)+len(q.waiting)+len(q.placed)+len(q.returns)+len(q.releases) == 0 &&
 		q.users.CompareAndSwap(0, retired)
 }
@@ -225,30 +231,8 @@ func (q *queue) doubt() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.heardAt = time.Time{}
+	q.doubts++
 	if len(q.placed)+len(q.waiting)+len(q.front) > 0 {
-		q.askAt = time.Time{}
-		q.kick()
-	}
-}
-
-// moveUp asks for the places anew that are not near: permits were released, so
-// there may be earlier ones, and in one call none is lost meanwhile. It does so
-// now and then, however many releases are heard of.
-func (q *queue) moveUp() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := time.Now()
-	if q.closed || now.Sub(q.movedUpAt) < freshFor {
-		return
-	}
-	q.movedUpAt = now
-	for _, w := range q.inTurn() {
-		if w.state == placed && w.place.due.Sub(now) > freshFor {
-			q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
-			q.again(w)
-		}
-	}
-	if len(q.front)+len(q.waiting) > 0 {
 		q.askAt = time.Time{}
 		q.kick()
 	}

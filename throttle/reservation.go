@@ -2,15 +2,39 @@ package throttle
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// Reservation is a place in a limiter or group, or the refusal of one.
+// Reservation is a place in a limiter or group, or the refusal of one. Whoever
+// waits Delay by other means than Wait has used the permits, as far as the limit
+// is concerned, and need do no more.
 // It is for one goroutine, but Cancel may be called from any.
 type Reservation struct {
-	q   *queue
 	w   *waiter
 	out outcome // the latest answer
+
+	mu sync.Mutex
+	q  *queue
+}
+
+// enter returns the queue, which the caller must leave. A queue in which nobody
+// had come for any reservation may have been forgotten: its successor goes on.
+func (r *Reservation) enter() *queue {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.q.enter() {
+		r.q = r.q.c.enter(new(atomic.Pointer[queue]), r.q.members...)
+	}
+	return r.q
+}
+
+// last is the queue, whether or not it was forgotten.
+func (r *Reservation) last() *queue {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.q
 }
 
 // OK reports whether a place is held. It is false when the turn comes too late;
@@ -23,14 +47,15 @@ func (r *Reservation) Delay() time.Duration {
 	if r.out.denied {
 		return r.out.wait
 	}
-	r.q.mu.Lock()
-	defer r.q.mu.Unlock()
+	q := r.last()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	return max(time.Until(r.w.place.due), 0)
 }
 
 // Limiter is the name of the limiter that refused, or of the first of those
 // in which a place is held.
-func (r *Reservation) Limiter() string { return r.q.members[r.out.member].name }
+func (r *Reservation) Limiter() string { return r.last().members[r.out.member].name }
 
 // Wait waits until the turn comes. When it returns nil the permits may be used,
 // now: a place that has grown stale since, or whose limit was changed, is
@@ -40,19 +65,21 @@ func (r *Reservation) Limiter() string { return r.q.members[r.out.member].name }
 func (r *Reservation) Wait(ctx context.Context) error {
 	if r.OK() {
 		deadline, _ := ctx.Deadline()
-		r.q.waitsUntil(r.w, deadline)
+		q := r.enter()
+		defer q.leave()
+		q.waitsUntil(r.w, deadline)
 	}
 	return r.wait(ctx)
 }
 
 func (r *Reservation) wait(ctx context.Context) error {
-	r.q.users.Add(1)
-	defer r.q.leave()
-	r.q.c.waiting.Add(1)
-	defer r.q.c.waiting.Add(-1)
+	q := r.enter()
+	defer q.leave()
+	q.c.waiting.Add(1)
+	defer q.c.waiting.Add(-1)
 	for r.OK() {
 		var taken bool
-		taken, r.out = r.q.redeem(ctx, r.w)
+		taken, r.out = q.redeem(ctx, r.w)
 		if taken || r.out.err != nil {
 			return r.out.err
 		}
@@ -63,7 +90,9 @@ func (r *Reservation) wait(ctx context.Context) error {
 // Cancel gives the place back, so that the next in turn can have it, and waits
 // up to a second until Redis knows. It does nothing once Wait has returned.
 func (r *Reservation) Cancel() {
-	r.q.abandon(r.w, cancelPatience)
+	q := r.enter()
+	defer q.leave()
+	q.abandon(r.w, cancelPatience)
 }
 
 // reserve asks for a place within maxWait.

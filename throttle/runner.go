@@ -36,6 +36,7 @@ func (q *queue) run() {
 	for {
 		q.mu.Lock()
 		now := time.Now()
+		q.moveUpNow(now)
 		switch {
 		case !q.c.met.Load() && !q.closed:
 			q.mu.Unlock()
@@ -95,28 +96,30 @@ func (q *queue) toCheck(now time.Time) bool {
 	if q.closed {
 		return false
 	}
-	at, ok := q.checkAt()
+	at, ok := q.checkAt(now)
 	return ok && !now.Before(at)
 }
 
 // checkAt is when the configuration must be looked at: at once for a place
 // that is due and unconfirmed, shortly before the next place that falls due
 // more than freshFor after the last answer (the longer before, the longer a call
-// takes at present), and now and then for waiters whose turn is far.
-func (q *queue) checkAt() (time.Time, bool) {
-	if len(q.placed)+len(q.waiting)+len(q.front) == 0 {
-		return time.Time{}, false
-	}
+// takes at present), and now and then for waiters whose turn is far. Of the places
+// that nobody has come for in time it finds none any more.
+func (q *queue) checkAt(now time.Time) (time.Time, bool) {
 	at, lead := q.heardAt.Add(q.pollEvery()), q.checkLead()
 	for w := range q.placed {
 		if w.state == checking {
 			return time.Time{}, true
 		}
+		if q.left(w, now) {
+			q.letGo(w)
+			continue
+		}
 		if before := w.place.due.Add(-lead); before.Before(at) && w.place.due.Sub(q.heardAt) >= q.fresh() {
 			at = before
 		}
 	}
-	return at, true
+	return at, len(q.placed)+len(q.waiting)+len(q.front) > 0
 }
 
 // checkLead is how long before a place falls due the configuration is looked at.
@@ -133,9 +136,12 @@ func (q *queue) pollEvery() time.Duration {
 
 // arm sets the timer for the next call that is not needed yet.
 func (q *queue) arm(now time.Time) {
-	at, ok := q.checkAt()
+	at, ok := q.checkAt(now)
 	if ask := q.nextAsk(); len(q.waiting) > 0 && (!ok || ask.Before(at)) {
 		at, ok = ask, true
+	}
+	if !q.moveUpAt.IsZero() && ok {
+		at = earlier(at, q.moveUpAt)
 	}
 	if !ok {
 		return
@@ -157,6 +163,9 @@ func (q *queue) wake() {
 // check reads the epochs. If one is not what the places were granted under,
 // all of them are asked for anew.
 func (q *queue) check() {
+	q.mu.Lock()
+	doubts := q.doubts
+	q.mu.Unlock()
 	first := !q.c.met.Load()
 	reply, sent, err := q.eval(q.c.ctx, epochScript, q.names())
 	if err != nil && !transient(err) { // the next batch tells everybody
@@ -173,7 +182,7 @@ func (q *queue) check() {
 		return
 	}
 	q.failures = 0
-	q.looked(reply, sent, first)
+	q.looked(reply, sent, doubts, first)
 }
 
 func (q *queue) names() []string {
@@ -184,8 +193,9 @@ func (q *queue) names() []string {
 	return names
 }
 
-// looked takes up what a look at the configuration told, which was sent then.
-func (q *queue) looked(reply any, sent time.Time, first bool) {
+// looked takes up what a look at the configuration told, which was sent then, as
+// of so many doubts.
+func (q *queue) looked(reply any, sent time.Time, doubts uint64, first bool) {
 	text, _ := reply.(string)
 	received := time.Now()
 	d := decoder{rest: text}
@@ -211,7 +221,7 @@ func (q *queue) looked(reply any, sent time.Time, first bool) {
 		q.heardAt = sent // what follows is a batch, which tells the rest
 		return
 	}
-	q.heardAt = sent
+	q.heard(sent, doubts)
 	if q.clock.least(sent)-now >= q.span().Microseconds() {
 		// Redis's clock was set back. The places are further ahead than anybody
 		// should wait: the next batch tells Redis so (set_back in entries.lua).
@@ -237,11 +247,12 @@ func (q *queue) confirm(sent, received time.Time) {
 
 // replace asks for all places anew, in the order of their turns. A change has
 // dropped them from the log of the limiter that changed; the script takes them out
-// of those of a group that did not.
+// of those of a group that did not. What is left of a stock is of no use either.
 func (q *queue) replace() {
+	q.stock.left = 0
 	for _, w := range q.inTurn() {
 		if len(q.members) > 1 {
-			q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
+			q.returns = append(q.returns, returned{place: w.place, ns: w.ns, by: w})
 		}
 		q.again(w)
 	}

@@ -4,14 +4,13 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// The scripts, one a verb. All but pin, epoch and fast begin with prelude.lua and
+// The scripts, one a verb. All but epoch and fast begin with prelude.lua and
 // log.lua; fast.lua does what acquire.lua would do in the simplest case.
 var (
 	//go:embed lua/prelude.lua
@@ -56,7 +55,7 @@ var (
 	expireScript  = verb(module("config", configLua), expireLua)
 	deleteScript  = verb(module("config", configLua), deleteLua)
 	inspectScript = verb(module("config", configLua), module("windows", windowsLua), inspectLua)
-	pinScript     = redis.NewScript(pinLua)
+	pinScript     = verb(module("config", configLua), pinLua)
 	epochScript   = redis.NewScript(epochLua)
 )
 
@@ -147,12 +146,6 @@ func transient(err error) bool {
 		}
 	}
 	return false
-}
-
-// token names one change of a limiter, so
-// that the script, repeated on the way, changes nothing twice.
-func (c *Client) token() string {
-	return c.nonce + "." + strconv.FormatUint(c.ops.Add(1), 36)
 }
 
 // replyInt reads a reply that is one integer.

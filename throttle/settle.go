@@ -1,8 +1,6 @@
 package throttle
 
 import (
-	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -43,7 +41,7 @@ func (q *queue) settle(b *batch, r batchReply, sent, received time.Time) {
 		q.far = b.far
 	}
 	unknown := q.config[0].epoch == 0
-	q.learn(r, b.asked)
+	q.learn(r, b.asked, b.doubts)
 	q.confirm(b.asked, received)
 	if r.contenders > 0 {
 		q.contenders = r.contenders
@@ -118,7 +116,7 @@ func (q *queue) seat(w *waiter, p place) {
 	default:
 		w.state = placed
 		if w.hold || p.ahead {
-			q.placed[w] = struct{}{}
+			q.hold(w)
 		}
 		q.answer(w, outcome{})
 	}
@@ -195,7 +193,7 @@ func (q *queue) turns() time.Duration {
 // learn takes up what a reply says of the configuration. Places of an older
 // one are asked for anew. (Within one epoch it is still the same: a pause that is
 // over was taken out of it, say.)
-func (q *queue) learn(r batchReply, asked time.Time) {
+func (q *queue) learn(r batchReply, asked time.Time, doubts uint64) {
 	changed := false
 	for i, s := range r.changed {
 		if s != nil {
@@ -203,10 +201,16 @@ func (q *queue) learn(r batchReply, asked time.Time) {
 			q.config[i] = *s
 		}
 	}
-	q.heardAt = asked
+	q.heard(asked, doubts)
 	if changed {
 		q.replace()
-		q.stock.left = 0
+	}
+}
+
+// heard takes up that a request was answered that was sent then, as of so many doubts.
+func (q *queue) heard(asked time.Time, doubts uint64) {
+	if doubts == q.doubts {
+		q.heardAt = asked
 	}
 }
 
@@ -249,7 +253,7 @@ func (q *queue) expired(b *batch, received time.Time) {
 		q.releases = append(b.releases, q.releases...)
 		return
 	}
-	b.finish(q.error(0, fmt.Errorf("%w, waiting for Redis: it is not known whether it was done", context.DeadlineExceeded)))
+	b.finish(q.error(0, unknownWhether()))
 }
 
 // putBack has those of a batch ask again, ahead of the others.

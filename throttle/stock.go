@@ -14,7 +14,8 @@ const (
 // stock is what a client took beyond what was asked for: as long as more than
 // half of the limit is free, callers that come one at a time would each pay a
 // round trip for a certain answer. A stock is of requests for one permit of
-// each member; it lasts half a guard, so it is as exact as any permit.
+// each member; it lasts half a guard, so it is as exact as any permit,
+// and is of use while the configuration is known to be that of it.
 type stock struct {
 	size  int64
 	left  int64
@@ -58,14 +59,14 @@ func (q *queue) seatFromStock(w *waiter) bool {
 	}
 	q.stock.left--
 	w.place, w.state = q.stock.place, placed
-	q.placed[w] = struct{}{}
+	q.hold(w)
 	return true
 }
 
 // seatWaiting gives those who came while a call was under way what it brought
 // beyond what was asked for: each in turn, without a call of their own.
 func (q *queue) seatWaiting(now time.Time) {
-	for len(q.front) == 0 && len(q.waiting) > 0 && q.stock.left > 0 && isOne(q.waiting[0].ns) && now.Before(q.stock.until) {
+	for len(q.front) == 0 && len(q.waiting) > 0 && isOne(q.waiting[0].ns) && q.mayUseStock(now) {
 		w := q.waiting[0]
 		q.waiting = q.waiting[1:]
 		q.stock.left--
@@ -77,7 +78,13 @@ func (q *queue) seatWaiting(now time.Time) {
 }
 
 func (q *queue) stocked(ns []int64, now time.Time) bool {
-	return q.stock.left > 0 && !q.closed && len(q.front)+len(q.waiting) == 0 && isOne(ns) && now.Before(q.stock.until)
+	return q.mayUseStock(now) && len(q.front)+len(q.waiting) == 0 && isOne(ns)
+}
+
+// mayUseStock reports whether there is a stock, and the configuration is known
+// to be that of it: a guard may be long.
+func (q *queue) mayUseStock(now time.Time) bool {
+	return q.stock.left > 0 && !q.closed && now.Before(q.stock.until) && now.Sub(q.heardAt) < q.fresh()
 }
 
 // handedOut counts permits that are now their caller's.

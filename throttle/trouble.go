@@ -43,7 +43,7 @@ func (q *queue) failed(b *batch, err error) {
 	for w := range q.placed {
 		if w.now && w.state == checking {
 			q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
-			delete(q.placed, w)
+			q.letGo(w)
 			q.answer(w, outcome{err: q.error(0, noAnswer(err))})
 		}
 	}

@@ -145,7 +145,14 @@ func (q *queue) await(ctx context.Context, w *waiter) outcome {
 // redeem waits until the place of w is due and takes the permits. If that is
 // not to be, it returns the next answer, which may be another place.
 func (q *queue) redeem(ctx context.Context, w *waiter) (bool, outcome) {
-	for d, early := q.untilDue(w); d > 0; d, early = q.untilDue(w) {
+	for {
+		taken, d, early := q.take(w)
+		if taken {
+			return true, outcome{}
+		}
+		if d <= 0 {
+			return false, q.await(ctx, w)
+		}
 		due := time.Now().Add(d)
 		t := time.NewTimer(d - early)
 		defer t.Stop()
@@ -162,49 +169,52 @@ func (q *queue) redeem(ctx context.Context, w *waiter) (bool, outcome) {
 			return false, outcome{err: q.interrupted(ctx)}
 		}
 	}
-	if q.take(w) {
-		return true, outcome{}
-	}
-	return false, q.await(ctx, w)
 }
 
 // untilDue is how long to sleep before the place of w is due. Replies that came
 // since may tell more exactly when that is: a place granted in a slow round
 // trip is looked at again at the earliest moment it can be. The timer is to fire
 // early by as much as timers are late, where that matters.
-func (q *queue) untilDue(w *waiter) (d, early time.Duration) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func (q *queue) untilDue(w *waiter, now time.Time) (d, early time.Duration) {
 	if !w.place.ahead {
 		return 0, 0
 	}
 	half := q.halfGuard()
-	if w.state == placed {
-		w.place.earliest, w.place.due = q.clock.at(w.place.at)
-	}
+	w.place.earliest, w.place.due = q.clock.at(w.place.at)
 	if half > 0 {
 		early = q.c.punctual.early(half)
 	}
-	if d := time.Until(w.place.earliest); d > 0 && w.place.due.Sub(w.place.earliest) > half/2 {
+	if d := w.place.earliest.Sub(now); d > 0 && w.place.due.Sub(w.place.earliest) > half/2 {
 		return d, early
 	}
-	return time.Until(w.place.due.Add(turnAfter(w.place.rank, half/8))), early
+	return w.place.due.Add(turnAfter(w.place.rank, half/8)).Sub(now), early
 }
 
 // take hands out the permits of a place that is due, if they are fresh and the
-// configuration is known to be that of the place. If not, an answer follows.
-func (q *queue) take(w *waiter) bool {
+// configuration is known to be that of the place. If not, an answer follows; or,
+// if it is early for the place that w has by now, it says by how much.
+func (q *queue) take(w *waiter) (taken bool, d, early time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w.state != placed {
-		return false // asked for anew meanwhile, or closed
+		return false, 0, 0 // asked for anew meanwhile, or closed
+	}
+	if q.closed {
+		q.letGo(w)
+		q.answer(w, outcome{err: q.error(0, ErrClosed)})
+		return false, 0, 0
 	}
 	now := time.Now()
+	if d, early := q.untilDue(w, now); d > 0 {
+		return false, d, early
+	}
+	if !q.current(w.place) { // it changed while nobody looked
+		q.exchange(w)
+		return false, 0, 0
+	}
 	if now.Sub(q.heardAt) >= q.fresh() && now.Sub(w.place.confirmed) >= freshFor {
-		w.state = checking
-		q.placed[w] = struct{}{}
-		q.kickOrClose(w)
-		return false
+		q.look(w)
+		return false, 0, 0
 	}
 	half := q.halfGuard()
 	if half > 0 {
@@ -218,47 +228,46 @@ func (q *queue) take(w *waiter) bool {
 			// turn was. A look tells, and it may be fresh yet; an exchange would
 			// cost it its turn.
 			w.place.looked = true
-			w.state = checking
-			q.placed[w] = struct{}{}
-			q.kickOrClose(w)
-			return false
+			q.look(w)
+			return false, 0, 0
 		}
 		if overdue || !far || q.clock.uncertainty() <= half {
 			q.c.stale.Add(1)
 			w.stale++
-			q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
-			q.again(w)
-			q.kickOrClose(w)
-			return false
+			q.exchange(w)
+			return false, 0, 0
 		}
 		q.c.late.Add(1)
 	}
 	w.state = done
-	delete(q.placed, w)
+	q.letGo(w)
 	if w.place.ahead {
 		q.gathering.handed(1, now)
 	}
 	q.handedOut(w.ns, now)
-	return true
+	return true, 0, 0
+}
+
+// look has the configuration looked at before w goes on.
+func (q *queue) look(w *waiter) {
+	w.state = checking
+	q.hold(w)
+	q.kick()
+}
+
+// exchange gives a place back and asks for another, in one call.
+func (q *queue) exchange(w *waiter) {
+	q.returns = append(q.returns, returned{place: w.place, ns: w.ns, by: w})
+	q.again(w)
+	q.kick()
 }
 
 // again puts a waiter whose place is of no use any more ahead of the others.
 func (q *queue) again(w *waiter) {
 	w.state = queued
 	w.now = w.now || !w.until.IsZero() && !time.Now().Before(w.until)
-	delete(q.placed, w)
+	q.letGo(w)
 	q.front = append(q.front, w)
-}
-
-// kickOrClose starts a runner for w, or, after Close, tells w so.
-func (q *queue) kickOrClose(w *waiter) {
-	if q.closed {
-		q.front = without(q.front, w)
-		delete(q.placed, w)
-		q.answer(w, outcome{err: q.error(0, ErrClosed)})
-		return
-	}
-	q.kick()
 }
 
 // answer gives a waiter what became of its request. Only a place leaves it in
@@ -291,9 +300,12 @@ func (q *queue) abandon(w *waiter, patience time.Duration) {
 		q.front = without(q.front, w)
 		q.waiting = without(q.waiting, w)
 	case placed, checking:
+		if q.closed {
+			break // Close has given back what it could
+		}
 		gave = make(chan struct{})
 		q.returns = append(q.returns, returned{place: w.place, ns: w.ns, done: gave})
-		delete(q.placed, w)
+		q.letGo(w)
 		q.kick()
 	}
 	if w.state != done {

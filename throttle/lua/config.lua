@@ -17,29 +17,42 @@ local function near(m)
   return max(NEAR, min(whole(call('HGET', m.name, 'far')) or 0, FAR))
 end
 
--- The operations that change a configuration keep their last replies in the
--- limiter's own hash, so that a repeated script changes nothing twice.
-local function replayed(name, token)
-  local ops = call('HGET', name, 'ops')
-  if not ops then return nil end
-  for t, reply in string.gmatch(ops, '([^=,]+)=([^,]*)') do
-    if t == token then return reply end
+-- once makes a change, whose reply is kept for longer than the change may be
+-- made: a repeated script changes nothing twice, and none that comes too late
+-- changes what others have done since. All that change a limiter have in KEYS[SPAN
+-- + 1] where the reply is kept, and in ARGV[1] the us of Redis's clock up to which
+-- the change may be made. If that is over they reply what it shows.
+local function once(change)
+  local now, reply = clock(), call('GET', KEYS[SPAN + 1])
+  if reply then return tonumber(reply) end
+  if now > tonumber(ARGV[1]) then return now end
+  reply = change(now)
+  if type(reply) == 'number' then -- else an error, which has changed nothing
+    call('SET', KEYS[SPAN + 1], reply, 'PX', int(min(ceil((ARGV[1] - now) / 1000) + 1000, 60000)))
   end
-  return nil
-end
-
-local function remember(name, token, reply)
-  local ops, n = token .. '=' .. reply, 1
-  for op in string.gmatch(call('HGET', name, 'ops') or '', '[^,]+') do
-    if n == 8 then break end
-    ops, n = ops .. ',' .. op, n + 1
-  end
-  call('HSET', name, 'ops', ops)
+  return reply
 end
 
 -- clients_of lists the clients seen lately, at most 1000 of them.
 local function clients_of(k)
   return call('ZREVRANGE', KEYS[k + 5], 0, 999)
+end
+
+-- logs_of lists the values and the logs of the client that calls and of those seen lately.
+local function logs_of(k)
+  local keys = { KEYS[k + 3], KEYS[k + 4] }
+  for _, id in ipairs(clients_of(k)) do
+    keys[#keys + 1] = KEYS[k + 1] .. ':' .. id
+    keys[#keys + 1] = KEYS[k + 2] .. ':' .. id
+  end
+  return keys
+end
+
+-- keep_clients keeps in mind who was seen for as long as that matters: a client
+-- that is not known may have to forget its log.
+local function keep_clients(m)
+  local ttl = m.keep > 0 and not m.per_client and min(m.keep, PRESENCE) or PRESENCE
+  call('PEXPIRE', m.clients_key, ttl + ceil(3 * m.W / 1000))
 end
 
 -- drop_places removes what was reserved beyond t.
@@ -104,7 +117,7 @@ local function change(m, now)
 end
 
 return {
-  near = near, write_seal = write_seal, write_config = write_config, create_config = create_config, replayed = replayed, remember = remember,
-  clients_of = clients_of, drop_places = drop_places, sum_log = sum_log, announce = announce, announce_release = announce_release,
+  near = near, write_seal = write_seal, write_config = write_config, create_config = create_config, once = once,
+  clients_of = clients_of, logs_of = logs_of, keep_clients = keep_clients, drop_places = drop_places, sum_log = sum_log, announce = announce, announce_release = announce_release,
   change = change,
 }

@@ -1,22 +1,19 @@
 -- Pauses a limiter, or ends its pause.
 --
--- KEYS: the SPAN keys of the limiter (log.lua)
--- ARGV: 1 token of this call, 2 for how long from now in us (0: resume), 3 configuration to create it with or ''
+-- KEYS: the SPAN keys of the limiter (log.lua), 7 and ARGV: 1 see once in config.lua
+-- ARGV: 2 for how long from now in us (0: resume), 3 configuration to create it with or ''
 -- reply: 1, or -1 if the limiter is not initialized
 
-local now = clock()
-local done = config().replayed(KEYS[1], ARGV[1])
-if done then return tonumber(done) end
+return config().once(function(now)
+  local m = open(1)
+  if not m and ARGV[3] ~= '' then m = config().create_config(1, ARGV[3], now) end
+  if not m then return -1 end
+  if m.bad then return bad_field(m) end
 
-local m = open(1)
-if not m and ARGV[3] ~= '' then m = config().create_config(1, ARGV[3], now) end
-if not m then return -1 end
-if m.bad then return bad_field(m) end
-
-local d = tonumber(ARGV[2])
-local till = d > 0 and now + d or 0
-if d > 0 and till <= m.pause or d == 0 and m.pause <= now then return 1 end -- a longer pause stands
-m.pause = till
-config().change(m, now)
-config().remember(KEYS[1], ARGV[1], '1')
-return 1
+  local d = tonumber(ARGV[2])
+  local till = d > 0 and now + d or 0
+  if d > 0 and till <= m.pause or d == 0 and m.pause <= now then return 1 end -- a longer pause stands
+  m.pause = till
+  config().change(m, now)
+  return 1
+end)

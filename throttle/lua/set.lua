@@ -1,61 +1,55 @@
 -- Sets the rate of a limiter.
 --
--- KEYS: the SPAN keys of the limiter (log.lua)
--- ARGV: 1 token of this call, 2 mode: try (only if absent), set (overwrite, forget all usage), update (only if
+-- KEYS: the SPAN keys of the limiter (log.lua), 7 and ARGV: 1 see once in config.lua
+-- ARGV: 2 mode: try (only if absent), set (overwrite, forget all usage), update (only if
 --       present, keep usage), apply (create, or update unless pinned)
 --       3.. rate, interval ms, type, keepAlive ms, guard us, smooth, window, offset us
 -- reply: 1 the rate is set, 0 it was left as it is
 -- A configuration that makes no sense is overwritten; with try it is an error.
 
-local now = clock()
-local done = config().replayed(KEYS[1], ARGV[1])
-if done then return tonumber(done) end
+return config().once(function(now)
+  local mode, wanted = ARGV[2], {}
+  for i = 3, 10 do wanted[#wanted + 1] = ARGV[i] end
 
-local mode, wanted = ARGV[2], {}
-for i = 3, 10 do wanted[#wanted + 1] = ARGV[i] end
+  local old = open(1)
+  if mode == 'try' and old and old.bad then return bad_field(old) end
+  if mode == 'try' and old or mode == 'update' and not old or mode == 'apply' and old and old.pinned then return 0 end
 
-local old = open(1)
-if mode == 'try' and old and old.bad then return bad_field(old) end
-if mode == 'try' and old or mode == 'update' and not old or mode == 'apply' and old and old.pinned then return 0 end
-
-if not old then
-  local reset = call('HGET', KEYS[1], 'epoch') -- a limiter without a rate, but not without a past
-  config().write_config(1, wanted, max(now, (whole(reset) or 0) + 1))
-  config().remember(KEYS[1], ARGV[1], '1')
-  return 1
-end
-
-local fields = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset')
-local same = not old.foreign and not old.bad
-for i = 1, 8 do same = same and fields[i] == wanted[i] end
-
-if mode ~= 'set' and same then
-  config().remember(KEYS[1], ARGV[1], '1')
-  return 1
-end
-
-local epoch = max(now, old.epoch + 1)
-local forget = mode == 'set' or (old.per_client and '1' or '0') ~= wanted[3]
-local m = config().write_config(1, wanted, epoch)
-if forget then
-  -- Clients whose keys are not known here see the reset when they next ask.
-  call('HSET', KEYS[1], 'reset', format('%.0f', epoch))
-  call('DEL', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
-  for _, id in ipairs(config().clients_of(1)) do call('DEL', KEYS[2] .. ':' .. id, KEYS[3] .. ':' .. id) end
-  call('DEL', KEYS[6])
-  config().announce(KEYS[1])
-else
-  -- What no longer counts does not count again in a longer interval, and what
-  -- does is kept for the length of it.
-  local ids, ttl = config().clients_of(1), max(m.keep, ceil((m.W + FAR) / 1000))
-  local keys = { KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5] }
-  for _, id in ipairs(ids) do
-    keys[#keys + 1] = KEYS[2] .. ':' .. id
-    keys[#keys + 1] = KEYS[3] .. ':' .. id
+  if not old then
+    local reset = call('HGET', KEYS[1], 'epoch') -- a limiter without a rate, but not without a past
+    config().write_config(1, wanted, max(now, (whole(reset) or 0) + 1))
+    return 1
   end
-  for i = 3, #keys, 2 do call('ZREMRANGEBYSCORE', keys[i], '-inf', score(cutoff(old.bad and m or old, now))) end
-  for i = m.keep > 0 and 1 or 4, #keys do call('PEXPIRE', keys[i], ttl) end
-  config().change(m, now)
-end
-config().remember(KEYS[1], ARGV[1], '1')
-return 1
+
+  local fields = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset')
+  local same = not old.foreign and not old.bad
+  for i = 1, 8 do same = same and fields[i] == wanted[i] end
+
+  if mode ~= 'set' and same then return 1 end
+
+  local epoch = max(now, old.epoch + 1)
+  local forget = mode == 'set' or (old.per_client and '1' or '0') ~= wanted[3]
+  local m = config().write_config(1, wanted, epoch)
+  if forget then
+    -- Clients whose keys are not known here see the reset when they next ask.
+    call('HSET', KEYS[1], 'reset', format('%.0f', epoch))
+    call('DEL', KEYS[2], KEYS[3])
+    for _, key in ipairs(config().logs_of(1)) do call('DEL', key) end
+    call('DEL', KEYS[6])
+    config().announce(KEYS[1])
+  else
+    -- What no longer counts does not count again in a longer interval, and what
+    -- does is kept for the length of it.
+    local logs, ttl = config().logs_of(1), max(m.keep, ceil((m.W + FAR) / 1000))
+    local before = score(cutoff(old.bad and m or old, now))
+    call('ZREMRANGEBYSCORE', KEYS[3], '-inf', before)
+    for i = 2, #logs, 2 do call('ZREMRANGEBYSCORE', logs[i], '-inf', before) end
+    if m.keep > 0 then
+      for i = 1, 3 do call('PEXPIRE', KEYS[i], ttl) end
+    end
+    for _, key in ipairs(logs) do call('PEXPIRE', key, ttl) end
+    config().keep_clients(m)
+    config().change(m, now)
+  end
+  return 1
+end)

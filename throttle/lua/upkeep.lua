@@ -13,8 +13,7 @@ end
 local function check_in(m, client, now)
   call('ZADD', m.clients_key, max(now, m.epoch), client)
   call('ZREMRANGEBYSCORE', m.clients_key, '-inf', now - PRESENCE * 1000 - 3 * m.W)
-  local ttl = m.keep > 0 and not m.per_client and min(m.keep, PRESENCE) or PRESENCE
-  call('PEXPIRE', m.clients_key, ttl + ceil(3 * m.W / 1000))
+  config().keep_clients(m)
 end
 
 -- Merges old entries within their buckets: their weight moves to the latest
