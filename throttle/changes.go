@@ -21,6 +21,8 @@ const (
 	listenAgain = time.Second
 )
 
+var channels = []string{changesChannel, releasesChannel}
+
 // subscriber is what most Scripters of go-redis are as well.
 type subscriber interface {
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
@@ -43,7 +45,7 @@ func (c *Client) listen() {
 	}
 	c.wg.Go(func() {
 		for c.ctx.Err() == nil {
-			c.hear(s.Subscribe(c.ctx, changesChannel, releasesChannel))
+			c.hear(s.Subscribe(c.ctx, channels...))
 			c.changes.heard.Store(false)
 			pause, cancel := context.WithTimeout(c.ctx, listenAgain)
 			<-pause.Done()
@@ -65,7 +67,10 @@ func (c *Client) hear(ps *redis.PubSub) {
 		msg, err := ps.ReceiveTimeout(c.ctx, listenTimeout)
 		switch msg := msg.(type) {
 		case *redis.Subscription:
-			c.changes.heard.Store(true)
+			if msg.Count == len(channels) {
+				c.changes.heard.Store(true)
+				c.every((*queue).moveUp) // nobody has heard of releases until now
+			}
 		case *redis.Message:
 			if msg.Channel == releasesChannel {
 				c.each(msg.Payload, (*queue).moveUp)

@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jobthrottle/jobthrottle/throttle/internal/oracle"
@@ -34,8 +35,9 @@ func (v *view) judgeBatch(reply any, after []simulatedMember) {
 	d := &decision{view: v, call: call, r: r}
 	for i := range v.before {
 		if b := &v.before[i]; !b.exists { // created by this call
-			if after[i].limit.PerClient {
-				return // a client's own log may have outlived the limit
+			if after[i].limit.PerClient { // a client's own log may have outlived the limit
+				v.once(r.changes(call), body)
+				return
 			}
 			*b = after[i]
 			b.log, b.entries, b.value, b.expires = nil, 0, "", true
@@ -50,6 +52,12 @@ func (v *view) judgeBatch(reply any, after []simulatedMember) {
 	v.once(changed, body)
 	v.audit(after, d.logs, r.now)
 	v.s.count["judged"]++
+}
+
+// changes reports whether the call may have changed more than what expired.
+func (r batchReply) changes(call batchCall) bool {
+	granted := slices.ContainsFunc(r.runs, func(run runReply) bool { return len(run.grants) > 0 })
+	return granted || len(call.returns) > 0 || slices.ContainsFunc(call.releases, func(n int64) bool { return n > 0 })
 }
 
 // decision is one call of acquire.lua, judged step by step.

@@ -214,14 +214,19 @@ func (s *simulation) setClock(random *rand.Rand) {
 	defer s.mu.Unlock()
 	// Known: by less than a window nobody notes that it was set back, so that forward
 	// again it releases permits that much too early. So it stays back then.
+	// Once it has run to where it was set back from, setting it forward sets it to
+	// where it never was: that releases permits early, as docs/how-it-works.md says.
 	const noted = 2500 * time.Millisecond
 	switch {
 	case s.off <= -noted && random.IntN(2) == 0:
-		s.off = 0
+		if time.Since(s.backAt) < -s.off {
+			s.off = 0
+		}
 	case s.off == 0 && random.IntN(3) == 0:
-		s.off = -time.Duration(random.Int64N(int64(ms(100))))
+		s.off, s.backAt = -time.Duration(random.Int64N(int64(ms(100)))), time.Now()
 	case s.off == 0:
 		s.off = -noted - time.Duration(random.Int64N(int64([]time.Duration{3 * time.Second, time.Hour}[random.IntN(2)])))
+		s.backAt = time.Now()
 	}
 	s.note("Redis's clock is off by %v", s.off)
 }

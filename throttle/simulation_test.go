@@ -81,8 +81,9 @@ type simulation struct {
 	steps  bool          // Redis's clock is set back in this fleet, and the logs are not judged
 	over   chan struct{} // closed when the workload ends
 
-	mu     sync.Mutex // one script at a time; guards what follows
-	off    time.Duration
+	mu     sync.Mutex            // one script at a time; guards what follows
+	off    time.Duration         // of Redis's clock
+	backAt time.Time             // when that was set back
 	served map[string]string     // what was first replied to a batch that changed something
 	left   map[string]oracle.Log // each log as the latest script left it
 	count  map[string]int
