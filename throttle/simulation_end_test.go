@@ -1,6 +1,10 @@
 package throttle
 
-import "time"
+import (
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/oracle"
+)
 
 // pauseChange is until when a limit was paused, from a moment of fake time on, in us.
 type pauseChange struct{ at, until int64 }
@@ -63,7 +67,11 @@ func (s *simulation) judgeLeaks() {
 		limit := l.changes[0].limit
 		log, _ := s.log(limiterKeys(l.name, "")[2])
 		held := log.After(limit.Cutoff(now)).Sum()
-		least, most := int64(0), l.fill.After(limit.Cutoff(now)).Sum()
+		oldest := limit.Cutoff(now)
+		if l.filled > oracle.Parts {
+			oldest -= limit.Bucket() // its entries may have been merged into one of the end of their bucket
+		}
+		least, most := int64(0), l.fill.After(oldest).Sum()
 		for _, u := range s.uses {
 			for i, of := range u.limits {
 				at := u.at.UnixMicro()

@@ -215,18 +215,20 @@ func (s *simulation) setClock(random *rand.Rand) {
 	// Known: by less than a window nobody notes that it was set back, so that forward
 	// again it releases permits that much too early. So it stays back then.
 	// Once it has run to where it was set back from, setting it forward sets it to
-	// where it never was: that releases permits early, as docs/how-it-works.md says.
+	// where it never was, and so does setting it back by less than before: that
+	// releases permits early, as docs/how-it-works.md says.
 	const noted = 2500 * time.Millisecond
-	switch {
-	case s.off <= -noted && random.IntN(2) == 0:
-		if time.Since(s.backAt) < -s.off {
-			s.off = 0
+	if s.back == 0 {
+		s.back = time.Duration(random.Int64N(int64(ms(100))))
+		if random.IntN(3) > 0 {
+			s.back = noted + time.Duration(random.Int64N(int64([]time.Duration{3 * time.Second, time.Hour}[random.IntN(2)])))
 		}
-	case s.off == 0 && random.IntN(3) == 0:
-		s.off, s.backAt = -time.Duration(random.Int64N(int64(ms(100)))), time.Now()
+	}
+	switch {
 	case s.off == 0:
-		s.off = -noted - time.Duration(random.Int64N(int64([]time.Duration{3 * time.Second, time.Hour}[random.IntN(2)])))
-		s.backAt = time.Now()
+		s.off, s.backAt = -s.back, time.Now()
+	case s.back >= noted && random.IntN(2) == 0 && time.Since(s.backAt) < s.back:
+		s.off = 0
 	}
 	s.note("Redis's clock is off by %v", s.off)
 }

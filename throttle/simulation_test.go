@@ -83,7 +83,8 @@ type simulation struct {
 
 	mu     sync.Mutex            // one script at a time; guards what follows
 	off    time.Duration         // of Redis's clock
-	backAt time.Time             // when that was set back
+	back   time.Duration         // by how much it is set back, in this fleet
+	backAt time.Time             // when it was
 	served map[string]string     // what was first replied to a batch that changed something
 	left   map[string]oracle.Log // each log as the latest script left it
 	count  map[string]int
