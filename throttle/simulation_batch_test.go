@@ -43,6 +43,7 @@ func (v *view) judgeBatch(reply any, after []simulatedMember) {
 			b.log, b.entries, b.value, b.expires = nil, 0, "", true
 		}
 		d.logs = append(d.logs, d.current(i))
+		v.before[i].sl.crowded = v.before[i].sl.crowded || d.crowded(i)
 	}
 	changed := d.giveBack()
 	for i := range r.runs {
@@ -111,7 +112,7 @@ func (d *decision) plan(a ask, k int64) oracle.Rooms {
 	var asks []oracle.Ask
 	for i, b := range d.before {
 		limit := b.limit
-		limit.Smooth = limit.Smooth && !d.crowded(i) // in buckets it is the share of a bucket that counts
+		limit.Smooth = limit.Smooth && !b.sl.crowded // in buckets it is the share of a bucket that counts, for places that are had then
 		asks = append(asks, oracle.Ask{Limit: limit, Log: d.logs[i], Permits: k * a.ns[i], Buckets: d.crowded(i)})
 	}
 	return oracle.Plan(asks...)
@@ -130,8 +131,8 @@ func (d *decision) anyCrowded() bool {
 
 // late reports whether a place may be later than the oracle can tell.
 func (d *decision) late() bool {
-	for i, b := range d.before {
-		if b.limit.Smooth && d.crowded(i) {
+	for _, b := range d.before {
+		if b.limit.Smooth && b.sl.crowded {
 			return true
 		}
 	}

@@ -14,11 +14,12 @@ const mostCalls = 250
 
 // simulatedLimit is one limiter of a fleet. Its rate is what it was first.
 type simulatedLimit struct {
-	name   string
-	rate   Rate
-	filled int        // entries that its log had at first
-	fill   oracle.Log // these
-	resets bool       // its usage is forgotten now and then, so nobody releases permits of it
+	name    string
+	rate    Rate
+	filled  int        // entries that its log had at first
+	fill    oracle.Log // these
+	crowded bool       // its log was in buckets
+	resets  bool       // its usage is forgotten now and then, so nobody releases permits of it
 
 	// Guarded by the simulation's mutex:
 	expired bool // or may, or was deleted
