@@ -215,12 +215,9 @@ func (c *Client) reservedOf(l *Limiter) *atomic.Int64 {
 	return n.(*atomic.Int64)
 }
 
-// replyKey is a key that no queue had before, for the last reply to one of these limiters.
-func (c *Client) replyKey(ls []*Limiter) string { return c.newKey(ls[0], ":reply:") }
-
-// newKey is a key of a limiter that nobody had before.
-func (c *Client) newKey(l *Limiter, kind string) string {
-	return keyPrefix(l.name) + kind + c.nonce + ":" + strconv.FormatUint(c.keyNo.Add(1), 36)
+// replyKey is a key of a limiter that nobody had before, for a reply.
+func (c *Client) replyKey(l *Limiter) string {
+	return keyPrefix(l.name) + ":reply:" + c.nonce + ":" + strconv.FormatUint(c.keyNo.Add(1), 36)
 }
 
 // changed lets the waiters of every queue that has the limiter ask anew.

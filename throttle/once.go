@@ -13,7 +13,7 @@ import (
 // may be done, and tells the time to whoever comes too late, or without knowing
 // it. What came too late may have been done before.
 func (l *Limiter) change(ctx context.Context, s *redis.Script, args ...any) (any, error) {
-	keys := append(l.keys[:], l.c.newKey(l, ":change:reply:"))
+	keys := append(l.keys[:], l.c.replyKey(l))
 	latest := l.knownTime()
 	if latest > 0 {
 		latest += servedFor.Microseconds()

@@ -89,7 +89,7 @@ func newQueue(c *Client, ls []*Limiter) *queue {
 	q := &queue{
 		c:        c,
 		members:  ls,
-		replyKey: c.replyKey(ls),
+		replyKey: c.replyKey(ls[0]),
 		stopped:  make(chan struct{}),
 		poke:     make(chan struct{}, 1),
 		placed:   make(map[*waiter]struct{}),

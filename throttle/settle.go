@@ -235,7 +235,7 @@ func (q *queue) refuse(b *batch, r batchReply) {
 // renew asks for a batch again, under another key: this was the latest batch of
 // the queue, so somebody else has written what Redis knows as a later one.
 func (q *queue) renew(b *batch) {
-	q.replyKey = q.c.replyKey(q.members)
+	q.replyKey = q.c.replyKey(q.members[0])
 	q.keys[0] = q.replyKey
 	q.putBack(b)
 	q.returns = append(b.returns, q.returns...)
