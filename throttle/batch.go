@@ -232,13 +232,14 @@ func (q *queue) collect(b *batch, now time.Time) {
 	for _, w := range all {
 		stale = max(stale, w.stale)
 	}
+	var after []*waiter
 	for i, w := range all {
 		if w.stale > 0 {
 			w.stale = stale
 		}
 		if len(q.returns) > 0 && !early[w] {
-			q.waiting = all[i:]
-			break
+			after = append(after, w)
+			continue
 		}
 		r := q.runOf(w, now)
 		last := len(b.runs) - 1
@@ -254,6 +255,7 @@ func (q *queue) collect(b *batch, now time.Time) {
 			b.runs = append(b.runs, r)
 		}
 	}
+	q.waiting = append(after, q.waiting...)
 	if stock := q.wanted(now); stock > 0 && len(b.runs) > 0 && q.stock.left == 0 {
 		b.runs = append(b.runs, run{stock: stock})
 	}

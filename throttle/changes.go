@@ -69,7 +69,6 @@ func (c *Client) hear(ps *redis.PubSub) {
 		case *redis.Subscription:
 			if msg.Count == len(channels) {
 				c.changes.heard.Store(true)
-				c.every((*queue).moveUp) // nobody has heard of releases until now
 			}
 		case *redis.Message:
 			if msg.Channel == releasesChannel {

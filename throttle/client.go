@@ -225,20 +225,13 @@ func (c *Client) changed(name string) { c.each(name, (*queue).doubt) }
 
 // each calls do for every queue that has the limiter.
 func (c *Client) each(name string, do func(*queue)) {
-	c.every(func(q *queue) {
-		if slices.ContainsFunc(q.members, func(l *Limiter) bool { return l.name == name }) {
-			do(q)
-		}
-	})
-}
-
-// every calls do for every queue.
-func (c *Client) every(do func(*queue)) {
 	c.mu.Lock()
 	queues := slices.Collect(maps.Values(c.queues))
 	c.mu.Unlock()
 	for _, q := range queues {
-		do(q)
+		if slices.ContainsFunc(q.members, func(l *Limiter) bool { return l.name == name }) {
+			do(q)
+		}
 	}
 }
 

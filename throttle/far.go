@@ -117,5 +117,5 @@ func (q *queue) meet() {
 func (q *queue) wayIsKnown() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.roundTrips.n >= steadyFrom && (q.roundTrips.least() <= farSuspected || q.roundTrips.steady(farCertain))
+	return q.closed || q.failures > 0 || q.roundTrips.n >= steadyFrom && (q.roundTrips.least() <= farSuspected || q.roundTrips.steady(farCertain))
 }

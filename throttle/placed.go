@@ -59,7 +59,8 @@ func (q *queue) current(p place) bool {
 
 // moveUp has the places asked for anew that are not near: permits were released,
 // so there may be earlier ones. That is done now and then, however many releases
-// are heard of.
+// are heard of. A reservation that nobody waits for yet keeps its place: its caller
+// may come back when it was told.
 func (q *queue) moveUp() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,7 +85,7 @@ func (q *queue) moveUpNow(now time.Time) {
 	}
 	q.movedUpAt, q.moveUpAt = now, time.Time{}
 	for _, w := range q.inTurn() {
-		if w.state == placed && w.place.due.Sub(now) > freshFor {
+		if w.state == placed && (w.awaited || !w.hold) && w.place.due.Sub(now) > freshFor {
 			q.exchange(w)
 		}
 	}

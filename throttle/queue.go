@@ -271,6 +271,7 @@ func (q *queue) close() {
 	}
 	for w := range q.placed {
 		q.returns = append(q.returns, returned{place: w.place, ns: w.ns})
+		q.letGo(w) // what a call under way tells of the configuration concerns it no more
 		q.answer(w, outcome{err: q.error(0, ErrClosed)})
 	}
 	for _, w := range slices.Concat(q.front, q.waiting) {

@@ -41,7 +41,7 @@ func (q *queue) run() {
 		case !q.c.met.Load() && !q.closed:
 			q.mu.Unlock()
 			q.meet()
-		case len(q.releases) > 0 && !q.closed && !q.clock.known && q.heardAt.IsZero():
+		case len(q.releases)+len(q.returns) > 0 && !q.closed && !q.clock.known && q.heardAt.IsZero():
 			// What is given back must not be given back twice: its batch says until when
 			// it may be served, which takes a clock.
 			q.mu.Unlock()
@@ -204,6 +204,10 @@ func (q *queue) looked(reply any, sent time.Time, doubts uint64, first bool) {
 	defer q.mu.Unlock()
 	if q.closed {
 		return
+	}
+	if doubts != q.doubts || sent.Before(q.heardAt) {
+		q.trouble = nil
+		return // more is known by now, or nothing for certain
 	}
 	for i := range q.members {
 		same = d.next() == q.config[i].epoch && same

@@ -36,8 +36,9 @@ type waiter struct {
 	stale int          // how many places of it came too late to be of use
 	out   chan outcome // one answer at a time
 
-	state waiterState
-	place place
+	state   waiterState
+	place   place
+	awaited bool // its caller waits for its turn
 }
 
 // place is a grant: its entry in the log, and when its turn comes here.
@@ -196,6 +197,7 @@ func (q *queue) untilDue(w *waiter, now time.Time) (d, early time.Duration) {
 func (q *queue) take(w *waiter) (taken bool, d, early time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	w.awaited = true
 	if w.state != placed {
 		return false, 0, 0 // asked for anew meanwhile, or closed
 	}
