@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,11 +16,10 @@ func TestCloseWhileAChangeIsHeardOf(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		ctx := b.Context()
 		goOn, sent := make(chan struct{}), make(chan struct{}, 1)
-		var stop bool
+		var stop atomic.Bool
 		c, err := New(&faulty{Scripter: b.rdb, fault: func(_ int64, send func() *redis.Cmd) *redis.Cmd {
 			reply := send()
-			if stop {
-				stop = false
+			if stop.CompareAndSwap(true, false) {
 				sent <- struct{}{}
 				<-goOn
 			}
@@ -34,7 +34,7 @@ func TestCloseWhileAChangeIsHeardOf(t *testing.T) {
 		theirs := must(mine.Reserve(ctx, 1, 10*time.Second)) // of the one that does not change: now
 		check(b, theirs.Wait(ctx))
 		check(b, must(b.client().Limiter(ls[0].name)).Pause(ctx, 3*time.Second))
-		stop = true
+		stop.Store(true)
 		go func() { _ = g.Acquire(context.WithoutCancel(ctx), 1) }()
 		<-sent
 		closed := make(chan error, 1)

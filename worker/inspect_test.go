@@ -91,6 +91,7 @@ func TestSinceIsTheFirstParking(t *testing.T) {
 	f.await(1, 5*time.Second)
 	f.enqueue("x:limited", "second")
 	f.awaitParked("api", 1)
+	f.awaitState("second", asynq.TaskStateRetry) // asynq writes it a moment after it is parked
 	inspector := NewInspector(f.rdb)
 	since := func() time.Time {
 		tasks, err := inspector.Parked(t.Context(), "api", 0, 1)
