@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/driver"
 )
 
 // However many processes wait, and so look seldom, each hears of a change at once.
@@ -58,9 +60,9 @@ func TestSubscriptionIsRenewed(t *testing.T) {
 			tick := time.NewTicker(5 * time.Millisecond)
 			defer tick.Stop()
 			for ; ; <-tick.C {
-				n, err := b.rdb.PubSubNumSub(b.Context(), changesChannel).Result()
+				n, err := b.rdb.PubSubNumSub(b.Context(), driver.ChangesChannel).Result()
 				check(b, err)
-				if n[changesChannel] == want {
+				if n[driver.ChangesChannel] == want {
 					return
 				}
 			}

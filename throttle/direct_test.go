@@ -32,7 +32,7 @@ func TestCallerMakesTheCall(t *testing.T) {
 				b.until(time.Second)
 				b.expectAvailable(l, 5-used)
 				check(b, l.Acquire(context.Background(), 1)) // no earlier than its own turn, and no later
-				if !l.last.Load().retire() {
+				if l.c.core.Forget() > 0 {
 					b.Error("the queue has still somebody in it")
 				}
 			})

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // The errors of this package, for errors.Is. Those that concern a limiter
@@ -12,9 +15,9 @@ import (
 var (
 	// ErrNotInitialized: the limiter has no rate in Redis. Set one, or get the
 	// limiter with LimiterWithRate.
-	ErrNotInitialized = errors.New("not initialized: it has no rate in Redis")
+	ErrNotInitialized = line.ErrNotInitialized
 	// ErrExceedsRate: more permits were asked for than the rate ever gives at once.
-	ErrExceedsRate = errors.New("more permits than the rate allows")
+	ErrExceedsRate = line.ErrExceedsRate
 	// ErrExceedsDeadline: the turn would come after the context's deadline.
 	// Error.Wait says how long it would have been.
 	ErrExceedsDeadline = errors.New("the turn comes after the deadline")
@@ -26,14 +29,14 @@ var (
 	// ErrInvalidRate: see Rate.Validate. Also what anybody wrote into Redis in
 	// place of a limiter's configuration: SetRate, UpdateRate and ApplyRate
 	// repair that, and Delete.
-	ErrInvalidRate = errors.New("invalid rate")
+	ErrInvalidRate = script.ErrInvalidRate
 	// ErrInvalidGroup: no members, one twice, members of several Clients, or
 	// members whose keys lie in different Redis Cluster slots.
 	ErrInvalidGroup = errors.New("invalid group")
 	// ErrWrongType: a key of the limiter holds something that is not the limiter's.
-	ErrWrongType = errors.New("a key of the limiter holds data of another type")
+	ErrWrongType = script.ErrWrongType
 	// ErrClosed: the Client was closed.
-	ErrClosed = errors.New("client closed")
+	ErrClosed = line.ErrClosed
 )
 
 // Error is a failure that concerns one limiter, or the first of a group.
@@ -59,23 +62,19 @@ func (e *Error) Error() string {
 // Unwrap makes errors.Is and errors.As see the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// badField says that a limiter's configuration in Redis makes no sense.
-func badField(field string) error {
-	return fmt.Errorf("%w: its %s in Redis makes no sense: set the rate anew, or delete the limiter", ErrInvalidRate, clip(field))
-}
-
 func quote(name string) string { return strconv.Quote(name) }
 
-func exceeds(limiter string, n, rate int64) error {
-	return &Error{Limiter: limiter, Err: ErrExceedsRate, Detail: fmt.Sprintf("%d of at most %d", n, rate)}
-}
-
-// tooLate says that the turn comes after the deadline, and how long it is until
-// then; zero if that is not known.
-func tooLate(limiter string, wait time.Duration) error {
-	err := &Error{Limiter: limiter, Err: ErrExceedsDeadline, Wait: wait}
-	if wait > 0 {
-		err.Detail = fmt.Sprintf("in %v", wait)
+// failure is the error for an answer that is one, or a refusal.
+func failure(limiter string, a line.Answer) error {
+	err := &Error{Limiter: limiter, Err: a.Err}
+	switch {
+	case a.Denied:
+		err.Err, err.Wait = ErrExceedsDeadline, a.Wait
+		if a.Wait > 0 {
+			err.Detail = fmt.Sprintf("in %v", a.Wait)
+		}
+	case a.Err == ErrExceedsRate:
+		err.Detail = fmt.Sprintf("%d of at most %d", a.N, a.Rate)
 	}
 	return err
 }

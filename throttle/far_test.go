@@ -10,6 +10,8 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/wire"
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // A Redis that is far away gives nearly all of the limit, and never more while
@@ -64,7 +66,7 @@ func wholeBursts(r Rate, length time.Duration) int {
 // loadScripts is what the first process of all that ask a Redis has done.
 func (b *bench) loadScripts() {
 	b.Helper()
-	for _, s := range []*redis.Script{acquireScript, fastScript, epochScript} {
+	for _, s := range []*redis.Script{script.Acquire, script.Fast, script.Epoch} {
 		check(b, s.Load(b.Context(), b.rdb).Err())
 	}
 }

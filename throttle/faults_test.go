@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // faulty is a Scripter whose calls go wrong as fault says; calls are counted from 1.
@@ -233,7 +235,7 @@ func TestForeignReplyIsAnError(t *testing.T) {
 		underFakeTime(t, func(b *bench) {
 			l := b.troubled(rate("5/5s"), during(1, 1<<30, func(func() *redis.Cmd) *redis.Cmd { return redis.NewCmdResult(reply, nil) }))
 			_, err := l.TryAcquire(b.Context(), 1)
-			b.expectError(err, errReply, l.name)
+			b.expectError(err, script.ErrReply, l.name)
 		})
 	}
 }

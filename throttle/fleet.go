@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 const (
@@ -138,7 +140,7 @@ func (f *Fleet) page(ctx context.Context, names []string) ([]Listed, error) {
 			if l, ok := listed(names[i], fields, now); ok {
 				page = append(page, l)
 			}
-		case !says(err, "WRONGTYPE"): // a key that has become another's since
+		case !script.Says(err, "WRONGTYPE"): // a key that has become another's since
 			return nil, err
 		}
 	}

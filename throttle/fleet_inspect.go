@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // FleetUsage is how a limiter stands over all processes. For a PerClient
@@ -94,8 +96,8 @@ func (f *Fleet) inspect(ctx context.Context, asked []inspection) error {
 	for len(asked) > 0 {
 		n := min(len(asked), pipelined)
 		err := f.inspectPage(ctx, asked[:n])
-		if err != nil && says(errors.Unwrap(err), "NOSCRIPT") {
-			if err = inspectScript.Load(ctx, f.rdb).Err(); err == nil {
+		if err != nil && script.Says(errors.Unwrap(err), "NOSCRIPT") {
+			if err = script.Inspect.Load(ctx, f.rdb).Err(); err == nil {
 				err = f.inspectPage(ctx, asked[:n])
 			}
 		}
@@ -111,26 +113,24 @@ func (f *Fleet) inspectPage(ctx context.Context, asked []inspection) error {
 	replies := make([]*redis.Cmd, len(asked))
 	_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
 		for i, a := range asked {
-			keys := limiterKeys(a.name, a.client)
-			replies[i] = inspectScript.EvalSha(ctx, p, keys[:])
+			keys := script.KeysOf(a.name, a.client)
+			replies[i] = script.Inspect.EvalSha(ctx, p, keys[:])
 		}
 		return nil
 	})
 	for i, cmd := range replies {
 		reply, err := cmd.Result()
 		if err != nil {
-			if err = classify(err); errors.Is(err, ErrWrongType) {
+			if err = script.Classify(err); errors.Is(err, ErrWrongType) {
 				continue
 			}
 			return &Error{Limiter: asked[i].name, Err: err}
 		}
-		if n, ok := reply.(int64); ok && n == -1 {
-			continue
-		}
-		if asked[i].usage, err = decodeUsage(reply); err != nil {
+		standing, found, err := script.DecodeStanding(reply)
+		if err != nil {
 			return &Error{Limiter: asked[i].name, Err: err}
 		}
-		asked[i].found = true
+		asked[i].usage, asked[i].found = usageOf(&standing), found
 	}
 	return nil
 }

@@ -25,9 +25,9 @@ func TestFrontierEndsWhereOthersFree(t *testing.T) {
 		at(950, b.expectTry, other, 1, true)
 
 		b.until(ms(1005)) // what a Redisson client does with what expired
-		oldest := b.rdb.ZRange(b.Context(), l.keys[2], 0, 0).Val()[0]
-		check(b, b.rdb.ZRem(b.Context(), l.keys[2], oldest).Err())
-		check(b, b.rdb.IncrBy(b.Context(), l.keys[1], 1).Err())
+		oldest := b.rdb.ZRange(b.Context(), l.member.Keys[2], 0, 0).Val()[0]
+		check(b, b.rdb.ZRem(b.Context(), l.member.Keys[2], oldest).Err())
+		check(b, b.rdb.IncrBy(b.Context(), l.member.Keys[1], 1).Err())
 
 		b.until(ms(1020))
 		r, err := l.Reserve(b.Context(), 3, time.Minute)
@@ -49,10 +49,10 @@ func TestFrontierEndsWhereOthersGrant(t *testing.T) {
 		b.until(ms(900))
 		b.expectTry(l, 2, false) // not before 1.01 s
 		b.until(ms(1005))
-		oldest := b.rdb.ZRange(b.Context(), l.keys[2], 0, 0).Val()[0]
-		check(b, b.rdb.ZRem(b.Context(), l.keys[2], oldest).Err())
+		oldest := b.rdb.ZRange(b.Context(), l.member.Keys[2], 0, 0).Val()[0]
+		check(b, b.rdb.ZRem(b.Context(), l.member.Keys[2], oldest).Err())
 		ahead := redis.Z{Score: score(b, ms(1100)), Member: "\x10an id of 16 byte\x02\x00\x00\x00"}
-		check(b, b.rdb.ZAdd(b.Context(), l.keys[2], ahead).Err())
+		check(b, b.rdb.ZAdd(b.Context(), l.member.Keys[2], ahead).Err())
 
 		r, err := l.Reserve(b.Context(), 2, time.Minute)
 		check(b, err)
@@ -73,8 +73,8 @@ func TestOthersShortIDsExpire(t *testing.T) {
 				b.expectTry(l, 1, true)
 				b.until(ms(500))
 				other := redis.Z{Score: score(b, ms(500)), Member: "\x08" + id + "\x05\x00\x00\x00"}
-				check(b, b.rdb.ZAdd(b.Context(), l.keys[2], other).Err())
-				check(b, b.rdb.DecrBy(b.Context(), l.keys[1], 5).Err())
+				check(b, b.rdb.ZAdd(b.Context(), l.member.Keys[2], other).Err())
+				check(b, b.rdb.DecrBy(b.Context(), l.member.Keys[1], 5).Err())
 				b.until(ms(1050))
 				b.expectTry(l, 6, false)
 				b.expectTry(l, 5, true)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // Whatever Redis replies, it is read or refused with the one error for it.
@@ -19,24 +21,24 @@ func FuzzDecodeBatch(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, reply string, members, runs int) {
 		members, runs = 1+abs(members)%4, abs(runs)%5
-		r, err := decodeBatch(reply, members, runs)
+		r, err := decodeReply(reply, members, runs)
 		if err != nil {
-			if !errors.Is(err, errReply) {
+			if !errors.Is(err, script.ErrReply) {
 				t.Fatalf("error %v", err)
 			}
 			return
 		}
-		if r.status == statusOK && (len(r.epochs) != members || len(r.runs) != runs) {
-			t.Fatalf("%d epochs, %d runs", len(r.epochs), len(r.runs))
+		if r.Status == script.OK && (len(r.Epochs) != members || len(r.Runs) != runs) {
+			t.Fatalf("%d epochs, %d runs", len(r.Epochs), len(r.Runs))
 		}
-		for _, run := range r.runs {
-			for _, g := range run.grants {
-				if g.count < 1 || g.offset < 0 {
+		for _, run := range r.Runs {
+			for _, g := range run.Grants {
+				if g.Count < 1 || g.Offset < 0 {
 					t.Fatalf("grant %+v", g)
 				}
 			}
-			if run.member < 0 || run.member >= members {
-				t.Fatalf("member %d of %d", run.member, members)
+			if run.Member < 0 || run.Member >= members {
+				t.Fatalf("member %d of %d", run.Member, members)
 			}
 		}
 	})
@@ -47,8 +49,8 @@ func FuzzDecodeUsage(f *testing.F) {
 		f.Add(reply, "client")
 	}
 	f.Fuzz(func(t *testing.T, figures, client string) {
-		u, err := decodeUsage([]any{figures, client})
-		if err != nil && !errors.Is(err, errReply) {
+		u, _, err := script.DecodeStanding([]any{figures, client})
+		if err != nil && !errors.Is(err, script.ErrReply) {
 			t.Fatalf("error %v", err)
 		}
 		if err == nil && (len(u.Clients) != 1 || u.Clients[0] != client) {
@@ -70,7 +72,7 @@ func FuzzNames(f *testing.F) {
 			return
 		}
 		want := slotOf(name)
-		for _, key := range limiterKeys(name, "0f1e-client") {
+		for _, key := range script.KeysOf(name, "0f1e-client") {
 			if got := slotOf(key); got != want {
 				t.Errorf("%q is hashed by %q, %q by %q", name, want, key, got)
 			}
@@ -106,7 +108,7 @@ func FuzzMembers(f *testing.F) {
 		s.pass(time.Millisecond)
 		check(t, l.SetRate(ctx, Rate{Permits: 3, Interval: time.Second}))
 		z := redis.Z{Score: float64(s.now(t))/1000 + offset, Member: string(member)}
-		if z.Score != z.Score || s.rdb.ZAdd(ctx, l.keys[2], z).Err() != nil {
+		if z.Score != z.Score || s.rdb.ZAdd(ctx, l.member.Keys[2], z).Err() != nil {
 			return
 		}
 		if _, err := l.TryAcquire(ctx, 1); err != nil {

@@ -35,10 +35,10 @@ func TestGiveBack(t *testing.T) {
 			grant := func() int64 {
 				r := q.send(t, s.rdb, call3())
 				q.learn(r)
-				if len(r.runs[0].grants) != 1 || r.runs[0].grants[0].offset != 0 {
+				if len(r.Runs[0].Grants) != 1 || r.Runs[0].Grants[0].Offset != 0 {
 					t.Fatalf("reply %s, want 3 permits now", q.reply)
 				}
-				return r.base
+				return int64(r.Base)
 			}
 			first := grant()
 			s.pass(apart)

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/driver"
 )
 
 // Group is several limiters acquired in one step: "100/s for the fleet, 25/s
@@ -14,12 +15,9 @@ import (
 // members grant, for the same time, or none does. A refusal names the member
 // that refused. A Group is safe for concurrent use.
 type Group struct {
-	c       *Client
 	members []*Limiter
-	last    atomic.Pointer[queue]
+	line    *driver.Entry
 }
-
-func (g *Group) queue() *queue { return g.c.enter(&g.last, g.members...) }
 
 // fits refuses anything but one number for each member.
 func (g *Group) fits(ns []int64) error {
@@ -69,7 +67,7 @@ func (g *Group) TryAcquireEach(ctx context.Context, timeout time.Duration, ns ..
 	if err != nil {
 		return false, err
 	}
-	return g.queue().tryAcquire(ctx, ns, timeout)
+	return g.line.Try(ctx, ns, timeout)
 }
 
 // Acquire is Limiter.Acquire for n permits of every member.
@@ -84,7 +82,7 @@ func (g *Group) AcquireEach(ctx context.Context, ns ...int64) error {
 	if err != nil {
 		return err
 	}
-	return g.queue().acquire(ctx, ns)
+	return g.line.Acquire(ctx, ns)
 }
 
 // Reserve is Limiter.Reserve for n permits of every member.
@@ -98,7 +96,7 @@ func (g *Group) ReserveEach(ctx context.Context, maxWait time.Duration, ns ...in
 	if err != nil {
 		return nil, err
 	}
-	return g.queue().reserve(ctx, ns, maxWait)
+	return reservation(g.line.Reserve(ctx, ns, maxWait))
 }
 
 // Release is Limiter.Release for n permits of every member, of all or of none.
@@ -115,7 +113,7 @@ func (g *Group) ReleaseEach(ctx context.Context, ns ...int64) error {
 	if err != nil || ns == nil {
 		return err
 	}
-	return g.queue().release(ctx, ns)
+	return g.line.Release(ctx, ns)
 }
 
 // Pause pauses every member, one after the other.

@@ -92,7 +92,7 @@ func TestGroupReleases(t *testing.T) {
 		go func() { waiting <- ls[2].Acquire(ctx, 2) }()
 		testkit.Eventually(b, 5*time.Second, "a place a minute ahead, and an ear for releases", func() bool {
 			u, err := ls[2].Inspect(ctx)
-			return err == nil && u.Reserved == 2 && c.changes.heard.Load()
+			return err == nil && u.Reserved == 2 && c.core.Hears()
 		})
 		check(b, g.ReleaseEach(ctx, 0, 0, 2))
 		select {

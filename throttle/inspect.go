@@ -3,6 +3,8 @@ package throttle
 import (
 	"context"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // Usage is how a limiter stands: what operators look at. For a PerClient
@@ -20,18 +22,18 @@ type Usage struct {
 
 // Inspect reads how the limiter stands. It changes nothing in Redis.
 func (l *Limiter) Inspect(ctx context.Context) (Usage, error) {
-	reply, err := l.c.eval(ctx, inspectScript, l.keys[:])
+	reply, err := l.c.core.Call(ctx, script.Inspect, l.member.Keys[:])
 	if err != nil {
 		return Usage{}, l.error(err)
 	}
-	if n, ok := reply.(int64); ok && n == -1 {
-		return Usage{}, l.error(ErrNotInitialized)
+	standing, found, err := script.DecodeStanding(reply)
+	if err == nil && !found {
+		err = ErrNotInitialized
 	}
-	u, err := decodeUsage(reply)
 	if err != nil {
 		return Usage{}, l.error(err)
 	}
-	return u, nil
+	return usageOf(&standing), nil
 }
 
 // Config reads the limiter's rate.
@@ -47,27 +49,20 @@ func (l *Limiter) AvailablePermits(ctx context.Context) (int64, error) {
 	return u.Available, err
 }
 
-// decodeUsage reads the reply of inspect.lua.
-func decodeUsage(reply any) (Usage, error) {
-	parts, ok := reply.([]any)
-	if !ok || len(parts) == 0 {
-		return Usage{}, badReply("%T where a list was expected", reply)
+// usageOf is what a script tells of a limiter.
+func usageOf(s *script.Standing) Usage {
+	u := Usage{
+		Rate: Rate{Permits: s.Permits, Interval: s.Interval, KeepAlive: s.KeepAlive, Guard: s.Guard, Smooth: s.Smooth, Offset: s.Offset},
+		Used: s.Used, Reserved: s.Reserved, Available: s.Available, NextFree: s.NextFree, Paused: s.Paused, Pinned: s.Pinned, Clients: s.Clients,
 	}
-	words := make([]string, len(parts))
-	for i, p := range parts {
-		if words[i], ok = p.(string); !ok {
-			return Usage{}, badReply("%T where a string was expected", p)
-		}
+	if s.PerClient {
+		u.Rate.Type = PerClient
 	}
-	d := decoder{rest: words[0]}
-	ms := func() time.Duration { return time.Duration(d.next()) * time.Millisecond }
-	u := Usage{Clients: words[1:]}
-	u.Rate = Rate{Permits: d.next(), Interval: ms(), Type: RateType(d.index(2)), KeepAlive: ms(), Guard: d.duration()}
+	if s.Calendar {
+		u.Rate.Window = Calendar
+	}
 	if u.Rate.Guard == 0 {
 		u.Rate.Guard = -1 // none, where zero would read as the default
 	}
-	u.Rate.Smooth, u.Rate.Window, u.Rate.Offset = d.index(2) == 1, Window(d.index(2)), d.duration()
-	u.Used, u.Reserved, u.Available = d.next(), d.next(), d.next()
-	u.NextFree, u.Paused, u.Pinned = d.duration(), d.duration(), d.index(2) == 1
-	return u, d.err
+	return u
 }

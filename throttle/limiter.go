@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync/atomic"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/driver"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // Limiter lets at most Rate.Permits permits be used in any Rate.Interval, over
@@ -23,15 +25,12 @@ import (
 type Limiter struct {
 	c      *Client
 	name   string
-	keys   [spanKeys]string
-	create string // the configuration to create it with, or ""
-	last   atomic.Pointer[queue]
+	member driver.Member
+	line   *driver.Entry
 }
 
 // Name is the limiter's name, and the key of its configuration in Redis.
 func (l *Limiter) Name() string { return l.name }
-
-func (l *Limiter) queue() *queue { return l.c.enter(&l.last, l) }
 
 func (l *Limiter) error(err error) error {
 	return &Error{Limiter: l.name, Err: err}
@@ -62,7 +61,7 @@ func (l *Limiter) TryAcquireFor(ctx context.Context, n int64, timeout time.Durat
 	if err != nil {
 		return false, err
 	}
-	return l.queue().tryAcquire(ctx, ns, timeout)
+	return l.line.Try(ctx, ns, timeout)
 }
 
 // Acquire waits for its turn and takes n permits. It returns nil when they may
@@ -75,7 +74,7 @@ func (l *Limiter) Acquire(ctx context.Context, n int64) error {
 	if err != nil {
 		return err
 	}
-	return l.queue().acquire(ctx, ns)
+	return l.line.Acquire(ctx, ns)
 }
 
 // Reserve takes a place for n permits whose turn comes within maxWait (and
@@ -91,7 +90,7 @@ func (l *Limiter) Reserve(ctx context.Context, n int64, maxWait time.Duration) (
 	if err != nil {
 		return nil, err
 	}
-	return l.queue().reserve(ctx, ns, maxWait)
+	return reservation(l.line.Reserve(ctx, ns, maxWait))
 }
 
 // Release gives back n permits that were acquired and not used. They come off
@@ -102,7 +101,7 @@ func (l *Limiter) Release(ctx context.Context, n int64) error {
 	if err != nil || ns == nil {
 		return err
 	}
-	return l.queue().release(ctx, ns)
+	return l.line.Release(ctx, ns)
 }
 
 // releasable are the permits of each limiter that may be given back, nil if
@@ -156,15 +155,15 @@ func (l *Limiter) setRate(ctx context.Context, mode string, r Rate) (bool, error
 	for _, f := range r.fields() {
 		args = append(args, f)
 	}
-	reply, err := l.change(ctx, setScript, args...)
+	reply, err := l.line.Change(ctx, script.Set, args...)
 	if err != nil {
 		return false, l.error(err)
 	}
-	n, err := replyInt(reply)
+	n, err := script.Int(reply)
 	if err != nil {
 		return false, l.error(err)
 	}
-	l.c.changed(l.name)
+	l.c.core.Changed(l.name)
 	return n == 1, nil
 }
 
@@ -185,17 +184,17 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 func (l *Limiter) Resume(ctx context.Context) error { return l.pause(ctx, 0) }
 
 func (l *Limiter) pause(ctx context.Context, us int64) error {
-	return l.must(l.change(ctx, pauseScript, us, l.create))
+	return l.must(l.line.Change(ctx, script.Pause, us, l.member.Create))
 }
 
 // Pin makes the configuration files of starting workers leave the limiter alone.
 func (l *Limiter) Pin(ctx context.Context) error {
-	return l.must(l.change(ctx, pinScript, 1))
+	return l.must(l.line.Change(ctx, script.Pin, 1))
 }
 
 // Unpin undoes Pin.
 func (l *Limiter) Unpin(ctx context.Context) error {
-	return l.must(l.change(ctx, pinScript, 0))
+	return l.must(l.line.Change(ctx, script.Pin, 0))
 }
 
 // must reads the reply of a script that changes a limiter which must be there.
@@ -203,14 +202,14 @@ func (l *Limiter) must(reply any, err error) error {
 	if err != nil {
 		return l.error(err)
 	}
-	n, err := replyInt(reply)
+	n, err := script.Int(reply)
 	switch {
 	case err != nil:
 		return l.error(err)
 	case n < 0:
 		return l.error(ErrNotInitialized)
 	}
-	l.c.changed(l.name)
+	l.c.core.Changed(l.name)
 	return nil
 }
 
@@ -228,16 +227,16 @@ func (l *Limiter) Expire(ctx context.Context, d time.Duration) (bool, error) {
 func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) { return l.expire(ctx, 0) }
 
 func (l *Limiter) expire(ctx context.Context, ms int64) (bool, error) {
-	return l.did(l.change(ctx, expireScript, ms))
+	return l.did(l.line.Change(ctx, script.Expire, ms))
 }
 
 // Delete removes the limiter and forgets all usage. It returns false if there
 // is none. Its waiters get ErrNotInitialized, or create it anew if they have
 // it from LimiterWithRate.
 func (l *Limiter) Delete(ctx context.Context) (bool, error) {
-	done, err := l.did(l.change(ctx, deleteScript))
+	done, err := l.did(l.line.Change(ctx, script.Delete))
 	if err == nil {
-		l.c.changed(l.name)
+		l.c.core.Changed(l.name)
 	}
 	return done, err
 }
@@ -246,7 +245,7 @@ func (l *Limiter) did(reply any, err error) (bool, error) {
 	if err != nil {
 		return false, l.error(err)
 	}
-	n, err := replyInt(reply)
+	n, err := script.Int(reply)
 	if err != nil {
 		return false, l.error(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 func TestErrorsNameTheLimiter(t *testing.T) {
@@ -71,11 +73,11 @@ func TestInvalidNames(t *testing.T) {
 
 // Keys are Redisson's, byte for byte.
 func TestKeys(t *testing.T) {
-	for name, want := range map[string][spanKeys]string{
+	for name, want := range map[string]script.Keys{
 		"a":    {"a", "{a}:value", "{a}:permits", "{a}:value:id", "{a}:permits:id", "{a}:clients"},
 		"a{b}": {"a{b}", "a{b}:value", "a{b}:permits", "a{b}:value:id", "a{b}:permits:id", "a{b}:clients"},
 	} {
-		if got := limiterKeys(name, "id"); got != want {
+		if got := script.KeysOf(name, "id"); got != want {
 			t.Errorf("keys of %q: %q", name, got)
 		}
 	}
@@ -89,11 +91,11 @@ func TestKeyOfAnotherType(t *testing.T) {
 			func(key string) error { return b.rdb.LPush(ctx, key, "x").Err() },
 		} {
 			l := b.limiter(b.client())
-			for k, key := range l.keys[:3] {
+			for k, key := range l.member.Keys[:3] {
 				if k == 1 && i == 0 {
 					continue // the cached value is a string
 				}
-				check(b, b.rdb.Del(ctx, l.keys[:]...).Err())
+				check(b, b.rdb.Del(ctx, l.member.Keys[:]...).Err())
 				if k > 0 {
 					check(b, l.SetRate(ctx, rate("5/1s")))
 				}
@@ -119,10 +121,10 @@ func TestDamagedLogIsServed(t *testing.T) {
 		l := b.limited(rate("5/1s"))
 		now := float64(time.Now().UnixMilli())
 		for i, member := range []string{"", "x", "\xff", "\x10short", "\x00\x01\x00\x00", strings.Repeat("y", 300)} {
-			check(b, b.rdb.ZAdd(ctx, l.keys[2], redis.Z{Score: now - float64(i), Member: member}).Err())
+			check(b, b.rdb.ZAdd(ctx, l.member.Keys[2], redis.Z{Score: now - float64(i), Member: member}).Err())
 		}
-		check(b, b.rdb.ZAdd(ctx, l.keys[2], redis.Z{Score: now, Member: "\x02id\x02\x00\x00\x00"}).Err())
-		check(b, b.rdb.Set(ctx, l.keys[1], "not a number", 0).Err())
+		check(b, b.rdb.ZAdd(ctx, l.member.Keys[2], redis.Z{Score: now, Member: "\x02id\x02\x00\x00\x00"}).Err())
+		check(b, b.rdb.Set(ctx, l.member.Keys[1], "not a number", 0).Err())
 		b.expectAvailable(l, 3)
 		b.expectTry(l, 3, true)
 		b.expectTry(l, 1, false)
@@ -256,7 +258,7 @@ func TestPerClientLimitsAreSeparate(t *testing.T) {
 			other := b.limiter(b.client())
 			b.expectTry(other, 3, true)
 			b.expectTry(other, 1, false)
-			if ttl := b.rdb.PTTL(b.Context(), other.keys[4]).Val(); ttl < 5*time.Second || ttl > 8*time.Second {
+			if ttl := b.rdb.PTTL(b.Context(), other.member.Keys[4]).Val(); ttl < 5*time.Second || ttl > 8*time.Second {
 				b.Errorf("the log of a client expires in %v", ttl)
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"sort"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // near is how far ahead the places lie that survive a change of configuration, in us.
@@ -200,13 +202,13 @@ type ask struct {
 // fate is what becomes of an ask: when its grants are, and of the rest what and after how long.
 type fate struct {
 	times   []int64
-	rest    int64
+	rest    script.Rest
 	wait    int64
 	members []int // that may be named as the one that decided
 }
 
 // serve grants asks in turn, as the script should.
-func serve(ms []*model, asks []ask, now int64, replies []runReply) []fate {
+func serve(ms []*model, asks []ask, now int64, replies []script.Outcome) []fate {
 	fates := make([]fate, len(asks))
 	blocked := false
 	for i, a := range asks {
@@ -219,7 +221,7 @@ func serve(ms []*model, asks []ask, now int64, replies []runReply) []fate {
 		}
 		switch {
 		case over >= 0:
-			f.rest, f.members = restExceeds, []int{over}
+			f.rest, f.members = script.Exceeds, []int{over}
 			continue
 		case a.longest < 0:
 			f.times = slices.Repeat([]int64{now}, int(prefetched(ms, a, now)))
@@ -234,7 +236,7 @@ func serve(ms []*model, asks []ask, now int64, replies []runReply) []fate {
 	return fates
 }
 
-func (f *fate) serve(ms []*model, a ask, now int64, r *runReply, blocked *bool) {
+func (f *fate) serve(ms []*model, a ask, now int64, r *script.Outcome, blocked *bool) {
 	from, grid := now+a.lead, int64(0)
 	for _, m := range ms {
 		from = max(from, m.pause)
@@ -245,17 +247,17 @@ func (f *fate) serve(ms []*model, a ask, now int64, r *runReply, blocked *bool) 
 	if next := boundary(max(grid, 1), from); grid > 0 && a.lead > 0 && next-now <= a.longest && next-from <= a.lead {
 		from = next
 	}
-	given := r.offsets()
+	given := offsetsOf(r)
 	for k := range a.count {
-		wanted := r.wait.Microseconds()
+		wanted := r.Wait.Microseconds()
 		if int(k) < len(given) {
 			wanted = given[k]
 		}
 		t := earliest(ms, a.ns, from, now+wanted)
 		if wait := t - now; wait > a.reach || *blocked && a.longest > 0 {
-			f.wait, f.rest = wait, restDenied
+			f.wait, f.rest = wait, script.Denied
 			if wait <= a.longest {
-				f.rest, *blocked = restHeld, true
+				f.rest, *blocked = script.Held, true
 			}
 			for i, m := range ms {
 				if t == from || grid > 0 || !m.fits(t-1, a.ns[i]) {
@@ -270,11 +272,11 @@ func (f *fate) serve(ms []*model, a ask, now int64, r *runReply, blocked *bool) 
 	}
 }
 
-// offsets are the grants of a run, one by one.
-func (r *runReply) offsets() []int64 {
+// offsetsOf are the grants of a run, one by one.
+func offsetsOf(r *script.Outcome) []int64 {
 	var all []int64
-	for _, g := range r.grants {
-		all = append(all, slices.Repeat([]int64{g.offset}, int(g.count))...)
+	for _, g := range r.Grants {
+		all = append(all, slices.Repeat([]int64{g.Offset}, int(g.Count))...)
 	}
 	return all
 }

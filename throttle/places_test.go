@@ -35,7 +35,7 @@ func TestStalePermitOfALimitThatHasRoom(t *testing.T) {
 						check(b, l.Acquire(b.Context(), 1))
 						time.Sleep(time.Second)
 					}
-					until.Store(l.c.rdb.(*faulty).calls.Load() + late)
+					until.Store(l.c.core.Redis.(*faulty).calls.Load() + late)
 					a := &arrivals{b: b}
 					from := time.Since(b.begin)
 					first := a.wait(b.Context(), l, 1)
@@ -54,22 +54,6 @@ func TestStalePermitOfALimitThatHasRoom(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A place that was changed for a later one, just when its waiter was about to
-// take it, is not taken early.
-func TestChangedPlaceIsNotTakenEarly(t *testing.T) {
-	underFakeTime(t, func(b *bench) {
-		l := b.limited(rate("1/1s"))
-		b.expectTry(l, 1, true)
-		r := must(l.Reserve(b.Context(), 1, time.Minute))
-		if d := r.Delay(); d < ms(999) {
-			t.Fatalf("a place %v ahead, want one that is not due", d)
-		}
-		if taken, _, _ := r.q.take(r.w); taken {
-			t.Errorf("it was taken %v before its turn", r.Delay())
-		}
-	})
 }
 
 // After a change has returned, its own process hands out nothing that it had in
@@ -153,11 +137,8 @@ func TestReservationsThatAreLeft(t *testing.T) {
 				if n := l.c.Stats().Calls - calls; n > 0 {
 					t.Errorf("%d calls in 10 idle minutes", n)
 				}
-				for i := range 100 { // which makes a client look for what it can forget
-					must(l.c.Limiter(fmt.Sprint(l.name, i))).queue().leave()
-				}
-				if l.c.queues[l.name] != nil {
-					t.Error("the queue is not forgotten")
+				if n := l.c.core.Forget(); n > 0 {
+					t.Error("the line is not forgotten")
 				}
 				check(t, left[0].Wait(b.Context()))
 				left[1].Cancel()
@@ -257,7 +238,7 @@ func TestManyWaitersMoveUp(t *testing.T) {
 		time.Sleep(time.Second)
 		for range 3 {
 			check(b, near.Release(b.Context(), waiters/3))
-			l.c.each(l.name, (*queue).moveUp) // as it hears of it
+			l.c.core.Released(l.name) // as it hears of it
 			time.Sleep(ms(30))
 		}
 		by := time.Since(b.begin) - ms(30) + ms(100) + 2*roundTrip

@@ -330,7 +330,7 @@ func TestForeignValues(t *testing.T) {
 				l := b.limited(rate("10/1h"))
 				check(b, l.Acquire(ctx, 1))
 				check(b, l.Acquire(ctx, 1))
-				key := l.last.Load().replyKey
+				key := b.replyKey(l)
 				if n := b.rdb.Exists(ctx, key).Val(); n != 1 {
 					t.Fatalf("no reply in %q", key)
 				}

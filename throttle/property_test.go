@@ -152,7 +152,7 @@ func (x *trace) crowd(t *rapid.T) {
 		times[at] = true
 		zs = append(zs, redis.Z{Score: float64(at) / 1000, Member: ownMember(at, 1)})
 	}
-	key := x.operator[0].keys[2]
+	key := x.operator[0].member.Keys[2]
 	for _, at := range slices.Sorted(maps.Keys(times)) {
 		x.truth[key] = append(x.truth[key], entry{at, 1})
 	}
@@ -247,7 +247,7 @@ func (x *trace) drawAsk(t *rapid.T, members int, horizon, least int64) ask {
 		}
 		a.ns = append(a.ns, n)
 	}
-	a.longest = rapid.SampledFrom([]int64{0, 1, horizon / 10, horizon, forever.Microseconds()}).Draw(t, "longest")
+	a.longest = rapid.SampledFrom([]int64{0, 1, horizon / 10, horizon, maxInterval.Microseconds()}).Draw(t, "longest")
 	a.reach = min(a.longest, rapid.SampledFrom([]int64{horizon, horizon, horizon / 3}).Draw(t, "reach"))
 	a.near = rapid.SampledFrom([]int64{a.longest, a.longest, a.longest, horizon / 2}).Draw(t, "near")
 	a.lead = rapid.SampledFrom([]int64{0, 0, 0, 700}).Draw(t, "lead")

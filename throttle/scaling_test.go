@@ -10,6 +10,8 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // BenchmarkScriptCost prints what the script calls of docs/scaling.md cost
@@ -25,10 +27,10 @@ func BenchmarkScriptCost(b *testing.B) {
 		load load
 	}{
 		{"empty-script", load{clients: 1, waiters: 1, call: func(ctx context.Context, c *Client) error {
-			return redis.NewScript("return 1").Run(ctx, c.rdb, nil).Err()
+			return redis.NewScript("return 1").Run(ctx, c.core.Redis, nil).Err()
 		}}},
 		{"look", load{rates: []Rate{never}, clients: 1, waiters: 1, call: func(ctx context.Context, c *Client) error {
-			_, err := c.eval(ctx, epochScript, []string{"1"})
+			_, err := c.core.Call(ctx, script.Epoch, []string{"1"})
 			return err
 		}}},
 		{"never-binding", load{rates: []Rate{never}, clients: 1, waiters: 1}},

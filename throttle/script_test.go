@@ -11,6 +11,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // server is a Redis under test and its time.
@@ -113,14 +115,14 @@ func readState(tb fataler, rdb *redis.Client, l *Limiter) state {
 		rate: num("rate"), interval: num("interval") * 1000, guard: num("guard"), offset: num("offset"),
 		calendar: h["window"] == "1", smooth: h["smooth"] == "1", pause: num("pause"),
 	}
-	s.valueKey, s.permits = l.keys[1], l.keys[2]
+	s.valueKey, s.permits = l.member.Keys[1], l.member.Keys[2]
 	if s.perClient {
-		s.valueKey, s.permits = l.keys[3], l.keys[4]
+		s.valueKey, s.permits = l.member.Keys[3], l.member.Keys[4]
 	}
 	p := rdb.TxPipeline() // at one moment: limits of a millisecond expire in between
 	zs := p.ZRangeWithScores(ctx, s.permits, 0, -1)
 	value := p.Get(ctx, s.valueKey)
-	seen := p.ZScore(ctx, l.keys[5], l.c.id)
+	seen := p.ZScore(ctx, l.member.Keys[5], l.c.ID())
 	ttls := []*redis.DurationCmd{p.PTTL(ctx, s.valueKey), p.PTTL(ctx, s.permits), p.PTTL(ctx, l.name)}
 	if _, err := p.Exec(ctx); err != nil && err != redis.Nil {
 		check(tb, err)
@@ -190,10 +192,10 @@ type batchCall struct {
 }
 
 // plain reports whether the queue tries fast.lua first.
-func (b batchCall) plain(config []settings) bool {
+func (b batchCall) plain(config []script.Settings) bool {
 	plain := len(b.returns) == 0 && len(b.asks) > 0 && len(b.asks) < 3 && b.asks[0].longest >= 0 && b.asks[0].lead == 0
 	for i, n := range b.releases {
-		plain = plain && n == 0 && config[i].plain && !b.refresh[i]
+		plain = plain && n == 0 && config[i].Plain && !b.refresh[i]
 	}
 	return plain && (len(b.asks) == 1 || b.asks[1].longest < 0)
 }
@@ -203,86 +205,78 @@ type scriptQueue struct {
 	limiters []*Limiter
 	keys     []string
 	seq      uint64
-	config   []settings
+	config   []script.Settings
 	held     []giving
 
-	args    []any     // of the latest call
-	fast    *fastCall // if that may do
-	calm    bool      // nobody else changes the limiters: fast.lua need not look each time
-	looked  time.Time // when it last did
-	short   bool      // it did
-	members int
-	runs    int
+	request *script.Request // the latest
+	args    []any
+	fast    *script.Short // if that may do
+	calm    bool          // nobody else changes the limiters: fast.lua need not look each time
+	looked  time.Time     // when it last did
+	short   bool          // it did
 	reply   string
 }
 
 func newScriptQueue(ls ...*Limiter) *scriptQueue {
-	q := newQueue(ls[0].c, ls)
-	return &scriptQueue{limiters: ls, keys: q.keys, config: make([]settings, len(ls))}
+	members := make([]script.Keys, len(ls))
+	for i, l := range ls {
+		members[i] = l.member.Keys
+	}
+	reply := fmt.Sprintf("%s:reply:test:%p", script.Prefix(ls[0].name), members)
+	return &scriptQueue{limiters: ls, keys: script.RequestKeys(reply, members), config: make([]script.Settings, len(ls))}
 }
 
 // send makes the next call; resend makes the latest again.
-func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) batchReply {
+func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) script.Reply {
 	tb.Helper()
 	q.seq++
-	var ns numbers
-	ns.add(0, 0, 0, int64(len(q.limiters)))
-	for i := range q.limiters {
-		ns.add(q.config[i].epoch, one(b.refresh[i]), b.ahead[i])
+	r := &script.Request{Keys: q.keys, No: script.BatchNo(q.seq), Client: q.limiters[0].c.ID(), Released: b.releases}
+	for i, l := range q.limiters {
+		r.Members = append(r.Members, script.Member{Settings: q.config[i], Create: l.member.Create, Refresh: b.refresh[i], Ahead: b.ahead[i]})
 	}
-	ns.add(int64(len(b.returns)))
-	for _, r := range b.returns {
-		ns.add(r.at)
-		ns.add(r.epochs...)
-		ns.add(r.ns...)
+	for _, g := range b.returns {
+		r.Returns = append(r.Returns, script.Return{At: script.Remote(g.at), Epochs: g.epochs, Ns: g.ns})
 	}
-	ns.add(b.releases...)
-	ns.add(int64(len(b.asks)))
 	for _, a := range b.asks {
-		ns.add(a.longest, a.reach, a.near, a.lead, a.count)
-		ns.add(a.ns...)
+		r.Runs = append(r.Runs, script.Run{
+			Longest: micros(a.longest), Reach: micros(a.reach), Near: micros(a.near), Lead: micros(a.lead),
+			Count: a.count, Ns: a.ns, Prefetch: a.longest < 0,
+		})
 	}
-	q.args = ns.arguments(batchNo(q.seq), q.limiters[0].c.id, q.config, q.limiters)
-	q.members, q.runs, q.fast = len(q.limiters), len(b.asks), nil
+	q.request, q.args, q.fast = r, r.Args(), nil
 	if b.plain(q.config) {
-		var stock int64
-		if len(b.asks) > 1 {
-			stock = b.asks[1].count
-		}
 		now, err := rdb.Time(context.Background()).Result()
 		check(tb, err)
-		look := !q.calm || now.Sub(q.looked).Abs() >= freshFor
+		look := !q.calm || now.Sub(q.looked).Abs() >= 100*time.Millisecond
 		if look {
 			q.looked = now
 		}
-		q.fast = newFastCall(q.keys[0], q.limiters, q.config, batchNo(q.seq), b.asks[0].count, stock, 0, look, b.asks[0].ns)
+		q.fast = r.Short(0, look)
 	}
 	return q.resend(tb, rdb)
 }
 
-func (q *scriptQueue) resend(tb fataler, rdb *redis.Client) batchReply {
+func (q *scriptQueue) resend(tb fataler, rdb *redis.Client) script.Reply {
 	tb.Helper()
 	ctx := context.Background()
-	var reply any = int64(0)
 	if q.fast != nil {
-		q.fast.args[0] = q.args[0]
-		var err error
-		reply, err = fastScript.Run(ctx, rdb, q.fast.keys, q.fast.args...).Result()
+		q.fast.Args[0] = q.args[0]
+		reply, err := script.Fast.Run(ctx, rdb, q.fast.Keys, q.fast.Args...).Result()
 		check(tb, err)
-	}
-	_, declined := reply.(int64)
-	if q.short = !declined; declined {
-		var err error
-		reply, err = acquireScript.Run(ctx, rdb, q.keys, q.args...).Result()
+		r, declined, _, err := q.fast.Decode(reply)
 		check(tb, err)
+		if q.short = !declined; q.short {
+			q.reply = fmt.Sprintf("%d %s", script.All, reply)
+			return r
+		}
 	}
-	if q.short {
-		reply = q.fast.reply(reply)
-	}
-	r, err := decodeBatch(reply, q.members, q.runs)
+	q.short = false
+	reply, err := script.Acquire.Run(ctx, rdb, q.keys, q.args...).Result()
 	check(tb, err)
-	if r.status == statusAll {
-		q.fast.granted(&r)
+	r, err := q.request.Decode(reply)
+	check(tb, err)
+	if r.Status == script.All {
+		q.fast.Repeated(&r)
 	}
 	_, q.reply, _ = strings.Cut(reply.(string), " ")
 	return r
@@ -292,17 +286,17 @@ func (q *scriptQueue) resend(tb fataler, rdb *redis.Client) batchReply {
 func (q *scriptQueue) epochs() []int64 {
 	epochs := make([]int64, len(q.config))
 	for i, s := range q.config {
-		epochs[i] = s.epoch
+		epochs[i] = s.Epoch
 	}
 	return epochs
 }
 
 // learn takes up what a reply says of the configurations.
-func (q *scriptQueue) learn(r batchReply) {
-	if r.status != statusOK {
+func (q *scriptQueue) learn(r script.Reply) {
+	if r.Status != script.OK {
 		return
 	}
-	for i, s := range r.changed {
+	for i, s := range r.Changed {
 		if s != nil {
 			q.config[i] = *s
 		}
@@ -315,5 +309,21 @@ func (q *scriptQueue) describe() string {
 	for i, l := range q.limiters {
 		names[i] = l.name
 	}
-	return fmt.Sprintf("client %s, %s: args %v: reply %s", q.limiters[0].c.id, slices.Sorted(slices.Values(names)), q.args, q.reply)
+	return fmt.Sprintf("client %s, %s: args %v: reply %s", q.limiters[0].c.ID(), slices.Sorted(slices.Values(names)), q.args, q.reply)
+}
+
+// decodeReply reads a reply of acquire.lua to a call for so many members and runs.
+func decodeReply(reply any, members, runs int) (script.Reply, error) {
+	r := script.Request{Members: make([]script.Member, members), Runs: make([]script.Run, runs)}
+	return r.Decode(reply)
+}
+
+// replyKey is where Redis keeps the latest reply to the waiters of a limiter.
+func (b *bench) replyKey(l *Limiter) string {
+	b.Helper()
+	keys := b.rdb.Keys(b.Context(), script.Prefix(l.name)+":reply:*").Val()
+	if len(keys) != 1 {
+		b.Fatalf("replies in %q, want one", keys)
+	}
+	return keys[0]
 }

@@ -6,37 +6,39 @@ import (
 	"strings"
 
 	"github.com/jobthrottle/jobthrottle/throttle/internal/oracle"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // judgeBatch checks what acquire.lua decided.
 func (v *view) judgeBatch(reply any, after []simulatedMember) {
 	call := readBatchCall(v.m.args)
-	r, err := decodeBatch(reply, len(v.before), len(call.asks))
+	r, err := decodeReply(reply, len(v.before), len(call.asks))
 	if err != nil {
 		v.broken("no script fails", "%v", err)
 		return
 	}
 	v.s.note("%s %sacquire %v of %v: %s -> %s", v.p.name, again(v.repeated), v.m.args[0], v.names, describeCall(call), describeReply(r))
 	_, body, _ := strings.Cut(reply.(string), " ")
-	if first, done := v.s.served[v.batch()]; done && (first == body || r.status == statusAll) || r.status == statusOld || r.status == statusLate {
+	if first, done := v.s.served[v.batch()]; done && (first == body || r.Status == script.All) || r.Status == script.Old || r.Status == script.Late {
 		v.same(after)
 		return
 	}
 	switch {
-	case r.status == statusMissing:
-		if v.before[r.member].exists {
-			v.broken("no script fails", "%s is there", v.before[r.member].sl.name)
+	case r.Status == script.Missing:
+		if v.before[r.Member].exists {
+			v.broken("no script fails", "%s is there", v.before[r.Member].sl.name)
 		}
 		return
-	case r.status != statusOK:
-		v.broken("no script fails", "status %d", r.status)
+	case r.Status != script.OK:
+		v.broken("no script fails", "status %d", r.Status)
 		return
 	}
 	d := &decision{view: v, call: call, r: r}
 	for i := range v.before {
 		if b := &v.before[i]; !b.exists { // created by this call
 			if after[i].limit.PerClient { // a client's own log may have outlived the limit
-				v.once(r.changes(call), body)
+				v.once(changes(&r, &call), body)
 				return
 			}
 			*b = after[i]
@@ -46,18 +48,18 @@ func (v *view) judgeBatch(reply any, after []simulatedMember) {
 		v.before[i].sl.crowded = v.before[i].sl.crowded || d.crowded(i)
 	}
 	changed := d.giveBack()
-	for i := range r.runs {
-		changed = len(r.runs[i].grants) > 0 || changed
+	for i := range r.Runs {
+		changed = len(r.Runs[i].Grants) > 0 || changed
 		d.run(i)
 	}
 	v.once(changed, body)
-	v.audit(after, d.logs, r.now)
+	v.audit(after, d.logs, int64(r.Now))
 	v.s.count["judged"]++
 }
 
 // changes reports whether the call may have changed more than what expired.
-func (r batchReply) changes(call batchCall) bool {
-	granted := slices.ContainsFunc(r.runs, func(run runReply) bool { return len(run.grants) > 0 })
+func changes(r *script.Reply, call *batchCall) bool {
+	granted := slices.ContainsFunc(r.Runs, func(run script.Outcome) bool { return len(run.Grants) > 0 })
 	return granted || len(call.returns) > 0 || slices.ContainsFunc(call.releases, func(n int64) bool { return n > 0 })
 }
 
@@ -65,7 +67,7 @@ func (r batchReply) changes(call batchCall) bool {
 type decision struct {
 	*view
 	call    batchCall
-	r       batchReply
+	r       script.Reply
 	logs    []oracle.Log // as they are after what was judged so far
 	blocked bool         // somebody before is to wait beyond the horizon
 }
@@ -74,7 +76,7 @@ type decision struct {
 // log if it has not been here since a reset, and its places since a change.
 func (d *decision) current(i int) oracle.Log {
 	b := d.before[i]
-	log := b.live(b.log, d.r.now)
+	log := b.live(b.log, int64(d.r.Now))
 	seen := d.call.seen[i]
 	if !b.limit.PerClient || seen == b.epoch {
 		return log
@@ -83,7 +85,7 @@ func (d *decision) current(i int) oracle.Log {
 	case b.seen < b.reset:
 		return nil
 	case b.seen < b.epoch:
-		return log.Until(min(b.epoch, d.r.now) + max(near, b.far, d.call.far))
+		return log.Until(min(b.epoch, int64(d.r.Now)) + max(near, b.far, d.call.far))
 	}
 	return log
 }
@@ -92,7 +94,7 @@ func (d *decision) current(i int) oracle.Log {
 func (d *decision) giveBack() (changed bool) {
 	for _, g := range d.call.returns {
 		for i, b := range d.before {
-			if g.epochs[i] == b.epoch && g.at > b.limit.Cutoff(d.r.now) {
+			if g.epochs[i] == b.epoch && g.at > b.limit.Cutoff(int64(d.r.Now)) {
 				left, taken := d.logs[i].TakeBack(b.limit, g.at, g.ns[i])
 				d.logs[i], changed = left, changed || taken > 0
 			}
@@ -101,7 +103,7 @@ func (d *decision) giveBack() (changed bool) {
 	for i, n := range d.call.releases {
 		if n > 0 {
 			changed = true
-			d.logs[i] = d.logs[i].Release(d.r.now, n)
+			d.logs[i] = d.logs[i].Release(int64(d.r.Now), n)
 		}
 	}
 	return changed
@@ -141,10 +143,10 @@ func (d *decision) late() bool {
 
 // run judges what became of equal requests.
 func (d *decision) run(i int) {
-	a, run, now := d.call.asks[i], d.r.runs[i], d.r.now
+	a, run, now := d.call.asks[i], d.r.Runs[i], int64(d.r.Now)
 	for k, b := range d.before {
 		if a.longest >= 0 && a.ns[k] > b.limit.Permits {
-			if run.rest != restExceeds || len(run.grants) > 0 {
+			if run.Rest != script.Exceeds || len(run.Grants) > 0 {
 				d.broken("what can never be had is refused", "%s: %d of %d", b.sl.name, a.ns[k], b.limit.Permits)
 			}
 			return
@@ -152,13 +154,13 @@ func (d *decision) run(i int) {
 	}
 	var places []int64
 	given, from := int64(0), now+max(a.lead, 0)
-	for _, g := range run.grants {
-		at := d.r.base + g.offset
+	for _, g := range run.Grants {
+		at := int64(d.r.Base) + g.Offset
 		places = append(places, at)
-		d.place(a, g.count, from, at)
-		given, from = given+g.count, at
-		if g.offset > a.reach && a.longest >= 0 {
-			d.broken("nobody reserves beyond the horizon", "a place %v ahead, reach %v", micros(g.offset), micros(a.reach))
+		d.place(a, g.Count, from, at)
+		given, from = given+g.Count, at
+		if g.Offset > a.reach && a.longest >= 0 {
+			d.broken("nobody reserves beyond the horizon", "a place %v ahead, reach %v", micros(g.Offset), micros(a.reach))
 		}
 	}
 	if !oracle.InOrder(places) {
@@ -167,7 +169,7 @@ func (d *decision) run(i int) {
 	if a.longest < 0 {
 		return
 	}
-	if run.rest == restNone {
+	if run.Rest == script.None {
 		if given != a.count {
 			d.broken("everybody gets an answer", "%d of %d", given, a.count)
 		}
@@ -180,7 +182,7 @@ func (d *decision) run(i int) {
 func (d *decision) place(a ask, count, from, at int64) {
 	if !d.s.steps {
 		if all := d.plan(a, count); !all.Fits(at) {
-			d.broken("exact", "%d x %v granted %v ahead, where %s is full", count, a.ns, micros(at-d.r.now), d.named(all.Full(at)))
+			d.broken("exact", "%d x %v granted %v ahead, where %s is full", count, a.ns, micros(at-int64(d.r.Now)), d.named(all.Full(at)))
 		}
 		if one := d.plan(a, 1); a.longest >= 0 && !d.late() {
 			latest := one.Latest(from)
@@ -190,11 +192,11 @@ func (d *decision) place(a ask, count, from, at int64) {
 				latest = max(latest, one.Latest(one.Earliest(from)+a.lead))
 			}
 			if at > latest {
-				d.broken("busy", "%v granted %v ahead; there was room %v ahead, and with buckets %v ahead", a.ns, micros(at-d.r.now),
-					micros(one.Earliest(from)-d.r.now), micros(latest-d.r.now))
+				d.broken("busy", "%v granted %v ahead; there was room %v ahead, and with buckets %v ahead", a.ns, micros(at-int64(d.r.Now)),
+					micros(one.Earliest(from)-int64(d.r.Now)), micros(latest-int64(d.r.Now)))
 			}
 			d.s.count["places"]++
-			if at > d.r.now {
+			if at > int64(d.r.Now) {
 				d.s.count["places ahead"]++
 			}
 		}
@@ -206,9 +208,9 @@ func (d *decision) place(a ask, count, from, at int64) {
 }
 
 // rest judges the answer to those who got no place.
-func (d *decision) rest(a ask, run runReply, from int64) {
-	wait := run.wait.Microseconds()
-	held := run.rest == restHeld
+func (d *decision) rest(a ask, run script.Outcome, from int64) {
+	wait := run.Wait.Microseconds()
+	held := run.Rest == script.Held
 	reach := a.reach
 	for _, b := range d.before {
 		reach = min(reach, b.limit.Horizon()) // the process may know an older rate
@@ -220,23 +222,23 @@ func (d *decision) rest(a ask, run runReply, from int64) {
 	}
 	d.s.count["denied or held"]++
 	switch {
-	case run.rest == restExceeds:
+	case run.Rest == script.Exceeds:
 		d.broken("what can be had is not refused", "%v", a.ns)
 	case held != (wait <= a.longest):
-		d.broken("busy", "a wait of %v, of at most %v: outcome %d", run.wait, micros(a.longest), run.rest)
-	case !beyond && (wait <= a.near || d.r.contenders < 2):
-		d.broken("busy", "%v not granted though the wait is %v, reach %v, near %v, %d contend", a.ns, run.wait, micros(a.reach), micros(a.near), d.r.contenders)
+		d.broken("busy", "a wait of %v, of at most %v: outcome %d", run.Wait, micros(a.longest), run.Rest)
+	case !beyond && (wait <= a.near || d.r.Contenders < 2):
+		d.broken("busy", "%v not granted though the wait is %v, reach %v, near %v, %d contend", a.ns, run.Wait, micros(a.reach), micros(a.near), d.r.Contenders)
 	}
 	if d.late() {
 		return
 	}
 	one := d.plan(a, 1)
-	at, earliest, latest := d.r.now+wait, one.Earliest(from), one.Latest(from)
+	at, earliest, latest := int64(d.r.Now)+wait, one.Earliest(from), one.Latest(from)
 	if a.lead > 0 && d.anyCrowded() {
 		latest = max(latest, one.Latest(earliest+a.lead)) // as in place
 	}
 	if at < earliest || at > latest {
-		d.broken("a wait is what it is said to be", "%v told %v; there is room in %v to %v", a.ns, run.wait, micros(earliest-d.r.now), micros(latest-d.r.now))
+		d.broken("a wait is what it is said to be", "%v told %v; there is room in %v to %v", a.ns, run.Wait, micros(earliest-int64(d.r.Now)), micros(latest-int64(d.r.Now)))
 	}
 }
 
@@ -264,21 +266,21 @@ func describeCall(b batchCall) string {
 	return s.String()
 }
 
-func describeReply(r batchReply) string {
-	if r.status != statusOK {
-		return fmt.Sprintf("status %d", r.status)
+func describeReply(r script.Reply) string {
+	if r.Status != script.OK {
+		return fmt.Sprintf("status %d", r.Status)
 	}
 	var s strings.Builder
-	for _, run := range r.runs {
-		for _, g := range run.grants {
-			fmt.Fprintf(&s, "%d in %v ", g.count, micros(g.offset))
+	for _, run := range r.Runs {
+		for _, g := range run.Grants {
+			fmt.Fprintf(&s, "%d in %v ", g.Count, micros(g.Offset))
 		}
-		switch run.rest {
-		case restDenied:
-			fmt.Fprintf(&s, "denied, %v by member %d", run.wait, run.member)
-		case restHeld:
-			fmt.Fprintf(&s, "held, %v by member %d", run.wait, run.member)
-		case restExceeds:
+		switch run.Rest {
+		case script.Denied:
+			fmt.Fprintf(&s, "denied, %v by member %d", run.Wait, run.Member)
+		case script.Held:
+			fmt.Fprintf(&s, "held, %v by member %d", run.Wait, run.Member)
+		case script.Exceeds:
 			s.WriteString("exceeds the rate")
 		}
 		s.WriteString("; ")

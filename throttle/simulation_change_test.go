@@ -1,6 +1,10 @@
 package throttle
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
+)
 
 // judgeChange checks what a change of the configuration leaves of the limit's
 // logs: all that was used and, if the usage is not forgotten, the places that are
@@ -38,7 +42,7 @@ func (v *view) judgeChange(after []simulatedMember) {
 // logsOf are the keys of all logs of a limit that are known.
 func (s *simulation) logsOf(l *simulatedLimit) (keys []string) {
 	for key := range s.left {
-		if strings.HasPrefix(key, keyPrefix(l.name)+":permits") {
+		if strings.HasPrefix(key, script.Prefix(l.name)+":permits") {
 			keys = append(keys, key)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/throttle/internal/oracle"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // pauseChange is until when a limit was paused, from a moment of fake time on, in us.
@@ -18,8 +20,8 @@ func (s *simulation) judgePauses() {
 		for _, l := range u.limits {
 			at := u.at.UnixMicro()
 			known := at - near - u.process.slowest.Microseconds()
-			if least := u.process.way * 2; least >= farFrom {
-				known -= (least/4 + farStep).Microseconds() // what it tells Redis is rounded up
+			if least := u.process.way * 2; least >= 25*time.Millisecond {
+				known -= (least/4 + 50*time.Millisecond).Microseconds() // what it tells Redis is rounded up
 			}
 			if p, paused := l.pausedAll(known, at); paused {
 				s.broken("a pause stops everybody", "%s had a permit of %s at %v; it was paused from %v to %v", u.process.name, l.name,
@@ -65,7 +67,7 @@ func (s *simulation) judgeLeaks() {
 			continue
 		}
 		limit := l.changes[0].limit
-		log, _ := s.log(limiterKeys(l.name, "")[2])
+		log, _ := s.log(script.KeysOf(l.name, "")[2])
 		held := log.After(limit.Cutoff(now)).Sum()
 		oldest := limit.Cutoff(now)
 		if l.filled > oracle.Parts {

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // simulatedScripts are all that a Client runs, by what they are called in events.
 var simulatedScripts = map[string]*redis.Script{
-	"acquire": acquireScript, "fast": fastScript, "set": setScript, "pause": pauseScript, "expire": expireScript,
-	"delete": deleteScript, "inspect": inspectScript, "pin": pinScript, "epoch": epochScript,
+	"acquire": script.Acquire, "fast": script.Fast, "set": script.Set, "pause": script.Pause, "expire": script.Expire,
+	"delete": script.Delete, "inspect": script.Inspect, "pin": script.Pin, "epoch": script.Epoch,
 }
 
 // repeatedFor is how old a request may be when it comes again. What acquire.lua

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/throttle/internal/oracle"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // member is a limit as a script finds it.
@@ -42,7 +44,7 @@ type view struct {
 func (m message) names() (names []string) {
 	switch m.script {
 	case "acquire":
-		for i := 1; i < len(m.keys); i += spanKeys {
+		for i := 1; i < len(m.keys); i += script.Span {
 			names = append(names, m.keys[i])
 		}
 	case "fast":
@@ -83,7 +85,7 @@ func (s *simulation) member(name, client string) simulatedMember {
 		Calendar: num("window") == 1, Offset: num("offset"), Pause: num("pause"),
 	}
 	m.expires = s.redis.TTL(name) > 0
-	keys := limiterKeys(name, client)
+	keys := script.KeysOf(name, client)
 	value := keys[1]
 	if m.key = keys[2]; m.limit.PerClient {
 		value, m.key = keys[3], keys[4]

@@ -1,7 +1,5 @@
 package throttle
 
-import "sync/atomic"
-
 // Stats counts what a Client did since it was made, and how many wait now.
 type Stats struct {
 	Calls   int64 // script calls made to Redis
@@ -13,19 +11,16 @@ type Stats struct {
 	Errors  int64 // script calls that failed
 }
 
-type counters struct {
-	calls, grants, denials, stale, late, waiting, errors atomic.Int64
-}
-
 // Stats returns the counters as they are now. They only grow, but for Waiting.
 func (c *Client) Stats() Stats {
+	n := &c.core.Counters
 	return Stats{
-		Calls:   c.calls.Load(),
-		Grants:  c.grants.Load(),
-		Denials: c.denials.Load(),
-		Stale:   c.stale.Load(),
-		Late:    c.late.Load(),
-		Waiting: c.waiting.Load(),
-		Errors:  c.errors.Load(),
+		Calls:   n.Calls.Load(),
+		Grants:  n.Grants.Load(),
+		Denials: n.Denials.Load(),
+		Stale:   n.Stale.Load(),
+		Late:    n.Late.Load(),
+		Waiting: n.Waiting.Load(),
+		Errors:  n.Errors.Load(),
 	}
 }

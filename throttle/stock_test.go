@@ -16,8 +16,8 @@ func TestStockIsForThoseWhoWait(t *testing.T) {
 		for range 10 {
 			a.wait(b.Context(), l, 1)
 		}
-		a.wg.Wait()                                  // that much was used lately, so a call brings as much
-		b.until(time.Since(b.begin) + gatherFor + 1) // nobody is to be waited for
+		a.wg.Wait()                                           // that much was used lately, so a call brings as much
+		b.until(time.Since(b.begin) + 2*time.Millisecond + 1) // nobody is to be waited for
 		calls := l.c.Stats().Calls
 		from := time.Since(b.begin)
 		a = &arrivals{b: b}

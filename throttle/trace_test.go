@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 func (x *trace) states(t fataler, q *tracedQueue) []state {
@@ -24,19 +26,19 @@ func (x *trace) ask(t *rapid.T) {
 	q.last, q.lastSeen = x.batch(t, q, before), q.epochs()
 	r := q.send(t, x.s.rdb, q.last)
 	x.judge(t, q, before, r)
-	if r.status == statusOK {
+	if r.Status == script.OK {
 		x.hold(q, r)
 	}
 	q.learn(r)
 }
 
 // hold notes the places of a reply, which may be returned.
-func (x *trace) hold(q *tracedQueue, r batchReply) {
-	for i, run := range r.runs {
-		for _, g := range run.grants {
+func (x *trace) hold(q *tracedQueue, r script.Reply) {
+	for i, run := range r.Runs {
+		for _, g := range run.Grants {
 			ns := q.last.asks[i].ns
-			for range g.count {
-				q.held = append(q.held, giving{at: r.base + g.offset, epochs: r.epochs, ns: ns})
+			for range g.Count {
+				q.held = append(q.held, giving{at: int64(r.Base) + g.Offset, epochs: r.Epochs, ns: ns})
 			}
 		}
 	}
@@ -66,7 +68,7 @@ func (x *trace) repeat(t *rapid.T) {
 			t.Fatalf("repeated call: was told %s before\n%s", reply, q.describe())
 		}
 		x.same(t, q, before)
-	case r.now < q.keep:
+	case int64(r.Now) < q.keep:
 		t.Fatalf("the reply to the latest call was forgotten\n%s", q.describe())
 	default: // it had done nothing that lasts, or was long ago
 		x.judge(t, q, before, r)
@@ -75,7 +77,7 @@ func (x *trace) repeat(t *rapid.T) {
 
 // known reports whether Redis has the reply to the queue's latest call.
 func (x *trace) known(q *tracedQueue) bool {
-	return strings.HasPrefix(x.s.rdb.Get(context.Background(), q.keys[0]).Val(), batchNo(q.seq)+" ")
+	return strings.HasPrefix(x.s.rdb.Get(context.Background(), q.keys[0]).Val(), script.BatchNo(q.seq)+" ")
 }
 
 // repeatOld makes a call with an older number than the one Redis knows.
@@ -86,8 +88,8 @@ func (x *trace) repeatOld(t *rapid.T) {
 	}
 	before := x.states(t, q)
 	reply, seq := q.reply, q.args[0]
-	q.args[0] = batchNo(q.seq - 1)
-	if r := q.resend(t, x.s.rdb); r.status != statusOld {
+	q.args[0] = script.BatchNo(q.seq - 1)
+	if r := q.resend(t, x.s.rdb); r.Status != script.Old {
 		t.Fatalf("a call older than the last was served\n%s", q.describe())
 	}
 	x.same(t, q, before)
@@ -105,20 +107,20 @@ func (x *trace) same(t fataler, q *tracedQueue, before []state) {
 }
 
 // judge compares what a call did with what the model says it should have.
-func (x *trace) judge(t fataler, q *tracedQueue, before []state, r batchReply) {
+func (x *trace) judge(t fataler, q *tracedQueue, before []state, r script.Reply) {
 	q.keep = 0
 	after := x.states(t, q)
 	for i, s := range before {
-		if s.exists || q.limiters[i].create != "" {
+		if s.exists || q.limiters[i].member.Create != "" {
 			continue
 		}
-		if r.status != statusMissing || r.member != i {
+		if r.Status != script.Missing || r.Member != i {
 			t.Fatalf("limiter %d is not initialized\n%s", i, q.describe())
 		}
 		return
 	}
-	if r.status != statusOK {
-		t.Fatalf("status %d\n%s", r.status, q.describe())
+	if r.Status != script.OK {
+		t.Fatalf("status %d\n%s", r.Status, q.describe())
 	}
 	var models []*model
 	grid := false
@@ -130,18 +132,18 @@ func (x *trace) judge(t fataler, q *tracedQueue, before []state, r batchReply) {
 			before[i] = s
 			x.truth[s.permits] = s.with(s.records).log // what expired with the limiter is forgotten
 		}
-		records[i] = x.current(q, i, s, r.now)
+		records[i] = x.current(q, i, s, int64(r.Now))
 		if len(s.records) > 256 {
 			grid = true
 			exact = exact && !s.model.smooth && len(s.records) <= 512
 		}
-		expired := len(s.records) - len(live(s.records, s.model.cutoff(r.now)))
+		expired := len(s.records) - len(live(s.records, s.model.cutoff(int64(r.Now))))
 		exact = exact && expired <= 256
-		x.truth[s.permits] = slices.DeleteFunc(x.truth[s.permits], func(e entry) bool { return e.at <= s.model.cutoff(r.now) })
+		x.truth[s.permits] = slices.DeleteFunc(x.truth[s.permits], func(e entry) bool { return e.at <= s.model.cutoff(int64(r.Now)) })
 	}
 	for _, g := range q.last.returns {
 		for i, s := range before {
-			if g.epochs[i] == s.epoch && g.at > s.model.cutoff(r.now) {
+			if g.epochs[i] == s.epoch && g.at > s.model.cutoff(int64(r.Now)) {
 				taken := giveBack(records[i], s.model.span(), g.at, g.ns[i])
 				changed = changed || taken > 0
 				x.truth[s.permits] = takeFrom(x.truth[s.permits], g.at, taken)
@@ -151,7 +153,7 @@ func (x *trace) judge(t fataler, q *tracedQueue, before []state, r batchReply) {
 	for i, s := range before {
 		if n := q.last.releases[i]; n > 0 {
 			changed = true
-			records[i] = releaseOldest(records[i], r.now, n)
+			records[i] = releaseOldest(records[i], int64(r.Now), n)
 			x.truth[s.permits] = takeFrom(x.truth[s.permits], math.MinInt64, n)
 		}
 		models = append(models, s.with(records[i]))
@@ -167,28 +169,28 @@ func (x *trace) judge(t fataler, q *tracedQueue, before []state, r batchReply) {
 			m.crowded = len(s.records) > 256
 			expected = append(expected, m)
 		}
-		x.compare(t, q, serve(expected, q.last.asks, r.now, r.runs), r)
+		x.compare(t, q, serve(expected, q.last.asks, int64(r.Now), r.Runs), r)
 	}
-	for i, run := range r.runs {
-		for _, g := range run.grants {
+	for i, run := range r.Runs {
+		for _, g := range run.Grants {
 			changed = true
-			for range g.count {
-				charge(models, r.base+g.offset, q.last.asks[i].ns)
+			for range g.Count {
+				charge(models, int64(r.Base)+g.Offset, q.last.asks[i].ns)
 			}
 			for k, s := range before {
-				n := g.count * q.last.asks[i].ns[k]
-				x.promise(t, q, s, r.base+g.offset, n)
+				n := g.Count * q.last.asks[i].ns[k]
+				x.promise(t, q, s, int64(r.Base)+g.Offset, n)
 			}
 		}
 	}
 	for i := range after {
-		x.audit(t, q, i, before[i], after[i], models[i], r.now)
+		x.audit(t, q, i, before[i], after[i], models[i], int64(r.Now))
 		if after[i].nameTTL >= 0 {
 			changed = false
 		}
 	}
 	if changed {
-		q.keep = r.now + 9_000_000
+		q.keep = int64(r.Now) + 9_000_000
 	}
 }
 
@@ -223,26 +225,26 @@ func takeFrom(es []entry, at, n int64) []entry {
 	return slices.DeleteFunc(es, func(e entry) bool { return e.n == 0 })
 }
 
-func (x *trace) compare(t fataler, q *tracedQueue, fates []fate, r batchReply) {
+func (x *trace) compare(t fataler, q *tracedQueue, fates []fate, r script.Reply) {
 	for i, f := range fates {
-		run := r.runs[i]
+		run := r.Runs[i]
 		var times []int64
-		for _, g := range run.grants {
-			times = append(times, slices.Repeat([]int64{r.base + g.offset}, int(g.count))...)
+		for _, g := range run.Grants {
+			times = append(times, slices.Repeat([]int64{int64(r.Base) + g.Offset}, int(g.Count))...)
 		}
-		ok := slices.Equal(times, f.times) && run.rest == f.rest && run.wait == time.Duration(f.wait)*time.Microsecond
-		if run.rest != restNone {
-			ok = ok && slices.Contains(f.members, run.member)
+		ok := slices.Equal(times, f.times) && run.Rest == f.rest && run.Wait == time.Duration(f.wait)*time.Microsecond
+		if run.Rest != script.None {
+			ok = ok && slices.Contains(f.members, run.Member)
 		}
 		if !ok {
 			t.Fatalf("ask %d %+v: got %v, rest %d wait %v member %d; want %v, rest %d wait %v of %v (now %d)\n%s", i, q.last.asks[i],
-				offsets(times, r.now), run.rest, run.wait, run.member, offsets(f.times, r.now), f.rest, time.Duration(f.wait)*time.Microsecond, f.members, r.now, q.describe())
+				offsets(times, int64(r.Now)), run.Rest, run.Wait, run.Member, offsets(f.times, int64(r.Now)), f.rest, time.Duration(f.wait)*time.Microsecond, f.members, int64(r.Now), q.describe())
 		}
 	}
 }
 
 // seen counts what a trace has come across, for the figures at the end.
-func (x *trace) seen(exact, grid, short bool, r batchReply) {
+func (x *trace) seen(exact, grid, short bool, r script.Reply) {
 	x.count["calls"]++
 	if short {
 		x.count["by fast.lua"]++
@@ -253,15 +255,15 @@ func (x *trace) seen(exact, grid, short bool, r batchReply) {
 	if grid {
 		x.count["in buckets"]++
 	}
-	for _, run := range r.runs {
-		for _, g := range run.grants {
-			if r.base+g.offset > r.now {
+	for _, run := range r.Runs {
+		for _, g := range run.Grants {
+			if int64(r.Base)+g.Offset > int64(r.Now) {
 				x.count["places ahead"]++
 			} else {
 				x.count["grants now"]++
 			}
 		}
-		x.count[[]string{"served", "denied", "over the rate", "held"}[run.rest]]++
+		x.count[[]string{"served", "denied", "over the rate", "held"}[run.Rest]]++
 	}
 }
 

@@ -1,0 +1,92 @@
+package driver
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// ChangesChannel is where the scripts announce the name of a limiter whose
+	// configuration they have changed.
+	ChangesChannel = "jobthrottle:changes"
+	// releasesChannel is where they announce one whose permits were released
+	// while there are places ahead.
+	releasesChannel = "jobthrottle:releases"
+	// listenTimeout is how long the channel may be silent before the connection is tested.
+	listenTimeout = 5 * time.Second
+	// listenAgain is how long a lost subscription is left alone.
+	listenAgain = time.Second
+)
+
+var channels = []string{ChangesChannel, releasesChannel}
+
+// subscriber is what most Scripters of go-redis are as well.
+type subscriber interface {
+	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
+}
+
+// changes hears from Redis that configurations have changed, so that waiters
+// whose turn is far need not look so often, and that permits were released. It
+// is no more than a hint: a change that is not heard is seen when they look, and
+// nobody acts on a configuration that was not confirmed.
+type changes struct {
+	begun atomic.Bool
+	heard atomic.Bool // the subscription stands
+}
+
+// listen begins to hear of changes, if that has not begun and rdb can.
+func (c *Client) listen() {
+	s, ok := c.Redis.(subscriber)
+	if !ok || !c.changes.begun.CompareAndSwap(false, true) {
+		return
+	}
+	c.wg.Go(func() {
+		for c.ctx.Err() == nil {
+			c.hear(s.Subscribe(c.ctx, channels...))
+			c.changes.heard.Store(false)
+			pause, cancel := context.WithTimeout(c.ctx, listenAgain)
+			<-pause.Done()
+			cancel()
+		}
+	})
+}
+
+// hear passes on what a subscription brings until it breaks.
+func (c *Client) hear(ps *redis.PubSub) {
+	stop := context.AfterFunc(c.ctx, func() { _ = ps.Close() })
+	defer func() {
+		if stop() {
+			_ = ps.Close()
+		}
+	}()
+	tested := false
+	for {
+		msg, err := ps.ReceiveTimeout(c.ctx, listenTimeout)
+		switch msg := msg.(type) {
+		case *redis.Subscription:
+			if msg.Count == len(channels) {
+				c.changes.heard.Store(true)
+			}
+		case *redis.Message:
+			if msg.Channel == releasesChannel {
+				c.Released(msg.Payload)
+			} else {
+				c.Changed(msg.Payload)
+			}
+		}
+		if err == nil {
+			tested = false
+			continue
+		}
+		if tested || ps.Ping(c.ctx) != nil {
+			return
+		}
+		tested = true
+	}
+}
+
+// Hears reports whether the client hears of changes as they are announced.
+func (c *Client) Hears() bool { return c.changes.heard.Load() }

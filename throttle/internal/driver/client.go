@@ -1,0 +1,239 @@
+// Package driver runs lines: it has their locks, goroutines and timers, makes their
+// calls and tells their waiters. What is done, and when, package line decides.
+package driver
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
+)
+
+// closeTimeout bounds how long Close tries to give places back.
+const closeTimeout = time.Second
+
+// longAgo is how old a Client's clock seems to be when it begins: a Local of zero is
+// before all that it remembers.
+const longAgo = 1000 * time.Hour
+
+// Config is what a Client is made for.
+type Config struct {
+	Redis redis.Scripter
+	ID    string
+	Nonce string // tells this Client from others with the same ID
+	// Fail makes an error of an answer that is one, or a refusal.
+	Fail func(limiter string, a line.Answer) error
+}
+
+// Client is what all lines of a throttle.Client share.
+type Client struct {
+	Config
+	Counters
+
+	heeds bool // Redis heeds the deadlines of calls
+	start time.Time
+
+	ctx      context.Context // ends when Close has given back what was held
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup // runners, callers that make calls, and who listens for changes
+	changes  changes
+	punctual punctual
+
+	met       atomic.Bool                     // Redis has answered a call
+	firstCall atomic.Int64                    // when that was made, a line.Local; zero: not yet
+	way       atomic.Pointer[line.RoundTrips] // what the first line learnt of the way to Redis
+
+	mu     sync.Mutex
+	closed bool
+	queues map[string]*queue
+	tidyAt int // number of queues at which idle ones are looked for
+
+	reserved sync.Map // of each limiter by its name, what all lines together have reserved: *atomic.Int64
+	keyNo    atomic.Uint64
+}
+
+// Counters are what throttle.Stats tells.
+type Counters struct {
+	Calls, Grants, Denials, Stale, Late, Waiting, Errors atomic.Int64
+}
+
+// Member is a limiter of a line.
+type Member struct {
+	Name   string
+	Keys   script.Keys
+	Create string // the configuration to create it with, or ""
+}
+
+// New makes no call.
+func New(c Config) *Client {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Client{
+		Config: c, heeds: heedsDeadlines(c.Redis), start: time.Now().Add(-longAgo),
+		ctx: ctx, cancel: cancel, queues: make(map[string]*queue), tidyAt: 64,
+	}
+}
+
+func (c *Client) now() line.Local              { return line.Local(time.Since(c.start)) }
+func (c *Client) local(t time.Time) line.Local { return line.Local(t.Sub(c.start)) }
+
+// Call runs a script and counts the call.
+func (c *Client) Call(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, error) {
+	reply, _, err := c.call(ctx, s, keys, args)
+	return reply, err
+}
+
+// call is Call, and says when what was answered was sent.
+func (c *Client) call(ctx context.Context, s *redis.Script, keys []string, args []any) (any, line.Local, error) {
+	c.Calls.Add(1)
+	if c.firstCall.Load() == 0 {
+		c.firstCall.CompareAndSwap(0, int64(c.now()))
+	}
+	reply, sent, err := script.Call(ctx, c.Redis, s, keys, args...)
+	if err != nil && ctx.Err() == nil { // else the caller has given up
+		c.Errors.Add(1)
+	}
+	if err == nil || !script.Transient(err) {
+		c.met.Store(true)
+	}
+	return reply, c.local(sent), err
+}
+
+// tidy forgets the queues that are idle, and what was reserved of limiters that
+// no queue has any more: nothing.
+func (c *Client) tidy() {
+	maps.DeleteFunc(c.queues, func(_ string, q *queue) bool { return q.retire() })
+	c.tidyAt = max(64, 2*len(c.queues))
+	has := make(map[string]bool)
+	for _, q := range c.queues {
+		for _, m := range q.members {
+			has[m.Name] = true
+		}
+	}
+	c.reserved.Range(func(name, _ any) bool {
+		if !has[name.(string)] {
+			c.reserved.Delete(name)
+		}
+		return true
+	})
+}
+
+// Forget forgets the lines that are idle, and returns how many are left.
+func (c *Client) Forget() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tidy()
+	return len(c.queues)
+}
+
+// reservedOf is what all queues of the client have reserved of a limiter.
+func (c *Client) reservedOf(m Member) *atomic.Int64 {
+	n, _ := c.reserved.LoadOrStore(m.Name, new(atomic.Int64))
+	return n.(*atomic.Int64)
+}
+
+// replyKey is a key of a limiter that nobody had before, for a reply.
+func (c *Client) replyKey(m Member) string {
+	return script.Prefix(m.Name) + ":reply:" + c.Nonce + ":" + strconv.FormatUint(c.keyNo.Add(1), 36)
+}
+
+// Changed lets the waiters of every line that has the limiter ask anew.
+func (c *Client) Changed(name string) { c.each(name, line.Doubt) }
+
+// Released lets the waiters of every line that has the limiter have what was
+// released.
+func (c *Client) Released(name string) { c.each(name, line.Freed) }
+
+// each has something happen to every line that has the limiter.
+func (c *Client) each(name string, what line.Kind) {
+	c.mu.Lock()
+	queues := slices.Collect(maps.Values(c.queues))
+	c.mu.Unlock()
+	for _, q := range queues {
+		if slices.ContainsFunc(q.members, func(m Member) bool { return m.Name == name }) {
+			q.happens(what)
+		}
+	}
+}
+
+// Close ends every wait with ErrClosed, gives back what is reserved and not yet
+// due, and waits until all goroutines have ended. Places that could not be given
+// back within a second are named in the error: they count as used.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		c.wg.Wait()
+		return nil
+	}
+	c.closed = true
+	queues := slices.Collect(maps.Values(c.queues))
+	c.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(c.ctx, closeTimeout)
+	defer cancel()
+	var failed error
+	for _, q := range queues {
+		q.happens(line.Close)
+	}
+	for _, q := range queues {
+		if err := q.flush(ctx); err != nil && failed == nil {
+			failed = c.Fail(q.members[0].Name, line.Answer{Err: fmt.Errorf("give back what is reserved: %w", err)})
+		}
+	}
+	c.cancel()
+	c.wg.Wait()
+	return failed
+}
+
+// Entry is a way into the one line for some limiters.
+type Entry struct {
+	c       *Client
+	members []Member
+	last    atomic.Pointer[queue] // where it led the last time
+}
+
+// Entry is one for these limiters. It makes no call, and takes no room as long as
+// it is not used.
+func (c *Client) Entry(members ...Member) *Entry { return &Entry{c: c, members: members} }
+
+// enter returns the queue, which the caller must leave.
+func (e *Entry) enter() *queue {
+	if q := e.last.Load(); q != nil && q.enter() {
+		return q
+	}
+	key := e.members[0].Name
+	if len(e.members) > 1 {
+		names := make([]string, len(e.members))
+		for i, m := range e.members {
+			names[i] = m.Name
+		}
+		key = strings.Join(names, "\x00")
+	}
+	c := e.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := c.queues[key]
+	if q == nil {
+		if len(c.queues) >= c.tidyAt {
+			c.tidy()
+		}
+		q = newQueue(c, e.members)
+		if c.closed {
+			q.happens(line.Close)
+		}
+		c.queues[key] = q
+	}
+	q.enter()
+	e.last.Store(q)
+	return q
+}

@@ -1,0 +1,47 @@
+package driver
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
+)
+
+// Change runs a script that changes the limiter. It is done once, however often
+// go-redis or the network repeats it: Redis keeps its reply for longer than it
+// may be done, and tells the time to whoever comes too late, or without knowing
+// it. What came too late may have been done before.
+func (e *Entry) Change(ctx context.Context, s *redis.Script, args ...any) (any, error) {
+	m := e.members[0]
+	keys := append(m.Keys[:], e.c.replyKey(m))
+	latest := e.knownTime()
+	if latest > 0 {
+		latest += line.Remote(line.ServedFor.Microseconds())
+	}
+	for {
+		began := time.Now()
+		reply, err := e.c.Call(ctx, s, keys, append([]any{int64(latest)}, args...)...)
+		now, _ := reply.(int64)
+		if now <= 1 { // done, or not, but not for its time
+			return reply, err
+		}
+		if latest > 0 && time.Since(began) >= line.LeastServed/2 { // else Redis's clock was set, and it was not done
+			return nil, line.UnknownWhether()
+		}
+		latest = line.Remote(now + line.ServedFor.Microseconds())
+	}
+}
+
+// knownTime is what Redis's clock shows at the least, as far as the line knows; zero
+// if it does not.
+func (e *Entry) knownTime() line.Remote {
+	q := e.last.Load()
+	if q == nil {
+		return 0
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.line.KnownTime(q.c.now())
+}

@@ -1,0 +1,182 @@
+package driver
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
+)
+
+// queue is a line at work. Whoever holds the mutex may step it; calls are made
+// without.
+type queue struct {
+	c        *Client
+	members  []Member
+	reserved []*atomic.Int64 // of each member, by all lines of the client
+	users    atomic.Int32    // calls that use the queue now
+
+	mu      sync.Mutex
+	line    *line.Line
+	out     line.Actions
+	told    []int64                        // what reserved has of this line
+	leaving map[*line.Waiter]chan struct{} // closed when what they had is given back
+	timer   *time.Timer
+	poke    chan struct{} // cuts a pause between calls short
+	stopped chan struct{} // closed when a closed line has given back what it could
+}
+
+func newQueue(c *Client, members []Member) *queue {
+	config := line.Config{Client: c.ID, Reply: c.replyKey(members[0]), Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+	if way := c.way.Load(); way != nil {
+		config.Way = *way
+	}
+	q := &queue{
+		c: c, members: members, told: make([]int64, len(members)), leaving: make(map[*line.Waiter]chan struct{}),
+		poke: make(chan struct{}, 1), stopped: make(chan struct{}),
+	}
+	for _, m := range members {
+		config.Members, config.Create = append(config.Members, m.Keys), append(config.Create, m.Create)
+		q.reserved = append(q.reserved, c.reservedOf(m))
+	}
+	q.line = line.New(config)
+	return q
+}
+
+// retired is the number of users of a queue that the Client has forgotten.
+const retired = math.MinInt32
+
+// enter keeps the queue from being forgotten until leave. It reports false if
+// that has happened already.
+func (q *queue) enter() bool {
+	if q.users.Add(1) > 0 {
+		return true
+	}
+	q.leave()
+	return false
+}
+
+func (q *queue) leave() { q.users.Add(-1) }
+
+// retire reports whether the queue was idle and is now not to be entered again.
+func (q *queue) retire() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	idle := q.line.Idle(q.c.now())
+	q.publish()
+	return idle && q.users.CompareAndSwap(0, retired)
+}
+
+func (q *queue) fail(member int, err error) error {
+	return q.c.Fail(q.members[member].Name, line.Answer{Err: err, Member: member})
+}
+
+// happens is a step of which nobody waits for more.
+func (q *queue) happens(what line.Kind) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.step(line.Event{Kind: what})
+}
+
+// step has the line take up what happened, and does what is to be done about it,
+// but for calls: these are for whoever let it happen. What it returns is good for
+// as long as the mutex is held.
+func (q *queue) step(e line.Event) *line.Actions {
+	c, a, out := q.c, &q.line.Around, &q.out
+	a.Met, a.FirstCall, a.Hears = c.met.Load(), line.Local(c.firstCall.Load()), c.changes.heard.Load()
+	a.TimerLate = c.punctual.late()
+	for i, n := range q.reserved {
+		a.Elsewhere[i] = n.Load() - q.told[i]
+	}
+	q.line.Step(e, c.now(), out)
+	q.publish()
+	for _, t := range out.Answers {
+		tell(t.Waiter, t.Answer)
+	}
+	for i, r := range out.Served {
+		r.Done <- out.Ends[i]
+	}
+	for _, w := range out.Left {
+		close(q.leaving[w])
+		delete(q.leaving, w)
+	}
+	c.count(out)
+	if out.Met {
+		way := q.line.Way()
+		c.way.Store(&way)
+	}
+	if out.Poke {
+		select {
+		case q.poke <- struct{}{}:
+		default:
+		}
+	}
+	if out.Wake != 0 {
+		c.listen()
+		q.wakeAfter(out.Wake.Sub(c.now()))
+	}
+	if out.Start {
+		if q.timer != nil {
+			q.timer.Stop()
+		}
+		c.wg.Go(q.run)
+	}
+	if out.Stopped {
+		close(q.stopped)
+	}
+	return out
+}
+
+// tell gives a waiter its latest answer. One that was not read yet is out of date.
+func tell(w *line.Waiter, a line.Answer) {
+	select {
+	case <-w.Out:
+	default:
+	}
+	w.Out <- a
+}
+
+// publish has the client know what this line has reserved.
+func (q *queue) publish() {
+	for i := range q.told {
+		if n := q.line.Reserved(i); n != q.told[i] {
+			q.reserved[i].Add(n - q.told[i])
+			q.told[i] = n
+		}
+	}
+}
+
+func (c *Counters) count(a *line.Actions) {
+	if a.Grants+a.Denials+a.Stale+a.Late > 0 {
+		c.Grants.Add(a.Grants)
+		c.Denials.Add(a.Denials)
+		c.Stale.Add(a.Stale)
+		c.Late.Add(a.Late)
+	}
+}
+
+func (q *queue) wakeAfter(d time.Duration) {
+	if q.timer == nil {
+		q.timer = time.AfterFunc(d, func() { q.happens(line.Tick) })
+	} else {
+		q.timer.Reset(d)
+	}
+}
+
+// flush waits until a closed line has given everything back.
+func (q *queue) flush(ctx context.Context) error {
+	select {
+	case <-q.stopped:
+		return nil
+	case <-ctx.Done():
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if trouble := q.line.Trouble(); trouble != nil {
+			return trouble
+		}
+		return ctx.Err()
+	}
+}

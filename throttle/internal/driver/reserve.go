@@ -1,0 +1,136 @@
+package driver
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
+)
+
+// Ticket is a place in a line, or the refusal of one. It is for one goroutine, but
+// for Cancel.
+type Ticket struct {
+	w      *line.Waiter
+	answer line.Answer // the latest
+
+	mu sync.Mutex
+	q  *queue
+}
+
+// Reserve asks for a place within maxWait. Without any it does not wait out trouble.
+func (e *Entry) Reserve(ctx context.Context, ns []int64, maxWait time.Duration) (*Ticket, error) {
+	q := e.enter()
+	defer q.leave()
+	if ctx.Err() != nil {
+		return nil, q.interrupted(ctx)
+	}
+	now := q.c.now()
+	until := now.Add(max(maxWait, 0))
+	if deadline, ok := ctx.Deadline(); ok {
+		until = min(until, q.c.local(deadline))
+	}
+	w := line.NewWaiter(ns, now, until, true, maxWait <= 0)
+	q.c.Waiting.Add(1)
+	defer q.c.Waiting.Add(-1)
+	q.mu.Lock()
+	q.arrive(ctx, w, true)
+	a := q.await(ctx, w)
+	if a.Err != nil {
+		return nil, q.c.Fail(q.members[a.Member].Name, a)
+	}
+	return &Ticket{q: q, w: w, answer: a}, nil
+}
+
+// Try waits at most timeout, and not at all for what comes later.
+func (e *Entry) Try(ctx context.Context, ns []int64, timeout time.Duration) (bool, error) {
+	t, err := e.Reserve(ctx, ns, timeout)
+	if err != nil || !t.OK() {
+		return false, err
+	}
+	err = t.wait(ctx)
+	if !t.OK() {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// enter returns the queue, which the caller must leave. A queue in which nobody
+// had come for any reservation may have been forgotten: its successor goes on.
+func (t *Ticket) enter() *queue {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.q.enter() {
+		t.q = t.q.c.Entry(t.q.members...).enter()
+	}
+	return t.q
+}
+
+// last is the queue, whether or not it was forgotten.
+func (t *Ticket) last() *queue {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.q
+}
+
+// OK reports whether a place is held.
+func (t *Ticket) OK() bool { return !t.answer.Denied }
+
+// Delay is how long it is from now until the turn comes; if the place was
+// refused, how long it would have been when it was.
+func (t *Ticket) Delay() time.Duration {
+	if t.answer.Denied {
+		return t.answer.Wait
+	}
+	q := t.last()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return max(q.line.Due(t.w).Sub(q.c.now()), 0)
+}
+
+// Limiter is the name of the limiter that refused, or of the first of those
+// in which a place is held.
+func (t *Ticket) Limiter() string { return t.last().members[t.answer.Member].Name }
+
+// Wait waits until the turn comes and takes the permits. If ctx ends first the place
+// is given back.
+func (t *Ticket) Wait(ctx context.Context) error {
+	if t.OK() {
+		q := t.enter()
+		defer q.leave()
+		var until line.Local
+		if deadline, ok := ctx.Deadline(); ok {
+			until = q.c.local(deadline)
+		}
+		q.mu.Lock()
+		q.step(line.Event{Kind: line.Extend, Waiter: t.w, Until: until})
+		q.mu.Unlock()
+	}
+	return t.wait(ctx)
+}
+
+func (t *Ticket) wait(ctx context.Context) error {
+	q := t.enter()
+	defer q.leave()
+	q.c.Waiting.Add(1)
+	defer q.c.Waiting.Add(-1)
+	for t.OK() {
+		var taken bool
+		taken, t.answer = q.redeem(ctx, t.w)
+		if taken {
+			return nil
+		}
+		if t.answer.Err != nil {
+			break
+		}
+	}
+	return q.c.Fail(q.members[t.answer.Member].Name, t.answer)
+}
+
+// Cancel gives the place back, so that the next in turn can have it, and waits
+// up to a second until Redis knows. It does nothing once Wait has returned.
+func (t *Ticket) Cancel() {
+	q := t.enter()
+	defer q.leave()
+	q.abandon(t.w, cancelPatience)
+}

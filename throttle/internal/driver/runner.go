@@ -1,0 +1,124 @@
+package driver
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
+)
+
+// run makes calls as long as there is something to ask.
+func (q *queue) run() {
+	runtime.Gosched() // who is about to ask, or to give back, because others of the same moment are, comes first
+	q.proceed(line.Event{Kind: line.Ready})
+}
+
+// proceed makes the calls that follow from what happened.
+func (q *queue) proceed(e line.Event) {
+	for {
+		q.mu.Lock()
+		out := q.step(e)
+		call, after := out.Call, out.After
+		q.mu.Unlock()
+		if after > 0 {
+			q.pause(after)
+		}
+		switch {
+		case call != nil:
+			e = q.make(q.c.ctx, call)
+		case after > 0:
+			e = line.Event{Kind: line.Ready}
+		default:
+			return
+		}
+	}
+}
+
+// make makes a call, and says what became of it.
+func (q *queue) make(ctx context.Context, call *line.Call) line.Event {
+	stop := q.beside(call)
+	defer stop()
+	value, sent, err := q.c.call(ctx, call.Script, call.Keys, call.Args)
+	over := err != nil && q.c.ctx.Err() != nil
+	if over {
+		err = line.ErrClosed
+	}
+	return line.Event{Kind: line.Answered, Call: call, Answer: line.Reply{Value: value, Err: err, Sent: sent, Final: over}}
+}
+
+// beside has the configuration looked at beside a call, if that is of use. The returned
+// function gives it up unless it is under way.
+func (q *queue) beside(call *line.Call) (stop func()) {
+	if call.Beside == 0 {
+		return func() {}
+	}
+	q.c.wg.Add(1)
+	t := time.AfterFunc(call.Beside, func() {
+		defer q.c.wg.Done()
+		q.mu.Lock()
+		look := q.step(line.Event{Kind: line.Beside}).Call
+		q.mu.Unlock()
+		e := q.make(q.c.ctx, look)
+		q.mu.Lock()
+		q.step(e)
+		q.mu.Unlock()
+	})
+	return func() {
+		if t.Stop() {
+			q.c.wg.Done()
+		}
+	}
+}
+
+// pause waits before the next call, and not at all when somebody who cannot wait asks.
+func (q *queue) pause(d time.Duration) {
+	ctx, cancel := context.WithTimeout(q.c.ctx, d)
+	defer cancel()
+	select {
+	case <-ctx.Done():
+	case <-q.poke:
+	}
+}
+
+// serve makes a call on the goroutine of a caller, which spares the caller the
+// start of a runner and being woken by it. A call that is not answered in time is
+// repeated by a runner, like any other.
+func (q *queue) serve(ctx context.Context, call *line.Call) {
+	defer q.c.wg.Done()
+	defer func() { // also if a hook of the Redis client panics
+		if call != nil {
+			q.c.wg.Go(func() { q.proceed(line.Event{Kind: line.Again, Call: call}) })
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, line.ServesFor)
+	defer cancel()
+	for call != nil {
+		e := q.make(ctx, call)
+		if e.Answer.Err != nil {
+			return
+		}
+		e.Serves = true
+		q.mu.Lock()
+		call = q.step(e).Call
+		q.mu.Unlock()
+	}
+}
+
+// heedsDeadlines reports whether rdb gives up waiting for a reply at the
+// deadline of the call's context. go-redis does only if it is told to, and not
+// to do without deadlines (timeouts of -2).
+func heedsDeadlines(rdb redis.Scripter) bool {
+	heeds := func(told bool, read, write time.Duration) bool { return told && read >= 0 && write >= 0 }
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		o := rdb.Options()
+		return heeds(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
+	case *redis.ClusterClient:
+		o := rdb.Options()
+		return heeds(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
+	}
+	return false
+}

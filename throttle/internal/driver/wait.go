@@ -1,0 +1,192 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
+)
+
+const (
+	// cancelPatience is how long Cancel waits until its place is known to be free;
+	// leavePatience the same for a wait whose context ended.
+	cancelPatience = time.Second
+	leavePatience  = line.ServesFor
+)
+
+// Acquire waits its turn, at the latest until ctx ends.
+func (e *Entry) Acquire(ctx context.Context, ns []int64) error {
+	q := e.enter()
+	defer q.leave()
+	if ctx.Err() != nil {
+		return q.interrupted(ctx)
+	}
+	q.mu.Lock()
+	if q.step(line.Event{Kind: line.Draw, Ns: ns}).Taken {
+		q.mu.Unlock()
+		return nil
+	}
+	var until line.Local
+	if deadline, ok := ctx.Deadline(); ok {
+		until = q.c.local(deadline)
+	}
+	w := line.NewWaiter(ns, q.c.now(), until, false, false)
+	q.c.Waiting.Add(1)
+	defer q.c.Waiting.Add(-1)
+	q.arrive(ctx, w, until != 0)
+	a := q.await(ctx, w)
+	for a.Err == nil && !a.Denied {
+		var taken bool
+		if taken, a = q.redeem(ctx, w); taken {
+			return nil
+		}
+	}
+	return q.c.Fail(q.members[a.Member].Name, a)
+}
+
+// arrive puts a waiter at the end of the line, and makes its call where nobody else
+// does. It gives up the mutex, which the caller has.
+func (q *queue) arrive(ctx context.Context, w *line.Waiter, timed bool) {
+	serves := q.c.heeds || ctx.Done() == nil && !timed // else nothing could end its wait for the answer
+	call := q.step(line.Event{Kind: line.Arrive, Waiter: w, Serves: serves}).Call
+	if call != nil {
+		q.c.wg.Add(1)
+	}
+	q.mu.Unlock()
+	if call == nil {
+		return
+	}
+	served := false
+	defer func() {
+		if !served { // a hook of the Redis client panicked: nobody waits any more
+			q.abandon(w, 0)
+		}
+	}()
+	q.serve(ctx, call)
+	served = true
+}
+
+// await waits for the answer to a request. A request with a latest turn that
+// has no answer by then is over.
+func (q *queue) await(ctx context.Context, w *line.Waiter) line.Answer {
+	select { // most answers come soon: do without a timer
+	case a := <-w.Out:
+		return a
+	default:
+	}
+	q.mu.Lock()
+	latest := q.line.Latest(w)
+	q.mu.Unlock()
+	var late <-chan time.Time
+	if latest != 0 {
+		t := time.NewTimer(latest.Sub(q.c.now()))
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case a := <-w.Out:
+		return a
+	case <-ctx.Done():
+		q.abandon(w, leavePatience)
+		return line.Answer{Err: q.ended(ctx)}
+	case <-late:
+		q.mu.Lock()
+		err := q.line.Unanswered(q.c.now())
+		q.mu.Unlock()
+		q.abandon(w, leavePatience)
+		if err != nil {
+			return line.Answer{Err: err}
+		}
+		q.c.Denials.Add(1)
+		return line.Answer{Denied: true}
+	}
+}
+
+// redeem waits until the place of w is due and takes the permits. If that is
+// not to be, it returns the next answer, which may be another place.
+func (q *queue) redeem(ctx context.Context, w *line.Waiter) (taken bool, a line.Answer) {
+	for {
+		q.mu.Lock()
+		out := q.step(line.Event{Kind: line.Turn, Waiter: w})
+		taken, d, early := out.Taken, out.Sleep, out.Early
+		q.mu.Unlock()
+		if taken {
+			return true, line.Answer{}
+		}
+		if d <= 0 {
+			return false, q.await(ctx, w)
+		}
+		due := time.Now().Add(d)
+		t := time.NewTimer(d - early)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			if d > early {
+				q.c.punctual.fired(time.Since(due) + early)
+			}
+			yieldUntil(due)
+		case a := <-w.Out: // asked for anew
+			return false, a
+		case <-ctx.Done():
+			q.abandon(w, leavePatience)
+			return false, line.Answer{Err: q.ended(ctx)}
+		}
+	}
+}
+
+// abandon takes a waiter out whose caller leaves. A place is given back, and
+// abandon waits up to patience until Redis has it.
+func (q *queue) abandon(w *line.Waiter, patience time.Duration) {
+	q.mu.Lock()
+	var gave chan struct{}
+	if q.line.Gives(w) {
+		gave = make(chan struct{})
+		q.leaving[w] = gave
+	}
+	q.step(line.Event{Kind: line.Leave, Waiter: w})
+	q.mu.Unlock()
+	if gave == nil {
+		return
+	}
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case <-gave:
+	case <-t.C:
+	}
+}
+
+// interrupted says that a wait ended with its context, of which limiter.
+func (q *queue) interrupted(ctx context.Context) error { return q.fail(0, q.ended(ctx)) }
+
+// ended is why a wait ended with its context.
+func (q *queue) ended(ctx context.Context) error {
+	err := context.Cause(ctx)
+	q.mu.Lock()
+	trouble := q.line.Trouble()
+	q.mu.Unlock()
+	if trouble != nil {
+		err = fmt.Errorf("%w, waiting for Redis: %w", err, trouble)
+	}
+	return err
+}
+
+// Release gives back permits of each member that were handed out.
+func (e *Entry) Release(ctx context.Context, ns []int64) error {
+	q := e.enter()
+	defer q.leave()
+	r := &line.Release{Ns: ns, Done: make(chan line.Answer, 1)}
+	q.mu.Lock()
+	q.step(line.Event{Kind: line.Give, Release: r})
+	q.mu.Unlock()
+	select {
+	case a := <-r.Done:
+		if a.Err == nil {
+			return nil
+		}
+		return q.c.Fail(q.members[a.Member].Name, a)
+	case <-ctx.Done():
+		return q.interrupted(ctx)
+	}
+}

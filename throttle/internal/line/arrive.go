@@ -1,0 +1,163 @@
+package line
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// ServesFor bounds a call that the caller of a request makes itself, and so how
+// long the end of its context may go unheard.
+const ServesFor = 20 * time.Millisecond
+
+// arrive puts a waiter at the end of the line, unless its permits are at hand.
+func (l *Line) arrive(w *Waiter, serves bool, now Local) {
+	if l.closed {
+		l.answer(w, Answer{Err: ErrClosed})
+		return
+	}
+	if w.hold && l.draw(w.ns, now) {
+		w.place, w.state = l.stock.place, placed
+		l.hold(w)
+		l.answer(w, Answer{})
+		return
+	}
+	l.arrivals++
+	w.no = l.arrivals
+	l.waiting = append(l.waiting, w)
+	at := now
+	if l.patient(w, now) && l.taken(w.ns, now) > 4*gatherFor {
+		at = l.gatherUntil(w.ns, now)
+	}
+	if w.until != 0 {
+		l.gathering.limit(w.until, now)
+	}
+	l.gathering.joined()
+	if len(l.waiting) == 1 {
+		l.gather(w.ns, now)
+	}
+	if w.until != 0 && (l.urgentAt == 0 || at < l.urgentAt) {
+		l.urgentAt = at // its answer may be no, and it wants to know
+	}
+	if len(l.waiting) == 1 && l.askAt < at && at != now {
+		l.askAt = at
+	}
+	l.out.Poke = w.now && l.trouble != nil
+	switch {
+	case l.calling:
+	case now < l.nextAsk():
+		l.arm(now)
+	case serves && l.mayServe(w, now):
+		l.calling = true
+		l.call(l.ask(l.nextBatch(now), now), now)
+	default:
+		l.kick()
+	}
+}
+
+// patient reports whether a request is served, as far as known, by its deadline.
+func (l *Line) patient(w *Waiter, now Local) bool {
+	return w.until == 0 || w.until.Sub(max(now, l.fullUntil)) > l.horizon(w.ns)
+}
+
+// mayServe reports whether the caller of a request may make the call for it
+// itself: Redis has answered, and soon; and if it does not now, the caller has
+// time left to turn to what else it waits for.
+func (l *Line) mayServe(w *Waiter, now Local) bool {
+	return l.Around.Met && l.trouble == nil && l.roundTrips.n > 0 && l.roundTrips.median() < ServesFor/4 &&
+		(w.until == 0 || w.now || w.until.Sub(now) > ServesFor)
+}
+
+// leave takes a waiter out whose caller leaves, and gives its place back.
+func (l *Line) leave(w *Waiter) {
+	switch w.state {
+	case queued:
+		l.front = without(l.front, w)
+		l.waiting = without(l.waiting, w)
+	case placed, unsure:
+		if l.closed {
+			break // Close has given back what it could
+		}
+		l.returns = append(l.returns, returned{place: w.place, ns: w.ns, left: w})
+		l.letGo(w)
+		l.kick()
+	}
+	if w.state != done {
+		l.answer(w, Answer{Err: context.Canceled}) // for a Wait that Cancel cuts short
+		w.state = gone
+	}
+}
+
+// Gives reports whether a waiter's caller that leaves now gives a place back.
+func (l *Line) Gives(w *Waiter) bool { return (w.state == placed || w.state == unsure) && !l.closed }
+
+func without(ws []*Waiter, w *Waiter) []*Waiter {
+	if i := slices.Index(ws, w); i >= 0 {
+		return slices.Delete(ws, i, i+1)
+	}
+	return ws
+}
+
+// give takes up permits that were handed out and not used.
+func (l *Line) give(r *Release) {
+	if l.closed {
+		l.end(r, Answer{Err: ErrClosed})
+		return
+	}
+	l.releases = append(l.releases, r)
+	l.kick()
+}
+
+// doubt has the configuration looked at before anybody acts on it again.
+func (l *Line) doubt() {
+	l.heardAt = 0
+	l.doubts++
+	if len(l.placed)+len(l.waiting)+len(l.front) > 0 {
+		l.askAt = 0
+		l.kick()
+	}
+}
+
+// close ends all waits and gives their places back.
+func (l *Line) close() {
+	if l.closed {
+		return
+	}
+	l.closed = true
+	for _, w := range slices.Clone(l.placed) {
+		l.returns = append(l.returns, returned{place: w.place, ns: w.ns})
+		l.letGo(w) // what a call under way tells of the configuration concerns it no more
+		l.answer(w, Answer{Err: ErrClosed})
+	}
+	for _, w := range slices.Concat(l.front, l.waiting) {
+		l.answer(w, Answer{Err: ErrClosed})
+	}
+	l.front, l.waiting = nil, nil
+	l.returnStock()
+	switch {
+	case l.calling:
+	case len(l.returns)+len(l.releases) > 0:
+		l.calling, l.out.Start = true, true
+	default:
+		l.out.Stopped = true
+	}
+}
+
+// answer gives a waiter what became of its request. Only a place leaves it in
+// the line's hands.
+func (l *Line) answer(w *Waiter, a Answer) {
+	if a.Err != nil || a.Denied {
+		w.state = done
+	}
+	l.out.Answers = append(l.out.Answers, Told{w, a})
+}
+
+// end tells whoever gave permits back what became of that.
+func (l *Line) end(r *Release, a Answer) {
+	l.out.Served, l.out.Ends = append(l.out.Served, r), append(l.out.Ends, a)
+}
+
+// exceeds is the answer to a request for more than the rate.
+func exceeds(member int, n, rate int64) Answer {
+	return Answer{Err: ErrExceedsRate, Member: member, N: n, Rate: rate}
+}

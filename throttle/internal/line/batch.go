@@ -1,0 +1,228 @@
+package line
+
+import (
+	"slices"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
+)
+
+const (
+	// maxBatch bounds the waiters of one call, maxRuns those that ask for
+	// different things: a place for each of these takes Redis some 10 us.
+	maxBatch, maxRuns = 4096, 128
+	// maxReturns bounds the grants of which a call gives permits back: each
+	// takes Redis some 15 us. A log that is not in buckets has no more places
+	// ahead, and one that is not many more. The next call follows at once.
+	maxReturns = 256
+	// ServedFor is how long after it was first sent a batch may be served. For
+	// longer than that Redis keeps the replies (KEPT in prelude.lua).
+	ServedFor = 10 * time.Second
+	// LeastServed is that for one that gives something back to a limiter that soon expires.
+	LeastServed = time.Second
+	// refreshEvery is how often a line has the cached value rebuilt.
+	refreshEvery = 10 * time.Second
+	// lookEvery is how many calls by the short way have one see to what others may
+	// have done, if freshFor has not passed since the last.
+	lookEvery = 16
+)
+
+// batch is one call for many waiters.
+type batch struct {
+	request  script.Request
+	short    *script.Short // the short way, where that may do
+	declined bool
+	args     []any       // of acquire.lua, once it is to be asked
+	waiters  [][]*Waiter // of each run
+	upTo     uint64      // the arrival of the latest waiter that was in the line
+	returns  []returned
+	releases []*Release
+	far      time.Duration // see Line.far
+	first    Local         // when it was first sent
+	asked    Local         // when the script was first sent that answers it
+	doubts   uint64        // as of then
+	attempts int
+}
+
+// inCall are its waiters that wait for its answer.
+func (b *batch) inCall() []*Waiter {
+	var ws []*Waiter
+	for _, run := range b.waiters {
+		for _, w := range run {
+			if w.state == asked {
+				ws = append(ws, w)
+			}
+		}
+	}
+	return ws
+}
+
+// finish tells those whose places or permits were given back.
+func (l *Line) finish(b *batch, a Answer) {
+	for _, r := range b.returns {
+		if r.left != nil {
+			l.out.Left = append(l.out.Left, r.left)
+		}
+	}
+	for _, r := range b.releases {
+		l.end(r, a)
+	}
+}
+
+// nextBatch takes the waiters that are to be asked for now.
+func (l *Line) nextBatch(now Local) *batch {
+	b := &batch{far: l.wayThere(), upTo: l.arrivals, doubts: l.doubts}
+	refresh := now.Sub(l.refreshedAt) >= refreshEvery
+	if refresh {
+		l.refreshedAt = now
+	}
+	l.expireStock(now)
+	l.seq++
+	b.request = script.Request{
+		Keys: l.keys, No: script.BatchNo(l.seq), Client: l.c.Client, Far: (b.far + farStep - 1) / farStep * farStep,
+		Members: make([]script.Member, len(l.config)), Released: make([]int64, len(l.config)),
+	}
+	for i, s := range l.config {
+		b.request.Members[i] = script.Member{Settings: s, Create: l.c.Create[i], Refresh: refresh}
+	}
+	b.request.Returns, b.returns, l.returns = byGrant(l.returns, maxReturns)
+	b.releases, l.releases = l.releases, nil
+	for _, r := range b.releases {
+		for i, n := range r.Ns {
+			b.request.Released[i] += n
+		}
+	}
+	if !l.closed {
+		l.collect(b, now)
+	}
+	l.gathering.asked()
+	if len(l.waiting) == 0 {
+		l.urgentAt, l.gathering.latest = 0, 0
+	}
+	if !l.binds(now) && now >= l.scarceUntil && b.far == 0 && b.request.Fits() { // far away, to be declined costs a round trip
+		b.short = b.request.Short(l.clock.least(now), l.looks(now))
+	}
+	return b
+}
+
+// looks reports whether a call by the short way is to look after what need not be
+// seen to each time.
+func (l *Line) looks(now Local) bool {
+	if l.unlooked < lookEvery && now.Sub(l.lookedAt) < freshFor {
+		l.unlooked++
+		return false
+	}
+	l.unlooked, l.lookedAt = 1, now
+	return true
+}
+
+// ask is the call for a batch, by the short way if that may do.
+func (l *Line) ask(b *batch, now Local) *Call {
+	if b.first == 0 {
+		b.first = now
+	}
+	if b.short != nil && !b.declined && now.Sub(b.first) < freshFor { // else what fast.lua did not look at may be long ago
+		return &Call{Script: script.Fast, Keys: b.short.Keys, Args: b.short.Args, batch: b, short: b.short}
+	}
+	if b.args == nil {
+		r := &b.request
+		r.Least = l.told.least(now)
+		if l.clock.known {
+			r.Latest = l.clock.least(b.first) + Remote(l.servedFor(b).Microseconds())
+		}
+		l.surplus.settle(l.config, l.contenders, now)
+		for i, s := range l.config {
+			r.Members[i].Ahead = l.surplus.withheld(i, s, l.contenders) + l.reserved[i] + l.Around.Elsewhere[i]
+		}
+		b.args = r.Args()
+	}
+	return &Call{Script: script.Acquire, Keys: b.request.Keys, Args: b.args, batch: b}
+}
+
+// servedFor is how long a batch may be served. One that gives something back may
+// not be served once its reply is forgotten, as it is with a limiter that expires.
+func (l *Line) servedFor(b *batch) time.Duration {
+	d := ServedFor
+	for _, s := range l.config {
+		if len(b.returns)+len(b.releases) > 0 && s.KeepAlive > time.Millisecond {
+			d = min(d, max(s.KeepAlive, LeastServed))
+		}
+	}
+	return d
+}
+
+// byGrant adds up what is given back of one grant, for at most so many grants:
+// a stall can make the places of hundreds of waiters stale, and the script is to
+// touch their entry once. It returns the sums, what is in them, and what is not.
+func byGrant(rs []returned, most int) (sums []script.Return, within, rest []returned) {
+	index := make(map[Remote]int, min(len(rs), most)) // by time
+	for _, r := range rs {
+		i, ok := index[r.place.at]
+		switch {
+		case ok && slices.Equal(sums[i].Epochs, r.place.epochs):
+			for m, n := range r.ns {
+				sums[i].Ns[m] += n
+			}
+		case len(sums) == most:
+			rest = append(rest, r)
+			continue
+		default:
+			index[r.place.at] = len(sums)
+			sums = append(sums, script.Return{At: r.place.at, Epochs: r.place.epochs, Ns: slices.Clone(r.ns)})
+		}
+		within = append(within, r)
+	}
+	return sums, within, rest
+}
+
+// collect moves waiters from the line into the runs of a batch. As long as not
+// all is given back, only those ask who give back in exchange: the others would
+// get what is left beside places that nobody uses any more.
+func (l *Line) collect(b *batch, now Local) {
+	early := make(map[*Waiter]bool)
+	if len(l.returns) > 0 {
+		for _, r := range b.returns {
+			early[r.by] = true
+		}
+	}
+	all := slices.Concat(l.front, l.waiting)
+	l.front, l.waiting = nil, nil
+	stale := 0 // those whose places came too late ask for the same, so that they ask together the next time, too
+	for _, w := range all {
+		stale = max(stale, w.stale)
+	}
+	runs := b.request.Runs
+	var after []*Waiter
+	for i, w := range all {
+		if w.stale > 0 {
+			w.stale = stale
+		}
+		if len(l.returns) > 0 && !early[w] {
+			after = append(after, w)
+			continue
+		}
+		r := l.runOf(w, now)
+		last := len(runs) - 1
+		alike := last >= 0 && runs[last].Like(&r)
+		if i == maxBatch || !alike && len(runs) == maxRuns {
+			l.waiting = all[i:]
+			break
+		}
+		w.state = asked
+		if alike {
+			runs[last].Count++
+			b.waiters[last] = append(b.waiters[last], w)
+		} else {
+			runs, b.waiters = append(runs, r), append(b.waiters, []*Waiter{w})
+		}
+	}
+	l.waiting = append(after, l.waiting...)
+	if n := l.wanted(now); n > 0 && len(runs) > 0 && l.stock.left == 0 {
+		ones := make([]int64, len(l.config))
+		for i := range ones {
+			ones[i] = 1
+		}
+		runs, b.waiters = append(runs, script.Run{Prefetch: true, Count: n, Ns: ones}), append(b.waiters, nil)
+	}
+	b.request.Runs = runs
+}

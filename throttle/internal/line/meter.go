@@ -1,0 +1,44 @@
+package line
+
+import "time"
+
+// meterParts is in how many parts a meter knows a span.
+const meterParts = 32
+
+// meter is how many permits a process had in the last span of a limit, or in
+// one part of it more.
+type meter struct {
+	span  time.Duration
+	since Local // when part 0 began
+	part  int64 // the present one
+	parts [meterParts]int64
+	sum   int64
+}
+
+// add takes up n permits that were had now.
+func (u *meter) add(n int64, span time.Duration, now Local) {
+	if span != u.span {
+		*u = meter{span: span, since: now}
+	}
+	u.sum += n
+	u.parts[u.turn(now)%meterParts] += n
+}
+
+// turn drops what was had more than a span ago, and returns the present part.
+func (u *meter) turn(now Local) int64 {
+	part := int64(now.Sub(u.since) / (u.span / meterParts))
+	for i := u.part + 1; i <= min(part, u.part+meterParts); i++ {
+		u.sum -= u.parts[i%meterParts]
+		u.parts[i%meterParts] = 0
+	}
+	u.part = max(u.part, part)
+	return u.part
+}
+
+// lately is the sum of it all.
+func (u *meter) lately(now Local) int64 {
+	if u.span > 0 {
+		u.turn(now)
+	}
+	return u.sum
+}

@@ -1,0 +1,313 @@
+package line
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
+)
+
+const (
+	// herd is how many contenders are too many to ask whenever the horizon moves.
+	herd = 100
+	// turnsFrom is how long a turn of all contenders takes at the least for
+	// them to spread what they ask, turnsTo over how long at the most: for so
+	// long a process may overlook that the others have gone.
+	turnsFrom, turnsTo = 250 * time.Millisecond, 5 * time.Second
+)
+
+// batchAnswered takes up what became of a call for waiters. It returns the call
+// that is to be made for them instead, if they are not answered yet.
+func (l *Line) batchAnswered(c *Call, r Reply, now Local) (again *Call) {
+	b := c.batch
+	var reply script.Reply
+	err, declined := r.Err, false
+	if err == nil && c.short != nil {
+		var why script.Declined
+		if reply, declined, why, err = c.short.Decode(r.Value); declined {
+			b.declined = true
+			if why == script.NoRoom {
+				l.scarceUntil = r.Sent.Add(boundFor)
+			}
+			return l.ask(b, now)
+		}
+	} else if err == nil {
+		reply, err = b.request.Decode(r.Value)
+		if err == nil && reply.Status == script.All {
+			if b.short == nil {
+				err = script.ErrReply
+			} else {
+				b.short.Repeated(&reply)
+			}
+		}
+	}
+	if b.asked == 0 { // whatever answers a batch is no older than the first script that may have served it
+		b.asked = r.Sent
+	}
+	switch {
+	case err == nil:
+		l.settle(b, &reply, r.Sent, now)
+	case r.Final || !script.Transient(err):
+		l.drop(b, Answer{Err: err})
+	default: // a batch whose reply was lost is repeated as it is, and charged once
+		l.failed(b, err)
+		l.out.After = l.backoff(b.attempts)
+		b.attempts++
+		return l.ask(b, now.Add(l.out.After))
+	}
+	return nil
+}
+
+// settle hands the reply to a batch out to its waiters. sent is when the
+// attempt was made that is answered.
+func (l *Line) settle(b *batch, r *script.Reply, sent, received Local) {
+	l.trouble = nil
+	l.roundTrips.add(received.Sub(sent), received)
+	l.clock.learn(r.Now, sent, received)
+	switch r.Status {
+	case script.OK:
+	case script.Old:
+		l.renew(b)
+		return
+	case script.Late:
+		l.expired(b, received)
+		return
+	default:
+		l.refuse(b, r, received)
+		return
+	}
+	if b.short == nil || b.declined {
+		l.told.learn(r.Now, sent, received)
+		l.far = b.far
+	}
+	unknown := l.config[0].Epoch == 0
+	l.learn(r, b, received)
+	l.confirm(b.asked, received)
+	if r.Contenders > 0 {
+		l.contenders = r.Contenders
+	}
+	var held []*Waiter
+	l.askAt, l.binding = 0, false
+	for i := range b.request.Runs {
+		held = append(held, l.grant(b, i, r, received)...)
+	}
+	if len(held) == 0 {
+		l.seatWaiting(received)
+	}
+	if len(held) == 0 && len(l.waiting) > 0 {
+		l.gather(l.waiting[0].ns, received)
+	}
+	l.waiting = append(held, l.waiting...)
+	if len(held) > 0 {
+		l.refuseHopeless(b, r, received)
+		if l.arrivals == b.upTo {
+			l.urgentAt = 0 // whom the batch left out is behind these, and waits as they do
+		}
+	}
+	if d := l.turns(); r.Contenders > 0 && len(held) == 0 && d > 0 {
+		l.askAt = received.Add(d/2 + l.jitter(d)) // who was served comes after the others
+	}
+	if unknown && len(held) > 0 {
+		l.askAt = 0 // they were asked for before their horizon was known
+	}
+	l.finish(b, Answer{})
+}
+
+// grant seats those of a run who got a place, and returns those who stay in the line.
+func (l *Line) grant(b *batch, i int, r *script.Reply, received Local) (held []*Waiter) {
+	run, answer, ws := &b.request.Runs[i], &r.Runs[i], b.waiters[i]
+	for _, g := range answer.Grants {
+		p := place{at: r.Base + Remote(g.Offset), epochs: r.Epochs}
+		p.earliest, p.due = l.clock.at(p.at)
+		p.ahead = p.at > r.Now
+		if p.ahead {
+			l.binding = true
+			l.gathering.waited(p.due)
+		} else if !run.Prefetch {
+			l.gathering.handed(int(g.Count), received)
+		}
+		p.confirm(b.asked, received, l.fresh())
+		l.fullUntil = p.due
+		if run.Prefetch {
+			l.stock.size, l.stock.left, l.stock.place, l.stock.until = g.Count, g.Count, p, p.earliest.Add(l.halfGuard())
+			continue
+		}
+		l.fullFor = run.Ns
+		k := min(int(g.Count), len(ws))
+		if p.at != l.moment {
+			l.moment, l.seated = p.at, 0
+		}
+		for _, w := range ws[:k] {
+			p.rank = l.seated
+			l.seated++
+			l.seat(w, p)
+		}
+		ws = ws[k:]
+	}
+	l.binding = l.binding || len(ws) > 0
+	return l.unseated(ws, run, answer, received)
+}
+
+// seat gives a waiter its place.
+func (l *Line) seat(w *Waiter, p place) {
+	w.place = p
+	switch {
+	case w.state == gone:
+		l.returns = append(l.returns, returned{place: p, ns: w.ns})
+	case l.closed:
+		l.returns = append(l.returns, returned{place: p, ns: w.ns})
+		l.answer(w, Answer{Err: ErrClosed})
+	default:
+		w.state = placed
+		if w.hold || p.ahead {
+			l.hold(w)
+		}
+		l.answer(w, Answer{})
+	}
+}
+
+// unseated answers those of a run that got no place, and returns those who
+// stay in the line.
+func (l *Line) unseated(ws []*Waiter, run *script.Run, answer *script.Outcome, received Local) []*Waiter {
+	var held []*Waiter
+	for _, w := range ws {
+		switch {
+		case w.state == gone:
+		case l.closed:
+			l.answer(w, Answer{Err: ErrClosed})
+		case answer.Rest == script.Denied:
+			l.deny(w, answer.Wait, answer.Member)
+		case answer.Rest == script.Exceeds:
+			l.answer(w, exceeds(answer.Member, w.ns[answer.Member], answer.Rate))
+		default:
+			w.state = queued
+			held = append(held, w)
+		}
+	}
+	if len(held) > 0 && l.askAt == 0 {
+		l.askAt = l.whenNext(answer.Wait, run, received)
+	}
+	return held
+}
+
+// deny tells a waiter that its turn comes too late.
+func (l *Line) deny(w *Waiter, wait time.Duration, member int) {
+	l.out.Denials++
+	l.answer(w, Answer{Denied: true, Wait: wait, Member: member})
+}
+
+// whenNext is when to ask again for a turn that is wait ahead: when the horizon
+// reaches it; or, if it was this process's share of the horizon that was used
+// up, when half of its places have been used, or the turn is near enough to be
+// anybody's. The jitter lets processes take turns.
+func (l *Line) whenNext(wait time.Duration, run *script.Run, received Local) Local {
+	horizon := l.horizon(run.Ns)
+	at := received.Add(wait - run.Reach)
+	if wait <= run.Reach {
+		at = received.Add(wait - run.Near)
+		if ws := l.inTurn(); len(ws) > 0 {
+			at = min(at, ws[len(ws)/2].place.due)
+		}
+	}
+	return max(at, received.Add(time.Millisecond)).Add(l.jitter(max(horizon/16, l.turns())))
+}
+
+// turns is how long the limit takes to serve as many contenders as there are,
+// where that is long: all of them asking together whenever the horizon moves
+// would keep Redis from everything else. Zero for small fleets, and for those
+// that it serves soon.
+func (l *Line) turns() time.Duration {
+	var d time.Duration
+	if l.contenders < herd {
+		return 0
+	}
+	for _, s := range l.config {
+		d = max(d, s.PerPermit(l.contenders))
+	}
+	if d < turnsFrom {
+		return 0
+	}
+	return min(d, turnsTo)
+}
+
+// learn takes up what a reply says of the configuration. Places of an older
+// one are asked for anew. (Within one epoch it is still the same: a pause that is
+// over was taken out of it, say.)
+func (l *Line) learn(r *script.Reply, b *batch, now Local) {
+	changed := false
+	for i, s := range r.Changed {
+		if s != nil {
+			changed = changed || l.config[i].Epoch != 0 && l.config[i].Epoch != s.Epoch
+			l.config[i] = *s
+		}
+	}
+	l.heard(b.asked, b.doubts)
+	if changed {
+		l.replace(now)
+	}
+}
+
+// refuse answers a batch that was not served, nor will be.
+func (l *Line) refuse(b *batch, r *script.Reply, now Local) {
+	a := Answer{Err: script.ErrReply, Member: r.Member}
+	switch r.Status {
+	case script.Missing:
+		a.Err = ErrNotInitialized
+	case script.Bad:
+		a.Err = script.BadField(r.Field)
+		l.config[r.Member].Seal, l.config[r.Member].Plain = "", false // what it was is known no more
+	}
+	l.drop(b, a)
+	l.replace(now) // places of a limiter that is gone are of no use either
+}
+
+// drop ends a batch that Redis will never serve.
+func (l *Line) drop(b *batch, a Answer) {
+	for _, w := range b.inCall() {
+		l.answer(w, a)
+	}
+	l.finish(b, a)
+}
+
+// renew asks for a batch again, under another key: this was the latest batch of
+// the line, so somebody else has written what Redis knows as a later one.
+func (l *Line) renew(b *batch) {
+	l.keyNo++
+	l.keys = script.RequestKeys(fmt.Sprint(l.c.Reply, "-", l.keyNo), l.c.Members)
+	l.putBack(b)
+	l.returns = append(b.returns, l.returns...)
+	l.releases = append(b.releases, l.releases...)
+}
+
+// expired asks for the permits of a batch again that Redis did not answer for so
+// long that it no longer knows whether it has served it. What it may have had
+// counts as used, and is not given back: that could be done twice. If it was sent
+// only now, then Redis's clock was set, and it was not served.
+func (l *Line) expired(b *batch, received Local) {
+	l.putBack(b)
+	if received.Sub(b.first) < LeastServed/2 {
+		l.returns = append(b.returns, l.returns...)
+		l.releases = append(b.releases, l.releases...)
+		return
+	}
+	l.finish(b, Answer{Err: UnknownWhether()})
+}
+
+// putBack has those of a batch ask again, ahead of the others.
+func (l *Line) putBack(b *batch) {
+	ws := b.inCall()
+	for _, w := range ws {
+		if l.closed {
+			l.answer(w, Answer{Err: ErrClosed})
+		} else {
+			w.state = queued
+		}
+	}
+	if l.closed {
+		return
+	}
+	l.front = append(ws, l.front...)
+	if len(ws) > 0 {
+		l.askAt = 0
+	}
+}

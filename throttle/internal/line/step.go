@@ -1,0 +1,253 @@
+package line
+
+import (
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
+)
+
+// Kind is what happened.
+type Kind int
+
+const (
+	Draw     Kind = iota // somebody asks for Ns, and only if they are at hand: Taken
+	Arrive               // Waiter asks. Serves: if a call is to be made for it, its caller makes it
+	Turn                 // Waiter's caller waits for its turn, which should have come
+	Leave                // Waiter's caller has left
+	Extend               // a turn of Waiter is of use until Until (zero: at any time), and its caller waits out trouble
+	Give                 // Release
+	Ready                // who makes the calls asks for the next one
+	Answered             // Call has an answer
+	Again                // Call, which its waiter's caller made, has none: somebody else makes it
+	Beside               // the time has come to look at the configuration beside the call under way
+	Tick                 // the time has come that Wake told
+	Doubt                // a limiter was changed, or may have been
+	Freed                // permits of a limiter were released
+	Close                // everybody is told so, and what they have is given back
+	kinds
+)
+
+// Event is what happened, and to whom.
+type Event struct {
+	Kind    Kind
+	Waiter  *Waiter
+	Ns      []int64
+	Until   Local
+	Release *Release
+	Call    *Call
+	Answer  Reply
+	Serves  bool
+}
+
+// Reply is what became of a call.
+type Reply struct {
+	Value any
+	Err   error
+	Sent  Local
+	Final bool // Err is no trouble that passes: the call is not made again
+}
+
+// Actions is what to do about an event.
+type Actions struct {
+	Answers []Told     // in their order, before anything else happens to the line
+	Served  []*Release // whose answers are in Ends
+	Ends    []Answer
+	Left    []*Waiter // those who left have what they had given back
+
+	Start   bool          // begin to make calls: somebody is to ask for the next one (Ready)
+	Call    *Call         // make this call
+	After   time.Duration // that much later, or earlier if poked; without a Call, ask for the next one then (Ready)
+	Poke    bool          // whoever waits to make a call again is not to wait any longer
+	Wake    Local         // Tick then; zero: as before
+	Met     bool          // what Way tells is of use to lines that begin
+	Stopped bool          // the line is closed and has given back what it could
+
+	Taken bool          // Draw, Turn: the permits are the caller's
+	Sleep time.Duration // Turn: it is early by so much
+	Early time.Duration // by how much sooner than that a timer should fire
+
+	Grants, Denials, Stale, Late int64 // to be counted
+}
+
+// Told is an answer, and for whom.
+type Told struct {
+	Waiter *Waiter
+	Answer Answer
+}
+
+func (a *Actions) reset() {
+	*a = Actions{Answers: a.Answers[:0], Served: a.Served[:0], Ends: a.Ends[:0], Left: a.Left[:0]}
+}
+
+// Call is a script to run.
+type Call struct {
+	Script *redis.Script
+	Keys   []string
+	Args   []any
+	// Beside is after how long to look at the configuration beside this call
+	// (Beside); zero: there is no need.
+	Beside time.Duration
+
+	batch  *batch // nil: a look
+	short  *script.Short
+	doubts uint64
+	first  bool // it connects
+	beside bool
+	since  Local // when it was made
+}
+
+// Step takes up what happened, now, and writes down what to do.
+func (l *Line) Step(e Event, now Local, out *Actions) {
+	out.reset()
+	l.out = out
+	switch e.Kind {
+	case Draw:
+		if l.draw(e.Ns, now) {
+			l.handedOut(e.Ns, now)
+			out.Taken = true
+		}
+	case Arrive:
+		l.arrive(e.Waiter, e.Serves, now)
+	case Turn:
+		l.turn(e.Waiter, now)
+	case Leave:
+		l.leave(e.Waiter)
+	case Extend:
+		e.Waiter.until, e.Waiter.now = e.Until, false
+	case Give:
+		l.give(e.Release)
+	case Ready:
+		l.next(now)
+	case Answered:
+		l.answered(e.Call, e.Answer, e.Serves, now)
+	case Again:
+		out.Call = l.ask(e.Call.batch, now)
+	case Beside:
+		out.Call = l.look(now)
+		out.Call.beside = true
+	case Tick:
+		l.kick()
+	case Doubt:
+		l.doubt()
+	case Freed:
+		l.freed(now)
+	case Close:
+		l.close()
+	}
+}
+
+// kick has somebody make calls, unless somebody does.
+func (l *Line) kick() {
+	if l.calling || l.closed {
+		return
+	}
+	l.calling, l.out.Start = true, true
+}
+
+// next is what to ask now; or nothing, until there is something to ask.
+func (l *Line) next(now Local) {
+	l.moveUp(now)
+	switch {
+	case l.toMeet() && !l.closed, l.toTime(), l.toCheck(now) && !l.toAsk(now):
+		l.call(l.look(now), now)
+	case l.toAsk(now):
+		l.call(l.ask(l.nextBatch(now), now), now)
+	default:
+		l.rest(now)
+	}
+}
+
+// toTime reports whether a look has to tell Redis's time first: what is given
+// back must not be given back twice, so its batch says until when it may be served.
+func (l *Line) toTime() bool {
+	return len(l.releases)+len(l.returns) > 0 && !l.closed && !l.clock.known && l.heardAt == 0
+}
+
+// call has a call made.
+func (l *Line) call(c *Call, now Local) {
+	if c.batch == nil || c.batch.first == now {
+		c.Beside = l.lookBeside(now)
+	}
+	l.callSince = now
+	l.out.Call = c
+}
+
+// rest has nobody make calls until there is something to ask.
+func (l *Line) rest(now Local) {
+	l.calling = false
+	if l.closed {
+		l.out.Stopped = true
+		return
+	}
+	l.arm(now)
+}
+
+// arm says when to ask for what is not needed yet.
+func (l *Line) arm(now Local) {
+	at, ok := l.checkAt(now)
+	if ask := l.nextAsk(); len(l.waiting) > 0 && (!ok || ask < at) {
+		at, ok = ask, true
+	}
+	if !ok {
+		return
+	}
+	if l.moveUpAt != 0 {
+		at = min(at, l.moveUpAt)
+	}
+	l.out.Wake = max(at, now)
+}
+
+// toAsk reports whether there is a batch to send now.
+func (l *Line) toAsk(now Local) bool {
+	if len(l.front)+len(l.returns)+len(l.releases) > 0 {
+		return true
+	}
+	return len(l.waiting) > 0 && now >= l.nextAsk()
+}
+
+// nextAsk is when those in the line are to be asked for.
+func (l *Line) nextAsk() Local {
+	at := l.askAt
+	if l.urgentAt != 0 {
+		at = min(at, l.urgentAt)
+	}
+	return max(at, l.gathering.until)
+}
+
+// answered takes up what became of a call. Whoever made the call for itself makes
+// no other: what there is to do is left to a runner.
+func (l *Line) answered(c *Call, r Reply, serves bool, now Local) {
+	if c.beside {
+		if r.Err == nil {
+			l.looked(c, r, now)
+			l.kick()
+		}
+		return
+	}
+	l.callSince = 0
+	var again *Call
+	switch {
+	case r.Err != nil && c.batch == nil:
+		l.lookFailed(r, now)
+	case c.batch == nil:
+		l.looked(c, r, now)
+	default:
+		again = l.batchAnswered(c, r, now)
+	}
+	if c.batch == nil && (c.first || l.meeting > 0) {
+		l.met(c, now)
+	}
+	switch {
+	case again != nil:
+		l.callSince, l.out.Call = now.Add(l.out.After), again
+	case l.out.After > 0:
+	case serves && (l.toAsk(now) || l.toCheck(now)):
+		l.out.Start = true
+	case serves:
+		l.rest(now)
+	default:
+		l.next(now)
+	}
+}

@@ -1,0 +1,104 @@
+package line
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	backoffFrom = 5 * time.Millisecond
+	backoffTo   = 500 * time.Millisecond
+	// tryPatience is how long TryAcquire waits for an answer of Redis, lastTry how
+	// long a request does that asks once more when its time is over.
+	tryPatience = 4 * time.Second
+	lastTry     = 250 * time.Millisecond
+	// stillAfter is how long a call takes at the least for Redis to stand still.
+	stillAfter = 20 * time.Millisecond
+)
+
+// Trouble is why the last call failed; nil if it did not.
+func (l *Line) Trouble() error { return l.trouble }
+
+// failed tells those who cannot wait that Redis is in trouble.
+func (l *Line) failed(b *batch, err error) {
+	l.trouble = err
+	tell := func(ws []*Waiter) []*Waiter {
+		var rest []*Waiter
+		for _, w := range ws {
+			switch {
+			case l.closed && w.state != gone:
+				l.answer(w, Answer{Err: ErrClosed})
+			case w.now && w.state != gone:
+				l.answer(w, Answer{Err: noAnswer(err)})
+			default:
+				rest = append(rest, w)
+				continue
+			}
+			w.state = gone // what the batch may yet bring it is given back
+		}
+		return rest
+	}
+	l.front, l.waiting = tell(l.front), tell(l.waiting)
+	for _, w := range l.inTurn() {
+		if w.now && w.state == unsure {
+			l.returns = append(l.returns, returned{place: w.place, ns: w.ns})
+			l.letGo(w)
+			l.answer(w, Answer{Err: noAnswer(err)})
+		}
+	}
+	if b != nil {
+		for _, ws := range b.waiters {
+			tell(ws)
+		}
+	}
+}
+
+// backoff is how long to wait before the next attempt: longer each time, jittered.
+func (l *Line) backoff(attempt int) time.Duration {
+	d := min(backoffFrom<<min(attempt, 10), backoffTo)
+	return d/2 + l.jitter(d/2)
+}
+
+// jitter is a random time below d.
+func (l *Line) jitter(d time.Duration) time.Duration {
+	return time.Duration(l.c.Random.Int64N(int64(d)))
+}
+
+// Latest is when the caller of a waiter has waited long enough for an answer; zero
+// if it waits for any.
+func (l *Line) Latest(w *Waiter) Local {
+	switch {
+	case w.now && w.until > w.since:
+		return w.until.Add(lastTry)
+	case w.now:
+		return w.since.Add(tryPatience)
+	}
+	return w.until
+}
+
+// Unanswered says that the time of a request is over and that Redis has not
+// decided: it is in trouble, or stands still. Nil if it would have had an answer.
+func (l *Line) Unanswered(now Local) error {
+	if l.trouble != nil {
+		return noAnswer(l.trouble)
+	}
+	if l.callSince == 0 || now.Sub(l.callSince) <= max(stillAfter, 4*l.roundTrips.median()) {
+		return nil
+	}
+	return noAnswer(nil)
+}
+
+// noAnswer is the error of whoever has no time to wait out that Redis does not answer.
+func noAnswer(trouble error) error {
+	if trouble == nil {
+		return fmt.Errorf("%w, waiting for Redis, which does not answer", context.DeadlineExceeded)
+	}
+	return fmt.Errorf("%w, waiting for Redis: %w", context.DeadlineExceeded, trouble)
+}
+
+// UnknownWhether is the error of what Redis has not answered for so long that it
+// no longer knows of it.
+func UnknownWhether() error {
+	return fmt.Errorf("%w, waiting for Redis: it is not known whether it was done", context.DeadlineExceeded)
+}

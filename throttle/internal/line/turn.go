@@ -1,0 +1,111 @@
+package line
+
+import "time"
+
+// wakeUp is about how long a goroutine takes from its timer to its work.
+const wakeUp = 20 * time.Microsecond
+
+// turn hands out the permits of a place that is due, if they are fresh and the
+// configuration is known to be that of the place. If not, an answer follows; or,
+// if it is early for the place that w has by now, it says by how much.
+func (l *Line) turn(w *Waiter, now Local) {
+	w.awaited = true
+	if w.state != placed {
+		return // asked for anew meanwhile, or closed
+	}
+	if l.closed {
+		l.letGo(w)
+		l.answer(w, Answer{Err: ErrClosed})
+		return
+	}
+	if d, early := l.untilDue(w, now); d > 0 {
+		l.out.Sleep, l.out.Early = d, early
+		return
+	}
+	if !l.current(&w.place) { // it changed while nobody looked
+		l.exchange(w, now)
+		return
+	}
+	if now.Sub(l.heardAt) >= l.fresh() && now.Sub(w.place.confirmed) >= freshFor {
+		l.lookFor(w)
+		return
+	}
+	half := l.halfGuard()
+	if half > 0 {
+		w.place.earliest, w.place.due = l.clock.at(w.place.at)
+	}
+	if half > 0 && now.Sub(w.place.earliest) > half {
+		overdue := now.Sub(w.place.due) > half // wherever in between its turn was
+		far := l.maybeFresh(w, half, now)
+		if !w.place.looked && !overdue && !far {
+			// A slow reply, the first over a new connection say, leaves open when its
+			// turn was. A look tells, and it may be fresh yet; an exchange would
+			// cost it its turn.
+			w.place.looked = true
+			l.lookFor(w)
+			return
+		}
+		if overdue || !far || l.clock.uncertainty() <= half {
+			l.out.Stale++
+			w.stale++
+			l.exchange(w, now)
+			return
+		}
+		l.out.Late++
+	}
+	w.state = done
+	l.letGo(w)
+	if w.place.ahead {
+		l.gathering.handed(1, now)
+	}
+	l.handedOut(w.ns, now)
+	l.out.Taken = true
+}
+
+// untilDue is how long to sleep before the place of w is due. Replies that came
+// since may tell more exactly when that is: a place granted in a slow round
+// trip is looked at again at the earliest moment it can be. The timer is to fire
+// early by as much as timers are late, where that matters.
+func (l *Line) untilDue(w *Waiter, now Local) (d, early time.Duration) {
+	if !w.place.ahead {
+		return 0, 0
+	}
+	half := l.halfGuard()
+	w.place.earliest, w.place.due = l.clock.at(w.place.at)
+	if late := l.Around.TimerLate; half > 0 && half < 2*late {
+		early = late
+	}
+	if d := w.place.earliest.Sub(now); d > 0 && w.place.due.Sub(w.place.earliest) > half/2 {
+		return d, early
+	}
+	return w.place.due.Add(turnAfter(w.place.rank, half/8)).Sub(now), early
+}
+
+// turnAfter is how long after its moment a place of this rank falls due, less than
+// most. Timers of the same moment fire in any order; these fire in turn.
+func turnAfter(rank int, most time.Duration) time.Duration {
+	after := float64(rank) * float64(wakeUp)
+	return time.Duration(after * float64(most) / (after + float64(most) + 1))
+}
+
+// lookFor has the configuration looked at before w goes on.
+func (l *Line) lookFor(w *Waiter) {
+	w.state = unsure
+	l.hold(w)
+	l.kick()
+}
+
+// exchange gives a place back and asks for another, in one call.
+func (l *Line) exchange(w *Waiter, now Local) {
+	l.returns = append(l.returns, returned{place: w.place, ns: w.ns, by: w})
+	l.again(w, now)
+	l.kick()
+}
+
+// again puts a waiter whose place is of no use any more ahead of the others.
+func (l *Line) again(w *Waiter, now Local) {
+	w.state = queued
+	w.now = w.now || w.until != 0 && now >= w.until
+	l.letGo(w)
+	l.front = append(l.front, w)
+}

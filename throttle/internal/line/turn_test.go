@@ -1,0 +1,86 @@
+package line
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
+)
+
+// desk steps a line of one limiter, and answers its calls.
+type desk struct {
+	*testing.T
+	l   *Line
+	now Local
+	out Actions
+}
+
+func newDesk(t *testing.T) *desk {
+	d := &desk{T: t, now: Local(time.Hour)}
+	d.l = New(Config{
+		Client: "id", Reply: "{api}:reply", Members: []script.Keys{script.KeysOf("api", "id")}, Create: []string{""},
+		Random: rand.New(rand.NewPCG(1, 2)),
+	})
+	d.l.Around.Met = true
+	return d
+}
+
+func (d *desk) step(e Event) *Actions {
+	d.l.Step(e, d.now, &d.out)
+	return &d.out
+}
+
+// remote is what Redis's clock shows now.
+func (d *desk) remote() int64 { return 1_700_000_000_000_000 + time.Duration(d.now).Microseconds() }
+
+// waits has somebody ask for a permit.
+func (d *desk) waits(reservation bool) *Waiter {
+	d.Helper()
+	w := NewWaiter([]int64{1}, d.now, 0, reservation, false)
+	d.step(Event{Kind: Arrive, Waiter: w})
+	return w
+}
+
+// asked is the call that is to be made now.
+func (d *desk) asked() *Call {
+	d.Helper()
+	c := d.step(Event{Kind: Ready}).Call
+	if c == nil {
+		d.Fatal("nothing is asked")
+	}
+	return c
+}
+
+// placed answers a call with a place ahead, of a limit of 1/1s.
+func (d *desk) placed(c *Call, ahead time.Duration) *Actions {
+	settings := "seal 1 1000000 10000 0 0 0"
+	if d.l.config[0].Rate > 0 {
+		settings = ""
+	}
+	changed := 0
+	if settings != "" {
+		changed, settings = 1, " "+settings
+	}
+	value := fmt.Sprintf("%d 0 %d 7 %d%s 0 1 1 %d 0", d.remote(), d.remote(), changed, settings, ahead.Microseconds())
+	return d.step(Event{Kind: Answered, Call: c, Answer: Reply{Value: value, Sent: d.now}})
+}
+
+// A place that was changed for a later one, just when its waiter was about to
+// take it, is not taken early.
+func TestChangedPlaceIsNotTakenEarly(t *testing.T) {
+	d := newDesk(t)
+	w := d.waits(true)
+	d.placed(d.asked(), time.Second)
+	if out := d.step(Event{Kind: Turn, Waiter: w}); out.Taken || out.Sleep < 990*time.Millisecond {
+		t.Errorf("taken %v, or in %v; its turn is in 1s", out.Taken, out.Sleep)
+	}
+	d.now = d.now.Add(time.Second)
+	d.step(Event{Kind: Turn, Waiter: w})
+	look := d.asked()
+	d.step(Event{Kind: Answered, Call: look, Answer: Reply{Value: fmt.Sprint(d.remote(), " 7"), Sent: d.now}})
+	if out := d.step(Event{Kind: Turn, Waiter: w}); !out.Taken {
+		t.Errorf("not taken at its turn: %+v", *out)
+	}
+}

@@ -1,0 +1,86 @@
+package line
+
+import (
+	"time"
+)
+
+// Waiter is one request. All but Out is the line's.
+type Waiter struct {
+	Out chan Answer // for the driver: room for one, the latest
+
+	ns    []int64
+	no    uint64 // of its arrival
+	since Local  // when it asked
+	until Local  // the latest turn that is of use; zero: any
+	now   bool   // has no time to wait out trouble
+	hold  bool   // a reservation: its caller may come back late
+	stale int    // how many places of it came too late to be of use
+
+	state   state
+	place   place
+	slot    int  // in Line.placed; -1 if it is not there
+	awaited bool // its caller waits for its turn
+}
+
+type state int
+
+const (
+	queued state = iota
+	asked
+	placed
+	unsure
+	done
+	gone
+)
+
+// NewWaiter is a request for ns, made now. A turn after until is of no use, if
+// that is not zero. A reservation's caller may come back late, and one that wants
+// an answer now does not wait out trouble.
+func NewWaiter(ns []int64, now, until Local, reservation, atOnce bool) *Waiter {
+	return &Waiter{Out: make(chan Answer, 1), ns: ns, since: now, until: until, hold: reservation, now: atOnce, slot: -1}
+}
+
+// place is a grant: its entry in the log, and when its turn comes here.
+type place struct {
+	at       Remote // where its entry is
+	epochs   []int64
+	ahead    bool  // it was not due when it was granted
+	rank     int   // its turn among those of the same moment
+	earliest Local // Redis's clock does not show at before,
+	due      Local // and shows it by then: never early
+
+	looked    bool  // its time was looked at again
+	confirmed Local // when the configuration was last known to be its own at its turn
+}
+
+// confirm takes up that, as of a request sent then, the configuration is still
+// the one of the place: it stands then, whatever changes, if it is due within fresh.
+func (p *place) confirm(sent, received Local, fresh time.Duration) {
+	if p.due.Sub(sent) <= fresh {
+		p.confirmed = received
+	}
+}
+
+// Answer is what a waiter is told: a place, a refusal or an error.
+type Answer struct {
+	Err    error         // of this package, of package script, or what the driver said of a call
+	Denied bool          // its turn comes too late
+	Wait   time.Duration // until the turn that was denied
+	Member int           // that decided
+	N      int64         // what was asked of it, and its rate, where that is ErrExceedsRate
+	Rate   int64
+}
+
+// returned is a place that is given back.
+type returned struct {
+	place place
+	ns    []int64
+	by    *Waiter // who asks for another in exchange; nil if nobody does
+	left  *Waiter // whose caller waits until Redis has it; nil if nobody does
+}
+
+// Release is permits of each member that were handed out and not used.
+type Release struct {
+	Ns   []int64
+	Done chan Answer // for the driver: room for one
+}

@@ -1,0 +1,99 @@
+// Package script is all that this module says to Redis of limiters: the Lua
+// scripts that decide, what a call asks and what is answered, encoded and decoded
+// side by side, and what it means when a call fails.
+package script
+
+import (
+	"context"
+	_ "embed"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The scripts, one a verb. All but epoch and fast begin with prelude.lua and
+// log.lua; fast.lua does what acquire.lua would do in the simplest case.
+var (
+	//go:embed lua/prelude.lua
+	preludeLua string
+	//go:embed lua/fields.lua
+	fieldsLua string
+	//go:embed lua/log.lua
+	logLua string
+	//go:embed lua/config.lua
+	configLua string
+	//go:embed lua/windows.lua
+	windowsLua string
+	//go:embed lua/frontier.lua
+	frontierLua string
+	//go:embed lua/upkeep.lua
+	upkeepLua string
+	//go:embed lua/entries.lua
+	entriesLua string
+	//go:embed lua/fast.lua
+	fastLua string
+	//go:embed lua/acquire.lua
+	acquireLua string
+	//go:embed lua/set.lua
+	setLua string
+	//go:embed lua/pause.lua
+	pauseLua string
+	//go:embed lua/expire.lua
+	expireLua string
+	//go:embed lua/delete.lua
+	deleteLua string
+	//go:embed lua/inspect.lua
+	inspectLua string
+	//go:embed lua/pin.lua
+	pinLua string
+	//go:embed lua/epoch.lua
+	epochLua string
+
+	Acquire = verb(module("config", configLua), module("windows", windowsLua), frontierLua, module("upkeep", upkeepLua), entriesLua, acquireLua)
+	Fast    = redis.NewScript(fastLua)
+	Set     = verb(module("config", configLua), setLua)
+	Pause   = verb(module("config", configLua), pauseLua)
+	Expire  = verb(module("config", configLua), expireLua)
+	Delete  = verb(module("config", configLua), deleteLua)
+	Inspect = verb(module("config", configLua), module("windows", windowsLua), inspectLua)
+	Pin     = verb(module("config", configLua), pinLua)
+	Epoch   = redis.NewScript(epochLua)
+)
+
+// verb puts a script together. Redis runs the whole text each time, and to make
+// a function costs less where what it shares with others is not of the same block.
+func verb(parts ...string) *redis.Script {
+	return redis.NewScript(preludeLua + "local made = {}\n" + module("fields", fieldsLua) + "return (function()\n" + logLua + "return (function()\n" + strings.Join(parts, "") + "end)()\nend)()")
+}
+
+// module puts functions of which few calls need any behind one, which makes
+// them when it is first called and returns them.
+func module(name, text string) string {
+	made := "made." + name
+	return "local function " + name + "()\n" + made + " = " + made + " or (function()\n" + text + "end)()\nreturn " + made + "\nend\n"
+}
+
+// Call runs a script and says when what was answered was sent: a script goes by its
+// hash first, and whole if Redis does not know it. Errors are classified.
+func Call(ctx context.Context, rdb redis.Scripter, s *redis.Script, keys []string, args ...any) (reply any, sent time.Time, err error) {
+	sent = time.Now()
+	reply, err = s.EvalSha(ctx, rdb, keys, args...).Result()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		sent = time.Now()
+		reply, err = s.Eval(ctx, rdb, keys, args...).Result()
+	}
+	if err != nil {
+		return nil, sent, Classify(err)
+	}
+	return reply, sent, nil
+}
+
+// Int reads a reply that is one integer.
+func Int(reply any) (int64, error) {
+	n, ok := reply.(int64)
+	if !ok {
+		return 0, badReply("%T where an integer was expected", reply)
+	}
+	return n, nil
+}

@@ -1,0 +1,63 @@
+package script
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Remote is a moment of Redis's clock, in us.
+type Remote int64
+
+// Settings is what a client must know of a limiter to ask for its permits.
+type Settings struct {
+	Seal      string // the whole configuration, as the scripts compare it
+	Epoch     int64
+	Rate      int64
+	Interval  time.Duration
+	Guard     time.Duration
+	Offset    int64 // us from which calendar windows count
+	PerClient bool
+	Calendar  bool
+	Smooth    bool
+	KeepAlive time.Duration // 1ms for a limiter that expires in some other way
+	Plain     bool          // fast.lua knows all that applies to the limiter
+}
+
+// Span is how long a grant counts.
+func (s Settings) Span() time.Duration {
+	if s.Calendar {
+		return s.Interval
+	}
+	return s.Interval + s.Guard
+}
+
+// PerPermit is the time in which the limit gives n permits.
+func (s Settings) PerPermit(n int64) time.Duration {
+	return time.Duration(float64(n) * float64(s.Span()) / float64(s.Rate))
+}
+
+// Where a seal, as fields.lua writes it, has what a reply says in no other way.
+const (
+	sealKeepAlive = 3
+	sealOffset    = 7
+	sealPause     = 9
+	sealFields    = 10
+)
+
+// settings reads the configuration of a limiter in this epoch.
+func (d *decoder) settings(epoch int64) *Settings {
+	s := &Settings{Seal: d.word(), Epoch: epoch, Rate: d.next(), Interval: d.duration(), Guard: d.duration()}
+	s.PerClient, s.Calendar, s.Smooth = d.index(2) == 1, d.index(2) == 1, d.index(2) == 1
+	if d.err == nil && (s.Rate < 1 || s.Interval <= 0 || s.Guard < 0) {
+		d.fail("settings %+v", *s)
+	}
+	if f := strings.Split(s.Seal, ":"); len(f) == sealFields {
+		if ms, err := strconv.ParseInt(f[sealKeepAlive], 10, 64); err == nil {
+			s.KeepAlive = time.Duration(ms) * time.Millisecond
+		}
+		s.Offset, _ = strconv.ParseInt(f[sealOffset], 10, 64)
+		s.Plain = !s.Calendar && !s.Smooth && f[sealKeepAlive] == "0" && f[sealPause] == "0"
+	}
+	return s
+}
