@@ -48,6 +48,7 @@ type Client struct {
 	wg       sync.WaitGroup // runners, callers that make calls, and who listens for changes
 	changes  changes
 	punctual punctual
+	sharing  sharing
 
 	met       atomic.Bool                     // Redis has answered a call
 	firstCall atomic.Int64                    // when that was made, a line.Local; zero: not yet
@@ -77,10 +78,12 @@ type Member struct {
 // New makes no call.
 func New(c Config) *Client {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Client{
+	client := &Client{
 		Config: c, heeds: heedsDeadlines(c.Redis), start: time.Now().Add(-longAgo),
 		ctx: ctx, cancel: cancel, queues: make(map[string]*queue), tidyAt: 64,
 	}
+	client.sharing.c, client.sharing.able = client, sharesCalls(c.Redis)
+	return client
 }
 
 func (c *Client) now() line.Local              { return line.Local(time.Since(c.start)) }

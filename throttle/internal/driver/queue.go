@@ -100,8 +100,10 @@ func (q *queue) step(e line.Event) *line.Actions {
 		r.Done <- out.Ends[i]
 	}
 	for _, w := range out.Left {
-		close(q.leaving[w])
-		delete(q.leaving, w)
+		if gave, ok := q.leaving[w]; ok {
+			close(gave)
+			delete(q.leaving, w)
+		}
 	}
 	c.count(out)
 	if out.Met {
@@ -125,6 +127,9 @@ func (q *queue) step(e line.Event) *line.Actions {
 		c.wg.Go(q.run)
 	}
 	if out.Stopped {
+		if q.timer != nil {
+			q.timer.Stop()
+		}
 		close(q.stopped)
 	}
 	return out

@@ -28,7 +28,7 @@ func (q *queue) proceed(e line.Event) {
 		}
 		switch {
 		case call != nil:
-			e = q.make(q.c.ctx, call)
+			e = q.wait(call)
 		case after > 0:
 			e = line.Event{Kind: line.Ready}
 		default:
@@ -37,8 +37,23 @@ func (q *queue) proceed(e line.Event) {
 	}
 }
 
-// make makes a call, and says what became of it.
-func (q *queue) make(ctx context.Context, call *line.Call) line.Event {
+// make makes a call, with those of other lines if it meets any, and says what became
+// of it. A call that others make is one to wait for, also when ctx ends: that is the
+// part that is left.
+func (q *queue) make(ctx context.Context, call *line.Call) (e line.Event, left *part) {
+	e = line.Event{Kind: line.Answered, Call: call}
+	share := &q.c.sharing
+	if share.able && call.Shares() != nil {
+		if p := share.join(q, call); p != nil {
+			select {
+			case e.Answer = <-p.answer:
+				return e, nil
+			case <-ctx.Done():
+				return e, p
+			}
+		}
+		defer share.landed()
+	}
 	stop := q.beside(call)
 	defer stop()
 	value, sent, err := q.c.call(ctx, call.Script, call.Keys, call.Args)
@@ -46,7 +61,17 @@ func (q *queue) make(ctx context.Context, call *line.Call) line.Event {
 	if over {
 		err = line.ErrClosed
 	}
-	return line.Event{Kind: line.Answered, Call: call, Answer: line.Reply{Value: value, Err: err, Sent: sent, Final: over}}
+	e.Answer = line.Reply{Value: value, Err: err, Sent: sent, Final: over}
+	return e, nil
+}
+
+// wait is make for whoever has time.
+func (q *queue) wait(call *line.Call) line.Event {
+	e, left := q.make(q.c.ctx, call)
+	if left != nil {
+		e.Answer = <-left.answer
+	}
+	return e
 }
 
 // beside has the configuration looked at beside a call, if that is of use. The returned
@@ -61,7 +86,7 @@ func (q *queue) beside(call *line.Call) (stop func()) {
 		q.mu.Lock()
 		look := q.step(line.Event{Kind: line.Beside}).Call
 		q.mu.Unlock()
-		e := q.make(q.c.ctx, look)
+		e := q.wait(look)
 		q.mu.Lock()
 		q.step(e)
 		q.mu.Unlock()
@@ -88,21 +113,30 @@ func (q *queue) pause(d time.Duration) {
 // repeated by a runner, like any other.
 func (q *queue) serve(ctx context.Context, call *line.Call) {
 	defer q.c.wg.Done()
+	e := line.Event{Kind: line.Again, Call: call}
 	defer func() { // also if a hook of the Redis client panics
-		if call != nil {
-			q.c.wg.Go(func() { q.proceed(line.Event{Kind: line.Again, Call: call}) })
+		if e.Call != nil {
+			q.c.wg.Go(func() { q.proceed(e) })
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, line.ServesFor)
 	defer cancel()
-	for call != nil {
-		e := q.make(ctx, call)
-		if e.Answer.Err != nil {
+	for e.Call != nil {
+		answered, left := q.make(ctx, e.Call)
+		switch {
+		case left != nil:
+			e.Call = nil
+			q.c.wg.Go(func() {
+				answered.Answer = <-left.answer
+				q.proceed(answered)
+			})
+			return
+		case answered.Answer.Err != nil:
 			return
 		}
-		e.Serves = true
+		answered.Serves = true
 		q.mu.Lock()
-		call = q.step(e).Call
+		e.Call = q.step(answered).Call
 		q.mu.Unlock()
 	}
 }

@@ -25,6 +25,9 @@ const (
 	// lookEvery is how many calls by the short way have one see to what others may
 	// have done, if freshFor has not passed since the last.
 	lookEvery = 16
+	// renewShare is how often the keys of a limiter that expires are to live on by the
+	// short way: once in one part of that time in so many. It may expire sooner by that.
+	renewShare = 16
 )
 
 // batch is one call for many waiters.
@@ -100,19 +103,37 @@ func (l *Line) nextBatch(now Local) *batch {
 		l.urgentAt, l.gathering.latest = 0, 0
 	}
 	if !l.binds(now) && now >= l.scarceUntil && b.far == 0 && b.request.Fits() { // far away, to be declined costs a round trip
-		b.short = b.request.Short(l.clock.least(now), l.looks(now))
+		for i := range b.request.Members {
+			m := &b.request.Members[i]
+			m.Renew = l.renews(&m.Settings, now)
+		}
+		look, must := l.looks(now)
+		b.short = b.request.Short(l.clock.least(now), look, must)
 	}
 	return b
 }
 
 // looks reports whether a call by the short way is to look after what need not be
-// seen to each time.
-func (l *Line) looks(now Local) bool {
-	if l.unlooked < lookEvery && now.Sub(l.lookedAt) < freshFor {
-		l.unlooked++
+// seen to each time, and whether that has to be the log, too.
+func (l *Line) looks(now Local) (look, must bool) {
+	l.unlooked++
+	must = l.unlooked >= lookEvery
+	if must {
+		l.unlooked = 0
+	}
+	look = must || now.Sub(l.lookedAt) >= freshFor
+	if look {
+		l.lookedAt = now
+	}
+	return look, must
+}
+
+// renews reports whether it is time for the keys of a limiter that expires to live on.
+func (l *Line) renews(s *script.Settings, now Local) bool {
+	if s.Expires == 0 || s.KeepAlive-s.Span() >= s.KeepAlive/renewShare && now.Sub(l.renewedAt) < s.KeepAlive/renewShare {
 		return false
 	}
-	l.unlooked, l.lookedAt = 1, now
+	l.renewedAt = now
 	return true
 }
 

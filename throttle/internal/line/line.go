@@ -82,7 +82,8 @@ type Line struct {
 	binding     bool  // the latest batch did not get all it asked for at once
 	scarceUntil Local // the short way, which found too little free, is not tried before
 	lookedAt    Local // when it last looked after all
-	unlooked    int   // calls by it since
+	unlooked    int   // calls by it since it looked at the log
+	renewedAt   Local // when the keys of what expires were last to live on
 	gathering   gathering
 	fullUntil   Local   // when the latest place that was had falls due
 	fullFor     []int64 // what it was for

@@ -20,6 +20,7 @@ const (
 	Give                 // Release
 	Ready                // who makes the calls asks for the next one
 	Answered             // Call has an answer
+	Troubled             // Call was not answered, for the reason in Answer, and is made again
 	Again                // Call, which its waiter's caller made, has none: somebody else makes it
 	Beside               // the time has come to look at the configuration beside the call under way
 	Tick                 // the time has come that Wake told
@@ -98,6 +99,14 @@ type Call struct {
 	since  Local // when it was made
 }
 
+// Shares is the call as it may share one with others; nil if it may not.
+func (c *Call) Shares() *script.Short {
+	if c.short == nil || !c.short.Shares() {
+		return nil
+	}
+	return c.short
+}
+
 // Step takes up what happened, now, and writes down what to do.
 func (l *Line) Step(e Event, now Local, out *Actions) {
 	out.reset()
@@ -122,6 +131,8 @@ func (l *Line) Step(e Event, now Local, out *Actions) {
 		l.next(now)
 	case Answered:
 		l.answered(e.Call, e.Answer, e.Serves, now)
+	case Troubled:
+		l.failed(e.Call.batch, e.Answer.Err)
 	case Again:
 		out.Call = l.ask(e.Call.batch, now)
 	case Beside:

@@ -11,6 +11,7 @@ type Short struct {
 	Keys []string
 	Args []any
 	runs []int64 // how many requests of each run
+	must bool    // it is to look at what many.lua does not
 	r    *Request
 }
 
@@ -37,10 +38,11 @@ func (r *Request) Fits() bool {
 }
 
 // Short is the short way of a request that fits. Redis's clock is to show least
-// at the least; look has it see to what need not be seen to each time.
-func (r *Request) Short(least Remote, look bool) *Short {
+// at the least; look has it see to what need not be seen to each time, and must says
+// that the log is part of that.
+func (r *Request) Short(least Remote, look, must bool) *Short {
 	n := len(r.Members)
-	s := &Short{Keys: make([]string, 1+3*n), Args: append(make([]any, 0, 4+4*n), r.No, int64(least)), r: r}
+	s := &Short{must: must, Keys: make([]string, 1+3*n), Args: append(make([]any, 0, 4+4*n), r.No, int64(least)), r: r}
 	var prefetch int64
 	for _, run := range r.Runs {
 		s.runs = append(s.runs, run.Count)
@@ -49,25 +51,29 @@ func (r *Request) Short(least Remote, look bool) *Short {
 		}
 	}
 	s.Keys[0] = r.Keys[0]
-	perClient := false
+	lives := false // some keys are to live for so long
 	for i, m := range r.Members {
 		keys, own := r.Keys[1+Span*i:], 0
 		if m.PerClient {
-			own, perClient = 2, true
+			own, lives = 2, true
 		}
 		s.Keys[1+i], s.Keys[1+n+i], s.Keys[1+2*n+i] = keys[1+own], keys[0], keys[2+own]
+		lives = lives || m.Renew
 		s.Args = append(s.Args, m.Seal, r.Runs[0].Ns[i]*r.Runs[0].Count+prefetch, m.Rate)
 	}
-	if prefetch == 0 && !look && !perClient {
+	if prefetch == 0 && !look && !lives {
 		return s
 	}
 	s.Args = append(s.Args, prefetch > 0, look)
 	for _, m := range r.Members {
-		var ms int64
-		if m.PerClient {
+		var ms, all int64
+		switch {
+		case m.PerClient:
 			ms = (m.Span() + time.Millisecond - 1).Milliseconds()
+		case m.Renew:
+			all = m.Expires.Milliseconds()
 		}
-		s.Args = append(s.Args, ms)
+		s.Args = append(s.Args, ms, all)
 	}
 	return s
 }

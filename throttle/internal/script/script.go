@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The scripts, one a verb. All but epoch and fast begin with prelude.lua and
-// log.lua; fast.lua does what acquire.lua would do in the simplest case.
+// The scripts, one a verb. All but epoch, fast and many begin with prelude.lua and
+// log.lua; fast.lua and many.lua do what acquire.lua would do in the simplest case.
 var (
 	//go:embed lua/prelude.lua
 	preludeLua string
@@ -33,6 +33,8 @@ var (
 	entriesLua string
 	//go:embed lua/fast.lua
 	fastLua string
+	//go:embed lua/many.lua
+	manyLua string
 	//go:embed lua/acquire.lua
 	acquireLua string
 	//go:embed lua/set.lua
@@ -52,6 +54,7 @@ var (
 
 	Acquire = verb(module("config", configLua), module("windows", windowsLua), frontierLua, module("upkeep", upkeepLua), entriesLua, acquireLua)
 	Fast    = redis.NewScript(fastLua)
+	Many    = redis.NewScript(manyLua)
 	Set     = verb(module("config", configLua), setLua)
 	Pause   = verb(module("config", configLua), pauseLua)
 	Expire  = verb(module("config", configLua), expireLua)

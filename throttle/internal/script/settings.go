@@ -22,6 +22,7 @@ type Settings struct {
 	Smooth    bool
 	KeepAlive time.Duration // 1ms for a limiter that expires in some other way
 	Plain     bool          // fast.lua knows all that applies to the limiter
+	Expires   time.Duration // if so, how long after its last use its keys are to go; zero: they stay
 }
 
 // Span is how long a grant counts.
@@ -57,7 +58,10 @@ func (d *decoder) settings(epoch int64) *Settings {
 			s.KeepAlive = time.Duration(ms) * time.Millisecond
 		}
 		s.Offset, _ = strconv.ParseInt(f[sealOffset], 10, 64)
-		s.Plain = !s.Calendar && !s.Smooth && f[sealKeepAlive] == "0" && f[sealPause] == "0"
+		if s.KeepAlive > time.Millisecond { // not one that expires in some other way
+			s.Expires = max(s.KeepAlive, (s.Span() + time.Millisecond - 1).Truncate(time.Millisecond))
+		}
+		s.Plain = !s.Calendar && !s.Smooth && f[sealPause] == "0" && (s.KeepAlive == 0 || s.Expires > 0 && !s.PerClient)
 	}
 	return s
 }

@@ -1,0 +1,67 @@
+package script
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Shares reports whether a request by the short way may share a call with others: it
+// is for one limiter, and asks for nothing but permits.
+func (s *Short) Shares() bool {
+	m := &s.r.Members
+	return len(*m) == 1 && !(*m)[0].PerClient && len(s.runs) == 1 && !s.must
+}
+
+// Shared is one call of many.lua for several requests by the short way.
+type Shared struct {
+	Keys []string
+	Args []any
+	n    int
+}
+
+// Share is a call for requests that may share one, to be served for so long at the
+// most. No other call of whom the nonce tells has its number.
+func Share(nonce string, no uint64, within time.Duration, parts []*Short) *Shared {
+	s := &Shared{Keys: make([]string, 1, 1+3*len(parts)), Args: make([]any, 3, 3+4*len(parts)), n: len(parts)}
+	s.Keys[0] = parts[0].Keys[0]
+	var least int64
+	for _, p := range parts {
+		least = max(least, p.Args[1].(int64))
+		m := &p.r.Members[0]
+		var expires int64
+		if m.Renew {
+			expires = m.Expires.Milliseconds()
+		}
+		s.Keys = append(s.Keys, p.Keys[1:]...)
+		s.Args = append(s.Args, m.Seal, p.Args[3], m.Rate, expires)
+	}
+	var latest int64
+	if least > 0 {
+		latest = least + within.Microseconds()
+	}
+	s.Args[0], s.Args[1], s.Args[2] = nonce+"-"+strconv.FormatUint(no, 36), least, latest
+	return s
+}
+
+// Decode reads the reply of many.lua: what fast.lua would have said to each.
+func (s *Shared) Decode(reply any) ([]any, error) {
+	text, ok := reply.(string)
+	if !ok {
+		return nil, badReply("%T where a string was expected", reply)
+	}
+	at, said, _ := strings.Cut(text, " ")
+	if _, err := strconv.ParseInt(at, 10, 64); err != nil || len(said) != s.n {
+		return nil, badReply("%q to %d requests", Clip(text), s.n)
+	}
+	var granted any = at
+	replies := make([]any, s.n)
+	for i := range said {
+		if said[i] == '+' {
+			replies[i] = granted
+		} else {
+			replies[i] = int64(said[i] - '0')
+		}
+	}
+	return replies, nil
+}
