@@ -55,6 +55,7 @@ func (q *queue) settle(b *batch, r batchReply, sent, received time.Time) {
 			p := place{at: r.base + g.offset, epochs: r.epochs}
 			p.earliest, p.due = q.clock.at(p.at)
 			p.ahead = p.at > r.now
+			p.slow = !p.ahead && received.Sub(sent) > q.halfGuard()
 			if p.ahead {
 				q.binding = true
 				q.gathering.waited(p.due)

@@ -46,6 +46,7 @@ type place struct {
 	at       int64 // us of Redis's clock: where its entry is
 	epochs   []int64
 	ahead    bool      // it was not due when it was granted
+	slow     bool      // it was, in a call that took longer than half the guard
 	rank     int       // its turn among those of the same moment
 	earliest time.Time // Redis's clock does not show at before,
 	due      time.Time // and shows it by then: never early
@@ -233,7 +234,10 @@ func (q *queue) take(w *waiter) (taken bool, d, early time.Duration) {
 			q.look(w)
 			return false, 0, 0
 		}
-		if overdue || !far || q.clock.uncertainty() <= half {
+		// One of a slow call may be used if it is not much older: to exchange it could
+		// cost an interval, for the places after it are taken by now.
+		passes := w.place.slow && now.Sub(w.place.earliest) <= half*3/2
+		if !passes && (overdue || !far || q.clock.uncertainty() <= half) {
 			q.c.stale.Add(1)
 			w.stale++
 			q.exchange(w)
