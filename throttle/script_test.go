@@ -97,6 +97,7 @@ type state struct {
 	checkedIn         int64
 	records           []record
 	value             string
+	seal, frontier    string
 	valueTTL, logTTL  time.Duration
 	nameTTL           time.Duration
 	valueKey, permits string
@@ -108,7 +109,7 @@ func readState(tb fataler, rdb *redis.Client, l *Limiter) state {
 	h, err := rdb.HGetAll(ctx, l.name).Result()
 	check(tb, err)
 	num := func(field string) int64 { n, _ := strconv.ParseInt(h[field], 10, 64); return n }
-	s := state{exists: h["rate"] != "", perClient: h["type"] == "1", epoch: num("epoch"), reset: num("reset")}
+	s := state{exists: h["rate"] != "", perClient: h["type"] == "1", epoch: num("epoch"), reset: num("reset"), seal: h["seal"], frontier: h["frontier"]}
 	s.model = model{
 		rate: num("rate"), interval: num("interval") * 1000, guard: num("guard"), offset: num("offset"),
 		calendar: h["window"] == "1", smooth: h["smooth"] == "1", pause: num("pause"),
