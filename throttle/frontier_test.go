@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // What is known of a log holds as long as nobody else has written. A Redisson
@@ -89,4 +91,43 @@ func TestOthersShortIDsExpire(t *testing.T) {
 func score(b *bench, at time.Duration) float64 {
 	b.Helper()
 	return float64(b.begin.Add(at).UnixMicro()) / 1000
+}
+
+// Nor does it hold where the log was merged, which leaves the value as it was,
+// and the oldest entry where that is alone in its bucket.
+func TestFrontierEndsWhereTheLogIsMerged(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		const entries, apart = 540, 3600 * time.Microsecond
+		l := b.limited(Rate{Permits: entries, Interval: 2 * time.Second, Guard: 20 * time.Millisecond})
+		b.expectTry(l, 1, true) // at 0
+		after := func(i int) time.Duration { return 10*time.Millisecond + time.Duration(i)*apart }
+		var zs []redis.Z
+		for i := range entries - 1 {
+			zs = append(zs, redis.Z{Score: score(b, after(i)), Member: ownMember(b.begin.Add(after(i)).UnixMicro(), 1)})
+		}
+		check(b, b.rdb.ZAdd(b.Context(), l.member.Keys[2], zs...).Err())
+		check(b, b.rdb.DecrBy(b.Context(), l.member.Keys[1], entries-1).Err())
+		q := newScriptQueue(l)
+		call := func(when int, longest int64, ns ...int64) script.Reply {
+			b.until(ms(when))
+			c := batchCall{refresh: []bool{false}, ahead: []int64{0}, releases: []int64{0}}
+			for _, n := range ns {
+				c.asks = append(c.asks, ask{longest: longest, reach: longest, near: longest, count: 1, ns: []int64{n}})
+			}
+			r := q.send(b, b.rdb, c)
+			q.learn(r)
+			return r
+		}
+		call(1800, 0, 2)    // the queue is told the configuration
+		call(1820, 0, 2)    // 504 have passed, and it is known when 2 fit
+		call(1900, 0, 4, 2) // 526 have: they are merged, and the log is read in whole
+		if n := b.rdb.ZCard(b.Context(), l.member.Keys[2]).Val(); n >= 500 {
+			b.Fatalf("%d entries: nothing was merged", n)
+		}
+		r := call(1910, 1_000_000, 30)
+		at, want := ms(1910)+time.Duration(r.Runs[0].Grants[0].Offset)*time.Microsecond, after(28)+2020*time.Millisecond
+		if at < want || at > want+ms(17) {
+			b.Errorf("30 permits at %v: that many are free at %v, and buckets are of 7.9ms", at, want)
+		}
+	})
 }

@@ -99,6 +99,7 @@ type state struct {
 	checkedIn         int64
 	records           []record
 	value             string
+	seal, frontier    string
 	valueTTL, logTTL  time.Duration
 	nameTTL           time.Duration
 	valueKey, permits string
@@ -110,7 +111,7 @@ func readState(tb fataler, rdb *redis.Client, l *Limiter) state {
 	h, err := rdb.HGetAll(ctx, l.name).Result()
 	check(tb, err)
 	num := func(field string) int64 { n, _ := strconv.ParseInt(h[field], 10, 64); return n }
-	s := state{exists: h["rate"] != "", perClient: h["type"] == "1", epoch: num("epoch"), reset: num("reset")}
+	s := state{exists: h["rate"] != "", perClient: h["type"] == "1", epoch: num("epoch"), reset: num("reset"), seal: h["seal"], frontier: h["frontier"]}
 	s.model = model{
 		rate: num("rate"), interval: num("interval") * 1000, guard: num("guard"), offset: num("offset"),
 		calendar: h["window"] == "1", smooth: h["smooth"] == "1", pause: num("pause"),
@@ -251,7 +252,7 @@ func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) script.Re
 		if look {
 			q.looked = now
 		}
-		q.fast = r.Short(0, look)
+		q.fast = r.Short(0, look, look)
 	}
 	return q.resend(tb, rdb)
 }
@@ -318,10 +319,15 @@ func decodeReply(reply any, members, runs int) (script.Reply, error) {
 	return r.Decode(reply)
 }
 
-// replyKey is where Redis keeps the latest reply to the waiters of a limiter.
+// replyKey is where Redis keeps the latest reply to the waiters of a limiter. It
+// begins with a batch's number, which those that guard changes do not.
 func (b *bench) replyKey(l *Limiter) string {
 	b.Helper()
 	keys := b.rdb.Keys(b.Context(), script.Prefix(l.name)+":reply:*").Val()
+	keys = slices.DeleteFunc(keys, func(key string) bool {
+		no, _, _ := strings.Cut(b.rdb.Get(b.Context(), key).Val(), " ")
+		return len(no) != len(script.BatchNo(0))
+	})
 	if len(keys) != 1 {
 		b.Fatalf("replies in %q, want one", keys)
 	}

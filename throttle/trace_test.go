@@ -319,6 +319,9 @@ func (x *trace) audit(t fataler, q *tracedQueue, i int, before, after state, wan
 	if len(after.records) > 1024+256 {
 		t.Fatalf("limiter %d: %d entries\n%s", i, len(after.records), q.describe())
 	}
+	if err := auditFrontier(after, now); err != nil {
+		t.Fatalf("limiter %d: %v\n%s", i, err, q.describe())
+	}
 	if len(got.log) == 0 {
 		return
 	}

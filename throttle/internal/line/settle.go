@@ -89,7 +89,7 @@ func (l *Line) settle(b *batch, r *script.Reply, sent, received Local) {
 	var held []*Waiter
 	l.askAt, l.binding = 0, false
 	for i := range b.request.Runs {
-		held = append(held, l.grant(b, i, r, received)...)
+		held = append(held, l.grant(b, i, r, sent, received)...)
 	}
 	if len(held) == 0 {
 		l.seatWaiting(received)
@@ -114,12 +114,13 @@ func (l *Line) settle(b *batch, r *script.Reply, sent, received Local) {
 }
 
 // grant seats those of a run who got a place, and returns those who stay in the line.
-func (l *Line) grant(b *batch, i int, r *script.Reply, received Local) (held []*Waiter) {
+func (l *Line) grant(b *batch, i int, r *script.Reply, sent, received Local) (held []*Waiter) {
 	run, answer, ws := &b.request.Runs[i], &r.Runs[i], b.waiters[i]
 	for _, g := range answer.Grants {
 		p := place{at: r.Base + Remote(g.Offset), epochs: r.Epochs}
 		p.earliest, p.due = l.clock.at(p.at)
 		p.ahead = p.at > r.Now
+		p.slow = !p.ahead && received.Sub(sent) > l.halfGuard()
 		if p.ahead {
 			l.binding = true
 			l.gathering.waited(p.due)

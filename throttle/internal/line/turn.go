@@ -45,7 +45,10 @@ func (l *Line) turn(w *Waiter, now Local) {
 			l.lookFor(w)
 			return
 		}
-		if overdue || !far || l.clock.uncertainty() <= half {
+		// One of a slow call may be used if it is not much older: to exchange it could
+		// cost an interval, for the places after it are taken by now.
+		passes := w.place.slow && now.Sub(w.place.earliest) <= half*3/2
+		if !passes && (overdue || !far || l.clock.uncertainty() <= half) {
 			l.out.Stale++
 			w.stale++
 			l.exchange(w, now)

@@ -45,6 +45,7 @@ type place struct {
 	at       Remote // where its entry is
 	epochs   []int64
 	ahead    bool  // it was not due when it was granted
+	slow     bool  // it was, in a call that took longer than half the guard
 	rank     int   // its turn among those of the same moment
 	earliest Local // Redis's clock does not show at before,
 	due      Local // and shows it by then: never early

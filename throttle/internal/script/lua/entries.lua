@@ -59,7 +59,7 @@ local function update(m, client, refresh, seen, now)
   end
   m.value = rebuild and config().sum_log(m) or m.cached + freed
   if m.card > BUCKETS then m.grid = m.W end
-  m.dirty = rebuild or freed > 0
+  m.dirty = rebuild or freed > 0 or crowded -- what was known of the log before it was merged holds no more
   if m.kept and m.text and oldest and not (m.per_client or m.foreign or crowded) then open_frontier(m, oldest, now) end
 end
 
