@@ -78,7 +78,7 @@ func (c *Client) Limiter(name string) (*Limiter, error) {
 }
 
 func (c *Client) limiter(name, create string) *Limiter {
-	m := driver.Member{Name: name, Keys: script.KeysOf(name, c.core.ID), Create: create}
+	m := driver.Member{Name: name, Create: create}
 	return &Limiter{c: c, name: name, member: m, line: c.core.Entry(m)}
 }
 

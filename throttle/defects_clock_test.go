@@ -48,8 +48,8 @@ func TestD8ClientClocksDoNotMatter(t *testing.T) {
 				one := b.limited(rate("10/1s"))
 				two := b.limiter(b.client())
 				now := float64(time.Now().Add(off).UnixMicro()) / 1000
-				check(b, b.rdb.ZAdd(ctx, one.member.Keys[2], redis.Z{Score: now, Member: "\x02ab\x04\x00\x00\x00"}).Err())
-				check(b, b.rdb.Del(ctx, one.member.Keys[1]).Err())
+				check(b, b.rdb.ZAdd(ctx, one.keys()[2], redis.Z{Score: now, Member: "\x02ab\x04\x00\x00\x00"}).Err())
+				check(b, b.rdb.Del(ctx, one.keys()[1]).Err())
 				b.expectTry(one, 7, false)
 				b.expectTry(one, 6, true)
 				b.expectTry(two, 1, false)
@@ -92,8 +92,8 @@ func TestD8ForeignClocksDoNotBlock(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		l := b.limited(b.perSecond(10))
 		ahead := time.Now().Add(time.Hour).UnixMicro()
-		check(b, b.rdb.ZAdd(b.Context(), l.member.Keys[2], redis.Z{Score: float64(ahead) / 1000, Member: "\x02ab\x0a\x00\x00\x00"}).Err())
-		check(b, b.rdb.Del(b.Context(), l.member.Keys[1]).Err())
+		check(b, b.rdb.ZAdd(b.Context(), l.keys()[2], redis.Z{Score: float64(ahead) / 1000, Member: "\x02ab\x0a\x00\x00\x00"}).Err())
+		check(b, b.rdb.Del(b.Context(), l.keys()[1]).Err())
 		if b.fake != nil {
 			b.expectTry(l, 1, false)
 		}

@@ -113,7 +113,7 @@ func TestD14LogStaysSmall(t *testing.T) {
 			for i := range grants {
 				b.until(time.Duration(i) * r.Interval / grants)
 				b.expectTry(l, r.Permits/grants, true)
-				n, err := b.rdb.ZCard(b.Context(), l.member.Keys[2]).Result()
+				n, err := b.rdb.ZCard(b.Context(), l.keys()[2]).Result()
 				check(b, err)
 				entries = max(entries, n)
 			}

@@ -74,11 +74,11 @@ func TestD5LostKeysHeal(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		l := b.limited(rate("10/5s"))
 		b.expectTry(l, 4, true)
-		check(b, b.rdb.Del(b.Context(), l.member.Keys[1]).Err()) // the cached value
+		check(b, b.rdb.Del(b.Context(), l.keys()[1]).Err()) // the cached value
 		b.expectAvailable(l, 6)
 		b.expectTry(l, 7, false)
 		b.expectTry(l, 6, true)
-		check(b, b.rdb.Del(b.Context(), l.member.Keys[2]).Err()) // the log, and with it what is known of the usage
+		check(b, b.rdb.Del(b.Context(), l.keys()[2]).Err()) // the log, and with it what is known of the usage
 		b.expectAvailable(l, 10)
 		b.expectTry(l, 10, true)
 		b.expectTry(l, 1, false)

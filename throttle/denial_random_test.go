@@ -170,7 +170,7 @@ func (x *lottery) models() (ms []*model) {
 		if u.Paused > 0 {
 			m.pause = must(x.rdb.Time(x.Context()).Result()).Add(u.Paused).UnixMicro()
 		}
-		for _, e := range must(x.rdb.ZRangeWithScores(x.Context(), l.member.Keys[2], 0, math.MaxInt32).Result()) {
+		for _, e := range must(x.rdb.ZRangeWithScores(x.Context(), l.keys()[2], 0, math.MaxInt32).Result()) {
 			m.add(int64(math.Round(e.Score*1000)), parseMember(e.Member.(string)))
 		}
 		ms = append(ms, m)

@@ -57,9 +57,9 @@ func TestDamagedValueIsNoError(t *testing.T) {
 				for range 3 {
 					check(b, l.Acquire(b.Context(), 1))
 				}
-				check(b, b.rdb.Set(b.Context(), l.member.Keys[1], damaged, 0).Err())
+				check(b, b.rdb.Set(b.Context(), l.keys()[1], damaged, 0).Err())
 				check(b, l.Acquire(b.Context(), 1))
-				if got := b.rdb.Get(b.Context(), l.member.Keys[1]).Val(); anew && got != "996" {
+				if got := b.rdb.Get(b.Context(), l.keys()[1]).Val(); anew && got != "996" {
 					b.Errorf("the value is %q, want 996", got)
 				}
 			})
@@ -80,7 +80,7 @@ func TestKeepAliveOfOthersIsHonoured(t *testing.T) {
 		b.begin = time.Now()
 		b.until(100*time.Millisecond + ms(50))
 		check(b, l.Acquire(b.Context(), 1))
-		for _, key := range l.member.Keys[:3] {
+		for _, key := range l.keys()[:3] {
 			if ttl := b.rdb.PTTL(b.Context(), key).Val(); ttl < 4*time.Second || ttl > 5*time.Second {
 				b.Errorf("%s lives for %v, want the 5s of its keepAliveTime", key, ttl)
 			}
@@ -107,7 +107,7 @@ func TestHugeRequestsTogether(t *testing.T) {
 			wg.Wait()
 			check(b, l.Acquire(b.Context(), 1))
 			b.expectAvailable(l, 996)
-			if got := b.rdb.Get(b.Context(), l.member.Keys[1]).Val(); got != "996" {
+			if got := b.rdb.Get(b.Context(), l.keys()[1]).Val(); got != "996" {
 				b.Errorf("the value is %s, want 996", got)
 			}
 		})

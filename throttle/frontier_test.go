@@ -27,9 +27,9 @@ func TestFrontierEndsWhereOthersFree(t *testing.T) {
 		at(950, b.expectTry, other, 1, true)
 
 		b.until(ms(1005)) // what a Redisson client does with what expired
-		oldest := b.rdb.ZRange(b.Context(), l.member.Keys[2], 0, 0).Val()[0]
-		check(b, b.rdb.ZRem(b.Context(), l.member.Keys[2], oldest).Err())
-		check(b, b.rdb.IncrBy(b.Context(), l.member.Keys[1], 1).Err())
+		oldest := b.rdb.ZRange(b.Context(), l.keys()[2], 0, 0).Val()[0]
+		check(b, b.rdb.ZRem(b.Context(), l.keys()[2], oldest).Err())
+		check(b, b.rdb.IncrBy(b.Context(), l.keys()[1], 1).Err())
 
 		b.until(ms(1020))
 		r, err := l.Reserve(b.Context(), 3, time.Minute)
@@ -51,10 +51,10 @@ func TestFrontierEndsWhereOthersGrant(t *testing.T) {
 		b.until(ms(900))
 		b.expectTry(l, 2, false) // not before 1.01 s
 		b.until(ms(1005))
-		oldest := b.rdb.ZRange(b.Context(), l.member.Keys[2], 0, 0).Val()[0]
-		check(b, b.rdb.ZRem(b.Context(), l.member.Keys[2], oldest).Err())
+		oldest := b.rdb.ZRange(b.Context(), l.keys()[2], 0, 0).Val()[0]
+		check(b, b.rdb.ZRem(b.Context(), l.keys()[2], oldest).Err())
 		ahead := redis.Z{Score: score(b, ms(1100)), Member: "\x10an id of 16 byte\x02\x00\x00\x00"}
-		check(b, b.rdb.ZAdd(b.Context(), l.member.Keys[2], ahead).Err())
+		check(b, b.rdb.ZAdd(b.Context(), l.keys()[2], ahead).Err())
 
 		r, err := l.Reserve(b.Context(), 2, time.Minute)
 		check(b, err)
@@ -75,8 +75,8 @@ func TestOthersShortIDsExpire(t *testing.T) {
 				b.expectTry(l, 1, true)
 				b.until(ms(500))
 				other := redis.Z{Score: score(b, ms(500)), Member: "\x08" + id + "\x05\x00\x00\x00"}
-				check(b, b.rdb.ZAdd(b.Context(), l.member.Keys[2], other).Err())
-				check(b, b.rdb.DecrBy(b.Context(), l.member.Keys[1], 5).Err())
+				check(b, b.rdb.ZAdd(b.Context(), l.keys()[2], other).Err())
+				check(b, b.rdb.DecrBy(b.Context(), l.keys()[1], 5).Err())
 				b.until(ms(1050))
 				b.expectTry(l, 6, false)
 				b.expectTry(l, 5, true)
@@ -105,8 +105,8 @@ func TestFrontierEndsWhereTheLogIsMerged(t *testing.T) {
 		for i := range entries - 1 {
 			zs = append(zs, redis.Z{Score: score(b, after(i)), Member: ownMember(b.begin.Add(after(i)).UnixMicro(), 1)})
 		}
-		check(b, b.rdb.ZAdd(b.Context(), l.member.Keys[2], zs...).Err())
-		check(b, b.rdb.DecrBy(b.Context(), l.member.Keys[1], entries-1).Err())
+		check(b, b.rdb.ZAdd(b.Context(), l.keys()[2], zs...).Err())
+		check(b, b.rdb.DecrBy(b.Context(), l.keys()[1], entries-1).Err())
 		q := newScriptQueue(l)
 		call := func(when int, longest int64, ns ...int64) script.Reply {
 			b.until(ms(when))
@@ -121,7 +121,7 @@ func TestFrontierEndsWhereTheLogIsMerged(t *testing.T) {
 		call(1800, 0, 2)    // the queue is told the configuration
 		call(1820, 0, 2)    // 504 have passed, and it is known when 2 fit
 		call(1900, 0, 4, 2) // 526 have: they are merged, and the log is read in whole
-		if n := b.rdb.ZCard(b.Context(), l.member.Keys[2]).Val(); n >= 500 {
+		if n := b.rdb.ZCard(b.Context(), l.keys()[2]).Val(); n >= 500 {
 			b.Fatalf("%d entries: nothing was merged", n)
 		}
 		r := call(1910, 1_000_000, 30)

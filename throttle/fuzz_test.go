@@ -108,7 +108,7 @@ func FuzzMembers(f *testing.F) {
 		s.pass(time.Millisecond)
 		check(t, l.SetRate(ctx, Rate{Permits: 3, Interval: time.Second}))
 		z := redis.Z{Score: float64(s.now(t))/1000 + offset, Member: string(member)}
-		if z.Score != z.Score || s.rdb.ZAdd(ctx, l.member.Keys[2], z).Err() != nil {
+		if z.Score != z.Score || s.rdb.ZAdd(ctx, l.keys()[2], z).Err() != nil {
 			return
 		}
 		if _, err := l.TryAcquire(ctx, 1); err != nil {

@@ -22,7 +22,7 @@ type Usage struct {
 
 // Inspect reads how the limiter stands. It changes nothing in Redis.
 func (l *Limiter) Inspect(ctx context.Context) (Usage, error) {
-	reply, err := l.c.core.Call(ctx, script.Inspect, l.member.Keys[:])
+	reply, err := l.c.core.Call(ctx, script.Inspect, l.keys())
 	if err != nil {
 		return Usage{}, l.error(err)
 	}
@@ -34,6 +34,12 @@ func (l *Limiter) Inspect(ctx context.Context) (Usage, error) {
 		return Usage{}, l.error(err)
 	}
 	return usageOf(&standing), nil
+}
+
+// keys are the limiter's, as its Client has them.
+func (l *Limiter) keys() []string {
+	keys := script.KeysOf(l.name, l.c.core.ID)
+	return keys[:]
 }
 
 // Config reads the limiter's rate.

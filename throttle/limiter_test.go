@@ -91,11 +91,11 @@ func TestKeyOfAnotherType(t *testing.T) {
 			func(key string) error { return b.rdb.LPush(ctx, key, "x").Err() },
 		} {
 			l := b.limiter(b.client())
-			for k, key := range l.member.Keys[:3] {
+			for k, key := range l.keys()[:3] {
 				if k == 1 && i == 0 {
 					continue // the cached value is a string
 				}
-				check(b, b.rdb.Del(ctx, l.member.Keys[:]...).Err())
+				check(b, b.rdb.Del(ctx, l.keys()[:]...).Err())
 				if k > 0 {
 					check(b, l.SetRate(ctx, rate("5/1s")))
 				}
@@ -121,10 +121,10 @@ func TestDamagedLogIsServed(t *testing.T) {
 		l := b.limited(rate("5/1s"))
 		now := float64(time.Now().UnixMilli())
 		for i, member := range []string{"", "x", "\xff", "\x10short", "\x00\x01\x00\x00", strings.Repeat("y", 300)} {
-			check(b, b.rdb.ZAdd(ctx, l.member.Keys[2], redis.Z{Score: now - float64(i), Member: member}).Err())
+			check(b, b.rdb.ZAdd(ctx, l.keys()[2], redis.Z{Score: now - float64(i), Member: member}).Err())
 		}
-		check(b, b.rdb.ZAdd(ctx, l.member.Keys[2], redis.Z{Score: now, Member: "\x02id\x02\x00\x00\x00"}).Err())
-		check(b, b.rdb.Set(ctx, l.member.Keys[1], "not a number", 0).Err())
+		check(b, b.rdb.ZAdd(ctx, l.keys()[2], redis.Z{Score: now, Member: "\x02id\x02\x00\x00\x00"}).Err())
+		check(b, b.rdb.Set(ctx, l.keys()[1], "not a number", 0).Err())
 		b.expectAvailable(l, 3)
 		b.expectTry(l, 3, true)
 		b.expectTry(l, 1, false)
@@ -258,7 +258,7 @@ func TestPerClientLimitsAreSeparate(t *testing.T) {
 			other := b.limiter(b.client())
 			b.expectTry(other, 3, true)
 			b.expectTry(other, 1, false)
-			if ttl := b.rdb.PTTL(b.Context(), other.member.Keys[4]).Val(); ttl < 5*time.Second || ttl > 8*time.Second {
+			if ttl := b.rdb.PTTL(b.Context(), other.keys()[4]).Val(); ttl < 5*time.Second || ttl > 8*time.Second {
 				b.Errorf("the log of a client expires in %v", ttl)
 			}
 		}

@@ -152,7 +152,7 @@ func (x *trace) crowd(t *rapid.T) {
 		times[at] = true
 		zs = append(zs, redis.Z{Score: float64(at) / 1000, Member: ownMember(at, 1)})
 	}
-	key := x.operator[0].member.Keys[2]
+	key := x.operator[0].keys()[2]
 	for _, at := range slices.Sorted(maps.Keys(times)) {
 		x.truth[key] = append(x.truth[key], entry{at, 1})
 	}

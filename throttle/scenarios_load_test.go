@@ -77,7 +77,7 @@ func (b *bench) recorded(r Rate) (*Limiter, *ledger) {
 	b.Helper()
 	book := &ledger{Scripter: b.rdb, b: b, grants: make(map[int64]int)}
 	l := b.limiter(b.clientOf(book))
-	book.log = l.member.Keys[2]
+	book.log = l.keys()[2]
 	check(b, l.SetRate(b.Context(), r))
 	return l, book
 }

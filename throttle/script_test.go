@@ -116,14 +116,14 @@ func readState(tb fataler, rdb *redis.Client, l *Limiter) state {
 		rate: num("rate"), interval: num("interval") * 1000, guard: num("guard"), offset: num("offset"),
 		calendar: h["window"] == "1", smooth: h["smooth"] == "1", pause: num("pause"),
 	}
-	s.valueKey, s.permits = l.member.Keys[1], l.member.Keys[2]
+	s.valueKey, s.permits = l.keys()[1], l.keys()[2]
 	if s.perClient {
-		s.valueKey, s.permits = l.member.Keys[3], l.member.Keys[4]
+		s.valueKey, s.permits = l.keys()[3], l.keys()[4]
 	}
 	p := rdb.TxPipeline() // at one moment: limits of a millisecond expire in between
 	zs := p.ZRangeWithScores(ctx, s.permits, 0, -1)
 	value := p.Get(ctx, s.valueKey)
-	seen := p.ZScore(ctx, l.member.Keys[5], l.c.ID())
+	seen := p.ZScore(ctx, l.keys()[5], l.c.ID())
 	ttls := []*redis.DurationCmd{p.PTTL(ctx, s.valueKey), p.PTTL(ctx, s.permits), p.PTTL(ctx, l.name)}
 	if _, err := p.Exec(ctx); err != nil && err != redis.Nil {
 		check(tb, err)
@@ -221,7 +221,7 @@ type scriptQueue struct {
 func newScriptQueue(ls ...*Limiter) *scriptQueue {
 	members := make([]script.Keys, len(ls))
 	for i, l := range ls {
-		members[i] = l.member.Keys
+		members[i] = script.KeysOf(l.name, l.c.ID())
 	}
 	reply := fmt.Sprintf("%s:reply:test:%p", script.Prefix(ls[0].name), members)
 	return &scriptQueue{limiters: ls, keys: script.RequestKeys(reply, members), config: make([]script.Settings, len(ls))}

@@ -143,7 +143,7 @@ func (s *simulation) addLimit(name string) {
 	check(s, limiter.SetRate(s.Context(), l.rate))
 	l.changes = []rateChange{{s.begin.UnixMicro(), oracleLimit(l.rate)}}
 	if fill {
-		s.fillLog(l, limiter.member.Keys[1], limiter.member.Keys[2])
+		s.fillLog(l, limiter.keys()[1], limiter.keys()[2])
 	}
 }
 

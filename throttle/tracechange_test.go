@@ -69,7 +69,7 @@ func (x *trace) change(t *rapid.T, l *Limiter, f func(ctx context.Context, befor
 		t.Fatalf("epoch %d after %d", after.epoch, before.epoch)
 	}
 	for key := range x.truth {
-		if key != l.member.Keys[2] && !strings.HasPrefix(key, l.member.Keys[2]+":") {
+		if key != l.keys()[2] && !strings.HasPrefix(key, l.keys()[2]+":") {
 			continue
 		}
 		x.truth[key] = slices.DeleteFunc(x.truth[key], func(e entry) bool {

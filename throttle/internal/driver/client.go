@@ -22,6 +22,14 @@ import (
 // closeTimeout bounds how long Close tries to give places back.
 const closeTimeout = time.Second
 
+const (
+	// idleLines is how many lines are kept though nobody waits in them: some 3 KB each.
+	idleLines = 4096
+	// knownLimiters is of how many more limiters it is known how they were configured:
+	// some 300 bytes each, which spare a call the long way.
+	knownLimiters = 1 << 17
+)
+
 // longAgo is how old a Client's clock seems to be when it begins: a Local of zero is
 // before all that it remembers.
 const longAgo = 1000 * time.Hour
@@ -57,7 +65,8 @@ type Client struct {
 	mu     sync.Mutex
 	closed bool
 	queues map[string]*queue
-	tidyAt int // number of queues at which idle ones are looked for
+	tidyAt int                    // number of queues at which idle ones are looked for
+	known  map[string]line.Memory // what lines that were forgotten knew
 
 	reserved sync.Map // of each limiter by its name, what all lines together have reserved: *atomic.Int64
 	keyNo    atomic.Uint64
@@ -71,7 +80,6 @@ type Counters struct {
 // Member is a limiter of a line.
 type Member struct {
 	Name   string
-	Keys   script.Keys
 	Create string // the configuration to create it with, or ""
 }
 
@@ -80,7 +88,7 @@ func New(c Config) *Client {
 	ctx, cancel := context.WithCancel(context.Background())
 	client := &Client{
 		Config: c, heeds: heedsDeadlines(c.Redis), start: time.Now().Add(-longAgo),
-		ctx: ctx, cancel: cancel, queues: make(map[string]*queue), tidyAt: 64,
+		ctx: ctx, cancel: cancel, queues: make(map[string]*queue), tidyAt: idleLines, known: make(map[string]line.Memory),
 	}
 	client.sharing.c, client.sharing.able = client, sharesCalls(c.Redis)
 	return client
@@ -111,11 +119,19 @@ func (c *Client) call(ctx context.Context, s *redis.Script, keys []string, args 
 	return reply, c.local(sent), err
 }
 
-// tidy forgets the queues that are idle, and what was reserved of limiters that
-// no queue has any more: nothing.
+// tidy forgets the queues that are idle but for what they know of their limiter, and
+// what was reserved of limiters that no queue has any more: nothing.
 func (c *Client) tidy() {
-	maps.DeleteFunc(c.queues, func(_ string, q *queue) bool { return q.retire() })
-	c.tidyAt = max(64, 2*len(c.queues))
+	maps.DeleteFunc(c.queues, func(key string, q *queue) bool {
+		if !q.retire() {
+			return false
+		}
+		if m, ok := q.line.Memory(); ok {
+			c.remember(key, m)
+		}
+		return true
+	})
+	c.tidyAt = max(idleLines, 2*len(c.queues))
 	has := make(map[string]bool)
 	for _, q := range c.queues {
 		for _, m := range q.members {
@@ -128,6 +144,16 @@ func (c *Client) tidy() {
 		}
 		return true
 	})
+}
+
+func (c *Client) remember(key string, m line.Memory) {
+	if len(c.known) >= knownLimiters {
+		for other := range c.known { // any
+			delete(c.known, other)
+			break
+		}
+	}
+	c.known[key] = m
 }
 
 // Forget forgets the lines that are idle, and returns how many are left.
@@ -230,7 +256,8 @@ func (e *Entry) enter() *queue {
 		if len(c.queues) >= c.tidyAt {
 			c.tidy()
 		}
-		q = newQueue(c, e.members)
+		q = newQueue(c, e.members, c.known[key])
+		delete(c.known, key)
 		if c.closed {
 			q.happens(line.Close)
 		}

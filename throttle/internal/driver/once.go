@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // Change runs a script that changes the limiter. It is done once, however often
@@ -15,7 +16,8 @@ import (
 // it. What came too late may have been done before.
 func (e *Entry) Change(ctx context.Context, s *redis.Script, args ...any) (any, error) {
 	m := e.members[0]
-	keys := append(m.Keys[:], e.c.replyKey(m))
+	own := script.KeysOf(m.Name, e.c.ID)
+	keys := append(own[:], e.c.replyKey(m))
 	latest := e.knownTime()
 	if latest > 0 {
 		latest += line.Remote(line.ServedFor.Microseconds())

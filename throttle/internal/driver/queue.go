@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // queue is a line at work. Whoever holds the mutex may step it; calls are made
@@ -29,17 +30,17 @@ type queue struct {
 	stopped chan struct{} // closed when a closed line has given back what it could
 }
 
-func newQueue(c *Client, members []Member) *queue {
-	config := line.Config{Client: c.ID, Reply: c.replyKey(members[0]), Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+func newQueue(c *Client, members []Member, known line.Memory) *queue {
+	config := line.Config{Client: c.ID, Known: known, Reply: c.replyKey(members[0]), Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
 	if way := c.way.Load(); way != nil {
 		config.Way = *way
 	}
 	q := &queue{
-		c: c, members: members, told: make([]int64, len(members)), leaving: make(map[*line.Waiter]chan struct{}),
+		c: c, members: members, told: make([]int64, len(members)),
 		poke: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
 	for _, m := range members {
-		config.Members, config.Create = append(config.Members, m.Keys), append(config.Create, m.Create)
+		config.Members, config.Create = append(config.Members, script.KeysOf(m.Name, c.ID)), append(config.Create, m.Create)
 		q.reserved = append(q.reserved, c.reservedOf(m))
 	}
 	q.line = line.New(config)

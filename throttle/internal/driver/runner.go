@@ -44,7 +44,8 @@ func (q *queue) make(ctx context.Context, call *line.Call) (e line.Event, left *
 	e = line.Event{Kind: line.Answered, Call: call}
 	share := &q.c.sharing
 	if share.able && call.Shares() != nil {
-		if p := share.join(q, call); p != nil {
+		p, f := share.join(q, call)
+		if p != nil {
 			select {
 			case e.Answer = <-p.answer:
 				return e, nil
@@ -52,7 +53,7 @@ func (q *queue) make(ctx context.Context, call *line.Call) (e line.Event, left *
 				return e, p
 			}
 		}
-		defer share.landed()
+		defer share.landed(f)
 	}
 	stop := q.beside(call)
 	defer stop()

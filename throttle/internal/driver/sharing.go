@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,25 +17,37 @@ const (
 	// maxShared bounds the requests that share a call: Redis serves nobody else
 	// meanwhile, some 5 us for each, and more save little.
 	maxShared = 64
-	// maxFlights is how many such calls are under way at a time: one that Redis
-	// serves, and one on its way.
+	// maxFlights is how many calls are under way before others wait for each
+	// other: one that Redis serves, and one on its way.
 	maxFlights = 2
+	// flightLate is how long a call is waited for before the others go without:
+	// Redis may be far, and a connection lost.
+	flightLate = time.Millisecond
 	// shareAgainFrom and shareAgainTo are how long a call that failed is left alone.
 	shareAgainFrom, shareAgainTo = 5 * time.Millisecond, 500 * time.Millisecond
+	// alone is how long nothing is shared after a shared call was refused.
+	alone = time.Minute
 )
 
 // sharing has the lines of a client share calls. What a call costs by itself is more
 // than what a grant costs in it, so while calls are under way those that may share
-// gather, and go in the next together. One that meets no other goes alone, at once.
+// gather, and go in the next together. One that meets no other goes alone, at once;
+// and a call that does not come back keeps nobody who is not in it.
 type sharing struct {
 	c    *Client
 	able bool // all limiters are on one server, whatever their names
 
 	mu      sync.Mutex
-	flights int
+	flights []*flight // in the order of their departure; those that are late are no longer among them
 	waiting []*part
+	timer   *time.Timer
 	no      uint64
+	keys    []string // for replies, of those that no call has now
+	refused line.Local
 }
+
+// flight is a call under way.
+type flight struct{ since line.Local }
 
 // part is one line's part of a call.
 type part struct {
@@ -55,86 +68,149 @@ func sharesCalls(rdb redis.Scripter) bool {
 	return ok
 }
 
-// join returns a part of a call that somebody else makes; or nil, and then the
-// caller makes its own, and then calls landed.
-func (s *sharing) join(q *queue, call *line.Call) *part {
+// join has a call wait for the next that is made for several lines, and returns its
+// part of that; or a flight, and then the caller makes its call, and then calls
+// landed.
+func (s *sharing) join(q *queue, call *line.Call) (*part, *flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.flights < maxFlights {
-		s.flights++
-		return nil
+	now := s.c.now()
+	s.forgetLate(now)
+	if len(s.waiting) == 0 && len(s.flights) < maxFlights || s.refused != 0 && now.Sub(s.refused) < alone {
+		f := &flight{now}
+		s.flights = append(s.flights, f)
+		return nil, f
 	}
 	p := &part{q: q, call: call, short: call.Shares(), answer: make(chan line.Reply, 1)}
 	s.waiting = append(s.waiting, p)
-	return p
+	s.depart(now)
+	return p, nil
 }
 
 // landed takes up that a call has come back: those who wait go in the next.
-func (s *sharing) landed() {
-	if parts := s.next(); len(parts) > 0 {
-		s.c.wg.Go(func() {
-			for ; len(parts) > 0; parts = s.next() {
-				s.fly(parts)
-			}
-		})
-	}
-}
-
-// next are those who share the next call; none, if there is nothing to do.
-func (s *sharing) next() []*part {
+func (s *sharing) landed(f *flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := min(len(s.waiting), maxShared)
-	if n == 0 {
-		s.flights--
-		return nil
-	}
-	parts := s.waiting[:n:n]
-	s.waiting = s.waiting[n:]
-	if len(s.waiting) == 0 {
-		s.waiting = nil
-	}
-	return parts
+	s.flights = slices.DeleteFunc(s.flights, func(g *flight) bool { return g == f })
+	s.depart(s.c.now())
 }
 
-// fly makes one call for several lines, until it is answered: it is one call however
-// often it is made, for as long as its reply is kept.
-func (s *sharing) fly(parts []*part) {
-	c := s.c
+func (s *sharing) forgetLate(now line.Local) {
+	s.flights = slices.DeleteFunc(s.flights, func(f *flight) bool { return now.Sub(f.since) >= flightLate })
+}
+
+// depart has those who wait go as soon as they may. The mutex is held.
+func (s *sharing) depart(now line.Local) {
+	switch {
+	case len(s.waiting) == 0:
+	case len(s.flights) < maxFlights:
+		f := &flight{now}
+		s.flights = append(s.flights, f)
+		s.c.wg.Go(func() { s.fly(f) })
+	default:
+		d := s.flights[0].since.Add(flightLate).Sub(now)
+		if s.timer == nil {
+			s.timer = time.AfterFunc(d, s.overdue)
+		} else {
+			s.timer.Reset(d)
+		}
+	}
+}
+
+// overdue has those who wait go without the call that does not come back.
+func (s *sharing) overdue() {
 	s.mu.Lock()
-	s.no++
-	no := s.no
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	now := s.c.now()
+	s.forgetLate(now)
+	s.depart(now)
+}
+
+// fly makes calls for those who wait, as long as there are any.
+func (s *sharing) fly(f *flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var key string
+	for len(s.waiting) > 0 {
+		n := min(len(s.waiting), maxShared)
+		parts := s.waiting[:n:n]
+		s.waiting = s.waiting[n:]
+		if key == "" {
+			key = s.key(parts[0].q.members[0])
+		}
+		s.no++
+		no := s.no
+		s.depart(f.since) // the others, in another
+		s.mu.Unlock()
+		s.share(key, no, parts)
+		s.mu.Lock()
+		if !slices.Contains(s.flights, f) {
+			break // it was late, and others go instead
+		}
+		s.flights = slices.DeleteFunc(s.flights, func(g *flight) bool { return g == f })
+		f.since = s.c.now()
+		s.flights = append(s.flights, f)
+	}
+	if key != "" {
+		s.keys = append(s.keys, key)
+	}
+	s.flights = slices.DeleteFunc(s.flights, func(g *flight) bool { return g == f })
+	s.depart(s.c.now())
+}
+
+// key is one for replies that no other call has now.
+func (s *sharing) key(m Member) string {
+	if n := len(s.keys); n > 0 {
+		key := s.keys[n-1]
+		s.keys = s.keys[:n-1]
+		return key
+	}
+	return s.c.replyKey(m)
+}
+
+// share makes one call for several lines, until it is answered: it is one call however
+// often it is made, for as long as its reply is kept. Where Redis refuses it, each
+// goes its own long way.
+func (s *sharing) share(key string, no uint64, parts []*part) {
+	c := s.c
 	shorts := make([]*script.Short, len(parts))
 	for i, p := range parts {
 		shorts[i] = p.short
 	}
-	shared := script.Share(c.Nonce, no, line.ServedFor, shorts)
+	shared := script.Share(key, no, line.ServedFor, shorts)
 	for again := shareAgainFrom; ; again = min(2*again, shareAgainTo) {
 		value, sent, err := c.call(c.ctx, script.Many, shared.Keys, shared.Args)
 		var replies []any
 		if err == nil {
 			replies, err = shared.Decode(value)
 		}
-		if over := c.ctx.Err() != nil; err == nil || over || !script.Transient(err) {
-			if over && err != nil {
-				err = line.ErrClosed
+		over := err != nil && c.ctx.Err() != nil
+		switch {
+		case over:
+			err = line.ErrClosed
+		case err == nil:
+		case script.Transient(err):
+			for _, p := range parts {
+				p.q.troubled(p.call, err)
 			}
-			for i, p := range parts {
-				r := line.Reply{Err: err, Sent: sent, Final: over}
-				if err == nil {
-					r.Value = replies[i]
-				}
-				p.answer <- r
+			ctx, cancel := context.WithTimeout(c.ctx, again/2+rand.N(again/2))
+			<-ctx.Done()
+			cancel()
+			continue
+		default:
+			s.mu.Lock()
+			s.refused = c.now()
+			s.mu.Unlock()
+			replies, err = shared.Declined(), nil
+		}
+		for i, p := range parts {
+			r := line.Reply{Err: err, Sent: sent, Final: over}
+			if err == nil {
+				r.Value = replies[i]
 			}
-			return
+			p.answer <- r
 		}
-		for _, p := range parts {
-			p.q.troubled(p.call, err)
-		}
-		ctx, cancel := context.WithTimeout(c.ctx, again/2+rand.N(again/2))
-		<-ctx.Done()
-		cancel()
+		return
 	}
 }
 

@@ -142,6 +142,9 @@ func (q *queue) abandon(w *line.Waiter, patience time.Duration) {
 	var gave chan struct{}
 	if q.line.Gives(w) {
 		gave = make(chan struct{})
+		if q.leaving == nil {
+			q.leaving = make(map[*line.Waiter]chan struct{})
+		}
 		q.leaving[w] = gave
 	}
 	q.step(line.Event{Kind: line.Leave, Waiter: w})

@@ -20,8 +20,9 @@ const (
 	ServedFor = 10 * time.Second
 	// LeastServed is that for one that gives something back to a limiter that soon expires.
 	LeastServed = time.Second
-	// refreshEvery is how often a line has the cached value rebuilt.
-	refreshEvery = 10 * time.Second
+	// refreshEvery is how often a line has the cached value rebuilt, and refreshFrom
+	// how many calls it makes between at the least.
+	refreshEvery, refreshFrom = 10 * time.Second, 16
 	// lookEvery is how many calls by the short way have one see to what others may
 	// have done, if freshFor has not passed since the last.
 	lookEvery = 16
@@ -75,10 +76,7 @@ func (l *Line) finish(b *batch, a Answer) {
 // nextBatch takes the waiters that are to be asked for now.
 func (l *Line) nextBatch(now Local) *batch {
 	b := &batch{far: l.wayThere(), upTo: l.arrivals, doubts: l.doubts}
-	refresh := now.Sub(l.refreshedAt) >= refreshEvery
-	if refresh {
-		l.refreshedAt = now
-	}
+	refresh := l.refreshes(now)
 	l.expireStock(now)
 	l.seq++
 	b.request = script.Request{
@@ -111,6 +109,18 @@ func (l *Line) nextBatch(now Local) *batch {
 		b.short = b.request.Short(l.clock.least(now), look, must)
 	}
 	return b
+}
+
+// refreshes reports whether a call is to have the cached value rebuilt, which
+// also notes that this client uses a limit of its own.
+func (l *Line) refreshes(now Local) bool {
+	l.sinceRefresh++
+	due := func(s script.Settings) bool { return s.PerClient || l.sinceRefresh > refreshFrom }
+	if l.config[0].Epoch != 0 && (now.Sub(l.refreshedAt) < refreshEvery || !slices.ContainsFunc(l.config, due)) {
+		return false
+	}
+	l.refreshedAt, l.sinceRefresh = now, 0
+	return true
 }
 
 // looks reports whether a call by the short way is to look after what need not be

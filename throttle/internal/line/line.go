@@ -24,6 +24,7 @@ type Config struct {
 	Members []script.Keys // of the limiters
 	Create  []string      // with what configuration to create each, or ""
 	Way     RoundTrips    // what another line has learnt of the way to Redis
+	Known   Memory        // what a line for the same limiter knew, or nothing
 	Random  *rand.Rand
 }
 
@@ -58,19 +59,20 @@ type Line struct {
 	stock    stock
 
 	// What is known of Redis.
-	config      []script.Settings
-	heardAt     Local  // when the latest request was sent that was answered; zero: too long ago to act on
-	doubts      uint64 // of what is known of the configuration: of a request before one, the answer is too old
-	refreshedAt Local
-	contenders  int64 // processes that ask for places far ahead, as far as known
-	clock       serverClock
-	told        serverClock   // as acquire.lua told it: what it is told in return
-	far         time.Duration // up to where Redis lets places stand for this line when the configuration changes, if that is more than freshFor
-	roundTrips  RoundTrips
-	meeting     int   // looks since the first call
-	callSince   Local // since when it waits for an answer; zero if it does not
-	trouble     error // why the last call failed, until one succeeds
-	failures    int   // looks at the configuration that failed since one did not
+	config       []script.Settings
+	heardAt      Local  // when the latest request was sent that was answered; zero: too long ago to act on
+	doubts       uint64 // of what is known of the configuration: of a request before one, the answer is too old
+	refreshedAt  Local
+	sinceRefresh int   // calls
+	contenders   int64 // processes that ask for places far ahead, as far as known
+	clock        serverClock
+	told         serverClock   // as acquire.lua told it: what it is told in return
+	far          time.Duration // up to where Redis lets places stand for this line when the configuration changes, if that is more than freshFor
+	roundTrips   RoundTrips
+	meeting      int   // looks since the first call
+	callSince    Local // since when it waits for an answer; zero if it does not
+	trouble      error // why the last call failed, until one succeeds
+	failures     int   // looks at the configuration that failed since one did not
 
 	// When to ask next.
 	seq         uint64
@@ -95,11 +97,30 @@ type Line struct {
 
 // New is a line in which nobody waits.
 func New(c Config) *Line {
-	return &Line{
+	l := &Line{
 		c: c, keys: script.RequestKeys(c.Reply, c.Members), roundTrips: c.Way,
 		config: make([]script.Settings, len(c.Members)), reserved: make([]int64, len(c.Members)),
 		Around: Around{Elsewhere: make([]int64, len(c.Members))},
 	}
+	l.config[0], l.refreshedAt, l.sinceRefresh = c.Known.settings, c.Known.refreshedAt, c.Known.sinceRefresh
+	l.renewedAt, l.unlooked = c.Known.renewedAt, c.Known.unlooked
+	return l
+}
+
+// Memory is what is left of a line that nobody waits in, for the next for the
+// same limiter: how it was configured, and when that was last seen to.
+type Memory struct {
+	settings               script.Settings
+	refreshedAt, renewedAt Local
+	sinceRefresh, unlooked int
+}
+
+// Memory is of use for a limiter that the short way may serve.
+func (l *Line) Memory() (m Memory, ok bool) {
+	if len(l.config) > 1 || !l.config[0].Plain || l.config[0].PerClient || l.closed {
+		return m, false
+	}
+	return Memory{l.config[0], l.refreshedAt, l.renewedAt, l.sinceRefresh, l.unlooked}, true
 }
 
 // Reserved is how many permits of a member those have whose turn is to come.

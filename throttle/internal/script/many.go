@@ -21,10 +21,11 @@ type Shared struct {
 }
 
 // Share is a call for requests that may share one, to be served for so long at the
-// most. No other call of whom the nonce tells has its number.
-func Share(nonce string, no uint64, within time.Duration, parts []*Short) *Shared {
+// most. The key is for its reply, and of no call that is made at the same time; those
+// that had it before have lower numbers.
+func Share(reply string, no uint64, within time.Duration, parts []*Short) *Shared {
 	s := &Shared{Keys: make([]string, 1, 1+3*len(parts)), Args: make([]any, 3, 3+4*len(parts)), n: len(parts)}
-	s.Keys[0] = parts[0].Keys[0]
+	s.Keys[0] = reply
 	var least int64
 	for _, p := range parts {
 		least = max(least, p.Args[1].(int64))
@@ -40,8 +41,17 @@ func Share(nonce string, no uint64, within time.Duration, parts []*Short) *Share
 	if least > 0 {
 		latest = least + within.Microseconds()
 	}
-	s.Args[0], s.Args[1], s.Args[2] = nonce+"-"+strconv.FormatUint(no, 36), least, latest
+	s.Args[0], s.Args[1], s.Args[2] = BatchNo(no), least, latest
 	return s
+}
+
+// Declined is what fast.lua says to whoever has to go the long way, to each.
+func (s *Shared) Declined() []any {
+	replies := make([]any, s.n)
+	for i := range replies {
+		replies[i] = int64(Unfit)
+	}
+	return replies
 }
 
 // Decode reads the reply of many.lua: what fast.lua would have said to each.

@@ -2,14 +2,14 @@
 -- where the cached value covers it, the configuration is the one the client knows,
 -- and nothing needs looking after. The others are told so, and have nothing written.
 --
--- KEYS: 1 the last reply of the line that is first, then for each: value, name, log
--- ARGV: 1 a number that no other call had, 2 us that Redis's clock must show at the least, 3 us after which it is not to be
---       served (0: any time), since its reply may be forgotten; then for each: seal last seen, permits, rate, ms after which
---       the limiter is to expire (0: as it is)
+-- KEYS: 1 the last reply to such a call, then for each: value, name, log
+-- ARGV: 1 a number, higher than that of any call before for this key (all are of one length), 2 us that Redis's clock must
+--       show at the least, 3 us after which it is not to be served (0: any time), since its reply may be forgotten; then for
+--       each: seal last seen, permits, rate, ms after which the limiter is to expire (0: as it is)
 -- reply: us, and for each a character: + granted, 0 asked of acquire.lua, 1 the same for want of room
 
 local call, pcall, sub, find = redis.call, redis.pcall, string.sub, string.find
-local no = 's' .. ARGV[1] .. ' ' -- no number of a line begins like that
+local no = ARGV[1] .. ' '
 local n = (#KEYS - 1) / 3
 
 local t = call('TIME')
@@ -17,7 +17,7 @@ local s, us = t[1], sub('00000' .. t[2], -6)
 local at = s .. us
 local last = call('GET', KEYS[1])
 if last and sub(last, 1, #no) == no then return sub(last, #no + 1) end
-if at < ARGV[2] or ARGV[3] ~= '0' and at > ARGV[3] then return at .. ' ' .. string.rep('0', n) end
+if last and last > no or at < ARGV[2] or ARGV[3] ~= '0' and at > ARGV[3] then return at .. ' ' .. string.rep('0', n) end
 
 -- The bytes of the time, the last first, as pack_entry has them.
 local rest, stamp = s * 1000000 + t[2], ''
