@@ -33,7 +33,7 @@ func newCommand() *cobra.Command {
 of its wiki, and an empty script, by turns on one redis-server that it starts itself on
 a loopback port. It needs redis-server; without Java and Maven it leaves Redisson out.
 
-A whole run takes about 20 minutes on an otherwise idle machine and writes
+A whole run takes about 22 minutes on an otherwise idle machine and writes
 ` + reportFile + ` and ` + plotFile + ` into the current directory. A partial one (--quick, --only)
 writes them into a temporary directory, unless --out says where.
 

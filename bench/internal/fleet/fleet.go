@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -17,12 +18,16 @@ type Limit struct {
 	Name     string
 	Permits  int64
 	Interval time.Duration
+	// KeepAlive is after how long without use it may vanish, for peers that do not decide that themselves. Zero means never.
+	KeepAlive time.Duration
 }
 
 // Work is what a fleet does.
 type Work struct {
 	// Limits are acquired together, or in this order by peers that cannot.
 	Limits []Limit
+	// Apart makes each request one for a single limit of Limits, at random.
+	Apart bool
 	// Clients stand for processes: each has connections of its own.
 	Clients int
 	// Goroutines of each client acquire in a loop.
@@ -53,8 +58,10 @@ type Use struct {
 
 // Member is one client of a fleet.
 type Member struct {
-	Acquire func(ctx context.Context, n int64) error
-	Close   func() error
+	// Acquire acquires from the limits together, AcquireOf from the one with that index: members have what their work needs.
+	Acquire   func(ctx context.Context, n int64) error
+	AcquireOf func(ctx context.Context, limit int, n int64) error
+	Close     func() error
 }
 
 // Fleet is members that are ready to work.
@@ -83,6 +90,24 @@ func (f *Fleet) Close() error {
 		all = errors.Join(all, m.Close())
 	}
 	return all
+}
+
+// Once lets the fleet acquire from each of its limits once: what comes to work on many limits has used most of them before.
+func (f *Fleet) Once(ctx context.Context) error {
+	var (
+		wg   sync.WaitGroup
+		errs = make([]error, len(f.members)*f.work.Goroutines)
+	)
+	for i := range errs {
+		m := f.members[i%len(f.members)]
+		wg.Go(func() {
+			for limit := i; limit < len(f.work.Limits) && errs[i] == nil; limit += len(errs) {
+				errs[i] = m.AcquireOf(ctx, limit, 1)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // Work lets the fleet work, and returns the uses in the order of their times.
@@ -125,6 +150,10 @@ func (f *Fleet) Work(ctx context.Context) ([]Use, error) {
 // work is one goroutine of a fleet. Its error is of a time at which the fleet was still to work.
 func work(ctx context.Context, w Work, m Member, client, goroutine int, begin time.Time) (uses []Use, err error) {
 	n := w.CostOf(client, goroutine)
+	acquire := func() error { return m.Acquire(ctx, n) }
+	if w.Apart {
+		acquire = func() error { return m.AcquireOf(ctx, rand.IntN(len(w.Limits)), n) }
+	}
 	var next <-chan time.Time
 	if w.Every > 0 {
 		pace := time.NewTicker(w.Every)
@@ -132,7 +161,7 @@ func work(ctx context.Context, w Work, m Member, client, goroutine int, begin ti
 		next = pace.C
 	}
 	for {
-		if err := m.Acquire(ctx, n); err != nil {
+		if err := acquire(); err != nil {
 			if ctx.Err() != nil {
 				return uses, nil
 			}

@@ -31,7 +31,11 @@ func (p Jobthrottle) Join(ctx context.Context, w fleet.Work) (Fleet, error) {
 }
 
 func (p Jobthrottle) member(ctx context.Context, w fleet.Work) (member fleet.Member, err error) {
-	rdb, err := connect(ctx, p.Addr, w, 1) // it makes one call at a time for a limit
+	connections := 1 // it makes one call at a time for a limit
+	if w.Apart {
+		connections = w.Goroutines
+	}
+	rdb, err := connect(ctx, p.Addr, w, connections)
 	if err != nil {
 		return member, err
 	}
@@ -50,9 +54,23 @@ func (p Jobthrottle) member(ctx context.Context, w fleet.Work) (member fleet.Mem
 	if p.NoPrefetch {
 		guard = -1
 	}
+	limiterOf := func(l fleet.Limit) (*throttle.Limiter, error) {
+		return client.LimiterWithRate(l.Name, throttle.Rate{Permits: l.Permits, Interval: l.Interval, Guard: guard, KeepAlive: l.KeepAlive})
+	}
+	if w.Apart {
+		// A limiter for each request, as whoever takes the name from a job has it.
+		member.AcquireOf = func(ctx context.Context, limit int, n int64) error {
+			limiter, err := limiterOf(w.Limits[limit])
+			if err != nil {
+				return err
+			}
+			return limiter.Acquire(ctx, n)
+		}
+		return member, nil
+	}
 	var limiters []*throttle.Limiter
 	for _, l := range w.Limits {
-		limiter, err := client.LimiterWithRate(l.Name, throttle.Rate{Permits: l.Permits, Interval: l.Interval, Guard: guard})
+		limiter, err := limiterOf(l)
 		if err != nil {
 			return member, err
 		}

@@ -32,6 +32,9 @@ func (p RedisRate) Join(ctx context.Context, w fleet.Work) (Fleet, error) {
 				}
 				return nil
 			},
+			AcquireOf: func(ctx context.Context, limit int, n int64) error {
+				return acquireRedisRate(ctx, limiter, w.Limits[limit], n)
+			},
 			Close: rdb.Close,
 		}, nil
 	})

@@ -51,7 +51,7 @@ func (b Bench) drain() Scenario {
 
 func (b Bench) drainOnce(ctx context.Context, way drain.Way, l drain.Load, ideal time.Duration) (Result, error) {
 	var starts []fleet.Use
-	usage, err := b.use(ctx, func() (err error) {
+	usage, err := b.use(ctx, func() error { return nil }, func() (err error) {
 		starts, err = drain.Run(ctx, b.Server.Addr, l, way)
 		return err
 	})

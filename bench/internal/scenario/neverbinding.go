@@ -47,16 +47,19 @@ func (b Bench) neverBinding(goroutines int) Scenario {
 		peers = append(peers, b.Redisson)
 	}
 	for _, p := range peers {
-		s.Runs = append(s.Runs, Run{p.Name(), w.Length, func(ctx context.Context) (Result, error) {
-			uses, f, err := b.measure(ctx, p, w)
-			if err != nil {
-				return Result{}, err
-			}
-			took := fleet.Took(uses)
-			f[figures.TookP50] = microseconds(fleet.Percentile(took, 50))
-			f[figures.TookP99] = microseconds(fleet.Percentile(took, 99))
-			return Result{Figures: f}, nil
-		}})
+		s.Runs = append(s.Runs, Run{p.Name(), w.Length, func(ctx context.Context) (Result, error) { return b.timed(ctx, p, w) }})
 	}
 	return s
+}
+
+// timed lets a fleet work under a peer, and tells how long requests took.
+func (b Bench) timed(ctx context.Context, p peer.Peer, w fleet.Work) (Result, error) {
+	uses, f, err := b.measure(ctx, p, w)
+	if err != nil {
+		return Result{}, err
+	}
+	took := fleet.Took(uses)
+	f[figures.TookP50] = microseconds(fleet.Percentile(took, 50))
+	f[figures.TookP99] = microseconds(fleet.Percentile(took, 99))
+	return Result{Figures: f}, nil
 }

@@ -46,6 +46,8 @@ const PlotStep = 20 * time.Millisecond
 type Size struct {
 	Contended    time.Duration
 	NeverBinding time.Duration
+	Many         time.Duration
+	Limiters     int // at most, of many limiters
 	Big          time.Duration
 	Log          int64         // permits of the interval whose log is weighed
 	LogInterval  time.Duration // in which they are used
@@ -56,7 +58,7 @@ type Size struct {
 // Full is what figures are made of.
 func Full() Size {
 	return Size{
-		Contended: 6 * time.Second, NeverBinding: 1500 * time.Millisecond, Big: 8 * time.Second,
+		Contended: 6 * time.Second, NeverBinding: 1500 * time.Millisecond, Many: 3 * time.Second, Limiters: 100_000, Big: 8 * time.Second,
 		Log: 100_000, LogInterval: 5 * time.Second, Tasks: 400, Patience: time.Minute,
 	}
 }
@@ -65,7 +67,7 @@ func Full() Size {
 // interval: on a machine that is slow to start, the first may pass unused.
 func Quick() Size {
 	return Size{
-		Contended: 2500 * time.Millisecond, NeverBinding: 200 * time.Millisecond, Big: 2 * time.Second,
+		Contended: 2500 * time.Millisecond, NeverBinding: 200 * time.Millisecond, Many: 200 * time.Millisecond, Limiters: 2_000, Big: 2 * time.Second,
 		Log: 5_000, LogInterval: time.Second, Tasks: 80, Patience: 20 * time.Second,
 	}
 }
@@ -79,7 +81,7 @@ type Bench struct {
 
 // All are the scenarios, in the order in which they are measured and reported.
 func (b Bench) All() []Scenario {
-	return []Scenario{
+	scenarios := []Scenario{
 		b.contended1000(),
 		b.contended50(),
 		b.manyProcesses(),
@@ -91,6 +93,10 @@ func (b Bench) All() []Scenario {
 		b.drain(),
 		b.composite(),
 	}
+	for _, n := range limiterCounts {
+		scenarios = append(scenarios, b.manyLimiters(n))
+	}
+	return scenarios
 }
 
 // Names are the names of all scenarios.
@@ -133,7 +139,12 @@ func (b Bench) measure(ctx context.Context, p peer.Peer, w fleet.Work) (uses []f
 			err = errors.Join(err, closed)
 		}
 	}()
-	usage, err := b.use(ctx, func() (err error) {
+	usage, err := b.use(ctx, func() error {
+		if f, ok := members.(*fleet.Fleet); ok && w.Apart {
+			return f.Once(ctx)
+		}
+		return nil
+	}, func() (err error) {
 		uses, err = members.Work(ctx)
 		return err
 	})
@@ -151,10 +162,13 @@ func (b Bench) measure(ctx context.Context, p peer.Peer, w fleet.Work) (uses []f
 	}, nil
 }
 
-// use is what the server does, empty to begin with, while work runs.
-func (b Bench) use(ctx context.Context, work func() error) (redisserver.Usage, error) {
+// use is what the server, which has only what prepare leaves there, does while work runs.
+func (b Bench) use(ctx context.Context, prepare, work func() error) (redisserver.Usage, error) {
 	if err := b.Server.Flush(ctx); err != nil {
 		return redisserver.Usage{}, fmt.Errorf("empty Redis: %w", err)
+	}
+	if err := prepare(); err != nil {
+		return redisserver.Usage{}, err
 	}
 	runtime.GC() // what the last run left is not for this one to clear away
 	before, err := b.Server.Usage(ctx)

@@ -30,7 +30,7 @@ func TestEveryRun(t *testing.T) {
 		}
 	}()
 	b := Bench{Server: server, Size: Size{
-		Contended: 2 * time.Second, NeverBinding: 500 * time.Millisecond, Big: 2 * time.Second,
+		Contended: 2 * time.Second, NeverBinding: 500 * time.Millisecond, Many: 500 * time.Millisecond, Limiters: 2_000, Big: 2 * time.Second,
 		Log: 200, LogInterval: 2 * time.Second, Tasks: 80, Patience: time.Minute,
 	}}
 	for _, s := range b.All() {
@@ -88,7 +88,7 @@ func TestLength(t *testing.T) {
 		size   Size
 		rounds int
 		most   time.Duration
-	}{{Full(), 5, 20 * time.Minute}, {Quick(), 1, 90 * time.Second}} {
+	}{{Full(), 5, 22 * time.Minute}, {Quick(), 1, 90 * time.Second}} {
 		var sum time.Duration
 		for _, s := range (Bench{Redisson: &peer.Redisson{}, Size: tt.size}).All() {
 			for _, r := range s.Runs {

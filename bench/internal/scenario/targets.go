@@ -1,6 +1,8 @@
 package scenario
 
 import (
+	"fmt"
+
 	"github.com/jobthrottle/jobthrottle/bench/internal/drain"
 	"github.com/jobthrottle/jobthrottle/bench/internal/figures"
 	"github.com/jobthrottle/jobthrottle/bench/internal/peer"
@@ -22,7 +24,7 @@ func Targets() []figures.Target {
 	drained.Peer = drain.NameWaiting
 	parked := ours(Drain, "the same, parking", figures.OfIdeal, "", 1.03)
 	parked.Peer = drain.NameParking
-	return []figures.Target{
+	targets := []figures.Target{
 		ours(Contended1000, "script calls per permit, contended at 1000/s, to Redisson", figures.CallsPerPermit, peer.NameRedisson, 1./25),
 		ours(Contended1000, "the same, to redis_rate", figures.CallsPerPermit, peer.NameRedisRate, 1./350),
 		ours(Contended1000, "Redis CPU per permit, contended at 1000/s, to Redisson", figures.CPUPerPermit, peer.NameRedisson, 1./8),
@@ -38,4 +40,11 @@ func Targets() []figures.Target {
 		drained,
 		parked,
 	}
+	for _, n := range limiterCounts {
+		targets = append(targets,
+			atLeast(ours(ManyLimiters(n), fmt.Sprintf("%d limiters: permits/s, to redis_rate", n), figures.PermitsPerSecond, peer.NameRedisRate, 2)),
+			ours(ManyLimiters(n), "the same, Redis CPU per permit", figures.CPUPerPermit, peer.NameRedisRate, 0.6),
+		)
+	}
+	return targets
 }

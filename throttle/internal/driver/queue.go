@@ -19,6 +19,7 @@ type queue struct {
 	members  []Member
 	reserved []*atomic.Int64 // of each member, by all lines of the client
 	users    atomic.Int32    // calls that use the queue now
+	stock    stock
 
 	mu      sync.Mutex
 	line    *line.Line
@@ -68,7 +69,11 @@ func (q *queue) retire() bool {
 	defer q.mu.Unlock()
 	idle := q.line.Idle(q.c.now())
 	q.publish()
-	return idle && q.users.CompareAndSwap(0, retired)
+	if !idle || !q.users.CompareAndSwap(0, retired) {
+		return false
+	}
+	q.stock.back()
+	return true
 }
 
 func (q *queue) fail(member int, err error) error {
@@ -92,7 +97,10 @@ func (q *queue) step(e line.Event) *line.Actions {
 	for i, n := range q.reserved {
 		a.Elsewhere[i] = n.Load() - q.told[i]
 	}
-	q.line.Step(e, c.now(), out)
+	now := c.now()
+	a.Drawn = q.stock.back()
+	q.line.Step(e, now, out)
+	q.stock.lend(q.line.Lend(now))
 	q.publish()
 	for _, t := range out.Answers {
 		tell(t.Waiter, t.Answer)

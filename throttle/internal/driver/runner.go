@@ -28,7 +28,11 @@ func (q *queue) proceed(e line.Event) {
 		}
 		switch {
 		case call != nil:
-			e = q.wait(call)
+			shared, landed := q.c.sharing.join(q, call)
+			if shared {
+				return
+			}
+			e = q.made(q.c.ctx, call, landed)
 		case after > 0:
 			e = line.Event{Kind: line.Ready}
 		default:
@@ -37,24 +41,20 @@ func (q *queue) proceed(e line.Event) {
 	}
 }
 
-// make makes a call, with those of other lines if it meets any, and says what became
-// of it. A call that others make is one to wait for, also when ctx ends: that is the
-// part that is left.
-func (q *queue) make(ctx context.Context, call *line.Call) (e line.Event, left *part) {
-	e = line.Event{Kind: line.Answered, Call: call}
-	share := &q.c.sharing
-	if share.able && call.Shares() != nil {
-		p, f := share.join(q, call)
-		if p != nil {
-			select {
-			case e.Answer = <-p.answer:
-				return e, nil
-			case <-ctx.Done():
-				return e, p
-			}
-		}
-		defer share.landed(f)
+// answered takes up what became of a call that others made with theirs, and leaves
+// what there is to do to a runner.
+func (q *queue) answered(call *line.Call, r line.Reply) {
+	q.mu.Lock()
+	out := q.step(line.Event{Kind: line.Answered, Call: call, Answer: r, Serves: true})
+	again := out.Call
+	q.mu.Unlock()
+	if again != nil {
+		q.c.wg.Go(func() { q.proceed(line.Event{Kind: line.Again, Call: again}) })
 	}
+}
+
+// make makes a call, and says what became of it.
+func (q *queue) make(ctx context.Context, call *line.Call) line.Event {
 	stop := q.beside(call)
 	defer stop()
 	value, sent, err := q.c.call(ctx, call.Script, call.Keys, call.Args)
@@ -62,17 +62,7 @@ func (q *queue) make(ctx context.Context, call *line.Call) (e line.Event, left *
 	if over {
 		err = line.ErrClosed
 	}
-	e.Answer = line.Reply{Value: value, Err: err, Sent: sent, Final: over}
-	return e, nil
-}
-
-// wait is make for whoever has time.
-func (q *queue) wait(call *line.Call) line.Event {
-	e, left := q.make(q.c.ctx, call)
-	if left != nil {
-		e.Answer = <-left.answer
-	}
-	return e
+	return line.Event{Kind: line.Answered, Call: call, Answer: line.Reply{Value: value, Err: err, Sent: sent, Final: over}}
 }
 
 // beside has the configuration looked at beside a call, if that is of use. The returned
@@ -87,7 +77,7 @@ func (q *queue) beside(call *line.Call) (stop func()) {
 		q.mu.Lock()
 		look := q.step(line.Event{Kind: line.Beside}).Call
 		q.mu.Unlock()
-		e := q.wait(look)
+		e := q.make(q.c.ctx, look)
 		q.mu.Lock()
 		q.step(e)
 		q.mu.Unlock()
@@ -123,16 +113,13 @@ func (q *queue) serve(ctx context.Context, call *line.Call) {
 	ctx, cancel := context.WithTimeout(ctx, line.ServesFor)
 	defer cancel()
 	for e.Call != nil {
-		answered, left := q.make(ctx, e.Call)
-		switch {
-		case left != nil:
+		shared, landed := q.c.sharing.join(q, e.Call)
+		if shared {
 			e.Call = nil
-			q.c.wg.Go(func() {
-				answered.Answer = <-left.answer
-				q.proceed(answered)
-			})
 			return
-		case answered.Answer.Err != nil:
+		}
+		answered := q.made(ctx, e.Call, landed)
+		if answered.Answer.Err != nil {
 			return
 		}
 		answered.Serves = true
@@ -140,6 +127,12 @@ func (q *queue) serve(ctx context.Context, call *line.Call) {
 		e.Call = q.step(answered).Call
 		q.mu.Unlock()
 	}
+}
+
+// made is make, after which others may go, also if it panics.
+func (q *queue) made(ctx context.Context, call *line.Call, landed func()) line.Event {
+	defer landed()
+	return q.make(ctx, call)
 }
 
 // heedsDeadlines reports whether rdb gives up waiting for a reply at the

@@ -39,7 +39,7 @@ type sharing struct {
 
 	mu      sync.Mutex
 	flights []*flight // in the order of their departure; those that are late are no longer among them
-	waiting []*part
+	waiting []part
 	timer   *time.Timer
 	no      uint64
 	keys    []string // for replies, of those that no call has now
@@ -51,10 +51,9 @@ type flight struct{ since line.Local }
 
 // part is one line's part of a call.
 type part struct {
-	q      *queue
-	call   *line.Call
-	short  *script.Short
-	answer chan line.Reply // one
+	q     *queue
+	call  *line.Call
+	short *script.Short
 }
 
 // sharesCalls reports whether the limiters of rdb are on one server whatever their
@@ -68,10 +67,13 @@ func sharesCalls(rdb redis.Scripter) bool {
 	return ok
 }
 
-// join has a call wait for the next that is made for several lines, and returns its
-// part of that; or a flight, and then the caller makes its call, and then calls
-// landed.
-func (s *sharing) join(q *queue, call *line.Call) (*part, *flight) {
+// join has a call go with those of other lines, if it may and meets any: then its
+// queue is told what became of it. Else the caller makes it, and calls landed.
+func (s *sharing) join(q *queue, call *line.Call) (shared bool, landed func()) {
+	short := call.Shares()
+	if !s.able || short == nil {
+		return false, func() {}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.c.now()
@@ -79,12 +81,11 @@ func (s *sharing) join(q *queue, call *line.Call) (*part, *flight) {
 	if len(s.waiting) == 0 && len(s.flights) < maxFlights || s.refused != 0 && now.Sub(s.refused) < alone {
 		f := &flight{now}
 		s.flights = append(s.flights, f)
-		return nil, f
+		return false, func() { s.landed(f) }
 	}
-	p := &part{q: q, call: call, short: call.Shares(), answer: make(chan line.Reply, 1)}
-	s.waiting = append(s.waiting, p)
+	s.waiting = append(s.waiting, part{q, call, short})
 	s.depart(now)
-	return p, nil
+	return true, nil
 }
 
 // landed takes up that a call has come back: those who wait go in the next.
@@ -101,19 +102,26 @@ func (s *sharing) forgetLate(now line.Local) {
 
 // depart has those who wait go as soon as they may. The mutex is held.
 func (s *sharing) depart(now line.Local) {
-	switch {
-	case len(s.waiting) == 0:
-	case len(s.flights) < maxFlights:
-		f := &flight{now}
-		s.flights = append(s.flights, f)
-		s.c.wg.Go(func() { s.fly(f) })
-	default:
-		d := s.flights[0].since.Add(flightLate).Sub(now)
-		if s.timer == nil {
-			s.timer = time.AfterFunc(d, s.overdue)
-		} else {
-			s.timer.Reset(d)
+	for len(s.waiting) > 0 && len(s.flights) < maxFlights {
+		n := min(len(s.waiting), maxShared)
+		parts := s.waiting[:n:n]
+		if s.waiting = s.waiting[n:]; len(s.waiting) == 0 {
+			s.waiting = nil
 		}
+		f, key := &flight{now}, s.key(parts[0].q.members[0])
+		s.flights = append(s.flights, f)
+		s.no++
+		no := s.no
+		s.c.wg.Go(func() { s.fly(f, key, no, parts) })
+	}
+	if len(s.waiting) == 0 {
+		return
+	}
+	d := s.flights[0].since.Add(flightLate).Sub(now)
+	if s.timer == nil {
+		s.timer = time.AfterFunc(d, s.overdue)
+	} else {
+		s.timer.Reset(d)
 	}
 }
 
@@ -126,38 +134,6 @@ func (s *sharing) overdue() {
 	s.depart(now)
 }
 
-// fly makes calls for those who wait, as long as there are any.
-func (s *sharing) fly(f *flight) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var key string
-	for len(s.waiting) > 0 {
-		n := min(len(s.waiting), maxShared)
-		parts := s.waiting[:n:n]
-		s.waiting = s.waiting[n:]
-		if key == "" {
-			key = s.key(parts[0].q.members[0])
-		}
-		s.no++
-		no := s.no
-		s.depart(f.since) // the others, in another
-		s.mu.Unlock()
-		s.share(key, no, parts)
-		s.mu.Lock()
-		if !slices.Contains(s.flights, f) {
-			break // it was late, and others go instead
-		}
-		s.flights = slices.DeleteFunc(s.flights, func(g *flight) bool { return g == f })
-		f.since = s.c.now()
-		s.flights = append(s.flights, f)
-	}
-	if key != "" {
-		s.keys = append(s.keys, key)
-	}
-	s.flights = slices.DeleteFunc(s.flights, func(g *flight) bool { return g == f })
-	s.depart(s.c.now())
-}
-
 // key is one for replies that no other call has now.
 func (s *sharing) key(m Member) string {
 	if n := len(s.keys); n > 0 {
@@ -168,50 +144,53 @@ func (s *sharing) key(m Member) string {
 	return s.c.replyKey(m)
 }
 
-// share makes one call for several lines, until it is answered: it is one call however
+// fly makes one call for several lines, until it is answered: it is one call however
 // often it is made, for as long as its reply is kept. Where Redis refuses it, each
 // goes its own long way.
-func (s *sharing) share(key string, no uint64, parts []*part) {
+func (s *sharing) fly(f *flight, key string, no uint64, parts []part) {
 	c := s.c
 	shorts := make([]*script.Short, len(parts))
 	for i, p := range parts {
 		shorts[i] = p.short
 	}
 	shared := script.Share(key, no, line.ServedFor, shorts)
-	for again := shareAgainFrom; ; again = min(2*again, shareAgainTo) {
-		value, sent, err := c.call(c.ctx, script.Many, shared.Keys, shared.Args)
-		var replies []any
-		if err == nil {
-			replies, err = shared.Decode(value)
+	replies, sent, err := s.call(shared)
+	for again := shareAgainFrom; err != nil && c.ctx.Err() == nil && script.Transient(err); again = min(2*again, shareAgainTo) {
+		for _, p := range parts {
+			p.q.troubled(p.call, err)
 		}
-		over := err != nil && c.ctx.Err() != nil
-		switch {
-		case over:
-			err = line.ErrClosed
-		case err == nil:
-		case script.Transient(err):
-			for _, p := range parts {
-				p.q.troubled(p.call, err)
-			}
-			ctx, cancel := context.WithTimeout(c.ctx, again/2+rand.N(again/2))
-			<-ctx.Done()
-			cancel()
-			continue
-		default:
-			s.mu.Lock()
-			s.refused = c.now()
-			s.mu.Unlock()
-			replies, err = shared.Declined(), nil
-		}
-		for i, p := range parts {
-			r := line.Reply{Err: err, Sent: sent, Final: over}
-			if err == nil {
-				r.Value = replies[i]
-			}
-			p.answer <- r
-		}
-		return
+		ctx, cancel := context.WithTimeout(c.ctx, again/2+rand.N(again/2))
+		<-ctx.Done()
+		cancel()
+		replies, sent, err = s.call(shared)
 	}
+	over := err != nil && c.ctx.Err() != nil
+	s.mu.Lock()
+	switch {
+	case over:
+		err = line.ErrClosed
+	case err != nil:
+		s.refused = c.now()
+		replies, err = shared.Declined(), nil
+	}
+	s.keys = append(s.keys, key)
+	s.mu.Unlock()
+	s.landed(f)
+	for i, p := range parts {
+		r := line.Reply{Err: err, Sent: sent, Final: over}
+		if err == nil {
+			r.Value = replies[i]
+		}
+		p.q.answered(p.call, r)
+	}
+}
+
+func (s *sharing) call(shared *script.Shared) (replies []any, sent line.Local, err error) {
+	value, sent, err := s.c.call(s.c.ctx, script.Many, shared.Keys, shared.Args)
+	if err == nil {
+		replies, err = shared.Decode(value)
+	}
+	return replies, sent, err
 }
 
 // troubled takes up that a call failed, and is made again.

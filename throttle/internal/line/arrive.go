@@ -16,7 +16,8 @@ func (l *Line) arrive(w *Waiter, serves bool, now Local) {
 		l.answer(w, Answer{Err: ErrClosed})
 		return
 	}
-	if w.hold && l.draw(w.ns, now) {
+	if n, _ := l.Lend(now); w.hold && n > 0 && IsOne(w.ns) {
+		l.stock.left--
 		w.place, w.state = l.stock.place, placed
 		l.hold(w)
 		l.answer(w, Answer{})

@@ -105,8 +105,7 @@ func (l *Line) nextBatch(now Local) *batch {
 			m := &b.request.Members[i]
 			m.Renew = l.renews(&m.Settings, now)
 		}
-		look, must := l.looks(now)
-		b.short = b.request.Short(l.clock.least(now), look, must)
+		b.short = b.request.Short(l.clock.least(now), l.looks(now))
 	}
 	return b
 }
@@ -124,18 +123,14 @@ func (l *Line) refreshes(now Local) bool {
 }
 
 // looks reports whether a call by the short way is to look after what need not be
-// seen to each time, and whether that has to be the log, too.
-func (l *Line) looks(now Local) (look, must bool) {
+// seen to each time.
+func (l *Line) looks(now Local) bool {
 	l.unlooked++
-	must = l.unlooked >= lookEvery
-	if must {
-		l.unlooked = 0
+	if l.unlooked < lookEvery && now.Sub(l.lookedAt) < freshFor {
+		return false
 	}
-	look = must || now.Sub(l.lookedAt) >= freshFor
-	if look {
-		l.lookedAt = now
-	}
-	return look, must
+	l.lookedAt, l.unlooked = now, 0
+	return true
 }
 
 // renews reports whether it is time for the keys of a limiter that expires to live on.

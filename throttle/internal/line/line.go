@@ -34,6 +34,7 @@ type Around struct {
 	FirstCall Local         // when this client made its first call
 	Hears     bool          // of changes, as they are announced
 	TimerLate time.Duration // how late timers fire at present
+	Drawn     int64         // permits of what was lent that were handed out since the step before
 	Elsewhere []int64       // permits of each member that other lines of this client have reserved ahead
 }
 

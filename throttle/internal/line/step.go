@@ -12,8 +12,7 @@ import (
 type Kind int
 
 const (
-	Draw     Kind = iota // somebody asks for Ns, and only if they are at hand: Taken
-	Arrive               // Waiter asks. Serves: if a call is to be made for it, its caller makes it
+	Arrive   Kind = iota // Waiter asks. Serves: if a call is to be made for it, its caller makes it
 	Turn                 // Waiter's caller waits for its turn, which should have come
 	Leave                // Waiter's caller has left
 	Extend               // a turn of Waiter is of use until Until (zero: at any time), and its caller waits out trouble
@@ -34,7 +33,6 @@ const (
 type Event struct {
 	Kind    Kind
 	Waiter  *Waiter
-	Ns      []int64
 	Until   Local
 	Release *Release
 	Call    *Call
@@ -65,7 +63,7 @@ type Actions struct {
 	Met     bool          // what Way tells is of use to lines that begin
 	Stopped bool          // the line is closed and has given back what it could
 
-	Taken bool          // Draw, Turn: the permits are the caller's
+	Taken bool          // Turn: the permits are the caller's
 	Sleep time.Duration // Turn: it is early by so much
 	Early time.Duration // by how much sooner than that a timer should fire
 
@@ -101,7 +99,7 @@ type Call struct {
 
 // Shares is the call as it may share one with others; nil if it may not.
 func (c *Call) Shares() *script.Short {
-	if c.short == nil || !c.short.Shares() {
+	if c.short == nil || c.Beside != 0 || !c.short.Shares() {
 		return nil
 	}
 	return c.short
@@ -111,12 +109,9 @@ func (c *Call) Shares() *script.Short {
 func (l *Line) Step(e Event, now Local, out *Actions) {
 	out.reset()
 	l.out = out
+	l.drawn(l.Around.Drawn, now)
+	l.Around.Drawn = 0
 	switch e.Kind {
-	case Draw:
-		if l.draw(e.Ns, now) {
-			l.handedOut(e.Ns, now)
-			out.Taken = true
-		}
 	case Arrive:
 		l.arrive(e.Waiter, e.Serves, now)
 	case Turn:

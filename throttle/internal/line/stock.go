@@ -27,8 +27,8 @@ type stock struct {
 	since            Local
 }
 
-// isOne reports whether a request is for one permit of each member.
-func isOne(ns []int64) bool {
+// IsOne reports whether a request is for one permit of each member.
+func IsOne(ns []int64) bool {
 	for _, n := range ns {
 		if n != 1 {
 			return false
@@ -37,19 +37,34 @@ func isOne(ns []int64) bool {
 	return true
 }
 
-// draw hands out permits from the stock, if nobody waits for theirs.
-func (l *Line) draw(ns []int64, now Local) bool {
-	if !l.mayUseStock(now) || len(l.front)+len(l.waiting) > 0 || !isOne(ns) {
-		return false
+// Lend is what of the stock the driver may hand out by itself until then, to who asks
+// for one permit of each member: all of it, if nobody waits for theirs. The next
+// step is to be told how many it was (Around.Drawn).
+func (l *Line) Lend(now Local) (n int64, until Local) {
+	if !l.mayUseStock(now) || len(l.front)+len(l.waiting) > 0 {
+		return 0, 0
 	}
-	l.stock.left--
-	return true
+	return l.stock.left, min(l.stock.until, l.heardAt.Add(l.fresh()))
+}
+
+// drawn takes up that n requests were served from what was lent.
+func (l *Line) drawn(n int64, now Local) {
+	if n == 0 {
+		return
+	}
+	l.stock.left -= n
+	l.used.add(n, l.config[0].Span(), now)
+	l.surplus.served(n, l.config, l.contenders, now)
+	if half := l.halfGuard(); half > 0 {
+		l.stock.turn(now, half)
+		l.stock.used += n
+	}
 }
 
 // seatWaiting gives those who came while a call was under way what it brought
 // beyond what was asked for: each in turn, without a call of their own.
 func (l *Line) seatWaiting(now Local) {
-	for len(l.front) == 0 && len(l.waiting) > 0 && isOne(l.waiting[0].ns) && l.mayUseStock(now) {
+	for len(l.front) == 0 && len(l.waiting) > 0 && IsOne(l.waiting[0].ns) && l.mayUseStock(now) {
 		w := l.waiting[0]
 		l.waiting = l.waiting[1:]
 		l.stock.left--
@@ -73,12 +88,12 @@ func (l *Line) handedOut(ns []int64, now Local) {
 		n = max(n, x)
 	}
 	l.out.Grants += n
-	l.surplus.served(l.config, l.contenders, now)
+	l.surplus.served(1, l.config, l.contenders, now)
 	if c := l.config[0]; c.Rate > 0 {
 		l.used.add(ns[0], c.Span(), now)
 	}
 	half := l.halfGuard()
-	if half == 0 || !isOne(ns) {
+	if half == 0 || !IsOne(ns) {
 		return
 	}
 	s := &l.stock

@@ -13,11 +13,11 @@ type surplus struct {
 	since Local     // as of when
 }
 
-// served takes up a request whose permits were handed out.
-func (s *surplus) served(config []script.Settings, contenders int64, now Local) {
+// served takes up that the permits of n requests were handed out.
+func (s *surplus) served(n int64, config []script.Settings, contenders int64, now Local) {
 	s.settle(config, contenders, now)
 	for i, c := range config {
-		s.had[i] = min(s.had[i]+1, float64(c.Rate))
+		s.had[i] = min(s.had[i]+float64(n), float64(c.Rate))
 	}
 }
 

@@ -50,6 +50,12 @@ func (l *Line) turn(w *Waiter, now Local) {
 		passes := w.place.slow && now.Sub(w.place.earliest) <= half*3/2
 		if !passes && (overdue || !far || l.clock.uncertainty() <= half) {
 			l.out.Stale++
+			if l.spares(w, now) {
+				w.spared++
+				l.again(w, now)
+				l.kick()
+				return
+			}
 			w.stale++
 			l.exchange(w, now)
 			return
@@ -103,6 +109,28 @@ func (l *Line) exchange(w *Waiter, now Local) {
 	l.returns = append(l.returns, returned{place: w.place, ns: w.ns, by: w})
 	l.again(w, now)
 	l.kick()
+}
+
+const (
+	// spareShare is up to what part of each limit may be left unused for a permit
+	// that came too late, rather than given back; spareTries how often that is
+	// done for one request.
+	spareShare, spareTries = 64, 2
+)
+
+// spares reports whether a permit of w that came too late is to count as used
+// where the limit has enough of them: to ask for another takes the short way, and
+// an exchange does not, which is dear just when all have too much to do.
+func (l *Line) spares(w *Waiter, now Local) bool {
+	if w.place.ahead || w.spared >= spareTries || l.binds(now) || now < l.scarceUntil {
+		return false
+	}
+	for i, s := range l.config {
+		if w.ns[i] > s.Rate/spareShare {
+			return false
+		}
+	}
+	return true
 }
 
 // again puts a waiter whose place is of no use any more ahead of the others.

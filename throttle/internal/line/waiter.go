@@ -8,13 +8,14 @@ import (
 type Waiter struct {
 	Out chan Answer // for the driver: room for one, the latest
 
-	ns    []int64
-	no    uint64 // of its arrival
-	since Local  // when it asked
-	until Local  // the latest turn that is of use; zero: any
-	now   bool   // has no time to wait out trouble
-	hold  bool   // a reservation: its caller may come back late
-	stale int    // how many places of it came too late to be of use
+	ns     []int64
+	no     uint64 // of its arrival
+	since  Local  // when it asked
+	until  Local  // the latest turn that is of use; zero: any
+	now    bool   // has no time to wait out trouble
+	hold   bool   // a reservation: its caller may come back late
+	stale  int    // how many places of it came too late to be of use
+	spared int    // and how many were left unused for that
 
 	state   state
 	place   place

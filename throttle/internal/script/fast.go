@@ -11,7 +11,7 @@ type Short struct {
 	Keys []string
 	Args []any
 	runs []int64 // how many requests of each run
-	must bool    // it is to look at what many.lua does not
+	look bool
 	r    *Request
 }
 
@@ -38,11 +38,10 @@ func (r *Request) Fits() bool {
 }
 
 // Short is the short way of a request that fits. Redis's clock is to show least
-// at the least; look has it see to what need not be seen to each time, and must says
-// that the log is part of that.
-func (r *Request) Short(least Remote, look, must bool) *Short {
+// at the least; look has it see to what need not be seen to each time.
+func (r *Request) Short(least Remote, look bool) *Short {
 	n := len(r.Members)
-	s := &Short{must: must, Keys: make([]string, 1+3*n), Args: append(make([]any, 0, 4+4*n), r.No, int64(least)), r: r}
+	s := &Short{look: look, Keys: make([]string, 1+3*n), Args: append(make([]any, 0, 4+4*n), r.No, int64(least)), r: r}
 	var prefetch int64
 	for _, run := range r.Runs {
 		s.runs = append(s.runs, run.Count)

@@ -10,7 +10,7 @@ import (
 // is for one limiter, and asks for nothing but permits.
 func (s *Short) Shares() bool {
 	m := &s.r.Members
-	return len(*m) == 1 && !(*m)[0].PerClient && len(s.runs) == 1 && !s.must
+	return len(*m) == 1 && !(*m)[0].PerClient && len(s.runs) == 1
 }
 
 // Shared is one call of many.lua for several requests by the short way.
@@ -24,7 +24,7 @@ type Shared struct {
 // most. The key is for its reply, and of no call that is made at the same time; those
 // that had it before have lower numbers.
 func Share(reply string, no uint64, within time.Duration, parts []*Short) *Shared {
-	s := &Shared{Keys: make([]string, 1, 1+3*len(parts)), Args: make([]any, 3, 3+4*len(parts)), n: len(parts)}
+	s := &Shared{Keys: make([]string, 1, 1+3*len(parts)), Args: make([]any, 3, 3+5*len(parts)), n: len(parts)}
 	s.Keys[0] = reply
 	var least int64
 	for _, p := range parts {
@@ -35,7 +35,7 @@ func Share(reply string, no uint64, within time.Duration, parts []*Short) *Share
 			expires = m.Expires.Milliseconds()
 		}
 		s.Keys = append(s.Keys, p.Keys[1:]...)
-		s.Args = append(s.Args, m.Seal, p.Args[3], m.Rate, expires)
+		s.Args = append(s.Args, m.Seal, p.Args[3], m.Rate, one(p.look), expires)
 	}
 	var latest int64
 	if least > 0 {

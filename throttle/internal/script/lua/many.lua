@@ -5,10 +5,13 @@
 -- KEYS: 1 the last reply to such a call, then for each: value, name, log
 -- ARGV: 1 a number, higher than that of any call before for this key (all are of one length), 2 us that Redis's clock must
 --       show at the least, 3 us after which it is not to be served (0: any time), since its reply may be forgotten; then for
---       each: seal last seen, permits, rate, ms after which the limiter is to expire (0: as it is)
+--       each: seal last seen, permits, rate, 1 to look after all that need not be seen to each time (0), ms after which the
+--       limiter is to expire (0: as it is)
 -- reply: us, and for each a character: + granted, 0 asked of acquire.lua, 1 the same for want of room
 
-local call, pcall, sub, find = redis.call, redis.pcall, string.sub, string.find
+local call, pcall, sub, char, tonumber, type = redis.call, redis.pcall, string.sub, string.char, tonumber, type
+local FULL = 512 -- entries above which acquire.lua has some to drop or to merge: COMPACT there
+local LONG = string.rep('-', 65)
 local no = ARGV[1] .. ' '
 local n = (#KEYS - 1) / 3
 
@@ -23,19 +26,41 @@ if last and last > no or at < ARGV[2] or ARGV[3] ~= '0' and at > ARGV[3] then re
 local rest, stamp = s * 1000000 + t[2], ''
 for _ = 1, 7 do
   local b = rest % 256
-  stamp = string.char(b) .. stamp
+  stamp = char(b) .. stamp
   rest = (rest - b) / 256
 end
-stamp = string.char(8, 0) .. stamp
+stamp = char(8, 0) .. stamp
 local score = s .. sub(us, 1, 3) .. '.' .. sub(us, 4)
-local weights = {}
-local function weight(x)
-  local p = x % 256
-  local q = (x - p) / 256
+
+-- entry is a grant of so many permits, now.
+local entries = {}
+local function entry(permits)
+  local p = permits % 256
+  local q = (permits - p) / 256
   local r = q % 256
   q = (q - r) / 256
   local u = q % 256
-  return string.char(p, r, u, (q - u) / 256)
+  local e = stamp .. char(p, r, u, (q - u) / 256)
+  entries[permits] = e
+  return e
+end
+
+-- known reports whether a limiter is as the client knows it; with look, also what
+-- others may have done to it, and to its log.
+local function known(name, seal, look, log)
+  if look == '0' then return pcall('HGET', name, 'seal') == seal end
+  local h = pcall('HMGET', name, 'seal', 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset', 'epoch', 'pause')
+  for j = 1, 11 do
+    if not h[j] then return false end
+  end
+  if h[1] ~= seal or table.concat(h, ':', 2) ~= seal then return false end
+  local card = pcall('ZCARD', log)
+  if type(card) ~= 'number' or card == 0 or card > FULL then return false end
+  if card >= 32 and card <= 128 then -- see unpack_log
+    call('ZADD', log, '0', LONG)
+    call('ZREM', log, LONG)
+  end
+  return true
 end
 
 local keys = {}
@@ -43,30 +68,22 @@ for i = 1, n do keys[i] = KEYS[3 * i - 1] end
 local values = call('MGET', unpack(keys))
 local out = {}
 for i = 1, n do
-  local value, name, permits = values[i], KEYS[3 * i], KEYS[3 * i + 1]
-  local seal, wanted, rate, ttl = ARGV[4 * i], ARGV[4 * i + 1], ARGV[4 * i + 2], ARGV[4 * i + 3]
-  local said = '0'
-  if value and #value <= 15 and (value == '0' or find(value, '^%-?[1-9]%d*$')) and value - rate <= 0 then
-    local h = pcall('HMGET', name, 'seal', 'rate', 'interval', 'type', 'keepAliveTime') -- what a Redisson client may have changed
-    if h[1] == seal and h[5] and sub(seal, 1, #h[2] + #h[3] + #h[4] + #h[5] + 4) == h[2] .. ':' .. h[3] .. ':' .. h[4] .. ':' .. h[5] .. ':' then
+  local a, log, said = 5 * i, KEYS[3 * i + 1], '0'
+  local value, permits, rate = tonumber(values[i] or nil), ARGV[a] + 0, ARGV[a + 1] + 0
+  if value and value <= rate and known(KEYS[3 * i], ARGV[a - 1], ARGV[a + 2], log) then
+    if value < permits then
       said = '1'
-      if value - wanted >= 0 then
-        local w = weights[wanted]
-        if not w then
-          w = weight(wanted + 0)
-          weights[wanted] = w
+    elseif pcall('ZADD', log, 'NX', score, entries[permits] or entry(permits)) == 1 then -- else another's of this microsecond, or no log
+      if type(pcall('DECRBY', keys[i], ARGV[a])) == 'number' then
+        said = '+'
+        local ttl = ARGV[a + 3]
+        if ttl ~= '0' then
+          call('PEXPIRE', KEYS[3 * i], ttl)
+          call('PEXPIRE', keys[i], ttl)
+          call('PEXPIRE', log, ttl)
         end
-        if pcall('ZADD', permits, 'NX', score, stamp .. w) == 1 then
-          call('DECRBY', keys[i], wanted) -- which cannot fail, as ZADD can
-          said = '+'
-          if ttl ~= '0' then
-            call('PEXPIRE', name, ttl)
-            call('PEXPIRE', keys[i], ttl)
-            call('PEXPIRE', permits, ttl)
-          end
-        else
-          said = '0' -- another grant in the same microsecond, or no sorted set
-        end
+      else
+        call('ZREM', log, entries[permits]) -- it was no whole number
       end
     end
   end
