@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
@@ -32,6 +33,7 @@ type Options struct {
 type Client struct {
 	core    *driver.Client
 	cluster bool
+	latest  atomic.Pointer[rateText]
 }
 
 // New returns a Client for the limiters in rdb, which remains the caller's to
@@ -91,7 +93,23 @@ func (c *Client) LimiterWithRate(name string, r Rate) (*Limiter, error) {
 	if err := r.Validate(); err != nil {
 		return nil, &Error{Limiter: script.Clip(name), Err: err}
 	}
-	return c.limiter(name, strings.Join(r.fields(), ":")), nil
+	return c.limiter(name, c.text(r)), nil
+}
+
+// text is a rate as whoever creates the limiter tells it. One by one, limiters
+// with keys are mostly of one rate.
+func (c *Client) text(r Rate) string {
+	if t := c.latest.Load(); t != nil && t.rate == r {
+		return t.text
+	}
+	t := &rateText{r, strings.Join(r.fields(), ":")}
+	c.latest.Store(t)
+	return t.text
+}
+
+type rateText struct {
+	rate Rate
+	text string
 }
 
 // Group returns limiters that are acquired together, in one atomic step, or

@@ -261,8 +261,9 @@ func (q *scriptQueue) resend(tb fataler, rdb *redis.Client) script.Reply {
 	tb.Helper()
 	ctx := context.Background()
 	if q.fast != nil {
-		q.fast.Args[0] = q.args[0]
-		reply, err := script.Fast.Run(ctx, rdb, q.fast.Keys, q.fast.Args...).Result()
+		keys, args := q.fast.Call()
+		args[0] = q.args[0]
+		reply, err := script.Fast.Run(ctx, rdb, keys, args...).Result()
 		check(tb, err)
 		r, declined, _, err := q.fast.Decode(reply)
 		check(tb, err)

@@ -227,13 +227,22 @@ func (c *Client) Close() error {
 // Entry is a way into the one line for some limiters.
 type Entry struct {
 	c       *Client
+	one     [1]Member
 	members []Member
 	last    atomic.Pointer[queue] // where it led the last time
 }
 
 // Entry is one for these limiters. It makes no call, and takes no room as long as
 // it is not used.
-func (c *Client) Entry(members ...Member) *Entry { return &Entry{c: c, members: members} }
+func (c *Client) Entry(members ...Member) *Entry {
+	e := &Entry{c: c}
+	if len(members) == 1 { // without a slice of its own
+		e.one[0], e.members = members[0], e.one[:]
+	} else {
+		e.members = slices.Clone(members)
+	}
+	return e
+}
 
 // enter returns the queue, which the caller must leave.
 func (e *Entry) enter() *queue {

@@ -57,7 +57,8 @@ func (q *queue) answered(call *line.Call, r line.Reply) {
 func (q *queue) make(ctx context.Context, call *line.Call) line.Event {
 	stop := q.beside(call)
 	defer stop()
-	value, sent, err := q.c.call(ctx, call.Script, call.Keys, call.Args)
+	keys, args := call.With()
+	value, sent, err := q.c.call(ctx, call.Script, keys, args)
 	over := err != nil && q.c.ctx.Err() != nil
 	if over {
 		err = line.ErrClosed
@@ -110,15 +111,18 @@ func (q *queue) serve(ctx context.Context, call *line.Call) {
 			q.c.wg.Go(func() { q.proceed(e) })
 		}
 	}()
-	ctx, cancel := context.WithTimeout(ctx, line.ServesFor)
-	defer cancel()
+	patience, cancel := ctx, context.CancelFunc(nil)
 	for e.Call != nil {
 		shared, landed := q.c.sharing.join(q, e.Call)
 		if shared {
 			e.Call = nil
 			return
 		}
-		answered := q.made(ctx, e.Call, landed)
+		if cancel == nil {
+			patience, cancel = context.WithTimeout(ctx, line.ServesFor)
+			defer cancel()
+		}
+		answered := q.made(patience, e.Call, landed)
 		if answered.Answer.Err != nil {
 			return
 		}

@@ -148,7 +148,7 @@ func (l *Line) ask(b *batch, now Local) *Call {
 		b.first = now
 	}
 	if b.short != nil && !b.declined && now.Sub(b.first) < freshFor { // else what fast.lua did not look at may be long ago
-		return &Call{Script: script.Fast, Keys: b.short.Keys, Args: b.short.Args, batch: b, short: b.short}
+		return &Call{Script: script.Fast, batch: b, short: b.short}
 	}
 	if b.args == nil {
 		r := &b.request
@@ -162,7 +162,7 @@ func (l *Line) ask(b *batch, now Local) *Call {
 		}
 		b.args = r.Args()
 	}
-	return &Call{Script: script.Acquire, Keys: b.request.Keys, Args: b.args, batch: b}
+	return &Call{Script: script.Acquire, keys: b.request.Keys, args: b.args, batch: b}
 }
 
 // servedFor is how long a batch may be served. One that gives something back may
@@ -205,13 +205,17 @@ func byGrant(rs []returned, most int) (sums []script.Return, within, rest []retu
 // all is given back, only those ask who give back in exchange: the others would
 // get what is left beside places that nobody uses any more.
 func (l *Line) collect(b *batch, now Local) {
-	early := make(map[*Waiter]bool)
+	var early map[*Waiter]bool
 	if len(l.returns) > 0 {
+		early = make(map[*Waiter]bool)
 		for _, r := range b.returns {
 			early[r.by] = true
 		}
 	}
-	all := slices.Concat(l.front, l.waiting)
+	all := l.waiting
+	if len(l.front) > 0 {
+		all = slices.Concat(l.front, l.waiting)
+	}
 	l.front, l.waiting = nil, nil
 	stale := 0 // those whose places came too late ask for the same, so that they ask together the next time, too
 	for _, w := range all {

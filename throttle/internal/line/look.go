@@ -27,7 +27,7 @@ func (l *Line) look(now Local) *Call {
 	for i, m := range l.c.Members {
 		names[i] = m[0]
 	}
-	return &Call{Script: script.Epoch, Keys: names, doubts: l.doubts, first: !l.Around.Met, since: now}
+	return &Call{Script: script.Epoch, keys: names, doubts: l.doubts, first: !l.Around.Met, since: now}
 }
 
 // toCheck reports whether it is time to look at the configuration.

@@ -83,18 +83,26 @@ func (a *Actions) reset() {
 // Call is a script to run.
 type Call struct {
 	Script *redis.Script
-	Keys   []string
-	Args   []any
 	// Beside is after how long to look at the configuration beside this call
 	// (Beside); zero: there is no need.
 	Beside time.Duration
 
+	keys   []string
+	args   []any
 	batch  *batch // nil: a look
 	short  *script.Short
 	doubts uint64
 	first  bool // it connects
 	beside bool
 	since  Local // when it was made
+}
+
+// With are the KEYS and ARGV of the script.
+func (c *Call) With() (keys []string, args []any) {
+	if c.short != nil {
+		return c.short.Call()
+	}
+	return c.keys, c.args
 }
 
 // Shares is the call as it may share one with others; nil if it may not.

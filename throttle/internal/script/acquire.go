@@ -1,7 +1,6 @@
 package script
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -56,7 +55,7 @@ func (r *Run) Like(s *Run) bool {
 }
 
 // BatchNo is a batch's number as the scripts get it, and compare it: as text.
-func BatchNo(seq uint64) string { return fmt.Sprintf("%015d", seq) }
+func BatchNo(seq uint64) string { return strconv.FormatUint(1e15+seq, 10)[1:] }
 
 // RequestKeys are the KEYS of a request.
 func RequestKeys(reply string, members []Keys) []string {

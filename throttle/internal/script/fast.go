@@ -8,11 +8,9 @@ import (
 // Short is a request by the short way: one call of fast.lua, which grants all of it
 // or does nothing.
 type Short struct {
-	Keys []string
-	Args []any
-	runs []int64 // how many requests of each run
-	look bool
-	r    *Request
+	r     *Request
+	least Remote // what Redis's clock is to show at the least
+	look  bool   // at what need not be seen to each time
 }
 
 // Declined says why the short way did nothing.
@@ -39,42 +37,54 @@ func (r *Request) Fits() bool {
 
 // Short is the short way of a request that fits. Redis's clock is to show least
 // at the least; look has it see to what need not be seen to each time.
-func (r *Request) Short(least Remote, look bool) *Short {
-	n := len(r.Members)
-	s := &Short{look: look, Keys: make([]string, 1+3*n), Args: append(make([]any, 0, 4+4*n), r.No, int64(least)), r: r}
+func (r *Request) Short(least Remote, look bool) *Short { return &Short{r, least, look} }
+
+// Call are the KEYS and ARGV of fast.lua.
+func (s *Short) Call() (keys []string, args []any) {
+	r, n := s.r, len(s.r.Members)
+	keys, args = make([]string, 1+3*n), append(make([]any, 0, 4+4*n), r.No, int64(s.least))
 	var prefetch int64
 	for _, run := range r.Runs {
-		s.runs = append(s.runs, run.Count)
 		if run.Prefetch {
 			prefetch = run.Count
 		}
 	}
-	s.Keys[0] = r.Keys[0]
+	keys[0] = r.Keys[0]
 	lives := false // some keys are to live for so long
 	for i, m := range r.Members {
-		keys, own := r.Keys[1+Span*i:], 0
-		if m.PerClient {
-			own, lives = 2, true
-		}
-		s.Keys[1+i], s.Keys[1+n+i], s.Keys[1+2*n+i] = keys[1+own], keys[0], keys[2+own]
-		lives = lives || m.Renew
-		s.Args = append(s.Args, m.Seal, r.Runs[0].Ns[i]*r.Runs[0].Count+prefetch, m.Rate)
+		keys[1+i], keys[1+n+i], keys[1+2*n+i] = r.keysOf(i)
+		lives = lives || m.PerClient || m.Renew
+		args = append(args, m.Seal, r.Runs[0].Ns[i]*r.Runs[0].Count+prefetch, m.Rate)
 	}
-	if prefetch == 0 && !look && !lives {
-		return s
+	if prefetch == 0 && !s.look && !lives {
+		return keys, args
 	}
-	s.Args = append(s.Args, prefetch > 0, look)
+	args = append(args, prefetch > 0, s.look)
 	for _, m := range r.Members {
-		var ms, all int64
-		switch {
-		case m.PerClient:
+		var ms int64
+		if m.PerClient {
 			ms = (m.Span() + time.Millisecond - 1).Milliseconds()
-		case m.Renew:
-			all = m.Expires.Milliseconds()
 		}
-		s.Args = append(s.Args, ms, all)
+		args = append(args, ms, m.expires())
 	}
-	return s
+	return keys, args
+}
+
+// keysOf are the keys of a member that the short way has to do with.
+func (r *Request) keysOf(member int) (value, name, permits string) {
+	keys, own := r.Keys[1+Span*member:], 0
+	if r.Members[member].PerClient {
+		own = 2
+	}
+	return keys[1+own], keys[0], keys[2+own]
+}
+
+// expires is after how many ms the keys of a limiter are to go, as the short way is told.
+func (m *Member) expires() int64 {
+	if m.Renew {
+		return m.Expires.Milliseconds()
+	}
+	return 0
 }
 
 // Decode reads the reply of fast.lua. If it was declined there is no reply.
@@ -99,12 +109,26 @@ func (s *Short) Decode(reply any) (r Reply, declined bool, why Declined, err err
 func (s *Short) Repeated(r *Reply) { s.granted(r) }
 
 func (s *Short) granted(r *Reply) {
-	r.Status, r.Epochs, r.Changed = OK, make([]int64, len(s.r.Members)), make([]*Settings, len(s.r.Members))
+	if len(s.r.Members) == 1 && len(s.r.Runs) == 1 { // most are: all of it in one piece
+		one := &struct {
+			epochs  [1]int64
+			changed [1]*Settings
+			runs    [1]Outcome
+			grants  [1]Grant
+		}{}
+		r.Epochs, r.Changed, r.Runs = one.epochs[:], one.changed[:], one.runs[:]
+		r.Runs[0].Grants = one.grants[:]
+	} else {
+		r.Epochs, r.Changed, r.Runs = make([]int64, len(s.r.Members)), make([]*Settings, len(s.r.Members)), make([]Outcome, len(s.r.Runs))
+		for i := range r.Runs {
+			r.Runs[i].Grants = make([]Grant, 1)
+		}
+	}
+	r.Status = OK
 	for i, m := range s.r.Members {
 		r.Epochs[i] = m.Epoch
 	}
-	r.Runs = make([]Outcome, len(s.runs))
-	for i, count := range s.runs {
-		r.Runs[i].Grants = []Grant{{Count: count}}
+	for i, run := range s.r.Runs {
+		r.Runs[i].Grants[0].Count = run.Count
 	}
 }

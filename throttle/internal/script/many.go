@@ -9,8 +9,7 @@ import (
 // Shares reports whether a request by the short way may share a call with others: it
 // is for one limiter, and asks for nothing but permits.
 func (s *Short) Shares() bool {
-	m := &s.r.Members
-	return len(*m) == 1 && !(*m)[0].PerClient && len(s.runs) == 1
+	return len(s.r.Members) == 1 && !s.r.Members[0].PerClient && len(s.r.Runs) == 1
 }
 
 // Shared is one call of many.lua for several requests by the short way.
@@ -26,22 +25,19 @@ type Shared struct {
 func Share(reply string, no uint64, within time.Duration, parts []*Short) *Shared {
 	s := &Shared{Keys: make([]string, 1, 1+3*len(parts)), Args: make([]any, 3, 3+5*len(parts)), n: len(parts)}
 	s.Keys[0] = reply
-	var least int64
+	var least Remote
 	for _, p := range parts {
-		least = max(least, p.Args[1].(int64))
-		m := &p.r.Members[0]
-		var expires int64
-		if m.Renew {
-			expires = m.Expires.Milliseconds()
-		}
-		s.Keys = append(s.Keys, p.Keys[1:]...)
-		s.Args = append(s.Args, m.Seal, p.Args[3], m.Rate, one(p.look), expires)
+		least = max(least, p.least)
+		m, run := &p.r.Members[0], &p.r.Runs[0]
+		value, name, permits := p.r.keysOf(0)
+		s.Keys = append(s.Keys, value, name, permits)
+		s.Args = append(s.Args, m.Seal, run.Ns[0]*run.Count, m.Rate, p.look, m.expires())
 	}
-	var latest int64
+	var latest Remote
 	if least > 0 {
-		latest = least + within.Microseconds()
+		latest = least + Remote(within.Microseconds())
 	}
-	s.Args[0], s.Args[1], s.Args[2] = BatchNo(no), least, latest
+	s.Args[0], s.Args[1], s.Args[2] = BatchNo(no), int64(least), int64(latest)
 	return s
 }
 
