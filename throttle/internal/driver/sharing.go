@@ -153,7 +153,7 @@ func (s *sharing) fly(f *flight, key string, no uint64, parts []part) {
 	for i, p := range parts {
 		shorts[i] = p.short
 	}
-	shared := script.Share(key, no, line.ServedFor, shorts)
+	shared := script.Share(key, no, line.ServedFor, line.LeastServed, shorts)
 	replies, sent, err := s.call(shared)
 	for again := shareAgainFrom; err != nil && c.ctx.Err() == nil && script.Transient(err); again = min(2*again, shareAgainTo) {
 		for _, p := range parts {
@@ -177,7 +177,7 @@ func (s *sharing) fly(f *flight, key string, no uint64, parts []part) {
 	s.mu.Unlock()
 	s.landed(f)
 	for i, p := range parts {
-		r := line.Reply{Err: err, Sent: sent, Final: over}
+		r := line.Reply{Err: err, Sent: sent, Shared: true, Final: over}
 		if err == nil {
 			r.Value = replies[i]
 		}

@@ -46,7 +46,7 @@ func (l *Line) batchAnswered(c *Call, r Reply, now Local) (again *Call) {
 	}
 	switch {
 	case err == nil:
-		l.settle(b, &reply, r.Sent, now)
+		l.settle(b, &reply, r, now)
 	case r.Final || !script.Transient(err):
 		l.drop(b, Answer{Err: err})
 	default: // a batch whose reply was lost is repeated as it is, and charged once
@@ -58,9 +58,9 @@ func (l *Line) batchAnswered(c *Call, r Reply, now Local) (again *Call) {
 	return nil
 }
 
-// settle hands the reply to a batch out to its waiters. sent is when the
-// attempt was made that is answered.
-func (l *Line) settle(b *batch, r *script.Reply, sent, received Local) {
+// settle hands the reply to a batch out to its waiters.
+func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
+	sent := of.Sent
 	l.trouble = nil
 	l.roundTrips.add(received.Sub(sent), received)
 	l.clock.learn(r.Now, sent, received)
@@ -89,7 +89,7 @@ func (l *Line) settle(b *batch, r *script.Reply, sent, received Local) {
 	var held []*Waiter
 	l.askAt, l.binding = 0, false
 	for i := range b.request.Runs {
-		held = append(held, l.grant(b, i, r, sent, received)...)
+		held = append(held, l.grant(b, i, r, of, received)...)
 	}
 	if len(held) == 0 {
 		l.seatWaiting(received)
@@ -114,13 +114,13 @@ func (l *Line) settle(b *batch, r *script.Reply, sent, received Local) {
 }
 
 // grant seats those of a run who got a place, and returns those who stay in the line.
-func (l *Line) grant(b *batch, i int, r *script.Reply, sent, received Local) (held []*Waiter) {
+func (l *Line) grant(b *batch, i int, r *script.Reply, of Reply, received Local) (held []*Waiter) {
 	run, answer, ws := &b.request.Runs[i], &r.Runs[i], b.waiters[i]
 	for _, g := range answer.Grants {
-		p := place{at: r.Base + Remote(g.Offset), epochs: r.Epochs}
+		p := place{at: r.Base + Remote(g.Offset), epochs: r.Epochs, shared: of.Shared}
 		p.earliest, p.due = l.clock.at(p.at)
 		p.ahead = p.at > r.Now
-		p.slow = !p.ahead && received.Sub(sent) > l.halfGuard()
+		p.slow = !p.ahead && received.Sub(of.Sent) > l.halfGuard()
 		if p.ahead {
 			l.binding = true
 			l.gathering.waited(p.due)

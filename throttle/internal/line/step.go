@@ -42,10 +42,11 @@ type Event struct {
 
 // Reply is what became of a call.
 type Reply struct {
-	Value any
-	Err   error
-	Sent  Local
-	Final bool // Err is no trouble that passes: the call is not made again
+	Value  any
+	Err    error
+	Sent   Local
+	Shared bool // with calls of other lines
+	Final  bool // Err is no trouble that passes: the call is not made again
 }
 
 // Actions is what to do about an event.

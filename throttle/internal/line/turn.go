@@ -118,11 +118,11 @@ const (
 	spareShare, spareTries = 64, 2
 )
 
-// spares reports whether a permit of w that came too late is to count as used
-// where the limit has enough of them: to ask for another takes the short way, and
-// an exchange does not, which is dear just when all have too much to do.
+// spares reports whether a permit of w that came too late is to count as used: one of
+// many limits, none of which is short of them. To ask for another takes the short
+// way, and an exchange does not, which is dear just when all have too much to do.
 func (l *Line) spares(w *Waiter, now Local) bool {
-	if w.place.ahead || w.spared >= spareTries || l.binds(now) || now < l.scarceUntil {
+	if !w.place.shared || w.spared >= spareTries {
 		return false
 	}
 	for i, s := range l.config {

@@ -51,6 +51,7 @@ type place struct {
 	earliest Local // Redis's clock does not show at before,
 	due      Local // and shows it by then: never early
 
+	shared    bool  // it was granted in a call that other lines shared
 	looked    bool  // its time was looked at again
 	confirmed Local // when the configuration was last known to be its own at its turn
 }

@@ -13,6 +13,14 @@ type Short struct {
 	look  bool   // at what need not be seen to each time
 }
 
+const (
+	// replyBeyond is for how long a reply is kept after its call is not served any more.
+	replyBeyond = time.Second
+	// replyFor is how long it is by fast.lua, which serves at any time: 10 s, and
+	// some time until the next look.
+	replyFor = 11 * time.Second
+)
+
 // Declined says why the short way did nothing.
 type Declined int64
 
@@ -50,16 +58,20 @@ func (s *Short) Call() (keys []string, args []any) {
 		}
 	}
 	keys[0] = r.Keys[0]
+	kept := replyFor
 	lives := false // some keys are to live for so long
 	for i, m := range r.Members {
 		keys[1+i], keys[1+n+i], keys[1+2*n+i] = r.keysOf(i)
-		lives = lives || m.PerClient || m.Renew
+		lives = lives || m.PerClient || m.Expires > 0
+		if m.Expires > 0 {
+			kept = min(kept, m.Expires) // it goes with its limiter
+		}
 		args = append(args, m.Seal, r.Runs[0].Ns[i]*r.Runs[0].Count+prefetch, m.Rate)
 	}
 	if prefetch == 0 && !s.look && !lives {
 		return keys, args
 	}
-	args = append(args, prefetch > 0, s.look)
+	args = append(args, prefetch > 0, s.look, kept.Milliseconds())
 	for _, m := range r.Members {
 		var ms int64
 		if m.PerClient {

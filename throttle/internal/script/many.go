@@ -20,24 +20,27 @@ type Shared struct {
 }
 
 // Share is a call for requests that may share one, to be served for so long at the
-// most. The key is for its reply, and of no call that is made at the same time; those
+// most, or as long as one of the limiters lives, but never less than least. The key is for its reply, and of no call that is made at the same time; those
 // that had it before have lower numbers.
-func Share(reply string, no uint64, within time.Duration, parts []*Short) *Shared {
-	s := &Shared{Keys: make([]string, 1, 1+3*len(parts)), Args: make([]any, 3, 3+5*len(parts)), n: len(parts)}
+func Share(reply string, no uint64, within, least time.Duration, parts []*Short) *Shared {
+	s := &Shared{Keys: make([]string, 1, 1+3*len(parts)), Args: make([]any, 4, 4+5*len(parts)), n: len(parts)}
 	s.Keys[0] = reply
-	var least Remote
+	var known Remote
 	for _, p := range parts {
-		least = max(least, p.least)
+		known = max(known, p.least)
 		m, run := &p.r.Members[0], &p.r.Runs[0]
 		value, name, permits := p.r.keysOf(0)
+		if m.Expires > 0 {
+			within = min(within, max(m.Expires, least))
+		}
 		s.Keys = append(s.Keys, value, name, permits)
 		s.Args = append(s.Args, m.Seal, run.Ns[0]*run.Count, m.Rate, p.look, m.expires())
 	}
 	var latest Remote
-	if least > 0 {
-		latest = least + Remote(within.Microseconds())
+	if known > 0 {
+		latest = known + Remote(within.Microseconds())
 	}
-	s.Args[0], s.Args[1], s.Args[2] = BatchNo(no), int64(least), int64(latest)
+	s.Args[0], s.Args[1], s.Args[2], s.Args[3] = BatchNo(no), int64(known), int64(latest), (within + replyBeyond).Milliseconds()
 	return s
 }
 

@@ -4,8 +4,8 @@
 --
 -- KEYS: 1 the last reply to such a call, then for each: value, name, log
 -- ARGV: 1 a number, higher than that of any call before for this key (all are of one length), 2 us that Redis's clock must
---       show at the least, 3 us after which it is not to be served (0: any time), since its reply may be forgotten; then for
---       each: seal last seen, permits, rate, 1 to look after all that need not be seen to each time (0), ms after which the
+--       show at the least, 3 us after which it is not to be served (0: any time), since its reply may be forgotten, 4 ms for
+--       which that is kept; then for each: seal last seen, permits, rate, 1 to look after all that need not be seen to each time (0), ms after which the
 --       limiter is to expire (0: as it is)
 -- reply: us, and for each a character: + granted, 0 asked of acquire.lua, 1 the same for want of room
 
@@ -68,7 +68,7 @@ for i = 1, n do keys[i] = KEYS[3 * i - 1] end
 local values = call('MGET', unpack(keys))
 local out = {}
 for i = 1, n do
-  local a, log, said = 5 * i, KEYS[3 * i + 1], '0'
+  local a, log, said = 5 * i + 1, KEYS[3 * i + 1], '0'
   local value, permits, rate = tonumber(values[i] or nil), ARGV[a] + 0, ARGV[a + 1] + 0
   if value and value <= rate and known(KEYS[3 * i], ARGV[a - 1], ARGV[a + 2], log) then
     if value < permits then
@@ -91,5 +91,5 @@ for i = 1, n do
 end
 
 local reply = at .. ' ' .. table.concat(out)
-call('SET', KEYS[1], no .. reply, 'PX', '11000')
+call('SET', KEYS[1], no .. reply, 'PX', ARGV[4])
 return reply
