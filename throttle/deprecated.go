@@ -4,7 +4,10 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
+	"github.com/jobthrottle/jobthrottle/throttle/replicas"
 )
 
 // Acquirer is what Transport needs of a limit.
@@ -23,3 +26,15 @@ func Transport(base http.RoundTripper, a Acquirer) http.RoundTripper {
 //
 // Deprecated: use httplimit.RetryAfter.
 func RetryAfter(resp *http.Response) (time.Duration, bool) { return httplimit.RetryAfter(resp) }
+
+// ReplicasError says that too few replicas acknowledged a script in time.
+//
+// Deprecated: use replicas.ReplicasError.
+type ReplicasError = replicas.ReplicasError
+
+// WaitReplicas is replicas.WaitReplicas.
+//
+// Deprecated: use replicas.WaitReplicas.
+func WaitReplicas(rdb redis.UniversalClient, n int, timeout time.Duration) redis.Scripter {
+	return replicas.WaitReplicas(rdb, n, timeout)
+}
