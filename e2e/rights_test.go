@@ -17,6 +17,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 // password is what nothing may show.
@@ -127,7 +128,7 @@ func TestExactRights(t *testing.T) {
 	checkNothingRefused(t, admin)
 }
 
-// useLibrary does with one limiter what the package throttle can do.
+// useLibrary does with one limiter what the packages throttle and operate can do.
 func useLibrary(t *testing.T, rdb *redis.Client) {
 	t.Helper()
 	c, err := throttle.New(rdb, throttle.Options{})
@@ -139,6 +140,7 @@ func useLibrary(t *testing.T, rdb *redis.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	fleet := operate.NewFleet(rdb)
 	rate := throttle.Rate{Permits: 10, Interval: time.Second}
 	ctx := t.Context()
 	for i, step := range []func() error{
@@ -150,12 +152,13 @@ func useLibrary(t *testing.T, rdb *redis.Client) {
 		func() error { return l.Release(ctx, 1) },
 		func() error { return l.Pause(ctx, time.Millisecond) },
 		func() error { return l.Resume(ctx) },
-		func() error { _, err := l.Inspect(ctx); return err },
+		func() error { _, err := fleet.Inspect(ctx, "api"); return err },
+		func() error { _, err := fleet.InspectClient(ctx, c.ID(), "api"); return err },
 		func() error { _, err := l.Config(ctx); return err },
 		func() error { _, err := l.AvailablePermits(ctx); return err },
 		func() error { _, err := l.UpdateRate(ctx, rate); return err },
-		func() error { return l.Pin(ctx) },
-		func() error { return l.Unpin(ctx) },
+		func() error { return fleet.Pin(ctx, "api") },
+		func() error { return fleet.Unpin(ctx, "api") },
 		func() error { _, err := l.Expire(ctx, time.Minute); return err },
 		func() error { _, err := l.ClearExpire(ctx); return err },
 		func() error { _, err := l.Delete(ctx); return err },

@@ -1,8 +1,6 @@
 package throttle
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,15 +51,11 @@ func New(rdb redis.Scripter, opts Options) (*Client, error) {
 		}
 		id = u.String()
 	}
-	if len(id) > maxName || !printable(id) || strings.ContainsAny(id, "{}") {
-		return nil, fmt.Errorf("throttle: client id %q: want at most %d printable characters and no braces", script.Clip(id), maxName)
-	}
-	nonce := make([]byte, 8)
-	if _, err := rand.Read(nonce); err != nil {
-		return nil, fmt.Errorf("throttle: make a client nonce: %w", err)
+	if len(id) > script.MaxName || !script.Printable(id) || strings.ContainsAny(id, "{}") {
+		return nil, fmt.Errorf("throttle: client id %q: want at most %d printable characters and no braces", script.Clip(id), script.MaxName)
 	}
 	_, cluster := rdb.(*redis.ClusterClient)
-	core := driver.New(driver.Config{Redis: rdb, ID: id, Nonce: hex.EncodeToString(nonce), Fail: failure})
+	core := driver.New(driver.Config{Redis: rdb, ID: id, Fail: failure})
 	return &Client{core: core, cluster: cluster || opts.Cluster}, nil
 }
 
@@ -77,6 +71,14 @@ func (c *Client) Limiter(name string) (*Limiter, error) {
 		return nil, err
 	}
 	return c.limiter(name, ""), nil
+}
+
+// checkName returns an ErrInvalidName for a name that no limiter can have.
+func checkName(name string) error {
+	if why := script.CheckName(name); why != "" {
+		return &Error{Limiter: script.Clip(name), Err: ErrInvalidName, Detail: why}
+	}
+	return nil
 }
 
 func (c *Client) limiter(name, create string) *Limiter {

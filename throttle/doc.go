@@ -27,7 +27,10 @@
 //   - Release gives back what was not used. Pause stops a limit for everybody:
 //     the API said Retry-After.
 //
-// Package httplimit, below this one, does all that for an http.Client.
+// Packages below this one have the rest: httplimit does all that for an
+// http.Client, operate lists and inspects limiters for those who look after them,
+// and keeps configuration files from changing them, and replicas has grants
+// outlive the death of a master of Redis.
 //
 // # What is promised
 //

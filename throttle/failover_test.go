@@ -9,6 +9,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/replicas"
 )
 
 // mortal is a replicated Redis whose master can die.
@@ -92,7 +93,7 @@ func TestMasterDies(t *testing.T) {
 			s := startCallers(t, name, r, 20*time.Millisecond, length, func() (redis.Scripter, throttle.Options) {
 				rdb := m.connect()
 				if tt.waiting {
-					return throttle.WaitReplicas(rdb, 1, 500*time.Millisecond), throttle.Options{Cluster: m.cluster}
+					return replicas.WaitReplicas(rdb, 1, 500*time.Millisecond), throttle.Options{Cluster: m.cluster}
 				}
 				return rdb, throttle.Options{}
 			})

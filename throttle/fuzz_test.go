@@ -49,7 +49,7 @@ func FuzzDecodeUsage(f *testing.F) {
 		f.Add(reply, "client")
 	}
 	f.Fuzz(func(t *testing.T, figures, client string) {
-		u, _, err := script.DecodeStanding([]any{figures, client})
+		u, _, err := script.DecodeStanding[Rate]([]any{figures, client})
 		if err != nil && !errors.Is(err, script.ErrReply) {
 			t.Fatalf("error %v", err)
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // Usage is how a limiter stands: what operators look at. For a PerClient
-// limiter the figures are this Client's.
+// limiter the figures are those of one Client.
 type Usage struct {
 	Rate      Rate
 	Used      int64         // permits of past grants that still count
@@ -20,55 +20,37 @@ type Usage struct {
 	Clients   []string // ids of clients seen lately: of PerClient limiters, and of queues beyond the horizon
 }
 
-// Inspect reads how the limiter stands. It changes nothing in Redis.
-func (l *Limiter) Inspect(ctx context.Context) (Usage, error) {
-	reply, err := l.c.core.Call(ctx, script.Inspect, l.keys())
-	if err != nil {
-		return Usage{}, l.error(err)
-	}
-	standing, found, err := script.DecodeStanding(reply)
-	if err == nil && !found {
-		err = ErrNotInitialized
-	}
-	if err != nil {
-		return Usage{}, l.error(err)
-	}
-	return usageOf(&standing), nil
-}
-
-// keys are the limiter's, as its Client has them.
-func (l *Limiter) keys() []string {
-	keys := script.KeysOf(l.name, l.c.core.ID)
-	return keys[:]
-}
-
 // Config reads the limiter's rate.
 func (l *Limiter) Config(ctx context.Context) (Rate, error) {
-	u, err := l.Inspect(ctx)
+	u, err := l.usage(ctx)
 	return u.Rate, err
 }
 
 // AvailablePermits is how many permits TryAcquire could take now. The few that
 // a busy Client of a large limit took in advance count as taken.
 func (l *Limiter) AvailablePermits(ctx context.Context) (int64, error) {
-	u, err := l.Inspect(ctx)
+	u, err := l.usage(ctx)
 	return u.Available, err
 }
 
-// usageOf is what a script tells of a limiter.
-func usageOf(s *script.Standing) Usage {
-	u := Usage{
-		Rate: Rate{Permits: s.Permits, Interval: s.Interval, KeepAlive: s.KeepAlive, Guard: s.Guard, Smooth: s.Smooth, Offset: s.Offset},
-		Used: s.Used, Reserved: s.Reserved, Available: s.Available, NextFree: s.NextFree, Paused: s.Paused, Pinned: s.Pinned, Clients: s.Clients,
+// usage reads how the limiter stands for its Client.
+func (l *Limiter) usage(ctx context.Context) (Usage, error) {
+	reply, err := l.c.core.Call(ctx, script.Inspect, l.keys())
+	if err != nil {
+		return Usage{}, l.error(err)
 	}
-	if s.PerClient {
-		u.Rate.Type = PerClient
+	standing, found, err := script.DecodeStanding[Rate](reply)
+	if err == nil && !found {
+		err = ErrNotInitialized
 	}
-	if s.Calendar {
-		u.Rate.Window = Calendar
+	if err != nil {
+		return Usage{}, l.error(err)
 	}
-	if u.Rate.Guard == 0 {
-		u.Rate.Guard = -1 // none, where zero would read as the default
-	}
-	return u
+	return Usage(standing), nil
+}
+
+// keys are the limiter's, as its Client has them.
+func (l *Limiter) keys() []string {
+	keys := script.KeysOf(l.name, l.c.core.ID)
+	return keys[:]
 }

@@ -187,16 +187,6 @@ func (l *Limiter) pause(ctx context.Context, us int64) error {
 	return l.must(l.line.Change(ctx, script.Pause, us, l.member.Create))
 }
 
-// Pin makes the configuration files of starting workers leave the limiter alone.
-func (l *Limiter) Pin(ctx context.Context) error {
-	return l.must(l.line.Change(ctx, script.Pin, 1))
-}
-
-// Unpin undoes Pin.
-func (l *Limiter) Unpin(ctx context.Context) error {
-	return l.must(l.line.Change(ctx, script.Pin, 0))
-}
-
 // must reads the reply of a script that changes a limiter which must be there.
 func (l *Limiter) must(reply any, err error) error {
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // RateType says who shares a limit.
@@ -58,11 +60,6 @@ const MaxPermits = math.MaxUint32
 // maxInterval keeps every time the scripts compute with below 2^53 us, the
 // range in which Lua's numbers are whole.
 const maxInterval = 365 * 24 * time.Hour
-
-const (
-	minGuard = 3 * time.Millisecond
-	maxGuard = 50 * time.Millisecond
-)
 
 // Rate is the configuration of a limiter: Permits in any Interval.
 // It is stored in Redis, so that all clients agree on it.
@@ -163,8 +160,7 @@ func (r Rate) Validate() error {
 	return nil
 }
 
-// guard is the guard in force: the default of 1 % of the interval is a
-// compromise between what it costs and how late schedulers and collectors are.
+// guard is the guard in force.
 func (r Rate) guard() time.Duration {
 	switch {
 	case r.Guard < 0:
@@ -172,9 +168,11 @@ func (r Rate) guard() time.Duration {
 	case r.Guard > 0:
 		return r.Guard.Truncate(time.Microsecond)
 	}
-	g := min(max(r.Interval/100, minGuard), maxGuard)
-	return min(g, r.Interval/4).Truncate(time.Microsecond)
+	return r.DefaultGuard()
 }
+
+// DefaultGuard is the guard that a Rate of this Interval has if it sets none.
+func (r Rate) DefaultGuard() time.Duration { return script.DefaultGuard(r.Interval) }
 
 // fields is the rate as the scripts take it: rate, interval ms, type,
 // keepAlive ms, guard us, smooth, window, offset us.

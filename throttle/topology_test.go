@@ -13,6 +13,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/replicas"
 )
 
 // callers are clients whose goroutines acquire permits of one limiter, one at
@@ -166,7 +167,7 @@ func TestClusterChangesUnderLoad(t *testing.T) {
 			s := startCallers(t, limiter, r, time.Microsecond, 10*time.Minute, func() (redis.Scripter, throttle.Options) {
 				rdb := clusterClient(t, c)
 				if waiting {
-					return throttle.WaitReplicas(rdb, 1, time.Second), throttle.Options{Cluster: true}
+					return replicas.WaitReplicas(rdb, 1, time.Second), throttle.Options{Cluster: true}
 				}
 				return rdb, throttle.Options{}
 			})

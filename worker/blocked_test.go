@@ -216,9 +216,7 @@ func TestMistakesMakeJobsWait(t *testing.T) {
 				if err := api.SetRate(t.Context(), low); err != nil {
 					t.Fatal(err)
 				}
-				if err := api.Pin(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				f.pin("api")
 			}
 			f.backlog(typ, n, m.payload)
 			began := time.Now()
@@ -285,9 +283,7 @@ log: { level: error }
 	if err := api.SetRate(t.Context(), throttle.Rate{Permits: 100, Interval: time.Second}); err != nil {
 		t.Fatal(err)
 	}
-	if err := api.Pin(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.pin("api")
 	f.backlog("x:job", 3, map[string]int{"cost": 50})
 	f.work(nil)
 	f.awaitAllDone(3, 10*time.Second)
@@ -456,9 +452,7 @@ log: { level: error }
 	if err := api.SetRate(t.Context(), throttle.Rate{Permits: 3, Interval: 100 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	if err := api.Pin(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.pin("api")
 	settled := make(chan error, 1)
 	f.enqueue("x:job", "job")
 	f.work(func(ctx context.Context, _ *asynq.Task) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 // inspectPage is how many entries of a line, or lines, one round trip reads.
@@ -22,13 +22,13 @@ const inspectPage = 500
 type Inspector struct {
 	rdb   redis.UniversalClient
 	asynq *asynq.Inspector
-	fleet *throttle.Fleet
+	fleet *operate.Fleet
 }
 
 // NewInspector returns an Inspector of what is in rdb, which remains the
 // caller's to close.
 func NewInspector(rdb redis.UniversalClient) *Inspector {
-	return &Inspector{rdb: rdb, asynq: asynq.NewInspectorFromRedisClient(rdb), fleet: throttle.NewFleet(rdb)}
+	return &Inspector{rdb: rdb, asynq: asynq.NewInspectorFromRedisClient(rdb), fleet: operate.NewFleet(rdb)}
 }
 
 // Line is how many tasks are parked for a limiter.

@@ -12,7 +12,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
-	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 // TestValuesNameNoOtherLimitersKeys: each value has a limiter of its own, and
@@ -73,7 +73,7 @@ log: { level: error }
 			t.Errorf("limiter %q: a colon of its value is not escaped", line.Limiter)
 		}
 	}
-	usages, err := throttle.NewFleet(f.rdb).Inspect(t.Context(), "{stripe}:account:acme", "{stripe}:account:acme%3Apermits", "{stripe}:account:acme%253Apermits")
+	usages, err := operate.NewFleet(f.rdb).Inspect(t.Context(), "{stripe}:account:acme", "{stripe}:account:acme%3Apermits", "{stripe}:account:acme%253Apermits")
 	if err != nil || len(usages) != 3 {
 		t.Fatalf("%d of 3 limiters, error %v", len(usages), err)
 	}

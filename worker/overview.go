@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 const (
@@ -46,7 +47,7 @@ type LimitOverview struct {
 
 // LimiterOverview is a limiter in Redis.
 type LimiterOverview struct {
-	throttle.FleetUsage
+	operate.FleetUsage
 	Parked int64
 }
 
@@ -84,6 +85,9 @@ func (w *Worker) Overview(ctx context.Context) (Overview, error) {
 	return o, err
 }
 
+// Fleet reads and pins limiters, in this worker's Redis.
+func (w *Worker) Fleet() *operate.Fleet { return operate.NewFleet(w.rdb) }
+
 // Inspector reads which tasks wait for which limit, in this worker's Redis.
 func (w *Worker) Inspector() *Inspector { return NewInspector(w.rdb) }
 
@@ -99,7 +103,7 @@ func (w *Worker) overlookLimits(ctx context.Context, lines parkedLines) ([]Limit
 		}
 		lo.Lines, lo.Parked = lines.of(l)
 		for _, name := range limiters {
-			lo.Limiters = append(lo.Limiters, LimiterOverview{FleetUsage: throttle.FleetUsage{Name: name}, Parked: lines.tasks[name]})
+			lo.Limiters = append(lo.Limiters, LimiterOverview{FleetUsage: operate.FleetUsage{Name: name}, Parked: lines.tasks[name]})
 		}
 		names = append(names, limiters...)
 		for _, j := range w.jobs {
@@ -110,11 +114,11 @@ func (w *Worker) overlookLimits(ctx context.Context, lines parkedLines) ([]Limit
 		slices.Sort(lo.Jobs)
 		limits = append(limits, lo)
 	}
-	usages, err := throttle.NewFleet(w.rdb).Inspect(ctx, names...)
+	usages, err := w.Fleet().Inspect(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
-	found := make(map[string]throttle.FleetUsage, len(usages))
+	found := make(map[string]operate.FleetUsage, len(usages))
 	for _, u := range usages {
 		found[u.Name] = u
 	}

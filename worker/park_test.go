@@ -12,6 +12,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 const stopped = `
@@ -33,6 +34,24 @@ func (f *fleet) limiter(name string) *throttle.Limiter {
 		f.t.Fatal(err)
 	}
 	return l
+}
+
+// usage is how a limiter stands, which has to be there.
+func (f *fleet) usage(name string) operate.FleetUsage {
+	f.t.Helper()
+	found, err := operate.NewFleet(f.rdb).Inspect(f.t.Context(), name)
+	if err != nil || len(found) != 1 {
+		f.t.Fatalf("%d limiters named %q, %v", len(found), name, err)
+	}
+	return found[0]
+}
+
+// pin keeps workers that start from changing a limiter.
+func (f *fleet) pin(name string) {
+	f.t.Helper()
+	if err := operate.NewFleet(f.rdb).Pin(f.t.Context(), name); err != nil {
+		f.t.Fatal(err)
+	}
 }
 
 // awaitParked waits until n tasks are in the limiter's line.
@@ -100,12 +119,7 @@ func TestCalledTasksPassTheBacklog(t *testing.T) {
 	if _, err := f.limiter("api").UpdateRate(t.Context(), throttle.Rate{Permits: 100, Interval: time.Second}); err != nil {
 		t.Fatal(err)
 	}
-	client, err := throttle.New(f.rdb, throttle.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	p := &puller{lot: newLot(f.rdb), throttle: client, inspector: f.inspector, logger: f.log}
+	p := &puller{lot: newLot(f.rdb), fleet: operate.NewFleet(f.rdb), inspector: f.inspector, logger: f.log}
 	if _, err := p.look(t.Context(), "api", []string{"default"}); err != nil {
 		t.Fatal(err)
 	}
@@ -150,10 +164,7 @@ log: { level: warn }
 	stop := f.work(nil)
 	f.await(1, 5*time.Second)
 	f.awaitThat(5*time.Second, func() (bool, string) {
-		u, err := f.limiter("api").Inspect(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := f.usage("api")
 		return u.Reserved >= 1, fmt.Sprintf("%d places ahead", u.Reserved)
 	})
 	before := time.Now()

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 const (
@@ -28,7 +29,8 @@ const (
 // serve a queue share its lines; each line is looked at by one of them at a time.
 type puller struct {
 	lot       *lot
-	throttle  *throttle.Client
+	fleet     *operate.Fleet
+	client    string // this worker's, by which PerClient limiters know it
 	inspector *asynq.Inspector
 	logger    *zap.Logger
 	queues    []string // that this worker serves
@@ -45,7 +47,7 @@ type lateCalls struct {
 
 func newPuller(w *Worker) *puller {
 	return &puller{
-		lot: w.lot, throttle: w.throttle, inspector: w.inspector, logger: w.logger,
+		lot: w.lot, fleet: w.Fleet(), client: w.ID(), inspector: w.inspector, logger: w.logger,
 		queues: w.queues(), adoption: newAdoption(w.rdb),
 	}
 }
@@ -161,11 +163,7 @@ func nextLook(left int64, wait time.Duration) time.Duration {
 // budget is how many permits of the limiter come due within lead, and how long
 // it takes until one does.
 func (p *puller) budget(ctx context.Context, name string) (int64, time.Duration, error) {
-	l, err := p.throttle.Limiter(name)
-	if err != nil {
-		return 0, 0, err
-	}
-	u, err := l.Inspect(ctx)
+	u, err := p.fleet.InspectClient(ctx, p.client, name)
 	if errors.Is(err, throttle.ErrNotInitialized) {
 		return maxCalled, 0, nil // gone: the tasks will create it
 	}

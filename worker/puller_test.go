@@ -7,7 +7,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 // TestCalledBeforeItLeftItsSlot: a task whose turn comes while asynq is still
@@ -15,12 +15,7 @@ import (
 func TestCalledBeforeItLeftItsSlot(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "")
-	client, err := throttle.New(f.rdb, throttle.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	p := &puller{lot: newLot(f.rdb), throttle: client, inspector: f.inspector, logger: f.log, queues: []string{"default"}, adoption: newAdoption(f.rdb)}
+	p := &puller{lot: newLot(f.rdb), fleet: operate.NewFleet(f.rdb), inspector: f.inspector, logger: f.log, queues: []string{"default"}, adoption: newAdoption(f.rdb)}
 	attempts, leave := make(chan error, 2), make(chan struct{})
 	server := asynq.NewServerFromRedisClient(f.rdb, asynq.Config{IsFailure: isFailure, RetryDelayFunc: retryDelay, TaskCheckInterval: taskCheckInterval, LogLevel: asynq.FatalLevel})
 	if err := server.Start(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {

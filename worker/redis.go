@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/replicas"
 )
 
 // replicasTimeout is how long replicas may take to acknowledge a grant:
@@ -92,7 +93,7 @@ func (r RedisConfig) newThrottle(rdb redis.UniversalClient) (*throttle.Client, e
 		return throttle.New(rdb, throttle.Options{})
 	}
 	_, cluster := rdb.(*redis.ClusterClient)
-	return throttle.New(throttle.WaitReplicas(rdb, r.WaitReplicas, replicasTimeout), throttle.Options{Cluster: cluster})
+	return throttle.New(replicas.WaitReplicas(rdb, r.WaitReplicas, replicasTimeout), throttle.Options{Cluster: cluster})
 }
 
 // reach finds out whether Redis is there and lets the worker do its work.
@@ -117,7 +118,7 @@ func (c *Config) reach(ctx context.Context, rdb redis.UniversalClient) error {
 func (r RedisConfig) advice(err error) string {
 	_, plain := errors.AsType[tls.RecordHeaderError](err)
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
-	_, replicas := errors.AsType[*throttle.ReplicasError](err)
+	_, few := errors.AsType[*replicas.ReplicasError](err)
 	switch {
 	case plain, r.TLS && errors.Is(err, context.DeadlineExceeded):
 		return "perhaps it does not speak TLS on this port: correct redis.addrs, or redis.tls"
@@ -131,7 +132,7 @@ func (r RedisConfig) advice(err error) string {
 		return "grant that to the user of redis.username: docs/redis.md lists what it needs"
 	case redis.HasErrorPrefix(err, "MOVED"):
 		return "it is a node of a Redis Cluster: name several in redis.addrs"
-	case replicas:
+	case few:
 		return "want as many replicas as redis.wait_replicas says"
 	case strings.Contains(err.Error(), "cluster support disabled"):
 		return "several redis.addrs are a Redis Cluster: give one, or sentinel_master"

@@ -107,11 +107,7 @@ log: { level: warn }
 	})
 	paused := func() time.Duration {
 		t.Helper()
-		u, err := f.limiter("api").Inspect(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return u.Paused
+		return f.usage("api").Paused
 	}
 	// refusal is when the job was refused for the n-th time, once that is noted.
 	refusal := func(id string, n int) time.Time {

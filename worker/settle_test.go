@@ -81,11 +81,7 @@ log: { level: warn }
 		t.Error(err)
 	}
 	f.awaitThat(5*time.Second, func() (bool, string) {
-		u, err := f.limiter("tokens").Inspect(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return u.Used > 0, "nothing used"
+		return f.usage("tokens").Used > 0, "nothing used"
 	})
 	stop()
 	if err := <-settled; err == nil {

@@ -14,21 +14,21 @@ import (
 
 func newPin(opts *options) *cobra.Command {
 	return newChange(opts, "pin", "Make workers that start leave a limit as it is",
-		func(ctx context.Context, l *throttle.Limiter) error { return l.Pin(ctx) })
+		func(ctx context.Context, s *session, l *throttle.Limiter) error { return s.fleet.Pin(ctx, l.Name()) })
 }
 
 func newUnpin(opts *options) *cobra.Command {
 	return newChange(opts, "unpin", "Let workers that start apply their configuration again",
-		func(ctx context.Context, l *throttle.Limiter) error { return l.Unpin(ctx) })
+		func(ctx context.Context, s *session, l *throttle.Limiter) error { return s.fleet.Unpin(ctx, l.Name()) })
 }
 
 func newResume(opts *options) *cobra.Command {
 	return newChange(opts, "resume", "End a pause at once",
-		func(ctx context.Context, l *throttle.Limiter) error { return l.Resume(ctx) })
+		func(ctx context.Context, _ *session, l *throttle.Limiter) error { return l.Resume(ctx) })
 }
 
 // newChange makes a verb that changes one limiter and wants only its name.
-func newChange(opts *options, name, short string, change func(context.Context, *throttle.Limiter) error) *cobra.Command {
+func newChange(opts *options, name, short string, change func(context.Context, *session, *throttle.Limiter) error) *cobra.Command {
 	return &cobra.Command{
 		Use:   name + " NAME",
 		Short: short,
@@ -56,7 +56,7 @@ end it with throttle resume. Redisson clients do not see pauses.`,
 			return nil
 		},
 		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
-			return s.change(ctx, args[0], func(ctx context.Context, l *throttle.Limiter) error { return l.Pause(ctx, d) })
+			return s.change(ctx, args[0], func(ctx context.Context, _ *session, l *throttle.Limiter) error { return l.Pause(ctx, d) })
 		}),
 		ValidArgsFunction: completeNames(opts),
 	}
@@ -101,7 +101,7 @@ next job, and may then use all of it at once.`,
 }
 
 // change changes a limiter that has to be there, and prints it as it was and as it is.
-func (s *session) change(ctx context.Context, name string, change func(context.Context, *throttle.Limiter) error) error {
+func (s *session) change(ctx context.Context, name string, change func(context.Context, *session, *throttle.Limiter) error) error {
 	before, err := s.one(ctx, name)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (s *session) change(ctx context.Context, name string, change func(context.C
 	if err != nil {
 		return err
 	}
-	if err := change(ctx, l); err != nil {
+	if err := change(ctx, s, l); err != nil {
 		return err
 	}
 	after, err := s.one(ctx, name)

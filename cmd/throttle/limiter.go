@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 // limiter is a limiter as --json prints it. Times are milliseconds; usage is
@@ -58,7 +59,7 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 func fromMS(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
 // fromListed is a limiter whose usage was not read.
-func fromListed(l throttle.Listed) limiter {
+func fromListed(l operate.Listed) limiter {
 	r := l.Rate
 	return limiter{
 		Name: l.Name, Rate: r.String(), Type: r.Type.String(), Permits: r.Permits, IntervalMS: ms(r.Interval), GuardMS: ms(max(r.Guard, 0)),
@@ -84,7 +85,7 @@ func (s *session) read(ctx context.Context, names ...string) ([]limiter, error) 
 	}
 	limiters := make([]limiter, len(usages))
 	for i, u := range usages {
-		l := fromListed(throttle.Listed{Name: u.Name, Rate: u.Rate, Paused: u.Paused, Pinned: u.Pinned})
+		l := fromListed(operate.Listed{Name: u.Name, Rate: u.Rate, Paused: u.Paused, Pinned: u.Pinned})
 		l.Standing = &Standing{u.Used, u.Reserved, u.Available, ms(u.NextFree), lines[i].Parked, lines[i].Called}
 		for _, c := range u.PerClient {
 			l.Clients = append(l.Clients, client{c.ID, c.Used, c.Reserved, c.Available, ms(c.NextFree)})

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobthrottle/jobthrottle/internal/plain"
-	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 // usageUpTo is how many limiters list reads the logs of; more of them would
@@ -88,16 +88,16 @@ func (s *session) list(ctx context.Context, match string, limit int) (limiters [
 }
 
 // find returns the configurations of limiters, by name.
-func (s *session) find(ctx context.Context, match string) ([]throttle.Listed, error) {
-	var found []throttle.Listed
+func (s *session) find(ctx context.Context, match string) ([]operate.Listed, error) {
+	var found []operate.Listed
 	for l, err := range s.fleet.Limiters(ctx, match) {
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, l)
 	}
-	slices.SortFunc(found, func(a, b throttle.Listed) int { return cmp.Compare(a.Name, b.Name) })
-	return slices.CompactFunc(found, func(a, b throttle.Listed) bool { return a.Name == b.Name }), nil
+	slices.SortFunc(found, func(a, b operate.Listed) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(found, func(a, b operate.Listed) bool { return a.Name == b.Name }), nil
 }
 
 // summary is the line below the list.

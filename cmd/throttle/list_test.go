@@ -15,6 +15,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 func TestListNothing(t *testing.T) {
@@ -36,7 +37,7 @@ func TestList(t *testing.T) {
 	s.limiter("each", throttle.Rate{Permits: 25, Interval: time.Hour, Type: throttle.PerClient}, 25)
 	paused := s.limiter("api", perHour(100), 100)
 	s.check(paused.Pause(t.Context(), 2*time.Hour))
-	s.check(paused.Pin(t.Context()))
+	s.check(operate.NewFleet(s.rdb).Pin(t.Context(), "api"))
 
 	got := s.run("list")
 	lines := strings.Split(strings.TrimSuffix(got.stdout, "\n"), "\n")

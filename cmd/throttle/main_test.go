@@ -20,6 +20,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/embedded"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -121,6 +122,17 @@ func (s *site) limiter(name string, r throttle.Rate, used int64) *throttle.Limit
 		}
 	}
 	return l
+}
+
+// usage is how a limiter stands, which has to be there.
+func (s *site) usage(name string) operate.FleetUsage {
+	s.Helper()
+	found, err := operate.NewFleet(s.rdb).Inspect(s.Context(), name)
+	s.check(err)
+	if len(found) != 1 {
+		s.Fatalf("no limiter is named %q", name)
+	}
+	return found[0]
 }
 
 // decode reads one line of JSON and refuses fields that T does not have.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 	"github.com/jobthrottle/jobthrottle/worker"
 )
 
@@ -18,7 +19,7 @@ import (
 type session struct {
 	opts   *options
 	rdb    redis.UniversalClient
-	fleet  *throttle.Fleet
+	fleet  *operate.Fleet
 	parked *worker.Inspector
 	client *throttle.Client // makes changes; it waits in no queue
 	stdin  io.Reader
@@ -51,7 +52,7 @@ func open(ctx context.Context, opts *options) (*session, error) {
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
-	fleet := throttle.NewFleet(rdb)
+	fleet := operate.NewFleet(rdb)
 	fleet.Skip = func(key string) bool { return strings.HasPrefix(key, "asynq:{") } // a task: there may be a million of them
 	return &session{opts: opts, rdb: rdb, fleet: fleet, parked: worker.NewInspector(rdb), client: client}, nil
 }

@@ -97,7 +97,7 @@ func (s *session) set(ctx context.Context, args []string, f setFlags, given func
 			return err
 		}
 	}
-	if err := apply(ctx, l, rate, f.pin); err != nil {
+	if err := s.apply(ctx, l, rate, f.pin); err != nil {
 		return err
 	}
 	after, err := s.one(ctx, args[0])
@@ -161,12 +161,12 @@ func (f setFlags) rate(before *limiter, args []string, given func(flag string) b
 
 // apply creates the limiter or changes its rate and keeps its usage. The pin
 // comes before the last word on the rate, so that no starting worker has it.
-func apply(ctx context.Context, l *throttle.Limiter, r throttle.Rate, pin bool) error {
+func (s *session) apply(ctx context.Context, l *throttle.Limiter, r throttle.Rate, pin bool) error {
 	if _, err := l.TrySetRate(ctx, r); err != nil && !errors.Is(err, throttle.ErrInvalidRate) { // it is there, and mended below
 		return err
 	}
 	if pin {
-		if err := l.Pin(ctx); err != nil {
+		if err := s.fleet.Pin(ctx, l.Name()); err != nil {
 			return err
 		}
 	}

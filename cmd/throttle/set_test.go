@@ -15,7 +15,7 @@ type change struct{ Before, After *limiter }
 func TestSetKeepsUsageAndWhatIsNotNamed(t *testing.T) {
 	s := newSite(t)
 	was := throttle.Rate{Permits: 100, Interval: time.Hour, Guard: 20 * time.Millisecond, Window: throttle.Calendar, Offset: time.Minute, KeepAlive: 2 * time.Hour}
-	l := s.limiter("api", was, 30)
+	s.limiter("api", was, 30)
 	tests := []struct {
 		args []string
 		want func(r *throttle.Rate)
@@ -38,8 +38,7 @@ func TestSetKeepsUsageAndWhatIsNotNamed(t *testing.T) {
 		if got.Before.Rate != before.String() || got.After.Rate != rate.String() {
 			t.Errorf("%v: printed %s -> %s, want %s -> %s", args, got.Before.Rate, got.After.Rate, before, rate)
 		}
-		u, err := l.Inspect(t.Context())
-		s.check(err)
+		u := s.usage("api")
 		if u.Rate != rate {
 			t.Errorf("%v: the rate is %#v, want %#v", args, u.Rate, rate)
 		}
@@ -70,7 +69,7 @@ func TestSetPrintsBeforeAndAfter(t *testing.T) {
 
 func TestSetRefuses(t *testing.T) {
 	s := newSite(t)
-	l := s.limiter("api", perHour(100), 30)
+	s.limiter("api", perHour(100), 30)
 	for _, tt := range []struct{ args, words []string }{
 		{[]string{"set", "api", "--offset", "1m"}, []string{"offset", "calendar"}},
 		{[]string{"set", "api", "--window", "monthly"}, []string{`"monthly"`, "sliding or calendar"}},
@@ -81,8 +80,7 @@ func TestSetRefuses(t *testing.T) {
 	} {
 		s.fails(cli.Usage, tt.args, tt.words)
 	}
-	u, err := l.Inspect(t.Context())
-	s.check(err)
+	u := s.usage("api")
 	if u.Rate.Permits != 100 || u.Rate.Type != throttle.Overall || u.Used != 30 {
 		t.Errorf("it changed all the same: %+v", u)
 	}

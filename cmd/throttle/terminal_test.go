@@ -14,6 +14,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 // terminalRun is the command run on a terminal of its own, and what that shows.
@@ -230,7 +231,7 @@ func TestScreen(t *testing.T) {
 		t.Errorf("at first: %q", screen.text())
 	}
 	row := func(used int64) limiter {
-		l := fromListed(throttle.Listed{Name: "api", Rate: perHour(8)})
+		l := fromListed(operate.Listed{Name: "api", Rate: perHour(8)})
 		l.Standing = &Standing{Used: used, Available: 8 - used}
 		return l
 	}

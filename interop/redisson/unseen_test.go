@@ -6,6 +6,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/redisson"
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 // What Java knows nothing of binds Go alone.
@@ -65,7 +66,7 @@ func TestWhatJavaDoesNotSee(t *testing.T) {
 	})
 	t.Run("pin", func(t *testing.T) {
 		theirs, mine := both(t, rate(10, time.Hour))
-		check(t, mine.Pin(ctx))
+		check(t, operate.NewFleet(q.rdb).Pin(ctx, mine.Name()))
 		want(t, "ApplyRate", false)(mine.ApplyRate(ctx, rate(20, time.Hour)))
 		want(t, "updateRate", true)(theirs.UpdateRate(shared(rate(30, time.Hour)), true))
 		want[int64](t, "AvailablePermits", 30)(mine.AvailablePermits(ctx))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/redisson"
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 // used is what a log must hold, oldest first: permits and their age.
@@ -143,7 +144,7 @@ func TestOursDoNotDisturbJava(t *testing.T) {
 	java, ours := q.java(), q.ours()
 	ctx := t.Context()
 	const name = "api"
-	theirs, mine := java.Limiter(name), limiter(t, ours, name)
+	theirs, mine, fleet := java.Limiter(name), limiter(t, ours, name), operate.NewFleet(q.rdb)
 	check(t, mine.SetRate(ctx, rate(10, time.Hour)))
 	want(t, "TryAcquire", true)(mine.TryAcquire(ctx, 4))
 	far, err := mine.Reserve(ctx, 10, 24*time.Hour) // a place ahead
@@ -151,7 +152,7 @@ func TestOursDoNotDisturbJava(t *testing.T) {
 	far.Cancel()
 	check(t, mine.Pause(ctx, time.Hour))
 	check(t, mine.Resume(ctx))
-	check(t, mine.Pin(ctx))
+	check(t, fleet.Pin(ctx, name))
 	fields, err := q.rdb.HLen(ctx, name).Result()
 	check(t, err)
 	if fields < 10 {
@@ -175,7 +176,7 @@ func TestOursDoNotDisturbJava(t *testing.T) {
 	check(t, theirs.SetRate(shared(rate(30, time.Hour))))
 	want(t, "expire", true)(theirs.Expire(time.Hour))
 	want(t, "clearExpire", true)(theirs.ClearExpire())
-	usage, err := mine.Inspect(ctx)
+	usage, err := fleet.InspectClient(ctx, ours.ID(), name)
 	check(t, err)
 	if !usage.Pinned || usage.Available != 30 {
 		t.Errorf("after what Java did: %+v, want it pinned, with all 30 permits", usage)

@@ -14,6 +14,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/strictapi"
 	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 // The server's view, with a real limit: connections that take 150 ms to open,
@@ -99,7 +100,7 @@ func TestTransportPausesTheLimiter(t *testing.T) {
 	if ok, err := limiter.TryAcquire(t.Context(), 1); ok || err != nil {
 		t.Errorf("TryAcquire after a 429 = %t, %v; want the limiter paused", ok, err)
 	}
-	usage, err := limiter.Inspect(t.Context())
+	usage, err := operate.NewFleet(rdb).InspectClient(t.Context(), client.ID(), "transport")
 	if err != nil {
 		t.Fatal(err)
 	}

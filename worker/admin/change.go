@@ -46,18 +46,24 @@ func (a *api) setRate(w http.ResponseWriter, r *http.Request) {
 		if err := rate.Validate(); err != nil {
 			return &inputError{err}
 		}
+		fleet := a.worker.Fleet()
+		// The pin comes before the rate, so that no starting worker has the last
+		// word on it, and a replica that is waited for has both.
+		if body.Pin != nil && *body.Pin {
+			if err := fleet.Pin(ctx, l.Name()); err != nil {
+				return err
+			}
+		}
 		found, err := l.UpdateRate(ctx, rate)
 		switch {
 		case err != nil:
 			return err
 		case !found: // deleted just now
 			return throttle.ErrNotInitialized
-		case body.Pin == nil:
-			return nil
-		case *body.Pin:
-			return l.Pin(ctx)
+		case body.Pin != nil && !*body.Pin:
+			return fleet.Unpin(ctx, l.Name())
 		}
-		return l.Unpin(ctx)
+		return nil
 	})
 }
 

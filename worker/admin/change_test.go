@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 const twoLimits = `
@@ -59,7 +59,7 @@ func (s *site) ask(a asked) (int, string) {
 func (s *site) state() map[string]string {
 	s.tb.Helper()
 	state := map[string]string{}
-	for l, err := range throttle.NewFleet(s.rdb).Limiters(s.tb.Context(), "*") {
+	for l, err := range operate.NewFleet(s.rdb).Limiters(s.tb.Context(), "*") {
 		if err != nil {
 			s.tb.Fatal(err)
 		}
@@ -180,24 +180,24 @@ func TestChange(t *testing.T) {
 	tests := []struct {
 		name, path, body string
 		limiter          string
-		check            func(throttle.FleetUsage) bool
+		check            func(operate.FleetUsage) bool
 	}{
 		{"a rate", "/api/limits/api/rate", `{"rate": "50/1s"}`, "api",
-			func(u throttle.FleetUsage) bool { return u.Rate.String() == "50/1s" && !u.Pinned }},
+			func(u operate.FleetUsage) bool { return u.Rate.String() == "50/1s" && !u.Pinned }},
 		{"a rate that stays", "/api/limits/api/rate", `{"rate": "60/1s", "pin": true}`, "api",
-			func(u throttle.FleetUsage) bool { return u.Rate.String() == "60/1s" && u.Pinned }},
+			func(u operate.FleetUsage) bool { return u.Rate.String() == "60/1s" && u.Pinned }},
 		{"another interval, with the guard that goes with it", "/api/limits/api/rate", `{"rate": "60/1m"}`, "api",
-			func(u throttle.FleetUsage) bool {
+			func(u operate.FleetUsage) bool {
 				return u.Rate.String() == "60/1m" && u.Pinned && u.Rate.Guard == 50*time.Millisecond
 			}},
 		{"a rate that no longer stays", "/api/limits/api/rate", `{"rate": "100/1s", "pin": false}`, "api",
-			func(u throttle.FleetUsage) bool { return u.Rate.String() == "100/1s" && !u.Pinned }},
+			func(u operate.FleetUsage) bool { return u.Rate.String() == "100/1s" && !u.Pinned }},
 		{"a pause", "/api/limits/api/pause", `{"for": "1m"}`, "api",
-			func(u throttle.FleetUsage) bool { return u.Paused > 50*time.Second && u.Paused <= time.Minute }},
+			func(u operate.FleetUsage) bool { return u.Paused > 50*time.Second && u.Paused <= time.Minute }},
 		{"the end of it", "/api/limits/api/resume", `{}`, "api",
-			func(u throttle.FleetUsage) bool { return u.Paused == 0 }},
+			func(u operate.FleetUsage) bool { return u.Paused == 0 }},
 		{"one value of a keyed limit", "/api/limits/account:a%2Fb%20c/pause", `{"for": "1h"}`, "account:a/b c",
-			func(u throttle.FleetUsage) bool { return u.Paused > 50*time.Minute }},
+			func(u operate.FleetUsage) bool { return u.Paused > 50*time.Minute }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

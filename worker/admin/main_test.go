@@ -18,7 +18,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/internal/strictapi"
-	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 	"github.com/jobthrottle/jobthrottle/worker"
 )
 
@@ -138,7 +138,7 @@ func (s *site) await(within time.Duration, condition func() (bool, string)) {
 func (s *site) awaitCreated(limiters ...string) {
 	s.tb.Helper()
 	s.await(10*time.Second, func() (bool, string) {
-		found, err := throttle.NewFleet(s.rdb).Inspect(s.tb.Context(), limiters...)
+		found, err := operate.NewFleet(s.rdb).Inspect(s.tb.Context(), limiters...)
 		if err != nil {
 			s.tb.Fatal(err)
 		}
@@ -147,9 +147,9 @@ func (s *site) awaitCreated(limiters ...string) {
 }
 
 // usage is what Redis has of a limiter.
-func (s *site) usage(limiter string) throttle.FleetUsage {
+func (s *site) usage(limiter string) operate.FleetUsage {
 	s.tb.Helper()
-	found, err := throttle.NewFleet(s.rdb).Inspect(s.tb.Context(), limiter)
+	found, err := operate.NewFleet(s.rdb).Inspect(s.tb.Context(), limiter)
 	if err != nil || len(found) != 1 {
 		s.tb.Fatalf("%d limiters named %q, %v", len(found), limiter, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 	"github.com/jobthrottle/jobthrottle/worker"
 )
 
@@ -118,7 +119,7 @@ func (s *sampler) run(ctx context.Context) {
 }
 
 // allowed is how many permits the fleet may use in an interval.
-func allowed(u throttle.FleetUsage) int64 {
+func allowed(u operate.FleetUsage) int64 {
 	if u.Rate.Type == throttle.PerClient {
 		return u.Rate.Permits * int64(max(len(u.PerClient), 1))
 	}

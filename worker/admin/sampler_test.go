@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 	"github.com/jobthrottle/jobthrottle/worker"
 )
 
@@ -39,14 +40,14 @@ func TestViewersShare(t *testing.T) {
 // TestHistoryIsBounded: it keeps the last minutes, and nothing of limiters that were not among the overviews since.
 func TestHistoryIsBounded(t *testing.T) {
 	s := newSampler(nil)
-	usage := throttle.FleetUsage{Name: "api", Usage: throttle.Usage{Rate: throttle.Rate{Permits: 5, Interval: time.Second}}}
+	usage := operate.FleetUsage{Name: "api", Usage: throttle.Usage{Rate: throttle.Rate{Permits: 5, Interval: time.Second}}}
 	began := time.Now()
 	for i := range 1000 {
 		usage.Used = int64(i)
 		s.latest = worker.Overview{At: began.Add(time.Duration(i) * time.Second), Limits: []worker.LimitOverview{
 			{Name: "api", Limiters: []worker.LimiterOverview{{FleetUsage: usage}}},
 			{Name: "absent"},
-			{Name: "keyed", Key: "queue", Limiters: []worker.LimiterOverview{{FleetUsage: throttle.FleetUsage{Name: fmt.Sprintf("keyed:%d", i)}}}},
+			{Name: "keyed", Key: "queue", Limiters: []worker.LimiterOverview{{FleetUsage: operate.FleetUsage{Name: fmt.Sprintf("keyed:%d", i)}}}},
 		}}
 		s.remember()
 	}

@@ -4,6 +4,8 @@ package driver
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,8 +40,8 @@ const longAgo = 1000 * time.Hour
 type Config struct {
 	Redis redis.Scripter
 	ID    string
-	Nonce string // tells this Client from others with the same ID
-	// Fail makes an error of an answer that is one, or a refusal.
+	// Fail makes an error of an answer that is one, or a refusal. A Client that
+	// only changes limiters needs none.
 	Fail func(limiter string, a line.Answer) error
 }
 
@@ -48,7 +50,8 @@ type Client struct {
 	Config
 	Counters
 
-	heeds bool // Redis heeds the deadlines of calls
+	nonce string // tells this Client from others with the same ID
+	heeds bool   // Redis heeds the deadlines of calls
 	start time.Time
 
 	ctx      context.Context // ends when Close has given back what was held
@@ -83,11 +86,14 @@ type Member struct {
 	Create string // the configuration to create it with, or ""
 }
 
-// New makes no call.
+// New makes no call, and starts nothing: a Client whose lines nobody has asked for
+// permits need not be closed.
 func New(c Config) *Client {
+	nonce := make([]byte, 8)
+	_, _ = rand.Read(nonce) // it always fills it
 	ctx, cancel := context.WithCancel(context.Background())
 	client := &Client{
-		Config: c, heeds: heedsDeadlines(c.Redis), start: time.Now().Add(-longAgo),
+		Config: c, nonce: hex.EncodeToString(nonce), heeds: heedsDeadlines(c.Redis), start: time.Now().Add(-longAgo),
 		ctx: ctx, cancel: cancel, queues: make(map[string]*queue), tidyAt: idleLines, known: make(map[string]line.Memory),
 	}
 	client.sharing.c, client.sharing.able = client, sharesCalls(c.Redis)
@@ -172,7 +178,7 @@ func (c *Client) reservedOf(m Member) *atomic.Int64 {
 
 // replyKey is a key of a limiter that nobody had before, for a reply.
 func (c *Client) replyKey(m Member) string {
-	return script.Prefix(m.Name) + ":reply:" + c.Nonce + ":" + strconv.FormatUint(c.keyNo.Add(1), 36)
+	return script.Prefix(m.Name) + ":reply:" + c.nonce + ":" + strconv.FormatUint(c.keyNo.Add(1), 36)
 }
 
 // Changed lets the waiters of every line that has the limiter ask anew.

@@ -2,42 +2,44 @@ package script
 
 import "time"
 
-// Standing is how a limiter stands for one client, as inspect.lua tells it.
-type Standing struct {
-	Permits                   int64
-	Interval                  time.Duration
-	PerClient                 bool
-	KeepAlive, Guard          time.Duration
-	Smooth, Calendar          bool
-	Offset                    time.Duration
-	Used, Reserved, Available int64
-	NextFree, Paused          time.Duration
-	Pinned                    bool
-	Clients                   []string // ids
+// Standing is how a limiter stands for one client, as inspect.lua tells it: field by
+// field throttle.Usage, to which it converts if R is throttle.Rate.
+type Standing[R any] struct {
+	Rate      R
+	Used      int64
+	Reserved  int64
+	Available int64
+	NextFree  time.Duration
+	Paused    time.Duration
+	Pinned    bool
+	Clients   []string // ids
 }
 
 // DecodeStanding reads the reply of inspect.lua; false if there is no such limiter.
-func DecodeStanding(reply any) (s Standing, found bool, err error) {
+func DecodeStanding[R Rate[T, W], T, W ~int](reply any) (s Standing[R], found bool, err error) {
 	if n, ok := reply.(int64); ok && n == -1 {
-		return Standing{}, false, nil
+		return s, false, nil
 	}
 	parts, ok := reply.([]any)
 	if !ok || len(parts) == 0 {
-		return Standing{}, false, badReply("%T where a list was expected", reply)
+		return s, false, badReply("%T where a list was expected", reply)
 	}
 	words := make([]string, len(parts))
 	for i, p := range parts {
 		if words[i], ok = p.(string); !ok {
-			return Standing{}, false, badReply("%T where a string was expected", p)
+			return s, false, badReply("%T where a string was expected", p)
 		}
 	}
 	d := decoder{rest: words[0]}
 	ms := func() time.Duration { return time.Duration(d.next()) * time.Millisecond }
-	yes := func() bool { return d.index(2) == 1 }
-	s = Standing{
-		Permits: d.next(), Interval: ms(), PerClient: yes(), KeepAlive: ms(), Guard: d.duration(),
-		Smooth: yes(), Calendar: yes(), Offset: d.duration(),
-		Used: d.next(), Reserved: d.next(), Available: d.next(), NextFree: d.duration(), Paused: d.duration(), Pinned: yes(),
+	flag := func() int64 { return int64(d.index(2)) }
+	c := config{
+		permits: d.next(), interval: ms(), kind: flag(), keepAlive: ms(), guard: d.duration(),
+		smooth: flag() == 1, window: flag(), offset: d.duration(),
+	}
+	s = Standing[R]{
+		Rate: rateOf[R](c),
+		Used: d.next(), Reserved: d.next(), Available: d.next(), NextFree: d.duration(), Paused: d.duration(), Pinned: flag() == 1,
 		Clients: words[1:],
 	}
 	return s, true, d.err

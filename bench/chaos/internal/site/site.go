@@ -24,6 +24,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/record"
 	"github.com/jobthrottle/jobthrottle/bench/internal/redisserver"
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 const (
@@ -92,7 +93,7 @@ func Start(ctx context.Context, programs Programs, plan Plan, dir string) (s *Si
 	if err := s.Limit.SetRate(ctx, s.Rate(plan.Limit.Permits)); err != nil {
 		return s, err
 	}
-	return s, s.Limit.Pin(ctx) // what is set by faults is not to be undone by workers that start
+	return s, operate.NewFleet(s.Client).Pin(ctx, limitName) // what is set by faults is not to be undone by workers that start
 }
 
 // StartWorkers starts all workers.

@@ -1,4 +1,4 @@
-package throttle
+package replicas_test
 
 import (
 	"context"
@@ -8,9 +8,27 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/replicas"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func check(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func dial(tb testing.TB, addr string) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	tb.Cleanup(func() { rdb.Close() })
+	return rdb
+}
 
 // replicated is a master and its one replica, in step.
 func replicated(t testing.TB) (master *redis.Client, replica *redistest.Server) {
@@ -27,33 +45,41 @@ func replicated(t testing.TB) (master *redis.Client, replica *redistest.Server) 
 
 func TestWaitReplicas(t *testing.T) {
 	master, replica := replicated(t)
-	b := &bench{T: t, rdb: master}
-	waiting := WaitReplicas(master, 1, time.Second)
-	c := b.clientOf(waiting)
-	l := b.limiter(c)
-	r := rate("5/10s")
-	r.Guard = time.Second // a busy machine may take long to acknowledge
-	check(b, l.SetRate(b.Context(), r))
-	b.expectTry(l, 2, true)
+	ctx := t.Context()
+	c, err := throttle.New(replicas.WaitReplicas(master, 1, time.Second), throttle.Options{})
+	check(t, err)
+	defer func() { check(t, c.Close()) }()
+	l, err := c.Limiter("api")
+	check(t, err)
+	// The guard is long: a busy machine may take long to acknowledge.
+	check(t, l.SetRate(ctx, throttle.Rate{Permits: 5, Interval: 10 * time.Second, Guard: time.Second}))
+	if ok, err := l.TryAcquire(ctx, 2); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
 
 	replica.Freeze()
-	_, err := l.TryAcquire(b.Context(), 1)
-	var few *ReplicasError
+	_, err = l.TryAcquire(ctx, 1)
+	var few *replicas.ReplicasError
 	if !errors.As(err, &few) || few.Want != 1 || few.Got != 0 {
 		t.Fatalf("with a replica that hangs: %v", err)
 	}
-	b.expectError(err, few, l.name)
+	var named *throttle.Error
+	if !errors.As(err, &named) || named.Limiter != "api" {
+		t.Errorf("error %v, want one that names the limiter", err)
+	}
 	acquired := make(chan error, 1)
-	go func() { acquired <- l.Acquire(b.Context(), 1) }()
+	go func() { acquired <- l.Acquire(ctx, 1) }()
 	for failed := c.Stats().Errors; c.Stats().Errors < failed+2; { // it asks again and again
-		<-time.After(ms(10))
+		<-time.After(10 * time.Millisecond)
 	}
 	replica.Thaw()
-	check(b, <-acquired)
+	check(t, <-acquired)
 
 	// The permit of TryAcquire is given back, that of Acquire charged once.
-	for b.available(l) != 2 {
-		<-time.After(ms(10))
+	for available := int64(-1); available != 2; {
+		<-time.After(10 * time.Millisecond)
+		available, err = l.AvailablePermits(ctx)
+		check(t, err)
 	}
 }
 
@@ -67,8 +93,8 @@ func TestWaitReplicasWaitsForRepeats(t *testing.T) {
 	defer replica.Thaw()
 	for _, want := range []string{"the first run", "a repeat by another connection"} {
 		rdb := dial(t, master.Options().Addr)
-		err := WaitReplicas(rdb, 1, ms(50)).Eval(t.Context(), script, keys).Err()
-		var few *ReplicasError
+		err := replicas.WaitReplicas(rdb, 1, 50*time.Millisecond).Eval(t.Context(), script, keys).Err()
+		var few *replicas.ReplicasError
 		if !errors.As(err, &few) {
 			t.Errorf("%s: %v, want a ReplicasError", want, err)
 		}
@@ -80,21 +106,21 @@ func TestWaitReplicasWaitsForRepeats(t *testing.T) {
 
 func TestWaitReplicasOfTooManyReplicas(t *testing.T) {
 	master, _ := replicated(t)
-	b := &bench{T: t, rdb: master}
-	c, err := New(WaitReplicas(master, 2, ms(500)), Options{})
+	c, err := throttle.New(replicas.WaitReplicas(master, 2, 500*time.Millisecond), throttle.Options{})
 	check(t, err)
 	defer c.Close() // says that it could give nothing back
-	l := b.limiter(c)
-	err = l.SetRate(b.Context(), rate("5/1s"))
-	var few *ReplicasError
+	l, err := c.Limiter("api")
+	check(t, err)
+	err = l.SetRate(t.Context(), throttle.Rate{Permits: 5, Interval: time.Second, Guard: -1})
+	var few *replicas.ReplicasError
 	if !errors.As(err, &few) || few.Want != 2 || few.Got != 1 {
 		t.Errorf("error %v", err)
 	}
-	ctx, cancel := context.WithCancel(b.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	acquired := make(chan error, 1)
 	go func() { acquired <- l.Acquire(ctx, 1) }()
 	for failed := c.Stats().Errors; c.Stats().Errors < failed+2; { // it asks again and again
-		<-time.After(ms(10))
+		<-time.After(10 * time.Millisecond)
 	}
 	cancel()
 	if err := <-acquired; !errors.As(err, &few) {
@@ -106,14 +132,14 @@ func TestWaitReplicasOfTooManyReplicas(t *testing.T) {
 // own: what a grant takes with and without a replica.
 func BenchmarkWaitReplicas(b *testing.B) {
 	master, _ := replicated(b)
-	for name, rdb := range map[string]redis.Scripter{"0": master, "1": WaitReplicas(master, 1, time.Second)} {
+	for name, rdb := range map[string]redis.Scripter{"0": master, "1": replicas.WaitReplicas(master, 1, time.Second)} {
 		b.Run(name, func(b *testing.B) {
-			c, err := New(rdb, Options{})
+			c, err := throttle.New(rdb, throttle.Options{})
 			check(b, err)
 			defer c.Close()
 			l, err := c.Limiter("b")
 			check(b, err)
-			check(b, l.SetRate(b.Context(), Rate{Permits: 1 << 30, Interval: time.Minute}))
+			check(b, l.SetRate(b.Context(), throttle.Rate{Permits: 1 << 30, Interval: time.Minute}))
 			var took []time.Duration
 			for b.Loop() {
 				began := time.Now()

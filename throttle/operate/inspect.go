@@ -1,12 +1,10 @@
-package throttle
+package operate
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
@@ -15,7 +13,7 @@ import (
 // NextFree is the soonest of theirs: zero if there are none.
 type FleetUsage struct {
 	Name string
-	Usage
+	throttle.Usage
 	PerClient []ClientUsage // of PerClient limiters: the clients seen lately, the latest first
 }
 
@@ -30,27 +28,28 @@ type ClientUsage struct {
 
 // Inspect reads how limiters stand, in the order of the names. Those that are
 // not there, or hold what is not a limiter's, are left out. Each look is a
-// script call of its own, sent in pipelines: Redis serves others in between.
+// script call of its own, sent in pipelines: Redis serves others in between. A
+// PerClient limiter costs one for each of its clients besides.
 func (f *Fleet) Inspect(ctx context.Context, names ...string) ([]FleetUsage, error) {
-	asked := make([]inspection, 0, len(names))
+	asked := make([]*inspection, 0, len(names))
 	for _, name := range names {
 		if checkName(name) == nil {
-			asked = append(asked, inspection{name: name})
+			asked = append(asked, &inspection{name: name})
 		}
 	}
 	if err := f.inspect(ctx, asked); err != nil {
 		return nil, err
 	}
 	found := make([]FleetUsage, 0, len(asked))
-	var clients []inspection
+	var clients []*inspection
 	for _, a := range asked {
-		if !a.found {
+		if a.err != nil {
 			continue
 		}
 		found = append(found, FleetUsage{Name: a.name, Usage: a.usage})
-		if a.usage.Rate.Type == PerClient {
+		if a.usage.Rate.Type == throttle.PerClient {
 			for _, id := range a.usage.Clients {
-				clients = append(clients, inspection{name: a.name, client: id})
+				clients = append(clients, &inspection{name: a.name, client: id})
 			}
 		}
 	}
@@ -58,7 +57,7 @@ func (f *Fleet) Inspect(ctx context.Context, names ...string) ([]FleetUsage, err
 		return nil, err
 	}
 	for i := range found {
-		if u := &found[i]; u.Rate.Type == PerClient {
+		if u := &found[i]; u.Rate.Type == throttle.PerClient {
 			own := clients[:len(u.Clients)]
 			clients = clients[len(u.Clients):]
 			u.add(own)
@@ -68,10 +67,10 @@ func (f *Fleet) Inspect(ctx context.Context, names ...string) ([]FleetUsage, err
 }
 
 // add sums up what the clients have of a PerClient limiter.
-func (u *FleetUsage) add(clients []inspection) {
+func (u *FleetUsage) add(clients []*inspection) {
 	u.Used, u.Reserved, u.Available, u.NextFree = 0, 0, 0, 0
 	for _, c := range clients {
-		if !c.found {
+		if c.err != nil {
 			continue
 		}
 		if len(u.PerClient) == 0 || c.usage.NextFree < u.NextFree {
@@ -84,53 +83,19 @@ func (u *FleetUsage) add(clients []inspection) {
 	}
 }
 
-// inspection is one call of inspect.lua: how a limiter stands for a client.
-type inspection struct {
-	name, client string
-	found        bool
-	usage        Usage
-}
-
-// inspect makes the calls, many in one round trip.
-func (f *Fleet) inspect(ctx context.Context, asked []inspection) error {
-	for len(asked) > 0 {
-		n := min(len(asked), pipelined)
-		err := f.inspectPage(ctx, asked[:n])
-		if err != nil && script.Says(errors.Unwrap(err), "NOSCRIPT") {
-			if err = script.Inspect.Load(ctx, f.rdb).Err(); err == nil {
-				err = f.inspectPage(ctx, asked[:n])
-			}
-		}
-		if err != nil {
-			return err
-		}
-		asked = asked[n:]
+// InspectClient reads how a limiter stands for the client of that Client.ID, in
+// one script call: the figures of a PerClient limiter are its own, those of any
+// other are everybody's. A client that nobody has seen has used nothing.
+//
+// A limiter that is not there is throttle.ErrNotInitialized, one whose keys hold
+// something else throttle.ErrWrongType, and a name that none can have
+// throttle.ErrInvalidName.
+func (f *Fleet) InspectClient(ctx context.Context, client, name string) (throttle.Usage, error) {
+	if err := checkName(name); err != nil {
+		return throttle.Usage{}, err
 	}
-	return nil
-}
-
-func (f *Fleet) inspectPage(ctx context.Context, asked []inspection) error {
-	replies := make([]*redis.Cmd, len(asked))
-	_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
-		for i, a := range asked {
-			keys := script.KeysOf(a.name, a.client)
-			replies[i] = script.Inspect.EvalSha(ctx, p, keys[:])
-		}
-		return nil
-	})
-	for i, cmd := range replies {
-		reply, err := cmd.Result()
-		if err != nil {
-			if err = script.Classify(err); errors.Is(err, ErrWrongType) {
-				continue
-			}
-			return &Error{Limiter: asked[i].name, Err: err}
-		}
-		standing, found, err := script.DecodeStanding(reply)
-		if err != nil {
-			return &Error{Limiter: asked[i].name, Err: err}
-		}
-		asked[i].usage, asked[i].found = usageOf(&standing), found
-	}
-	return nil
+	a := inspection{name: name, client: client}
+	reply, _, err := script.Call(ctx, f.rdb, script.Inspect, a.keys())
+	a.read(reply, err)
+	return a.usage, a.err
 }

@@ -1,4 +1,4 @@
-package throttle
+package replicas
 
 import (
 	"context"
@@ -22,18 +22,19 @@ func (e *ReplicasError) Error() string {
 	return fmt.Sprintf("%d of %d replicas acknowledged within %v", e.Got, e.Want, e.Timeout)
 }
 
-// WaitReplicas returns a Scripter for New that takes no reply of a script before
-// so many replicas of its server have what the script wrote, so that a master
-// that dies takes no grant with it: EVALSHA and WAIT, on one connection and in
-// one round trip. If fewer acknowledge within the timeout, the error is a
-// *ReplicasError. The timeout should be shorter than the ReadTimeout of rdb.
+// WaitReplicas returns a Scripter for throttle.New that takes no reply of a script
+// before so many replicas of its server have what the script wrote, so that a
+// master that dies takes no grant with it: EVALSHA and WAIT, on one connection and
+// in one round trip. If fewer acknowledge within the timeout, the error is a
+// *ReplicasError. The timeout is at least a millisecond, and should be shorter than
+// the ReadTimeout of rdb.
 //
 // It is certain where all replicas are waited for. With fewer it rests on the
 // election: sentinels and Redis Cluster prefer the replica that has heard most
 // of the master, as far as they know. With all of them, nothing is granted
 // while one is away.
 //
-// Where rdb is a *redis.ClusterClient, set Options.Cluster: New cannot see it.
+// Where rdb is a *redis.ClusterClient, set throttle.Options.Cluster: New cannot see it.
 func WaitReplicas(rdb redis.UniversalClient, replicas int, timeout time.Duration) redis.Scripter {
 	return &waitingScripter{Scripter: rdb, rdb: rdb, replicas: replicas, timeout: timeout}
 }

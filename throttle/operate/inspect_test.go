@@ -1,0 +1,157 @@
+package operate_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
+)
+
+func TestInspects(t *testing.T) {
+	t.Run("in memory", func(t *testing.T) {
+		s, _ := inMemory(t)
+		testInspects(s)
+	})
+	t.Run("redis", func(t *testing.T) { testInspects(onRedis(t)) })
+}
+
+func testInspects(s *site) {
+	ctx := s.Context()
+	mine, yours := s.client(), s.client()
+	s.limited(mine, "each", perClient(10), 3)
+	s.use(s.limiter(yours, "each"), 10)
+	s.limited(mine, "all", perHour(10), 4)
+	s.limited(mine, "idle", perClient(3), 0)
+	f := s.fleet()
+
+	found, err := f.Inspect(ctx, "each", "missing", "all", "bad{name", "idle")
+	s.check(err)
+	if len(found) != 3 || found[0].Name != "each" || found[1].Name != "all" || found[2].Name != "idle" {
+		s.Fatalf("found %+v, want each, all and idle", found)
+	}
+	if u := found[0]; u.Used != 13 || u.Available != 7 || u.NextFree != 0 || len(u.PerClient) != 2 {
+		s.Errorf("each: %+v, want 13 used of 2 x 10", u)
+	}
+	used := map[string]int64{}
+	for _, c := range found[0].PerClient {
+		used[c.ID] = c.Used
+		if full := c.ID == yours.ID(); (c.NextFree > 0) != full || c.Available != 10-c.Used {
+			s.Errorf("client %+v", c)
+		}
+	}
+	if used[mine.ID()] != 3 || used[yours.ID()] != 10 {
+		s.Errorf("used by client: %v", used)
+	}
+	if u := found[1]; u.Used != 4 || u.Available != 6 || u.PerClient != nil {
+		s.Errorf("all: %+v, want 4 used of 10", u)
+	}
+	if u := found[2]; u.Used != 0 || len(u.PerClient) != 0 || u.NextFree != 0 {
+		s.Errorf("idle: %+v, want nothing used", u)
+	}
+
+	for _, tt := range []struct {
+		client, name    string
+		used, available int64
+		clients         int
+	}{
+		{mine.ID(), "each", 3, 7, 2},
+		{yours.ID(), "each", 10, 0, 2},
+		{"nobody", "each", 0, 10, 2},
+		{yours.ID(), "all", 4, 6, 0},
+	} {
+		u, err := f.InspectClient(ctx, tt.client, tt.name)
+		if err != nil || u.Used != tt.used || u.Available != tt.available || len(u.Clients) != tt.clients || (u.NextFree > 0) != (tt.available == 0) {
+			s.Errorf("%s of %q: %+v, %v; want %d used, %d available, %d clients", tt.name, tt.client, u, err, tt.used, tt.available, tt.clients)
+		}
+	}
+}
+
+// Places ahead and pauses show, and looking at them changes nothing.
+func TestInspectsPlacesAndPauses(t *testing.T) {
+	s := onRedis(t)
+	ctx, f := t.Context(), s.fleet()
+	l := s.limited(s.client(), "api", perHour(10), 10)
+	place, err := l.Reserve(ctx, 3, 2*time.Hour)
+	s.check(err)
+	s.check(l.Pause(ctx, time.Minute))
+	before := s.rdb.HGetAll(ctx, "api").Val()
+	found, err := f.Inspect(ctx, "api")
+	s.check(err)
+	if len(found) != 1 {
+		t.Fatalf("found %+v", found)
+	}
+	u := found[0]
+	if u.Used != 10 || u.Available != 0 || u.NextFree < 59*time.Minute || u.Paused <= 59*time.Second || u.Paused > time.Minute || u.Pinned {
+		t.Errorf("%+v, want 10 used and a pause of a minute", u)
+	}
+	if !place.OK() || u.Reserved != 3 {
+		t.Errorf("%d reserved, want 3", u.Reserved)
+	}
+	for field, value := range s.rdb.HGetAll(ctx, "api").Val() {
+		if before[field] != value {
+			t.Errorf("%s was %q, is %q", field, before[field], value)
+		}
+	}
+	place.Cancel()
+}
+
+// What goes wrong between the lines is skipped or said.
+func TestInspectTrouble(t *testing.T) {
+	server := redistest.New(t)
+	s := at(t, server.Addr)
+	ctx, f := t.Context(), s.fleet()
+	s.limited(s.client(), "api", perHour(10), 0)
+	s.check(s.rdb.Set(ctx, "text", "x", 0).Err())
+	s.check(s.rdb.HSet(ctx, "broken", "rate", 1, "interval", 1000).Err())
+	s.check(s.rdb.Set(ctx, "{broken}:permits", "x", 0).Err())
+	for _, first := range []string{"text", "missing", "api"} { // the one that gets the script whole
+		s.check(s.rdb.ScriptFlush(ctx).Err())
+		if found, err := f.Inspect(ctx, first, "text", "broken", "api"); err != nil || found[len(found)-1].Name != "api" {
+			t.Errorf("after SCRIPT FLUSH, with %q first: %v, %v", first, found, err)
+		}
+	}
+	if found, err := f.Inspect(ctx, "text", "broken", "api"); err != nil || len(found) != 1 {
+		t.Errorf("keys of other types: %v, %v", found, err)
+	}
+	inspect := func(name string) error {
+		_, err := f.InspectClient(ctx, "id", name)
+		return err
+	}
+	s.expectError("InspectClient", inspect("missing"), throttle.ErrNotInitialized, "missing")
+	s.expectError("InspectClient", inspect("text"), throttle.ErrWrongType, "text")
+	s.expectError("InspectClient", inspect("a{b"), throttle.ErrInvalidName, "a{b")
+	s.check(s.rdb.HSet(ctx, "nonsense", "rate", "x", "interval", 1000).Err())
+	s.expectError("InspectClient", inspect("nonsense"), throttle.ErrInvalidRate, "nonsense")
+	_, err := f.Inspect(ctx, "api", "nonsense")
+	s.expectError("Inspect", err, throttle.ErrInvalidRate, "nonsense")
+
+	server.Stop()
+	if err := inspect("api"); err == nil || !strings.Contains(err.Error(), "api") {
+		t.Errorf("without Redis: error %v, want one that names it", err)
+	}
+	if _, err := f.Inspect(ctx, "api"); err == nil || !strings.Contains(err.Error(), "api") {
+		t.Errorf("without Redis: error %v, want one that names it", err)
+	}
+}
+
+// A user who may run scripts needs no right to load them.
+func TestInspectsWithoutLoading(t *testing.T) {
+	s := onRedis(t)
+	ctx := t.Context()
+	s.check(s.rdb.Do(ctx, "ACL", "SETUSER", "operator", "on", "nopass", "~*", "+@all", "-script").Err())
+	rdb := redis.NewClient(&redis.Options{Addr: s.rdb.Options().Addr, Username: "operator", Password: "any"})
+	defer rdb.Close()
+	c := s.client()
+	for _, name := range []string{"a", "b", "c"} {
+		s.limited(c, name, perClient(10), 1)
+	}
+	s.check(s.rdb.ScriptFlush(ctx).Err())
+	if found, err := operate.NewFleet(rdb).Inspect(ctx, "a", "b", "c"); err != nil || len(found) != 3 || found[2].Used != 1 {
+		t.Errorf("%+v, %v", found, err)
+	}
+}

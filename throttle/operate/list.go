@@ -1,0 +1,126 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
+)
+
+// scanPage is how many keys one SCAN looks at: a fraction of a millisecond of Redis's time.
+const scanPage = 1000
+
+// Listed is a limiter as a list shows it: its configuration, without the
+// usage, which costs a look at its log (Inspect).
+type Listed struct {
+	Name   string
+	Rate   throttle.Rate
+	Paused time.Duration // how long a pause still lasts
+	Pinned bool
+}
+
+// Limiters finds the limiters whose names match a pattern as KEYS has them:
+// "" or "*" for all, "stripe-account:*" for those of one keyed limit. They come
+// in no order, and an error ends them.
+//
+// Redis serves others all the while: it is asked for a page of keys at a time,
+// on a Cluster of every master. A limiter that is there throughout is found;
+// one may be found twice while Redis rehashes or slots move.
+func (f *Fleet) Limiters(ctx context.Context, match string) iter.Seq2[Listed, error] {
+	return func(yield func(Listed, error) bool) {
+		nodes, err := f.nodes(ctx)
+		if err != nil {
+			yield(Listed{}, err)
+			return
+		}
+		for _, node := range nodes {
+			cursor := uint64(0)
+			for {
+				var names []string
+				if names, cursor, err = node.ScanType(ctx, cursor, match, scanPage, "hash").Result(); err != nil {
+					yield(Listed{}, fmt.Errorf("operate: list limiters: %w", err))
+					return
+				}
+				if f.Skip != nil {
+					names = slices.DeleteFunc(names, f.Skip)
+				}
+				page, err := f.page(ctx, names)
+				if err != nil {
+					yield(Listed{}, fmt.Errorf("operate: list limiters: %w", err))
+					return
+				}
+				for _, l := range page {
+					if !yield(l, nil) {
+						return
+					}
+				}
+				if cursor == 0 {
+					break
+				}
+			}
+		}
+	}
+}
+
+// nodes are the servers that have keys of their own.
+func (f *Fleet) nodes(ctx context.Context) ([]redis.UniversalClient, error) {
+	switch rdb := f.rdb.(type) {
+	case *redis.ClusterClient:
+		var mu sync.Mutex
+		var masters []redis.UniversalClient
+		err := rdb.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			masters = append(masters, master)
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("operate: find the masters of the Redis Cluster: %w", err)
+		}
+		return masters, nil
+	case *redis.Ring:
+		return nil, errors.New("operate: a redis.Ring cannot be listed: want a Client or a ClusterClient")
+	}
+	return []redis.UniversalClient{f.rdb}, nil
+}
+
+// page reads the configurations of those among the hashes that are limiters.
+func (f *Fleet) page(ctx context.Context, names []string) ([]Listed, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	var clock *redis.TimeCmd
+	hashes := make([]*redis.SliceCmd, len(names))
+	_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
+		clock = p.Time(ctx)
+		for i, name := range names {
+			hashes[i] = p.HMGet(ctx, name, script.ListedFields...)
+		}
+		return nil
+	})
+	now, err := clock.Result()
+	if err != nil {
+		return nil, err
+	}
+	page := make([]Listed, 0, len(names))
+	for i, hash := range hashes {
+		fields, err := hash.Result()
+		switch {
+		case err == nil:
+			if l, ok := script.DecodeListed[throttle.Rate](names[i], fields, now); ok {
+				page = append(page, Listed(l))
+			}
+		case !script.Says(err, "WRONGTYPE"): // a key that has become another's since
+			return nil, err
+		}
+	}
+	return page, nil
+}
