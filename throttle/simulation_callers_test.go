@@ -205,7 +205,7 @@ func (s *simulation) usesOf(l *simulatedLimit, perClient bool, from, to int64) m
 	for _, u := range s.uses {
 		i := slices.Index(u.limits, l)
 		at := u.at.UnixMicro()
-		if i < 0 || u.unused || at < from || at >= to || u.process.client.Stats().Late > 0 {
+		if i < 0 || u.unused || at < from || at >= to || u.process.late() > 0 {
 			continue
 		}
 		if c := u.process.crashed; !c.IsZero() && u.at.After(c) {

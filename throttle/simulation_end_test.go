@@ -81,7 +81,7 @@ func (s *simulation) judgeLeaks() {
 					continue
 				}
 				most += u.ns[i]
-				if late := u.process.client.Stats().Late > 0 || u.process.dead(); !late && !u.unused && at-limit.Guard > limit.Cutoff(now) && limit.Guard > 0 {
+				if late := u.process.late() > 0 || u.process.dead(); !late && !u.unused && at-limit.Guard > limit.Cutoff(now) && limit.Guard > 0 {
 					least += u.ns[i]
 				}
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
@@ -35,6 +36,13 @@ type simulatedProcess struct {
 	way            time.Duration // one way, about
 	faults         int           // one call in so many goes wrong; zero: none
 	hears          bool          // of changes
+
+	// Of a process whose lines are replayed:
+	heeds     bool // callers make calls themselves
+	metRedis  bool
+	firstCall line.Local
+	known     line.RoundTrips
+	lateHere  int64
 
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -89,18 +97,6 @@ const (
 
 // call takes a message there and back.
 func (p *simulatedProcess) call(m message) (any, error) {
-	p.mu.Lock()
-	fate := allWell
-	if p.faults > 0 && p.random.IntN(p.faults) == 0 {
-		fate = callFate(p.random.IntN(int(fates)))
-	}
-	there, back := p.way+p.jitter(), p.way+p.jitter()
-	lost := time.Duration(50+p.random.IntN(3000)) * time.Millisecond // until the caller's patience with the network is over
-	again := time.Duration(-1)
-	if p.faults > 0 && p.random.IntN(2*p.faults) == 0 {
-		again = time.Duration(p.random.Int64N(int64(repeatedFor)))
-	}
-	p.mu.Unlock()
 	ended := func() bool {
 		select {
 		case <-p.s.over:
@@ -109,9 +105,10 @@ func (p *simulatedProcess) call(m message) (any, error) {
 			return false
 		}
 	}
-	if ended() { // all gets well, so that all can end
-		fate, again = allWell, -1
-	}
+	p.mu.Lock()
+	fate, again := p.draw(ended())
+	there, back, lost := p.way+p.jitter(), p.way+p.jitter(), p.patience()
+	p.mu.Unlock()
 	time.Sleep(there)
 	p.hold()
 	switch {
@@ -145,6 +142,30 @@ func (p *simulatedProcess) call(m message) (any, error) {
 	p.hold()
 	return reply, err
 }
+
+// draw is what becomes of the next call, and after how long it comes again, if that is
+// not negative. At the end all gets well, so that all can end.
+func (p *simulatedProcess) draw(ended bool) (fate callFate, again time.Duration) {
+	again = -1
+	if p.faults == 0 || ended {
+		return allWell, again
+	}
+	if p.random.IntN(p.faults) == 0 {
+		fate = callFate(p.random.IntN(int(fates)))
+	}
+	if p.random.IntN(2*p.faults) == 0 {
+		again = time.Duration(p.random.Int64N(int64(repeatedFor)))
+	}
+	return fate, again
+}
+
+// patience is until a caller's patience with the network is over.
+func (p *simulatedProcess) patience() time.Duration {
+	return time.Duration(50+p.random.IntN(3000)) * time.Millisecond
+}
+
+// late is how many permits the process counts as late.
+func (p *simulatedProcess) late() int64 { return p.lateHere + p.client.Stats().Late }
 
 func (p *simulatedProcess) jitter() time.Duration {
 	return time.Duration(p.random.Int64N(int64(p.way/4) + 1))
@@ -188,26 +209,30 @@ func (s *simulation) disturb(ctx context.Context, random *rand.Rand) {
 		every = 1500 * time.Millisecond
 	}
 	for pass(ctx, time.Duration(random.Int64N(int64(every)))) {
-		p := s.procs[random.IntN(len(s.procs))]
-		if s.steps && random.IntN(2) == 0 {
-			s.setClock(random)
-			continue
-		}
-		if p.faults == 0 {
-			continue
-		}
-		p.mu.Lock()
-		if random.IntN(4) == 0 && len(s.procs) > 1 && p.no > 0 {
-			p.crashed = time.Now()
-		} else {
-			p.held = time.Now().Add(time.Duration(random.Int64N(int64(2 * time.Second))))
-		}
-		crashed, held := !p.crashed.IsZero(), time.Until(p.held)
-		p.mu.Unlock()
-		s.mu.Lock()
-		s.note("%s: crashed %v, stopped for %v", p.name, crashed, held)
-		s.mu.Unlock()
+		s.disturbOnce(random)
 	}
+}
+
+func (s *simulation) disturbOnce(random *rand.Rand) {
+	p := s.procs[random.IntN(len(s.procs))]
+	if s.steps && random.IntN(2) == 0 {
+		s.setClock(random)
+		return
+	}
+	if p.faults == 0 {
+		return
+	}
+	p.mu.Lock()
+	if random.IntN(4) == 0 && len(s.procs) > 1 && p.no > 0 {
+		p.crashed = time.Now()
+	} else {
+		p.held = time.Now().Add(time.Duration(random.Int64N(int64(2 * time.Second))))
+	}
+	crashed, held := !p.crashed.IsZero(), time.Until(p.held)
+	p.mu.Unlock()
+	s.mu.Lock()
+	s.note("%s: crashed %v, stopped for %v", p.name, crashed, held)
+	s.mu.Unlock()
 }
 
 // setClock sets the clock back, or, if that was done, forward to where it was.

@@ -57,6 +57,7 @@ func TestSimulation(t *testing.T) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSimulation(t, seed)
+				s.replays = "TestSimulation"
 				s.run()
 				for what, n := range s.count {
 					total[what] += n
@@ -70,16 +71,17 @@ func TestSimulation(t *testing.T) {
 // simulation is one fleet, its Redis and what is known of both.
 type simulation struct {
 	*testing.T
-	seed   uint64
-	random *rand.Rand // of whoever sets up the fleet
-	redis  *miniredis.Miniredis
-	rdb    *redis.Client
-	begin  time.Time
-	length time.Duration
-	limits []*simulatedLimit
-	procs  []*simulatedProcess
-	steps  bool          // Redis's clock is set back in this fleet, and the logs are not judged
-	over   chan struct{} // closed when the workload ends
+	seed    uint64
+	replays string     // by which test
+	random  *rand.Rand // of whoever sets up the fleet
+	redis   *miniredis.Miniredis
+	rdb     *redis.Client
+	begin   time.Time
+	length  time.Duration
+	limits  []*simulatedLimit
+	procs   []*simulatedProcess
+	steps   bool          // Redis's clock is set back in this fleet, and the logs are not judged
+	over    chan struct{} // closed when the workload ends
 
 	mu     sync.Mutex            // one script at a time; guards what follows
 	off    time.Duration         // of Redis's clock
@@ -136,8 +138,8 @@ func (s *simulation) broken(promise, format string, args ...any) {
 		return
 	}
 	s.failed = true
-	s.Errorf("%s: %s\nreplay: JOBTHROTTLE_SEED=%d go test ./throttle -count 1 -run TestSimulation\nlimits:\n%slast events:\n%s",
-		promise, fmt.Sprintf(format, args...), s.seed, s.describe(), strings.Join(s.events, "\n"))
+	s.Errorf("%s: %s\nreplay: JOBTHROTTLE_SEED=%d go test ./throttle -count 1 -run %s\nlimits:\n%slast events:\n%s",
+		promise, fmt.Sprintf(format, args...), s.seed, s.replays, s.describe(), strings.Join(s.events, "\n"))
 }
 
 func (s *simulation) describe() string {

@@ -124,6 +124,25 @@ func (l *Line) Memory() (m Memory, ok bool) {
 	return Memory{l.config[0], l.refreshedAt, l.renewedAt, l.sinceRefresh, l.unlooked}, true
 }
 
+// Phase names where the line stands, for people and for tests that count what was met.
+func (l *Line) Phase() string {
+	switch {
+	case l.closed:
+		return "closed"
+	case l.trouble != nil:
+		return "in trouble"
+	case l.calling:
+		return "calls"
+	case len(l.front)+len(l.waiting) > 0:
+		return "holds back"
+	case len(l.placed) > 0:
+		return "has places"
+	case l.stock.left > 0:
+		return "has a stock"
+	}
+	return "idle"
+}
+
 // Reserved is how many permits of a member those have whose turn is to come.
 func (l *Line) Reserved(member int) int64 { return l.reserved[member] }
 

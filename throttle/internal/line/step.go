@@ -29,6 +29,11 @@ const (
 	kinds
 )
 
+// String is the name of what happened.
+func (k Kind) String() string {
+	return [kinds]string{"Arrive", "Turn", "Leave", "Extend", "Give", "Ready", "Answered", "Troubled", "Again", "Beside", "Tick", "Doubt", "Freed", "Close"}[k]
+}
+
 // Event is what happened, and to whom.
 type Event struct {
 	Kind    Kind

@@ -1,0 +1,172 @@
+package throttle
+
+import (
+	"slices"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
+)
+
+// replayedCaller asks in a loop, in one of the ways there are.
+type replayedCaller struct {
+	r    *replayed
+	p    *simulatedProcess
+	lazy time.Duration
+}
+
+func (c *replayedCaller) next() {
+	r := c.r
+	r.after(time.Duration(r.random.Int64N(int64(c.lazy)+int64(ms(1)))), func() {
+		if r.ended || c.p.dead() {
+			return
+		}
+		q := c.p.queues[r.random.IntN(len(c.p.queues))]
+		c.ask(q, drawCosts(r.random, q))
+	})
+}
+
+// had notes that the permits are the caller's.
+func (c *replayedCaller) had(q simulatedQueue, l *replayedLine, ns []int64) {
+	r := c.r
+	use := permitUse{process: c.p, limits: q.limits, ns: ns, at: time.Now()}
+	if r.random.IntN(10) == 0 && q.group == nil && r.mayRelease(q.limits[0]) {
+		use.unused = true
+		l.step(line.Event{Kind: line.Give, Release: &line.Release{Ns: ns, Done: make(chan line.Answer, 1)}})
+	}
+	r.uses = append(r.uses, use)
+}
+
+// ask asks once.
+func (c *replayedCaller) ask(q simulatedQueue, ns []int64) {
+	r, l := c.r, c.r.lineOf(c.p, q)
+	wait := time.Duration(r.random.Int64N(int64([]time.Duration{ms(1), ms(50), time.Second, 20 * time.Second, 40 * 24 * time.Hour}[r.random.IntN(5)])))
+	a := &replayedAsk{c: c, q: q, l: l, ns: ns}
+	now := r.local()
+	what := r.random.IntN(8)
+	switch what {
+	case 0, 1, 2, 4:
+		a.acquires(0)
+	case 3:
+		a.acquires(now.Add(wait))
+	case 5:
+		a.begin(now, true, true)
+	default:
+		a.begin(now.Add(wait), true, wait <= 0)
+	}
+	switch {
+	case a.over:
+	case what == 4: // somebody else ends the wait
+		r.after(wait, a.leave)
+	case what == 7: // somebody may come back late, or not
+		a.away = true
+	}
+}
+
+// replayedAsk is one request and its caller.
+type replayedAsk struct {
+	c      *replayedCaller
+	q      simulatedQueue
+	l      *replayedLine
+	ns     []int64
+	w      *line.Waiter
+	away   bool // its caller does something else first
+	told1  bool // it has had an answer
+	over   bool
+	sleeps int // that have ended, or are under way
+}
+
+// acquires is Entry.Acquire.
+func (a *replayedAsk) acquires(until line.Local) {
+	if line.IsOne(a.ns) && a.l.draw() {
+		a.end(true)
+		return
+	}
+	a.begin(until, false, false)
+	if until != 0 {
+		a.c.r.after(a.c.r.in(until), a.leave)
+	}
+}
+
+func (a *replayedAsk) begin(until line.Local, reservation, atOnce bool) {
+	r := a.c.r
+	a.w = line.NewWaiter(a.ns, r.local(), until, reservation, atOnce)
+	a.l.asks[a.w] = a
+	a.l.order = append(a.l.order, a)
+	a.l.step(line.Event{Kind: line.Arrive, Waiter: a.w, Serves: a.c.p.heeds})
+	if latest := a.l.l.Latest(a.w); latest != 0 {
+		r.after(r.in(latest), func() {
+			if !a.told1 {
+				a.leave()
+			}
+		})
+	}
+}
+
+// told takes up an answer.
+func (a *replayedAsk) told(answer line.Answer) {
+	first := !a.told1
+	a.told1 = true
+	a.sleeps++ // a sleep is over
+	switch {
+	case a.over:
+	case answer.Err != nil || answer.Denied:
+		a.end(false)
+	case a.away && !first:
+	case a.away:
+		a.c.r.after(time.Duration(a.c.r.random.Int64N(int64(3*time.Second))), func() {
+			a.away = false
+			switch {
+			case a.over:
+			case a.c.r.random.IntN(2) == 0:
+				a.leave()
+			default:
+				a.l.step(line.Event{Kind: line.Extend, Waiter: a.w})
+				a.turn()
+			}
+		})
+	default:
+		a.turn()
+	}
+}
+
+// turn is when the caller looks whether its turn has come.
+func (a *replayedAsk) turn() {
+	if !a.over && !a.c.p.dead() {
+		a.l.step(line.Event{Kind: line.Turn, Waiter: a.w})
+	}
+}
+
+func (a *replayedAsk) turned(taken bool, sleep time.Duration) {
+	switch {
+	case taken:
+		a.end(true)
+	case sleep > 0:
+		no := a.sleeps
+		a.c.r.after(sleep, func() {
+			if no == a.sleeps {
+				a.turn()
+			}
+		})
+	}
+}
+
+// leave is what a caller does whose context ends, or who cancels.
+func (a *replayedAsk) leave() {
+	if a.over {
+		return
+	}
+	a.l.step(line.Event{Kind: line.Leave, Waiter: a.w})
+	a.end(false)
+}
+
+func (a *replayedAsk) end(taken bool) {
+	if a.over {
+		return
+	}
+	a.over = true
+	a.l.order = slices.DeleteFunc(a.l.order, func(b *replayedAsk) bool { return a == b })
+	if taken {
+		a.c.had(a.q, a.l, a.ns)
+	}
+	a.c.next()
+}

@@ -1,0 +1,158 @@
+package throttle
+
+import (
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
+)
+
+// replayedLine is a line, and does what a driver does about it.
+type replayedLine struct {
+	r     *replayed
+	p     *simulatedProcess
+	names []string
+	l     *line.Line
+	asks  map[*line.Waiter]*replayedAsk
+	order []*replayedAsk // of asks, as they came
+
+	told  []int64 // what others of the process know it has reserved
+	drawn int64   // from what was lent since the last step
+	wakes int
+	pause func() // does at once what waits for a pause to end; nil if nothing does
+}
+
+// local is now, as lines have it.
+func (r *replayed) local() line.Local { return line.Local(time.Since(r.begin) + 1000*time.Hour) }
+
+// in is how long it is until a line's clock shows t.
+func (r *replayed) in(t line.Local) time.Duration { return t.Sub(r.local()) }
+
+// step has the line take up what happened, and does what is to be done about it.
+func (l *replayedLine) step(e line.Event) {
+	r := l.r
+	if l.p.dead() {
+		return
+	}
+	r.met[l.l.Phase()+" x "+e.Kind.String()]++
+	a := &l.l.Around
+	a.Met, a.FirstCall, a.Hears = l.p.metRedis, l.p.firstCall, l.p.hears
+	a.Drawn, l.drawn = l.drawn, 0
+	for i, name := range l.names {
+		a.Elsewhere[i] = 0
+		for _, other := range r.lines {
+			if k := slices.Index(other.names, name); other != l && other.p == l.p && k >= 0 {
+				a.Elsewhere[i] += other.l.Reserved(k)
+			}
+		}
+	}
+	var out line.Actions
+	l.l.Step(e, r.local(), &out)
+	for _, t := range out.Answers {
+		if ask := l.asks[t.Waiter]; ask != nil {
+			answer := t.Answer
+			r.after(0, func() { ask.told(answer) })
+		}
+	}
+	if out.Met {
+		l.p.known = l.l.Way()
+	}
+	l.p.lateHere += out.Late
+	if out.Wake != 0 {
+		l.wakes++
+		no := l.wakes
+		r.after(r.in(out.Wake), func() {
+			if no == l.wakes {
+				l.step(line.Event{Kind: line.Tick})
+			}
+		})
+	}
+	if out.Start {
+		l.wakes++
+		r.after(0, func() { l.step(line.Event{Kind: line.Ready}) })
+	}
+	if out.Poke && l.pause != nil {
+		l.pause()
+	}
+	ask := e.Waiter
+	switch {
+	case out.Call != nil:
+		call, serves := out.Call, e.Serves
+		l.pauseFor(out.After, func() { l.call(call, serves) })
+	case out.After > 0:
+		l.pauseFor(out.After, func() { l.step(line.Event{Kind: line.Ready}) })
+	}
+	if e.Kind == line.Turn {
+		l.asks[ask].turned(out.Taken, out.Sleep)
+	}
+}
+
+// pauseFor does something after a pause, which may be cut short.
+func (l *replayedLine) pauseFor(d time.Duration, do func()) {
+	if d <= 0 {
+		do()
+		return
+	}
+	done := false
+	once := func() {
+		if !done {
+			done, l.pause = true, nil
+			do()
+		}
+	}
+	l.pause = once
+	l.r.after(d, once)
+}
+
+var replayedNames = map[*redis.Script]string{script.Acquire: "acquire", script.Fast: "fast", script.Epoch: "epoch"}
+
+// call makes a call; serves says that the caller of a request does.
+func (l *replayedLine) call(c *line.Call, serves bool) {
+	r := l.r
+	if l.p.firstCall == 0 {
+		l.p.firstCall = r.local()
+	}
+	sent, over := r.local(), false
+	if c.Beside > 0 {
+		r.after(c.Beside, func() {
+			if !over {
+				l.step(line.Event{Kind: line.Beside})
+			}
+		})
+	}
+	keys, args := c.With()
+	l.p.send(r, message{replayedNames[c.Script], slices.Clone(keys), slices.Clone(args)}, func(value any, err error) {
+		over = true
+		if err != nil {
+			err = script.Classify(err)
+		}
+		if err == nil || !script.Transient(err) {
+			l.p.metRedis = true
+		}
+		if err != nil && serves {
+			l.step(line.Event{Kind: line.Again, Call: c})
+			return
+		}
+		l.step(line.Event{Kind: line.Answered, Call: c, Serves: serves, Answer: line.Reply{Value: value, Err: err, Sent: sent}})
+	})
+}
+
+// draw takes one permit of each member from what the line lends.
+func (l *replayedLine) draw() bool {
+	n, until := l.l.Lend(l.r.local())
+	if l.drawn >= n || l.r.local() >= until {
+		return false
+	}
+	l.drawn++
+	return true
+}
+
+// leaveAll ends all that is waited for.
+func (l *replayedLine) leaveAll() {
+	for _, a := range slices.Clone(l.order) {
+		a.leave()
+	}
+}

@@ -1,0 +1,349 @@
+package throttle
+
+import (
+	"container/heap"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
+)
+
+// replayedFleets is how many fleets an ordinary test run has time for.
+const replayedFleets = 40
+
+// TestReplay has fleets work as TestSimulation does, without goroutines: their lines
+// are stepped one event after the other. So a seed fixes all that happens, and one
+// that fails fails again in the same way:
+//
+//	JOBTHROTTLE_SEED=17 go test ./throttle -count 1 -run TestReplay
+//	JOBTHROTTLE_FLEETS=2000 go test ./throttle -count 1 -timeout 1h -run TestReplay
+func TestReplay(t *testing.T) {
+	first, fleets := uint64(1), replayedFleets
+	if nightly() {
+		first, fleets = uint64(time.Now().Unix()), 250*replayedFleets
+	}
+	if n, err := strconv.Atoi(os.Getenv("JOBTHROTTLE_FLEETS")); err == nil {
+		fleets = n
+	}
+	if seed, err := strconv.ParseUint(os.Getenv("JOBTHROTTLE_SEED"), 10, 64); err == nil {
+		first = seed
+		if os.Getenv("JOBTHROTTLE_FLEETS") == "" {
+			fleets = 1
+		}
+	}
+	total, met := make(map[string]int), make(map[string]int)
+	for seed := first; seed < first+uint64(fleets); seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			r := replay(t, seed)
+			for what, n := range r.count {
+				total[what] += n
+			}
+			for pair, n := range r.met {
+				met[pair] += n
+			}
+		})
+	}
+	t.Logf("%d fleets: %v", fleets, total)
+	for _, pair := range slices.Sorted(maps.Keys(met)) {
+		t.Logf("%8d  %s", met[pair], pair)
+	}
+}
+
+// TestReplayIsExact: the same seed makes the same calls at the same times, to the byte.
+func TestReplayIsExact(t *testing.T) {
+	for seed := range uint64(5) {
+		var sums [2]uint64
+		for i := range sums {
+			t.Run(fmt.Sprintf("seed=%d/%d", seed+1, i), func(t *testing.T) { sums[i] = replay(t, seed+1).sum() })
+		}
+		if sums[0] != sums[1] {
+			t.Errorf("seed %d: two runs differ", seed+1)
+		}
+	}
+}
+
+// replay runs the fleet of a seed.
+func replay(t *testing.T, seed uint64) (r *replayed) {
+	synctest.Test(t, func(t *testing.T) {
+		r = &replayed{simulation: newSimulation(t, seed), hash: fnv.New64a(), met: make(map[string]int)}
+		r.replays = "TestReplay"
+		r.run()
+	})
+	return r
+}
+
+// replayed is a simulation whose lines are stepped by an agenda.
+type replayed struct {
+	*simulation
+	agenda agenda
+	no     int // of what was put there
+	ended  bool
+	lines  []*replayedLine
+	hash   interface {
+		io.Writer
+		Sum64() uint64
+	}
+	met map[string]int // how often each kind of event met each phase of a line
+}
+
+func (r *replayed) sum() uint64 { return r.hash.Sum64() }
+
+// agendum is something to do at some time.
+type agendum struct {
+	at time.Time
+	no int
+	do func()
+}
+
+// agenda has first what comes first, and of one moment what was put there first.
+type agenda []agendum
+
+func (a agenda) Len() int { return len(a) }
+func (a agenda) Less(i, j int) bool {
+	return a[i].at.Before(a[j].at) || a[i].at.Equal(a[j].at) && a[i].no < a[j].no
+}
+func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+func (a *agenda) Push(x any)   { *a = append(*a, x.(agendum)) }
+func (a *agenda) Pop() any {
+	last := len(*a) - 1
+	x := (*a)[last]
+	*a = (*a)[:last]
+	return x
+}
+
+func (r *replayed) after(d time.Duration, do func()) {
+	r.no++
+	heap.Push(&r.agenda, agendum{time.Now().Add(max(d, 0)), r.no, do})
+}
+
+// until does what is to be done until then.
+func (r *replayed) until(end time.Time, more func() bool) {
+	for len(r.agenda) > 0 && !r.agenda[0].at.After(end) && more() {
+		next := heap.Pop(&r.agenda).(agendum)
+		time.Sleep(time.Until(next.at))
+		next.do()
+	}
+	if more() {
+		time.Sleep(time.Until(end))
+	}
+}
+
+func always() bool { return true }
+
+func (r *replayed) run() {
+	for _, p := range r.procs {
+		p.heeds = r.random.IntN(2) == 0
+		for range p.callers {
+			c := &replayedCaller{r: r, p: p, lazy: []time.Duration{0, ms(1), ms(20), ms(300), 2 * time.Second}[r.random.IntN(5)]}
+			r.after(0, c.next)
+		}
+	}
+	r.operate([]time.Duration{ms(300), 3 * time.Second, time.Hour}[r.random.IntN(3)])
+	r.disturb()
+	r.until(r.begin.Add(r.length), func() bool { return r.count["calls"] < mostCalls })
+
+	r.ended = true
+	close(r.over)
+	for _, l := range r.lines {
+		l.leaveAll()
+	}
+	r.until(time.Now().Add(10*time.Second), always) // what was lost has been asked again
+	before := r.count["calls"]
+	r.until(time.Now().Add(10*time.Second), always)
+	if n := r.count["calls"] - before; n > 0 {
+		r.broken("nobody asks for nothing", "%d calls in 10 s, though all waits have ended", n)
+	}
+	for _, l := range r.lines {
+		l.step(line.Event{Kind: line.Close})
+	}
+	r.until(time.Now().Add(time.Minute), always)
+	r.judgeUses()
+	r.judgePauses()
+	r.judgeLeaks()
+	r.count["fleets"]++
+	for _, p := range r.procs {
+		check(r, p.client.Close())
+	}
+}
+
+// operate changes limits now and then, from one of the processes.
+func (r *replayed) operate(every time.Duration) {
+	if r.ended || r.steps {
+		return
+	}
+	r.after(time.Duration(r.random.Int64N(int64(every))), func() {
+		p, sl := r.procs[r.random.IntN(len(r.procs))], r.limits[r.random.IntN(len(r.limits))]
+		changed := drawRate(r.random)
+		if r.random.IntN(3) == 0 {
+			changed = sl.rate
+			changed.Permits = max(1, changed.Permits/2)
+		}
+		if !sl.resets {
+			changed.Type = sl.rate.Type // a change of type forgets
+			if changed.KeepAlive = sl.rate.KeepAlive; changed.KeepAlive > 0 {
+				changed.KeepAlive = max(changed.KeepAlive, changed.Interval)
+			}
+		}
+		set := func(mode string) (string, []any) {
+			args := []any{mode}
+			for _, f := range changed.fields() {
+				args = append(args, f)
+			}
+			return "set", args
+		}
+		d := r.random.Int64N(3_000_000)
+		var name string
+		var args []any
+		switch what := r.random.IntN(14); {
+		case what < 4:
+			name, args = set("update")
+		case what < 7:
+			name, args = "pause", []any{d + 1, ""}
+		case what < 8:
+			name, args = "pause", []any{0, ""}
+		case what < 9:
+			name, args = set("try")
+		case !sl.resets || what < 10:
+			name = "inspect"
+		case what < 11:
+			name, args = set("set")
+		case what < 12:
+			name = "delete"
+		default: // nobody clears: see operator
+			name, args = "expire", []any{d/1000 + 1}
+		}
+		keys := script.KeysOf(sl.name, p.name)
+		m := message{name, keys[:], args}
+		if name != "inspect" {
+			m.keys = append(m.keys, fmt.Sprintf("%s:reply:%s:%d", script.Prefix(sl.name), p.name, r.no))
+			m.args = append([]any{r.now() + 10_000_000}, args...)
+		}
+		p.send(r, m, func(any, error) { r.changed(p, sl.name, line.Doubt) })
+		r.operate(every)
+	})
+}
+
+// changed lets the lines know that hear of it: at once those of the process that did it.
+func (r *replayed) changed(by *simulatedProcess, name string, what line.Kind) {
+	for _, l := range r.lines {
+		if !slices.Contains(l.names, name) || l.p != by && !l.p.hears {
+			continue
+		}
+		d := time.Duration(0)
+		if l.p != by {
+			d = l.p.way
+		}
+		r.after(d, func() { l.step(line.Event{Kind: what}) })
+	}
+}
+
+// disturb crashes a process, stops some for a while, and sets Redis's clock.
+func (r *replayed) disturb() {
+	every := r.length / 3
+	if r.steps {
+		every = 1500 * time.Millisecond
+	}
+	r.after(time.Duration(r.random.Int64N(int64(every))), func() {
+		if r.ended {
+			return
+		}
+		r.disturbOnce(r.random)
+		r.disturb()
+	})
+}
+
+// send takes a message there and back, or loses it.
+func (p *simulatedProcess) send(r *replayed, m message, answered func(any, error)) {
+	fate, again := p.draw(r.ended)
+	there, back := p.way+p.jitter(), p.way+p.jitter()
+	lost := p.patience()
+	begin := time.Now()
+	arrives := func(d time.Duration, do func()) {
+		r.after(max(d, time.Until(p.held)), do)
+	}
+	arrives(there, func() {
+		reply := func(d time.Duration, value any, err error) {
+			arrives(d, func() {
+				p.slowest = max(p.slowest, time.Since(begin))
+				answered(value, err)
+			})
+		}
+		switch {
+		case p.dead():
+			return
+		case fate == requestLost:
+			reply(lost, nil, io.ErrUnexpectedEOF)
+			return
+		case fate == refused:
+			reply(back, nil, redisError("LOADING Redis is loading the dataset in memory"))
+			return
+		}
+		value, err := r.execute(p, m, false)
+		fmt.Fprintln(r.hash, time.Now().UnixMicro(), p.name, m, value, err)
+		r.announced(p, m)
+		if again >= 0 && !r.ended {
+			r.after(again, func() {
+				if !r.ended {
+					_, _ = r.execute(p, m, true)
+				}
+			})
+		}
+		switch fate {
+		case replyLost:
+			reply(lost, nil, io.ErrUnexpectedEOF)
+		case slowReply:
+			reply(lost/4+back, value, err)
+		default:
+			reply(back, value, err)
+		}
+	})
+}
+
+// announced passes on that a call released permits.
+func (r *replayed) announced(p *simulatedProcess, m message) {
+	if m.script != "acquire" {
+		return
+	}
+	call := readBatchCall(m.args)
+	for i, n := range call.releases {
+		if n > 0 {
+			r.changed(p, m.names()[i], line.Freed)
+		}
+	}
+}
+
+// lineOf is the line of a process for a queue.
+func (r *replayed) lineOf(p *simulatedProcess, q simulatedQueue) *replayedLine {
+	var names []string
+	for _, l := range q.limits {
+		names = append(names, l.name)
+	}
+	for _, l := range r.lines {
+		if l.p == p && slices.Equal(l.names, names) {
+			return l
+		}
+	}
+	l := &replayedLine{r: r, p: p, names: names, asks: make(map[*line.Waiter]*replayedAsk), told: make([]int64, len(names))}
+	c := line.Config{
+		Client: p.name, Reply: fmt.Sprintf("%s:reply:%s:line%d", script.Prefix(names[0]), p.name, len(r.lines)),
+		Random: rand.New(rand.NewPCG(r.seed, uint64(1<<33+len(r.lines)))), Way: p.known,
+	}
+	for _, sl := range q.limits {
+		c.Members = append(c.Members, script.KeysOf(sl.name, p.name))
+		c.Create = append(c.Create, strings.Join(sl.rate.fields(), ":"))
+	}
+	l.l = line.New(c)
+	r.lines = append(r.lines, l)
+	return l
+}
