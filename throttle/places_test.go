@@ -141,6 +141,7 @@ func TestReservationsThatAreLeft(t *testing.T) {
 					t.Error("the line is not forgotten")
 				}
 				check(t, left[0].Wait(b.Context()))
+				check(t, left[250].Wait(b.Context())) // which was ahead, of most limits
 				left[1].Cancel()
 				if left[1].Wait(b.Context()) == nil {
 					t.Error("a reservation was waited for that had been cancelled")

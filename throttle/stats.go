@@ -5,7 +5,7 @@ type Stats struct {
 	Calls   int64 // script calls made to Redis
 	Grants  int64 // permits handed out
 	Denials int64 // requests told no
-	Stale   int64 // permits exchanged because their time had passed
+	Stale   int64 // permits exchanged, or left unused, because their time had passed
 	Late    int64 // permits handed out late, because the round trip to Redis alone exceeds guard/2
 	Waiting int64 // requests in a queue or waiting for their place
 	Errors  int64 // script calls that failed

@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -311,5 +312,23 @@ func TestReserveBeyondTheHorizon(t *testing.T) {
 				b.Errorf("reservation %d: a place %v ahead", i, r.Delay())
 			}
 		}
+	})
+}
+
+// To wait for however long is to wait until the turn comes.
+func TestWaitsForEver(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("1/1s"))
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				ok, err := l.TryAcquireFor(context.Background(), 1, math.MaxInt64)
+				check(b, err)
+				if !ok {
+					b.Error("refused")
+				}
+			})
+		}
+		wg.Wait()
 	})
 }

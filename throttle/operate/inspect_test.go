@@ -78,9 +78,15 @@ func TestInspectsPlacesAndPauses(t *testing.T) {
 	l := s.limited(s.client(), "api", perHour(10), 10)
 	place, err := l.Reserve(ctx, 3, 2*time.Hour)
 	s.check(err)
+	found, err := f.Inspect(ctx, "api")
+	s.check(err)
+	if !place.OK() || len(found) != 1 || found[0].Reserved != 3 {
+		t.Errorf("%+v, want 3 reserved", found)
+	}
+	place.Cancel()
 	s.check(l.Pause(ctx, time.Minute))
 	before := s.rdb.HGetAll(ctx, "api").Val()
-	found, err := f.Inspect(ctx, "api")
+	found, err = f.Inspect(ctx, "api")
 	s.check(err)
 	if len(found) != 1 {
 		t.Fatalf("found %+v", found)
@@ -89,15 +95,11 @@ func TestInspectsPlacesAndPauses(t *testing.T) {
 	if u.Used != 10 || u.Available != 0 || u.NextFree < 59*time.Minute || u.Paused <= 59*time.Second || u.Paused > time.Minute || u.Pinned {
 		t.Errorf("%+v, want 10 used and a pause of a minute", u)
 	}
-	if !place.OK() || u.Reserved != 3 {
-		t.Errorf("%d reserved, want 3", u.Reserved)
-	}
 	for field, value := range s.rdb.HGetAll(ctx, "api").Val() {
 		if before[field] != value {
 			t.Errorf("%s was %q, is %q", field, before[field], value)
 		}
 	}
-	place.Cancel()
 }
 
 // What goes wrong between the lines is skipped or said.

@@ -32,9 +32,13 @@ const (
 	knownLimiters = 1 << 17
 )
 
-// longAgo is how old a Client's clock seems to be when it begins: a Local of zero is
-// before all that it remembers.
-const longAgo = 1000 * time.Hour
+const (
+	// longAgo is how old a Client's clock seems to be when it begins: a Local of zero
+	// is longer ago than any interval.
+	longAgo = 10 * 365 * 24 * time.Hour
+	// forever is longer than anybody waits, and both together fit into a Local.
+	forever = 10 * longAgo
+)
 
 // Config is what a Client is made for.
 type Config struct {
@@ -100,8 +104,17 @@ func New(c Config) *Client {
 	return client
 }
 
-func (c *Client) now() line.Local              { return line.Local(time.Since(c.start)) }
+func (c *Client) now() line.Local { return line.Local(time.Since(c.start)) }
+
+// local is a moment that this process's clock showed.
 func (c *Client) local(t time.Time) line.Local { return line.Local(t.Sub(c.start)) }
+
+// deadline is one of a context, which may come from elsewhere and have no monotonic
+// clock: how long it is until then counts.
+func (c *Client) deadline(t time.Time) line.Local { return c.within(time.Until(t)) }
+
+// within is so long from now, or in what amounts to for ever.
+func (c *Client) within(d time.Duration) line.Local { return c.now().Add(min(d, forever)) }
 
 // Call runs a script and counts the call.
 func (c *Client) Call(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, error) {
@@ -129,13 +142,11 @@ func (c *Client) call(ctx context.Context, s *redis.Script, keys []string, args 
 // what was reserved of limiters that no queue has any more: nothing.
 func (c *Client) tidy() {
 	maps.DeleteFunc(c.queues, func(key string, q *queue) bool {
-		if !q.retire() {
-			return false
-		}
-		if m, ok := q.line.Memory(); ok {
+		idle, m, ok := q.retire()
+		if ok {
 			c.remember(key, m)
 		}
-		return true
+		return idle
 	})
 	c.tidyAt = max(idleLines, 2*len(c.queues))
 	has := make(map[string]bool)

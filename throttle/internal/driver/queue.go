@@ -63,17 +63,19 @@ func (q *queue) enter() bool {
 
 func (q *queue) leave() { q.users.Add(-1) }
 
-// retire reports whether the queue was idle and is now not to be entered again.
-func (q *queue) retire() bool {
+// retire reports whether the queue was idle and is now not to be entered again, and
+// what it leaves then, if that is of use.
+func (q *queue) retire() (idle bool, m line.Memory, leaves bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	idle := q.line.Idle(q.c.now())
+	idle = q.line.Idle(q.c.now())
 	q.publish()
 	if !idle || !q.users.CompareAndSwap(0, retired) {
-		return false
+		return false, m, false
 	}
 	q.stock.back()
-	return true
+	m, leaves = q.line.Memory()
+	return true, m, leaves
 }
 
 func (q *queue) fail(member int, err error) error {

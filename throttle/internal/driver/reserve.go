@@ -26,9 +26,9 @@ func (e *Entry) Reserve(ctx context.Context, ns []int64, maxWait time.Duration) 
 		return nil, q.interrupted(ctx)
 	}
 	now := q.c.now()
-	until := now.Add(max(maxWait, 0))
+	until := q.c.within(max(maxWait, 0))
 	if deadline, ok := ctx.Deadline(); ok {
-		until = min(until, q.c.local(deadline))
+		until = min(until, q.c.deadline(deadline))
 	}
 	w := line.NewWaiter(ns, now, until, true, maxWait <= 0)
 	q.c.Waiting.Add(1)
@@ -100,7 +100,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 		defer q.leave()
 		var until line.Local
 		if deadline, ok := ctx.Deadline(); ok {
-			until = q.c.local(deadline)
+			until = q.c.deadline(deadline)
 		}
 		q.mu.Lock()
 		q.step(line.Event{Kind: line.Extend, Waiter: t.w, Until: until})

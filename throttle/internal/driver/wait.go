@@ -33,7 +33,7 @@ func (e *Entry) Acquire(ctx context.Context, ns []int64) error {
 	}
 	var until line.Local
 	if deadline, ok := ctx.Deadline(); ok {
-		until = q.c.local(deadline)
+		until = q.c.deadline(deadline)
 	}
 	w := line.NewWaiter(ns, q.c.now(), until, false, false)
 	q.c.Waiting.Add(1)

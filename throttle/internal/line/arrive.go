@@ -50,7 +50,7 @@ func (l *Line) arrive(w *Waiter, serves bool, now Local) {
 		l.arm(now)
 	case serves && l.mayServe(w, now):
 		l.calling = true
-		l.call(l.ask(l.nextBatch(now), now), now)
+		l.call(l.ask(l.nextBatch(now), now, now), now)
 	default:
 		l.kick()
 	}

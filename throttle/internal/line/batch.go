@@ -43,7 +43,7 @@ type batch struct {
 	releases []*Release
 	far      time.Duration // see Line.far
 	first    Local         // when it was first sent
-	asked    Local         // when the script was first sent that answers it
+	asked    Local         // when the script was first sent that answers it, or before
 	doubts   uint64        // as of then
 	attempts int
 }
@@ -59,6 +59,14 @@ func (b *batch) inCall() []*Waiter {
 		}
 	}
 	return ws
+}
+
+// mayBeServed takes up that a call was made that may have been served, and has no
+// answer: what the next tells of may be as old as the first.
+func (b *batch) mayBeServed() {
+	if b.asked == 0 {
+		b.asked = b.first
+	}
 }
 
 // finish tells those whose places or permits were given back.
@@ -101,9 +109,10 @@ func (l *Line) nextBatch(now Local) *batch {
 		l.urgentAt, l.gathering.latest = 0, 0
 	}
 	if !l.binds(now) && now >= l.scarceUntil && b.far == 0 && b.request.Fits() { // far away, to be declined costs a round trip
-		for i := range b.request.Members {
-			m := &b.request.Members[i]
-			m.Renew = l.renews(&m.Settings, now)
+		if l.renews(now) {
+			for i := range b.request.Members {
+				b.request.Members[i].Renew = b.request.Members[i].Expires > 0
+			}
 		}
 		b.short = b.request.Short(l.clock.least(now), l.looks(now))
 	}
@@ -111,10 +120,12 @@ func (l *Line) nextBatch(now Local) *batch {
 }
 
 // refreshes reports whether a call is to have the cached value rebuilt, which
-// also notes that this client uses a limit of its own.
+// also notes that this client uses a limit of its own, or takes turns with others.
 func (l *Line) refreshes(now Local) bool {
 	l.sinceRefresh++
-	due := func(s script.Settings) bool { return s.PerClient || l.sinceRefresh > refreshFrom }
+	due := func(s script.Settings) bool {
+		return s.PerClient || l.contenders > 0 || len(l.placed) > 0 || l.sinceRefresh > refreshFrom
+	}
 	if l.config[0].Epoch != 0 && (now.Sub(l.refreshedAt) < refreshEvery || !slices.ContainsFunc(l.config, due)) {
 		return false
 	}
@@ -133,21 +144,26 @@ func (l *Line) looks(now Local) bool {
 	return true
 }
 
-// renews reports whether it is time for the keys of a limiter that expires to live on.
-func (l *Line) renews(s *script.Settings, now Local) bool {
-	if s.Expires == 0 || s.KeepAlive-s.Span() >= s.KeepAlive/renewShare && now.Sub(l.renewedAt) < s.KeepAlive/renewShare {
+// renews reports whether it is time for the keys of limiters that expire to live on.
+func (l *Line) renews(now Local) bool {
+	due := func(s script.Settings) bool {
+		every := s.KeepAlive / renewShare
+		return s.Expires > 0 && (s.KeepAlive-s.Span() < every || now.Sub(l.renewedAt) >= every)
+	}
+	if !slices.ContainsFunc(l.config, due) {
 		return false
 	}
 	l.renewedAt = now
 	return true
 }
 
-// ask is the call for a batch, by the short way if that may do.
-func (l *Line) ask(b *batch, now Local) *Call {
+// ask is the call for a batch that is made at some time, now or after a pause that
+// may be cut short, by the short way if that may do.
+func (l *Line) ask(b *batch, now, at Local) *Call {
 	if b.first == 0 {
 		b.first = now
 	}
-	if b.short != nil && !b.declined && now.Sub(b.first) < freshFor { // else what fast.lua did not look at may be long ago
+	if b.short != nil && !b.declined && at.Sub(b.first) < freshFor { // else what fast.lua did not look at may be long ago
 		return &Call{Script: script.Fast, batch: b, short: b.short}
 	}
 	if b.args == nil {

@@ -38,8 +38,9 @@ type Around struct {
 	Elsewhere []int64       // permits of each member that other lines of this client have reserved ahead
 }
 
-// Line is the state of a line. Step is its only way to change, and not to be
-// called concurrently.
+// Line is the state of a line. Step is its only way to change, but for Around, and
+// for Idle, which lets go of what nobody came for. Nothing of it is to be called
+// concurrently.
 type Line struct {
 	c      Config
 	keys   []string // of a request

@@ -29,7 +29,7 @@ func (l *Line) batchAnswered(c *Call, r Reply, now Local) (again *Call) {
 			if why == script.NoRoom {
 				l.scarceUntil = r.Sent.Add(boundFor)
 			}
-			return l.ask(b, now)
+			return l.ask(b, now, now)
 		}
 	} else if err == nil {
 		reply, err = b.request.Decode(r.Value)
@@ -53,7 +53,7 @@ func (l *Line) batchAnswered(c *Call, r Reply, now Local) (again *Call) {
 		l.failed(b, err)
 		l.out.After = l.backoff(b.attempts)
 		b.attempts++
-		return l.ask(b, now.Add(l.out.After))
+		return l.ask(b, now, now.Add(l.out.After))
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ const (
 	Ready                // who makes the calls asks for the next one
 	Answered             // Call has an answer
 	Troubled             // Call was not answered, for the reason in Answer, and is made again
-	Again                // Call, which its waiter's caller made, has none: somebody else makes it
+	Again                // Call has no answer, or none that ends it: somebody else makes it
 	Beside               // the time has come to look at the configuration beside the call under way
 	Tick                 // the time has come that Wake told
 	Doubt                // a limiter was changed, or may have been
@@ -141,9 +141,11 @@ func (l *Line) Step(e Event, now Local, out *Actions) {
 	case Answered:
 		l.answered(e.Call, e.Answer, e.Serves, now)
 	case Troubled:
+		e.Call.batch.mayBeServed()
 		l.failed(e.Call.batch, e.Answer.Err)
 	case Again:
-		out.Call = l.ask(e.Call.batch, now)
+		e.Call.batch.mayBeServed()
+		l.callSince, out.Call = now, l.ask(e.Call.batch, now, now)
 	case Beside:
 		out.Call = l.look(now)
 		out.Call.beside = true
@@ -173,7 +175,7 @@ func (l *Line) next(now Local) {
 	case l.toMeet() && !l.closed, l.toTime(), l.toCheck(now) && !l.toAsk(now):
 		l.call(l.look(now), now)
 	case l.toAsk(now):
-		l.call(l.ask(l.nextBatch(now), now), now)
+		l.call(l.ask(l.nextBatch(now), now, now), now)
 	default:
 		l.rest(now)
 	}
@@ -261,7 +263,9 @@ func (l *Line) answered(c *Call, r Reply, serves bool, now Local) {
 	}
 	switch {
 	case again != nil:
-		l.callSince, l.out.Call = now.Add(l.out.After), again
+		at := now.Add(l.out.After)
+		again.Beside = l.lookBeside(at)
+		l.callSince, l.out.Call = at, again
 	case l.out.After > 0:
 	case serves && (l.toAsk(now) || l.toCheck(now)):
 		l.out.Start = true

@@ -18,6 +18,10 @@ func (l *Line) turn(w *Waiter, now Local) {
 		l.answer(w, Answer{Err: ErrClosed})
 		return
 	}
+	if !l.clock.known { // its place is of a line before this one
+		l.lookFor(w)
+		return
+	}
 	if d, early := l.untilDue(w, now); d > 0 {
 		l.out.Sleep, l.out.Early = d, early
 		return

@@ -2,6 +2,7 @@ package script
 
 import (
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -99,17 +100,23 @@ func (m *Member) expires() int64 {
 	return 0
 }
 
-// Decode reads the reply of fast.lua. If it was declined there is no reply.
+// Decode reads the reply of fast.lua, or its part of many.lua's. If it was declined
+// there is no reply.
 func (s *Short) Decode(reply any) (r Reply, declined bool, why Declined, err error) {
 	switch reply := reply.(type) {
 	case int64:
 		return Reply{}, true, Declined(reply), nil
 	case string:
-		at, err := strconv.ParseInt(reply, 10, 64)
-		if err != nil {
+		now, base, two := strings.Cut(reply, " ")
+		if !two {
+			base = now
+		}
+		shows, err := strconv.ParseInt(now, 10, 64)
+		at, err2 := strconv.ParseInt(base, 10, 64)
+		if err != nil || err2 != nil {
 			return Reply{}, false, 0, badReply("%q where a time was expected", Clip(reply))
 		}
-		r = Reply{Now: Remote(at), Base: Remote(at)}
+		r = Reply{Now: Remote(shows), Base: Remote(at)}
 		s.granted(&r)
 		return r, false, 0, nil
 	}

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"strconv"
 	"strings"
 	"time"
 )
@@ -59,11 +58,12 @@ func (s *Shared) Decode(reply any) ([]any, error) {
 	if !ok {
 		return nil, badReply("%T where a string was expected", reply)
 	}
-	at, said, _ := strings.Cut(text, " ")
-	if _, err := strconv.ParseInt(at, 10, 64); err != nil || len(said) != s.n {
+	i := strings.LastIndexByte(text, ' ')
+	said := text[i+1:]
+	if i < 0 || len(said) != s.n {
 		return nil, badReply("%q to %d requests", Clip(text), s.n)
 	}
-	var granted any = at
+	var granted any = text[:i]
 	replies := make([]any, s.n)
 	for i := range said {
 		if said[i] == '+' {

@@ -7,7 +7,8 @@
 --       show at the least, 3 us after which it is not to be served (0: any time), since its reply may be forgotten, 4 ms for
 --       which that is kept; then for each: seal last seen, permits, rate, 1 to look after all that need not be seen to each time (0), ms after which the
 --       limiter is to expire (0: as it is)
--- reply: us, and for each a character: + granted, 0 asked of acquire.lua, 1 the same for want of room
+-- reply: us as Redis's clock shows, us of the grants, and for each a character: + granted, 0 asked of acquire.lua, 1 the
+--       same for want of room
 
 local call, pcall, sub, char, tonumber, type = redis.call, redis.pcall, string.sub, string.char, tonumber, type
 local FULL = 512 -- entries above which acquire.lua has some to drop or to merge: COMPACT there
@@ -19,8 +20,8 @@ local t = call('TIME')
 local s, us = t[1], sub('00000' .. t[2], -6)
 local at = s .. us
 local last = call('GET', KEYS[1])
-if last and sub(last, 1, #no) == no then return sub(last, #no + 1) end
-if last and last > no or at < ARGV[2] or ARGV[3] ~= '0' and at > ARGV[3] then return at .. ' ' .. string.rep('0', n) end
+if last and sub(last, 1, #no) == no then return at .. sub(last, #no) end
+if last and last > no or at < ARGV[2] or ARGV[3] ~= '0' and at > ARGV[3] then return at .. ' ' .. at .. ' ' .. string.rep('0', n) end
 
 -- The bytes of the time, the last first, as pack_entry has them.
 local rest, stamp = s * 1000000 + t[2], ''
@@ -92,4 +93,4 @@ end
 
 local reply = at .. ' ' .. table.concat(out)
 call('SET', KEYS[1], no .. reply, 'PX', ARGV[4])
-return reply
+return at .. ' ' .. reply
