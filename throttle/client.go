@@ -54,9 +54,10 @@ func New(rdb redis.Scripter, opts Options) (*Client, error) {
 	if len(id) > script.MaxName || !script.Printable(id) || strings.ContainsAny(id, "{}") {
 		return nil, fmt.Errorf("throttle: client id %q: want at most %d printable characters and no braces", script.Clip(id), script.MaxName)
 	}
-	_, cluster := rdb.(*redis.ClusterClient)
-	core := driver.New(driver.Config{Redis: rdb, ID: id, Fail: failure})
-	return &Client{core: core, cluster: cluster || opts.Cluster}, nil
+	_, isCluster := rdb.(*redis.ClusterClient)
+	cluster := isCluster || opts.Cluster
+	core := driver.New(driver.Config{Redis: rdb, Cluster: cluster, ID: id, Fail: failure})
+	return &Client{core: core, cluster: cluster}, nil
 }
 
 // ID is what this Client's PER_CLIENT limits are keyed by.

@@ -140,8 +140,8 @@ func TestReservationsThatAreLeft(t *testing.T) {
 				if n := l.c.core.Forget(); n > 0 {
 					t.Error("the line is not forgotten")
 				}
-				check(t, left[0].Wait(b.Context()))
 				check(t, left[250].Wait(b.Context())) // which was ahead, of most limits
+				check(t, left[0].Wait(b.Context()))
 				left[1].Cancel()
 				if left[1].Wait(b.Context()) == nil {
 					t.Error("a reservation was waited for that had been cancelled")

@@ -84,7 +84,7 @@ type Rate struct {
 	// Offset moves the beginning of Calendar windows from UTC midnight.
 	// Between 0 and Interval.
 	Offset time.Duration
-	// KeepAlive removes a limiter that nobody has used for so long. Zero
+	// KeepAlive removes a limiter that nobody has used for so long, or for 15/16 of it. Zero
 	// keeps it; otherwise at least Interval.
 	KeepAlive time.Duration
 }

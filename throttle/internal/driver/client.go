@@ -44,6 +44,8 @@ const (
 type Config struct {
 	Redis redis.Scripter
 	ID    string
+	// Cluster says that limiters may be on different servers, whatever Redis is.
+	Cluster bool
 	// Fail makes an error of an answer that is one, or a refusal. A Client that
 	// only changes limiters needs none.
 	Fail func(limiter string, a line.Answer) error
@@ -71,6 +73,7 @@ type Client struct {
 
 	mu     sync.Mutex
 	closed bool
+	over   chan struct{} // closed when Close has ended all
 	queues map[string]*queue
 	tidyAt int                    // number of queues at which idle ones are looked for
 	known  map[string]line.Memory // what lines that were forgotten knew
@@ -98,9 +101,9 @@ func New(c Config) *Client {
 	ctx, cancel := context.WithCancel(context.Background())
 	client := &Client{
 		Config: c, nonce: hex.EncodeToString(nonce), heeds: heedsDeadlines(c.Redis), start: time.Now().Add(-longAgo),
-		ctx: ctx, cancel: cancel, queues: make(map[string]*queue), tidyAt: idleLines, known: make(map[string]line.Memory),
+		ctx: ctx, cancel: cancel, over: make(chan struct{}), queues: make(map[string]*queue), tidyAt: idleLines, known: make(map[string]line.Memory),
 	}
-	client.sharing.c, client.sharing.able = client, sharesCalls(c.Redis)
+	client.sharing.c, client.sharing.able = client, !c.Cluster && sharesCalls(c.Redis)
 	return client
 }
 
@@ -218,10 +221,11 @@ func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		c.wg.Wait()
+		<-c.over
 		return nil
 	}
 	c.closed = true
+	defer close(c.over)
 	queues := slices.Collect(maps.Values(c.queues))
 	c.mu.Unlock()
 

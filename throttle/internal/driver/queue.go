@@ -74,6 +74,9 @@ func (q *queue) retire() (idle bool, m line.Memory, leaves bool) {
 		return false, m, false
 	}
 	q.stock.back()
+	if q.timer != nil {
+		q.timer.Stop()
+	}
 	m, leaves = q.line.Memory()
 	return true, m, leaves
 }

@@ -23,6 +23,9 @@ const (
 	// flightLate is how long a call is waited for before the others go without:
 	// Redis may be far, and a connection lost.
 	flightLate = time.Millisecond
+	// sharedPatience is how long the first attempt may take: a connection that is lost
+	// is not to keep so many.
+	sharedPatience = 100 * time.Millisecond
 	// shareAgainFrom and shareAgainTo are how long a call that failed is left alone.
 	shareAgainFrom, shareAgainTo = 5 * time.Millisecond, 500 * time.Millisecond
 	// alone is how long nothing is shared after a shared call was refused.
@@ -145,8 +148,8 @@ func (s *sharing) key(m Member) string {
 }
 
 // fly makes one call for several lines, until it is answered: it is one call however
-// often it is made, for as long as its reply is kept. Where Redis refuses it, each
-// goes its own long way.
+// often it is made, for as long as its reply is kept. After that, or where Redis
+// refuses it, each goes its own long way.
 func (s *sharing) fly(f *flight, key string, no uint64, parts []part) {
 	c := s.c
 	shorts := make([]*script.Short, len(parts))
@@ -154,15 +157,17 @@ func (s *sharing) fly(f *flight, key string, no uint64, parts []part) {
 		shorts[i] = p.short
 	}
 	shared := script.Share(key, no, line.ServedFor, line.LeastServed, shorts)
-	replies, sent, err := s.call(shared)
-	for again := shareAgainFrom; err != nil && c.ctx.Err() == nil && script.Transient(err); again = min(2*again, shareAgainTo) {
+	replies, sent, err := s.call(shared, sharedPatience)
+	patience, first := sharedPatience, sent
+	for again := shareAgainFrom; err != nil && c.ctx.Err() == nil && script.Transient(err) && c.now().Sub(first) < line.ServedFor; again = min(2*again, shareAgainTo) {
 		for _, p := range parts {
 			p.q.troubled(p.call, err)
 		}
 		ctx, cancel := context.WithTimeout(c.ctx, again/2+rand.N(again/2))
 		<-ctx.Done()
 		cancel()
-		replies, sent, err = s.call(shared)
+		patience *= 2
+		replies, sent, err = s.call(shared, patience)
 	}
 	over := err != nil && c.ctx.Err() != nil
 	s.mu.Lock()
@@ -170,10 +175,11 @@ func (s *sharing) fly(f *flight, key string, no uint64, parts []part) {
 	case over:
 		err = line.ErrClosed
 	case err != nil:
-		s.refused = c.now()
+		s.refused = c.now() // maybe for the key, which nobody has again
 		replies, err = shared.Declined(), nil
+	default:
+		s.keys = append(s.keys, key)
 	}
-	s.keys = append(s.keys, key)
 	s.mu.Unlock()
 	s.landed(f)
 	for i, p := range parts {
@@ -185,8 +191,15 @@ func (s *sharing) fly(f *flight, key string, no uint64, parts []part) {
 	}
 }
 
-func (s *sharing) call(shared *script.Shared) (replies []any, sent line.Local, err error) {
-	value, sent, err := s.c.call(s.c.ctx, script.Many, shared.Keys, shared.Args)
+// call makes a shared call, and waits for it no longer than patience, where Redis
+// heeds that: it may be lost with its connection.
+func (s *sharing) call(shared *script.Shared, patience time.Duration) (replies []any, sent line.Local, err error) {
+	ctx, cancel := s.c.ctx, context.CancelFunc(func() {})
+	if s.c.heeds {
+		ctx, cancel = context.WithTimeout(ctx, patience)
+	}
+	defer cancel()
+	value, sent, err := s.c.call(ctx, script.Many, shared.Keys, shared.Args)
 	if err == nil {
 		replies, err = shared.Decode(value)
 	}

@@ -26,9 +26,6 @@ const (
 	// lookEvery is how many calls by the short way have one see to what others may
 	// have done, if freshFor has not passed since the last.
 	lookEvery = 16
-	// renewShare is how often the keys of a limiter that expires are to live on by the
-	// short way: once in one part of that time in so many. It may expire sooner by that.
-	renewShare = 16
 )
 
 // batch is one call for many waiters.
@@ -46,6 +43,7 @@ type batch struct {
 	asked    Local         // when the script was first sent that answers it, or before
 	doubts   uint64        // as of then
 	attempts int
+	alone    bool // it was made, and may have been served, by itself
 }
 
 // inCall are its waiters that wait for its answer.
@@ -64,6 +62,7 @@ func (b *batch) inCall() []*Waiter {
 // mayBeServed takes up that a call was made that may have been served, and has no
 // answer: what the next tells of may be as old as the first.
 func (b *batch) mayBeServed() {
+	b.alone = true
 	if b.asked == 0 {
 		b.asked = b.first
 	}
@@ -109,11 +108,6 @@ func (l *Line) nextBatch(now Local) *batch {
 		l.urgentAt, l.gathering.latest = 0, 0
 	}
 	if !l.binds(now) && now >= l.scarceUntil && b.far == 0 && b.request.Fits() { // far away, to be declined costs a round trip
-		if l.renews(now) {
-			for i := range b.request.Members {
-				b.request.Members[i].Renew = b.request.Members[i].Expires > 0
-			}
-		}
 		b.short = b.request.Short(l.clock.least(now), l.looks(now))
 	}
 	return b
@@ -141,19 +135,6 @@ func (l *Line) looks(now Local) bool {
 		return false
 	}
 	l.lookedAt, l.unlooked = now, 0
-	return true
-}
-
-// renews reports whether it is time for the keys of limiters that expire to live on.
-func (l *Line) renews(now Local) bool {
-	due := func(s script.Settings) bool {
-		every := s.KeepAlive / renewShare
-		return s.Expires > 0 && (s.KeepAlive-s.Span() < every || now.Sub(l.renewedAt) >= every)
-	}
-	if !slices.ContainsFunc(l.config, due) {
-		return false
-	}
-	l.renewedAt = now
 	return true
 }
 

@@ -66,6 +66,8 @@ type Line struct {
 	doubts       uint64 // of what is known of the configuration: of a request before one, the answer is too old
 	refreshedAt  Local
 	sinceRefresh int   // calls
+	spared       int64 // permits that were left unused, because they came too late,
+	sparedAt     Local // in the span that began then
 	contenders   int64 // processes that ask for places far ahead, as far as known
 	clock        serverClock
 	told         serverClock   // as acquire.lua told it: what it is told in return
@@ -87,7 +89,6 @@ type Line struct {
 	scarceUntil Local // the short way, which found too little free, is not tried before
 	lookedAt    Local // when it last looked after all
 	unlooked    int   // calls by it since it looked at the log
-	renewedAt   Local // when the keys of what expires were last to live on
 	gathering   gathering
 	fullUntil   Local   // when the latest place that was had falls due
 	fullFor     []int64 // what it was for
@@ -104,8 +105,7 @@ func New(c Config) *Line {
 		config: make([]script.Settings, len(c.Members)), reserved: make([]int64, len(c.Members)),
 		Around: Around{Elsewhere: make([]int64, len(c.Members))},
 	}
-	l.config[0], l.refreshedAt, l.sinceRefresh = c.Known.settings, c.Known.refreshedAt, c.Known.sinceRefresh
-	l.renewedAt, l.unlooked = c.Known.renewedAt, c.Known.unlooked
+	l.config[0], l.refreshedAt, l.sinceRefresh, l.unlooked = c.Known.settings, c.Known.refreshedAt, c.Known.sinceRefresh, c.Known.unlooked
 	return l
 }
 
@@ -113,7 +113,7 @@ func New(c Config) *Line {
 // same limiter: how it was configured, and when that was last seen to.
 type Memory struct {
 	settings               script.Settings
-	refreshedAt, renewedAt Local
+	refreshedAt            Local
 	sinceRefresh, unlooked int
 }
 
@@ -122,7 +122,7 @@ func (l *Line) Memory() (m Memory, ok bool) {
 	if len(l.config) > 1 || !l.config[0].Plain || l.config[0].PerClient || l.closed {
 		return m, false
 	}
-	return Memory{l.config[0], l.refreshedAt, l.renewedAt, l.sinceRefresh, l.unlooked}, true
+	return Memory{l.config[0], l.refreshedAt, l.sinceRefresh, l.unlooked}, true
 }
 
 // Phase names where the line stands, for people and for tests that count what was met.

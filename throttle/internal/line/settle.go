@@ -50,6 +50,7 @@ func (l *Line) batchAnswered(c *Call, r Reply, now Local) (again *Call) {
 	case r.Final || !script.Transient(err):
 		l.drop(b, Answer{Err: err})
 	default: // a batch whose reply was lost is repeated as it is, and charged once
+		b.mayBeServed()
 		l.failed(b, err)
 		l.out.After = l.backoff(b.attempts)
 		b.attempts++

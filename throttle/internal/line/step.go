@@ -113,7 +113,7 @@ func (c *Call) With() (keys []string, args []any) {
 
 // Shares is the call as it may share one with others; nil if it may not.
 func (c *Call) Shares() *script.Short {
-	if c.short == nil || c.Beside != 0 || !c.short.Shares() {
+	if c.short == nil || c.batch.alone || c.Beside != 0 || !c.short.Shares() {
 		return nil
 	}
 	return c.short

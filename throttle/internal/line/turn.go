@@ -116,24 +116,27 @@ func (l *Line) exchange(w *Waiter, now Local) {
 }
 
 const (
-	// spareShare is up to what part of each limit may be left unused for a permit
+	// spareShare is up to what part of a limit is left unused in a span for permits
 	// that came too late, rather than given back; spareTries how often that is
 	// done for one request.
 	spareShare, spareTries = 64, 2
 )
 
 // spares reports whether a permit of w that came too late is to count as used: one of
-// many limits, none of which is short of them. To ask for another takes the short
+// few, of one of many limits. To ask for another takes the short
 // way, and an exchange does not, which is dear just when all have too much to do.
 func (l *Line) spares(w *Waiter, now Local) bool {
 	if !w.place.shared || w.spared >= spareTries {
 		return false
 	}
-	for i, s := range l.config {
-		if w.ns[i] > s.Rate/spareShare {
-			return false
-		}
+	s := &l.config[0] // a call is shared for one
+	if now.Sub(l.sparedAt) >= s.Span() {
+		l.spared, l.sparedAt = 0, now
 	}
+	if l.spared+w.ns[0] > s.Rate/spareShare {
+		return false
+	}
+	l.spared += w.ns[0]
 	return true
 }
 

@@ -27,7 +27,6 @@ type Member struct {
 	Create  string // the configuration to create it with, or ""
 	Refresh bool   // the cached value is to be rebuilt
 	Ahead   int64  // permits that this client has reserved ahead
-	Renew   bool   // by the short way: its keys are to live on for as long as it says
 }
 
 // Return is what a call gives back of one grant.

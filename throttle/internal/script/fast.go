@@ -78,7 +78,8 @@ func (s *Short) Call() (keys []string, args []any) {
 		if m.PerClient {
 			ms = (m.Span() + time.Millisecond - 1).Milliseconds()
 		}
-		args = append(args, ms, m.expires())
+		expires, least := m.expires()
+		args = append(args, ms, expires, least)
 	}
 	return keys, args
 }
@@ -92,12 +93,18 @@ func (r *Request) keysOf(member int) (value, name, permits string) {
 	return keys[1+own], keys[0], keys[2+own]
 }
 
-// expires is after how many ms the keys of a limiter are to go, as the short way is told.
-func (m *Member) expires() int64 {
-	if m.Renew {
-		return m.Expires.Milliseconds()
+// renewShare is by what part of that time a limiter which expires may do so sooner
+// after it was used by the short way, which then need not see to it each time.
+const renewShare = 16
+
+// expires is for how many ms the keys of a limiter are to live on where they would
+// live for less than least, as the short way is told; zeros for one that stays.
+func (m *Member) expires() (ms, least int64) {
+	if m.Expires == 0 {
+		return 0, 0
 	}
-	return 0
+	span := (m.Span() + time.Millisecond - 1).Milliseconds()
+	return m.Expires.Milliseconds(), max(span, (m.Expires - m.Expires/renewShare).Milliseconds())
 }
 
 // Decode reads the reply of fast.lua, or its part of many.lua's. If it was declined

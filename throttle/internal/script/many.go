@@ -22,7 +22,7 @@ type Shared struct {
 // most, or as long as one of the limiters lives, but never less than least. The key is for its reply, and of no call that is made at the same time; those
 // that had it before have lower numbers.
 func Share(reply string, no uint64, within, least time.Duration, parts []*Short) *Shared {
-	s := &Shared{Keys: make([]string, 1, 1+3*len(parts)), Args: make([]any, 4, 4+5*len(parts)), n: len(parts)}
+	s := &Shared{Keys: make([]string, 1, 1+3*len(parts)), Args: make([]any, 4, 4+6*len(parts)), n: len(parts)}
 	s.Keys[0] = reply
 	var known Remote
 	for _, p := range parts {
@@ -33,7 +33,8 @@ func Share(reply string, no uint64, within, least time.Duration, parts []*Short)
 			within = min(within, max(m.Expires, least))
 		}
 		s.Keys = append(s.Keys, value, name, permits)
-		s.Args = append(s.Args, m.Seal, run.Ns[0]*run.Count, m.Rate, p.look, m.expires())
+		expires, soon := m.expires()
+		s.Args = append(s.Args, m.Seal, run.Ns[0]*run.Count, m.Rate, p.look, expires, soon)
 	}
 	var latest Remote
 	if known > 0 {

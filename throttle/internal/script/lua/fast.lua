@@ -9,8 +9,8 @@
 --       M x: seal last seen, permits, rate
 --       and, if one of these is not 0: 1 if half of each limit has to stay free; 1 to look after all that need not be seen to
 --       each time (what others may have done to the configuration and to the log, and how long the reply is kept); ms for
---       which the reply is kept; M x: ms for which entries count, if the keys are this client's own, ms after which the
---       limiter is to expire (0: as it is)
+--       which the reply is kept; M x: ms for which entries count, if the keys are this client's own; ms after which the
+--       limiter is to expire, where it would within the ms that follow (0: as it is)
 -- reply: when all was granted, us; or 0, or 1 if that was for want of room, which will be the same a moment later
 
 local call, sub = redis.call, string.sub
@@ -65,7 +65,7 @@ rest = (rest - e) / 256
 local f = rest % 256
 local score = s .. sub(us, 1, 3) .. '.' .. sub(us, 4)
 for i = 1, M do
-  local value, permits, n, ms = KEYS[1 + i], KEYS[1 + 2 * M + i], ARGV[1 + 3 * i], ARGV[4 + 3 * M + 2 * i]
+  local value, permits, n, ms = KEYS[1 + i], KEYS[1 + 2 * M + i], ARGV[1 + 3 * i], ARGV[3 + 3 * M + 3 * i]
   local x = n + 0
   while true do
     local p = x % 256
@@ -89,8 +89,8 @@ for i = 1, M do
     call('PEXPIRE', permits, ttl)
     call('PEXPIRE', value, ttl)
   end
-  local all = ARGV[5 + 3 * M + 2 * i]
-  if all and all ~= '0' then
+  local all = ARGV[4 + 3 * M + 3 * i]
+  if all and all ~= '0' and call('PTTL', permits) < ARGV[5 + 3 * M + 3 * i] + 0 then
     call('PEXPIRE', KEYS[1 + M + i], all)
     call('PEXPIRE', value, all)
     call('PEXPIRE', permits, all)

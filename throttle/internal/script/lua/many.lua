@@ -1,12 +1,12 @@
 -- Grants requests for one limiter each, for many at once, as fast.lua does for one:
 -- where the cached value covers it, the configuration is the one the client knows,
--- and nothing needs looking after. The others are told so, and have nothing written.
+-- and nothing needs looking after. The others are told so, and are left as they were.
 --
 -- KEYS: 1 the last reply to such a call, then for each: value, name, log
 -- ARGV: 1 a number, higher than that of any call before for this key (all are of one length), 2 us that Redis's clock must
 --       show at the least, 3 us after which it is not to be served (0: any time), since its reply may be forgotten, 4 ms for
 --       which that is kept; then for each: seal last seen, permits, rate, 1 to look after all that need not be seen to each time (0), ms after which the
---       limiter is to expire (0: as it is)
+--       limiter is to expire, where it would within the ms that follow (0: as it is)
 -- reply: us as Redis's clock shows, us of the grants, and for each a character: + granted, 0 asked of acquire.lua, 1 the
 --       same for want of room
 
@@ -69,7 +69,7 @@ for i = 1, n do keys[i] = KEYS[3 * i - 1] end
 local values = call('MGET', unpack(keys))
 local out = {}
 for i = 1, n do
-  local a, log, said = 5 * i + 1, KEYS[3 * i + 1], '0'
+  local a, log, said = 6 * i, KEYS[3 * i + 1], '0'
   local value, permits, rate = tonumber(values[i] or nil), ARGV[a] + 0, ARGV[a + 1] + 0
   if value and value <= rate and known(KEYS[3 * i], ARGV[a - 1], ARGV[a + 2], log) then
     if value < permits then
@@ -78,7 +78,7 @@ for i = 1, n do
       if type(pcall('DECRBY', keys[i], ARGV[a])) == 'number' then
         said = '+'
         local ttl = ARGV[a + 3]
-        if ttl ~= '0' then
+        if ttl ~= '0' and call('PTTL', log) < ARGV[a + 4] + 0 then
           call('PEXPIRE', KEYS[3 * i], ttl)
           call('PEXPIRE', keys[i], ttl)
           call('PEXPIRE', log, ttl)
