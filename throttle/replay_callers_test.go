@@ -40,7 +40,13 @@ func (c *replayedCaller) had(q simulatedQueue, l *replayedLine, ns []int64) {
 func (c *replayedCaller) ask(q simulatedQueue, ns []int64) {
 	r, l := c.r, c.r.lineOf(c.p, q)
 	wait := time.Duration(r.random.Int64N(int64([]time.Duration{ms(1), ms(50), time.Second, 20 * time.Second, 40 * 24 * time.Hour}[r.random.IntN(5)])))
-	a := &replayedAsk{c: c, q: q, l: l, ns: ns}
+	a := &replayedAsk{r: r, l: l, ns: ns}
+	a.ends = func(taken bool) {
+		if taken {
+			c.had(q, l, ns)
+		}
+		c.next()
+	}
 	now := r.local()
 	what := r.random.IntN(8)
 	switch what {
@@ -64,11 +70,11 @@ func (c *replayedCaller) ask(q simulatedQueue, ns []int64) {
 
 // replayedAsk is one request and its caller.
 type replayedAsk struct {
-	c      *replayedCaller
-	q      simulatedQueue
+	r      *replayed
 	l      *replayedLine
 	ns     []int64
 	w      *line.Waiter
+	ends   func(taken bool)
 	away   bool // its caller does something else first
 	told1  bool // it has had an answer
 	over   bool
@@ -83,16 +89,16 @@ func (a *replayedAsk) acquires(until line.Local) {
 	}
 	a.begin(until, false, false)
 	if until != 0 {
-		a.c.r.after(a.c.r.in(until), a.leave)
+		a.r.after(a.r.in(until), a.leave)
 	}
 }
 
 func (a *replayedAsk) begin(until line.Local, reservation, atOnce bool) {
-	r := a.c.r
+	r := a.r
 	a.w = line.NewWaiter(a.ns, r.local(), until, reservation, atOnce)
 	a.l.asks[a.w] = a
 	a.l.order = append(a.l.order, a)
-	a.l.step(line.Event{Kind: line.Arrive, Waiter: a.w, Serves: a.c.p.heeds})
+	a.l.step(line.Event{Kind: line.Arrive, Waiter: a.w, Serves: a.l.p.heeds})
 	if latest := a.l.l.Latest(a.w); latest != 0 {
 		r.after(r.in(latest), func() {
 			if !a.told1 {
@@ -113,11 +119,11 @@ func (a *replayedAsk) told(answer line.Answer) {
 		a.end(false)
 	case a.away && !first:
 	case a.away:
-		a.c.r.after(time.Duration(a.c.r.random.Int64N(int64(3*time.Second))), func() {
+		a.r.after(time.Duration(a.r.random.Int64N(int64(3*time.Second))), func() {
 			a.away = false
 			switch {
 			case a.over:
-			case a.c.r.random.IntN(2) == 0:
+			case a.r.random.IntN(2) == 0:
 				a.leave()
 			default:
 				a.l.step(line.Event{Kind: line.Extend, Waiter: a.w})
@@ -131,7 +137,7 @@ func (a *replayedAsk) told(answer line.Answer) {
 
 // turn is when the caller looks whether its turn has come.
 func (a *replayedAsk) turn() {
-	if !a.over && !a.c.p.dead() {
+	if !a.over && !a.l.p.dead() {
 		a.l.step(line.Event{Kind: line.Turn, Waiter: a.w})
 	}
 }
@@ -142,7 +148,7 @@ func (a *replayedAsk) turned(taken bool, sleep time.Duration) {
 		a.end(true)
 	case sleep > 0:
 		no := a.sleeps
-		a.c.r.after(sleep, func() {
+		a.r.after(sleep, func() {
 			if no == a.sleeps {
 				a.turn()
 			}
@@ -165,8 +171,5 @@ func (a *replayedAsk) end(taken bool) {
 	}
 	a.over = true
 	a.l.order = slices.DeleteFunc(a.l.order, func(b *replayedAsk) bool { return a == b })
-	if taken {
-		a.c.had(a.q, a.l, a.ns)
-	}
-	a.c.next()
+	a.ends(taken)
 }

@@ -152,7 +152,11 @@ func (r *replayed) run() {
 	r.operate([]time.Duration{ms(300), 3 * time.Second, time.Hour}[r.random.IntN(3)])
 	r.disturb()
 	r.until(r.begin.Add(r.length), func() bool { return r.count["calls"] < mostCalls })
+	r.end()
+}
 
+// end ends all that is waited for, and judges what came of the fleet.
+func (r *replayed) end() {
 	r.ended = true
 	close(r.over)
 	for _, l := range r.lines {

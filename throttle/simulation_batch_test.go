@@ -134,7 +134,8 @@ func (d *decision) anyCrowded() bool {
 // late reports whether a place may be later than the oracle can tell.
 func (d *decision) late() bool {
 	for _, b := range d.before {
-		if b.limit.Smooth && b.sl.crowded {
+		// Of a log that this call merges, old entries count until the end of their part.
+		if b.limit.Smooth && b.sl.crowded || b.entries > 512 {
 			return true
 		}
 	}

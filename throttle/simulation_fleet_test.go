@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/throttle/internal/oracle"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // mostCalls is of how many script calls a fleet is made.
@@ -130,26 +131,32 @@ func (s *simulation) addLimit(name string) {
 	if s.steps { // what callers see is all that is judged then: limits that bind, and that nobody changes
 		l.rate = Rate{Permits: 1 + r.Int64N(12), Interval: []time.Duration{ms(250), time.Second, 2 * time.Second}[r.IntN(3)], Smooth: r.IntN(4) == 0}
 	}
-	s.limits = append(s.limits, l)
-	setter, err := New(s.rdb, Options{ID: "setter"})
-	check(s, err)
-	defer setter.Close()
-	limiter, err := setter.Limiter(name)
-	check(s, err)
 	fill := r.IntN(5) < 2 && l.rate.Interval >= 250*time.Millisecond && l.rate.Type == Overall
 	if fill && r.IntN(2) == 0 {
 		l.rate.Permits = max(l.rate.Permits, 300+r.Int64N(400))
 	}
-	check(s, limiter.SetRate(s.Context(), l.rate))
-	l.changes = []rateChange{{s.begin.UnixMicro(), oracleLimit(l.rate)}}
+	s.set(l)
 	if fill {
-		s.fillLog(l, limiter.keys()[1], limiter.keys()[2])
+		s.fillLog(l, true)
 	}
 }
 
-// fillLog writes entries of the past, so that most of the limit is used and some of
-// it falls free soon: half of the entries expire while the fleet works.
-func (s *simulation) fillLog(l *simulatedLimit, value, permits string) {
+// set has the limit be there.
+func (s *simulation) set(l *simulatedLimit) {
+	s.limits = append(s.limits, l)
+	setter, err := New(s.rdb, Options{ID: "setter"})
+	check(s, err)
+	defer setter.Close()
+	limiter, err := setter.Limiter(l.name)
+	check(s, err)
+	check(s, limiter.SetRate(s.Context(), l.rate))
+	l.changes = []rateChange{{s.begin.UnixMicro(), oracleLimit(l.rate)}}
+}
+
+// fillLog writes entries of the past, so that most of the limit is used; if some of
+// it is to fall free soon, half of the entries expire while the fleet works.
+func (s *simulation) fillLog(l *simulatedLimit, soon bool) {
+	keys := script.KeysOf(l.name, "")
 	r, limit := s.random, oracleLimit(l.rate)
 	now := time.Now().UnixMicro()
 	free := min(r.Int64N(4)*r.Int64N(20), l.rate.Permits)
@@ -157,7 +164,7 @@ func (s *simulation) fillLog(l *simulatedLimit, value, permits string) {
 	for left, n := l.rate.Permits-free, 100+r.Int64N(500); left > 0 && n > 0; n-- {
 		x := max(1, left/n)
 		age := r.Int64N(limit.Span())
-		if r.IntN(2) == 0 {
+		if soon && r.IntN(2) == 0 {
 			age = limit.Span() - r.Int64N(min(limit.Span(), s.length.Microseconds()))
 		}
 		if at := now - age; at > limit.Cutoff(now) {
@@ -165,10 +172,10 @@ func (s *simulation) fillLog(l *simulatedLimit, value, permits string) {
 		}
 	}
 	for _, e := range log {
-		_, err := s.redis.ZAdd(permits, float64(e.At)/1000, ownMember(e.At, e.Permits))
+		_, err := s.redis.ZAdd(keys[2], float64(e.At)/1000, ownMember(e.At, e.Permits))
 		check(s, err)
 	}
-	s.redis.Del(value)
+	s.redis.Del(keys[1])
 	l.filled, l.fill = len(log), log
 }
 

@@ -98,6 +98,13 @@ type simulation struct {
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
+	s := emptySimulation(t, seed)
+	s.build()
+	return s
+}
+
+// emptySimulation has no limits and no processes yet.
+func emptySimulation(t *testing.T, seed uint64) *simulation {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	t.Cleanup(m.Close)
@@ -116,7 +123,6 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	}
 	time.Sleep(time.Duration(s.random.Int64N(int64(48 * time.Hour)))) // calendar windows begin anywhere
 	s.begin = time.Now()
-	s.build()
 	return s
 }
 

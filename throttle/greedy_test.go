@@ -1,0 +1,132 @@
+package throttle
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/oracle"
+)
+
+// groupIntervals are those of limits that one group has: from 10 ms to 30 days.
+var groupIntervals = []time.Duration{
+	ms(10), ms(25), ms(100), ms(250), time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour, 30 * 24 * time.Hour,
+}
+
+// TestGroupsUseWhatThereIs: whatever limits a group has, and whatever was used of
+// them before, thirty callers have nearly all that there is for them: what they
+// would have who knew the logs, and took each permit as soon as all had room. Where
+// a limit is full whose log is kept in parts, as soon as may also be at the end of
+// its part: 14 s later for one of an hour.
+func TestGroupsUseWhatThereIs(t *testing.T) {
+	groups := uint64(40)
+	if nightly() {
+		groups = 200
+	}
+	const length = 8 * time.Second
+	least, late := 1.0, 0
+	for seed := uint64(1); seed <= groups; seed++ {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &replayed{simulation: emptySimulation(t, seed), hash: fnv.New64a(), met: make(map[string]int)}
+				r.replays = "TestGroupsUseWhatThereIs"
+				r.length = length
+				r.group(2 + r.random.IntN(3))
+				best := r.greedy(length, false)
+				inParts := r.greedy(length, true)
+				for range 30 {
+					r.after(0, (&steadyCaller{r: r, p: r.procs[0]}).next)
+				}
+				r.until(r.begin.Add(length), always)
+				had := len(r.uses)
+				r.end()
+				switch used := float64(had) / float64(max(best, 1)); {
+				case best == 0 && had == 0:
+				case had > best || used < 0.97 && had < inParts:
+					t.Errorf("%d permits in %v, and %d were to be had, %d in parts, of\n%s", had, length, best, inParts, r.describe())
+				case used < 0.97:
+					late++
+				default:
+					least = min(least, used)
+				}
+			})
+		})
+	}
+	t.Logf("%d groups: %d wait for a part of a full limit; the others had at least %.1f %% of what there is", groups, late, 100*least)
+}
+
+// group draws limits that one process has in one group.
+func (r *replayed) group(members int) {
+	for i := range members {
+		interval := groupIntervals[r.random.IntN(len(groupIntervals))]
+		rate := Rate{Interval: interval, Permits: 1 + r.random.Int64N(int64([]int{10, 100, 1000}[r.random.IntN(3)]))}
+		if interval >= time.Minute {
+			rate.Permits = 1 + r.random.Int64N(10_000)
+		}
+		l := &simulatedLimit{name: fmt.Sprintf("limit%d", i), rate: rate}
+		r.set(l)
+		if interval >= 250*time.Millisecond && r.random.IntN(3) > 0 {
+			r.fillLog(l, false)
+		}
+	}
+	p := &simulatedProcess{s: r.simulation, name: "process0", way: 50 * time.Microsecond, heeds: true}
+	p.random = rand.New(rand.NewPCG(r.seed, 1<<32))
+	var err error
+	p.client, err = New(p, Options{ID: p.name})
+	check(r, err)
+	q := simulatedQueue{limits: r.limits}
+	p.queues = []simulatedQueue{q}
+	r.procs = append(r.procs, p)
+}
+
+// greedy is how many permits of each limit can be had in so long, one after the
+// other; in parts, each as late as the log of a limit that is full allows.
+func (r *replayed) greedy(length time.Duration, inParts bool) (n int) {
+	from := time.Now().UnixMicro()
+	end := from + length.Microseconds()
+	asks := make([]oracle.Ask, len(r.limits))
+	for i, l := range r.limits {
+		asks[i] = oracle.Ask{Limit: oracleLimit(l.rate), Log: l.fill, Permits: 1, Buckets: inParts && l.filled > oracle.Parts}
+	}
+	for at := from; ; n++ {
+		plan := oracle.Plan(asks...)
+		if inParts {
+			at = plan.Latest(at)
+		} else {
+			at = plan.Earliest(at)
+		}
+		if at >= end {
+			return n
+		}
+		for i := range asks {
+			asks[i].Log = asks[i].Log.After(asks[i].Limit.Cutoff(at)).With(at, 1)
+		}
+	}
+}
+
+// steadyCaller acquires one of each, again and again.
+type steadyCaller struct {
+	r *replayed
+	p *simulatedProcess
+}
+
+func (c *steadyCaller) next() {
+	r, q := c.r, c.p.queues[0]
+	if r.ended {
+		return
+	}
+	ns := make([]int64, len(q.limits))
+	for i := range ns {
+		ns[i] = 1
+	}
+	a := &replayedAsk{r: r, l: r.lineOf(c.p, q), ns: ns, ends: func(taken bool) {
+		if taken {
+			r.uses = append(r.uses, permitUse{process: c.p, limits: q.limits, ns: ns, at: time.Now()})
+		}
+		r.after(0, c.next)
+	}}
+	a.acquires(0)
+}
