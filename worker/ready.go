@@ -6,15 +6,18 @@ import (
 	"fmt"
 )
 
-// Ready returns nil while the worker can take jobs, or else why it cannot:
-// Redis does not answer, or the worker drains. It is for health checks, and
-// costs one Redis call.
+// Ready returns nil while the worker can take jobs, or else why it cannot: it
+// has not begun to, Redis does not answer, or the worker drains. It is for health
+// checks, and costs one Redis call.
 func (w *Worker) Ready(ctx context.Context) error {
 	if w.stopping() {
 		return errors.New("draining")
 	}
 	if err := w.rdb.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("cannot reach Redis: %w", err)
+	}
+	if !w.started.Load() {
+		return errors.New("starting")
 	}
 	return nil
 }

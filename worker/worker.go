@@ -15,6 +15,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -43,7 +44,8 @@ type Worker struct {
 	spared    *spared
 	ranOut    *redis.Script // see exhausted
 	blocks    blocks
-	applied   recent // limiters of keys whose rate this process has applied
+	started   atomic.Bool // every pool takes jobs
+	applied   recent      // limiters of keys whose rate this process has applied
 
 	http   *httpJob
 	tracer trace.Tracer
@@ -200,6 +202,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		}
 		servers = append(servers, p.server)
 	}
+	w.started.Store(true)
 	pulling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -122,8 +122,11 @@ func TestRedisAway(t *testing.T) {
 	a := Serve(listener, w, Options{Token: token})
 	defer a.Close()
 	defer http.DefaultClient.CloseIdleConnections()
-	server.Stop()
 	s := &site{tb: t, addr: listener.Addr().String()}
+	if status, body := s.ask(asked{method: http.MethodGet, path: "/readyz"}); status != 503 || !strings.Contains(body, "starting") {
+		t.Errorf("/readyz of a worker that does not run yet: %d %s", status, body)
+	}
+	server.Stop()
 	for _, tt := range []struct {
 		asked  asked
 		status int

@@ -75,7 +75,7 @@ func newSite(tb testing.TB, n int, yaml, adminToken string) *site {
 	return s
 }
 
-// work runs a worker until the test ends.
+// work runs a worker until the test ends, and returns when it takes jobs.
 func (s *site) work(cfg *worker.Config) *worker.Worker {
 	s.tb.Helper()
 	w, err := worker.New(cfg, zap.NewNop())
@@ -90,6 +90,10 @@ func (s *site) work(cfg *worker.Config) *worker.Worker {
 		if err := <-done; err != nil {
 			s.tb.Errorf("Run: %v", err)
 		}
+	})
+	s.await(10*time.Second, func() (bool, string) {
+		err := w.Ready(s.tb.Context())
+		return err == nil, fmt.Sprint("the worker is not ready: ", err)
 	})
 	return w
 }
