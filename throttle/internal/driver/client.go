@@ -114,10 +114,7 @@ func (c *Client) local(t time.Time) line.Local { return line.Local(t.Sub(c.start
 
 // deadline is one of a context, which may come from elsewhere and have no monotonic
 // clock: how long it is until then counts.
-func (c *Client) deadline(t time.Time) line.Local { return c.within(time.Until(t)) }
-
-// within is so long from now, or in what amounts to for ever.
-func (c *Client) within(d time.Duration) line.Local { return c.now().Add(min(d, forever)) }
+func (c *Client) deadline(t time.Time) line.Local { return c.now().Add(min(time.Until(t), forever)) }
 
 // Call runs a script and counts the call.
 func (c *Client) Call(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, error) {

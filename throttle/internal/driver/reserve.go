@@ -26,7 +26,7 @@ func (e *Entry) Reserve(ctx context.Context, ns []int64, maxWait time.Duration) 
 		return nil, q.interrupted(ctx)
 	}
 	now := q.c.now()
-	until := q.c.within(max(maxWait, 0))
+	until := now.Add(min(max(maxWait, 0), forever))
 	if deadline, ok := ctx.Deadline(); ok {
 		until = min(until, q.c.deadline(deadline))
 	}
