@@ -187,6 +187,9 @@ func (r *replayed) operate(every time.Duration) {
 		return
 	}
 	r.after(time.Duration(r.random.Int64N(int64(every))), func() {
+		if r.ended {
+			return
+		}
 		p, sl := r.procs[r.random.IntN(len(r.procs))], r.limits[r.random.IntN(len(r.limits))]
 		changed := drawRate(r.random)
 		if r.random.IntN(3) == 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jobthrottle/jobthrottle/throttle/internal/oracle"
 
@@ -41,8 +42,12 @@ func (v *view) judgeBatch(reply any, after []simulatedMember) {
 				v.once(changes(&r, &call), body)
 				return
 			}
+			log, entries := b.log, b.entries
+			if b.ttl == 0 || b.ttl > time.Millisecond { // else it is about to go with the limit that had it
+				log, entries = nil, 0
+			}
 			*b = after[i]
-			b.log, b.entries, b.value, b.expires = nil, 0, "", true
+			b.log, b.entries, b.value, b.expires, b.created = log, entries, "", true, true
 		}
 		d.logs = append(d.logs, d.current(i))
 		v.before[i].sl.crowded = v.before[i].sl.crowded || d.crowded(i)

@@ -191,6 +191,7 @@ func (s *simulation) execute(p *simulatedProcess, m message, repeated bool) (any
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.redis.SetTime(time.Now().Add(s.off))
+	check(s, s.rdb.Exists(context.Background(), m.keys...).Err()) // has what expired be gone
 	s.count["calls"]++
 	s.count[m.script]++
 	if repeated {

@@ -18,6 +18,8 @@ type simulatedMember struct {
 	sl      *simulatedLimit
 	exists  bool
 	expires bool // the whole of it, some time
+	created bool // by this call
+	ttl     time.Duration
 	limit   oracle.Limit
 	epoch   int64
 	reset   int64
@@ -94,6 +96,7 @@ func (s *simulation) member(name, client string) simulatedMember {
 	seen, _ := s.redis.ZScore(keys[5], client)
 	m.seen, m.far = int64(seen), num("far")
 	m.log, m.entries = s.log(m.key)
+	m.ttl = s.redis.TTL(m.key)
 	return m
 }
 
@@ -174,7 +177,7 @@ func (v *view) remember(after []simulatedMember) {
 			m.sl.pauses = append(m.sl.pauses, pauseChange{time.Now().UnixMicro(), m.limit.Pause})
 		}
 		m.sl.expired = m.sl.expired || m.expires || !m.exists || !b.exists
-		forgotten := !m.exists || !b.exists || m.reset != b.reset
+		forgotten := !m.exists || !b.exists || b.created || m.reset != b.reset
 		if forgotten {
 			for _, key := range v.s.logsOf(m.sl) {
 				delete(v.s.left, key)

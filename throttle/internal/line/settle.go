@@ -78,7 +78,9 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 		return
 	}
 	if b.short == nil || b.declined {
-		l.told.learn(r.Now, sent, received)
+		if r.Base == r.Now { // else Redis repeats itself, and has not looked at what it was told
+			l.told.learn(r.Now, sent, received)
+		}
 		l.far = b.far
 	}
 	unknown := l.config[0].Epoch == 0

@@ -85,6 +85,9 @@ local function mind_clock(m, seen, least, now)
     call('HDEL', m.name, 'back')
     shift(m, now, max(back, 0))
     call('HSET', m.name, 'forward', int(max(m.epoch, now) + 1))
+  elseif back and least - now > back then
+    call('HSET', m.name, 'back', int(least - now)) -- this client knows better by how much
+    return
   elseif m.per_client and forward and seen > 0 and seen < forward and not ran then
     shift(m, now, 0)
   else
@@ -170,7 +173,8 @@ local function expire(m, now)
     end
   else
     need = call('PTTL', m.name)
-    if need <= 0 then return nil end
+    if need < 0 then return nil end
+    need = max(need, 1) -- 0 is less than 1
   end
   local keys = { m.value_key, m.permits_key }
   for _, key in ipairs(keys) do call('PEXPIRE', key, need) end
