@@ -10,6 +10,10 @@ import (
 	"strings"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/expr"
+	"github.com/jobthrottle/jobthrottle/internal/hosts"
 )
 
 // HTTPRequest is the payload of an HTTPTaskType task, as JSON.
@@ -88,7 +92,7 @@ func (r HTTPRequest) build(ctx context.Context) (*http.Request, error) {
 	if req.URL.User != nil {
 		return nil, badPayload("url", "has a user name or password: put them into the header Authorization")
 	}
-	if !isASCII(req.URL.Host) { // no list of hosts could allow it
+	if !hosts.IsASCII(req.URL.Host) { // no list of hosts could allow it
 		return nil, badPayload("url", "has a host that is not ASCII: write it as it is looked up, such as xn--bcher-kva.example")
 	}
 	if id, ok := asynq.GetTaskID(ctx); ok && (method == http.MethodPost || method == http.MethodPatch) {
@@ -109,11 +113,12 @@ func (r HTTPRequest) build(ctx context.Context) (*http.Request, error) {
 }
 
 // limitFields returns the top-level fields of payloads that limits and costs read.
-func limitFields(cfg *Config) []string {
+func limitFields(cfg *config.Config) []string {
 	var fields []string
 	add := func(path string) {
-		if sel, err := parseSelector(path); err == nil && sel.source == "payload" && !slices.Contains(fields, sel.path[0]) {
-			fields = append(fields, sel.path[0])
+		sel, err := expr.ParseSelector(path)
+		if field := sel.Field(); err == nil && field != "" && !slices.Contains(fields, field) {
+			fields = append(fields, field)
 		}
 	}
 	for _, name := range sortedKeys(cfg.Limits) {
@@ -135,7 +140,9 @@ func keepPublicHeaders(h http.Header) {
 }
 
 // origin tells servers apart: scheme, host and port.
-func origin(u *url.URL) string { return u.Scheme + "://" + normalHost(u.Hostname()) + ":" + portOf(u) }
+func origin(u *url.URL) string {
+	return u.Scheme + "://" + hosts.Normal(u.Hostname()) + ":" + portOf(u)
+}
 
 // isToken reports whether s can be the name of a method or header (RFC 9110).
 func isToken(s string) bool {

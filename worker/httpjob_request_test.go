@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jobthrottle/jobthrottle/config"
 )
 
 func TestHTTPRequestPayload(t *testing.T) {
@@ -87,14 +89,14 @@ func FuzzHTTPRequestPayload(f *testing.F) {
 }
 
 func TestLimitFields(t *testing.T) {
-	cfg := DefaultConfig()
-	cfg.Limits = map[string]LimitConfig{
+	cfg := config.Default()
+	cfg.Limits = map[string]config.Limit{
 		"a": {Rate: "1/1s", Key: "payload.account.id"},
 		"b": {Rate: "1/1s", Key: "payload.account"},
 		"c": {Rate: "1/1s", Key: "header.tenant"},
 		"d": {Rate: "1/1s"},
 	}
-	cfg.Jobs = map[string]JobConfig{"x": {Permits: "payload.tokens"}, "y": {Permits: "3"}}
+	cfg.Jobs = map[string]config.Job{"x": {Permits: "payload.tokens"}, "y": {Permits: "3"}}
 	if got, want := limitFields(cfg), []string{"account", "tokens"}; !slices.Equal(got, want) {
 		t.Errorf("limitFields = %q, want %q", got, want)
 	}

@@ -1,41 +1,26 @@
 package worker
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
 
+	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/expr"
+	"github.com/jobthrottle/jobthrottle/internal/limitname"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// pattern is a task type of the configuration, or the beginning of several.
-type pattern struct {
-	text   string
-	prefix bool
-}
-
-func parsePattern(s string) pattern {
-	if text, ok := strings.CutSuffix(s, "*"); ok {
-		return pattern{text, true}
-	}
-	return pattern{s, strings.HasSuffix(s, ":")}
-}
-
-func (p pattern) matches(taskType string) bool {
-	return taskType == p.text || p.prefix && strings.HasPrefix(taskType, p.text)
-}
-
 // job is what applies to the tasks of a pattern.
 type job struct {
-	pattern  pattern
+	pattern  expr.Pattern
 	name     string // as configured
 	limits   []*limit
-	cost     cost
+	cost     expr.Cost
 	hold     time.Duration
 	inFlight chan struct{} // nil: no cap
 	pauses   []int         // indexes into limits
@@ -47,12 +32,12 @@ type job struct {
 type limit struct {
 	name   string
 	rate   throttle.Rate
-	key    *selector
+	key    *expr.Selector
 	counts limitCounts
 }
 
 // newJobs returns what a valid configuration says about jobs, the pattern that wins first.
-func newJobs(cfg *Config) ([]*job, error) {
+func newJobs(cfg *config.Config) ([]*job, error) {
 	limits := make(map[string]*limit, len(cfg.Limits))
 	for name, lc := range cfg.Limits {
 		l := &limit{name: name}
@@ -61,7 +46,7 @@ func newJobs(cfg *Config) ([]*job, error) {
 			return nil, err
 		}
 		if lc.Key != "" {
-			sel, err := parseSelector(lc.Key)
+			sel, err := expr.ParseSelector(lc.Key)
 			if err != nil {
 				return nil, err
 			}
@@ -71,12 +56,12 @@ func newJobs(cfg *Config) ([]*job, error) {
 	}
 	jobs := make([]*job, 0, len(cfg.Jobs))
 	for name, jc := range cfg.Jobs {
-		j := &job{name: name, pattern: parsePattern(name), maxPause: jc.maxPause()}
+		j := &job{name: name, pattern: expr.ParsePattern(name), maxPause: jc.LongestPause()}
 		var err error
-		if j.cost, err = parseCost(jc.Permits); err != nil {
+		if j.cost, err = expr.ParseCost(jc.Permits); err != nil {
 			return nil, err
 		}
-		if j.hold, err = jc.hold(); err != nil {
+		if j.hold, err = jc.HoldTime(); err != nil {
 			return nil, err
 		}
 		for _, name := range jc.Limits {
@@ -88,17 +73,7 @@ func newJobs(cfg *Config) ([]*job, error) {
 		}
 		jobs = append(jobs, j)
 	}
-	slices.SortFunc(jobs, func(a, b *job) int {
-		switch { // the longest wins, and a whole type before a beginning
-		case len(a.pattern.text) != len(b.pattern.text):
-			return cmp.Compare(len(b.pattern.text), len(a.pattern.text))
-		case a.pattern.prefix != b.pattern.prefix && b.pattern.prefix:
-			return -1
-		case a.pattern.prefix != b.pattern.prefix:
-			return 1
-		}
-		return cmp.Compare(a.pattern.text, b.pattern.text)
-	})
+	slices.SortFunc(jobs, func(a, b *job) int { return a.pattern.Compare(b.pattern) })
 	return jobs, nil
 }
 
@@ -122,16 +97,21 @@ func pausedLimits(limits []*limit, names []string) []int {
 	return pick(func(l *limit) bool { return l.rate.Type == throttle.Overall })
 }
 
+// exprTask is a task as the expressions of the configuration read it.
+func exprTask(task *asynq.Task, queue string) expr.Task {
+	return expr.Task{Type: task.Type(), Queue: queue, Payload: task.Payload(), Headers: task.Headers()}
+}
+
 // limiterOf returns the name of the limiter that the task draws on.
 func (l *limit) limiterOf(task *asynq.Task, queue string) (string, error) {
 	if l.key == nil {
 		return l.name, nil
 	}
-	value, err := l.key.pick(task, queue)
+	value, err := l.key.Pick(exprTask(task, queue))
 	if err != nil {
 		return "", fmt.Errorf("limit %q: %w", l.name, err)
 	}
-	return limiterName(l.name, value)
+	return limitname.OfValue(l.name, value)
 }
 
 func (l *limit) String() string {
@@ -165,4 +145,8 @@ func (r *recent) add(name string) bool {
 	}
 	r.names[name] = true
 	return true
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	return slices.Sorted(maps.Keys(m))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/jobthrottle/jobthrottle/internal/limitname"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -22,7 +23,7 @@ func (w *Worker) Limiter(name string) (*throttle.Limiter, throttle.Rate, error) 
 		switch {
 		case l.key == nil && name == l.name:
 		case l.key != nil && keyed:
-			right, err := limiterName(l.name, unescapeValue.Replace(value))
+			right, err := limitname.OfValue(l.name, limitname.Value(value))
 			if err == nil && right != name {
 				err = fmt.Errorf("invalid name %q: want %q, since %% and : of a value are written %%25 and %%3A", name, right)
 			}
@@ -35,7 +36,7 @@ func (w *Worker) Limiter(name string) (*throttle.Limiter, throttle.Rate, error) 
 		limiter, err := w.throttle.Limiter(name)
 		return limiter, l.rate, err
 	}
-	if err := checkName(name); err != nil {
+	if err := limitname.Check(name); err != nil {
 		return nil, throttle.Rate{}, err
 	}
 	if strings.ContainsAny(name, "{}/") {

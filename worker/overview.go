@@ -139,9 +139,9 @@ func (w *Worker) overlookPools(lines parkedLines) ([]PoolOverview, error) {
 	}
 	var pools []PoolOverview
 	for _, pc := range w.cfg.Pools {
-		p := PoolOverview{Name: pc.Name, Slots: pc.Concurrency, MaxWaiting: pc.maxWaiting()}
-		for _, name := range sortedKeys(pc.queues()) {
-			q := QueueOverview{Name: name, Weight: pc.queues()[name]}
+		p := PoolOverview{Name: pc.Name, Slots: pc.Concurrency, MaxWaiting: pc.WaitingSlots()}
+		for _, name := range sortedKeys(pc.QueueWeights()) {
+			q := QueueOverview{Name: name, Weight: pc.QueueWeights()[name]}
 			if slices.Contains(known, name) {
 				info, err := w.inspector.GetQueueInfo(name)
 				if err != nil {

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -66,7 +67,7 @@ func (t *turn) plan() (err error) {
 	if t.job == nil || len(t.job.limits) == 0 {
 		return nil
 	}
-	if t.entry.cost, err = t.job.cost.of(t.task, t.entry.queue); err != nil {
+	if t.entry.cost, err = t.job.cost.Of(exprTask(t.task, t.entry.queue)); err != nil {
 		err = &BlockedError{Reason: BadCost, Err: err, Mend: fmt.Sprintf("correct jobs.%s.permits, or the job", t.job.name)}
 	}
 	for _, l := range t.job.limits {
@@ -192,7 +193,7 @@ func (t *turn) more(ctx context.Context, n int64) (err error) {
 	defer func() { endSpan(span, err) }()
 	running, cancel := t.pool.w.whileRunning(ctx)
 	defer cancel()
-	r, err := t.ask(running, n, holdForever)
+	r, err := t.ask(running, n, config.HoldForever)
 	if err != nil {
 		return err
 	}

@@ -23,13 +23,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // Worker is the jobs, limits and pools of one process. Register handlers, then
 // call Run, once.
 type Worker struct {
-	cfg       *Config
+	cfg       *config.Config
 	logger    *zap.Logger
 	rdb       redis.UniversalClient
 	owned     io.Closer // rdb, if this Worker made it
@@ -57,8 +58,8 @@ type Worker struct {
 }
 
 // New returns a worker with a Redis client of its own. A configuration that is
-// wrong is a *ConfigError. It makes no connection yet.
-func New(cfg *Config, logger *zap.Logger) (*Worker, error) {
+// wrong is a *config.Error. It makes no connection yet.
+func New(cfg *config.Config, logger *zap.Logger) (*Worker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func New(cfg *Config, logger *zap.Logger) (*Worker, error) {
 // how many replicas to wait for. The connection pool of rdb should not be
 // smaller than the slots of all pools: a permit that waits for a connection
 // goes stale.
-func NewWithClient(cfg *Config, logger *zap.Logger, rdb redis.UniversalClient) (*Worker, error) {
+func NewWithClient(cfg *config.Config, logger *zap.Logger, rdb redis.UniversalClient) (*Worker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func NewWithClient(cfg *Config, logger *zap.Logger, rdb redis.UniversalClient) (
 	if err != nil {
 		return nil, err
 	}
-	client, err := cfg.Redis.newThrottle(rdb)
+	client, err := cfg.Redis.NewThrottle(rdb)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +119,7 @@ func NewWithClient(cfg *Config, logger *zap.Logger, rdb redis.UniversalClient) (
 }
 
 // connections is how many connections the slots, and what runs beside them, may use at a time.
-func connections(cfg *Config) int {
+func connections(cfg *config.Config) int {
 	n := 16
 	for _, p := range cfg.Pools {
 		n += p.Concurrency
@@ -158,10 +159,10 @@ func (w *Worker) Summary() []string {
 	var lines []string
 	for _, pc := range w.cfg.Pools {
 		var queues []string
-		for _, name := range sortedKeys(pc.queues()) {
-			queues = append(queues, fmt.Sprintf("%s %d", name, pc.queues()[name]))
+		for _, name := range sortedKeys(pc.QueueWeights()) {
+			queues = append(queues, fmt.Sprintf("%s %d", name, pc.QueueWeights()[name]))
 		}
-		lines = append(lines, fmt.Sprintf("pool %s: %d slots, %d may wait; queues %s", pc.Name, pc.Concurrency, pc.maxWaiting(), strings.Join(queues, ", ")))
+		lines = append(lines, fmt.Sprintf("pool %s: %d slots, %d may wait; queues %s", pc.Name, pc.Concurrency, pc.WaitingSlots(), strings.Join(queues, ", ")))
 	}
 	for _, j := range w.jobs {
 		limits := make([]string, len(j.limits))
@@ -218,7 +219,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 // prepare checks the connection and its rights, and applies the limits that are
 // not keyed: those are applied when a job brings the value.
 func (w *Worker) prepare(ctx context.Context) error {
-	if err := w.cfg.reach(ctx, w.rdb); err != nil {
+	if err := reach(ctx, w.cfg, w.rdb); err != nil {
 		return err
 	}
 	for _, name := range sortedKeys(w.cfg.Limits) {
@@ -235,7 +236,7 @@ func (w *Worker) prepare(ctx context.Context) error {
 			return err
 		}
 		if _, err := l.ApplyRate(ctx, rate); err != nil {
-			return fmt.Errorf("apply limit %q: %w; %s", name, err, w.cfg.Redis.advice(err))
+			return fmt.Errorf("apply limit %q: %w; %s", name, err, advice(w.cfg.Redis, err))
 		}
 	}
 	return nil
@@ -280,7 +281,7 @@ func (w *Worker) stopping() bool { return w.draining.Err() != nil }
 // jobFor returns what applies to a task type, or nil.
 func (w *Worker) jobFor(taskType string) *job {
 	for _, j := range w.jobs {
-		if j.pattern.matches(taskType) {
+		if j.pattern.Matches(taskType) {
 			return j
 		}
 	}
