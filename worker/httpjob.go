@@ -32,9 +32,10 @@ type httpJob struct {
 	base    *http.Transport
 }
 
-// newHTTPJob returns the job as a valid configuration has it. APIs see the id of
-// the worker as part of the User-Agent.
-func newHTTPJob(cfg *config.Config, id string) (*httpJob, error) {
+// newHTTPJob returns the job as a valid configuration has it. Payloads may have
+// these fields beside their own, for limits and costs. APIs see the id of the
+// worker as part of the User-Agent.
+func newHTTPJob(cfg *config.Config, fields []string, id string) (*httpJob, error) {
 	allowed, err := hosts.Parse(cfg.HTTP.AllowHosts)
 	if err != nil {
 		return nil, err
@@ -48,7 +49,7 @@ func newHTTPJob(cfg *config.Config, id string) (*httpJob, error) {
 	dialer.Timeout = timeout
 	return &httpJob{
 		hosts:   hostList{allowed},
-		fields:  limitFields(cfg),
+		fields:  fields,
 		timeout: timeout,
 		agent:   "jobthrottle/" + id,
 		base: &http.Transport{

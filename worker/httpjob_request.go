@@ -11,8 +11,6 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/jobthrottle/jobthrottle/config"
-	"github.com/jobthrottle/jobthrottle/internal/expr"
 	"github.com/jobthrottle/jobthrottle/internal/hosts"
 )
 
@@ -110,24 +108,6 @@ func (r HTTPRequest) build(ctx context.Context) (*http.Request, error) {
 		req.Header.Set(name, r.Headers[name])
 	}
 	return req, nil
-}
-
-// limitFields returns the top-level fields of payloads that limits and costs read.
-func limitFields(cfg *config.Config) []string {
-	var fields []string
-	add := func(path string) {
-		sel, err := expr.ParseSelector(path)
-		if field := sel.Field(); err == nil && field != "" && !slices.Contains(fields, field) {
-			fields = append(fields, field)
-		}
-	}
-	for _, name := range sortedKeys(cfg.Limits) {
-		add(cfg.Limits[name].Key)
-	}
-	for _, pattern := range sortedKeys(cfg.Jobs) {
-		add(cfg.Jobs[pattern].Permits)
-	}
-	return fields
 }
 
 // keepPublicHeaders drops all headers that may be secrets.

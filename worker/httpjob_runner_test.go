@@ -17,7 +17,7 @@ import (
 
 func newTestHTTPJob(t *testing.T, cfg *config.Config) *httpJob {
 	t.Helper()
-	job, err := newHTTPJob(cfg, "test")
+	job, err := newHTTPJob(cfg, nil, "test")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -11,78 +10,6 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/config"
 )
-
-func TestPatterns(t *testing.T) {
-	cfg := config.Default()
-	cfg.Jobs = map[string]config.Job{
-		"*": {}, "email:": {}, "email:send*": {}, "email:send": {}, "image": {}, "image:resize:": {},
-	}
-	jobs, err := newJobs(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &Worker{jobs: jobs}
-	for taskType, want := range map[string]string{
-		"email:send":         "email:send",
-		"email:sendlater":    "email:send*",
-		"email:":             "email:",
-		"email:draft":        "email:",
-		"image":              "image",
-		"images":             "*",
-		"image:resize:small": "image:resize:",
-		"image:resize":       "*",
-		"":                   "*",
-	} {
-		if got := w.jobFor(taskType); got == nil || got.name != want {
-			t.Errorf("%q: got %v, want the job %q", taskType, got, want)
-		}
-	}
-	w.jobs = jobs[:len(jobs)-1] // "*" comes last
-	if got := w.jobFor("images"); got != nil {
-		t.Errorf("images: got the job %q, want none", got.name)
-	}
-}
-
-func TestPausedLimits(t *testing.T) {
-	tests := []struct {
-		name   string
-		job    string
-		paused []string
-	}{
-		{"the keyed one", "{limits: [fleet, worker, account]}", []string{"account"}},
-		{"else the overall ones", "{limits: [fleet, worker, day]}", []string{"fleet", "day"}},
-		{"as configured", "{limits: [fleet, worker, account], pause_on_429: [fleet, account]}", []string{"fleet", "account"}},
-		{"none", "{limits: [fleet, worker, account], pause_on_429: []}", nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			cfg, err := config.Parse("config.yaml", []byte(`
-limits:
-  fleet: {rate: 100/1s}
-  day: {rate: 1000/24h}
-  worker: {rate: 10/1s, type: per_client}
-  account: {rate: 1/1s, key: payload.account.id}
-jobs:
-  all: {limits: [fleet, day, worker, account]}
-  x: `+tt.job))
-			if err != nil {
-				t.Fatal(err)
-			}
-			jobs, err := newJobs(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			j := jobs[slices.IndexFunc(jobs, func(j *job) bool { return j.name == "x" })]
-			var got []string
-			for _, i := range j.pauses {
-				got = append(got, j.limits[i].name)
-			}
-			if !slices.Equal(got, tt.paused) {
-				t.Errorf("got %v, want %v", got, tt.paused)
-			}
-		})
-	}
-}
 
 func TestRetryDelay(t *testing.T) {
 	task := asynq.NewTask("x", nil)

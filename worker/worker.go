@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -38,7 +39,9 @@ type Worker struct {
 	inspector *asynq.Inspector
 	mux       *asynq.ServeMux
 	acquires  map[string]bool // patterns whose handlers acquire by themselves
-	jobs      []*job
+	plans     *plan.Jobs
+	jobs      map[*plan.Job]*job
+	counts    map[*plan.Limit]*limitCounts
 	others    jobCounts // of types that no job matches
 	lot       *lot
 	refusals  *refusals
@@ -86,7 +89,7 @@ func NewWithClient(cfg *config.Config, logger *zap.Logger, rdb redis.UniversalCl
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	jobs, err := newJobs(cfg)
+	plans, err := plan.New(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -102,14 +105,14 @@ func NewWithClient(cfg *config.Config, logger *zap.Logger, rdb redis.UniversalCl
 		inspector: asynq.NewInspectorFromRedisClient(rdb),
 		mux:       asynq.NewServeMux(),
 		acquires:  map[string]bool{},
-		jobs:      jobs,
 		lot:       newLot(rdb),
 		refusals:  newRefusals(rdb),
 		spared:    newSpared(),
 		ranOut:    redis.NewScript(ranOutLua),
 		tracer:    newTracer(),
 	}
-	if w.http, err = newHTTPJob(cfg, client.ID()); err != nil {
+	w.setJobs(plans)
+	if w.http, err = newHTTPJob(cfg, plans.Fields(), client.ID()); err != nil {
 		return nil, err
 	}
 	w.handleAcquiring(HTTPTaskType, w.http)
@@ -164,17 +167,17 @@ func (w *Worker) Summary() []string {
 		}
 		lines = append(lines, fmt.Sprintf("pool %s: %d slots, %d may wait; queues %s", pc.Name, pc.Concurrency, pc.WaitingSlots(), strings.Join(queues, ", ")))
 	}
-	for _, j := range w.jobs {
-		limits := make([]string, len(j.limits))
-		for i, l := range j.limits {
+	for _, j := range w.plans.All() {
+		limits := make([]string, len(j.Limits))
+		for i, l := range j.Limits {
 			limits[i] = l.String()
 		}
-		line := fmt.Sprintf("job %s: no limit", j.name)
+		line := fmt.Sprintf("job %s: no limit", j.Name)
 		if len(limits) > 0 {
-			line = fmt.Sprintf("job %s: %s", j.name, strings.Join(limits, ", "))
+			line = fmt.Sprintf("job %s: %s", j.Name, strings.Join(limits, ", "))
 		}
-		if j.inFlight != nil {
-			line += fmt.Sprintf("; %d in flight", cap(j.inFlight))
+		if j.MaxInFlight > 0 {
+			line += fmt.Sprintf("; %d in flight", j.MaxInFlight)
 		}
 		lines = append(lines, line)
 	}
@@ -277,13 +280,3 @@ func (w *Worker) whileRunning(ctx context.Context) (context.Context, context.Can
 
 // stopping says whether the worker drains.
 func (w *Worker) stopping() bool { return w.draining.Err() != nil }
-
-// jobFor returns what applies to a task type, or nil.
-func (w *Worker) jobFor(taskType string) *job {
-	for _, j := range w.jobs {
-		if j.pattern.Matches(taskType) {
-			return j
-		}
-	}
-	return nil
-}

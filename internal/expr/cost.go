@@ -34,12 +34,21 @@ func ParseCost(s string) (Cost, error) {
 // Fixed returns the number, 0 if each job brings its own.
 func (c Cost) Fixed() int64 { return c.fixed }
 
-// From returns where a job brings the number, false if the number is fixed.
-func (c Cost) From() (Selector, bool) {
+// Field returns the field of a payload that holds the number, "" if the number is
+// not in the payload.
+func (c Cost) Field() string {
 	if c.from == nil {
-		return Selector{}, false
+		return ""
 	}
-	return *c.from, true
+	return c.from.Field()
+}
+
+// String returns the cost as configuration files write it.
+func (c Cost) String() string {
+	if c.from == nil {
+		return strconv.FormatInt(c.fixed, 10)
+	}
+	return c.from.String()
 }
 
 // Of returns what the task costs.
