@@ -1,0 +1,114 @@
+package line
+
+import (
+	"hash/fnv"
+	"strings"
+)
+
+// This file is the only one that knows asynq's keys and scripts, those of v0.26:
+// see TestScriptsOfAsynq.
+
+// queuePrefix is what all keys of a queue begin with, asynq's and ours.
+func queuePrefix(queue string) string { return "asynq:{" + queue + "}:" }
+
+func pendingKey(queue string) string   { return queuePrefix(queue) + "pending" }
+func pausedKey(queue string) string    { return queuePrefix(queue) + "paused" }
+func activeKey(queue string) string    { return queuePrefix(queue) + "active" }
+func leaseKey(queue string) string     { return queuePrefix(queue) + "lease" }
+func retryKey(queue string) string     { return queuePrefix(queue) + "retry" }
+func scheduledKey(queue string) string { return queuePrefix(queue) + "scheduled" }
+
+// TaskKey is where asynq has a task.
+func TaskKey(queue, id string) string { return queuePrefix(queue) + "t:" + id }
+
+// A Step is what one of asynq's scripts does with a task.
+type Step int
+
+// The steps of a task that a server takes. Other covers scripts that move no
+// task that somebody has taken; Unknown is a script that may do so, and that no
+// version of asynq known here has.
+const (
+	Other Step = iota
+	Dequeue
+	Done // done, or completed and kept
+	Requeue
+	Retry
+	Archive
+	Unknown
+)
+
+// Call is a call of one of asynq's scripts.
+type Call struct {
+	Step  Step
+	Queue string
+	ID    string // of the task; empty for Dequeue and Other
+	// Message is the task as Retry and Archive store it, with the error that the
+	// attempt ended with. Failure says that it counts one more retry.
+	Message any
+	Failure bool
+	// LeaseEnds is when the lease of a Dequeue ends.
+	LeaseEnds any
+}
+
+// Recognize tells by its keys and arguments which of asynq's scripts is called.
+func Recognize(keys []string, args []any) Call {
+	if len(keys) == 0 {
+		return Call{}
+	}
+	queue, ok := queueOf(keys[0])
+	if !ok {
+		return Call{}
+	}
+	is := func(i int, suffix string) bool { return keys[i] == queuePrefix(queue)+suffix }
+	moves := false
+	for i := range keys {
+		moves = moves || is(i, "active") || is(i, "lease")
+	}
+	if !moves || len(keys) == 1 { // with its leases alone, asynq only lists what has lapsed
+		return Call{Queue: queue}
+	}
+	c := Call{Step: Unknown, Queue: queue}
+	task := -1
+	switch {
+	case len(keys) == 4 && len(args) == 2 && is(0, "pending") && is(1, "paused") && is(2, "active") && is(3, "lease"):
+		return Call{Step: Dequeue, Queue: queue, LeaseEnds: args[0]}
+	case (len(keys) == 5 || len(keys) == 6) && len(args) == 3 && is(0, "active") && is(1, "lease") && is(4, "processed"):
+		c.Step, task = Done, 2
+	case (len(keys) == 6 || len(keys) == 7) && len(args) == 5 && is(0, "active") && is(1, "lease") && is(2, "completed") && is(5, "processed"):
+		c.Step, task = Done, 3
+	case len(keys) == 4 && len(args) == 1 && is(0, "active") && is(1, "lease") && is(2, "pending"):
+		c.Step, task = Requeue, 3
+	case len(keys) == 8 && len(args) == 6 && is(1, "active") && is(2, "lease") && is(3, "retry"):
+		c.Step, task = Retry, 0
+		c.Message, c.Failure = args[1], args[4] == true
+	case len(keys) == 9 && len(args) == 7 && is(1, "active") && is(2, "lease") && is(3, "archived"):
+		c.Step, task = Archive, 0
+		c.Message = args[1]
+	}
+	if task < 0 {
+		return c
+	}
+	id, ok := args[0].(string)
+	if !ok || keys[task] != TaskKey(queue, id) {
+		return Call{Step: Unknown, Queue: queue}
+	}
+	c.ID = id
+	return c
+}
+
+// queueOf returns the queue of one of asynq's keys.
+func queueOf(key string) (string, bool) {
+	rest, ok := strings.CutPrefix(key, "asynq:{")
+	if !ok {
+		return "", false
+	}
+	queue, _, ok := strings.Cut(rest, "}:")
+	return queue, ok
+}
+
+// spread spreads ids over n values.
+func spread(id string, n uint32) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id)) // never fails
+	return int(h.Sum32() % n)
+}

@@ -1,0 +1,265 @@
+// Package line keeps the lines in which jobs wait for a limit, and moves jobs
+// between them and asynq's queues.
+//
+// A job in line is in asynq's retry set, so that asynq's own tools see it and no
+// job is lost if a line is. Its place is in the same Redis Cluster slot, and one
+// script writes both, so a job and its place are one:
+//
+//	asynq:{QUEUE}:jt:line:NAME    zset: id -> first arrival, in microseconds after 1970
+//	asynq:{QUEUE}:jt:lines        zset: limiter with a line -> when to look next, in milliseconds
+//	asynq:{QUEUE}:jt:blocked      the same for other lines
+//	asynq:{QUEUE}:jt:called:NAME  zset: "permits:id" -> when it was called, in milliseconds
+//	asynq:{QUEUE}:jt:room         set: ids of the jobs that wait in processes
+//	field jt of a task's hash     how it waits: see Wait
+//	{LIMITER}:queues              hash: how its queues share it: see share.lua
+//
+// The name of a line is that of a limiter, or begins with "!" for jobs that wait
+// for something else. This package is the only owner of these keys. It decides
+// nothing: package asynqlimit does.
+package line
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua
+var files embed.FS
+
+// Lines are the lines in one Redis.
+type Lines struct {
+	rdb                                                            redis.UniversalClient
+	take, park, back, due, share, bring, release, adopted, refused *redis.Script
+}
+
+// New returns the lines in rdb. It makes no Redis call.
+func New(rdb redis.UniversalClient) *Lines {
+	return &Lines{
+		rdb:     rdb,
+		take:    load("take"),
+		park:    load("park"),
+		back:    load("back"),
+		due:     load("due"),
+		share:   load("share"),
+		bring:   load("bring"),
+		release: load("release"),
+		adopted: load("adopt"),
+		refused: load("refused"),
+	}
+}
+
+func load(name string) *redis.Script {
+	text, err := files.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // it is compiled in
+	}
+	return redis.NewScript(string(text))
+}
+
+func lineKey(queue, name string) string   { return queuePrefix(queue) + "jt:line:" + name }
+func calledKey(queue, name string) string { return queuePrefix(queue) + "jt:called:" + name }
+func blockedKey(queue string) string      { return queuePrefix(queue) + "jt:blocked" }
+func roomKey(queue string) string         { return queuePrefix(queue) + "jt:room" }
+
+// linesKey is where a queue has the names of its lines.
+func linesKey(queue, name string) string {
+	if IsBlocked(name) {
+		return blockedKey(queue)
+	}
+	return queuePrefix(queue) + "jt:lines"
+}
+
+// IsBlocked says whether a line is of tasks that cannot run as things stand,
+// rather than of a limiter.
+func IsBlocked(name string) bool { return strings.HasPrefix(name, "!") }
+
+// queuesKey is in the limiter's own slot. Names with a hash tag are their own.
+func queuesKey(limiter string) string {
+	if strings.Contains(limiter, "{") {
+		return limiter + ":queues"
+	}
+	return "{" + limiter + "}:queues"
+}
+
+// A State is where a task's wait stands.
+type State string
+
+// The states of a Wait.
+const (
+	Parked  State = "p" // in line
+	Called  State = "c" // on its way from the line to a process
+	Back    State = "w" // on its way again: its process ended while it waited there
+	Arrived State = "a" // a process has it, or it has run since
+)
+
+// Wait is how a task waits: the field jt of its hash.
+type Wait struct {
+	State   State
+	Since   int64  // its first arrival, by Redis's clock, in microseconds after 1970
+	Soonest int64  // before which nobody takes it from the line, in milliseconds after 1970
+	Score   int64  // of the parked task, in asynq's retry set
+	Cost    int64  // permits
+	Refused int64  // when its API first told it to try later, in seconds after 1970; 0: never
+	Line    string // the name of its line
+}
+
+// ParseWait reads the field. It returns false for a task that never waited.
+func ParseWait(s string) (w Wait, ok bool) {
+	f := strings.SplitN(s, " ", 7)
+	if len(f) != 7 {
+		return Wait{}, false
+	}
+	w.State, w.Line = State(f[0]), f[6]
+	for i, n := range []*int64{&w.Since, &w.Soonest, &w.Score, &w.Cost, &w.Refused} {
+		var err error
+		if *n, err = strconv.ParseInt(f[i+1], 10, 64); err != nil {
+			return Wait{}, false
+		}
+	}
+	return w, true
+}
+
+// sinceText is how scripts take a first arrival.
+func sinceText(us int64) string {
+	if us == 0 {
+		return ""
+	}
+	return strconv.FormatInt(us, 10)
+}
+
+// ErrNotActive says that asynq does not have the task as active any more:
+// somebody else has moved it, or the answer of an earlier try was lost.
+var ErrNotActive = errors.New("the task is not active")
+
+// notActive turns the scripts' answer into ErrNotActive. Other errors of Redis
+// are no answer: it may be a replica, load its data, or lack replicas.
+func notActive(err error) error {
+	if IsNotFound(err) {
+		return ErrNotActive
+	}
+	return err
+}
+
+// IsNotFound says whether one of asynq's scripts, or of this package, answered
+// that the task is not active.
+func IsNotFound(err error) bool {
+	_, ok := errors.AsType[redis.Error](err)
+	return ok && strings.HasSuffix(err.Error(), "NOT FOUND")
+}
+
+// Taken is a task that was taken from its queue.
+type Taken struct {
+	Message any // as asynq stores it
+	ID      string
+	At      int64 // by Redis's clock, in microseconds after 1970
+	Wait    Wait  // zero if it never waited
+}
+
+// Take takes the next task of a queue as asynq does, and says how it has waited.
+// It is redis.Nil if there is none, or the queue is paused.
+func (l *Lines) Take(ctx context.Context, queue string, leaseEnds any) (Taken, error) {
+	keys := []string{pendingKey(queue), pausedKey(queue), activeKey(queue), leaseKey(queue)}
+	reply, err := l.take.Run(ctx, l.rdb, keys, leaseEnds, queuePrefix(queue)).Slice()
+	if err != nil {
+		return Taken{}, err
+	}
+	if len(reply) != 4 {
+		return Taken{}, fmt.Errorf("take.lua: %d values where 4 were expected", len(reply))
+	}
+	id, _ := reply[1].(string)
+	text, _ := reply[2].(string)
+	now, _ := reply[3].(string)
+	t := Taken{Message: reply[0], ID: id}
+	t.At, _ = strconv.ParseInt(now, 10, 64)
+	t.Wait, _ = ParseWait(text)
+	return t, nil
+}
+
+const (
+	// settled is how long a task stays in line at least: asynq has to be done with
+	// the attempt, since its heartbeat knows attempts by their task.
+	settled = time.Second
+	// fallback is when asynq brings a task back by itself, at the earliest: when
+	// nobody has looked at its line for a day. The tasks of a line are spread over
+	// an hour more, so that they do not come all at once.
+	fallback       = 24 * time.Hour
+	fallbackSpread = time.Hour
+	// lockLasts is how long the lock of a unique task that is in line lasts at least.
+	lockLasts = fallback + fallbackSpread
+)
+
+// Place is where a task parks.
+type Place struct {
+	Line    string        // empty: it waits alone, and asynq brings it back
+	Away    time.Duration // for how long, then
+	Since   int64         // its first arrival, or 0 for now
+	Cost    int64
+	Refused int64
+}
+
+// Park puts an active task in line. A nil message leaves that as it is.
+func (l *Lines) Park(ctx context.Context, queue, id string, message any, p Place) error {
+	if message == nil {
+		message = ""
+	}
+	keys := []string{TaskKey(queue, id), activeKey(queue), leaseKey(queue), retryKey(queue), lineKey(queue, p.Line), linesKey(queue, p.Line), roomKey(queue)}
+	after := fallbackOf(id)
+	if p.Line == "" {
+		after = p.Away.Seconds()
+	}
+	err := l.park.Run(ctx, l.rdb, keys, id, message, sinceText(p.Since), max(p.Cost, 1), p.Refused, p.Line,
+		after, settled.Milliseconds(), lockLasts.Milliseconds()).Err()
+	return notActive(err)
+}
+
+// fallbackOf is after how many seconds asynq brings a task back by itself.
+func fallbackOf(id string) float64 {
+	return fallback.Seconds() + float64(spread(id, uint32(fallbackSpread/time.Second)))
+}
+
+// GiveBack puts an active task that only waited to the head of its queue.
+func (l *Lines) GiveBack(ctx context.Context, queue, id string, p Place) error {
+	_, err := l.giveBack(ctx, queue, id, "", p)
+	return err
+}
+
+// GiveBackListed does that for a task of another process, if the room lists it,
+// and reports whether it does.
+func (l *Lines) GiveBackListed(ctx context.Context, queue, id string) (bool, error) {
+	return l.giveBack(ctx, queue, id, "listed", Place{})
+}
+
+func (l *Lines) giveBack(ctx context.Context, queue, id, which string, p Place) (bool, error) {
+	keys := []string{activeKey(queue), leaseKey(queue), pendingKey(queue), TaskKey(queue, id), roomKey(queue)}
+	listed, err := l.back.Run(ctx, l.rdb, keys, id, which, sinceText(p.Since), max(p.Cost, 1), p.Refused, p.Line).Bool()
+	return listed, notActive(err)
+}
+
+// List and Unlist note which tasks of a queue wait in processes.
+func (l *Lines) List(ctx context.Context, queue string, ids, gone []string) error {
+	_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		if len(gone) > 0 {
+			p.SRem(ctx, roomKey(queue), anys(gone)...)
+		}
+		if len(ids) > 0 {
+			p.SAdd(ctx, roomKey(queue), anys(ids)...)
+		}
+		return nil
+	})
+	return err
+}
+
+func anys(ids []string) []any {
+	out := make([]any, len(ids))
+	for i, id := range ids {
+		out[i] = id
+	}
+	return out
+}

@@ -1,0 +1,256 @@
+package line
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// maxClaimed is how many lines of a queue one look takes.
+	maxClaimed = 100
+	// maxKnown is how many lines of a queue a process knows of, and maxMeasured
+	// of how many it knows how long they are.
+	maxKnown, maxMeasured = 1000, 20
+	// lookLasts is how long a look may take before another process looks.
+	lookLasts = 2 * time.Second
+	// calledCounts is for how long a called task counts that nobody has taken.
+	calledCounts = 5 * time.Second
+	// absence is how long after the last look at one of its lines a queue counts
+	// as one that nobody runs.
+	absence = time.Second
+)
+
+// Due is what a queue has in line.
+type Due struct {
+	Queue   string
+	Paused  bool
+	All     int64            // lines of limiters
+	Next    time.Duration    // until one of them is due; negative if there is none
+	Claimed []Claimed        // lines that the caller is to look at
+	Known   map[string]int64 // tasks of lines, -1 where that was not asked
+}
+
+// Claimed is a line to look at.
+type Claimed struct {
+	Name string
+	Out  int64 // permits of its tasks that are on their way
+}
+
+// Due claims the lines of the queues that are due for a look, at most so many
+// of each queue as the caller has places, and tells what lines there are.
+func (l *Lines) Due(ctx context.Context, queues []string, places int) ([]Due, error) {
+	calls := make([]call, len(queues))
+	for i, queue := range queues {
+		calls[i] = call{[]string{pausedKey(queue), linesKey(queue, ""), blockedKey(queue)}, []any{
+			queuePrefix(queue), lookLasts.Milliseconds(), min(places, maxClaimed), maxKnown, maxMeasured, calledCounts.Milliseconds()}}
+	}
+	replies, err := l.all(ctx, l.due, calls)
+	if err != nil {
+		return nil, err
+	}
+	due := make([]Due, len(queues))
+	for i, reply := range replies {
+		if due[i], err = parseDue(queues[i], reply); err != nil {
+			return nil, err
+		}
+	}
+	return due, nil
+}
+
+func parseDue(queue string, reply any) (Due, error) {
+	r := reader{reply: reply}
+	d := Due{Queue: queue, Known: map[string]int64{}}
+	d.Paused = r.int() == 1
+	d.All = r.int()
+	d.Next = time.Duration(r.int()) * time.Millisecond
+	for range r.int() {
+		d.Claimed = append(d.Claimed, Claimed{Name: r.text(), Out: r.int()})
+	}
+	for r.more() {
+		d.Known[r.text()] = r.int()
+	}
+	return d, r.failed("due.lua")
+}
+
+// Demand is what a queue could call for a limiter.
+type Demand struct {
+	Queue     string
+	Weight    int
+	Left, Out int64 // permits of tasks in line, and on their way
+	Most      int64 // permits of tasks for which there are places
+}
+
+// Sharing is a limiter whose permits are shared among queues.
+type Sharing struct {
+	Limiter string
+	Due     int64 // permits that come due
+	Queues  []Demand
+}
+
+// Share returns for each limiter how many permits each of its queues may call
+// tasks for.
+func (l *Lines) Share(ctx context.Context, of []Sharing) ([][]int64, error) {
+	calls := make([]call, len(of))
+	for i, s := range of {
+		args := []any{s.Due, absence.Milliseconds()}
+		for _, d := range s.Queues {
+			args = append(args, d.Queue, max(d.Weight, 1), d.Left, d.Out, d.Most)
+		}
+		calls[i] = call{[]string{queuesKey(s.Limiter)}, args}
+	}
+	replies, err := l.all(ctx, l.share, calls)
+	if err != nil {
+		return nil, err
+	}
+	shares := make([][]int64, len(of))
+	for i, reply := range replies {
+		r := reader{reply: reply}
+		for range of[i].Queues {
+			shares[i] = append(shares[i], r.int())
+		}
+		if err := r.failed("share.lua"); err != nil {
+			return nil, err
+		}
+	}
+	return shares, nil
+}
+
+// Look is what is to happen with a line.
+type Look struct {
+	Line    string
+	Permits int64         // to call tasks for
+	From    float64       // where in the line to begin, from 0, its head, to 1
+	Next    time.Duration // until the next look
+}
+
+// Brought is what came of a Look.
+type Brought struct {
+	Called int64
+	Left   int64 // tasks in line
+}
+
+// Bring calls tasks from lines of queues to the heads of the queues.
+func (l *Lines) Bring(ctx context.Context, queues []string, looks [][]Look) ([][]Brought, error) {
+	calls := make([]call, len(queues))
+	for i, queue := range queues {
+		args := []any{queuePrefix(queue), (2 * calledCounts).Milliseconds()}
+		for _, look := range looks[i] {
+			args = append(args, look.Line, look.Permits, look.Next.Milliseconds(), look.From)
+		}
+		calls[i] = call{[]string{pausedKey(queue), pendingKey(queue), retryKey(queue), linesKey(queue, ""), blockedKey(queue)}, args}
+	}
+	replies, err := l.all(ctx, l.bring, calls)
+	if err != nil {
+		return nil, err
+	}
+	brought := make([][]Brought, len(queues))
+	for i, reply := range replies {
+		r := reader{reply: reply}
+		for range looks[i] {
+			brought[i] = append(brought[i], Brought{r.int(), r.int()})
+		}
+		if err := r.failed("bring.lua"); err != nil {
+			return nil, err
+		}
+	}
+	return brought, nil
+}
+
+// releaseBatch is how many tasks one call of Release returns.
+const releaseBatch = 500
+
+// Release returns all tasks of a line of a queue to pending, and says how many.
+func (l *Lines) Release(ctx context.Context, queue, name string) (released int64, err error) {
+	keys := []string{pendingKey(queue), retryKey(queue), lineKey(queue, name), linesKey(queue, name)}
+	for {
+		reply, err := l.release.Run(ctx, l.rdb, keys, queuePrefix(queue), name, releaseBatch).Int64Slice()
+		if err == nil && len(reply) != 2 {
+			err = fmt.Errorf("%d values where 2 were expected", len(reply))
+		}
+		if err != nil {
+			return released, fmt.Errorf("release line %q of queue %q: %w", name, queue, err)
+		}
+		if released += reply[0]; reply[1] == 0 {
+			return released, nil
+		}
+	}
+}
+
+// call is one call of a script.
+type call struct {
+	keys []string
+	args []any
+}
+
+// all makes calls of a script in one round trip. A server that does not know the
+// script gets it whole.
+func (l *Lines) all(ctx context.Context, s *redis.Script, calls []call) ([]any, error) {
+	replies := make([]any, len(calls))
+	if len(calls) == 1 {
+		reply, err := s.Run(ctx, l.rdb, calls[0].keys, calls[0].args...).Result()
+		replies[0] = reply
+		return replies, err
+	}
+	cmds := make([]*redis.Cmd, len(calls))
+	_, _ = l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
+		for i, c := range calls {
+			cmds[i] = s.EvalSha(ctx, p, c.keys, c.args...)
+		}
+		return nil
+	})
+	for i, cmd := range cmds {
+		reply, err := cmd.Result()
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			reply, err = s.Eval(ctx, l.rdb, calls[i].keys, calls[i].args...).Result()
+		}
+		if err != nil {
+			return nil, err
+		}
+		replies[i] = reply
+	}
+	return replies, nil
+}
+
+// reader reads the values of a script's reply, one after the other.
+type reader struct {
+	reply any
+	at    int
+	bad   bool
+}
+
+func (r *reader) next() any {
+	values, ok := r.reply.([]any)
+	if !ok || r.at >= len(values) {
+		r.bad = true
+		return nil
+	}
+	r.at++
+	return values[r.at-1]
+}
+
+func (r *reader) more() bool {
+	values, _ := r.reply.([]any)
+	return !r.bad && r.at < len(values)
+}
+
+func (r *reader) int() int64 {
+	n, ok := r.next().(int64)
+	r.bad = r.bad || !ok
+	return n
+}
+
+func (r *reader) text() string {
+	s, ok := r.next().(string)
+	r.bad = r.bad || !ok
+	return s
+}
+
+func (r *reader) failed(script string) error {
+	if r.bad || r.more() {
+		return fmt.Errorf("%s: unexpected reply %v", script, r.reply)
+	}
+	return nil
+}

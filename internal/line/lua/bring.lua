@@ -1,0 +1,57 @@
+-- Calls tasks from lines of a queue: moves them from asynq's retry set to the head of its pending list, in their order.
+-- A line holds only names: one whose task is not the one that parked (it was deleted, run by hand, enqueued again, or
+-- fails meanwhile) leaves the line, and nothing else happens.
+--
+-- KEYS[1] to KEYS[3] asynq's paused mark, pending list, retry set
+-- KEYS[4] lines, KEYS[5] blocked: as in due.lua
+-- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
+-- ARGV[2] milliseconds that the keys of called tasks are kept
+-- ARGV    for each line: its name, permits to call tasks for, milliseconds until the next look, where to begin, from 0 to 1
+-- Reply: for each line: tasks called, tasks left in line
+local paused = redis.call("EXISTS", KEYS[1]) == 1
+local t = redis.call("TIME")
+local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
+local ms = string.format("%.0f", now)
+local reply, brought = {}, {}
+for i = 3, #ARGV, 4 do
+  local name, permits, n = ARGV[i], tonumber(ARGV[i + 1]), 0
+  local line, called = ARGV[1] .. "jt:line:" .. name, ARGV[1] .. "jt:called:" .. name
+  local at, steps = 0, 0
+  if tonumber(ARGV[i + 3]) > 0 then at = math.floor(redis.call("ZCARD", line) * tonumber(ARGV[i + 3])) end
+  while permits > 0 and not paused and steps < 1000 do
+    local heads = redis.call("ZRANGE", line, at, at + math.min(math.ceil(permits), 100) - 1)
+    if #heads == 0 then break end
+    for _, id in ipairs(heads) do
+      steps = steps + 1
+      local task = ARGV[1] .. "t:" .. id
+      local known = redis.call("HMGET", task, "state", "jt")
+      local since, soonest, score, cost, refused, limiter = string.match(known[2] or "", "^p (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$")
+      if known[1] ~= "retry" or limiter ~= name or tonumber(redis.call("ZSCORE", KEYS[3], id) or "0") ~= tonumber(score) then
+        redis.call("ZREM", line, id)
+      elseif permits <= 0 then
+        break
+      elseif tonumber(soonest) > now and tonumber(soonest) < now + 2000 then
+        at = at + 1
+      else
+        redis.call("ZREM", line, id)
+        redis.call("ZREM", KEYS[3], id)
+        redis.call("HSET", task, "state", "pending", "pending_since", t[1] .. string.format("%06d000", tonumber(t[2])),
+          "jt", table.concat({"c", since, "0", "0", cost, refused, limiter}, " "))
+        redis.call("ZADD", called, ms, cost .. ":" .. id)
+        brought[#brought + 1], n, permits = id, n + 1, permits - tonumber(cost)
+      end
+    end
+  end
+  if n > 0 then redis.call("PEXPIRE", called, ARGV[2]) end
+  local left = redis.call("ZCARD", line)
+  local lines = string.sub(name, 1, 1) == "!" and KEYS[5] or KEYS[4]
+  if left > 0 then
+    redis.call("ZADD", lines, string.format("%.0f", now + tonumber(ARGV[i + 2])), name)
+  else
+    redis.call("ZREM", lines, name)
+  end
+  reply[#reply + 1] = n
+  reply[#reply + 1] = left
+end
+for i = #brought, 1, -1 do redis.call("RPUSH", KEYS[2], brought[i]) end
+return reply

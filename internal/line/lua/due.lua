@@ -1,0 +1,50 @@
+-- Claims the lines of a queue that are due for a look, so that one process looks at a time, and tells which lines there are.
+--
+-- KEYS[1] asynq's paused mark
+-- KEYS[2] lines: as in park.lua
+-- KEYS[3] the same for lines of tasks that cannot run as things stand, which are not claimed
+-- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
+-- ARGV[2] milliseconds that a look may take: after them somebody else looks
+-- ARGV[3] lines to claim at most; none of a paused queue
+-- ARGV[4] lines to tell of at most
+-- ARGV[5] of those, how many with the number of their tasks
+-- ARGV[6] milliseconds after which a called task that nobody took does not count any more
+-- Reply: {paused, number of lines, milliseconds until the next look at one (or -1), number claimed n, n times {name, permits on
+-- their way}, then {name, tasks or -1} of those told of}
+local paused = redis.call("EXISTS", KEYS[1])
+local all = redis.call("ZCARD", KEYS[2])
+local blocked = redis.call("ZRANGE", KEYS[3], 0, tonumber(ARGV[4]) - 1)
+if all + #blocked == 0 then return {paused, 0, -1, 0} end
+local t = redis.call("TIME")
+local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
+local due = {}
+if paused == 0 and tonumber(ARGV[3]) > 0 then
+  due = redis.call("ZRANGEBYSCORE", KEYS[2], "-inf", string.format("%.0f", now), "LIMIT", 0, ARGV[3])
+  -- A look is never further away than a minute, unless Redis's clock was set back.
+  for _, name in ipairs(redis.call("ZRANGEBYSCORE", KEYS[2], string.format("%.0f", now + 62000), "+inf", "LIMIT", 0, ARGV[3])) do
+    due[#due + 1] = name
+  end
+end
+local reply = {paused, all, -1, #due}
+for _, name in ipairs(due) do
+  redis.call("ZADD", KEYS[2], string.format("%.0f", now + tonumber(ARGV[2])), name)
+  local called, permits = ARGV[1] .. "jt:called:" .. name, 0
+  redis.call("ZREMRANGEBYSCORE", called, "-inf", string.format("%.0f", now - tonumber(ARGV[6])))
+  redis.call("ZREMRANGEBYSCORE", called, string.format("%.0f", now + 2000), "+inf") -- Redis's clock was set back
+  for _, task in ipairs(redis.call("ZRANGE", called, 0, -1)) do
+    permits = permits + tonumber(string.match(task, "^%d+"))
+  end
+  reply[#reply + 1] = name
+  reply[#reply + 1] = permits
+end
+local first = redis.call("ZRANGE", KEYS[2], 0, 0, "WITHSCORES")
+if first[2] then reply[3] = math.max(tonumber(first[2]) - now, 0) end
+for i, name in ipairs(redis.call("ZRANGE", KEYS[2], 0, tonumber(ARGV[4]) - 1)) do
+  reply[#reply + 1] = name
+  reply[#reply + 1] = i <= tonumber(ARGV[5]) and redis.call("ZCARD", ARGV[1] .. "jt:line:" .. name) or -1
+end
+for _, name in ipairs(blocked) do
+  reply[#reply + 1] = name
+  reply[#reply + 1] = -1
+end
+return reply

@@ -1,0 +1,64 @@
+package line
+
+// Spot is a place in a limiter's line, over all queues.
+type Spot struct {
+	Part int   // of the parts
+	At   int64 // in the part's own line
+}
+
+// Order returns n spots of a line in the order in which its tasks will be called,
+// from the given one on: live parts by their tags and weights, as share.lua does,
+// then those that nobody runs.
+func Order(parts []Part, from, n int64) []Spot {
+	taken := make([]int64, len(parts))
+	var spots []Spot
+	for i := int64(0); i < from+n; i++ {
+		first := -1
+		for p := range parts {
+			if taken[p] < parts[p].Tasks && (first < 0 || comes(parts, p, taken[p], first, taken[first])) {
+				first = p
+			}
+		}
+		if first < 0 {
+			break
+		}
+		if i >= from {
+			spots = append(spots, Spot{first, taken[first]})
+		}
+		taken[first]++
+	}
+	return spots
+}
+
+// Before returns how many tasks of a line come before the one at that spot.
+func Before(parts []Part, s Spot) int64 {
+	before := s.At
+	for p := range parts {
+		if p == s.Part {
+			continue
+		}
+		low, high := int64(0), parts[p].Tasks // of its tasks, so many come first
+		for low < high {
+			if mid := (low + high) / 2; comes(parts, p, mid, s.Part, s.At) {
+				low = mid + 1
+			} else {
+				high = mid
+			}
+		}
+		before += low
+	}
+	return before
+}
+
+// comes says whether the task at i of part a comes before the one at k of part b.
+func comes(parts []Part, a int, i int64, b int, k int64) bool {
+	pa, pb := parts[a], parts[b]
+	if pa.Live != pb.Live {
+		return pa.Live
+	}
+	ta, tb := pa.Tag+float64(i)/pa.Weight, pb.Tag+float64(k)/pb.Weight
+	if ta != tb {
+		return ta < tb
+	}
+	return pa.Queue < pb.Queue
+}

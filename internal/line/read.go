@@ -1,0 +1,190 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Length is how many tasks of a queue are in a line.
+type Length struct {
+	Waiting int64
+	Called  int64 // on their way from there
+}
+
+// Lengths returns the lengths of lines, for each of the queues.
+func (l *Lines) Lengths(ctx context.Context, queues, names []string) (map[string][]Length, error) {
+	waiting, called := make([]*redis.IntCmd, len(queues)*len(names)), make([]*redis.IntCmd, len(queues)*len(names))
+	if len(waiting) == 0 {
+		return nil, nil
+	}
+	if _, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for n, name := range names {
+			for q, queue := range queues {
+				waiting[n*len(queues)+q] = p.ZCard(ctx, lineKey(queue, name))
+				called[n*len(queues)+q] = p.ZCard(ctx, calledKey(queue, name))
+			}
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	lengths := make(map[string][]Length, len(names))
+	for n, name := range names {
+		for q := range queues {
+			lengths[name] = append(lengths[name], Length{waiting[n*len(queues)+q].Val(), called[n*len(queues)+q].Val()})
+		}
+	}
+	return lengths, nil
+}
+
+// scanned is how many names one round trip reads.
+const scanned = 500
+
+// Names returns the names of the lines of limiters that a queue has, or of its
+// other lines.
+func (l *Lines) Names(ctx context.Context, queue string, blocked bool) (names []string, err error) {
+	key := linesKey(queue, "")
+	if blocked {
+		key = blockedKey(queue)
+	}
+	for cursor := uint64(0); ; {
+		page, next, err := l.rdb.ZScan(ctx, key, cursor, "", scanned).Result()
+		if err != nil {
+			return nil, err
+		}
+		for n := 0; n < len(page); n += 2 { // each is followed by its score
+			names = append(names, page[n])
+		}
+		if cursor = next; cursor == 0 {
+			return names, nil
+		}
+	}
+}
+
+// First returns the first lines of limiters that each queue has, at most so many,
+// and how many there are.
+func (l *Lines) First(ctx context.Context, queues []string, most int64) (names [][]string, all []int64, err error) {
+	first, count := make([]*redis.StringSliceCmd, len(queues)), make([]*redis.IntCmd, len(queues))
+	if _, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, queue := range queues {
+			first[i], count[i] = p.ZRange(ctx, linesKey(queue, ""), 0, most-1), p.ZCard(ctx, linesKey(queue, ""))
+		}
+		return nil
+	}); err != nil {
+		return nil, nil, err
+	}
+	for i := range queues {
+		names, all = append(names, first[i].Val()), append(all, count[i].Val())
+	}
+	return names, all, nil
+}
+
+// Part is what one queue has in line for a limiter, and how the limiter serves it.
+type Part struct {
+	Queue  string
+	Tasks  int64
+	Live   bool    // somebody looks at it who can run its tasks
+	Weight float64 // 1 if nobody does
+	Tag    float64 // of its first task: the smallest goes next
+}
+
+// Parts returns the parts of a limiter's line, for each of the queues.
+func (l *Lines) Parts(ctx context.Context, limiter string, queues []string) ([]Part, error) {
+	known, now := new(redis.MapStringStringCmd), new(redis.TimeCmd)
+	lengths := make([]*redis.IntCmd, len(queues))
+	if _, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		known, now = p.HGetAll(ctx, queuesKey(limiter)), p.Time(ctx)
+		for i, queue := range queues {
+			lengths[i] = p.ZCard(ctx, lineKey(queue, limiter))
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	parts := make([]Part, len(queues))
+	for i, queue := range queues {
+		parts[i] = Part{Queue: queue, Tasks: lengths[i].Val(), Weight: 1}
+		parts[i].read(known.Val()[queue], now.Val())
+	}
+	return parts, nil
+}
+
+// read reads what share.lua notes of a queue.
+func (p *Part) read(text string, now time.Time) {
+	f := strings.Fields(text)
+	if len(f) != 5 {
+		return
+	}
+	ms, err := strconv.ParseInt(f[0], 10, 64)
+	weight, werr := strconv.ParseFloat(f[1], 64)
+	tag, terr := strconv.ParseFloat(f[2], 64)
+	if errors.Join(err, werr, terr) != nil || weight <= 0 {
+		return
+	}
+	p.Weight, p.Tag = weight, tag
+	p.Live = now.Sub(time.UnixMilli(ms)).Abs() <= absence
+}
+
+// InLine is a task in line.
+type InLine struct {
+	ID    string
+	Since time.Time // its first arrival, by Redis's clock
+	Cost  int64
+}
+
+// Tasks returns tasks of a queue's part of a line: n of them, from the given place on.
+func (l *Lines) Tasks(ctx context.Context, queue, name string, from, n int64) ([]InLine, error) {
+	heads, err := l.rdb.ZRangeWithScores(ctx, lineKey(queue, name), from, from+n-1).Result()
+	if err != nil || len(heads) == 0 {
+		return nil, err
+	}
+	tasks, waits := make([]InLine, len(heads)), make([]*redis.StringCmd, len(heads))
+	_, err = l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, z := range heads {
+			id, _ := z.Member.(string)
+			tasks[i] = InLine{ID: id, Since: time.UnixMicro(int64(z.Score)), Cost: 1}
+			waits[i] = p.HGet(ctx, TaskKey(queue, id), "jt")
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, err
+	}
+	for i := range tasks {
+		if w, ok := ParseWait(waits[i].Val()); ok {
+			tasks[i].Cost = w.Cost
+		}
+	}
+	return tasks, nil
+}
+
+// Of returns how a task waits, false if it does not. One that is parked has its
+// place in the line, from 0.
+func (l *Lines) Of(ctx context.Context, queue, id string) (w Wait, place int64, waits bool, err error) {
+	known, err := l.rdb.HMGet(ctx, TaskKey(queue, id), "state", "jt").Result()
+	if err != nil {
+		return Wait{}, 0, false, err
+	}
+	state, _ := known[0].(string)
+	text, _ := known[1].(string)
+	w, ok := ParseWait(text)
+	switch {
+	case !ok:
+		return Wait{}, 0, false, nil
+	case w.State == Called && state == "pending":
+		return w, 0, true, nil
+	case w.State != Parked || state != "retry":
+		return Wait{}, 0, false, nil
+	}
+	place, err = l.rdb.ZRank(ctx, lineKey(queue, w.Line), id).Result()
+	score, serr := l.rdb.ZScore(ctx, retryKey(queue), id).Result()
+	if errors.Is(err, redis.Nil) || errors.Is(serr, redis.Nil) || serr == nil && int64(score) != w.Score {
+		return Wait{}, 0, false, nil
+	}
+	return w, place, err == nil && serr == nil, errors.Join(err, serr)
+}
