@@ -17,6 +17,7 @@ type Usage struct {
 	NextFree  time.Duration // from now until a permit could be had; the queue ahead counted
 	Paused    time.Duration // how long a pause still lasts
 	Pinned    bool
+	Soon      int64    // what could be taken 200ms from now, unless others take it before
 	Clients   []string // ids of clients seen lately: of PerClient limiters, and of queues beyond the horizon
 }
 

@@ -24,6 +24,7 @@ type ClientUsage struct {
 	Reserved  int64
 	Available int64
 	NextFree  time.Duration
+	Soon      int64
 }
 
 // Inspect reads how limiters stand, in the order of the names. Those that are
@@ -68,7 +69,7 @@ func (f *Fleet) Inspect(ctx context.Context, names ...string) ([]FleetUsage, err
 
 // add sums up what the clients have of a PerClient limiter.
 func (u *FleetUsage) add(clients []*inspection) {
-	u.Used, u.Reserved, u.Available, u.NextFree = 0, 0, 0, 0
+	u.Used, u.Reserved, u.Available, u.Soon, u.NextFree = 0, 0, 0, 0, 0
 	for _, c := range clients {
 		if c.err != nil {
 			continue
@@ -76,9 +77,10 @@ func (u *FleetUsage) add(clients []*inspection) {
 		if len(u.PerClient) == 0 || c.usage.NextFree < u.NextFree {
 			u.NextFree = c.usage.NextFree
 		}
-		u.Used, u.Reserved, u.Available = u.Used+c.usage.Used, u.Reserved+c.usage.Reserved, u.Available+c.usage.Available
+		u.Used, u.Reserved = u.Used+c.usage.Used, u.Reserved+c.usage.Reserved
+		u.Available, u.Soon = u.Available+c.usage.Available, u.Soon+c.usage.Soon
 		u.PerClient = append(u.PerClient, ClientUsage{
-			ID: c.client, Used: c.usage.Used, Reserved: c.usage.Reserved, Available: c.usage.Available, NextFree: c.usage.NextFree,
+			ID: c.client, Used: c.usage.Used, Reserved: c.usage.Reserved, Available: c.usage.Available, NextFree: c.usage.NextFree, Soon: c.usage.Soon,
 		})
 	}
 }

@@ -12,6 +12,7 @@ type Standing[R any] struct {
 	NextFree  time.Duration
 	Paused    time.Duration
 	Pinned    bool
+	Soon      int64
 	Clients   []string // ids
 }
 
@@ -39,7 +40,7 @@ func DecodeStanding[R Rate[T, W], T, W ~int](reply any) (s Standing[R], found bo
 	}
 	s = Standing[R]{
 		Rate: rateOf[R](c),
-		Used: d.next(), Reserved: d.next(), Available: d.next(), NextFree: d.duration(), Paused: d.duration(), Pinned: flag() == 1,
+		Used: d.next(), Reserved: d.next(), Available: d.next(), NextFree: d.duration(), Paused: d.duration(), Pinned: flag() == 1, Soon: d.next(),
 		Clients: words[1:],
 	}
 	return s, true, d.err

@@ -3,7 +3,7 @@
 -- KEYS: the SPAN keys of the limiter (log.lua)
 -- reply: -1 if it is not initialized, else {integers separated by spaces, clients seen lately...}:
 --   rate, interval ms, type, keepAlive ms, guard us, smooth, window, offset us,
---   used, reserved, available, next free us, paused us, pinned
+--   used, reserved, available, next free us, paused us, pinned, available 200 ms from now
 
 local now = clock()
 local m = open(1)
@@ -19,6 +19,7 @@ local free = windows().fit(m, 1, from, now)
 local figures = {
   m.rate, m.interval / 1000, m.per_client and 1 or 0, m.keep, m.guard, m.smooth and 1 or 0, m.calendar and 1 or 0, m.offset,
   used, all - used, windows().available(m, now), free - now, max(m.pause - now, 0), m.pinned and 1 or 0,
+  windows().available(m, now + 200000),
 }
 for i, x in ipairs(figures) do figures[i] = format('%.0f', x) end
 local reply = { table.concat(figures, ' ') }

@@ -1,0 +1,306 @@
+package asynqlimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// job is one attempt of one task within the middleware: the way from its dequeue
+// to what it returns to asynq.
+//
+// The middleware gets the permits and then calls the handler, except for jobs
+// with acquire: handler, whose handlers call Acquire immediately before they use
+// the permits.
+type job struct {
+	l       *Limits
+	a       *attempt
+	task    *asynq.Task
+	needs   needs
+	began   time.Time
+	limiter []*throttle.Limiter // what it acquires, together
+
+	reservation *throttle.Reservation
+	waited      time.Duration
+	taken       []int64 // permits of each limiter, until now
+	held        bool    // has got its permits
+	inFlight    bool
+	acquires    bool        // its handler does
+	span        func(error) // ends that of a wait for permits; nil: none
+}
+
+type jobKey struct{}
+
+func jobFrom(ctx context.Context) *job {
+	j, _ := ctx.Value(jobKey{}).(*job)
+	return j
+}
+
+// errNotOurs is what a server's tasks fail with that does not have our client.
+var errNotOurs = errors.New("asynqlimit: the server was not made with Limits.Redis()")
+
+// middleware is the one place where tasks meet their limits.
+func (l *Limits) middleware(next asynq.Handler) asynq.Handler {
+	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) (err error) {
+		id, _ := asynq.GetTaskID(ctx)
+		queue, _ := asynq.GetQueueName(ctx)
+		a := l.attempts.get(queue, id)
+		if a == nil {
+			return errNotOurs
+		}
+		j := &job{l: l, a: a, task: task, began: time.Now()}
+		var attempt asynq.Handler = asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error { return j.attempt(ctx, next) })
+		if l.opts.Attempt != nil {
+			attempt = l.opts.Attempt(attempt)
+		}
+		a.start()
+		ended := errPanicked
+		defer func() { j.end(ended) }()
+		ended = attempt.ProcessTask(ctx, task)
+		return ended
+	})
+}
+
+// errPanicked stands for the result of an attempt that has none.
+var errPanicked = errors.New("panicked")
+
+// attempt takes the task through its limits and its handler, and turns what came
+// of it into what asynq has to know.
+func (j *job) attempt(ctx context.Context, next asynq.Handler) error {
+	err := j.process(ctx, next)
+	if err == nil {
+		return nil
+	}
+	if after, ok := errors.AsType[*RetryAfterError](err); ok {
+		err = j.refused(ctx, after, err)
+	}
+	if blocked := asBlocked(err); blocked != nil {
+		return j.block(blocked)
+	}
+	throttled, ok := errors.AsType[*ThrottledError](err)
+	if !ok {
+		return err
+	}
+	j.l.logger.Debug("put off", "task_id", j.a.id, "type", j.task.Type(), "queue", j.a.queue, "limiter", throttled.Limiter, "wait", throttled.RetryAfter)
+	return err
+}
+
+func (j *job) process(ctx context.Context, next asynq.Handler) error {
+	if err := j.plan(next); err != nil {
+		return err
+	}
+	if err := j.enterFlight(ctx); err != nil {
+		return err
+	}
+	if !j.acquires || len(j.limiter) == 0 {
+		if err := j.acquire(ctx); err != nil {
+			return err
+		}
+	}
+	return j.run(ctx, next)
+}
+
+// run calls the handler, in a slot.
+func (j *job) run(ctx context.Context, next asynq.Handler) error {
+	if err := j.a.seat.toSlot(ctx); err != nil {
+		return j.undecided(ctx, err)
+	}
+	if (j.held || len(j.limiter) == 0) && !j.begins(ctx) {
+		return errGone
+	}
+	began := time.Now()
+	defer func() { j.a.seat.ran(time.Since(began)) }()
+	if err := next.ProcessTask(context.WithValue(ctx, jobKey{}, j), j.task); err != nil {
+		return err
+	}
+	j.l.logger.Debug("job done", "task_id", j.a.id, "type", j.task.Type(), "queue", j.a.queue,
+		"wait", began.Sub(j.began), "took", time.Since(began))
+	return nil
+}
+
+// errGone is what an attempt returns that asynq has ended meanwhile. Nobody reads it.
+var errGone = errors.New("the attempt is over")
+
+// begins says whether the handler may begin: Redis knows that the task waits no
+// more, and asynq still has it.
+func (j *job) begins(ctx context.Context) bool {
+	j.l.room.leave(ctx, attemptKey{j.a.queue, j.a.id})
+	return ctx.Err() == nil && j.a.begin()
+}
+
+// plan finds out what the task has to acquire, and that there is a handler for it.
+// An error is a *BlockedError. Whether a limit ever gives as much as the task costs
+// is for the throttle to say: the limit in Redis counts, not the one of the
+// configuration.
+func (j *job) plan(next asynq.Handler) (err error) {
+	if mux, ok := next.(*asynq.ServeMux); ok {
+		_, pattern := mux.Handler(j.task)
+		j.acquires = slices.Contains(j.l.opts.HandlersAcquire, pattern)
+		if pattern == "" {
+			return &BlockedError{Reason: NoHandler, Err: fmt.Errorf("%w %q", asynq.ErrHandlerNotFound, j.task.Type()), Mend: "run a worker that has a handler for this type"}
+		}
+	}
+	if j.needs, err = j.l.rules.of(j.task, j.a.queue); err != nil {
+		return err
+	}
+	j.taken = make([]int64, len(j.needs.limiters))
+	for i, name := range j.needs.limiters {
+		limiter, err := j.l.throttle.LimiterWithRate(name, j.needs.draws[i].Limit.Rate)
+		if err != nil {
+			return &BlockedError{Reason: BadKey, Err: err, Mend: "correct the key of the limit, or the job"}
+		}
+		j.limiter = append(j.limiter, limiter)
+	}
+	return nil
+}
+
+// place is where the task parks in a line: where it came from, if it was there
+// already, else by its arrival.
+func (j *job) place(name string) line.Place {
+	p := line.Place{Line: name, Since: j.a.since, Cost: j.needs.mostCost(), Refused: j.a.wait.Refused}
+	return p
+}
+
+// throttled parks the task in the line of a limiter.
+func (j *job) throttled(limiter string, after time.Duration, why error) *ThrottledError {
+	j.a.now(putOff, j.place(limiter))
+	if limit := j.limitOf(limiter); limit != nil {
+		if limit.parked.Add(1); why == nil {
+			limit.denied.Add(1)
+		}
+	}
+	return &ThrottledError{Limiter: limiter, RetryAfter: after, Err: why}
+}
+
+// retryUndecided is about when a task is tried again if Redis gave no answer.
+const retryUndecided = time.Second
+
+// errDraining is why a task goes back to its queue: its process shuts down.
+var errDraining = errors.New("the process shuts down")
+
+// undecided turns an error of the throttle or of Redis into what the attempt
+// returns: nothing was decided, so the task waits on.
+func (j *job) undecided(ctx context.Context, err error) error {
+	if isPutOff(err) {
+		return err
+	}
+	if blocked := blockedByLimit(err); blocked != nil {
+		return blocked
+	}
+	name := ""
+	if len(j.limiter) > 0 {
+		name = j.limiter[0].Name()
+	}
+	switch {
+	case j.l.draining.Err() != nil:
+		err = errDraining
+		fallthrough
+	case name == "":
+		j.a.now(returns, j.place(name))
+		return &ThrottledError{Limiter: name, Err: err}
+	}
+	return j.throttled(name, retryUndecided, err)
+}
+
+// end gives back what the attempt has, and counts how it ended.
+func (j *job) end(err error) {
+	j.giveUp()
+	if j.span != nil { // of what was held and never used
+		j.span(nil)
+	}
+	j.leaveFlight()
+	j.a.seat.leave()
+	if err != nil && !isPutOff(err) {
+		j.a.now(runs, line.Place{}) // it has failed: asynq's own rules stand
+	}
+	j.counts().attempt(err)
+	j.a.finish(err == nil)
+	if err == nil {
+		j.l.room.left(attemptKey{j.a.queue, j.a.id})
+	}
+	j.l.attempts.drop(j.a)
+	if j.a.wait.State == line.Called && line.IsBlocked(j.a.wait.Line) {
+		blocked := asBlocked(err)
+		j.l.caller.saw(j.a.queue, j.a.wait.Line, blocked == nil || blockedLine(blocked.Reason, j.task.Type()) != j.a.wait.Line)
+	}
+}
+
+// block has a job wait that cannot run as things stand, and says so once a minute
+// for each reason and type.
+func (j *job) block(blocked *BlockedError) *ThrottledError {
+	name := blockedLine(blocked.Reason, j.task.Type())
+	p := j.place(name)
+	if j.a.wait.Line == name {
+		p.Since = 0 // behind the others: they may pass
+	}
+	j.a.now(putOff, p)
+	if jobs := j.l.reports.add(time.Now(), name); jobs > 0 {
+		j.l.logger.Warn("jobs wait for something to be mended", "reason", string(blocked.Reason), "type", j.task.Type(),
+			"attempts", jobs, "task_id", j.a.id, "queue", j.a.queue, "error", blocked)
+	}
+	return &ThrottledError{RetryAfter: probeMost, Err: blocked}
+}
+
+// blockedLine is the line of jobs of a type that cannot run for a reason.
+func blockedLine(reason BlockReason, taskType string) string {
+	return "!" + string(reason) + ":" + taskType
+}
+
+// refused does what the API's answer asks for. The task's first refusal pauses
+// what it concerns: the API means everybody. If the task is refused again, and no
+// other was meanwhile, the API means this task: it alone stays away, and then
+// queues behind the others. After max_wait it is a failure.
+func (j *job) refused(ctx context.Context, after *RetryAfterError, err error) error {
+	now := time.Now().Unix()
+	first := j.a.wait.Refused
+	if first == 0 {
+		first = now
+	}
+	if time.Duration(now-first)*time.Second > j.needs.maxWait() {
+		return fmt.Errorf("refused by its API since %v: %v", time.Unix(first, 0).UTC().Format(time.RFC3339), err)
+	}
+	j.a.wait.Refused = first
+	d := min(after.After, j.needs.maxPause())
+	alone := func(d time.Duration, limiter string) error {
+		j.a.now(putOff, line.Place{Away: d, Cost: 1, Refused: first, Since: j.a.since})
+		return &ThrottledError{Limiter: limiter, RetryAfter: d, Err: after}
+	}
+	if len(j.needs.paused()) == 0 {
+		return alone(d, "")
+	}
+	limiter := j.limiter[j.needs.paused()[0]].Name()
+	pausing, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	r, rerr := j.l.lines.Refused(pausing, limiter, j.a.queue, j.a.id, max(time.Hour, 2*j.needs.maxPause()))
+	if rerr != nil {
+		j.l.logger.Warn("cannot note that a task was refused", "task_id", j.a.id, "error", rerr)
+	}
+	if r.Times > 1 && !r.Others {
+		return alone(stayAway(after.After, j.needs.maxPause(), r.Times), limiter)
+	}
+	for _, i := range j.needs.paused() {
+		if perr := j.limiter[i].Pause(pausing, d); perr != nil {
+			j.l.logger.Warn("cannot pause a limit", "task_id", j.a.id, "error", perr)
+			continue
+		}
+		j.countsOf(i).paused.Add(1)
+	}
+	p := j.place(limiter)
+	if r.Times > 1 {
+		p.Since = 0 // behind the others
+	}
+	j.limitOf(limiter).parked.Add(1)
+	j.a.now(putOff, p)
+	return &ThrottledError{Limiter: limiter, RetryAfter: d, Err: after}
+}
+
+// settleTimeout bounds what is noted in Redis when an attempt is over. The task's
+// own time may be over by then.
+const settleTimeout = 2 * time.Second

@@ -1,0 +1,223 @@
+package asynqlimit
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
+)
+
+// caller brings tasks back from their lines when their permits come due. The
+// processes that serve a queue share its lines; each line is looked at by one of
+// them at a time, and only by those that have a place for what they call.
+type caller struct {
+	l      *Limits
+	fleet  *operate.Fleet
+	queues []string
+	wake   chan struct{}
+
+	mu     sync.Mutex
+	known  map[string]map[string]int64 // tasks of the lines of each queue, -1 where that is not known
+	costs  map[string]int64            // of the last task parked in a line
+	fresh  map[probeKey]bool           // lines to announce
+	probes map[probeKey]*probe
+}
+
+type probeKey struct{ queue, line string }
+
+func newCaller(l *Limits, queues []string) *caller {
+	return &caller{
+		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1),
+		known: map[string]map[string]int64{}, costs: map[string]int64{}, fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{},
+	}
+}
+
+const (
+	// busy, idle and empty are how long to wait between two passes: while lines are
+	// due, while none is, and while there are none.
+	busy  = 25 * time.Millisecond
+	idle  = 100 * time.Millisecond
+	empty = 400 * time.Millisecond
+	// adoptEvery is how often lines of the version before this one are looked for.
+	adoptEvery = 10 * time.Second
+	// sweepEvery is how often attempts are looked for that asynq never began or ended.
+	sweepEvery = time.Second
+)
+
+// run calls tasks until ctx ends.
+func (c *caller) run(ctx context.Context) {
+	at := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	failing, swept := false, at
+	var adopted time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.wake:
+			if time.Until(at) > idle {
+				at = time.Now().Add(idle)
+				timer.Reset(idle)
+			}
+			continue
+		case <-timer.C:
+		}
+		if now := time.Now(); now.Sub(adopted) > adoptEvery {
+			adopted = now
+			c.adopt(ctx)
+		}
+		next, err := c.pass(ctx)
+		if err != nil && ctx.Err() == nil && !failing {
+			c.l.logger.Warn("cannot bring waiting jobs back; trying on", "error", err)
+		}
+		failing = err != nil
+		if now := time.Now(); now.Sub(swept) > sweepEvery {
+			swept = now
+			c.l.attempts.sweep(now)
+		}
+		at = time.Now().Add(next)
+		timer.Reset(next)
+	}
+}
+
+// adopt takes over what the version before this one has parked.
+func (c *caller) adopt(ctx context.Context) {
+	for _, queue := range c.queues {
+		n, err := c.l.lines.Adopt(ctx, queue)
+		if err != nil && ctx.Err() == nil {
+			c.l.logger.Warn("cannot take over the jobs that the version before this one has parked; trying on", "queue", queue, "error", err)
+		}
+		if n > 0 {
+			c.l.logger.Info("took over jobs that the version before this one has parked", "queue", queue, "jobs", n)
+		}
+	}
+}
+
+// look is a line of one queue that this process looks at.
+type look struct {
+	queue   int // among the queues
+	name    string
+	out     int64   // permits on their way
+	permits int64   // to call tasks for
+	from    float64 // where in the line, from 0 to 1
+	next    time.Duration
+	short   bool // fewer than the limiter gives, for want of places
+}
+
+// pass looks at the lines that are due, and returns when to do so again.
+func (c *caller) pass(ctx context.Context) (time.Duration, error) {
+	places := c.l.gate.places(lead)
+	due, err := c.l.lines.Due(ctx, c.queues, places)
+	if err != nil {
+		return empty, fmt.Errorf("read the lines: %w", err)
+	}
+	c.learn(due)
+	if err := c.announce(ctx); err != nil {
+		return empty, err
+	}
+	looks, next := c.blocked(due), empty
+	var claimed []*look
+	for i, d := range due {
+		if d.All > 0 {
+			next = min(next, idle)
+		}
+		if d.All > 0 && places > 0 && !d.Paused {
+			next = min(next, max(d.Next, busy))
+		}
+		if len(d.Known) > int(d.All) { // blocked ones
+			next = min(next, idle)
+		}
+		for _, line := range d.Claimed {
+			claimed = append(claimed, &look{queue: i, name: line.Name, out: line.Out})
+		}
+	}
+	if len(claimed) > 0 {
+		if err := c.budget(ctx, due, claimed, places); err != nil {
+			return busy, err
+		}
+		next = busy
+	}
+	return next, c.bring(ctx, append(looks, claimed...))
+}
+
+// blocked are the lines of tasks that cannot run as things stand from which some
+// are to be tried.
+func (c *caller) blocked(due []line.Due) (looks []*look) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	for i, d := range due {
+		for name := range d.Known {
+			if !line.IsBlocked(name) || d.Paused {
+				continue
+			}
+			key := probeKey{d.Queue, name}
+			if c.probes[key] == nil {
+				c.probes[key] = &probe{}
+			}
+			n := c.probes[key].look(now)
+			if rule := c.l.fullRule(name); rule != nil {
+				n = cap(rule.inFlight) - len(rule.inFlight)
+			}
+			if n > 0 {
+				k := &look{queue: i, name: name, permits: int64(n), next: probeFirst}
+				if n == 1 { // those at the head may be wrong for good
+					k.from = rand.Float64()
+				}
+				looks = append(looks, k)
+			}
+		}
+	}
+	return looks
+}
+
+// saw notes how a task that was called from such a line has fared.
+func (c *caller) saw(queue, name string, passed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.probes[probeKey{queue, name}]; p != nil {
+		p.saw(passed, time.Now())
+	}
+}
+
+// bring calls what the looks say, and notes it.
+func (c *caller) bring(ctx context.Context, looks []*look) error {
+	if len(looks) == 0 {
+		return nil
+	}
+	var queues []string
+	var of [][]*look
+	for _, k := range looks {
+		i := slices.Index(queues, c.queues[k.queue])
+		if i < 0 {
+			i = len(queues)
+			queues, of = append(queues, c.queues[k.queue]), append(of, nil)
+		}
+		of[i] = append(of[i], k)
+	}
+	args := make([][]line.Look, len(queues))
+	for i := range queues {
+		for _, k := range of[i] {
+			args[i] = append(args[i], line.Look{Line: k.name, Permits: k.permits, From: k.from, Next: k.next})
+		}
+	}
+	brought, err := c.l.lines.Bring(ctx, queues, args)
+	if err != nil {
+		return fmt.Errorf("bring waiting jobs back: %w", err)
+	}
+	for i, queue := range queues {
+		called := int64(0)
+		for n, b := range brought[i] {
+			called += b.Called
+			c.note(queue, of[i][n].name, b.Left)
+		}
+		c.l.gate.expect(queue, int(called))
+	}
+	return nil
+}

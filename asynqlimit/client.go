@@ -1,0 +1,182 @@
+package asynqlimit
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
+)
+
+// client is the Redis client that an asynq.Server is given. It is the user's,
+// except that it sees the scripts with which asynq takes tasks from their queues
+// and ends their attempts:
+//
+//   - a dequeue waits until there is a place for a task, and learns how the task has waited;
+//   - a task that was put off parks instead of being retried or archived;
+//   - a task that only waited goes back to its queue when its process dies or drains;
+//   - what ends an attempt is tried again until its lease is over. asynq itself
+//     tries again with a context that has ended.
+//
+// Scripts that it does not know pass through, and are told.
+type client struct {
+	redis.UniversalClient
+	l *Limits
+}
+
+// EvalSha implements redis.Scripter.
+func (c client) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
+	return c.eval(ctx, keys, args, func() *redis.Cmd { return c.UniversalClient.EvalSha(ctx, sha1, keys, args...) })
+}
+
+// Eval implements redis.Scripter.
+func (c client) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
+	return c.eval(ctx, keys, args, func() *redis.Cmd { return c.UniversalClient.Eval(ctx, script, keys, args...) })
+}
+
+func (c client) eval(ctx context.Context, keys []string, args []any, asynqs func() *redis.Cmd) *redis.Cmd {
+	call := line.Recognize(keys, args)
+	if !c.l.serving.Load() {
+		return asynqs()
+	}
+	switch call.Step {
+	case line.Dequeue:
+		return c.dequeue(ctx, call)
+	case line.Done:
+		return c.repeat(ctx, asynqs)
+	case line.Retry, line.Archive, line.Requeue:
+		return c.end(ctx, call, asynqs)
+	case line.Unknown:
+		c.l.unknown.Do(func() {
+			c.l.logger.Warn("a script of asynq is not known, and runs as it is: tasks may be retried or archived that only waited", "keys", keys)
+		})
+	}
+	return asynqs()
+}
+
+// held is how long a dequeue waits for a place at most: asynq looks at its own
+// shutdown in between. That is for all queues of a server together.
+const held = time.Second
+
+func (c client) dequeue(ctx context.Context, call line.Call) *redis.Cmd {
+	none := redis.NewCmdResult(nil, redis.Nil)
+	seat, ok := c.l.gate.admit(call.Queue, held/time.Duration(max(len(c.l.weights), 1)))
+	if !ok {
+		return none
+	}
+	t, err := c.l.lines.Take(ctx, call.Queue, call.LeaseEnds)
+	if err != nil {
+		seat.leave()
+		if errors.Is(err, redis.Nil) {
+			return none
+		}
+		return redis.NewCmdResult(nil, err)
+	}
+	a := &attempt{queue: call.Queue, id: t.ID, wait: t.Wait, since: t.At, seat: seat, last: time.Now()}
+	if t.Wait.State != "" && t.Wait.State != line.Arrived {
+		a.since = t.Wait.Since
+	}
+	switch t.Wait.State {
+	case line.Called:
+		c.l.gate.arrived(call.Queue)
+		fallthrough
+	case line.Back, line.Parked:
+		c.l.room.isListed(attemptKey{a.queue, a.id})
+	}
+	c.l.attempts.put(a)
+	return redis.NewCmdResult(t.Message, nil)
+}
+
+// end runs what ends an attempt: asynq's own script, or what becomes of a task
+// that waited or was put off.
+func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cmd) *redis.Cmd {
+	a := c.l.attempts.get(call.Queue, call.ID)
+	if a == nil {
+		return c.recovered(ctx, call, asynqs)
+	}
+	var cmd *redis.Cmd
+	switch p, place := a.settle(); {
+	case p == returns, p == waits && (call.Step == line.Requeue || place.Line == ""):
+		cmd = c.repeat(ctx, func() *redis.Cmd {
+			return result(c.l.lines.GiveBack(ctx, call.Queue, call.ID, place))
+		})
+		c.l.room.left(attemptKey{a.queue, a.id})
+	case p == waits, p == putOff && call.Step != line.Requeue:
+		message := call.Message
+		if call.Failure {
+			message = nil // it counts a retry
+		}
+		cmd = c.repeat(ctx, func() *redis.Cmd {
+			return result(c.l.lines.Park(ctx, call.Queue, call.ID, message, place))
+		})
+		c.l.room.left(attemptKey{a.queue, a.id})
+		if cmd.Err() == nil {
+			c.l.caller.parked(call.Queue, place)
+		}
+	default:
+		cmd = c.repeat(ctx, asynqs)
+	}
+	if !redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") { // with that, asynq sends the whole script
+		c.l.attempts.drop(a)
+	}
+	return cmd
+}
+
+// recovered is for tasks of other processes, which have died: asynq's recoverer
+// retries or archives them. Those that only waited go back to their queue.
+func (c client) recovered(ctx context.Context, call line.Call, asynqs func() *redis.Cmd) *redis.Cmd {
+	if call.Step == line.Requeue {
+		return c.repeat(ctx, asynqs)
+	}
+	waited, err := c.l.lines.GiveBackListed(ctx, call.Queue, call.ID)
+	switch {
+	case err != nil:
+		return result(err)
+	case waited:
+		c.l.logger.Info("a job waited in a process that died, and is back in its queue", "task_id", call.ID, "queue", call.Queue)
+		return result(nil)
+	}
+	return asynqs()
+}
+
+// result is what asynq gets for a script of ours. That a task is not active any
+// more is final: asynq would try again.
+func result(err error) *redis.Cmd {
+	if err != nil && !errors.Is(err, line.ErrNotActive) {
+		return redis.NewCmdResult(nil, err)
+	}
+	return redis.NewCmdResult("OK", nil)
+}
+
+// tryAgain is how long to wait before what ends an attempt is tried again.
+const tryAgain = 500 * time.Millisecond
+
+// repeat tries until Redis has answered, or the lease of the task is over, with
+// which ctx ends. What asynq's recoverer does has no end, and is tried once.
+func (c client) repeat(ctx context.Context, try func() *redis.Cmd) *redis.Cmd {
+	for tries := 1; ; tries++ {
+		cmd := try()
+		err := cmd.Err()
+		switch {
+		case err == nil, redis.HasErrorPrefix(err, "NOSCRIPT"):
+			return cmd
+		case line.IsNotFound(err):
+			if tries > 1 {
+				return result(nil) // the answer of an earlier try was lost
+			}
+			return cmd
+		}
+		if _, lease := ctx.Deadline(); !lease {
+			return cmd
+		}
+		select {
+		case <-ctx.Done():
+			return cmd
+		case <-c.l.late.Done():
+			return cmd
+		case <-time.After(tryAgain):
+		}
+	}
+}

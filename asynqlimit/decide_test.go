@@ -1,0 +1,150 @@
+package asynqlimit
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
+)
+
+func TestDecide(t *testing.T) {
+	const hold = 2 * time.Second
+	tests := []struct {
+		name string
+		is   standing
+		want verdict
+	}{
+		{"fresh", standing{hold: hold, time: -1, room: true}, verdict{wait: hold}},
+		{"behind others", standing{hold: hold, time: -1, room: true, ahead: "api"}, verdict{park: "api"}},
+		{"called, others behind it", standing{came: line.Called, hold: hold, time: -1, ahead: "api"}, verdict{wait: hold}},
+		{"called, without hold", standing{came: line.Called, time: -1, room: true}, verdict{wait: lead + slack}},
+		{"back from a process that drained", standing{came: line.Back, time: -1, ahead: "api"}, verdict{wait: lead + slack}},
+		{"run by hand while in line", standing{came: line.Parked, hold: hold, time: -1, room: true, ahead: "api"}, verdict{park: "api"}},
+		{"without hold", standing{time: -1, room: true}, verdict{}},
+		{"no room", standing{hold: hold, time: -1}, verdict{}},
+		{"never parks", standing{hold: time.Hour, never: true, time: -1, ahead: "api"}, verdict{wait: time.Hour}},
+		{"little time", standing{hold: hold, time: 4 * time.Second, room: true}, verdict{wait: time.Second}},
+		{"no time", standing{came: line.Called, hold: hold, room: true}, verdict{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := decide(tt.is); got != tt.want {
+				t.Errorf("%+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestNextLook(t *testing.T) {
+	tests := []struct {
+		wait  time.Duration
+		lines int64
+		short bool
+		want  time.Duration
+	}{
+		{0, 1, false, soonest},
+		{0, 1, true, soonest / 5},
+		{lead + 100*time.Millisecond, 1, false, 100 * time.Millisecond},
+		{time.Hour, 1, false, farthest},
+		{time.Hour, 10_000, false, 5 * time.Second},
+		{time.Hour, 10_000_000, false, longest},
+		{time.Second, 10_000, false, time.Second - lead},
+	}
+	for _, tt := range tests {
+		if got := nextLook(tt.wait, tt.lines, tt.short); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}
+
+func TestAllot(t *testing.T) {
+	tests := []struct {
+		places      int64
+		needs, want []int64
+	}{
+		{10, []int64{3, 100, 3}, []int64{3, 4, 3}},
+		{10, []int64{100, 100}, []int64{5, 5}},
+		{3, []int64{100, 100}, []int64{2, 1}},
+		{100, []int64{1, 2, 3}, []int64{1, 2, 3}},
+		{0, []int64{5, 5}, []int64{0, 0}},
+		{5, nil, nil},
+	}
+	for _, tt := range tests {
+		if got := allot(tt.places, tt.needs); !slices.Equal(got, tt.want) {
+			t.Errorf("%d places for %v: %v, want %v", tt.places, tt.needs, got, tt.want)
+		}
+	}
+}
+
+func TestStayAway(t *testing.T) {
+	for times, want := range map[int64]time.Duration{1: time.Second, 2: 2 * time.Second, 4: 8 * time.Second, 20: time.Minute} {
+		if got := stayAway(time.Second, time.Minute, times); got != want {
+			t.Errorf("%d times: %v, want %v", times, got, want)
+		}
+	}
+}
+
+// TestProbe: steps of a probe, and how many jobs it calls at each.
+func TestProbe(t *testing.T) {
+	began := time.Now()
+	type step struct {
+		at             time.Duration
+		passed, failed int // before
+		want           int
+	}
+	tests := map[string][]step{
+		"nobody mends it": {
+			{0, 0, 0, 1}, {time.Second, 0, 1, 0}, {2 * time.Second, 0, 0, 1}, {5 * time.Second, 0, 1, 0}, {6 * time.Second, 0, 0, 1},
+			{14 * time.Second, 0, 1, 1}, {30 * time.Second, 0, 1, 1}, {60 * time.Second, 0, 1, 1}, {89 * time.Second, 0, 1, 0}, {90 * time.Second, 0, 0, 1},
+		},
+		"it opens": {
+			{0, 0, 0, 1}, {openEvery, 1, 0, 4}, {2 * openEvery, 4, 0, 16}, {3 * openEvery, 16, 0, 64}, {4 * openEvery, 64, 0, 256}, {5 * openEvery, 256, 0, 500},
+			{6 * openEvery, 400, 100, 500},
+		},
+		"most that are left are wrong": {
+			{0, 0, 0, 1}, {openEvery, 1, 0, 4}, {2 * openEvery, 4, 0, 16}, {3 * openEvery, 2, 14, 4}, {4 * openEvery, 0, 4, 1}, {5 * openEvery, 0, 1, 0},
+		},
+		"others take what is called": {{0, 0, 0, 1}, {2 * time.Second, 0, 0, 1}, {2*time.Second + openEvery, 1, 0, 4}, {2*time.Second + 2*openEvery, 0, 0, 4}},
+	}
+	for name, steps := range tests {
+		t.Run(name, func(t *testing.T) {
+			var p probe
+			for i, s := range steps {
+				now := began.Add(s.at)
+				for range s.passed {
+					p.saw(true, now.Add(-openEvery))
+				}
+				for range s.failed {
+					p.saw(false, now.Add(-openEvery))
+				}
+				if got := p.look(now); got != s.want {
+					t.Fatalf("step %d, at %v: %d jobs, want %d", i, s.at, got, s.want)
+				}
+			}
+		})
+	}
+}
+
+func TestWasPutOff(t *testing.T) {
+	api := &ThrottledError{Limiter: `odd "one", next`, RetryAfter: 90 * time.Second}
+	for text, want := range map[string]bool{
+		api.Error(): true,
+		(&ThrottledError{RetryAfter: time.Second}).Error():          true,
+		(&ThrottledError{Limiter: "api", Err: errDraining}).Error(): true,
+		"throttled":                                               false,
+		"throttled by upstream":                                   false,
+		"throttled by limiter of the API":                         false,
+		`throttled by limiter "api"`:                              false,
+		"throttled, next try in about a minute":                   false,
+		"POST: " + api.Error():                                    false,
+		(&ThrottledError{Err: Blocked("x", errDraining)}).Error(): false,
+	} {
+		if got := WasPutOff(text); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+	if reason, rest, ok := BlockedFor(Blocked("no_credential", errDraining).Error()); !ok || reason != "no_credential" || rest != errDraining.Error() {
+		t.Errorf("%q, %q, %v", reason, rest, ok)
+	}
+}

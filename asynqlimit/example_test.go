@@ -1,0 +1,121 @@
+package asynqlimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
+	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
+)
+
+// A program that runs an asynq.Server gets limits by three lines: the limits, the
+// client and configuration of the server, and Serve in place of Run.
+func Example() {
+	redisServer, err := miniredis.Run() // your Redis
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer redisServer.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: redisServer.Addr()})
+	defer rdb.Close()
+
+	cfg, err := config.Parse("config.yaml", []byte(`
+limits:
+  mail: { rate: 5/1s }                           # for all processes together
+  mail-customer: { rate: 2/1s, key: payload.customer }
+jobs:
+  "mail:": { limits: [mail, mail-customer] }
+`))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	mux := asynq.NewServeMux()
+	sent := 0
+	mux.HandleFunc("mail:welcome", func(_ context.Context, task *asynq.Task) error {
+		fmt.Printf("%s\n", task.Payload())
+		if sent++; sent == 3 {
+			stop() // the example ends here
+		}
+		return nil
+	})
+	client := asynq.NewClientFromRedisClient(rdb)
+	for range 3 {
+		if _, err := client.Enqueue(asynq.NewTask("mail:welcome", []byte(`{"customer": "acme"}`))); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	limits, err := asynqlimit.New(rdb, cfg, asynqlimit.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	srv := asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(asynq.Config{Concurrency: 1}))
+	if err := limits.Serve(ctx, srv, mux); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// {"customer": "acme"}
+	// {"customer": "acme"}
+	// {"customer": "acme"}
+}
+
+// A handler that learns from its API that it has to wait returns RetryAfter.
+func ExampleRetryAfter() {
+	handler := func(ctx context.Context, task *asynq.Task) error {
+		resp, err := http.Get("https://api.example.com/")
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if d, ok := httplimit.RetryAfter(resp); ok && resp.StatusCode == http.StatusTooManyRequests {
+			return asynqlimit.RetryAfter(d)
+		}
+		return nil
+	}
+	asynq.NewServeMux().HandleFunc("sync:", handler)
+}
+
+// A handler that finds out what a job has really cost corrects what the job took.
+func ExampleSettleLimit() {
+	handler := func(ctx context.Context, task *asynq.Task) error {
+		resp, err := http.Get("https://llm.example.com/")
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		tokens, err := strconv.ParseInt(resp.Header.Get("X-Tokens"), 10, 64)
+		if err != nil {
+			return err
+		}
+		return asynqlimit.SettleLimit(ctx, "llm-tokens", tokens)
+	}
+	asynq.NewServeMux().HandleFunc("llm:", handler)
+}
+
+// A handler whose job cannot run as things stand says so: the job waits until
+// somebody has mended that, and uses up no retry.
+func ExampleBlocked() {
+	credentials := map[string]string{}
+	handler := func(ctx context.Context, task *asynq.Task) error {
+		if _, ok := credentials["acme"]; !ok {
+			return asynqlimit.Blocked("no_credential", errors.New("acme has not connected its account"))
+		}
+		return nil
+	}
+	asynq.NewServeMux().HandleFunc("sync:", handler)
+}

@@ -1,0 +1,224 @@
+package asynqlimit
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// gate owns the slots and the room of one server. A slot is for a handler that
+// runs; the room is for tasks that were taken from their queue and wait. Whoever
+// has neither is not taken from its queue: other processes can have it.
+type gate struct {
+	mu      sync.Mutex
+	size    gateSize
+	used    int            // slots
+	waiting int            // tasks in the room
+	of      map[string]int // of those, by limiter
+	onWay   map[string]*expected
+	asking  []*seat // in the room, and want a slot
+	idlers  []*seat // in slots, and wait: the room is full
+	lasts   time.Duration
+	passing bool          // nobody waits any more: the server drains
+	changed chan struct{} // closed when somebody may be admitted
+}
+
+// gateSize is how many may run and wait at a time, and who comes first.
+type gateSize struct {
+	slots, room int
+	weights     map[string]int // by queue
+	strict      bool
+}
+
+// expected are tasks that this process has called to a queue.
+type expected struct {
+	n     int
+	until time.Time
+}
+
+// expectedFor is how long a called task may take to arrive.
+const expectedFor = 500 * time.Millisecond
+
+func newGate(size gateSize) *gate {
+	return &gate{size: size, of: map[string]int{}, onWay: map[string]*expected{}, changed: make(chan struct{})}
+}
+
+// admit waits until a task may be taken from the queue, for hold at most: there is
+// a slot for it, or there is room, and this process has called a task of that
+// queue. The slots go to those who wait in the room first. If another queue may be
+// asked, but not this one, it says so at once.
+func (g *gate) admit(queue string, hold time.Duration) (*seat, bool) {
+	timer := time.NewTimer(hold)
+	defer timer.Stop()
+	for {
+		g.mu.Lock()
+		if g.passing {
+			g.mu.Unlock()
+			return nil, false
+		}
+		s := &seat{g: g, queue: queue, since: time.Now()}
+		free := g.used < g.size.slots && len(g.asking) == 0
+		expects, others := g.expects(queue, s.since), false
+		for q := range g.onWay {
+			others = others || g.expects(q, s.since)
+		}
+		room := g.waiting < g.size.room
+		switch {
+		case free:
+			g.occupy(s)
+		case expects && room:
+			g.enter(s, nil)
+		default:
+			changed := g.changed
+			g.mu.Unlock()
+			if others && room {
+				return nil, false
+			}
+			select {
+			case <-timer.C:
+				return nil, false
+			case <-changed:
+				continue
+			}
+		}
+		g.mu.Unlock()
+		return s, true
+	}
+}
+
+func (g *gate) expects(queue string, now time.Time) bool {
+	e := g.onWay[queue]
+	return e != nil && e.n > 0 && now.Before(e.until)
+}
+
+// expect notes that n tasks of the queue were called.
+func (g *gate) expect(queue string, n int) {
+	if n == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	e := g.onWay[queue]
+	if e == nil || now.After(e.until) {
+		e = &expected{}
+		g.onWay[queue] = e
+	}
+	e.n, e.until = e.n+n, now.Add(expectedFor)
+	g.announce()
+}
+
+// arrived notes that a called task of the queue is here.
+func (g *gate) arrived(queue string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e := g.onWay[queue]; e != nil && e.n > 0 {
+		e.n--
+	}
+}
+
+// typically is how long handlers are taken to run before one has.
+const typically = 50 * time.Millisecond
+
+// places is how many tasks this server has a place for that arrive within lead:
+// those slots that are free, or will be by then as far as one can tell, unless
+// others wait for them already.
+func (g *gate) places(lead time.Duration) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	lasts := g.lasts
+	if lasts == 0 {
+		lasts = typically
+	}
+	free := g.size.slots - g.used
+	soon := free + int(float64(g.size.slots)*float64(lead)/float64(max(lasts, time.Millisecond)))
+	return max(min(soon-g.waiting, free+g.size.room-g.waiting), 0)
+}
+
+// occupy gives a seat a slot.
+func (g *gate) occupy(s *seat) {
+	g.used++
+	s.slot, s.began = true, time.Now()
+}
+
+// vacate takes the slot back, for whoever wants it.
+func (g *gate) vacate(s *seat) {
+	if !s.slot {
+		return
+	}
+	s.slot = false
+	g.used--
+	g.pass()
+}
+
+// enter puts a seat in the room.
+func (g *gate) enter(s *seat, limiters []string) {
+	s.waits, s.limiters = true, limiters
+	g.waiting++
+	for _, name := range limiters {
+		g.of[name]++
+	}
+}
+
+func (g *gate) exit(s *seat) {
+	if !s.waits {
+		return
+	}
+	for _, name := range s.limiters {
+		if g.of[name]--; g.of[name] == 0 {
+			delete(g.of, name)
+		}
+	}
+	s.waits, s.limiters = false, nil
+	g.waiting--
+}
+
+// pass gives free slots to those who ask, and lets others be admitted.
+func (g *gate) pass() {
+	now := time.Now()
+	for g.used < g.size.slots && len(g.asking) > 0 {
+		best := 0
+		for i := range g.asking {
+			if g.before(g.asking[i], g.asking[best], now) {
+				best = i
+			}
+		}
+		s := g.asking[best]
+		g.asking = slices.Delete(g.asking, best, best+1)
+		g.exit(s)
+		g.occupy(s)
+		close(s.given)
+	}
+	g.announce()
+}
+
+func (g *gate) announce() {
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// before says which of two seats gets a slot: that of the heavier queue if the
+// server is strict, else the one whose wait, times the weight of its queue, is
+// longer.
+func (g *gate) before(a, b *seat, now time.Time) bool {
+	wa, wb := max(g.size.weights[a.queue], 1), max(g.size.weights[b.queue], 1)
+	if g.size.strict && wa != wb {
+		return wa > wb
+	}
+	return now.Sub(a.since)*time.Duration(wa) > now.Sub(b.since)*time.Duration(wb)
+}
+
+// close admits nobody any more.
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.passing = true
+	g.announce()
+}
+
+// load is how many slots are in use and how many tasks wait.
+func (g *gate) load() (used, waiting int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.used, g.waiting
+}

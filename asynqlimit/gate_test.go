@@ -1,0 +1,138 @@
+package asynqlimit
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestGateHoldsBack: nobody is taken from a queue while all slots are full, but
+// those that this process has called, for whom there is room.
+func TestGateHoldsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(gateSize{slots: 2, room: 2, weights: map[string]int{"a": 1, "b": 1}})
+		admit := func(queue string, want bool) *seat {
+			t.Helper()
+			s, ok := g.admit(queue, time.Second)
+			if ok != want {
+				t.Fatalf("queue %s: admitted %v", queue, ok)
+			}
+			return s
+		}
+		first := admit("a", true)
+		admit("a", true)
+		began := time.Now()
+		admit("a", false)
+		if held := time.Since(began); held != time.Second {
+			t.Errorf("held back for %v, want 1s", held)
+		}
+		g.expect("b", 1)
+		began = time.Now()
+		admit("a", false)
+		if held := time.Since(began); held != 0 {
+			t.Errorf("held back for %v while another queue may be asked", held)
+		}
+		called := admit("b", true)
+		if called.slot || !called.waits {
+			t.Errorf("%+v: want it in the room", called)
+		}
+		g.arrived("b")
+		time.AfterFunc(300*time.Millisecond, first.leave)
+		began = time.Now()
+		admit("a", true)
+		if held := time.Since(began); held != 300*time.Millisecond {
+			t.Errorf("held back for %v, want until a slot was free", held)
+		}
+		g.close()
+		admit("a", false)
+	})
+}
+
+// TestGateOrder: a slot that is free goes to those who wait in the room, the
+// heavier queue first where queues are strict, and else by weight and wait.
+func TestGateOrder(t *testing.T) {
+	for _, tt := range []struct {
+		strict bool
+		want   []string
+	}{{true, []string{"heavy", "light"}}, {false, []string{"light", "heavy"}}} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate(gateSize{slots: 1, room: 4, weights: map[string]int{"heavy": 2, "light": 1}, strict: tt.strict})
+			running, _ := g.admit("light", 0)
+			var got []string
+			ask := func(queue string) {
+				g.expect(queue, 1)
+				s, ok := g.admit(queue, time.Second)
+				if !ok {
+					t.Fatal("not admitted")
+				}
+				go func() {
+					if err := s.toSlot(t.Context()); err != nil {
+						t.Error(err)
+					}
+					got = append(got, queue)
+					s.leave()
+				}()
+				synctest.Wait()
+			}
+			ask("light")
+			time.Sleep(3 * time.Second)
+			ask("heavy")
+			time.Sleep(time.Second)
+			running.leave()
+			synctest.Wait()
+			if len(got) != 2 || got[0] != tt.want[0] || got[1] != tt.want[1] {
+				t.Errorf("strict %v: %v, want %v", tt.strict, got, tt.want)
+			}
+		})
+	}
+}
+
+// TestGateRoom: one limiter has half of the room, and who waits in a slot because
+// the room is full changes places with who is due.
+func TestGateRoom(t *testing.T) {
+	g := newGate(gateSize{slots: 4, room: 4, weights: map[string]int{"a": 1}})
+	api, other := []string{"api"}, []string{"other"}
+	var seats []*seat
+	for range 4 {
+		s, ok := g.admit("a", 0)
+		if !ok {
+			t.Fatal("not admitted")
+		}
+		seats = append(seats, s)
+	}
+	for i, want := range []bool{true, true, false} {
+		if got := seats[i].toRoom(api, false); got != want {
+			t.Errorf("%d: in the room %v, want %v", i, got, want)
+		}
+	}
+	if !seats[3].toRoom(other, false) {
+		t.Error("no room for the task of another limiter")
+	}
+	for range 3 { // the free slots
+		if _, ok := g.admit("a", 0); !ok {
+			t.Fatal("not admitted")
+		}
+	}
+	if err := seats[0].toSlot(context.Background()); err != nil || !seats[0].slot {
+		t.Errorf("%v: it has no slot although another only waits in one", err)
+	}
+	if seats[2].slot || !seats[2].waits {
+		t.Error("it has not left its slot")
+	}
+	if used, waiting := g.load(); used != 4 || waiting != 3 {
+		t.Errorf("%d slots used, %d waiting, want 4 and 3", used, waiting)
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := seats[1].toSlot(ended); err == nil {
+		t.Error("a slot, though none is free")
+	}
+	for _, s := range seats {
+		s.leave()
+		s.leave()
+	}
+	if used, waiting := g.load(); used != 3 || waiting != 0 {
+		t.Errorf("%d slots used, %d waiting, want 3 and 0", used, waiting)
+	}
+}

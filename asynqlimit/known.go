@@ -1,0 +1,135 @@
+package asynqlimit
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// What a process knows of the lines of its queues: what the last pass read, and
+// what it has done since. It is the caller's.
+
+// maxAnnounced is how many new lines one pass announces.
+const maxAnnounced = 100
+
+// announce tells of lines that this process has begun, or found when it started:
+// that it serves the queue counts before its first look, which may come later.
+func (c *caller) announce(ctx context.Context) error {
+	var sharing []line.Sharing
+	c.mu.Lock()
+	for key := range c.fresh {
+		if len(sharing) < maxAnnounced {
+			sharing = append(sharing, line.Sharing{Limiter: key.line, Queues: []line.Demand{{
+				Queue: key.queue, Weight: c.l.weightOf(key.queue), Left: unmeasured,
+			}}})
+		}
+	}
+	clear(c.fresh)
+	c.mu.Unlock()
+	if len(sharing) == 0 {
+		return nil
+	}
+	if _, err := c.l.lines.Share(ctx, sharing); err != nil {
+		return fmt.Errorf("announce new lines: %w", err)
+	}
+	return nil
+}
+
+// learn notes which lines there are.
+func (c *caller) learn(due []line.Due) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, d := range due {
+		if c.known[d.Queue] == nil { // this process has just begun
+			for name := range d.Known {
+				if !line.IsBlocked(name) && len(c.fresh) < maxAnnounced {
+					c.fresh[probeKey{d.Queue, name}] = true
+				}
+			}
+		}
+		c.known[d.Queue] = maps.Clone(d.Known)
+	}
+	for key := range c.probes {
+		if _, there := c.known[key.queue][key.line]; !there {
+			delete(c.probes, key)
+		}
+	}
+}
+
+func (c *caller) note(queue, name string, left int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if left == 0 {
+		delete(c.known[queue], name)
+	} else if c.known[queue] != nil {
+		c.known[queue][name] = left
+	}
+}
+
+// costOf is about what the tasks of a line cost.
+func (c *caller) costOf(name string) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return max(c.costs[name], 1)
+}
+
+// parked notes a task that this process has parked.
+func (c *caller) parked(queue string, place line.Place) {
+	name := place.Line
+	if name == "" {
+		return
+	}
+	c.mu.Lock()
+	if place.Cost > 1 || c.costs[name] > 1 {
+		if len(c.costs) >= maxRecent {
+			clear(c.costs)
+		}
+		c.costs[name] = place.Cost
+	}
+	if c.known[queue] == nil {
+		c.known[queue] = map[string]int64{}
+	}
+	n, ok := c.known[queue][name]
+	if !ok && !line.IsBlocked(name) {
+		if len(c.fresh) < maxAnnounced {
+			c.fresh[probeKey{queue, name}] = true
+		}
+	}
+	if !ok || n >= 0 {
+		c.known[queue][name] = n + 1
+	}
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// ahead returns a limiter that has tasks of the queue in line, and that takes
+// more than a moment to serve them; empty if none does.
+func (c *caller) ahead(queue string, limiters []string, rates []throttle.Rate) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, name := range limiters {
+		n, lined := c.known[queue][name]
+		if lined && (n < 0 || takes(n, rates[i]) > soonGone) {
+			return name
+		}
+	}
+	return ""
+}
+
+// outlook is about how long a line takes to serve those who are in it.
+func (c *caller) outlook(queue, name string, rate throttle.Rate) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return takes(max(c.known[queue][name], 1), rate)
+}
+
+func takes(n int64, rate throttle.Rate) time.Duration {
+	return time.Duration(float64(n) / float64(max(rate.Permits, 1)) * float64(rate.Interval))
+}

@@ -1,0 +1,262 @@
+package asynqlimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// Options of Limits. The zero value is ready for use.
+type Options struct {
+	// Logger gets what an operator has to know, and each attempt at level debug.
+	// Defaults to slog.Default().
+	Logger *slog.Logger
+	// Concurrency is how many handlers run at a time where the server's own
+	// configuration says nothing. Defaults to that of the first pool of the
+	// configuration.
+	Concurrency int
+	// MaxWaiting is how many jobs may wait in this process, beside those that run.
+	// Jobs beyond it park. Defaults to the server's concurrency.
+	MaxWaiting int
+	// HandlersAcquire are patterns of the server's mux whose handlers call Acquire
+	// themselves, immediately before they use the permits.
+	HandlersAcquire []string
+	// Attempt, if there is one, wraps each attempt of a job, with its wait in this
+	// process. The middleware of the server's mux runs when a job has its permits.
+	Attempt asynq.MiddlewareFunc
+	// Throttle is the view of the limiters to use, for processes that have one
+	// already. It remains the caller's to close.
+	Throttle *throttle.Client
+	// Trace, if there is one, is called when a job begins to wait for permits of
+	// limiters, and what it returns when that wait ends.
+	Trace func(ctx context.Context, limiters []string, permits int64) (end func(error))
+}
+
+// Limits are the limits of a configuration, for one asynq.Server: give the server
+// Redis() and what Configure returns, and call Serve in place of the server's Run.
+// See the package's documentation for what becomes of jobs then.
+type Limits struct {
+	*process
+	opts     Options
+	gate     *gate
+	room     *room
+	attempts *attempts
+	caller   *caller
+	weights  map[string]int // of the queues
+	timeout  time.Duration  // of the shutdown
+
+	serving  atomic.Bool
+	takes    atomic.Bool
+	reached  atomic.Bool // the server has our client
+	unknown  sync.Once
+	draining context.Context // ends when the waits in this process have to
+	drain    context.CancelFunc
+	late     context.Context // ends when the shutdown is nearly over
+	giveUp   context.CancelFunc
+	closed   sync.Once
+}
+
+// process is what the servers of one process share.
+type process struct {
+	cfg      *config.Config
+	rdb      redis.UniversalClient
+	lines    *line.Lines
+	throttle *throttle.Client
+	owned    bool // throttle
+	rules    *rules
+	others   jobCounts // of types that no rule matches
+	applied  recent    // limiters of keys whose rate this process has applied
+	reports  reports
+	logger   *slog.Logger
+	users    atomic.Int64
+}
+
+// New returns the limits of a configuration, for the jobs in rdb, which remains
+// the caller's to close. A configuration that is wrong is a *config.Error. It
+// makes no Redis call. Of the configuration it reads limits and jobs, and the
+// first of the pools where the server's own configuration says nothing.
+func New(rdb redis.UniversalClient, cfg *config.Config, opts Options) (*Limits, error) {
+	if rdb == nil || cfg == nil {
+		return nil, errors.New("asynqlimit: New needs a Redis client and a configuration")
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	rules, err := newRules(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	p := &process{cfg: cfg, rdb: rdb, lines: line.New(rdb), throttle: opts.Throttle, rules: rules, logger: opts.Logger}
+	if p.throttle == nil {
+		if p.throttle, err = cfg.Redis.NewThrottle(rdb); err != nil {
+			return nil, err
+		}
+		p.owned = true
+	}
+	return p.server(opts), nil
+}
+
+// Another returns the limits for another server of the same process, which serves
+// other queues. They share what is counted for each process: PER_CLIENT limits and
+// max_in_flight.
+func (l *Limits) Another(opts Options) *Limits {
+	opts.Throttle = l.throttle
+	return l.process.server(opts)
+}
+
+func (p *process) server(opts Options) *Limits {
+	p.users.Add(1)
+	l := &Limits{process: p, opts: opts, attempts: newAttempts(), room: newRoom(p.lines, p.logger)}
+	l.draining, l.drain = context.WithCancel(context.Background())
+	l.late, l.giveUp = context.WithCancel(context.Background())
+	l.configure(asynq.Config{})
+	return l
+}
+
+// Redis returns the client to make the server with. It is the caller's own, and
+// sees the scripts with which asynq moves tasks.
+func (l *Limits) Redis() redis.UniversalClient { return client{l.rdb, l} }
+
+// Throttle is the view of the limiters that the jobs share: for metrics, and for
+// handlers that acquire more than their job's limits.
+func (l *Limits) Throttle() *throttle.Client { return l.throttle }
+
+// Configure returns the configuration to make the server with. It is the caller's,
+// but for Concurrency, Queues and TaskCheckInterval where they are zero: then the
+// first pool of the configuration says how many handlers run, and which queues
+// they serve, and empty queues are looked at every 50ms. The server takes tasks
+// beyond its Concurrency, as many as may wait: handlers that run at a time are
+// what the caller asked for.
+//
+// The caller's ErrorHandler, IsFailure and RetryDelayFunc see real failures only.
+func (l *Limits) Configure(cfg asynq.Config) asynq.Config {
+	size := l.configure(cfg)
+	cfg.Concurrency = size.slots + size.room
+	cfg.Queues = maps.Clone(l.weights)
+	if cfg.TaskCheckInterval == 0 {
+		cfg.TaskCheckInterval = taskCheckInterval
+	}
+	if size.strict {
+		cfg.StrictPriority = true
+	}
+	isFailure, delay, handler := cfg.IsFailure, cfg.RetryDelayFunc, cfg.ErrorHandler
+	cfg.IsFailure = func(err error) bool {
+		return !isPutOff(err) && (isFailure == nil && err != nil || isFailure != nil && isFailure(err))
+	}
+	cfg.RetryDelayFunc = func(n int, err error, task *asynq.Task) time.Duration {
+		if isPutOff(err) {
+			return 0
+		}
+		if delay == nil {
+			return asynq.DefaultRetryDelayFunc(n, err, task)
+		}
+		return delay(n, err, task)
+	}
+	cfg.ErrorHandler = asynq.ErrorHandlerFunc(func(ctx context.Context, task *asynq.Task, err error) {
+		if isPutOff(err) || errors.Is(err, errGone) {
+			return
+		}
+		if handler != nil {
+			handler.HandleError(ctx, task, err)
+		}
+	})
+	cfg.Logger = asynqLogger{l, cfg.Logger}
+	return cfg
+}
+
+// taskCheckInterval is how long asynq waits between looks at empty queues. Its
+// default of a second would let called tasks come late; less than this would cost
+// Redis more than it gains them.
+const taskCheckInterval = 50 * time.Millisecond
+
+func (l *Limits) configure(cfg asynq.Config) gateSize {
+	pool := l.cfg.Pools[0]
+	size := gateSize{slots: cfg.Concurrency, room: l.opts.MaxWaiting, weights: map[string]int{}, strict: cfg.StrictPriority}
+	if size.slots < 1 {
+		size.slots = l.opts.Concurrency
+	}
+	if size.slots < 1 {
+		size.slots = pool.Concurrency
+	}
+	if size.slots < 1 {
+		size.slots = runtime.NumCPU()
+	}
+	if size.room < 1 {
+		size.room = size.slots
+	}
+	for queue, weight := range cfg.Queues {
+		if weight > 0 {
+			size.weights[queue] = weight
+		}
+	}
+	if len(size.weights) == 0 {
+		size.weights, size.strict = maps.Clone(pool.QueueWeights()), size.strict || pool.Strict
+	}
+	if l.timeout = cfg.ShutdownTimeout; l.timeout == 0 {
+		l.timeout = 8 * time.Second // asynq's own
+	}
+	l.weights = size.weights
+	l.gate = newGate(size)
+	l.caller = newCaller(l, slices.Sorted(maps.Keys(size.weights)))
+	return size
+}
+
+// weightOf returns the weight of a queue in the lines. In a strict server they are
+// so far apart that a queue is called only when those above it are empty.
+func (l *Limits) weightOf(queue string) int {
+	if !l.gate.size.strict {
+		return max(l.weights[queue], 1)
+	}
+	ranks := slices.Compact(slices.Sorted(maps.Values(l.weights)))
+	weight := 1
+	for range min(slices.Index(ranks, l.weights[queue]), 3) {
+		weight *= 1000
+	}
+	return weight
+}
+
+// trace begins the span of a wait for permits.
+func (l *Limits) trace(ctx context.Context, limiters []string, permits int64) func(error) {
+	if l.opts.Trace == nil {
+		return func(error) {}
+	}
+	return l.opts.Trace(ctx, limiters, permits)
+}
+
+// whileRunning returns a context that also ends when the process drains.
+func (l *Limits) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	unregister := context.AfterFunc(l.draining, cancel)
+	return ctx, func() { unregister(); cancel() }
+}
+
+// Close ends what Serve has not: it is only needed for Limits that were never served.
+func (l *Limits) Close() (err error) {
+	l.closed.Do(func() {
+		l.drain()
+		l.giveUp()
+		if l.users.Add(-1) == 0 && l.owned {
+			if err = l.throttle.Close(); err != nil {
+				err = fmt.Errorf("asynqlimit: %w", err)
+			}
+		}
+	})
+	return err
+}

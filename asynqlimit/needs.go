@@ -1,0 +1,137 @@
+package asynqlimit
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/plan"
+)
+
+// rules are what a configuration says about jobs, with what this process counts.
+type rules struct {
+	plan   *plan.Jobs
+	jobs   map[*plan.Job]*rule
+	all    []*rule // the pattern that wins first
+	limits map[*plan.Limit]*limit
+}
+
+// rule is what applies to the tasks of a pattern.
+type rule struct {
+	*plan.Job
+	never    bool          // it never parks: hold is forever
+	inFlight chan struct{} // nil: no cap
+	counts   jobCounts
+}
+
+// limit is a limit of the configuration.
+type limit struct {
+	*plan.Limit
+	counts limitCounts
+}
+
+// newRules returns what a valid configuration says.
+func newRules(cfg *config.Config) (*rules, error) {
+	jobs, err := plan.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	rs := &rules{plan: jobs, jobs: map[*plan.Job]*rule{}, limits: map[*plan.Limit]*limit{}}
+	for _, j := range jobs.All() {
+		r := &rule{Job: j, never: cfg.Jobs[j.Name].Hold == "forever"}
+		if j.MaxInFlight > 0 {
+			r.inFlight = make(chan struct{}, j.MaxInFlight)
+		}
+		rs.jobs[j], rs.all = r, append(rs.all, r)
+	}
+	for _, l := range jobs.Limits() {
+		rs.limits[l] = &limit{Limit: l}
+	}
+	return rs, nil
+}
+
+// forType returns what applies to a task type, or nil.
+func (rs *rules) forType(taskType string) *rule { return rs.jobs[rs.plan.For(taskType)] }
+
+// needs is what a task has to acquire.
+type needs struct {
+	rule     *rule // nil if no pattern of the configuration matches
+	draws    []plan.Draw
+	limiters []string
+	costs    []int64
+}
+
+// of finds out what a task has to acquire. An error is a *BlockedError.
+func (rs *rules) of(task *asynq.Task, queue string) (needs, error) {
+	p, err := rs.plan.Plan(plan.Task{Type: task.Type(), Queue: queue, Payload: task.Payload(), Headers: task.Headers()})
+	n := needs{rule: rs.jobs[p.Job]}
+	if mistake, ok := errors.AsType[*plan.Mistake](err); ok {
+		return n, &BlockedError{Reason: BlockReason(mistake.Reason), Err: mistake, Mend: mistake.Mend()}
+	}
+	if err != nil {
+		return n, err
+	}
+	n.draws = p.Draws
+	for _, d := range p.Draws {
+		n.limiters, n.costs = append(n.limiters, d.Limiter), append(n.costs, d.Cost)
+	}
+	return n, nil
+}
+
+// mostCost is what the task costs of the limit of which it costs most.
+func (n needs) mostCost() int64 {
+	if len(n.costs) == 0 {
+		return 1
+	}
+	return slices.Max(n.costs)
+}
+
+// maxPause is the longest pause that an answer of the API may cause.
+func (n needs) maxPause() time.Duration {
+	if n.rule == nil {
+		return math.MaxInt64
+	}
+	return n.rule.MaxPause
+}
+
+// maxWait is for how long an API may tell the job to try later.
+func (n needs) maxWait() time.Duration { return defaultMaxWait }
+
+const defaultMaxWait = 24 * time.Hour
+
+// paused are the draws whose limiters pause when the API says to try later.
+func (n needs) paused() (of []int) {
+	for i, d := range n.draws {
+		if d.Pauses {
+			of = append(of, i)
+		}
+	}
+	return of
+}
+
+// recent remembers a bounded number of names.
+type recent struct {
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+const maxRecent = 10_000
+
+// add reports whether the name is new. It forgets all names when there are too many.
+func (r *recent) add(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.names[name] {
+		return false
+	}
+	if r.names == nil || len(r.names) >= maxRecent {
+		r.names = make(map[string]bool)
+	}
+	r.names[name] = true
+	return true
+}

@@ -1,0 +1,224 @@
+package asynqlimit
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+const (
+	// askingLasts is how long a task keeps its slot while it asks for its permits:
+	// most are answered by then. It goes to the room after that.
+	askingLasts = 10 * time.Millisecond
+	// early is how long before its turn a task leaves the room for a slot.
+	early = 20 * time.Millisecond
+)
+
+// acquire gets the task's permits: hold, and what is left.
+func (j *job) acquire(ctx context.Context) error {
+	if len(j.limiter) == 0 || j.held {
+		return nil
+	}
+	for tries := 0; ; tries++ {
+		if err := j.hold(ctx); err != nil {
+			return err
+		}
+		ok, err := j.use(ctx)
+		if err != nil || ok {
+			return err
+		}
+		if tries == 2 {
+			return j.throttled(j.limiter[0].Name(), lead, nil) // its slots are full of others
+		}
+	}
+}
+
+// hold gets a place for the permits, if their turn comes within the job's hold and
+// there is room for the task here, and waits in the room until the turn is near.
+// Otherwise it returns a *ThrottledError, and the task parks.
+func (j *job) hold(ctx context.Context) (err error) {
+	if len(j.limiter) == 0 || j.reservation != nil || j.held {
+		return nil
+	}
+	if j.span == nil {
+		j.span = j.l.trace(ctx, j.needs.limiters, j.needs.mostCost())
+	}
+	defer func() { j.endSpan(err) }()
+	defer j.clock()()
+	running, cancel := j.l.whileRunning(ctx)
+	defer cancel()
+	if err := j.applyRates(running); err != nil {
+		return j.undecided(ctx, err)
+	}
+	s := j.standing(ctx)
+	v := decide(s)
+	if v.park != "" {
+		return j.throttled(v.park, j.l.caller.outlook(j.a.queue, v.park, j.rateOf(v.park)), nil)
+	}
+	j.a.now(waits, j.place(j.needs.limiters[0]))
+	key := attemptKey{j.a.queue, j.a.id}
+	leaves := j.l.room.leaving(key) // meanwhile: one that was called is listed, and mostly starts soon
+	r, err := j.ask(running, v.wait)
+	if err != nil {
+		return j.undecided(ctx, err)
+	}
+	if !r.OK() {
+		return j.throttled(r.Limiter(), r.Delay(), nil)
+	}
+	j.reservation = r
+	j.a.now(waits, j.place(r.Limiter()))
+	if r.Delay() <= early {
+		left(ctx, leaves)
+		return nil
+	}
+	due := s.came == line.Called || s.came == line.Back
+	if !j.a.seat.toRoom(j.needs.limiters, due) && !s.never && !due {
+		j.giveUp()
+		return j.throttled(r.Limiter(), r.Delay(), nil)
+	}
+	j.l.room.enter(key)
+	near := time.NewTimer(r.Delay() - early)
+	defer near.Stop()
+	select {
+	case <-near.C:
+		return nil
+	case <-running.Done():
+		j.giveUp()
+		return j.undecided(ctx, running.Err())
+	}
+}
+
+// standing is what is known about the task now.
+func (j *job) standing(ctx context.Context) standing {
+	s := standing{came: j.a.wait.State, hold: j.needs.rule.Hold, never: j.needs.rule.never, time: -1, room: j.a.seat.hasRoom(j.needs.limiters)}
+	if s.came == line.Called && line.IsBlocked(j.a.wait.Line) {
+		s.came = "" // it was not called for its permits
+	}
+	s.ahead = j.l.caller.ahead(j.a.queue, j.needs.limiters, j.rates())
+	if deadline, ok := ctx.Deadline(); ok {
+		s.time = max(time.Until(deadline), 0)
+	}
+	return s
+}
+
+// ask reserves the permits of all limiters, or of none. If that takes long, the
+// task waits for it in the room.
+func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reservation, error) {
+	if maxWait > askingLasts {
+		j.a.seat.asking(true)
+		defer j.a.seat.asking(false)
+		defer time.AfterFunc(askingLasts, func() {
+			if j.a.seat.toRoomIfAsking(j.needs.limiters) {
+				j.l.room.enter(attemptKey{j.a.queue, j.a.id})
+			}
+		}).Stop()
+	}
+	return j.reserve(ctx, j.needs.costs, maxWait)
+}
+
+func (j *job) reserve(ctx context.Context, costs []int64, maxWait time.Duration) (*throttle.Reservation, error) {
+	if len(j.limiter) == 1 {
+		return j.limiter[0].Reserve(ctx, costs[0], maxWait)
+	}
+	g, err := j.l.throttle.Group(j.limiter...)
+	if err != nil {
+		return nil, err
+	}
+	return g.ReserveEach(ctx, maxWait, costs...)
+}
+
+// use gets a slot and then, when it is the task's turn, the permits, and says
+// whether it did: false is a task whose turn came before there was a slot. Its
+// place went back, and now it has a slot.
+func (j *job) use(ctx context.Context) (ok bool, err error) {
+	if len(j.limiter) == 0 || j.held {
+		return true, nil
+	}
+	r := j.reservation
+	defer func() { j.endSpan(err) }()
+	stop := j.clock()
+	defer stop()
+	running, cancel := j.l.whileRunning(ctx)
+	defer cancel()
+	inTime, cancelSlot := context.WithTimeout(running, max(r.Delay(), 0)+time.Millisecond)
+	err = j.a.seat.toSlot(inTime)
+	cancelSlot()
+	if err != nil {
+		limiter := r.Limiter()
+		j.giveUp()
+		if running.Err() != nil {
+			return false, j.undecided(ctx, running.Err())
+		}
+		slot, cancelSlot := context.WithTimeout(running, max(min(j.needs.rule.Hold, time.Second), lead))
+		defer cancelSlot()
+		if err := j.a.seat.toSlot(slot); err != nil {
+			if running.Err() != nil {
+				return false, j.undecided(ctx, running.Err())
+			}
+			return false, j.throttled(limiter, 0, nil)
+		}
+		j.a.wait.State = line.Called // it has waited in turn
+		return false, nil
+	}
+	j.l.room.leave(ctx, attemptKey{j.a.queue, j.a.id})
+	longest, cancelWait := context.WithTimeout(running, max(j.needs.rule.Hold, r.Delay())+lead+slack)
+	defer cancelWait()
+	if err := r.Wait(longest); err != nil {
+		j.reservation = nil
+		r.Cancel()
+		if errors.Is(err, throttle.ErrExceedsDeadline) || longest.Err() != nil && running.Err() == nil {
+			return false, j.throttled(r.Limiter(), r.Delay(), nil) // paused or lowered meanwhile
+		}
+		return false, j.undecided(ctx, err)
+	}
+	j.reservation = nil
+	stop()
+	j.needs.rule.counts.wait(j.waited)
+	j.took(j.needs.costs)
+	j.held = true
+	j.span(nil)
+	j.span = nil
+	return true, nil
+}
+
+// endSpan ends the span of the wait if it has failed.
+func (j *job) endSpan(err error) {
+	if err != nil && j.span != nil {
+		j.span(err)
+		j.span = nil
+	}
+}
+
+// giveUp gives back what is reserved and not used.
+func (j *job) giveUp() {
+	if j.reservation != nil {
+		j.reservation.Cancel()
+		j.reservation = nil
+	}
+}
+
+// applyRates sets the rates of keyed limiters that this process meets for the first time.
+func (j *job) applyRates(ctx context.Context) error {
+	for i, l := range j.limiter {
+		if limit := j.needs.draws[i].Limit; limit.Key != "" && j.l.applied.add(l.Name()) {
+			if _, err := l.ApplyRate(ctx, limit.Rate); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// clock adds the time until the returned function is called, once, to what the task has waited.
+func (j *job) clock() (stop func()) {
+	began, stopped := time.Now(), false
+	return func() {
+		if !stopped {
+			j.waited += time.Since(began)
+		}
+		stopped = true
+	}
+}

@@ -1,0 +1,59 @@
+package asynqlimit
+
+import "time"
+
+const (
+	// probeFirst and probeMost bound the time between two tries of a job that could
+	// not run as things stood.
+	probeFirst = 2 * time.Second
+	probeMost  = 30 * time.Second
+	// openBatch is how many jobs of a line that has opened are called at a look, and
+	// openEvery how far apart those looks are.
+	openBatch = 500
+	openEvery = 200 * time.Millisecond
+)
+
+// probe decides how many jobs to call from a line of jobs that cannot run as
+// things stand. Each process tries one by itself, at its start and then ever less
+// often. When one passes, others follow, as many as keep passing: jobs that still
+// cannot run do not keep those from running that can.
+type probe struct {
+	next           time.Time     // look
+	pause          time.Duration // until the one after that, if nothing passes
+	batch          int
+	passed, failed int // of this process, since the last look
+}
+
+// look says how many jobs to call now.
+func (p *probe) look(now time.Time) int {
+	if now.Before(p.next) {
+		return 0
+	}
+	switch {
+	case p.passed > p.failed:
+		p.batch = min(max(p.batch*4, 4), openBatch)
+	case p.failed > 0:
+		p.batch /= 4
+	}
+	p.batch = max(p.batch, 1)
+	if p.batch > 1 {
+		p.pause, p.next = 0, now.Add(openEvery)
+	} else {
+		p.pause = min(max(p.pause*2, probeFirst), probeMost)
+		p.next = now.Add(p.pause)
+	}
+	p.passed, p.failed = 0, 0
+	return p.batch
+}
+
+// saw notes how a job of the line has fared. The first that passes has the next
+// look come soon.
+func (p *probe) saw(passed bool, now time.Time) {
+	if !passed {
+		p.failed++
+		return
+	}
+	if p.passed++; p.next.After(now.Add(openEvery)) {
+		p.next = now.Add(openEvery)
+	}
+}

@@ -1,0 +1,93 @@
+package asynqlimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrNotOurClient is what Serve returns for a server that was not made with
+// Limits.Redis().
+var ErrNotOurClient = errors.New("asynqlimit: make the server with asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(...))")
+
+// Serve applies the limits of the configuration, except where an operator has
+// pinned one, runs the server with the handler, mostly an *asynq.ServeMux, until
+// ctx ends, and then shuts it down: nothing starts any more, jobs that wait go
+// back to the heads of their queues, and what runs gets the server's
+// ShutdownTimeout. It is called in place of the server's Run, once, and does not
+// listen to signals: see os/signal.NotifyContext.
+//
+// It returns nil after that, or the reason why it could not start.
+func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Handler) (err error) {
+	defer func() { err = errors.Join(err, l.Close()) }()
+	if err := srv.Ping(); err != nil {
+		return fmt.Errorf("asynqlimit: reach Redis: %w", err)
+	}
+	if !l.reached.Load() {
+		return ErrNotOurClient
+	}
+	if err := l.Apply(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop before it began
+		}
+		return err
+	}
+	l.serving.Store(true)
+	defer l.serving.Store(false)
+	listing, stopListing := context.WithCancel(context.WithoutCancel(ctx))
+	var lists sync.WaitGroup
+	lists.Go(func() { l.room.run(listing) })
+	defer lists.Wait()
+	defer stopListing()
+	if err := srv.Start(l.middleware(handler)); err != nil {
+		return fmt.Errorf("asynqlimit: start the server: %w", err)
+	}
+	l.takes.Store(true)
+	defer l.takes.Store(false)
+	calling, stopCalling := context.WithCancel(context.WithoutCancel(ctx))
+	var calls sync.WaitGroup
+	calls.Go(func() { l.caller.run(calling) })
+	<-ctx.Done()
+	stopCalling()
+	l.gate.close()
+	srv.Stop() // waits until it takes no more tasks
+	calls.Wait()
+	l.drain()
+	defer time.AfterFunc(l.timeout*9/10, l.giveUp).Stop()
+	srv.Shutdown()
+	return nil
+}
+
+// Takes says whether the server takes jobs: Serve has started it, and it does not
+// drain.
+func (l *Limits) Takes() bool { return l.takes.Load() && l.draining.Err() == nil }
+
+// Ping implements redis.UniversalClient. Serve has the server ping, to see that it
+// has this client.
+func (c client) Ping(ctx context.Context) *redis.StatusCmd {
+	c.l.reached.Store(true)
+	return c.UniversalClient.Ping(ctx)
+}
+
+// Apply sets the limits that are not keyed, as Serve does. Those are applied when
+// a job brings the value.
+func (l *Limits) Apply(ctx context.Context) error {
+	for _, limit := range l.rules.plan.Limits() {
+		if limit.Key != "" {
+			continue
+		}
+		limiter, err := l.throttle.Limiter(limit.Name)
+		if err != nil {
+			return err
+		}
+		if _, err := limiter.ApplyRate(ctx, limit.Rate); err != nil {
+			return fmt.Errorf("apply limit %q: %w", limit.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package asynqlimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// holdForever is longer than any wait.
+const holdForever = 100 * 365 * 24 * time.Hour
+
+// errNoJob is for contexts that are not those of a handler.
+var errNoJob = errors.New("this is not the context of a job's handler")
+
+// Unlimited returns the context of a job without limits, for tests of handlers
+// that call Acquire or Settle.
+func Unlimited(ctx context.Context) context.Context {
+	return context.WithValue(ctx, jobKey{}, &job{})
+}
+
+// Acquire gets the permits of the job of ctx, for handlers of jobs with acquire:
+// handler. Call it immediately before the permits are used. The handler has to
+// return its error, a *ThrottledError if the job's turn is far: then the job parks.
+// It does nothing for jobs that have their permits, or need none.
+//
+// A handler that has to prepare what it uses, a connection say, may call Hold
+// before.
+func Acquire(ctx context.Context) error {
+	j := jobFrom(ctx)
+	if j == nil {
+		return fmt.Errorf("acquire: %w", errNoJob)
+	}
+	if len(j.limiter) == 0 || j.held {
+		return nil
+	}
+	if err := j.acquire(ctx); err != nil {
+		return err
+	}
+	if !j.begins(ctx) {
+		return errGone
+	}
+	return nil
+}
+
+// Hold returns when the turn of the job of ctx is near: what Acquire begins with.
+// Like that it may return a *ThrottledError, which the handler has to return.
+func Hold(ctx context.Context) error {
+	j := jobFrom(ctx)
+	if j == nil {
+		return fmt.Errorf("hold: %w", errNoJob)
+	}
+	if err := j.hold(ctx); err != nil {
+		return err
+	}
+	return nil
+}
+
+// AcquireMore gets the permits of another request of the same job, for as long as
+// the job has time. It does not park: a job that started is better finished than
+// begun anew.
+func AcquireMore(ctx context.Context) error {
+	j := jobFrom(ctx)
+	if j == nil {
+		return fmt.Errorf("acquire: %w", errNoJob)
+	}
+	if len(j.limiter) == 0 {
+		return nil
+	}
+	if err := j.more(ctx, j.needs.costs); err != nil {
+		return j.undecided(ctx, err)
+	}
+	return nil
+}
+
+// Settle corrects what the job of ctx took of its limits, once its handler
+// knows what it really cost: the tokens of an LLM call, say, of which permits
+// was an estimate. What was too much is given back for others to use. What was
+// too little is taken now, in turn, which may take as long as any wait for
+// permits: a job that costs more than it said keeps its slot until the limits
+// have made up for it. So call Settle last, and as often as the cost changes.
+//
+// An error says that the difference is not, or not entirely, settled: Redis
+// gave no answer, or the process drains or ctx ends before the turn comes. The
+// job's work is done all the same; returning the error would do it again.
+//
+// Settle is for the goroutine of the handler. It does nothing for jobs without
+// limits.
+func Settle(ctx context.Context, cost int64) error { return settle(ctx, "", cost) }
+
+// SettleLimit is Settle for one limit of the job, by its name in the
+// configuration. The others keep what they have.
+func SettleLimit(ctx context.Context, limit string, cost int64) error {
+	if limit == "" {
+		return errors.New("settle: no limit is named")
+	}
+	return settle(ctx, limit, cost)
+}
+
+func settle(ctx context.Context, limit string, cost int64) error {
+	j := jobFrom(ctx)
+	switch {
+	case j == nil:
+		return fmt.Errorf("settle: %w", errNoJob)
+	case cost < 0:
+		return fmt.Errorf("settle: a job cannot cost %d permits", cost)
+	case len(j.limiter) == 0:
+		return nil
+	}
+	of := make([]bool, len(j.limiter))
+	for i, d := range j.needs.draws {
+		of[i] = limit == "" || d.Limit.Name == limit
+	}
+	if !slices.Contains(of, true) {
+		return fmt.Errorf("settle: %q is no limit of this job", limit)
+	}
+	if err := j.giveBack(ctx, of, cost); err != nil {
+		return err
+	}
+	return j.makeUp(ctx, of, cost)
+}
+
+// giveBack releases what was taken beyond the cost.
+func (j *job) giveBack(ctx context.Context, of []bool, cost int64) error {
+	var errs []error
+	for i, l := range j.limiter {
+		n := j.taken[i] - cost
+		if !of[i] || n <= 0 {
+			continue
+		}
+		if err := l.Release(ctx, n); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		j.taken[i] -= n
+		j.countsOf(i).returned.Add(n)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("settle: %w", err)
+	}
+	return nil
+}
+
+// makeUp takes what was taken too little, in portions that the limits give at once.
+func (j *job) makeUp(ctx context.Context, of []bool, cost int64) error {
+	for i, l := range j.limiter {
+		if !of[i] {
+			continue
+		}
+		most := j.needs.draws[i].Limit.Rate.Permits
+		for j.taken[i] < cost {
+			most = min(most, cost-j.taken[i])
+			err := j.moreOf(ctx, i, l, most)
+			if errors.Is(err, throttle.ErrExceedsRate) && most > 1 {
+				most /= 2 // the limit has been lowered since
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("settle: %d of %d permits taken: %w", j.taken[i], cost, err)
+			}
+		}
+	}
+	return nil
+}
+
+// moreOf waits for n permits of one limit, for as long as the task has time.
+func (j *job) moreOf(ctx context.Context, i int, l *throttle.Limiter, n int64) (err error) {
+	span := j.l.trace(ctx, []string{l.Name()}, n)
+	defer func() { span(err) }()
+	running, cancel := j.l.whileRunning(ctx)
+	defer cancel()
+	if err := l.Acquire(running, n); err != nil {
+		return err
+	}
+	j.taken[i] += n
+	j.countsOf(i).granted.Add(n)
+	return nil
+}
+
+// more waits for permits beyond those the task began with.
+func (j *job) more(ctx context.Context, costs []int64) (err error) {
+	span := j.l.trace(ctx, j.needs.limiters, j.needs.mostCost())
+	defer func() { span(err) }()
+	running, cancel := j.l.whileRunning(ctx)
+	defer cancel()
+	r, err := j.reserve(running, costs, holdForever)
+	if err != nil {
+		return err
+	}
+	if err := r.Wait(running); err != nil {
+		return err
+	}
+	j.took(costs)
+	return nil
+}
