@@ -8,31 +8,34 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // parkAsBefore parks tasks as the version before this one did: in asynq's retry
-// set, with their names in the one line of the limiter api.
+// set, with their names in a line of the limiter api.
 func (f *fleet) parkAsBefore(queue string, n int, called bool) {
 	f.t.Helper()
 	ctx := f.t.Context()
+	escaped := url.QueryEscape(queue)
 	for i := range n {
 		id := fmt.Sprint(queue, i)
 		task := asynq.NewTask("x:limited", nil)
-		if _, err := f.client.Enqueue(task, asynq.TaskID(id), asynq.Queue(queue), asynq.ProcessIn(time.Hour)); err != nil {
+		info, err := f.client.Enqueue(task, asynq.TaskID(id), asynq.Queue(queue), asynq.ProcessIn(time.Hour))
+		if err != nil {
 			f.t.Fatal(err)
 		}
-		name := url.QueryEscape(queue) + ":" + id
+		name := escaped + ":" + id
 		if _, err := f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			if called && i == 0 {
-				p.HSet(ctx, "{api}:parked:called", name, "1 1000")
+				p.HSet(ctx, "{api}:parked:away", name, "1 1000")
 			} else {
-				p.ZAdd(ctx, "{api}:parked", redis.Z{Score: float64(i + 1), Member: name})
-				p.HIncrBy(ctx, "{api}:parked:clock", "count:"+queue, 1)
+				p.ZAdd(ctx, "{api}:parked:line:"+escaped, redis.Z{Score: float64(i + 1), Member: name})
 			}
-			p.HSet(ctx, "{api}:parked:clock", "last:"+queue, i+1)
-			p.HSet(ctx, "{api}:parked:since", name, 1_700_000_000_000+i)
-			p.HSet(ctx, "{api}:parked:costs", name, 2)
-			p.ZAdd(ctx, "jobthrottle:parked", redis.Z{Score: 1000, Member: "api"})
+			p.HSet(ctx, "{api}:parked:places", "last:"+escaped, i+1, "now", 0)
+			p.HSet(ctx, "{api}:parked:kept", name, fmt.Sprintf("%d %d", 1_700_000_000_000+i, info.NextProcessAt.Unix()))
+			p.HSet(ctx, "{api}:parked:cost", name, 2)
+			p.ZAdd(ctx, "{jobthrottle:parked}:"+escaped, redis.Z{Score: 1000, Member: "api"})
 			return nil
 		}); err != nil {
 			f.t.Fatal(err)
@@ -52,34 +55,33 @@ log: { level: warn }
 `)
 	f.parkAsBefore("default", 60, true)
 	f.parkAsBefore("odd:one", 10, false)
-	if n := f.inLine("api"); n != 70 {
-		t.Errorf("%d in line before they are moved, want 70", n)
+	goOn := f.limiter("api")
+	if err := goOn.SetRate(t.Context(), throttle.Rate{Permits: 40, Interval: time.Second}); err != nil {
+		t.Fatal(err)
 	}
+	if err := goOn.Pause(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	f.work(nil)
+	f.awaitThat(10*time.Second, func() (bool, string) {
+		n := f.inLine("api")
+		return n == 70, fmt.Sprintf("%d in line, want 70", n)
+	})
 	tasks, err := NewInspector(f.rdb).Parked(t.Context(), "api", 0, 100)
-	if err != nil || len(tasks) != 69 || tasks[0].Permits != 2 || tasks[0].Since.Unix() != 1_700_000_000 {
-		t.Errorf("%d parked, %v, %+v: want 69 that cost 2 each, since 2023", len(tasks), err, tasks[:min(len(tasks), 1)])
+	if err != nil || len(tasks) != 70 || tasks[0].Permits != 2 || tasks[0].Since.Unix() != 1_700_000_000 {
+		t.Errorf("%d parked, %v, %+v: want 70 that cost 2 each, since 2023", len(tasks), err, tasks[:min(len(tasks), 1)])
 	}
 	if e := f.explain("default5", `limit "api" holds it`); e.Ahead == nil {
 		t.Errorf("%+v", *e)
 	}
-	f.work(nil)
+	if err := goOn.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	f.await(70, 20*time.Second)
 	f.awaitIdle("default", 0)
 	f.awaitIdle("odd:one", 0)
 	f.awaitThat(10*time.Second, func() (bool, string) {
-		keys := f.rdb.Keys(t.Context(), "*parked*").Val()
+		keys := append(f.rdb.Keys(t.Context(), "*:jt:*").Val(), f.rdb.Keys(t.Context(), "*parked*").Val()...)
 		return len(keys) == 0, fmt.Sprintf("keys left: %v", keys)
 	})
-}
-
-// TestAdoptionLeavesOldWorkersTheirLine: while a worker of the version before
-// this one looks at its lines, nobody takes them from it.
-func TestAdoptionLeavesOldWorkersTheirLine(t *testing.T) {
-	if got := abandoned(nil, map[string]float64{"a": 1}); len(got) != 0 {
-		t.Errorf("seen once, %q are abandoned", got)
-	}
-	before := map[string]float64{"gone": 1, "abandoned": 2, "looked": 3}
-	if got := abandoned(before, map[string]float64{"abandoned": 2, "looked": 3.5, "new": 0.001}); len(got) != 1 || got[0] != "abandoned" {
-		t.Errorf("%q are abandoned", got)
-	}
 }

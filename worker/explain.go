@@ -11,6 +11,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
+	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/producer"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
@@ -114,8 +116,8 @@ func (i *Inspector) Explain(ctx context.Context, id, queue string) (*Explanation
 	if most, ours := producer.MaxRetry(info.Headers); ours {
 		e.MaxRetry = most
 	}
-	e.LastError, e.PutOff = info.LastErr, wasPutOff(info)
-	if reason, _, ok := blockedReason(info.LastErr); ok && (info.State == asynq.TaskStateRetry || info.State == asynq.TaskStatePending) {
+	e.LastError, e.PutOff = info.LastErr, asynqlimit.WasPutOff(info.LastErr)
+	if reason, _, ok := asynqlimit.BlockedFor(info.LastErr); ok && (info.State == asynq.TaskStateRetry || info.State == asynq.TaskStatePending) {
 		e.Blocked, e.PutOff = reason, true
 	}
 	e.Group, e.Orphaned = info.Group, info.IsOrphaned
@@ -225,73 +227,28 @@ func (i *Inspector) explainPending(ctx context.Context, e *Explanation) error {
 	return err
 }
 
-// explainLine looks for the task in the lines of all limiters. One that is in
-// line under its id, but is not the task that parked, is not in line: see waits.
+// explainLine tells in which limiter's line the task is, if it is in one.
 func (i *Inspector) explainLine(ctx context.Context, e *Explanation, info *asynq.TaskInfo) error {
-	names, err := i.lined(ctx)
-	if err != nil {
+	w, place, waits, err := i.lines.Of(ctx, e.Queue, e.ID)
+	if err != nil || !waits || w.Line == "" {
 		return err
 	}
-	member := (&entry{id: e.ID, queue: e.Queue}).name()
-	for page := range slices.Chunk(names, inspectPage) {
-		found := make([]linePlace, len(page))
-		_, err := i.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for n, name := range page {
-				found[n].ask(ctx, p, keysOf(name), e.Queue, member)
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, redis.Nil) {
+	if line.IsBlocked(w.Line) {
+		e.ComesBack = time.Time{} // when what blocks it is gone
+		return nil
+	}
+	e.Called, e.Since = w.State == line.Called, time.UnixMicro(w.Since)
+	if info.State == asynq.TaskStateRetry {
+		e.State = StateParked
+	}
+	if !e.Called {
+		ahead, err := i.ahead(ctx, w.Line, e.Queue, place)
+		if err != nil {
 			return err
 		}
-		for n, name := range page {
-			inLine, called := found[n].is()
-			if !inLine && !called {
-				continue
-			}
-			since, back := found[n].kept()
-			if e.State == asynq.TaskStateRetry.String() || e.State == asynq.TaskStateScheduled.String() {
-				if !waits(info, back) {
-					continue
-				}
-				e.State = StateParked
-			}
-			e.Called, e.Since = !inLine, since
-			if inLine {
-				ahead, err := i.ahead(ctx, name, e.Queue, member)
-				if err != nil {
-					return err
-				}
-				e.Ahead = &ahead
-			}
-			return i.explainLimiter(ctx, e, name)
-		}
+		e.Ahead = &ahead
 	}
-	return nil
-}
-
-// linePlace is what Redis says about a task and the lines of a limiter: those
-// of this version, and that of the one before.
-type linePlace struct {
-	in, oldIn                      *redis.FloatCmd
-	away, oldAway, times, oldTimes *redis.StringCmd
-}
-
-func (l *linePlace) ask(ctx context.Context, p redis.Pipeliner, k lineKeys, queue, member string) {
-	l.in, l.oldIn = p.ZScore(ctx, k.line(queue), member), p.ZScore(ctx, k.old.line, member)
-	l.away, l.oldAway = p.HGet(ctx, k.called, member), p.HGet(ctx, k.old.called, member)
-	l.times, l.oldTimes = p.HGet(ctx, k.kept, member), p.HGet(ctx, k.old.since, member)
-}
-
-func (l *linePlace) is() (inLine, called bool) {
-	return l.in.Err() == nil || l.oldIn.Err() == nil, l.away.Err() == nil || l.oldAway.Err() == nil
-}
-
-func (l *linePlace) kept() (since time.Time, back int64) {
-	if l.times.Err() == nil {
-		return parseKept(l.times.Val())
-	}
-	return parseKept(l.oldTimes.Val())
+	return i.explainLimiter(ctx, e, w.Line)
 }
 
 // maxCosts is how many tasks ahead have their permits counted; those beyond

@@ -89,16 +89,7 @@ func TestExplainCalled(t *testing.T) {
 	f.awaitParked("api", 1)
 	f.awaitState("second", asynq.TaskStateRetry)
 	stop()
-	lot := newLot(f.rdb)
-	if tasks, _, err := lot.next(t.Context(), "api", []string{"default"}, 1); err != nil || len(tasks) != 1 {
-		t.Fatal(tasks, err)
-	}
-	if e := f.explain("second", "has called it"); e.State != StateParked || !e.Called {
-		t.Errorf("%+v", *e)
-	}
-	if err := f.inspector.RunTask("default", "second"); err != nil {
-		t.Fatal(err)
-	}
+	f.call("api", 1)
 	e := f.explain("second", "is pending", "no task is before it", `limit "api", which has called it`, "No running worker serves queue default")
 	if e.State != "pending" || !e.Called || e.Servers != 0 {
 		t.Errorf("%+v", *e)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
@@ -76,7 +77,7 @@ func (e *Explanation) sayPending(say sayer, task string) {
 	}
 	if e.Limiter == nil {
 		say("%s is pending: it waits for a free slot of a worker, %s. No limit holds it.", task, position)
-		if _, why, ok := blockedReason(e.LastError); ok {
+		if _, why, ok := asynqlimit.BlockedFor(e.LastError); ok {
 			say("When it was last tried, it could not run as things stood: %s.", why)
 		}
 		return
@@ -100,14 +101,18 @@ func (e *Explanation) sayActive(say sayer, task string) {
 
 func (e *Explanation) sayRetry(say sayer, task string) {
 	if e.Blocked != "" {
-		_, why, _ := blockedReason(e.LastError)
+		_, why, _ := asynqlimit.BlockedFor(e.LastError)
 		say("%s waits: it cannot run as things stand (%s). It did not fail, and uses up no retry.", task, e.Blocked)
 		say("What to mend: %s.", why)
-		say("It was tried %s, is tried again at %s, and goes on by itself when that is mended.", e.when(e.Since), e.when(e.ComesBack))
+		say("It was tried %s. One job of its kind is tried every 30s at least, by each worker, and when one passes the others follow.", e.when(e.Since))
 		return
 	}
 	if e.PutOff {
-		say("%s was put off %s and is in no limit's line; asynq brings it back at %s. It did not fail.", task, e.when(e.Since), e.when(e.ComesBack))
+		back := "a worker brings it back when it has a place"
+		if !e.ComesBack.IsZero() {
+			back = "asynq brings it back at " + e.when(e.ComesBack)
+		}
+		say("%s was put off %s and is in no limit's line; %s. It did not fail.", task, e.when(e.Since), back)
 		say("What put it off: %s", e.LastError)
 		return
 	}

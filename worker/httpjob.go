@@ -9,6 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/hosts"
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
@@ -92,24 +93,23 @@ func (j *httpJob) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", j.agent)
 	}
-	turn := turnFrom(ctx)
-	if err := turn.reserve(ctx); err != nil {
+	if err := asynqlimit.Hold(ctx); err != nil {
 		return err
 	}
-	return j.send(req, task, turn)
+	return j.send(req, task)
 }
 
 // send sends the request when it is the task's turn and turns the answer into
 // what the attempt returns. The clock has j.timeout for each of these: until the
 // connection is there, from the permit to the last byte, and the same again for
 // each redirect. Waiting for a permit is bounded by the turn.
-func (j *httpJob) send(req *http.Request, task *asynq.Task, turn *turn) error {
+func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	defer cancel(nil)
 	req = req.WithContext(ctx)
 	clock := time.AfterFunc(j.timeout, func() { cancel(&timeoutError{j.timeout}) })
 	defer clock.Stop()
-	permits := &httpTurn{turn: turn, clock: clock, timeout: j.timeout}
+	permits := &httpPermits{clock: clock, timeout: j.timeout}
 	client := http.Client{
 		Transport:     locationGuard{httplimit.Transport(j.base, permits)},
 		CheckRedirect: j.checkRedirect,
@@ -187,11 +187,10 @@ func (g locationGuard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// httpTurn is a turn as httplimit.Transport sees it: the first request uses what
+// httpPermits are the task's permits as httplimit.Transport sees them: the first request uses what
 // the task has reserved, a redirect or a request sent again gets permits of its
 // own.
-type httpTurn struct {
-	turn    *turn
+type httpPermits struct {
 	clock   *time.Timer // stands still during waits
 	timeout time.Duration
 	used    bool
@@ -199,16 +198,16 @@ type httpTurn struct {
 
 // Acquire returns when the request may be written. The number of permits is the
 // job's own cost.
-func (t *httpTurn) Acquire(ctx context.Context, _ int64) error {
+func (t *httpPermits) Acquire(ctx context.Context, _ int64) error {
 	if !t.clock.Stop() {
 		return &timeoutError{t.timeout}
 	}
-	wait := t.turn.wait
+	acquire := asynqlimit.Acquire
 	if t.used {
-		wait = t.turn.again
+		acquire = asynqlimit.AcquireMore
 	}
 	t.used = true
-	if err := wait(ctx); err != nil {
+	if err := acquire(ctx); err != nil {
 		return err
 	}
 	t.clock.Reset(t.timeout)
@@ -217,4 +216,4 @@ func (t *httpTurn) Acquire(ctx context.Context, _ int64) error {
 
 // Pause does nothing: the worker pauses the limits when the job returns
 // RetryAfter, and knows which ones and for how long at most.
-func (t *httpTurn) Pause(context.Context, time.Duration) error { return nil }
+func (t *httpPermits) Pause(context.Context, time.Duration) error { return nil }

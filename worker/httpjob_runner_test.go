@@ -11,6 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/embedded"
 )
@@ -27,7 +28,7 @@ func newTestHTTPJob(t *testing.T, cfg *config.Config) *httpJob {
 
 // withoutLimits is the context of a task that no limit concerns.
 func withoutLimits(ctx context.Context) context.Context {
-	return context.WithValue(ctx, turnKey{}, &turn{})
+	return asynqlimit.Unlimited(ctx)
 }
 
 // jobRunner runs one job in an asynq server, for what asynq alone gives a

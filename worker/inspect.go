@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
@@ -21,6 +21,7 @@ const inspectPage = 500
 // methods may be called concurrently.
 type Inspector struct {
 	rdb   redis.UniversalClient
+	lines *line.Lines
 	asynq *asynq.Inspector
 	fleet *operate.Fleet
 }
@@ -28,7 +29,7 @@ type Inspector struct {
 // NewInspector returns an Inspector of what is in rdb, which remains the
 // caller's to close.
 func NewInspector(rdb redis.UniversalClient) *Inspector {
-	return &Inspector{rdb: rdb, asynq: asynq.NewInspectorFromRedisClient(rdb), fleet: operate.NewFleet(rdb)}
+	return &Inspector{rdb: rdb, lines: line.New(rdb), asynq: asynq.NewInspectorFromRedisClient(rdb), fleet: operate.NewFleet(rdb)}
 }
 
 // Line is how many tasks are parked for a limiter.
@@ -51,27 +52,21 @@ func (i *Inspector) Lines(ctx context.Context) ([]Line, error) {
 // LinesOf returns the lines of limiters, in the order of their names. One that
 // has no task parked has an empty line.
 func (i *Inspector) LinesOf(ctx context.Context, limiters ...string) ([]Line, error) {
-	lines := make([]Line, 0, len(limiters))
 	wrap := func(err error) error { return fmt.Errorf("read the lines of parked tasks: %w", err) }
+	queues, err := i.queues()
+	if err != nil {
+		return nil, wrap(err)
+	}
+	lines := make([]Line, 0, len(limiters))
 	for page := range slices.Chunk(limiters, inspectPage) {
-		queues, err := i.queueLines(ctx, page...)
+		lengths, err := i.lines.Lengths(ctx, queues, page)
 		if err != nil {
 			return nil, wrap(err)
 		}
-		called, calledBefore := make([]*redis.IntCmd, len(page)), make([]*redis.IntCmd, len(page))
-		if _, err := i.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for n, name := range page {
-				k := keysOf(name)
-				called[n], calledBefore[n] = p.HLen(ctx, k.called), p.HLen(ctx, k.old.called)
-			}
-			return nil
-		}); err != nil {
-			return nil, wrap(err)
-		}
-		for n, name := range page {
-			l := Line{Limiter: name, Called: called[n].Val() + calledBefore[n].Val()}
-			for _, q := range queues[n] {
-				l.Parked += q.tasks
+		for _, name := range page {
+			l := Line{Limiter: name}
+			for _, n := range lengths[name] {
+				l.Parked, l.Called = l.Parked+n.Waiting, l.Called+n.Called
 			}
 			lines = append(lines, l)
 		}
@@ -79,29 +74,32 @@ func (i *Inspector) LinesOf(ctx context.Context, limiters ...string) ([]Line, er
 	return lines, nil
 }
 
-// lined are the names of the limiters that may have tasks in line.
-func (i *Inspector) lined(ctx context.Context) ([]string, error) {
+// queues are those that a job was ever enqueued in, by name.
+func (i *Inspector) queues() ([]string, error) {
 	queues, err := i.asynq.Queues()
 	if err != nil {
 		return nil, fmt.Errorf("list the queues: %w", err)
 	}
+	slices.Sort(queues)
+	return queues, nil
+}
+
+// lined are the names of the limiters that may have tasks in line.
+func (i *Inspector) lined(ctx context.Context) ([]string, error) {
+	queues, err := i.queues()
+	if err != nil {
+		return nil, err
+	}
 	var names []string
-	for _, index := range indexesOf(queues) {
-		for cursor := uint64(0); ; {
-			page, next, err := i.rdb.ZScan(ctx, index, cursor, "", inspectPage).Result()
-			if err != nil {
-				return nil, fmt.Errorf("read the index of parked tasks: %w", err)
-			}
-			for n := 0; n < len(page); n += 2 { // each is followed by its score
-				names = append(names, page[n])
-			}
-			if cursor = next; cursor == 0 {
-				break
-			}
+	for _, queue := range queues {
+		page, err := i.lines.Names(ctx, queue, false)
+		if err != nil {
+			return nil, fmt.Errorf("read the lines of queue %q: %w", queue, err)
 		}
+		names = append(names, page...)
 	}
 	slices.Sort(names)
-	return slices.Compact(names), nil // ZSCAN may repeat
+	return slices.Compact(names), nil // a scan may repeat
 }
 
 // ParkedTask is a task in line for a limiter.
@@ -120,48 +118,79 @@ func (i *Inspector) Parked(ctx context.Context, limiter string, from, n int64) (
 		return nil, nil
 	}
 	wrap := func(err error) error { return fmt.Errorf("read the line of limiter %q: %w", limiter, err) }
-	found, err := i.queueLines(ctx, limiter)
+	queues, err := i.queues()
 	if err != nil {
 		return nil, wrap(err)
 	}
-	names, err := i.inOrder(ctx, found[0], from, n)
+	parts, err := i.lines.Parts(ctx, limiter, queues)
 	if err != nil {
 		return nil, wrap(err)
 	}
-	k := keysOf(limiter)
-	tasks := make([]ParkedTask, 0, len(names))
-	for page := range slices.Chunk(names, inspectPage) {
-		var costs, kept, oldCosts, oldSince *redis.SliceCmd
-		_, err := i.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			costs, kept = p.HMGet(ctx, k.costs, page...), p.HMGet(ctx, k.kept, page...)
-			oldCosts, oldSince = p.HMGet(ctx, k.old.costs, page...), p.HMGet(ctx, k.old.since, page...)
-			return nil
-		})
-		if err != nil {
+	order := line.Order(parts, from, n)
+	tasks := make([]ParkedTask, len(order))
+	first, last := map[int]int64{}, map[int]int64{} // of each part
+	for _, s := range order {
+		if _, ok := first[s.Part]; !ok {
+			first[s.Part] = s.At
+		}
+		last[s.Part] = s.At
+	}
+	found := map[int][]line.InLine{}
+	for p := range first {
+		if found[p], err = i.lines.Tasks(ctx, parts[p].Queue, limiter, first[p], last[p]-first[p]+1); err != nil {
 			return nil, wrap(err)
 		}
-		for n, name := range page {
-			queue, id, err := parseEntry(name)
-			if err != nil {
-				continue // it is dropped when its turn comes
-			}
-			task := ParkedTask{Queue: queue, ID: id, Permits: 1}
-			task.Since, _ = parseKept(firstText(kept.Val()[n], oldSince.Val()[n]))
-			if cost, err := strconv.ParseInt(firstText(costs.Val()[n], oldCosts.Val()[n]), 10, 64); err == nil {
-				task.Permits = cost
-			}
-			tasks = append(tasks, task)
+	}
+	n = 0
+	for _, s := range order {
+		if at := s.At - first[s.Part]; at < int64(len(found[s.Part])) {
+			t := found[s.Part][at]
+			tasks[n] = ParkedTask{Queue: parts[s.Part].Queue, ID: t.ID, Permits: t.Cost, Since: t.Since}
+			n++
 		}
 	}
-	return tasks, nil
+	return tasks[:n], nil
 }
 
-// firstText is the first of a reply's values that is there.
-func firstText(values ...any) string {
-	for _, v := range values {
-		if s, ok := v.(string); ok {
-			return s
+// ahead is how many tasks will be called before one that is in line, at a place of
+// its queue's part.
+func (i *Inspector) ahead(ctx context.Context, limiter, queue string, place int64) (int64, error) {
+	queues, err := i.queues()
+	if err != nil {
+		return 0, err
+	}
+	parts, err := i.lines.Parts(ctx, limiter, queues)
+	if err != nil {
+		return 0, err
+	}
+	part := slices.IndexFunc(parts, func(p line.Part) bool { return p.Queue == queue })
+	if part < 0 {
+		return place, nil
+	}
+	return line.Before(parts, line.Spot{Part: part, At: place}), nil
+}
+
+// Release returns all waiting tasks to their queues, whatever they wait for, and
+// says how many. They ask their limits anew. It is for who goes back to a version
+// that does not know these lines.
+func (i *Inspector) Release(ctx context.Context) (released int64, err error) {
+	queues, err := i.queues()
+	if err != nil {
+		return 0, err
+	}
+	for _, queue := range queues {
+		for _, blocked := range []bool{false, true} {
+			names, err := i.lines.Names(ctx, queue, blocked)
+			if err != nil {
+				return released, fmt.Errorf("read the lines of queue %q: %w", queue, err)
+			}
+			for _, name := range names {
+				n, err := i.lines.Release(ctx, queue, name)
+				if released += n; err != nil {
+					return released, err
+				}
+			}
 		}
 	}
-	return ""
+	return released, nil
 }

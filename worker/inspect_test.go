@@ -7,6 +7,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -82,6 +83,23 @@ log: { level: warn }
 	}
 }
 
+// call brings n tasks back from a limiter's line, whatever the limiter says.
+func (f *fleet) call(limiter string, n int64) {
+	f.t.Helper()
+	parked := time.Now() // a task stays in line for a second at least
+	f.awaitThat(10*time.Second, func() (bool, string) {
+		if time.Since(parked) < time.Second+100*time.Millisecond {
+			return false, "they have parked just now"
+		}
+		brought, err := line.New(f.rdb).Bring(f.t.Context(), []string{"default"}, [][]line.Look{{{Line: limiter, Permits: n, Next: time.Hour}}})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		n -= brought[0][0].Called
+		return n <= 0, fmt.Sprintf("%d more tasks to call", n)
+	})
+}
+
 // TestSinceIsTheFirstParking: a task that comes back and is denied keeps the time since when it waits.
 func TestSinceIsTheFirstParking(t *testing.T) {
 	t.Parallel()
@@ -102,14 +120,8 @@ func TestSinceIsTheFirstParking(t *testing.T) {
 	}
 	parked := since()
 	// Called by hand, as the puller does when permits come due; nothing is free, so it is denied.
-	lot := newLot(f.rdb)
-	if tasks, _, err := lot.next(t.Context(), "api", []string{"default"}, 1); err != nil || len(tasks) != 1 {
-		t.Fatal(tasks, err)
-	}
 	before := f.putOff()
-	if err := f.inspector.RunTask("default", "second"); err != nil {
-		t.Fatal(err)
-	}
+	f.call("api", 1)
 	f.awaitThat(10*time.Second, func() (bool, string) { return f.putOff() > before, "not put off again" })
 	f.awaitParked("api", 1)
 	if again := since(); !again.Equal(parked) {
@@ -121,7 +133,7 @@ func TestSinceIsTheFirstParking(t *testing.T) {
 	}
 	f.await(2, 10*time.Second)
 	f.awaitThat(10*time.Second, func() (bool, string) {
-		keys := f.rdb.Keys(t.Context(), "*parked*").Val()
+		keys := f.rdb.Keys(t.Context(), "*:jt:*").Val()
 		return len(keys) == 0, fmt.Sprintf("keys left: %v", keys)
 	})
 }

@@ -131,6 +131,10 @@ log: { level: error }
 		n := f.inLine("{api}")
 		return n == 1, fmt.Sprintf("%d in line", n)
 	})
+	f.awaitThat(10*time.Second, func() (bool, string) {
+		n := f.rdb.Exists(t.Context(), "{api}:queues").Val()
+		return n == 1, "nobody has looked at the line"
+	})
 	keys := f.rdb.Keys(t.Context(), "{api}*").Val()
 	stop()
 	var found []string
@@ -146,7 +150,7 @@ log: { level: error }
 			t.Errorf("key %q: a limit may be named %q, error %v", key, name, err)
 		}
 	}
-	for _, suffix := range []string{"permits", parkedKeys, refusedKeys} {
+	for _, suffix := range []string{"permits", "queues", "refused"} {
 		if !slices.Contains(found, suffix) {
 			t.Errorf("no key of %q in %q", suffix, keys)
 		}

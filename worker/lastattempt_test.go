@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -182,28 +181,6 @@ func TestPutOffWhileRedisCannotWrite(t *testing.T) {
 	}
 }
 
-// TestSparedTasksAreForgotten: what is still noted of a task when asynq's
-// recoverer has looked for it says nothing of a later one with the same id.
-func TestSparedTasksAreForgotten(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s, key := newSpared(), taskKey("default", "nightly")
-		s.add(key, time.Now())
-		time.Sleep(2 * time.Minute)
-		if _, ok := s.find(key); !ok {
-			t.Error("forgotten before the recoverer has looked")
-		}
-		time.Sleep(10 * time.Second)
-		if _, ok := s.find(key); ok {
-			t.Error("still spared")
-		}
-		s.add(taskKey("default", "other"), time.Now())
-		if len(s.tasks) != 1 {
-			t.Errorf("%d tasks are remembered, want 1", len(s.tasks))
-		}
-	})
-}
-
 // deafRedis does not answer the first scripts that would put a task into the
 // retry set.
 type deafRedis struct {
@@ -212,7 +189,7 @@ type deafRedis struct {
 }
 
 func (r *deafRedis) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
-	if len(keys) == 4 && strings.HasSuffix(keys[3], ":retry") && r.deaf.Add(-1) >= 0 {
+	if len(keys) == 7 && strings.HasSuffix(keys[3], ":retry") && r.deaf.Add(-1) >= 0 {
 		cmd := redis.NewCmd(ctx)
 		cmd.SetErr(io.ErrUnexpectedEOF)
 		return cmd

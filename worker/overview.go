@@ -5,11 +5,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/throttle"
@@ -179,47 +176,21 @@ func (w *Worker) readLines(ctx context.Context) (parkedLines, error) {
 	queues = append(queues, w.queues()...)
 	slices.Sort(queues)
 	queues = slices.Compact(queues)
-	indexes := indexesOf(queues)
-	names, all := make([]*redis.StringSliceCmd, len(indexes)), make([]*redis.IntCmd, len(indexes))
-	if _, err := w.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, index := range indexes {
-			names[i], all[i] = p.ZRange(ctx, index, 0, overviewLines-1), p.ZCard(ctx, index)
-		}
-		return nil
-	}); err != nil {
+	names, all, err := w.lines.First(ctx, queues, overviewLines)
+	if err != nil {
 		return fail(err)
 	}
-	lengths := make([][]*redis.IntCmd, len(queues))
-	var before []*redis.MapStringStringCmd // of lines of the version before this one
 	left := overviewLines
-	if _, err := w.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i := range indexes {
-			read := names[i].Val()[:min(len(names[i].Val()), left)]
-			left -= len(read)
-			lines.unread += max(all[i].Val()-int64(len(read)), 0)
-			for _, name := range read {
-				if k := keysOf(name); i < len(queues) {
-					lengths[i] = append(lengths[i], p.ZCard(ctx, k.line(queues[i])))
-				} else {
-					before = append(before, p.HGetAll(ctx, k.old.clock))
-				}
-			}
-		}
-		return nil
-	}); err != nil {
-		return fail(err)
-	}
 	for i, queue := range queues {
-		for n, length := range lengths[i] {
-			lines.add(names[i].Val()[n], queue, length.Val())
+		read := names[i][:min(len(names[i]), left)]
+		left -= len(read)
+		lines.unread += max(all[i]-int64(len(read)), 0)
+		lengths, err := w.lines.Lengths(ctx, []string{queue}, read)
+		if err != nil {
+			return fail(err)
 		}
-	}
-	for n, clock := range before {
-		for field, value := range clock.Val() {
-			if queue, ok := strings.CutPrefix(field, "count:"); ok {
-				count, _ := strconv.ParseInt(value, 10, 64)
-				lines.add(names[len(queues)].Val()[n], queue, count)
-			}
+		for name, length := range lengths {
+			lines.add(name, queue, length[0].Waiting)
 		}
 	}
 	return lines, nil

@@ -36,8 +36,8 @@ jobs: { "x:both": { limits: [api, account] }, "x:one": { limits: [api] } }
 	for i := range lines {
 		name := fmt.Sprintf("account:%04d", i)
 		for range 1 + i%3 {
-			e := entry{id: fmt.Sprintf("%d-%d", i, w.rdb.Incr(t.Context(), "ids").Val()), queue: "low", weight: 1, cost: 1}
-			if err := w.lot.add(t.Context(), &e, name); err != nil {
+			id := fmt.Sprintf("%d-%d", i, f.rdb.Incr(t.Context(), "ids").Val())
+			if err := f.rdb.ZAdd(t.Context(), "asynq:{low}:jt:line:"+name, redis.Z{Member: id}).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -48,7 +48,7 @@ jobs: { "x:both": { limits: [api, account] }, "x:one": { limits: [api] } }
 		if err := l.SetRate(t.Context(), throttle.Rate{Permits: 5, Interval: time.Second}); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.rdb.ZAdd(t.Context(), indexOf("low"), redis.Z{Member: name}).Err(); err != nil { // to be looked at at once, like all others
+		if err := f.rdb.ZAdd(t.Context(), "asynq:{low}:jt:lines", redis.Z{Member: name}).Err(); err != nil { // to be looked at at once, like all others
 			t.Fatal(err)
 		}
 	}

@@ -119,10 +119,7 @@ func TestCalledTasksPassTheBacklog(t *testing.T) {
 	if _, err := f.limiter("api").UpdateRate(t.Context(), throttle.Rate{Permits: 100, Interval: time.Second}); err != nil {
 		t.Fatal(err)
 	}
-	p := &puller{lot: newLot(f.rdb), fleet: operate.NewFleet(f.rdb), inspector: f.inspector, logger: f.log}
-	if _, err := p.look(t.Context(), "api", []string{"default"}); err != nil {
-		t.Fatal(err)
-	}
+	f.call("api", parked)
 	pending := f.rdb.LRange(t.Context(), "asynq:{default}:pending", 0, -1).Val()
 	slices.Reverse(pending) // asynq takes from the end
 	if len(pending) != parked+100 || !slices.Equal(pending[:parked], want) {
@@ -145,7 +142,7 @@ func TestTasksGoneLeaveTheLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.awaitThat(10*time.Second, func() (bool, string) {
-		keys := f.rdb.Keys(t.Context(), "*parked*").Val()
+		keys := f.rdb.Keys(t.Context(), "*:jt:*").Val()
 		return len(keys) == 0, fmt.Sprintf("keys left: %v", keys)
 	})
 }

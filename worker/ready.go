@@ -16,8 +16,10 @@ func (w *Worker) Ready(ctx context.Context) error {
 	if err := w.rdb.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("cannot reach Redis: %w", err)
 	}
-	if !w.started.Load() {
-		return errors.New("starting")
+	for _, p := range w.pools {
+		if !p.limits.Takes() {
+			return errors.New("starting")
+		}
 	}
 	return nil
 }

@@ -26,10 +26,10 @@ var (
 	taskCommands = strings.Fields(`eval evalsha ping subscribe exists expire expireat del get incr set setex sadd hdel hget hmget hset
 		lpush lrem rpoplpush rpush zadd zcard zrange zrangebyscore zrem zremrangebyrank zremrangebyscore zscore`)
 	// lineCommands are those of the lines of parked tasks.
-	lineCommands = strings.Fields(`eval evalsha time del exists hdel hget hgetall hincrby hlen hmget hset pexpire pttl
-		zadd zcard zincrby zpopmin zrange zrangebyscore zrem zremrangebyrank zscore`)
+	lineCommands = strings.Fields(`eval evalsha time del exists get hdel hget hgetall hincrby hkeys hlen hmget hset lpush lrem
+		pexpire pttl rpoplpush rpush sadd sismember srem zadd zcard zrange zrangebyscore zrem zremrangebyscore zscore`)
 	// pageCommands are those of the admin address alone.
-	pageCommands = strings.Fields("exec hvals llen lpos lrange memory|usage multi sismember smembers zrank zscan")
+	pageCommands = strings.Fields("exec hvals llen lpos lrange memory|usage multi smembers zrank zscan")
 )
 
 // taskKeys are asynq's.
@@ -79,7 +79,7 @@ func commands(cfg *config.Config) []string {
 
 // keyPatterns returns the keys that a worker of the configuration uses.
 func keyPatterns(cfg *config.Config) []string {
-	patterns := []string{taskKeys, indexPrefix + "*", oldIndexKey}
+	patterns := []string{taskKeys, "{jobthrottle:parked}:*"}
 	for _, name := range sortedKeys(cfg.Limits) {
 		prefix := name // as package throttle has it: names with a hash tag are their own
 		if !strings.Contains(name, "{") {

@@ -105,28 +105,3 @@ log: { level: error }
 		t.Errorf("throttle: %+v, want %+v", got.Throttle, w.Client().Stats())
 	}
 }
-
-// TestWaits: a wait counts in all buckets whose bound it does not exceed.
-func TestWaits(t *testing.T) {
-	var c jobCounts
-	last := WaitBounds[len(WaitBounds)-1]
-	for _, d := range []time.Duration{0, WaitBounds[0], WaitBounds[0] + 1, last, last + 1} {
-		c.wait(d)
-	}
-	got := c.stats("x").Waits
-	if got.Count != 5 || got.Sum != 2*WaitBounds[0]+1+2*last+1 {
-		t.Errorf("%d waits of %v", got.Count, got.Sum)
-	}
-	for i, n := range got.Buckets {
-		want := int64(3)
-		switch i {
-		case 0:
-			want = 2
-		case len(got.Buckets) - 1:
-			want = 4
-		}
-		if n != want {
-			t.Errorf("%d waits of at most %v, want %d", n, WaitBounds[i], want)
-		}
-	}
-}

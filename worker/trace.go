@@ -38,17 +38,13 @@ func (w *Worker) startAttempt(ctx context.Context, task *asynq.Task) (context.Co
 	return ctx, span
 }
 
-// startAcquire begins the span of a wait for n permits of each limit.
-func (t *turn) startAcquire(ctx context.Context, n int64) trace.Span {
-	_, span := t.pool.w.tracer.Start(ctx, "acquire")
+// traceAcquire begins the span of a wait for permits of limiters.
+func (w *Worker) traceAcquire(ctx context.Context, limiters []string, permits int64) (end func(error)) {
+	_, span := w.tracer.Start(ctx, "acquire")
 	if span.IsRecording() {
-		names := make([]string, len(t.limiters))
-		for i, l := range t.limiters {
-			names[i] = l.Name()
-		}
-		span.SetAttributes(attribute.StringSlice("jobthrottle.limiters", names), attribute.Int64("jobthrottle.permits", n))
+		span.SetAttributes(attribute.StringSlice("jobthrottle.limiters", limiters), attribute.Int64("jobthrottle.permits", permits))
 	}
-	return span
+	return func(err error) { endSpan(span, err) }
 }
 
 // endSpan ends a span. That a limit puts a task off is what it is for, and no error.

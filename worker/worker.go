@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
@@ -37,25 +38,16 @@ type Worker struct {
 	owned     io.Closer // rdb, if this Worker made it
 	throttle  *throttle.Client
 	inspector *asynq.Inspector
+	lines     *line.Lines
 	mux       *asynq.ServeMux
-	acquires  map[string]bool // patterns whose handlers acquire by themselves
 	plans     *plan.Jobs
-	jobs      map[*plan.Job]*job
-	counts    map[*plan.Limit]*limitCounts
-	others    jobCounts // of types that no job matches
-	lot       *lot
-	refusals  *refusals
-	spared    *spared
+	pools     []*pool
 	ranOut    *redis.Script // see exhausted
-	blocks    blocks
-	started   atomic.Bool // every pool takes jobs
-	applied   recent      // limiters of keys whose rate this process has applied
 
 	http   *httpJob
 	tracer trace.Tracer
 
-	draining context.Context // ends when the waits in slots have to
-	drainNow context.CancelFunc
+	draining atomic.Bool
 	late     context.Context // ends when shutdown_timeout is nearly over
 	giveUp   context.CancelFunc
 }
@@ -103,29 +95,26 @@ func NewWithClient(cfg *config.Config, logger *zap.Logger, rdb redis.UniversalCl
 		rdb:       rdb,
 		throttle:  client,
 		inspector: asynq.NewInspectorFromRedisClient(rdb),
+		lines:     line.New(rdb),
 		mux:       asynq.NewServeMux(),
-		acquires:  map[string]bool{},
-		lot:       newLot(rdb),
-		refusals:  newRefusals(rdb),
-		spared:    newSpared(),
+		plans:     plans,
 		ranOut:    redis.NewScript(ranOutLua),
 		tracer:    newTracer(),
 	}
-	w.setJobs(plans)
 	if w.http, err = newHTTPJob(cfg, plans.Fields(), client.ID()); err != nil {
 		return nil, err
 	}
-	w.handleAcquiring(HTTPTaskType, w.http)
-	w.draining, w.drainNow = context.WithCancel(context.Background())
+	w.mux.Handle(HTTPTaskType, w.http)
 	w.late, w.giveUp = context.WithCancel(context.Background())
-	return w, nil
+	w.pools, err = newPools(w)
+	return w, err
 }
 
 // connections is how many connections the slots, and what runs beside them, may use at a time.
 func connections(cfg *config.Config) int {
 	n := 16
 	for _, p := range cfg.Pools {
-		n += p.Concurrency
+		n += p.Concurrency + p.WaitingSlots()
 	}
 	return n
 }
@@ -143,12 +132,6 @@ func (w *Worker) Handle(pattern string, handler asynq.Handler) { w.mux.Handle(pa
 // Use wraps all handlers. Middleware runs when a job has its permits, unless
 // the handler acquires them itself, as that of http:request does.
 func (w *Worker) Use(middleware ...asynq.MiddlewareFunc) { w.mux.Use(middleware...) }
-
-// handleAcquiring registers a handler that calls reserve and wait of its turn.
-func (w *Worker) handleAcquiring(pattern string, handler asynq.Handler) {
-	w.mux.Handle(pattern, handler)
-	w.acquires[pattern] = true
-}
 
 // ID is what this worker's per_client limits are keyed by.
 func (w *Worker) ID() string { return w.throttle.ID() }
@@ -197,86 +180,50 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	var servers []*asynq.Server
-	for _, pc := range w.cfg.Pools {
-		p := newPool(w, pc)
-		if err := p.server.Start(p); err != nil {
-			w.drain(servers)
-			return fmt.Errorf("start pool %q: %w", pc.Name, err)
-		}
-		servers = append(servers, p.server)
-	}
-	w.started.Store(true)
-	pulling, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		newPuller(w).run(pulling)
+	pools, stop := context.WithCancel(ctx)
+	defer stop()
+	context.AfterFunc(pools, func() {
+		w.draining.Store(true)
+		time.AfterFunc(time.Duration(w.cfg.ShutdownTimeout)*9/10, w.giveUp)
 	})
-	<-ctx.Done()
-	stop()
+	errs := make([]error, len(w.pools))
+	var wg sync.WaitGroup
+	for i, p := range w.pools {
+		wg.Go(func() {
+			if err := p.limits.Serve(pools, p.server, w.mux); err != nil {
+				errs[i] = fmt.Errorf("pool %q: %w", p.name, err)
+				stop()
+			}
+		})
+	}
 	wg.Wait()
-	w.drain(servers)
-	return nil
+	return errors.Join(errs...)
 }
 
-// prepare checks the connection and its rights, and applies the limits that are
-// not keyed: those are applied when a job brings the value.
+// prepare checks the connection and its rights, and applies the limits.
 func (w *Worker) prepare(ctx context.Context) error {
 	if err := reach(ctx, w.cfg, w.rdb); err != nil {
 		return err
 	}
-	for _, name := range sortedKeys(w.cfg.Limits) {
-		lc := w.cfg.Limits[name]
-		if lc.Key != "" {
-			continue
-		}
-		rate, err := lc.ThrottleRate()
-		if err != nil {
-			return err
-		}
-		l, err := w.throttle.Limiter(name)
-		if err != nil {
-			return err
-		}
-		if _, err := l.ApplyRate(ctx, rate); err != nil {
-			return fmt.Errorf("apply limit %q: %w; %s", name, err, advice(w.cfg.Redis, err))
-		}
+	if err := w.pools[0].limits.Apply(ctx); err != nil {
+		return fmt.Errorf("%w; %s", err, advice(w.cfg.Redis, err))
 	}
 	return nil
 }
 
-// drain ends what waits, and lets run what runs.
-func (w *Worker) drain(servers []*asynq.Server) {
-	var wg sync.WaitGroup
-	for _, s := range servers {
-		wg.Go(s.Stop) // waits until the server takes no more tasks
-	}
-	wg.Wait()
-	w.drainNow()
-	defer time.AfterFunc(time.Duration(w.cfg.ShutdownTimeout)*9/10, w.giveUp).Stop()
-	for _, s := range servers {
-		wg.Go(s.Shutdown)
-	}
-	wg.Wait()
-}
-
 func (w *Worker) close() error {
-	w.drainNow()
 	w.giveUp()
 	w.http.close()
-	err := w.throttle.Close()
+	var err error
+	for _, p := range w.pools {
+		err = errors.Join(err, p.limits.Close())
+	}
+	err = errors.Join(err, w.throttle.Close())
 	if w.owned != nil {
 		err = errors.Join(err, w.owned.Close())
 	}
 	return err
 }
 
-// whileRunning returns a context that also ends when the worker drains.
-func (w *Worker) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	unregister := context.AfterFunc(w.draining, cancel)
-	return ctx, func() { unregister(); cancel() }
-}
-
 // stopping says whether the worker drains.
-func (w *Worker) stopping() bool { return w.draining.Err() != nil }
+func (w *Worker) stopping() bool { return w.draining.Load() }

@@ -248,7 +248,7 @@ func TestLimitHoldsAndParkedTasksComeBack(t *testing.T) {
 	}
 	f.awaitIdle("default", 0)
 	f.awaitThat(10*time.Second, func() (bool, string) {
-		keys := f.rdb.Keys(t.Context(), "*parked*").Val()
+		keys := f.rdb.Keys(t.Context(), "*:jt:*").Val()
 		return len(keys) == 0, fmt.Sprintf("keys left: %v", keys)
 	})
 }

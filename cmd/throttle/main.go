@@ -58,7 +58,7 @@ fleet; what it changes, all workers follow within 100ms.`,
 	flags.BoolVar(&opts.json, "json", false, "print JSON, one object a line")
 	cmd.AddCommand(
 		newList(opts), newShow(opts), newTop(opts), newSet(opts),
-		newPin(opts), newUnpin(opts), newPause(opts), newResume(opts), newDelete(opts), newExplain(opts),
+		newPin(opts), newUnpin(opts), newPause(opts), newResume(opts), newDelete(opts), newExplain(opts), newRelease(opts),
 	)
 	return cmd
 }

@@ -163,12 +163,12 @@ func fillLimiters(t *testing.T, s *site, n int) {
 for i = ARGV[1], ARGV[2] do
   local name = 'account:' .. i
   redis.call('HSET', name, 'rate', 2, 'interval', 86400000, 'type', 0)
-  redis.call('ZADD', '{' .. name .. '}:parked:line:default', 1, 'default:' .. i)
-  redis.call('HSET', '{' .. name .. '}:parked:places', 'last:default', 1)
-  redis.call('ZADD', '{jobthrottle:parked}:default', 4e12, name)
+  redis.call('ZADD', 'asynq:{default}:jt:line:' .. name, 1, i)
+  redis.call('ZADD', 'asynq:{default}:jt:lines', ARGV[3], name)
 end`
+	soon := time.Now().Add(time.Minute).UnixMilli() // when they are looked at
 	for i := 0; i < n; i += 1000 {
-		if err := s.rdb.Eval(t.Context(), script, nil, i+1, i+1000).Err(); err != nil && err.Error() != "redis: nil" {
+		if err := s.rdb.Eval(t.Context(), script, nil, i+1, i+1000, soon).Err(); err != nil && err.Error() != "redis: nil" {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
+	"github.com/jobthrottle/jobthrottle/bench/internal/redisserver"
+	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/producer"
+	"github.com/jobthrottle/jobthrottle/worker"
+)
+
+// row is a backlog that a fleet works off.
+type row struct {
+	name            string
+	jobs, perSecond int // in all
+	accounts        int // with a limit each, if there are several; queued one after the other
+	perWorker       int // limit of each worker; 0: none
+	workers, slots  int
+}
+
+func rows() []row {
+	return []row{
+		{name: "6,000 at 1000/s", jobs: 6000, perSecond: 1000, workers: 2, slots: 100},
+		{name: "30,000 at 1000/s", jobs: 30_000, perSecond: 1000, workers: 2, slots: 100},
+		{name: "20,000 at 2000/s", jobs: 20_000, perSecond: 2000, workers: 2, slots: 100},
+		{name: "400, 20/s for each worker and 60/s", jobs: 400, perSecond: 60, perWorker: 20, workers: 2, slots: 20},
+		{name: "20 accounts, 1,000 at 50/s each", jobs: 20_000, perSecond: 1000, accounts: 20, workers: 2, slots: 100},
+	}
+}
+
+const guard = 10 * time.Millisecond
+
+// ideal is the shortest time that the limits allow, from the first start to the last.
+func (r row) ideal() time.Duration {
+	n := r.perSecond
+	if r.perWorker > 0 {
+		n = min(n, r.perWorker*r.workers)
+	}
+	return time.Duration((r.jobs+n-1)/n-1) * (time.Second + guard)
+}
+
+func (r row) config(addr string, free bool) *config.Config {
+	rate := func(n int) string {
+		if free {
+			n = 1_000_000
+		}
+		return fmt.Sprintf("%d/1s", n)
+	}
+	cfg := config.Default()
+	cfg.Redis.Addrs = []string{addr}
+	api := config.Limit{Rate: rate(r.perSecond), Guard: config.Duration(guard)}
+	if r.accounts > 0 {
+		api.Rate, api.Key = rate(r.perSecond/r.accounts), "payload.account"
+	}
+	cfg.Limits = map[string]config.Limit{"api": api}
+	names := []string{"api"}
+	if r.perWorker > 0 {
+		cfg.Limits["worker"] = config.Limit{Rate: rate(r.perWorker), Type: "per_client", Guard: config.Duration(guard)}
+		names = append(names, "worker")
+	}
+	cfg.Jobs = map[string]config.Job{"bench:": {Limits: names}}
+	cfg.Pools = []config.Pool{{Name: "bench", Concurrency: r.slots}}
+	return cfg
+}
+
+// result is what a backlog took and cost.
+type result struct {
+	took       time.Duration
+	busiest    float64 // starts within an interval, to the limit
+	calls, cpu float64 // a job, net of an idle fleet; microseconds
+}
+
+func (r row) measure(ctx context.Context, server *redisserver.Server, free bool) (result, error) {
+	if err := server.Flush(ctx); err != nil {
+		return result{}, err
+	}
+	if err := r.enqueue(ctx, server.Addr); err != nil {
+		return result{}, err
+	}
+	before, err := server.Usage(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	f := &fleet{want: r.jobs, done: make(chan struct{})}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	var wg sync.WaitGroup
+	errs := make([]error, r.workers)
+	began := time.Now()
+	for i := range r.workers {
+		w, err := worker.New(r.config(server.Addr, free), zap.NewNop())
+		if err != nil {
+			return result{}, err
+		}
+		w.HandleFunc("bench:", f.handle)
+		wg.Go(func() { errs[i] = w.Run(running) })
+	}
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		return result{}, ctx.Err()
+	case <-time.After(5 * time.Minute):
+		return result{}, errors.New("not done within 5 minutes")
+	}
+	worked := time.Since(began)
+	after, err := server.Usage(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	<-time.After(idle)
+	rest, err := server.Usage(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	stop()
+	wg.Wait()
+	used, resting := after.Sub(before), rest.Sub(after)
+	net := float64(worked) / float64(idle)
+	limit := r.perSecond
+	if r.perWorker > 0 {
+		limit = min(limit, r.perWorker*r.workers)
+	}
+	return result{
+		took: f.spread(), busiest: float64(f.busiest(time.Second-guard)) / float64(limit),
+		calls: (float64(used.ScriptCalls) - net*float64(resting.ScriptCalls)) / float64(r.jobs),
+		cpu:   (float64(used.CPU) - net*float64(resting.CPU)) / float64(r.jobs) / float64(time.Microsecond),
+	}, errors.Join(errs...)
+}
+
+// ignore is for who only wants the jobs to be there.
+var ignore = producer.StreamEvents{Done: func(producer.Result) {}, Outage: func(err error) {}}
+
+func (r row) enqueue(ctx context.Context, addr string) error {
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	s := producer.New(rdb).Stream(ctx, ignore)
+	for i := range r.jobs {
+		account := 0
+		if r.accounts > 0 {
+			account = i / (r.jobs / r.accounts)
+		}
+		if err := s.Add(i+1, producer.Job{Type: "bench:job", Payload: fmt.Appendf(nil, `{"account":%d}`, account)}); err != nil {
+			return err
+		}
+	}
+	return s.Close()
+}
+
+// fleet is when jobs started.
+type fleet struct {
+	mu     sync.Mutex
+	starts []time.Time
+	want   int
+	done   chan struct{}
+}
+
+func (f *fleet) handle(context.Context, *asynq.Task) error {
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.starts = append(f.starts, now); len(f.starts) == f.want {
+		close(f.done)
+	}
+	return nil
+}
+
+func (f *fleet) spread() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	slices.SortFunc(f.starts, time.Time.Compare)
+	return f.starts[len(f.starts)-1].Sub(f.starts[0])
+}
+
+// busiest is the largest number of starts within any stretch of that length.
+func (f *fleet) busiest(window time.Duration) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	most, first := 0, 0
+	for i := range f.starts {
+		for f.starts[i].Sub(f.starts[first]) >= window {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}

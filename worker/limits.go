@@ -1,0 +1,101 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
+	"github.com/jobthrottle/jobthrottle/producer"
+)
+
+// What handlers see of their limits is that of package asynqlimit, which has them
+// on any asynq server.
+type (
+	// ThrottledError says that a job was put off, which is no failure.
+	ThrottledError = asynqlimit.ThrottledError
+	// BlockedError says that a job cannot run as things stand. It waits until
+	// that is mended.
+	BlockedError = asynqlimit.BlockedError
+	// BlockReason is why it cannot.
+	BlockReason = asynqlimit.BlockReason
+	// RetryAfterError is what RetryAfter returns.
+	RetryAfterError = asynqlimit.RetryAfterError
+
+	// Stats counts what the jobs of this worker did since it was made.
+	Stats = asynqlimit.Stats
+	// LimitStats counts for one limit of the configuration.
+	LimitStats = asynqlimit.LimitStats
+	// JobStats counts the attempts of one pattern's jobs.
+	JobStats = asynqlimit.JobStats
+	// Waits is a histogram of durations.
+	Waits = asynqlimit.Waits
+)
+
+// The reasons of a BlockedError.
+const (
+	NoHandler      = asynqlimit.NoHandler
+	BadKey         = asynqlimit.BadKey
+	BadCost        = asynqlimit.BadCost
+	CostAboveLimit = asynqlimit.CostAboveLimit
+	HostNotAllowed = asynqlimit.HostNotAllowed
+	UnknownField   = asynqlimit.UnknownField
+)
+
+// OtherJobs is the name in Stats of jobs that the configuration does not know.
+const OtherJobs = asynqlimit.OtherJobs
+
+// WaitBounds are the bounds of the buckets of Waits.
+var WaitBounds = asynqlimit.WaitBounds
+
+// RetryAfter is asynqlimit.RetryAfter: it returns an error for handlers of jobs
+// whose API said to try again after d.
+func RetryAfter(d time.Duration) error { return asynqlimit.RetryAfter(d) }
+
+// Settle is asynqlimit.Settle: it corrects what the job of ctx took of its limits,
+// once its handler knows what it really cost.
+func Settle(ctx context.Context, cost int64) error { return asynqlimit.Settle(ctx, cost) }
+
+// Stats returns the counters as they are now.
+func (w *Worker) Stats() Stats { return w.pools[0].limits.Stats() }
+
+func blockedHost(err error) error {
+	return &BlockedError{Reason: HostNotAllowed, Err: err, Mend: "correct http.allow_hosts, or the job"}
+}
+
+// permanent marks an error that no retry can mend: asynq archives the task.
+func permanent(err error) error { return fmt.Errorf("%w: %w", err, asynq.SkipRetry) }
+
+// retryUndecided is when to ask again if Redis gave no answer.
+const retryUndecided = time.Second
+
+// retryDelay tells asynq when a task that failed comes back.
+func retryDelay(retried int, err error, task *asynq.Task) time.Duration {
+	if errors.Is(err, asynq.ErrLeaseExpired) {
+		return 0 // its worker died at least a minute ago: long enough
+	}
+	if most, ok := producer.MaxRetry(task.Headers()); ok && retried >= most {
+		return 0 // the last attempt panicked or timed out: it comes back to be archived
+	}
+	return asynq.DefaultRetryDelayFunc(retried, err, task)
+}
+
+// queues returns the queues that the worker serves, by name.
+func (w *Worker) queues() []string {
+	queues := map[string]bool{}
+	for _, pc := range w.cfg.Pools {
+		for queue := range pc.QueueWeights() {
+			queues[queue] = true
+		}
+	}
+	return sortedKeys(queues)
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	return slices.Sorted(maps.Keys(m))
+}
