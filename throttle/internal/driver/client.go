@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,13 +33,9 @@ const (
 	knownLimiters = 1 << 17
 )
 
-const (
-	// longAgo is how old a Client's clock seems to be when it begins: a Local of zero
-	// is longer ago than any interval.
-	longAgo = 10 * 365 * 24 * time.Hour
-	// forever is longer than anybody waits, and both together fit into a Local.
-	forever = 10 * longAgo
-)
+// longAgo is how old a Client's clock seems to be when it begins: a Local of zero
+// is longer ago than any interval.
+const longAgo = 10 * 365 * 24 * time.Hour
 
 // Config is what a Client is made for.
 type Config struct {
@@ -112,9 +109,18 @@ func (c *Client) now() line.Local { return line.Local(time.Since(c.start)) }
 // local is a moment that this process's clock showed.
 func (c *Client) local(t time.Time) line.Local { return line.Local(t.Sub(c.start)) }
 
-// deadline is one of a context, which may come from elsewhere and have no monotonic
-// clock: how long it is until then counts.
-func (c *Client) deadline(t time.Time) line.Local { return c.now().Add(min(time.Until(t), forever)) }
+// endless is a wait that only its context ends.
+const endless time.Duration = math.MaxInt64
+
+// until is when a wait that begins now has to end, or zero where no clock shows its
+// end. A deadline of ctx may come from elsewhere and have no monotonic clock: how long
+// it is until then counts.
+func until(ctx context.Context, now line.Local, wait time.Duration) line.Local {
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline))
+	}
+	return max(now.Add(max(wait, 0)), 0) // it may have run over
+}
 
 // Call runs a script and counts the call.
 func (c *Client) Call(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, error) {

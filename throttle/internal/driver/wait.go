@@ -31,14 +31,12 @@ func (e *Entry) Acquire(ctx context.Context, ns []int64) error {
 		q.mu.Unlock()
 		return nil
 	}
-	var until line.Local
-	if deadline, ok := ctx.Deadline(); ok {
-		until = q.c.deadline(deadline)
-	}
-	w := line.NewWaiter(ns, q.c.now(), until, false, false)
+	now := q.c.now()
+	latest := until(ctx, now, endless)
+	w := line.NewWaiter(ns, now, latest, false, false)
 	q.c.Waiting.Add(1)
 	defer q.c.Waiting.Add(-1)
-	q.arrive(ctx, w, until != 0)
+	q.arrive(ctx, w, latest != 0)
 	a := q.await(ctx, w)
 	for a.Err == nil && !a.Denied {
 		var taken bool
