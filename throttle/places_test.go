@@ -314,3 +314,21 @@ func TestNewcomerHasItsShare(t *testing.T) {
 		})
 	}
 }
+
+// A place that its caller claims late is exchanged, of a limit without guard too.
+func TestLateClaimWithoutGuard(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("10/1s"))
+		r := must(l.Reserve(b.Context(), 10, 0))
+		time.Sleep(10 * time.Second)
+		n := 0
+		for b.try(l, 1) {
+			n++
+		}
+		claimed := time.Now()
+		check(b, r.Wait(b.Context()))
+		if d := time.Since(claimed); d < time.Second {
+			b.Errorf("%d permits in %v, of 10/1s", n+10, d)
+		}
+	})
+}

@@ -21,7 +21,7 @@ const (
 	// LeastServed is that for one that gives something back to a limiter that soon expires.
 	LeastServed = time.Second
 	// refreshEvery is how often a line has the cached value rebuilt, and refreshFrom
-	// how many calls it makes between at the least.
+	// how many calls it makes between at the least, as long as nothing is scarce.
 	refreshEvery, refreshFrom = 10 * time.Second, 16
 	// lookEvery is how many calls by the short way have one see to what others may
 	// have done, if freshFor has not passed since the last.
@@ -118,7 +118,7 @@ func (l *Line) nextBatch(now Local) *batch {
 func (l *Line) refreshes(now Local) bool {
 	l.sinceRefresh++
 	due := func(s script.Settings) bool {
-		return s.PerClient || l.contenders > 0 || len(l.placed) > 0 || l.sinceRefresh > refreshFrom
+		return s.PerClient || l.contenders > 0 || len(l.placed) > 0 || l.binding || l.sinceRefresh > refreshFrom
 	}
 	if l.config[0].Epoch != 0 && (now.Sub(l.refreshedAt) < refreshEvery || !slices.ContainsFunc(l.config, due)) {
 		return false

@@ -105,14 +105,17 @@ func New(c Config) *Line {
 		config: make([]script.Settings, len(c.Members)), reserved: make([]int64, len(c.Members)),
 		Around: Around{Elsewhere: make([]int64, len(c.Members))},
 	}
-	l.config[0], l.refreshedAt, l.sinceRefresh, l.unlooked = c.Known.settings, c.Known.refreshedAt, c.Known.sinceRefresh, c.Known.unlooked
+	l.config[0], l.told = c.Known.settings, c.Known.told
+	l.refreshedAt, l.sinceRefresh, l.unlooked = c.Known.refreshedAt, c.Known.sinceRefresh, c.Known.unlooked
 	return l
 }
 
 // Memory is what is left of a line that nobody waits in, for the next for the
-// same limiter: how it was configured, and when that was last seen to.
+// same limiter: how it was configured, when that was last seen to, and what Redis's
+// clock showed.
 type Memory struct {
 	settings               script.Settings
+	told                   serverClock
 	refreshedAt            Local
 	sinceRefresh, unlooked int
 }
@@ -122,7 +125,7 @@ func (l *Line) Memory() (m Memory, ok bool) {
 	if len(l.config) > 1 || !l.config[0].Plain || l.config[0].PerClient || l.closed {
 		return m, false
 	}
-	return Memory{l.config[0], l.refreshedAt, l.sinceRefresh, l.unlooked}, true
+	return Memory{l.config[0], l.told, l.refreshedAt, l.sinceRefresh, l.unlooked}, true
 }
 
 // Phase names where the line stands, for people and for tests that count what was met.

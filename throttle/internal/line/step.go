@@ -133,7 +133,7 @@ func (l *Line) Step(e Event, now Local, out *Actions) {
 	case Leave:
 		l.leave(e.Waiter)
 	case Extend:
-		e.Waiter.until, e.Waiter.now = e.Until, false
+		e.Waiter.until, e.Waiter.now, e.Waiter.claimed = e.Until, false, now
 	case Give:
 		l.give(e.Release)
 	case Ready:

@@ -19,8 +19,9 @@ type Waiter struct {
 
 	state   state
 	place   place
-	slot    int  // in Line.placed; -1 if it is not there
-	awaited bool // its caller waits for its turn
+	slot    int   // in Line.placed; -1 if it is not there
+	awaited bool  // its caller waits for its turn
+	claimed Local // when its caller came for what it had reserved; zero: not yet, or it waits anyway
 }
 
 type state int

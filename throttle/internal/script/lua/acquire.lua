@@ -82,7 +82,7 @@ end
 for i, m in ipairs(members) do
   local epoch = seen[i] + 0
   local ran = least >= m.epoch and least - now < m.W and now - least < m.W / 2 -- time has, since this client was told it
-  if not ran or epoch ~= m.epoch or m.epoch > now or refresh[i] then upkeep().mind_clock(m, epoch, least, now) end
+  if not ran or epoch ~= m.epoch or m.epoch > now or refresh[i] then upkeep().mind_clock(m, client, epoch, least, now) end
   if far > 0 then upkeep().note_far(m, far) end
   update(m, client, refresh[i], epoch, now)
 end
