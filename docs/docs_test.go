@@ -21,7 +21,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"go.uber.org/goleak"
 
-	"github.com/jobthrottle/jobthrottle/worker"
+	"github.com/jobthrottle/jobthrottle/config"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -119,7 +119,7 @@ func TestConfigurations(t *testing.T) {
 			}
 			continue
 		}
-		if _, err := worker.ParseConfig(b.String(), []byte(strings.ReplaceAll(b.text, "/etc/jobthrottle", files))); err != nil {
+		if _, err := config.Parse(b.String(), []byte(strings.ReplaceAll(b.text, "/etc/jobthrottle", files))); err != nil {
 			t.Error(err)
 		}
 	}

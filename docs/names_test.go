@@ -11,8 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/producer"
-	"github.com/jobthrottle/jobthrottle/worker"
 	"github.com/jobthrottle/jobthrottle/worker/metrics"
 )
 
@@ -31,7 +31,7 @@ func TestConfigurationReference(t *testing.T) {
 			documented[m[1]] = m[2:]
 		}
 	}
-	eachKey("", reflect.TypeFor[worker.Config](), func(key, kind string) {
+	eachKey("", reflect.TypeFor[config.Config](), func(key, kind string) {
 		row, ok := documented[key]
 		delete(documented, key)
 		switch {
@@ -55,7 +55,7 @@ func TestConfigurationReference(t *testing.T) {
 // writes it, with its type.
 func eachKey(prefix string, t reflect.Type, f func(key, kind string)) {
 	switch {
-	case t == reflect.TypeFor[worker.Duration]():
+	case t == reflect.TypeFor[config.Duration]():
 		f(prefix, "duration")
 	case t.Kind() == reflect.Struct:
 		for field := range t.Fields() {
@@ -81,10 +81,10 @@ func eachKey(prefix string, t reflect.Type, f func(key, kind string)) {
 	}
 }
 
-// defaultOf returns the default that DefaultConfig gives a key, or nothing for
+// defaultOf returns the default that config.Default gives a key, or nothing for
 // keys that it leaves out: what those mean is decided where they are used.
 func defaultOf(key string) string {
-	v := reflect.ValueOf(worker.DefaultConfig()).Elem()
+	v := reflect.ValueOf(config.Default()).Elem()
 	for name := range strings.SplitSeq(key, ".") {
 		if v.Kind() != reflect.Struct {
 			return ""

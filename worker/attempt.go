@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	_ "embed"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/producer"
 )
 
@@ -101,9 +103,9 @@ func (p *pool) settle(ctx context.Context, t *turn, err error) error {
 		return err
 	}
 	e := t.entry
-	limit := t.limitOf(throttled.Limiter)
-	if limit != nil && throttled.Err == nil {
-		limit.counts.denied.Add(1)
+	draw, drawn := t.drawOn(throttled.Limiter)
+	if drawn && throttled.Err == nil {
+		t.counts(draw).denied.Add(1)
 	}
 	if throttled.parks {
 		throttled.back = time.Now().Add(throttled.RetryAfter + fallback)
@@ -113,8 +115,8 @@ func (p *pool) settle(ctx context.Context, t *turn, err error) error {
 		if perr := p.w.lot.add(settling, &e, throttled.Limiter); perr != nil {
 			p.w.logger.Warn("cannot park a task; asynq brings it back later",
 				zap.String("task_id", e.id), zap.String("queue", e.queue), zap.String("limiter", throttled.Limiter), zap.Error(perr))
-		} else if limit != nil {
-			limit.counts.parked.Add(1)
+		} else if drawn {
+			t.counts(draw).parked.Add(1)
 		}
 	}
 	p.w.logger.Debug("put off", zap.String("task_id", e.id), zap.String("type", t.task.Type()), zap.String("queue", e.queue),
@@ -131,19 +133,20 @@ func (p *pool) putOff(ctx context.Context, t *turn, after *RetryAfterError) erro
 	if t.job == nil {
 		return e.alone()
 	}
-	e.RetryAfter = min(after.After, t.job.maxPause)
-	if len(t.job.pauses) == 0 {
+	e.RetryAfter = min(after.After, t.job.MaxPause)
+	first := slices.IndexFunc(t.draws, func(d plan.Draw) bool { return d.Pauses })
+	if first < 0 {
 		return e.alone()
 	}
-	e.Limiter = t.limiters[t.job.pauses[0]].Name()
+	e.Limiter = t.draws[first].Limiter
 	pausing, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	r, err := p.w.refusals.of(pausing, &t.entry, e.Limiter, max(time.Hour, 2*t.job.maxPause))
+	r, err := p.w.refusals.of(pausing, &t.entry, e.Limiter, max(time.Hour, 2*t.job.MaxPause))
 	if err != nil {
 		p.w.logger.Warn("cannot note that a task was refused", zap.String("task_id", t.entry.id), zap.Error(err))
 	}
 	if r.alone() {
-		e.RetryAfter = r.stayAway(after.After, t.job.maxPause)
+		e.RetryAfter = r.stayAway(after.After, t.job.MaxPause)
 		return e.alone()
 	}
 	if err := t.pause(pausing, after.After); err != nil {

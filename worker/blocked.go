@@ -11,6 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -19,12 +20,12 @@ type BlockReason string
 
 // The reasons of a BlockedError.
 const (
-	NoHandler      BlockReason = "no_handler"       // this worker has none for the type
-	BadKey         BlockReason = "bad_key"          // the job has no usable value where a limit's key reads one
-	BadCost        BlockReason = "bad_cost"         // nor where the job's permits do
-	CostAboveLimit BlockReason = "cost_above_limit" // it costs more than a limit, as it is in Redis, ever gives at once
-	HostNotAllowed BlockReason = "host_not_allowed" // its first request goes where http.allow_hosts does not let it
-	UnknownField   BlockReason = "unknown_field"    // its payload has a field that the configuration does not read
+	NoHandler      BlockReason = "no_handler"              // this worker has none for the type
+	BadKey         BlockReason = BlockReason(plan.BadKey)  // the job has no usable value where a limit's key reads one
+	BadCost        BlockReason = BlockReason(plan.BadCost) // nor where the job's permits do
+	CostAboveLimit BlockReason = "cost_above_limit"        // it costs more than a limit, as it is in Redis, ever gives at once
+	HostNotAllowed BlockReason = "host_not_allowed"        // its first request goes where http.allow_hosts does not let it
+	UnknownField   BlockReason = "unknown_field"           // its payload has a field that the configuration does not read
 )
 
 // BlockedError says that a job cannot run as things stand: because of the

@@ -16,6 +16,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/producer"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
@@ -25,7 +26,7 @@ import (
 func (f *fleet) workWith(yaml, typ string) (stop func()) {
 	f.t.Helper()
 	redis, _, _ := strings.Cut(f.yaml, "\n")
-	cfg, err := ParseConfig("config.yaml", []byte(redis+"\n"+yaml))
+	cfg, err := config.Parse("config.yaml", []byte(redis+"\n"+yaml))
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/embedded"
 	"github.com/jobthrottle/jobthrottle/producer"
 	"github.com/jobthrottle/jobthrottle/worker"
@@ -24,9 +25,9 @@ func Example() {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer rdb.Close()
 
-	cfg := worker.DefaultConfig()
-	cfg.Limits = map[string]worker.LimitConfig{"mail-api": {Rate: "100/1s"}}
-	cfg.Jobs = map[string]worker.JobConfig{"email:": {Limits: []string{"mail-api"}}}
+	cfg := config.Default()
+	cfg.Limits = map[string]config.Limit{"mail-api": {Rate: "100/1s"}}
+	cfg.Jobs = map[string]config.Job{"email:": {Limits: []string{"mail-api"}}}
 	w, err := worker.NewWithClient(cfg, zap.NewNop(), rdb)
 	if err != nil {
 		log.Fatal(err)

@@ -3,19 +3,15 @@ package worker
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
-
-	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/hosts"
 )
 
 // FuzzHosts: whatever a URL says, a host that is let through is the one on the
@@ -38,18 +34,24 @@ func FuzzHosts(f *testing.F) {
 		f.Add("http://api.example.com", "api.example.com", netip.MustParseAddr(addr).AsSlice())
 	}
 	f.Fuzz(func(t *testing.T, url, rule string, address []byte) {
-		hosts, err := parseHostList([]string{rule})
-		if err != nil {
-			if _, ok := errors.AsType[*ConfigError](err); !ok {
+		cfg := config.Default()
+		cfg.HTTP.AllowHosts = []string{rule}
+		if err := cfg.Validate(); err != nil {
+			if _, ok := errors.AsType[*config.Error](err); !ok {
 				t.Errorf("error %T %v", err, err)
 			}
 			return
 		}
+		list, err := hosts.Parse(cfg.HTTP.AllowHosts)
+		if err != nil {
+			t.Fatalf("%q is valid, but %v", rule, err)
+		}
+		allowed := hostList{list}
 		req, err := HTTPRequest{URL: url}.build(t.Context())
 		if err != nil {
 			return // FuzzHTTPRequestPayload
 		}
-		if err := hosts.check(req.URL); err != nil {
+		if err := allowed.check(req.URL); err != nil {
 			if _, ok := errors.AsType[*HTTPHostError](err); !ok {
 				t.Errorf("error %T %v", err, err)
 			}
@@ -63,12 +65,12 @@ func FuzzHosts(f *testing.F) {
 			t.Errorf("%q lets %q through, and %q is dialled", rule, url, dialled)
 		}
 		addr, ok := netip.AddrFromSlice(address)
-		if !ok || hosts.checkAddr(host, portOf(req.URL), addr) != nil {
+		if !ok || allowed.checkAddr(host, portOf(req.URL), addr) != nil {
 			return
 		}
-		listed, err := netip.ParseAddr(hosts[0].host)
+		listed, err := netip.ParseAddr(list[0].Host)
 		same := err == nil && listed == addr.Unmap()
-		local := !strings.HasPrefix(rule, "*") && isLocalName(hosts[0].host)
+		local := !strings.HasPrefix(rule, "*") && isLocalName(list[0].Host)
 		if !same && !local && ofPrivateNetwork(addr) {
 			t.Errorf("%q lets %q connect to %s", rule, url, addr)
 		}
@@ -144,89 +146,4 @@ func ofPrivateNetwork(addr netip.Addr) bool {
 		}
 	}
 	return false
-}
-
-// FuzzParseConfig: a file is refused with a *ConfigError, or is a configuration that is valid.
-func FuzzParseConfig(f *testing.F) {
-	shipped, err := os.ReadFile("../config.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(shipped)
-	for _, text := range []string{
-		"", "a", "limits: {a: {rate: 100/1s}}", "limits:\n  a: {rate: 1/1s, key: payload.x, guard: 1ms, smooth: true}\njobs:\n  'x:*': {limits: [a], permits: payload.n, hold: 2s}\n",
-		"pools: [{name: default, concurrency: 2, queues: {a: 1}, max_waiting: 1}]", "http: {allow_hosts: [\"*.x\"], timeout: 1s}", "redis: {addrs: [a:1], password: \"${P}\"}",
-		"a: &a [*a]", "? {a: b}\n: c", "--- 1\n--- 2", "redis: {db: 99999999999999999999}", "limits: {a: {rate: 1/1s, <<: {rate: 2/1s}}}", "\x00", "log: {level: [}",
-	} {
-		f.Add([]byte(text))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		cfg, err := ParseConfig("config.yaml", text)
-		if err != nil {
-			if _, ok := errors.AsType[*ConfigError](err); !ok {
-				t.Errorf("error %T %v", err, err)
-			}
-			return
-		}
-		if err := cfg.Validate(); err != nil {
-			t.Errorf("accepted, but %v", err)
-		}
-	})
-}
-
-// FuzzLimitKeys: a value out of a task gives no limiter, or one that no other
-// value has, whose name the throttle takes, which is in the slot of its limit,
-// and none of whose keys is another's.
-func FuzzLimitKeys(f *testing.F) {
-	for _, payload := range []string{
-		`{"a":"x"}`, `{"a":{"b":1e3}}`, `{"a":true}`, `{"a":null}`, `{"a":[1]}`, `{"a":"{x}"}`, `{"a":"\u0000"}`, `{"a":"\ud800"}`, `{"a":1,"a":2}`, `[`, `"a"`, ``, "{\"a\":\"\xff\"}",
-	} {
-		f.Add("{api}-account", "payload.a", []byte(payload), "x")
-		f.Add("account", "payload.a.b", []byte(payload), "1e3")
-		f.Add("a:b", "header.h", []byte(payload), "c")
-		f.Add("{api}:account", "payload.a", []byte(payload), "x:permits")
-		f.Add("{api}:account", "payload.a", []byte(`{"a":"x%3Apermits"}`), "x:permits")
-	}
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nobody asks it anything
-	f.Cleanup(func() { rdb.Close() })
-	client, err := throttle.New(rdb, throttle.Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { client.Close() })
-	f.Fuzz(func(t *testing.T, limit, path string, payload []byte, other string) {
-		sel, err := parseSelector(path)
-		if err != nil || checkName(limit) != nil {
-			return
-		}
-		value, err := sel.pick(asynq.NewTaskWithHeaders("x", payload, map[string]string{"h": other}), "default")
-		if err != nil {
-			return
-		}
-		name, err := limiterName(limit, value)
-		if err != nil {
-			return
-		}
-		if _, err := client.Limiter(name); err != nil {
-			t.Errorf("limit %q, value %q: %v", limit, value, err)
-		}
-		if strings.Contains(limit, "{") && hashTag(name) != hashTag(limit) {
-			t.Errorf("%q is in another slot than %q", name, limit)
-		}
-		if again, err := limiterName(limit, other); err == nil && (again == name) != (other == value) {
-			t.Errorf("limit %q: %q and %q are limiters %q and %q", limit, value, other, name, again)
-		} else if err == nil && again != name && (strings.HasPrefix(again, name+":") || strings.HasPrefix(name, again+":")) {
-			t.Errorf("limit %q: limiters %q and %q, of %q and %q, have keys in common", limit, name, again, value, other)
-		}
-		if back := unescapeValue.Replace(strings.TrimPrefix(name, limit+":")); back != value {
-			t.Errorf("limiter %q is read as that of %q, not %q", name, back, value)
-		}
-		if n, err := (cost{from: &sel}).of(asynq.NewTask("x", payload), "default"); err == nil && (n < 1 || n > throttle.MaxPermits) {
-			t.Errorf("cost %d", n)
-		}
-		var whole any
-		if sel.source == "payload" && json.Unmarshal(payload, &whole) != nil {
-			t.Errorf("a value %q out of %q", value, payload)
-		}
-	})
 }

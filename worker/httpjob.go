@@ -9,6 +9,8 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/hosts"
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
@@ -30,10 +32,11 @@ type httpJob struct {
 	base    *http.Transport
 }
 
-// newHTTPJob returns the job as the configuration has it, or a *ConfigError. APIs
-// see the id of the worker as part of the User-Agent.
-func newHTTPJob(cfg *Config, id string) (*httpJob, error) {
-	hosts, err := parseHostList(cfg.HTTP.AllowHosts)
+// newHTTPJob returns the job as a valid configuration has it. Payloads may have
+// these fields beside their own, for limits and costs. APIs see the id of the
+// worker as part of the User-Agent.
+func newHTTPJob(cfg *config.Config, fields []string, id string) (*httpJob, error) {
+	allowed, err := hosts.Parse(cfg.HTTP.AllowHosts)
 	if err != nil {
 		return nil, err
 	}
@@ -42,11 +45,11 @@ func newHTTPJob(cfg *Config, id string) (*httpJob, error) {
 		slots += p.Concurrency
 	}
 	timeout := time.Duration(cfg.HTTP.Timeout)
-	dialer := &guardedDialer{hosts: hosts}
+	dialer := &guardedDialer{hosts: hostList{allowed}}
 	dialer.Timeout = timeout
 	return &httpJob{
-		hosts:   hosts,
-		fields:  limitFields(cfg),
+		hosts:   hostList{allowed},
+		fields:  fields,
 		timeout: timeout,
 		agent:   "jobthrottle/" + id,
 		base: &http.Transport{

@@ -7,71 +7,23 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
-	"unicode"
+
+	"github.com/jobthrottle/jobthrottle/internal/hosts"
 )
 
-// hostList is http.allow_hosts: the hosts that jobs may call.
+// hostList is http.allow_hosts, and what follows from it for addresses.
 //
-//	api.example.com        this host, any port
-//	api.example.com:8443   this host, this port
-//	*.example.com          every host below example.com, not itself; :port as above
-//	10.0.0.5, [::1]:8080   this address
+// Private addresses are another matter than names. Whoever runs a name server
+// decides what a name means, so a name on the list does not open the private
+// network: an address is connected to if it is public or on the list itself, or
+// if the name is on the list (not by a *) and can only be a local one, such as
+// localhost, a name without dots, or one below .internal.
 //
-// Private addresses are another matter. Whoever runs a name server decides what
-// a name means, so a name on the list does not open the private network: an
-// address is connected to if it is public or on the list itself, or if the name
-// is on the list (not by a *) and can only be a local one, such as localhost,
-// a name without dots, or one below .internal.
-//
-// Only hosts written in ASCII are ever allowed. net/http dials those as they
-// stand, but turns others into their IDNA form, which is another name than any
-// upper or lower case of them: what is compared with the list has to be what is
-// dialled. The dialer compares again, so that nothing that gets past the first
-// look gets a connection.
-type hostList []hostRule
-
-type hostRule struct {
-	host  string // normalHost
-	port  string // empty means any
-	below bool   // every host below host, instead of host
-}
-
-func parseHostList(hosts []string) (hostList, error) {
-	l := make(hostList, 0, len(hosts))
-	for i, s := range hosts {
-		r, ok := parseHostRule(s)
-		if !ok {
-			return nil, invalid(fmt.Sprintf("http.allow_hosts[%d]", i),
-				"invalid host %q: want HOST, HOST:PORT or *.DOMAIN in ASCII, such as api.example.com", s)
-		}
-		l = append(l, r)
-	}
-	return l, nil
-}
-
-func parseHostRule(s string) (r hostRule, ok bool) {
-	host, below := strings.CutPrefix(s, "*.")
-	r.below = below
-	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
-		r.host = normalHost(addr.String())
-		return r, !below && addr.Zone() == ""
-	}
-	if h, port, err := net.SplitHostPort(host); err == nil {
-		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil || n == 0 {
-			return r, false
-		}
-		host, r.port = h, strconv.FormatUint(n, 10)
-	}
-	r.host = normalHost(host)
-	if _, err := netip.ParseAddr(r.host); err == nil && below {
-		return r, false
-	}
-	return r, isHost(r.host)
-}
+// The dialer compares the name with the list again, so that nothing that gets
+// past the first look gets a connection.
+type hostList struct{ hosts.List }
 
 // check returns a *HTTPHostError if jobs may not call the URL.
 func (l hostList) check(u *url.URL) error {
@@ -82,49 +34,21 @@ func (l hostList) check(u *url.URL) error {
 	case u.User != nil:
 		return &HTTPHostError{Host: host, Reason: "its URL has a user name or password"}
 	}
-	if reason := l.refuses(host, portOf(u)); reason != "" {
+	if reason := l.Refuses(host, portOf(u)); reason != "" {
 		return &HTTPHostError{Host: u.Host, Reason: reason}
 	}
 	return nil
 }
 
-// refuses says why the list does not have the host and port; nothing if it does.
-func (l hostList) refuses(host, port string) (reason string) {
-	name := normalHost(host)
-	switch {
-	case !isASCII(host):
-		return "http.allow_hosts names hosts in ASCII only: write it as it is looked up, such as xn--bcher-kva.example"
-	case !isHost(name) || !slices.ContainsFunc(l, func(r hostRule) bool { return r.matches(name, port) }):
-		return "http.allow_hosts does not list it"
-	}
-	return ""
-}
-
 // checkAddr returns a *HTTPHostError if a connection for host may not go to addr.
 func (l hostList) checkAddr(host, port string, addr netip.Addr) error {
 	addr = addr.Unmap().WithZone("")
-	host = normalHost(host)
-	if isPublic(addr) || l.lists(addr.String(), port) || isLocalName(host) && l.lists(host, port) {
+	host = hosts.Normal(host)
+	if isPublic(addr) || l.Names(addr.String(), port) || isLocalName(host) && l.Names(host, port) {
 		return nil
 	}
 	return &HTTPHostError{Host: host, Addr: addr,
 		Reason: fmt.Sprintf("its address %s is private: list %s in http.allow_hosts as well if that is meant", addr, addr)}
-}
-
-// lists reports whether host is on the list by its own name.
-func (l hostList) lists(host, port string) bool {
-	return slices.ContainsFunc(l, func(r hostRule) bool { return !r.below && r.matches(host, port) })
-}
-
-func (r hostRule) matches(host, port string) bool {
-	if r.port != "" && r.port != port {
-		return false
-	}
-	if r.below {
-		below, ok := strings.CutSuffix(host, "."+r.host)
-		return ok && isHostName(below)
-	}
-	return host == r.host
 }
 
 // guardedDialer checks the host and port that are dialled, whoever asked for
@@ -140,7 +64,7 @@ func (d *guardedDialer) dial(ctx context.Context, network, hostport string) (net
 	if err != nil {
 		return nil, err
 	}
-	if reason := d.hosts.refuses(host, port); reason != "" {
+	if reason := d.hosts.Refuses(host, port); reason != "" {
 		return nil, &HTTPHostError{Host: hostport, Reason: reason}
 	}
 	guarded := d.Dialer
@@ -197,52 +121,6 @@ func isLocalName(host string) bool {
 	}
 	return slices.ContainsFunc([]string{".localhost", ".local", ".internal", ".home.arpa", ".test"}, func(domain string) bool {
 		return strings.HasSuffix(host, domain)
-	})
-}
-
-// normalHost writes a host as the list does: lower case, no final dot, an
-// address in its one normal form. Only ASCII letters change: others have lower
-// cases in ASCII.
-func normalHost(host string) string {
-	if addr, err := netip.ParseAddr(host); err == nil {
-		if addr.Zone() != "" {
-			return host // which no list has; Unmap would drop the zone
-		}
-		return addr.Unmap().String()
-	}
-	return lowerASCII(strings.TrimSuffix(host, "."))
-}
-
-func lowerASCII(s string) string {
-	return strings.Map(func(c rune) rune {
-		if 'A' <= c && c <= 'Z' {
-			return c + 'a' - 'A'
-		}
-		return c
-	}, s)
-}
-
-func isASCII(s string) bool {
-	return !strings.ContainsFunc(s, func(c rune) bool { return c > unicode.MaxASCII })
-}
-
-// isHost reports whether s, which is as normalHost writes it, is a name or an
-// address. A name whose last label is a number is neither: some resolvers read
-// 127.1 and 2130706433 as addresses.
-func isHost(s string) bool {
-	if addr, err := netip.ParseAddr(s); err == nil {
-		return addr.Zone() == ""
-	}
-	last, digits := s[strings.LastIndexByte(s, '.')+1:], "0123456789"
-	if hex, ok := strings.CutPrefix(last, "0x"); ok {
-		last, digits = hex, "0123456789abcdef"
-	}
-	return isHostName(s) && strings.Trim(last, digits) != ""
-}
-
-func isHostName(s string) bool {
-	return s != "" && s[0] != '.' && !strings.HasSuffix(s, ".") && !strings.Contains(s, "..") && !strings.ContainsFunc(s, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
 	})
 }
 

@@ -15,19 +15,20 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/internal/strictapi"
 )
 
 // limitedWorker runs a worker whose HTTP jobs may call api, within the limit.
-func limitedWorker(t *testing.T, api *httptest.Server, limit LimitConfig) (*Worker, *asynq.Inspector) {
+func limitedWorker(t *testing.T, api *httptest.Server, limit config.Limit) (*Worker, *asynq.Inspector) {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t), PoolSize: 40})
 	t.Cleanup(func() { rdb.Close() })
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	cfg.HTTP.AllowHosts = []string{api.Listener.Addr().String()}
-	cfg.Limits = map[string]LimitConfig{"api": limit}
-	cfg.Jobs = map[string]JobConfig{HTTPTaskType: {Limits: []string{"api"}}}
+	cfg.Limits = map[string]config.Limit{"api": limit}
+	cfg.Jobs = map[string]config.Job{HTTPTaskType: {Limits: []string{"api"}}}
 	w, err := NewWithClient(cfg, zap.NewNop(), rdb)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +81,7 @@ func TestHTTPJobEveryRequestNeedsAPermit(t *testing.T) {
 		w.WriteHeader(count.Code)
 	}))
 	t.Cleanup(api.Close)
-	w, inspector := limitedWorker(t, api, LimitConfig{Rate: "8/500ms", Guard: Duration(100 * time.Millisecond)})
+	w, inspector := limitedWorker(t, api, config.Limit{Rate: "8/500ms", Guard: config.Duration(100 * time.Millisecond)})
 	dial := w.http.base.DialContext
 	w.http.base.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		<-time.After(150 * time.Millisecond)
@@ -109,7 +110,7 @@ func TestHTTPJobComesBackAfter429(t *testing.T) {
 		second.CompareAndSwap(0, time.Now().UnixNano())
 	}))
 	t.Cleanup(api.Close)
-	w, inspector := limitedWorker(t, api, LimitConfig{Rate: "100/1s"})
+	w, inspector := limitedWorker(t, api, config.Limit{Rate: "100/1s"})
 	runUntil(t, w, inspector, api.URL)
 	if away := time.Duration(second.Load() - first.Load()); away < time.Second || away > 5*time.Second {
 		t.Errorf("came back after %v, want the second that the API asked for", away)

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/config"
 )
 
 func TestHTTPJobRedirectsThatAreNotFollowed(t *testing.T) {
@@ -57,7 +59,7 @@ func TestHTTPJobRefusesToLeaveHTTPS(t *testing.T) {
 	defer plain.Close()
 	secure := httptest.NewTLSServer(http.RedirectHandler(plain.URL, http.StatusTemporaryRedirect))
 	defer secure.Close()
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	cfg.HTTP.AllowHosts = []string{"127.0.0.1"}
 	job := newTestHTTPJob(t, cfg)
 	job.base.TLSClientConfig = secure.Client().Transport.(*http.Transport).TLSClientConfig
@@ -95,7 +97,7 @@ func TestHTTPJobRedirectsKeepSecretsFromOthers(t *testing.T) {
 		http.Redirect(w, r, first.URL+"/back", http.StatusTemporaryRedirect)
 	}))
 	defer second.Close()
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	cfg.HTTP.AllowHosts = []string{first.Listener.Addr().String(), second.Listener.Addr().String()}
 	runner := runHTTPJob(t, newTestHTTPJob(t, cfg))
 	_, err := runner.do(t, "task", HTTPRequest{Method: "POST", URL: first.URL + "/start?key=s3cret", Body: "payload", Headers: map[string]string{
@@ -165,7 +167,7 @@ func TestHTTPJobErrorsShowNoSecrets(t *testing.T) {
 					conn.Close()
 				}
 			}()
-			cfg := DefaultConfig()
+			cfg := config.Default()
 			cfg.HTTP.AllowHosts = []string{"127.0.0.1"}
 			err = perform(t, newTestHTTPJob(t, cfg), HTTPRequest{
 				URL: "http://" + l.Addr().String() + "/s3cret?key=s3cret", Headers: map[string]string{"Authorization": "Bearer s3cret"},

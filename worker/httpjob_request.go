@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/internal/hosts"
 )
 
 // HTTPRequest is the payload of an HTTPTaskType task, as JSON.
@@ -88,7 +90,7 @@ func (r HTTPRequest) build(ctx context.Context) (*http.Request, error) {
 	if req.URL.User != nil {
 		return nil, badPayload("url", "has a user name or password: put them into the header Authorization")
 	}
-	if !isASCII(req.URL.Host) { // no list of hosts could allow it
+	if !hosts.IsASCII(req.URL.Host) { // no list of hosts could allow it
 		return nil, badPayload("url", "has a host that is not ASCII: write it as it is looked up, such as xn--bcher-kva.example")
 	}
 	if id, ok := asynq.GetTaskID(ctx); ok && (method == http.MethodPost || method == http.MethodPatch) {
@@ -108,23 +110,6 @@ func (r HTTPRequest) build(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// limitFields returns the top-level fields of payloads that limits and costs read.
-func limitFields(cfg *Config) []string {
-	var fields []string
-	add := func(path string) {
-		if sel, err := parseSelector(path); err == nil && sel.source == "payload" && !slices.Contains(fields, sel.path[0]) {
-			fields = append(fields, sel.path[0])
-		}
-	}
-	for _, name := range sortedKeys(cfg.Limits) {
-		add(cfg.Limits[name].Key)
-	}
-	for _, pattern := range sortedKeys(cfg.Jobs) {
-		add(cfg.Jobs[pattern].Permits)
-	}
-	return fields
-}
-
 // keepPublicHeaders drops all headers that may be secrets.
 func keepPublicHeaders(h http.Header) {
 	for name := range h {
@@ -135,7 +120,9 @@ func keepPublicHeaders(h http.Header) {
 }
 
 // origin tells servers apart: scheme, host and port.
-func origin(u *url.URL) string { return u.Scheme + "://" + normalHost(u.Hostname()) + ":" + portOf(u) }
+func origin(u *url.URL) string {
+	return u.Scheme + "://" + hosts.Normal(u.Hostname()) + ":" + portOf(u)
+}
 
 // isToken reports whether s can be the name of a method or header (RFC 9110).
 func isToken(s string) bool {

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -84,18 +83,4 @@ func FuzzHTTPRequestPayload(f *testing.F) {
 			t.Errorf("error %T %v", err, err)
 		}
 	})
-}
-
-func TestLimitFields(t *testing.T) {
-	cfg := DefaultConfig()
-	cfg.Limits = map[string]LimitConfig{
-		"a": {Rate: "1/1s", Key: "payload.account.id"},
-		"b": {Rate: "1/1s", Key: "payload.account"},
-		"c": {Rate: "1/1s", Key: "header.tenant"},
-		"d": {Rate: "1/1s"},
-	}
-	cfg.Jobs = map[string]JobConfig{"x": {Permits: "payload.tokens"}, "y": {Permits: "3"}}
-	if got, want := limitFields(cfg), []string{"account", "tokens"}; !slices.Equal(got, want) {
-		t.Errorf("limitFields = %q, want %q", got, want)
-	}
 }

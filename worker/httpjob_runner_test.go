@@ -11,12 +11,13 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/embedded"
 )
 
-func newTestHTTPJob(t *testing.T, cfg *Config) *httpJob {
+func newTestHTTPJob(t *testing.T, cfg *config.Config) *httpJob {
 	t.Helper()
-	job, err := newHTTPJob(cfg, "test")
+	job, err := newHTTPJob(cfg, nil, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func serveAPI(t *testing.T, h http.HandlerFunc) (string, *httpJob) {
 	t.Helper()
 	api := httptest.NewServer(h)
 	t.Cleanup(api.Close)
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	cfg.HTTP.AllowHosts = []string{api.Listener.Addr().String()}
 	return api.URL, newTestHTTPJob(t, cfg)
 }

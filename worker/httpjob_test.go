@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/config"
 )
 
 func TestHTTPJobOutcomes(t *testing.T) {
@@ -210,7 +212,7 @@ func TestHTTPJobNetworkErrorsAreRetried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	cfg.HTTP.AllowHosts = []string{"127.0.0.1"}
 	job := newTestHTTPJob(t, cfg)
 	l.Close()
@@ -251,7 +253,7 @@ func TestHTTPJobReusesConnections(t *testing.T) {
 	}
 	api.Start()
 	t.Cleanup(api.Close)
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	cfg.HTTP.AllowHosts = []string{api.Listener.Addr().String()}
 	runner := runHTTPJob(t, newTestHTTPJob(t, cfg))
 	for i, path := range []string{"/200", "/404", "/500", "/429", "/200"} {

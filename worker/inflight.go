@@ -54,5 +54,5 @@ func (t *turn) full(ctx context.Context) error {
 				zap.String("task_id", e.id), zap.String("queue", e.queue), zap.String("limiter", e.limiter), zap.Error(err))
 		}
 	}
-	return &ThrottledError{RetryAfter: retryFull, Err: fmt.Errorf("max_in_flight of %q is reached", t.job.name)}
+	return &ThrottledError{RetryAfter: retryFull, Err: fmt.Errorf("max_in_flight of %q is reached", t.job.Name)}
 }

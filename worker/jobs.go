@@ -1,149 +1,38 @@
 package worker
 
 import (
-	"cmp"
-	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
-	"time"
 
-	"github.com/hibiken/asynq"
-
-	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/internal/plan"
 )
 
-// pattern is a task type of the configuration, or the beginning of several.
-type pattern struct {
-	text   string
-	prefix bool
-}
-
-func parsePattern(s string) pattern {
-	if text, ok := strings.CutSuffix(s, "*"); ok {
-		return pattern{text, true}
-	}
-	return pattern{s, strings.HasSuffix(s, ":")}
-}
-
-func (p pattern) matches(taskType string) bool {
-	return taskType == p.text || p.prefix && strings.HasPrefix(taskType, p.text)
-}
-
-// job is what applies to the tasks of a pattern.
+// job is a job of the configuration, in this process.
 type job struct {
-	pattern  pattern
-	name     string // as configured
-	limits   []*limit
-	cost     cost
-	hold     time.Duration
+	*plan.Job
 	inFlight chan struct{} // nil: no cap
-	pauses   []int         // indexes into limits
-	maxPause time.Duration
 	counts   jobCounts
 }
 
-// limit is a configured limit: one limiter, or one for each value of its key.
-type limit struct {
-	name   string
-	rate   throttle.Rate
-	key    *selector
-	counts limitCounts
+// setJobs makes what this process keeps of the jobs and limits of a configuration.
+func (w *Worker) setJobs(plans *plan.Jobs) {
+	w.plans = plans
+	w.jobs, w.counts = map[*plan.Job]*job{}, map[*plan.Limit]*limitCounts{}
+	for _, planned := range plans.All() {
+		j := &job{Job: planned}
+		if j.MaxInFlight > 0 {
+			j.inFlight = make(chan struct{}, j.MaxInFlight)
+		}
+		w.jobs[planned] = j
+	}
+	for _, l := range plans.Limits() {
+		w.counts[l] = &limitCounts{}
+	}
 }
 
-// newJobs returns what a valid configuration says about jobs, the pattern that wins first.
-func newJobs(cfg *Config) ([]*job, error) {
-	limits := make(map[string]*limit, len(cfg.Limits))
-	for name, lc := range cfg.Limits {
-		l := &limit{name: name}
-		var err error
-		if l.rate, err = lc.ThrottleRate(); err != nil {
-			return nil, err
-		}
-		if lc.Key != "" {
-			sel, err := parseSelector(lc.Key)
-			if err != nil {
-				return nil, err
-			}
-			l.key = &sel
-		}
-		limits[name] = l
-	}
-	jobs := make([]*job, 0, len(cfg.Jobs))
-	for name, jc := range cfg.Jobs {
-		j := &job{name: name, pattern: parsePattern(name), maxPause: jc.maxPause()}
-		var err error
-		if j.cost, err = parseCost(jc.Permits); err != nil {
-			return nil, err
-		}
-		if j.hold, err = jc.hold(); err != nil {
-			return nil, err
-		}
-		for _, name := range jc.Limits {
-			j.limits = append(j.limits, limits[name])
-		}
-		j.pauses = pausedLimits(j.limits, jc.PauseOn429)
-		if jc.MaxInFlight > 0 {
-			j.inFlight = make(chan struct{}, jc.MaxInFlight)
-		}
-		jobs = append(jobs, j)
-	}
-	slices.SortFunc(jobs, func(a, b *job) int {
-		switch { // the longest wins, and a whole type before a beginning
-		case len(a.pattern.text) != len(b.pattern.text):
-			return cmp.Compare(len(b.pattern.text), len(a.pattern.text))
-		case a.pattern.prefix != b.pattern.prefix && b.pattern.prefix:
-			return -1
-		case a.pattern.prefix != b.pattern.prefix:
-			return 1
-		}
-		return cmp.Compare(a.pattern.text, b.pattern.text)
-	})
-	return jobs, nil
-}
-
-// pausedLimits returns which limits of a job stop when the API says to try
-// later: the narrowest that fit, so that one account does not stop the others.
-func pausedLimits(limits []*limit, names []string) []int {
-	pick := func(want func(*limit) bool) (found []int) {
-		for i, l := range limits {
-			if want(l) {
-				found = append(found, i)
-			}
-		}
-		return found
-	}
-	if names != nil {
-		return pick(func(l *limit) bool { return slices.Contains(names, l.name) })
-	}
-	if keyed := pick(func(l *limit) bool { return l.key != nil }); len(keyed) > 0 {
-		return keyed
-	}
-	return pick(func(l *limit) bool { return l.rate.Type == throttle.Overall })
-}
-
-// limiterOf returns the name of the limiter that the task draws on.
-func (l *limit) limiterOf(task *asynq.Task, queue string) (string, error) {
-	if l.key == nil {
-		return l.name, nil
-	}
-	value, err := l.key.pick(task, queue)
-	if err != nil {
-		return "", fmt.Errorf("limit %q: %w", l.name, err)
-	}
-	return limiterName(l.name, value)
-}
-
-func (l *limit) String() string {
-	s := l.name + " " + l.rate.String()
-	if l.rate.Type == throttle.PerClient {
-		s += " per worker"
-	}
-	if l.key != nil {
-		s += " per " + l.key.String()
-	}
-	return s
-}
+// jobFor returns what applies to a task type, or nil.
+func (w *Worker) jobFor(taskType string) *job { return w.jobs[w.plans.For(taskType)] }
 
 // recent remembers a bounded number of names.
 type recent struct {
@@ -165,4 +54,8 @@ func (r *recent) add(name string) bool {
 	}
 	r.names[name] = true
 	return true
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	return slices.Sorted(maps.Keys(m))
 }

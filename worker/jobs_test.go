@@ -3,123 +3,13 @@ package worker
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/config"
 )
-
-func TestPatterns(t *testing.T) {
-	cfg := DefaultConfig()
-	cfg.Jobs = map[string]JobConfig{
-		"*": {}, "email:": {}, "email:send*": {}, "email:send": {}, "image": {}, "image:resize:": {},
-	}
-	jobs, err := newJobs(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &Worker{jobs: jobs}
-	for taskType, want := range map[string]string{
-		"email:send":         "email:send",
-		"email:sendlater":    "email:send*",
-		"email:":             "email:",
-		"email:draft":        "email:",
-		"image":              "image",
-		"images":             "*",
-		"image:resize:small": "image:resize:",
-		"image:resize":       "*",
-		"":                   "*",
-	} {
-		if got := w.jobFor(taskType); got == nil || got.name != want {
-			t.Errorf("%q: got %v, want the job %q", taskType, got, want)
-		}
-	}
-	w.jobs = jobs[:len(jobs)-1] // "*" comes last
-	if got := w.jobFor("images"); got != nil {
-		t.Errorf("images: got the job %q, want none", got.name)
-	}
-}
-
-func TestPausedLimits(t *testing.T) {
-	tests := []struct {
-		name   string
-		job    string
-		paused []string
-	}{
-		{"the keyed one", "{limits: [fleet, worker, account]}", []string{"account"}},
-		{"else the overall ones", "{limits: [fleet, worker, day]}", []string{"fleet", "day"}},
-		{"as configured", "{limits: [fleet, worker, account], pause_on_429: [fleet, account]}", []string{"fleet", "account"}},
-		{"none", "{limits: [fleet, worker, account], pause_on_429: []}", nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			cfg, err := ParseConfig("config.yaml", []byte(`
-limits:
-  fleet: {rate: 100/1s}
-  day: {rate: 1000/24h}
-  worker: {rate: 10/1s, type: per_client}
-  account: {rate: 1/1s, key: payload.account.id}
-jobs:
-  all: {limits: [fleet, day, worker, account]}
-  x: `+tt.job))
-			if err != nil {
-				t.Fatal(err)
-			}
-			jobs, err := newJobs(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			j := jobs[slices.IndexFunc(jobs, func(j *job) bool { return j.name == "x" })]
-			var got []string
-			for _, i := range j.pauses {
-				got = append(got, j.limits[i].name)
-			}
-			if !slices.Equal(got, tt.paused) {
-				t.Errorf("got %v, want %v", got, tt.paused)
-			}
-		})
-	}
-}
-
-func TestSelector(t *testing.T) {
-	task := asynq.NewTaskWithHeaders("x", []byte(`{"a": {"b": "text", "n": 12345678901234567890, "t": true, "o": {}}, "e": "\u00e9"}`), map[string]string{"h.1": "v"})
-	for path, want := range map[string]string{
-		"payload.a.b": "text",
-		"payload.a.n": "12345678901234567890",
-		"payload.a.t": "true",
-		"payload.e":   "é",
-		"header.h.1":  "v",
-		"queue":       "low",
-	} {
-		sel, err := parseSelector(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := sel.pick(task, "low"); err != nil || got != want {
-			t.Errorf("%s: got %q, %v, want %q", path, got, err, want)
-		}
-	}
-	for path, want := range map[string]string{
-		"payload.a.x":   "the payload has no a.x",
-		"payload.a.b.c": "payload.a.b is not a JSON object",
-		"payload.a.o":   "payload.a.o is not a string, number or boolean",
-		"header.none":   `the task has no header "none"`,
-	} {
-		sel, err := parseSelector(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := sel.pick(task, "low"); err == nil || err.Error() != want {
-			t.Errorf("%s: got %q, %v, want the error %q", path, got, err, want)
-		}
-	}
-	for _, path := range []string{"", "payload", "payload.", "payload.a..b", "header", "header.", "queue.x", "body.x"} {
-		if _, err := parseSelector(path); err == nil {
-			t.Errorf("%q: got no error", path)
-		}
-	}
-}
 
 func TestRetryDelay(t *testing.T) {
 	task := asynq.NewTask("x", nil)
@@ -162,10 +52,10 @@ func TestEntryName(t *testing.T) {
 
 func TestLineWeights(t *testing.T) {
 	queues := map[string]int{"critical": 6, "default": 3, "low": 1, "lowest": 1}
-	if got := lineWeights(PoolConfig{Queues: queues}); got["critical"] != 6 || got["low"] != 1 {
+	if got := lineWeights(config.Pool{Queues: queues}); got["critical"] != 6 || got["low"] != 1 {
 		t.Errorf("got %v, want the queues' own weights", got)
 	}
-	got := lineWeights(PoolConfig{Queues: queues, Strict: true})
+	got := lineWeights(config.Pool{Queues: queues, Strict: true})
 	if got["critical"] != 1_000_000 || got["default"] != 1000 || got["low"] != 1 || got["lowest"] != 1 {
 		t.Errorf("strict: got %v", got)
 	}

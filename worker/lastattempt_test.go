@@ -14,6 +14,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/producer"
 )
 
@@ -222,7 +223,7 @@ func (r *deafRedis) EvalSha(ctx context.Context, sha1 string, keys []string, arg
 // workOver starts a worker that uses this Redis client.
 func (f *fleet) workOver(rdb redis.UniversalClient, typ string, handle func(context.Context, *asynq.Task) error) (stop func()) {
 	f.t.Helper()
-	cfg, err := ParseConfig("config.yaml", []byte(f.yaml))
+	cfg, err := config.Parse("config.yaml", []byte(f.yaml))
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ const (
 	oldIndexKey = "jobthrottle:parked"
 
 	// What the keys of a limiter's lines go on with, after its name in braces and
-	// a colon: see ownKeys.
+	// a colon. Package config refuses limits that are named like such a key.
 	parkedKeys  = "parked"
 	refusedKeys = "refused"
 )

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/jobthrottle/jobthrottle/internal/limitname"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -17,12 +18,12 @@ var ErrUnknownLimit = errors.New("no such limit in the configuration")
 // %3A. A name that no limiter can have is an error; one that the configuration
 // does not know is ErrUnknownLimit.
 func (w *Worker) Limiter(name string) (*throttle.Limiter, throttle.Rate, error) {
-	for _, l := range w.limits() {
-		value, keyed := strings.CutPrefix(name, l.name+":")
+	for _, l := range w.plans.Limits() {
+		value, keyed := strings.CutPrefix(name, l.Name+":")
 		switch {
-		case l.key == nil && name == l.name:
-		case l.key != nil && keyed:
-			right, err := limiterName(l.name, unescapeValue.Replace(value))
+		case l.Key == "" && name == l.Name:
+		case l.Key != "" && keyed:
+			right, err := limitname.OfValue(l.Name, limitname.Value(value))
 			if err == nil && right != name {
 				err = fmt.Errorf("invalid name %q: want %q, since %% and : of a value are written %%25 and %%3A", name, right)
 			}
@@ -33,9 +34,9 @@ func (w *Worker) Limiter(name string) (*throttle.Limiter, throttle.Rate, error) 
 			continue
 		}
 		limiter, err := w.throttle.Limiter(name)
-		return limiter, l.rate, err
+		return limiter, l.Rate, err
 	}
-	if err := checkName(name); err != nil {
+	if err := limitname.Check(name); err != nil {
 		return nil, throttle.Rate{}, err
 	}
 	if strings.ContainsAny(name, "{}/") {

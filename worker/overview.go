@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
@@ -94,21 +95,20 @@ func (w *Worker) Inspector() *Inspector { return NewInspector(w.rdb) }
 func (w *Worker) overlookLimits(ctx context.Context, lines parkedLines) ([]LimitOverview, error) {
 	var limits []LimitOverview
 	var names []string
-	for _, l := range w.limits() {
-		lo := LimitOverview{Name: l.name, Rate: l.rate}
-		limiters := []string{l.name}
-		if l.key != nil {
-			lo.Key = l.key.String()
-			limiters = lines.longest(l.name + ":")
+	for _, l := range w.plans.Limits() {
+		lo := LimitOverview{Name: l.Name, Rate: l.Rate, Key: l.Key}
+		limiters := []string{l.Name}
+		if l.Key != "" {
+			limiters = lines.longest(l.Name + ":")
 		}
 		lo.Lines, lo.Parked = lines.of(l)
 		for _, name := range limiters {
 			lo.Limiters = append(lo.Limiters, LimiterOverview{FleetUsage: operate.FleetUsage{Name: name}, Parked: lines.tasks[name]})
 		}
 		names = append(names, limiters...)
-		for _, j := range w.jobs {
-			if slices.Contains(j.limits, l) {
-				lo.Jobs = append(lo.Jobs, j.name)
+		for _, j := range w.plans.All() {
+			if slices.Contains(j.Limits, l) {
+				lo.Jobs = append(lo.Jobs, j.Name)
 			}
 		}
 		slices.Sort(lo.Jobs)
@@ -139,9 +139,9 @@ func (w *Worker) overlookPools(lines parkedLines) ([]PoolOverview, error) {
 	}
 	var pools []PoolOverview
 	for _, pc := range w.cfg.Pools {
-		p := PoolOverview{Name: pc.Name, Slots: pc.Concurrency, MaxWaiting: pc.maxWaiting()}
-		for _, name := range sortedKeys(pc.queues()) {
-			q := QueueOverview{Name: name, Weight: pc.queues()[name]}
+		p := PoolOverview{Name: pc.Name, Slots: pc.Concurrency, MaxWaiting: pc.WaitingSlots()}
+		for _, name := range sortedKeys(pc.QueueWeights()) {
+			q := QueueOverview{Name: name, Weight: pc.QueueWeights()[name]}
 			if slices.Contains(known, name) {
 				info, err := w.inspector.GetQueueInfo(name)
 				if err != nil {
@@ -233,9 +233,9 @@ func (p parkedLines) add(limiter, queue string, n int64) {
 }
 
 // of returns how many limiters of a limit have tasks in line, and how many those are.
-func (p parkedLines) of(l *limit) (limiters, tasks int64) {
+func (p parkedLines) of(l *plan.Limit) (limiters, tasks int64) {
 	for name, n := range p.tasks {
-		if name == l.name && l.key == nil || l.key != nil && strings.HasPrefix(name, l.name+":") {
+		if name == l.Name && l.Key == "" || l.Key != "" && strings.HasPrefix(name, l.Name+":") {
 			limiters, tasks = limiters+1, tasks+n
 		}
 	}

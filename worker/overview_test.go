@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -22,7 +23,7 @@ limits: { api: { rate: 5/1s }, account: { rate: 5/1s, key: payload.account } }
 pools: [ { name: a, concurrency: 4, queues: {low: 1, high: 5} }, { name: b, concurrency: 2, queues: {other: 1} } ]
 jobs: { "x:both": { limits: [api, account] }, "x:one": { limits: [api] } }
 `)
-	cfg, err := ParseConfig("config.yaml", []byte(f.yaml))
+	cfg, err := config.Parse("config.yaml", []byte(f.yaml))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,11 +81,11 @@ jobs: { "x:both": { limits: [api, account] }, "x:one": { limits: [api] } }
 
 // TestLimiterOfName: what operators may name, and what they are told else.
 func TestLimiterOfName(t *testing.T) {
-	cfg := DefaultConfig()
-	cfg.Limits = map[string]LimitConfig{
+	cfg := config.Default()
+	cfg.Limits = map[string]config.Limit{
 		"api": {Rate: "5/1s"}, "{tag}:x": {Rate: "5/1s"}, "account": {Rate: "7/1s", Key: "payload.account"}, "a/b": {Rate: "5/1s"},
 	}
-	cfg.Jobs = map[string]JobConfig{"x": {Limits: []string{"api", "{tag}:x", "account", "a/b"}}}
+	cfg.Jobs = map[string]config.Job{"x": {Limits: []string{"api", "{tag}:x", "account", "a/b"}}}
 	w, err := New(cfg, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)

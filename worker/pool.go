@@ -12,6 +12,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
@@ -33,11 +34,11 @@ type pool struct {
 	server  *asynq.Server
 }
 
-func newPool(w *Worker, pc PoolConfig) *pool {
-	p := &pool{w: w, weights: lineWeights(pc), waiting: make(chan struct{}, pc.maxWaiting())}
+func newPool(w *Worker, pc config.Pool) *pool {
+	p := &pool{w: w, weights: lineWeights(pc), waiting: make(chan struct{}, pc.WaitingSlots())}
 	p.server = asynq.NewServerFromRedisClient(sparing{w.rdb, w.spared, w.late.Done()}, asynq.Config{
 		Concurrency:              pc.Concurrency,
-		Queues:                   pc.queues(),
+		Queues:                   pc.QueueWeights(),
 		StrictPriority:           pc.Strict,
 		TaskCheckInterval:        taskCheckInterval,
 		DelayedTaskCheckInterval: delayedCheckInterval,
@@ -152,8 +153,8 @@ func (p *pool) logFailure(ctx context.Context, task *asynq.Task, err error) {
 // lineWeights returns the weights that queues have in the lines of parked
 // tasks. In a strict pool they are so far apart that a queue is called only when
 // those above it are empty.
-func lineWeights(pc PoolConfig) map[string]int {
-	queues := pc.queues()
+func lineWeights(pc config.Pool) map[string]int {
+	queues := pc.QueueWeights()
 	if !pc.Strict {
 		return queues
 	}

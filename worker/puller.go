@@ -56,7 +56,7 @@ func newPuller(w *Worker) *puller {
 func (w *Worker) queues() []string {
 	queues := map[string]bool{}
 	for _, pc := range w.cfg.Pools {
-		for queue := range pc.queues() {
+		for queue := range pc.QueueWeights() {
 			queues[queue] = true
 		}
 	}

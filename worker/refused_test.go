@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
@@ -39,10 +40,10 @@ func TestOneURLThatIsAlwaysRefused(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t), PoolSize: 40})
 	t.Cleanup(func() { rdb.Close() })
 	client, inspector := asynq.NewClientFromRedisClient(rdb), asynq.NewInspectorFromRedisClient(rdb)
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	cfg.HTTP.AllowHosts = []string{api.Listener.Addr().String()}
-	cfg.Limits = map[string]LimitConfig{"api": {Rate: "20/1s"}}
-	cfg.Jobs = map[string]JobConfig{HTTPTaskType: {Limits: []string{"api"}}}
+	cfg.Limits = map[string]config.Limit{"api": {Rate: "20/1s"}}
+	cfg.Jobs = map[string]config.Job{HTTPTaskType: {Limits: []string{"api"}}}
 	enqueue := func(id string) {
 		t.Helper()
 		task := asynq.NewTask(HTTPTaskType, fmt.Appendf(nil, `{"url":"%s/%s"}`, api.URL, id))

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/config"
 )
 
 //go:embed lua/rights.lua
@@ -48,27 +50,27 @@ func (e *RightsError) Error() string {
 }
 
 // rights returns what the user of a worker needs, as ACL SETUSER takes it.
-func (c *Config) rights() []string {
-	var rights []string
-	for _, pattern := range c.keyPatterns() {
-		rights = append(rights, "~"+pattern)
+func rights(cfg *config.Config) []string {
+	var rules []string
+	for _, pattern := range keyPatterns(cfg) {
+		rules = append(rules, "~"+pattern)
 	}
 	for _, channel := range channels {
-		rights = append(rights, "&"+channel)
+		rules = append(rules, "&"+channel)
 	}
-	for _, command := range c.commands() {
-		rights = append(rights, "+"+command)
+	for _, command := range commands(cfg) {
+		rules = append(rules, "+"+command)
 	}
-	return rights
+	return rules
 }
 
 // commands returns what a worker of the configuration runs in Redis.
-func (c *Config) commands() []string {
+func commands(cfg *config.Config) []string {
 	all := slices.Concat(limitCommands, taskCommands, lineCommands)
-	if c.Admin.Addr != "" {
+	if cfg.Admin.Addr != "" {
 		all = append(all, pageCommands...)
 	}
-	if c.Redis.WaitReplicas > 0 {
+	if cfg.Redis.WaitReplicas > 0 {
 		all = append(all, "wait")
 	}
 	slices.Sort(all)
@@ -76,14 +78,14 @@ func (c *Config) commands() []string {
 }
 
 // keyPatterns returns the keys that a worker of the configuration uses.
-func (c *Config) keyPatterns() []string {
+func keyPatterns(cfg *config.Config) []string {
 	patterns := []string{taskKeys, indexPrefix + "*", oldIndexKey}
-	for _, name := range sortedKeys(c.Limits) {
+	for _, name := range sortedKeys(cfg.Limits) {
 		prefix := name // as package throttle has it: names with a hash tag are their own
 		if !strings.Contains(name, "{") {
 			prefix = "{" + name + "}"
 		}
-		if c.Limits[name].Key != "" {
+		if cfg.Limits[name].Key != "" {
 			patterns = append(patterns, name+":*", strings.TrimSuffix(prefix, "}")+":*")
 		} else {
 			patterns = append(patterns, name, prefix+":*")
@@ -95,13 +97,13 @@ func (c *Config) keyPatterns() []string {
 
 // checkRights returns a *RightsError if the user of rdb may not do all that a
 // worker does. On a Redis older than 7, which cannot tell, it finds nothing.
-func (c *Config) checkRights(ctx context.Context, rdb redis.Scripter) error {
+func checkRights(ctx context.Context, cfg *config.Config, rdb redis.Scripter) error {
 	if cluster, ok := rdb.(*redis.ClusterClient); ok { // whose nodes have users of their own
-		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return c.checkRights(ctx, node) })
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return checkRights(ctx, cfg, node) })
 	}
-	commands, patterns := c.commands(), c.keyPatterns()
-	args := []any{len(commands)}
-	for _, command := range commands {
+	needed, patterns := commands(cfg), keyPatterns(cfg)
+	args := []any{len(needed)}
+	for _, command := range needed {
 		args = append(args, command)
 	}
 	args = append(args, len(channels))
@@ -128,11 +130,11 @@ func (c *Config) checkRights(ctx context.Context, rdb redis.Scripter) error {
 			missing[i] = "+" + what
 		}
 	}
-	return &RightsError{User: c.Redis.user(), Missing: missing}
+	return &RightsError{User: userOf(cfg.Redis), Missing: missing}
 }
 
-// user is who Redis takes the client for.
-func (r RedisConfig) user() string {
+// userOf is who Redis takes the client for.
+func userOf(r config.Redis) string {
 	if r.Username == "" {
 		return "default"
 	}

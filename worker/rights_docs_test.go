@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jobthrottle/jobthrottle/config"
 )
 
 // docs/redis.md grants exactly what a worker asks for at its start.
@@ -13,11 +15,11 @@ func TestDocumentedRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := DefaultConfig()
-	cfg.Limits = map[string]LimitConfig{"api": {Rate: "1/1s"}}
+	cfg := config.Default()
+	cfg.Limits = map[string]config.Limit{"api": {Rate: "1/1s"}}
 	_, rest, _ := strings.Cut(string(text), "ACL SETUSER worker reset on >PASSWORD")
 	block, _, _ := strings.Cut(rest, "```")
-	got, want := strings.Fields(block), cfg.rights()
+	got, want := strings.Fields(block), rights(cfg)
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {

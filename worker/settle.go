@@ -33,7 +33,7 @@ func Settle(ctx context.Context, cost int64) error {
 	case cost < t.taken:
 		return t.giveBack(ctx, t.taken-cost)
 	}
-	most := t.job.mostAtOnce()
+	most := t.mostAtOnce()
 	for t.taken < cost {
 		most = min(most, cost-t.taken)
 		err := t.more(ctx, most)
@@ -58,18 +58,18 @@ func (t *turn) giveBack(ctx context.Context, n int64) error {
 		return fmt.Errorf("settle: %w", err)
 	}
 	t.taken -= n
-	for _, l := range t.job.limits {
-		l.counts.returned.Add(n)
+	for _, d := range t.draws {
+		t.counts(d).returned.Add(n)
 	}
 	return nil
 }
 
-// mostAtOnce is the largest number of permits that all limits of the job can
+// mostAtOnce is the largest number of permits that all limits of the task can
 // give together, as they are configured.
-func (j *job) mostAtOnce() int64 {
-	most := j.limits[0].rate.Permits
-	for _, l := range j.limits {
-		most = min(most, l.rate.Permits)
+func (t *turn) mostAtOnce() int64 {
+	most := t.draws[0].Limit.Rate.Permits
+	for _, d := range t.draws {
+		most = min(most, d.Limit.Rate.Permits)
 	}
 	return most
 }

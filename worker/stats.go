@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -70,15 +71,15 @@ type jobCounts struct {
 // Stats returns the counters as they are now.
 func (w *Worker) Stats() Stats {
 	s := Stats{Throttle: w.throttle.Stats()}
-	for _, l := range w.limits() {
-		c := &l.counts
+	for _, l := range w.plans.Limits() {
+		c := w.counts[l]
 		s.Limits = append(s.Limits, LimitStats{
-			Name:    l.name,
+			Name:    l.Name,
 			Granted: c.granted.Load(), Returned: c.returned.Load(), Denied: c.denied.Load(), Parked: c.parked.Load(), Paused: c.paused.Load(),
 		})
 	}
 	for _, j := range w.jobs {
-		s.Jobs = append(s.Jobs, j.counts.stats(j.name))
+		s.Jobs = append(s.Jobs, j.counts.stats(j.Name))
 	}
 	slices.SortFunc(s.Jobs, func(a, b JobStats) int { return strings.Compare(a.Name, b.Name) })
 	s.Jobs = append(s.Jobs, w.others.stats(OtherJobs))
@@ -141,27 +142,19 @@ func (t *turn) clock() (stop func()) {
 // took counts n permits of each limit.
 func (t *turn) took(n int64) {
 	t.taken += n
-	for _, l := range t.job.limits {
-		l.counts.granted.Add(n)
+	for _, d := range t.draws {
+		t.counts(d).granted.Add(n)
 	}
 }
 
-// limitOf returns the limit that a limiter of the task belongs to, or nil.
-func (t *turn) limitOf(limiter string) *limit {
-	for i, l := range t.limiters {
-		if l.Name() == limiter {
-			return t.job.limits[i]
-		}
-	}
-	return nil
-}
+// counts are those of the limit that the task draws on.
+func (t *turn) counts(d plan.Draw) *limitCounts { return t.pool.w.counts[d.Limit] }
 
-// limits returns the limits of the configuration by name: each is used by a job.
-func (w *Worker) limits() []*limit {
-	var limits []*limit
-	for _, j := range w.jobs {
-		limits = append(limits, j.limits...)
+// drawOn returns what the task draws on a limiter, or false.
+func (t *turn) drawOn(limiter string) (plan.Draw, bool) {
+	i := slices.IndexFunc(t.draws, func(d plan.Draw) bool { return d.Limiter == limiter })
+	if i < 0 {
+		return plan.Draw{}, false
 	}
-	slices.SortFunc(limits, func(a, b *limit) int { return strings.Compare(a.name, b.name) })
-	return slices.Compact(limits)
+	return t.draws[i], true
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/config"
 )
 
 // TestStats: how attempts end, what they take and give back, and what stops a limit.
@@ -23,7 +25,7 @@ jobs:
   "x:refused": { limits: [tokens] }
 log: { level: error }
 `)
-	cfg, err := ParseConfig("config.yaml", []byte(f.yaml))
+	cfg, err := config.Parse("config.yaml", []byte(f.yaml))
 	if err != nil {
 		t.Fatal(err)
 	}

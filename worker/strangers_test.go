@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/config"
 )
 
 // lookUp answers all lookups of names in this process with addr. Tests that use
@@ -175,7 +177,7 @@ func TestStrangeRedirectsGetNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	lookUp(t, "127.0.0.1")
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	cfg.HTTP.AllowHosts = []string{"mysite.io:" + port, "127.0.0.1:" + port}
 	job := newTestHTTPJob(t, cfg)
 	for name, host := range strangeHosts {

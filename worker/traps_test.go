@@ -8,6 +8,8 @@ import (
 
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
+
+	"github.com/jobthrottle/jobthrottle/config"
 )
 
 // asynq calls its ErrorHandler for tasks that are only put off, and warns of
@@ -60,7 +62,7 @@ log: { level: error }
 func TestSharedRedisClientStaysOpen(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "log: { level: warn }\n")
-	cfg, err := ParseConfig("config.yaml", []byte(f.yaml))
+	cfg, err := config.Parse("config.yaml", []byte(f.yaml))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,6 +10,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -26,7 +27,8 @@ type turn struct {
 	job      *job // nil if no pattern of the configuration matches
 	task     *asynq.Task
 	entry    entry               // the task as the lot knows it
-	limiters []*throttle.Limiter // what the job acquires, together
+	draws    []plan.Draw         // what the task acquires, together
+	limiters []*throttle.Limiter // of draws
 	arrived  bool                // the lines of the limiters know that it is here, if one called it
 
 	began       time.Time
@@ -49,9 +51,9 @@ func turnFrom(ctx context.Context) *turn {
 	return t
 }
 
-// newTurn returns the turn of a task whose limits are not known yet: see plan.
+// newTurn returns the turn of a task whose job and limits are not known yet: see plan.
 func (p *pool) newTurn(ctx context.Context, task *asynq.Task) *turn {
-	t := &turn{pool: p, task: task, job: p.w.jobFor(task.Type()), began: time.Now()}
+	t := &turn{pool: p, task: task, began: time.Now()}
 	t.entry.id, _ = asynq.GetTaskID(ctx)
 	t.entry.queue, _ = asynq.GetQueueName(ctx)
 	t.entry.weight = max(p.weights[t.entry.queue], 1)
@@ -59,23 +61,22 @@ func (p *pool) newTurn(ctx context.Context, task *asynq.Task) *turn {
 }
 
 // plan finds out what the task has to acquire. An error is a *BlockedError, and
-// then the limiters are those that could be found: one may have called the task.
-// Whether a limit ever gives as much as the task costs is for the throttle to
+// then the draws are those whose limiter could be found: one may have called the
+// task. Whether a limit ever gives as much as the task costs is for the throttle to
 // say: the limit in Redis counts, not the one of the configuration.
-func (t *turn) plan() (err error) {
-	if t.job == nil || len(t.job.limits) == 0 {
-		return nil
-	}
-	if t.entry.cost, err = t.job.cost.of(t.task, t.entry.queue); err != nil {
-		err = &BlockedError{Reason: BadCost, Err: err, Mend: fmt.Sprintf("correct jobs.%s.permits, or the job", t.job.name)}
-	}
-	for _, l := range t.job.limits {
-		limiter, unknown := t.limiter(l)
+func (t *turn) plan() error {
+	found, err := t.pool.w.plans.Plan(plan.Task{Type: t.task.Type(), Queue: t.entry.queue, Payload: t.task.Payload(), Headers: t.task.Headers()})
+	t.job = t.pool.w.jobs[found.Job]
+	for _, d := range found.Draws {
+		limiter, unknown := t.pool.w.throttle.LimiterWithRate(d.Limiter, d.Limit.Rate)
 		if unknown == nil {
-			t.limiters = append(t.limiters, limiter)
+			t.draws, t.limiters, t.entry.cost = append(t.draws, d), append(t.limiters, limiter), d.Cost
 		} else if err == nil {
-			err = &BlockedError{Reason: BadKey, Err: unknown, Mend: fmt.Sprintf("correct limits.%s.key, or the job", l.name)}
+			err = &plan.Mistake{Reason: plan.BadKey, Type: t.task.Type(), Job: found.Job.Name, Limit: d.Limit.Name, Path: d.Limit.Key, Err: unknown}
 		}
+	}
+	if mistake, ok := errors.AsType[*plan.Mistake](err); ok {
+		return &BlockedError{Reason: BlockReason(mistake.Reason), Err: mistake, Mend: mistake.Mend()}
 	}
 	return err
 }
@@ -100,15 +101,6 @@ func (t *turn) leaveLine(ctx context.Context) {
 	if _, _, err := t.pool.w.lot.arrive(leaving, &t.entry, t.limiterNames()); err != nil {
 		t.pool.w.logger.Debug("a called task leaves its line late", zap.String("task_id", t.entry.id), zap.String("queue", t.entry.queue), zap.Error(err))
 	}
-}
-
-// limiter returns the limiter that the task draws on.
-func (t *turn) limiter(l *limit) (*throttle.Limiter, error) {
-	name, err := l.limiterOf(t.task, t.entry.queue)
-	if err != nil {
-		return nil, err
-	}
-	return t.pool.w.throttle.LimiterWithRate(name, l.rate)
 }
 
 // reserve gets a place for the task's permits if its turn comes within hold and
@@ -192,7 +184,7 @@ func (t *turn) more(ctx context.Context, n int64) (err error) {
 	defer func() { endSpan(span, err) }()
 	running, cancel := t.pool.w.whileRunning(ctx)
 	defer cancel()
-	r, err := t.ask(running, n, holdForever)
+	r, err := t.ask(running, n, config.HoldForever)
 	if err != nil {
 		return err
 	}
@@ -209,12 +201,15 @@ func (t *turn) pause(ctx context.Context, d time.Duration) error {
 	if t.job == nil {
 		return nil
 	}
-	d = min(d, t.job.maxPause)
-	for _, i := range t.job.pauses {
+	d = min(d, t.job.MaxPause)
+	for i, draw := range t.draws {
+		if !draw.Pauses {
+			continue
+		}
 		if err := t.limiters[i].Pause(ctx, d); err != nil {
 			return err
 		}
-		t.job.limits[i].counts.paused.Add(1)
+		t.counts(draw).paused.Add(1)
 	}
 	return nil
 }
@@ -246,7 +241,7 @@ func (t *turn) takeWaitingSlot() bool {
 // timeout, and fails the attempt when that is over. One that was called waits
 // even without hold, since it is called a little before its turn.
 func (t *turn) maxWait(ctx context.Context) time.Duration {
-	d := t.job.hold
+	d := t.job.Hold
 	if t.entry.limiter != "" {
 		d = max(d, lead+slack)
 	}
@@ -259,9 +254,9 @@ func (t *turn) maxWait(ctx context.Context) time.Duration {
 // enter returns a *ThrottledError if tasks of the same queue are in line already.
 func (t *turn) enter(ctx context.Context) error {
 	names := t.limiterNames()
-	for i, l := range t.limiters {
-		if t.job.limits[i].key != nil && t.pool.w.applied.add(names[i]) {
-			if _, err := l.ApplyRate(ctx, t.job.limits[i].rate); err != nil {
+	for i, d := range t.draws {
+		if d.Limit.Key != "" && t.pool.w.applied.add(d.Limiter) {
+			if _, err := t.limiters[i].ApplyRate(ctx, d.Limit.Rate); err != nil {
 				return err
 			}
 		}
@@ -271,7 +266,7 @@ func (t *turn) enter(ctx context.Context) error {
 	if err != nil || limiter == "" {
 		return err
 	}
-	rate := t.job.limits[slices.Index(names, limiter)].rate
+	rate := t.draws[slices.Index(names, limiter)].Limit.Rate
 	wait := time.Duration(float64(ahead) / float64(rate.Permits) * float64(rate.Interval))
 	return &ThrottledError{Limiter: limiter, RetryAfter: wait, parks: true}
 }

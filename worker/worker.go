@@ -23,13 +23,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // Worker is the jobs, limits and pools of one process. Register handlers, then
 // call Run, once.
 type Worker struct {
-	cfg       *Config
+	cfg       *config.Config
 	logger    *zap.Logger
 	rdb       redis.UniversalClient
 	owned     io.Closer // rdb, if this Worker made it
@@ -37,7 +39,9 @@ type Worker struct {
 	inspector *asynq.Inspector
 	mux       *asynq.ServeMux
 	acquires  map[string]bool // patterns whose handlers acquire by themselves
-	jobs      []*job
+	plans     *plan.Jobs
+	jobs      map[*plan.Job]*job
+	counts    map[*plan.Limit]*limitCounts
 	others    jobCounts // of types that no job matches
 	lot       *lot
 	refusals  *refusals
@@ -57,8 +61,8 @@ type Worker struct {
 }
 
 // New returns a worker with a Redis client of its own. A configuration that is
-// wrong is a *ConfigError. It makes no connection yet.
-func New(cfg *Config, logger *zap.Logger) (*Worker, error) {
+// wrong is a *config.Error. It makes no connection yet.
+func New(cfg *config.Config, logger *zap.Logger) (*Worker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -81,15 +85,15 @@ func New(cfg *Config, logger *zap.Logger) (*Worker, error) {
 // how many replicas to wait for. The connection pool of rdb should not be
 // smaller than the slots of all pools: a permit that waits for a connection
 // goes stale.
-func NewWithClient(cfg *Config, logger *zap.Logger, rdb redis.UniversalClient) (*Worker, error) {
+func NewWithClient(cfg *config.Config, logger *zap.Logger, rdb redis.UniversalClient) (*Worker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	jobs, err := newJobs(cfg)
+	plans, err := plan.New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	client, err := cfg.Redis.newThrottle(rdb)
+	client, err := cfg.Redis.NewThrottle(rdb)
 	if err != nil {
 		return nil, err
 	}
@@ -101,14 +105,14 @@ func NewWithClient(cfg *Config, logger *zap.Logger, rdb redis.UniversalClient) (
 		inspector: asynq.NewInspectorFromRedisClient(rdb),
 		mux:       asynq.NewServeMux(),
 		acquires:  map[string]bool{},
-		jobs:      jobs,
 		lot:       newLot(rdb),
 		refusals:  newRefusals(rdb),
 		spared:    newSpared(),
 		ranOut:    redis.NewScript(ranOutLua),
 		tracer:    newTracer(),
 	}
-	if w.http, err = newHTTPJob(cfg, client.ID()); err != nil {
+	w.setJobs(plans)
+	if w.http, err = newHTTPJob(cfg, plans.Fields(), client.ID()); err != nil {
 		return nil, err
 	}
 	w.handleAcquiring(HTTPTaskType, w.http)
@@ -118,7 +122,7 @@ func NewWithClient(cfg *Config, logger *zap.Logger, rdb redis.UniversalClient) (
 }
 
 // connections is how many connections the slots, and what runs beside them, may use at a time.
-func connections(cfg *Config) int {
+func connections(cfg *config.Config) int {
 	n := 16
 	for _, p := range cfg.Pools {
 		n += p.Concurrency
@@ -158,22 +162,22 @@ func (w *Worker) Summary() []string {
 	var lines []string
 	for _, pc := range w.cfg.Pools {
 		var queues []string
-		for _, name := range sortedKeys(pc.queues()) {
-			queues = append(queues, fmt.Sprintf("%s %d", name, pc.queues()[name]))
+		for _, name := range sortedKeys(pc.QueueWeights()) {
+			queues = append(queues, fmt.Sprintf("%s %d", name, pc.QueueWeights()[name]))
 		}
-		lines = append(lines, fmt.Sprintf("pool %s: %d slots, %d may wait; queues %s", pc.Name, pc.Concurrency, pc.maxWaiting(), strings.Join(queues, ", ")))
+		lines = append(lines, fmt.Sprintf("pool %s: %d slots, %d may wait; queues %s", pc.Name, pc.Concurrency, pc.WaitingSlots(), strings.Join(queues, ", ")))
 	}
-	for _, j := range w.jobs {
-		limits := make([]string, len(j.limits))
-		for i, l := range j.limits {
+	for _, j := range w.plans.All() {
+		limits := make([]string, len(j.Limits))
+		for i, l := range j.Limits {
 			limits[i] = l.String()
 		}
-		line := fmt.Sprintf("job %s: no limit", j.name)
+		line := fmt.Sprintf("job %s: no limit", j.Name)
 		if len(limits) > 0 {
-			line = fmt.Sprintf("job %s: %s", j.name, strings.Join(limits, ", "))
+			line = fmt.Sprintf("job %s: %s", j.Name, strings.Join(limits, ", "))
 		}
-		if j.inFlight != nil {
-			line += fmt.Sprintf("; %d in flight", cap(j.inFlight))
+		if j.MaxInFlight > 0 {
+			line += fmt.Sprintf("; %d in flight", j.MaxInFlight)
 		}
 		lines = append(lines, line)
 	}
@@ -218,7 +222,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 // prepare checks the connection and its rights, and applies the limits that are
 // not keyed: those are applied when a job brings the value.
 func (w *Worker) prepare(ctx context.Context) error {
-	if err := w.cfg.reach(ctx, w.rdb); err != nil {
+	if err := reach(ctx, w.cfg, w.rdb); err != nil {
 		return err
 	}
 	for _, name := range sortedKeys(w.cfg.Limits) {
@@ -235,7 +239,7 @@ func (w *Worker) prepare(ctx context.Context) error {
 			return err
 		}
 		if _, err := l.ApplyRate(ctx, rate); err != nil {
-			return fmt.Errorf("apply limit %q: %w; %s", name, err, w.cfg.Redis.advice(err))
+			return fmt.Errorf("apply limit %q: %w; %s", name, err, advice(w.cfg.Redis, err))
 		}
 	}
 	return nil
@@ -276,13 +280,3 @@ func (w *Worker) whileRunning(ctx context.Context) (context.Context, context.Can
 
 // stopping says whether the worker drains.
 func (w *Worker) stopping() bool { return w.draining.Err() != nil }
-
-// jobFor returns what applies to a task type, or nil.
-func (w *Worker) jobFor(taskType string) *job {
-	for _, j := range w.jobs {
-		if j.pattern.matches(taskType) {
-			return j
-		}
-	}
-	return nil
-}

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zaptest"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/producer"
 )
@@ -97,7 +98,7 @@ func newFleet(t testing.TB, yaml string) *fleet {
 // stops with the returned function, or at the end of the test.
 func (f *fleet) work(handle func(ctx context.Context, task *asynq.Task) error) (stop func()) {
 	f.t.Helper()
-	cfg, err := ParseConfig("config.yaml", []byte(f.yaml))
+	cfg, err := config.Parse("config.yaml", []byte(f.yaml))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -322,7 +323,7 @@ func TestTrueMaximumOfRetries(t *testing.T) {
 }
 
 func TestUnreachableRedis(t *testing.T) {
-	cfg := DefaultConfig()
+	cfg := config.Default()
 	cfg.Redis.Addrs = []string{"127.0.0.1:1"}
 	w, err := New(cfg, zap.NewNop())
 	if err != nil {
@@ -335,7 +336,7 @@ func TestUnreachableRedis(t *testing.T) {
 }
 
 func TestSummary(t *testing.T) {
-	cfg, err := LoadConfig("../config.yaml")
+	cfg, err := config.Load("../config.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

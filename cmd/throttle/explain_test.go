@@ -13,6 +13,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/worker"
 )
@@ -41,7 +42,7 @@ func (s *site) workers(yaml string) *workers {
 // of the test. Jobs of the types x:... note their start and then call handle.
 func (w *workers) start(handle func(ctx context.Context, task *asynq.Task) error) (stop func()) {
 	w.Helper()
-	cfg, err := worker.ParseConfig("config.yaml", []byte(w.yaml))
+	cfg, err := config.Parse("config.yaml", []byte(w.yaml))
 	w.check(err)
 	started, err := worker.New(cfg, zap.NewNop())
 	w.check(err)

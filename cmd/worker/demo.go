@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/embedded"
 	"github.com/jobthrottle/jobthrottle/internal/strictapi"
 	"github.com/jobthrottle/jobthrottle/producer"
@@ -86,15 +87,15 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 }
 
 // demoConfig is what a configuration file for the demo would say.
-func demoConfig(redisAddr, apiAddr string) *worker.Config {
-	cfg := worker.DefaultConfig()
+func demoConfig(redisAddr, apiAddr string) *config.Config {
+	cfg := config.Default()
 	cfg.Redis.Addrs = []string{redisAddr}
-	cfg.Limits = map[string]worker.LimitConfig{
-		"api": {Rate: fmt.Sprintf("%d/%v", demoLimit, demoInterval), Guard: worker.Duration(demoGuard)},
+	cfg.Limits = map[string]config.Limit{
+		"api": {Rate: fmt.Sprintf("%d/%v", demoLimit, demoInterval), Guard: config.Duration(demoGuard)},
 	}
 	// There is nothing else to do for the slots, so all of them may wait.
-	cfg.Jobs = map[string]worker.JobConfig{"http:request": {Limits: []string{"api"}, Hold: "forever"}}
-	cfg.Pools = []worker.PoolConfig{{
+	cfg.Jobs = map[string]config.Job{"http:request": {Limits: []string{"api"}, Hold: "forever"}}
+	cfg.Pools = []config.Pool{{
 		Name: "demo", Concurrency: demoSlots, MaxWaiting: demoSlots, Queues: map[string]int{demoQueue: 1},
 	}}
 	cfg.HTTP.AllowHosts = []string{apiAddr}
@@ -129,7 +130,7 @@ func enqueueDemo(ctx context.Context, rdb redis.UniversalClient, apiAddr string)
 }
 
 // workDemo runs the workers while watch does, and waits for them.
-func workDemo(ctx context.Context, cfg *worker.Config, stderr io.Writer, watch func(context.Context) error) error {
+func workDemo(ctx context.Context, cfg *config.Config, stderr io.Writer, watch func(context.Context) error) error {
 	logger, err := newLogger(cfg.Log, stderr)
 	if err != nil {
 		return err

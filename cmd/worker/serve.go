@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/embedded"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
@@ -18,7 +19,7 @@ import (
 
 // runWorker runs the worker of a configuration file until ctx ends.
 func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) error {
-	cfg, err := worker.LoadConfig(opts.config)
+	cfg, err := config.Load(opts.config)
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
@@ -31,7 +32,7 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) erro
 			return err
 		}
 		defer server.Close()
-		cfg.Redis = worker.RedisConfig{Addrs: []string{server.Addr()}}
+		cfg.Redis = config.Redis{Addrs: []string{server.Addr()}}
 		fmt.Fprintf(stdout, "embedded Redis on %[1]s: enqueue with --redis %[1]s; it forgets everything at the end\n", server.Addr())
 	}
 	logger, err := newLogger(cfg.Log, stderr)
@@ -66,7 +67,7 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) erro
 }
 
 // readOnly says so if the dashboard can change nothing.
-func readOnly(cfg worker.AdminConfig) string {
+func readOnly(cfg config.Admin) string {
 	if cfg.Token == "" {
 		return " (read only: admin.token is not set)"
 	}
@@ -74,7 +75,7 @@ func readOnly(cfg worker.AdminConfig) string {
 }
 
 // newLogger returns a logger that writes as the configuration says.
-func newLogger(cfg worker.LogConfig, out io.Writer) (*zap.Logger, error) {
+func newLogger(cfg config.Log, out io.Writer) (*zap.Logger, error) {
 	level, err := zapcore.ParseLevel(cfg.Level)
 	if err != nil {
 		return nil, fmt.Errorf("log.level: %w", err)

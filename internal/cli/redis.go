@@ -11,36 +11,35 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/jobthrottle/jobthrottle/worker"
+	"github.com/jobthrottle/jobthrottle/config"
 )
 
 // dialTimeout bounds how long an address that does not answer is tried.
 const dialTimeout = 5 * time.Second
 
 // OpenRedis returns a client of the Redis that addr names, the value of --redis,
-// else of the one in the configuration file, which defaults to config.yaml if
-// there is one, and its addresses for errors. It makes no connection. An error
+// else of the one in the configuration file at path, which defaults to config.yaml
+// if there is one, and its addresses for errors. It makes no connection. An error
 // is a *UsageError.
-func OpenRedis(config, addr string) (redis.UniversalClient, string, error) {
-	rdb, addrs, err := openRedis(config, addr)
+func OpenRedis(path, addr string) (redis.UniversalClient, string, error) {
+	rdb, addrs, err := openRedis(path, addr)
 	if err != nil {
 		return nil, "", &UsageError{Err: err}
 	}
 	return rdb, addrs, nil
 }
 
-func openRedis(config, addr string) (redis.UniversalClient, string, error) {
+func openRedis(path, addr string) (redis.UniversalClient, string, error) {
 	if strings.Contains(addr, "://") {
 		return fromURL(addr)
 	}
-	cfg := worker.DefaultConfig()
-	path := config
+	cfg := config.Default()
 	if _, err := os.Stat("config.yaml"); path == "" && err == nil {
 		path = "config.yaml"
 	}
 	if path != "" {
 		var err error
-		if cfg, err = worker.LoadConfig(path); err != nil {
+		if cfg, err = config.Load(path); err != nil {
 			return nil, "", err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/worker"
 )
@@ -107,7 +108,7 @@ func TestRedisAway(t *testing.T) {
 	server := redistest.New(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, DialTimeout: 100 * time.Millisecond, DialerRetries: 1})
 	defer rdb.Close()
-	cfg, err := worker.ParseConfig("config.yaml", []byte("limits: { api: { rate: 10/1s } }\njobs: { x: { limits: [api] } }\n"))
+	cfg, err := config.Parse("config.yaml", []byte("limits: { api: { rate: 10/1s } }\njobs: { x: { limits: [api] } }\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

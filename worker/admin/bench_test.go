@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/worker"
 )
@@ -30,7 +31,7 @@ func BenchmarkCostOfLooking(b *testing.B) {
 	const jobs, rounds = 30_000, 8
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(b), PoolSize: 100})
 	defer rdb.Close()
-	cfg, err := worker.ParseConfig("config.yaml", []byte(`
+	cfg, err := config.Parse("config.yaml", []byte(`
 limits: { api: { rate: 1000000/1s }, api-worker: { rate: 1000000/1s, type: per_client } }
 pools: [ { name: default, concurrency: 50 } ]
 jobs: { noop: { limits: [api, api-worker] } }
@@ -104,7 +105,7 @@ func enqueueNoOps(b *testing.B, rdb *redis.Client, jobs int) {
 }
 
 // drain is how long a worker takes for so many jobs that do nothing.
-func drain(b *testing.B, rdb *redis.Client, cfg *worker.Config, jobs int, seen bool) time.Duration {
+func drain(b *testing.B, rdb *redis.Client, cfg *config.Config, jobs int, seen bool) time.Duration {
 	b.Helper()
 	w, err := worker.NewWithClient(cfg, zap.NewNop(), rdb)
 	if err != nil {

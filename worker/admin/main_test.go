@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/internal/strictapi"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
@@ -49,7 +50,7 @@ func newSite(tb testing.TB, n int, yaml, adminToken string) *site {
 	s.rdb = redis.NewClient(&redis.Options{Addr: addr})
 	tb.Cleanup(func() { s.rdb.Close() })
 	yaml = strings.ReplaceAll(yaml, "$API", api.Listener.Addr().String())
-	cfg, err := worker.ParseConfig("config.yaml", []byte(fmt.Sprintf("redis: {addrs: [%q]}\n%s", addr, yaml)))
+	cfg, err := config.Parse("config.yaml", []byte(fmt.Sprintf("redis: {addrs: [%q]}\n%s", addr, yaml)))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func newSite(tb testing.TB, n int, yaml, adminToken string) *site {
 }
 
 // work runs a worker until the test ends, and returns when it takes jobs.
-func (s *site) work(cfg *worker.Config) *worker.Worker {
+func (s *site) work(cfg *config.Config) *worker.Worker {
 	s.tb.Helper()
 	w, err := worker.New(cfg, zap.NewNop())
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/worker"
 	"github.com/jobthrottle/jobthrottle/worker/metrics"
 )
@@ -15,7 +16,7 @@ import (
 func ExampleNewCollector() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 	defer rdb.Close()
-	w, err := worker.NewWithClient(worker.DefaultConfig(), zap.NewNop(), rdb)
+	w, err := worker.NewWithClient(config.Default(), zap.NewNop(), rdb)
 	if err != nil {
 		fmt.Println(err)
 		return

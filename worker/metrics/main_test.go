@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/internal/strictapi"
 	"github.com/jobthrottle/jobthrottle/worker"
@@ -50,7 +51,7 @@ func newSite(tb testing.TB, workers int, yaml string) *site {
 	s.rdb = redis.NewClient(&redis.Options{Addr: addr, PoolSize: 50})
 	tb.Cleanup(func() { s.rdb.Close() })
 	yaml = strings.ReplaceAll(yaml, "$API", api.Listener.Addr().String())
-	cfg, err := worker.ParseConfig("config.yaml", []byte(fmt.Sprintf("redis: {addrs: [%q]}\n%s", addr, yaml)))
+	cfg, err := config.Parse("config.yaml", []byte(fmt.Sprintf("redis: {addrs: [%q]}\n%s", addr, yaml)))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func newSite(tb testing.TB, workers int, yaml string) *site {
 }
 
 // work runs a worker until the test ends.
-func (s *site) work(cfg *worker.Config) *prometheus.Registry {
+func (s *site) work(cfg *config.Config) *prometheus.Registry {
 	s.tb.Helper()
 	w, err := worker.New(cfg, zap.NewNop())
 	if err != nil {

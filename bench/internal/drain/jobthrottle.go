@@ -7,28 +7,29 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/worker"
 )
 
 // serveWaiting lets all slots wait for permits: there is nothing else to do for them.
 func serveWaiting(ctx context.Context, addr string, l Load, start func()) error {
-	return serveWorker(ctx, addr, l, start, l.Slots, worker.JobConfig{Hold: "forever"})
+	return serveWorker(ctx, addr, l, start, l.Slots, config.Job{Hold: "forever"})
 }
 
 // serveParking is the worker as it is without settings: half of the slots wait, the other tasks park.
 func serveParking(ctx context.Context, addr string, l Load, start func()) error {
-	return serveWorker(ctx, addr, l, start, 0, worker.JobConfig{})
+	return serveWorker(ctx, addr, l, start, 0, config.Job{})
 }
 
-func serveWorker(ctx context.Context, addr string, l Load, start func(), maxWaiting int, job worker.JobConfig) error {
-	cfg := worker.DefaultConfig()
+func serveWorker(ctx context.Context, addr string, l Load, start func(), maxWaiting int, job config.Job) error {
+	cfg := config.Default()
 	cfg.Redis.Addrs = []string{addr}
-	cfg.Limits = map[string]worker.LimitConfig{
+	cfg.Limits = map[string]config.Limit{
 		l.Limit.Name: {Rate: fmt.Sprintf("%d/%v", l.Limit.Permits, l.Limit.Interval)},
 	}
-	cfg.Pools = []worker.PoolConfig{{Name: "bench", Concurrency: l.Slots, MaxWaiting: maxWaiting}}
+	cfg.Pools = []config.Pool{{Name: "bench", Concurrency: l.Slots, MaxWaiting: maxWaiting}}
 	job.Limits = []string{l.Limit.Name}
-	cfg.Jobs = map[string]worker.JobConfig{taskType: job}
+	cfg.Jobs = map[string]config.Job{taskType: job}
 	w, err := worker.New(cfg, zap.NewNop())
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package worker
+package config
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// ConfigError says what is wrong with a configuration, where, and what would be right.
-type ConfigError struct {
+// Error says what is wrong with a configuration, where, and what would be right.
+type Error struct {
 	File   string // empty for a Config built in code
 	Line   int    // from 1; 0 if the key is missing from the file
 	Column int    // from 1
@@ -21,7 +21,7 @@ type ConfigError struct {
 	Msg    string
 }
 
-func (e *ConfigError) Error() string {
+func (e *Error) Error() string {
 	var b strings.Builder
 	if e.File != "" {
 		b.WriteString(e.File + ":")
@@ -38,14 +38,14 @@ func (e *ConfigError) Error() string {
 	return b.String() + e.Msg
 }
 
-// yamlError turns an error of the YAML library into a ConfigError that names
+// yamlError turns an error of the YAML library into an Error that names
 // the key and says what would be right.
 func yamlError(file string, root ast.Node, err error) error {
 	yerr, ok := errors.AsType[yaml.Error](err)
 	if !ok {
-		return &ConfigError{File: file, Msg: err.Error()}
+		return &Error{File: file, Msg: err.Error()}
 	}
-	cerr := &ConfigError{File: file, Msg: yerr.GetMessage()}
+	cerr := &Error{File: file, Msg: yerr.GetMessage()}
 	tok := yerr.GetToken()
 	if tok == nil {
 		return cerr

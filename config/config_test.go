@@ -1,4 +1,4 @@
-package worker
+package config
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 )
 
 func TestShippedConfig(t *testing.T) {
-	cfg, err := LoadConfig("../config.yaml")
+	cfg, err := Load("../config.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestShippedConfig(t *testing.T) {
 
 func TestContractExample(t *testing.T) {
 	t.Setenv("REDIS_PASSWORD", "s3cret")
-	cfg, err := ParseConfig("config.yaml", []byte(`
+	cfg, err := Parse("config.yaml", []byte(`
 redis: { addrs: ["127.0.0.1:6379"], username: "", password: "${REDIS_PASSWORD}", db: 0, tls: false, sentinel_master: "" }
 limits:
   stripe:         { rate: 100/1s }
@@ -43,33 +43,33 @@ shutdown_timeout: 8s
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := DefaultConfig()
+	want := Default()
 	want.Redis.Password = "s3cret"
-	want.Limits = map[string]LimitConfig{
+	want.Limits = map[string]Limit{
 		"stripe":         {Rate: "100/1s"},
 		"stripe-worker":  {Rate: "25/1s", Type: "per_client"},
 		"stripe-account": {Rate: "10/1s", Key: "payload.account"},
 	}
-	want.Pools = []PoolConfig{{Name: "default", Concurrency: 20, Queues: map[string]int{"critical": 6, "default": 3, "low": 1}}}
-	want.Jobs = map[string]JobConfig{"http:request": {Limits: []string{"stripe", "stripe-worker", "stripe-account"}, Permits: "1", Hold: "2s"}}
+	want.Pools = []Pool{{Name: "default", Concurrency: 20, Queues: map[string]int{"critical": 6, "default": 3, "low": 1}}}
+	want.Jobs = map[string]Job{"http:request": {Limits: []string{"stripe", "stripe-worker", "stripe-account"}, Permits: "1", Hold: "2s"}}
 	want.HTTP.AllowHosts = []string{"api.example.com"}
 	if !reflect.DeepEqual(cfg, want) {
 		t.Errorf("got  %+v\nwant %+v", cfg, want)
 	}
 }
 
-func TestParseConfigDefaults(t *testing.T) {
+func TestParseDefaults(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "---\n", "redis:\n", "redis: {}\npools:\nlog: {level: info}\n"} {
-		cfg, err := ParseConfig("config.yaml", []byte(text))
+		cfg, err := Parse("config.yaml", []byte(text))
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
-		} else if !reflect.DeepEqual(cfg, DefaultConfig()) {
+		} else if !reflect.DeepEqual(cfg, Default()) {
 			t.Errorf("%q: got %+v, want the defaults", text, cfg)
 		}
 	}
 }
 
-func TestParseConfigErrors(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	const limits = "limits:\n  a: {rate: 10/1s}\n  b: {rate: 10/1s}\n"
 	tests := []struct{ name, text, want string }{
 		{"not YAML", "redis: [", `1:8: sequence end token ']' not found`},
@@ -122,9 +122,9 @@ func TestParseConfigErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := ParseConfig("config.yaml", []byte(tt.text))
-			if _, ok := errors.AsType[*ConfigError](err); !ok {
-				t.Fatalf("got %v, want a *ConfigError", err)
+			_, err := Parse("config.yaml", []byte(tt.text))
+			if _, ok := errors.AsType[*Error](err); !ok {
+				t.Fatalf("got %v, want an *Error", err)
 			}
 			if got, want := err.Error(), "config.yaml:"+tt.want; got != want {
 				t.Errorf("\ngot  %s\nwant %s", got, want)
@@ -133,14 +133,31 @@ func TestParseConfigErrors(t *testing.T) {
 	}
 }
 
-func TestConfigErrorsKeepSecrets(t *testing.T) {
+func TestMalformedHosts(t *testing.T) {
+	for _, s := range []string{
+		"", "*", "*.", "*.1.2.3.4", "*.[::1]", "api.example.com:", "api.example.com:0", "api.example.com:65536", "api.example.com:http",
+		"api..example.com", ".example.com", "exämple.com", "a b", "http://api.example.com", "api.example.com/v1", "u@api.example.com",
+		"fe80::1%eth0", "[fe80::1%eth0]:80", "api.*.com", "[::ffff:10.0.0.1%lo]", "mys\u0130te.io", "\u212a.example.com", "mysite\u3002io",
+		"2130706433", "127.1", "0x7f000001", "0177.0.0.1", "*.0.0.1", "mysite.io..",
+	} {
+		cfg := Default()
+		cfg.HTTP.AllowHosts = []string{"ok.example.com", s}
+		if err := cfg.Validate(); err == nil {
+			t.Errorf("%q is accepted", s)
+		} else if cerr, ok := errors.AsType[*Error](err); !ok || cerr.Key != "http.allow_hosts[1]" {
+			t.Errorf("%q: error %v, want an *Error of http.allow_hosts[1]", s, err)
+		}
+	}
+}
+
+func TestErrorsKeepSecrets(t *testing.T) {
 	t.Setenv("SECRET", "hunter2")
 	for _, text := range []string{
 		"http: {timeout: \"${SECRET}\"}\n",
 		"redis: {password: \"${SECRET}\", db: x}\n",
 		"redis: {password: \"${SECRET}\", passwort: x}\n",
 	} {
-		_, err := ParseConfig("config.yaml", []byte(text))
+		_, err := Parse("config.yaml", []byte(text))
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: got error %v, want one without the secret", text, err)
 		}
@@ -149,7 +166,7 @@ func TestConfigErrorsKeepSecrets(t *testing.T) {
 
 func TestEnvironmentInValuesOnly(t *testing.T) {
 	t.Setenv("RATE", "7/1s")
-	cfg, err := ParseConfig("config.yaml", []byte("limits: {a: {rate: \"${RATE}\"}}\njobs: {\"${RATE}\": {limits: [a]}}\nadmin: {token: \"${UNSET_BY_THIS_TEST}$x\"}\n"))
+	cfg, err := Parse("config.yaml", []byte("limits: {a: {rate: \"${RATE}\"}}\njobs: {\"${RATE}\": {limits: [a]}}\nadmin: {token: \"${UNSET_BY_THIS_TEST}$x\"}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,13 +183,13 @@ func TestEnvironmentInValuesOnly(t *testing.T) {
 
 func TestThrottleRate(t *testing.T) {
 	tests := []struct {
-		limit LimitConfig
+		limit Limit
 		want  throttle.Rate
 	}{
-		{LimitConfig{Rate: "5/1m"}, throttle.Rate{Permits: 5, Interval: time.Minute}},
-		{LimitConfig{Rate: "5/1m", Key: "queue"}, throttle.Rate{Permits: 5, Interval: time.Minute, KeepAlive: time.Hour}},
-		{LimitConfig{Rate: "5/24h", Key: "queue"}, throttle.Rate{Permits: 5, Interval: 24 * time.Hour, KeepAlive: 48 * time.Hour}},
-		{LimitConfig{Rate: "5/24h", Type: "per_client", Window: "calendar", Offset: Duration(time.Hour), Guard: -1, Smooth: true},
+		{Limit{Rate: "5/1m"}, throttle.Rate{Permits: 5, Interval: time.Minute}},
+		{Limit{Rate: "5/1m", Key: "queue"}, throttle.Rate{Permits: 5, Interval: time.Minute, KeepAlive: time.Hour}},
+		{Limit{Rate: "5/24h", Key: "queue"}, throttle.Rate{Permits: 5, Interval: 24 * time.Hour, KeepAlive: 48 * time.Hour}},
+		{Limit{Rate: "5/24h", Type: "per_client", Window: "calendar", Offset: Duration(time.Hour), Guard: -1, Smooth: true},
 			throttle.Rate{Type: throttle.PerClient, Permits: 5, Interval: 24 * time.Hour, Window: throttle.Calendar, Offset: time.Hour, Guard: -1, Smooth: true}},
 	}
 	for _, tt := range tests {

@@ -1,20 +1,24 @@
-package worker
+package config
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/jobthrottle/jobthrottle/internal/limitname"
 )
 
 // ownKeys are what the keys of a limiter, and of the lines of its parked tasks,
-// go on with after its name in braces: {name}:permits, say.
-var ownKeys = []string{"value", "permits", "clients", "reply", parkedKeys, refusedKeys}
+// go on with after its name in braces: {name}:permits, say. A test of package
+// worker finds those that are missing.
+var ownKeys = []string{"value", "permits", "clients", "reply", "parked", "refused"}
 
 // checkNames refuses limits of whose limiters one could have a key of Redis
 // that is another's. A key's values bring no colons of their own (see
-// limiterName), so that the names of the configuration tell.
+// limitname.OfValue), so that the names of the configuration tell.
 func (c *Config) checkNames() error {
-	for _, name := range sortedKeys(c.Limits) {
+	for _, name := range slices.Sorted(maps.Keys(c.Limits)) {
 		key, keyed := "limits."+name, c.Limits[name].Key != ""
 		for _, prefix := range []string{"jobthrottle", "asynq"} {
 			if keyed && name == prefix || strings.HasPrefix(name, prefix+":") {
@@ -24,7 +28,7 @@ func (c *Config) checkNames() error {
 		if strings.HasPrefix(name, "{jobthrottle:") {
 			return invalid(key, "jobthrottle has keys of its own in Redis that begin with %q: want another name", "{jobthrottle:")
 		}
-		if most := maxKeyLength - 1; keyed && len(name) > most {
+		if most := limitname.MaxLength - 1; keyed && len(name) > most {
 			return invalid(key, "a name of %d bytes: want %d at most for a limit with a key", len(name), most)
 		}
 		if other, begin := c.keyOwner(name); other != "" {
@@ -49,7 +53,7 @@ func (c *Config) keyOwner(name string) (other, begin string) {
 	if !strings.HasPrefix(name, "{") { // names without braces get theirs around the whole
 		return "", ""
 	}
-	tag := hashTag(name)
+	tag := limitname.HashTag(name)
 	for above := range colons(tag) {
 		if c.Limits[above].Key != "" {
 			return above, "{" + above + ":"

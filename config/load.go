@@ -1,4 +1,4 @@
-package worker
+package config
 
 import (
 	"errors"
@@ -12,22 +12,21 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// LoadConfig reads and validates a file. What is wrong with its contents is a
-// *ConfigError.
-func LoadConfig(path string) (*Config, error) {
+// Load reads and validates a file. What is wrong with its contents is an *Error.
+func Load(path string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	return ParseConfig(path, data)
+	return Parse(path, data)
 }
 
-// ParseConfig reads and validates the contents of a file; name stands for the
-// file in errors. Keys that are missing have the values of DefaultConfig, keys
-// that are unknown are refused, and ${NAME} in a string value stands for the
-// environment variable NAME, or for nothing if that is not set.
-func ParseConfig(name string, data []byte) (*Config, error) {
-	cfg := DefaultConfig()
+// Parse reads and validates the contents of a file; name stands for the file in
+// errors. Keys that are missing have the values of Default, keys that are unknown
+// are refused, and ${NAME} in a string value stands for the environment variable
+// NAME, or for nothing if that is not set.
+func Parse(name string, data []byte) (*Config, error) {
+	cfg := Default()
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		return nil, yamlError(name, nil, err)
@@ -39,7 +38,7 @@ func ParseConfig(name string, data []byte) (*Config, error) {
 		}
 		if root != nil {
 			at := doc.Body.GetToken().Position
-			return nil, &ConfigError{File: name, Line: at.Line, Column: at.Column, Msg: "a second YAML document: want one"}
+			return nil, &Error{File: name, Line: at.Line, Column: at.Column, Msg: "a second YAML document: want one"}
 		}
 		root = doc.Body
 	}
@@ -51,7 +50,7 @@ func ParseConfig(name string, data []byte) (*Config, error) {
 		return nil, yamlError(name, root, err)
 	}
 	if err := cfg.Validate(); err != nil {
-		if cerr, ok := errors.AsType[*ConfigError](err); ok {
+		if cerr, ok := errors.AsType[*Error](err); ok {
 			cerr.File = name
 			cerr.Line, cerr.Column = positionOf(root, cerr.Key)
 		}

@@ -1,4 +1,4 @@
-package worker
+package config
 
 import (
 	"fmt"
@@ -9,11 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/internal/expr"
+	"github.com/jobthrottle/jobthrottle/internal/hosts"
+	"github.com/jobthrottle/jobthrottle/internal/limitname"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// Validate returns a *ConfigError for the first thing that no worker can run
-// with, in the order of the file's sections.
+// Validate returns an *Error for the first thing that no worker can run with,
+// in the order of the file's sections.
 func (c *Config) Validate() error {
 	for _, check := range []func() error{c.checkRedis, c.checkLimits, c.checkNames, c.checkPools, c.checkJobs, c.checkUse, c.checkRest} {
 		if err := check(); err != nil {
@@ -24,12 +27,12 @@ func (c *Config) Validate() error {
 }
 
 func invalid(key, format string, args ...any) error {
-	return &ConfigError{Key: key, Msg: fmt.Sprintf(format, args...)}
+	return &Error{Key: key, Msg: fmt.Sprintf(format, args...)}
 }
 
 // cluster says whether the configured Redis is a Cluster, whose scripts need
 // all their keys in one slot.
-func (r RedisConfig) cluster() bool { return len(r.Addrs) > 1 && r.SentinelMaster == "" }
+func (r Redis) cluster() bool { return len(r.Addrs) > 1 && r.SentinelMaster == "" }
 
 func (c *Config) checkRedis() error {
 	if len(c.Redis.Addrs) == 0 {
@@ -55,9 +58,9 @@ func (c *Config) checkRedis() error {
 }
 
 func (c *Config) checkLimits() error {
-	for _, name := range sortedKeys(c.Limits) {
+	for _, name := range slices.Sorted(maps.Keys(c.Limits)) {
 		l, key := c.Limits[name], "limits."+name
-		if err := checkName(name); err != nil {
+		if err := limitname.Check(name); err != nil {
 			return invalid(key, "%v", err)
 		}
 		if l.Rate == "" {
@@ -70,7 +73,7 @@ func (c *Config) checkLimits() error {
 			return invalid(key+".window", "invalid window %q: want sliding or calendar", l.Window)
 		}
 		if l.Key != "" {
-			if _, err := parseSelector(l.Key); err != nil {
+			if _, err := expr.ParseSelector(l.Key); err != nil {
 				return invalid(key+".key", "%v", err)
 			}
 		}
@@ -111,13 +114,13 @@ func (c *Config) checkPools() error {
 			return invalid(key+".max_waiting", "invalid number %d: want 1 to the pool's concurrency of %d", p.MaxWaiting, p.Concurrency)
 		}
 		names[p.Name] = true
-		for _, queue := range sortedKeys(p.queues()) {
+		for _, queue := range slices.Sorted(maps.Keys(p.QueueWeights())) {
 			qkey := key + ".queues." + queue
 			switch {
 			case strings.TrimSpace(queue) == "" || strings.ContainsAny(queue, "{}"):
 				return invalid(qkey, "invalid queue name: want one without braces")
-			case p.queues()[queue] < 1:
-				return invalid(qkey, "invalid weight %d: want 1 or more", p.queues()[queue])
+			case p.QueueWeights()[queue] < 1:
+				return invalid(qkey, "invalid weight %d: want 1 or more", p.QueueWeights()[queue])
 			case queues[queue] != "":
 				return invalid(qkey, "the queue belongs to pool %q already: want it in one pool", queues[queue])
 			}
@@ -128,24 +131,24 @@ func (c *Config) checkPools() error {
 }
 
 func (c *Config) checkJobs() error {
-	patterns := map[pattern]string{}
-	for _, name := range sortedKeys(c.Jobs) {
+	patterns := map[expr.Pattern]string{}
+	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
 		j, key := c.Jobs[name], "jobs."+name
 		if strings.TrimSpace(name) == "" {
 			return invalid("jobs", "an empty task type: want a type, or * for all")
 		}
-		if other, dup := patterns[parsePattern(name)]; dup {
+		if other, dup := patterns[expr.ParsePattern(name)]; dup {
 			return invalid(key, "matches the same types as %q", other)
 		}
-		patterns[parsePattern(name)] = name
+		patterns[expr.ParsePattern(name)] = name
 		if err := c.checkJobLimits(key, j); err != nil {
 			return err
 		}
-		hold, err := j.hold()
+		hold, err := j.HoldTime()
 		if err != nil || hold < 0 {
 			return invalid(key+".hold", "invalid hold %q: want a duration such as 2s, 0 or forever", j.Hold)
 		}
-		if j.Hold == "forever" && !slices.ContainsFunc(c.Pools, func(p PoolConfig) bool { return p.maxWaiting() == p.Concurrency }) {
+		if j.Hold == "forever" && !slices.ContainsFunc(c.Pools, func(p Pool) bool { return p.WaitingSlots() == p.Concurrency }) {
 			return invalid(key+".hold", "forever needs a pool all of whose slots may wait: set max_waiting to the pool's concurrency")
 		}
 		if j.MaxInFlight < 0 {
@@ -158,16 +161,16 @@ func (c *Config) checkJobs() error {
 	return nil
 }
 
-func (c *Config) checkJobLimits(key string, j JobConfig) error {
+func (c *Config) checkJobLimits(key string, j Job) error {
 	for i, name := range j.Limits {
 		lkey := fmt.Sprintf("%s.limits[%d]", key, i)
 		if _, ok := c.Limits[name]; !ok {
-			return invalid(lkey, "no limit is named %q: want one of limits (%s)", name, strings.Join(sortedKeys(c.Limits), ", "))
+			return invalid(lkey, "no limit is named %q: want one of limits (%s)", name, strings.Join(slices.Sorted(maps.Keys(c.Limits)), ", "))
 		}
 		if slices.Contains(j.Limits[:i], name) {
 			return invalid(lkey, "%q is there twice", name)
 		}
-		if c.Redis.cluster() && hashTag(name) != hashTag(j.Limits[0]) {
+		if c.Redis.cluster() && limitname.HashTag(name) != limitname.HashTag(j.Limits[0]) {
 			return invalid(lkey, "%q and %q lie in different slots of the Redis Cluster: give the limits of a job a common hash tag, such as {api}:%s and {api}:%s",
 				j.Limits[0], name, j.Limits[0], name)
 		}
@@ -177,13 +180,13 @@ func (c *Config) checkJobLimits(key string, j JobConfig) error {
 			return invalid(fmt.Sprintf("%s.pause_on_429[%d]", key, i), "%q is not a limit of this job: want some of %s", name, strings.Join(j.Limits, ", "))
 		}
 	}
-	cost, err := parseCost(j.Permits)
+	cost, err := expr.ParseCost(j.Permits)
 	if err != nil {
 		return invalid(key+".permits", "%v", err)
 	}
 	for _, name := range j.Limits {
-		if rate, err := c.Limits[name].ThrottleRate(); err == nil && cost.fixed > rate.Permits {
-			return invalid(key+".permits", "%d permits are more than limit %q ever gives at once (%s)", cost.fixed, name, rate)
+		if rate, err := c.Limits[name].ThrottleRate(); err == nil && cost.Fixed() > rate.Permits {
+			return invalid(key+".permits", "%d permits are more than limit %q ever gives at once (%s)", cost.Fixed(), name, rate)
 		}
 	}
 	return nil
@@ -197,7 +200,7 @@ func (c *Config) checkUse() error {
 			used[name] = true
 		}
 	}
-	for _, name := range sortedKeys(c.Limits) {
+	for _, name := range slices.Sorted(maps.Keys(c.Limits)) {
 		if !used[name] {
 			return invalid("limits."+name, "no job uses this limit: name it in the limits of a job, or remove it")
 		}
@@ -206,8 +209,10 @@ func (c *Config) checkUse() error {
 }
 
 func (c *Config) checkRest() error {
-	if _, err := parseHostList(c.HTTP.AllowHosts); err != nil {
-		return err
+	for i, host := range c.HTTP.AllowHosts {
+		if _, err := hosts.ParseRule(host); err != nil {
+			return invalid(fmt.Sprintf("http.allow_hosts[%d]", i), "%v", err)
+		}
 	}
 	switch {
 	case c.HTTP.Timeout <= 0:
@@ -226,8 +231,4 @@ func (c *Config) checkRest() error {
 		}
 	}
 	return nil
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	return slices.Sorted(maps.Keys(m))
 }

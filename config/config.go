@@ -1,4 +1,7 @@
-package worker
+// Package config is config.yaml: which Redis, which limits, which jobs they are
+// for, and how a process runs those jobs. Load reads a file and refuses what is
+// wrong in it, with its line and column.
+package config
 
 import (
 	"time"
@@ -6,37 +9,37 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// Config is what config.yaml says, section by section. DefaultConfig returns
-// one to start from; LoadConfig reads a file and validates it. A Config built in
-// code is validated by New.
+// Config is what config.yaml says, section by section. Default returns one to
+// start from; Load reads a file and validates it. worker.New validates a Config
+// that is built in code.
 type Config struct {
 	// Redis is the server that holds the queues and the limits.
-	Redis RedisConfig `yaml:"redis"`
+	Redis Redis `yaml:"redis"`
 
 	// Limits are the rate limits by name. Each has to be used by a job: a
 	// limit that nothing draws on is a mistake, and refused.
-	Limits map[string]LimitConfig `yaml:"limits"`
+	Limits map[string]Limit `yaml:"limits"`
 
 	// Pools are groups of slots, each an asynq server of its own with its own
 	// queues, so that jobs waiting in one never hold up another. A queue
 	// belongs to one pool. Defaults to one pool of 20 slots for the queue
 	// "default".
-	Pools []PoolConfig `yaml:"pools"`
+	Pools []Pool `yaml:"pools"`
 
 	// Jobs are the limits of jobs by asynq task type. A pattern that ends in
 	// ":" or "*" matches every type that begins like it, the longest match
 	// wins, and "*" alone is the default of types that are not listed. A type
 	// that nothing matches is not throttled.
-	Jobs map[string]JobConfig `yaml:"jobs"`
+	Jobs map[string]Job `yaml:"jobs"`
 
 	// HTTP is what the built-in job http:request may do.
-	HTTP HTTPConfig `yaml:"http"`
+	HTTP HTTP `yaml:"http"`
 
 	// Admin is the address for health checks, metrics and the dashboard.
-	Admin AdminConfig `yaml:"admin"`
+	Admin Admin `yaml:"admin"`
 
 	// Log says what is logged, and how.
-	Log LogConfig `yaml:"log"`
+	Log Log `yaml:"log"`
 
 	// ShutdownTimeout is how long running jobs may take to finish when the
 	// worker is told to stop. What is not done by then goes back to the head of
@@ -44,8 +47,8 @@ type Config struct {
 	ShutdownTimeout Duration `yaml:"shutdown_timeout"`
 }
 
-// RedisConfig says how to reach Redis.
-type RedisConfig struct {
+// Redis says how to reach Redis.
+type Redis struct {
 	// Addrs are host:port pairs. One is a single server, several are a Redis
 	// Cluster, or the sentinels if SentinelMaster is set.
 	// Defaults to 127.0.0.1:6379.
@@ -86,8 +89,8 @@ type RedisConfig struct {
 	PoolSize int `yaml:"-"`
 }
 
-// LimitConfig is a rate limit, as throttle.Rate has it.
-type LimitConfig struct {
+// Limit is a rate limit, as throttle.Rate has it.
+type Limit struct {
 	// Rate is PERMITS/INTERVAL, such as 100/1s.
 	Rate string `yaml:"rate"`
 	// Type is overall (the fleet shares the permits) or per_client (each
@@ -112,8 +115,8 @@ type LimitConfig struct {
 	KeepAlive Duration `yaml:"keep_alive"`
 }
 
-// PoolConfig is a group of slots.
-type PoolConfig struct {
+// Pool is a group of slots.
+type Pool struct {
 	// Name tells pools apart in logs. It is required, and unique.
 	Name string `yaml:"name"`
 	// Concurrency is the number of slots: jobs that run or wait at a time.
@@ -130,8 +133,8 @@ type PoolConfig struct {
 	MaxWaiting int `yaml:"max_waiting"`
 }
 
-// JobConfig is what applies to the jobs of a task type.
-type JobConfig struct {
+// Job is what applies to the jobs of a task type.
+type Job struct {
 	// Limits are names of Limits. A job starts when all of them have a permit
 	// for it at the same time, and takes from all or none.
 	Limits []string `yaml:"limits"`
@@ -156,8 +159,8 @@ type JobConfig struct {
 	MaxPause Duration `yaml:"max_pause"`
 }
 
-// HTTPConfig is what http:request jobs may do.
-type HTTPConfig struct {
+// HTTP is what http:request jobs may do.
+type HTTP struct {
 	// AllowHosts are the hosts that may be called, as host or host:port, in ASCII;
 	// *.example.com allows every host below example.com. Without any, no host
 	// may be called. Addresses that are private, link-local or of this machine
@@ -168,16 +171,16 @@ type HTTPConfig struct {
 	Timeout Duration `yaml:"timeout"`
 }
 
-// AdminConfig is the address that serves health checks, metrics and the dashboard.
-type AdminConfig struct {
+// Admin is the address that serves health checks, metrics and the dashboard.
+type Admin struct {
 	// Addr is host:port. Empty turns it off, which is the default.
 	Addr string `yaml:"addr"`
 	// Token allows changes. Without a token the address only reads.
 	Token string `yaml:"token"`
 }
 
-// LogConfig says what is logged, and how.
-type LogConfig struct {
+// Log says what is logged, and how.
+type Log struct {
 	// Level is debug, info, warn or error. Defaults to info.
 	Level string `yaml:"level"`
 	// Format is console or json. Defaults to console.
@@ -193,25 +196,26 @@ func (d Duration) String() string { return time.Duration(d).String() }
 const (
 	defaultHold     = 2 * time.Second
 	defaultMaxPause = 15 * time.Minute
-
-	// holdForever is longer than any wait: the limits never send such a job away.
-	holdForever = 100 * 365 * 24 * time.Hour
 )
 
-// DefaultConfig returns the configuration of an empty file: a local Redis, one
-// pool, and no limits.
-func DefaultConfig() *Config {
+// HoldForever is the hold of a job that never parks. It is longer than any wait:
+// the limits never send such a job away.
+const HoldForever = 100 * 365 * 24 * time.Hour
+
+// Default returns the configuration of an empty file: a local Redis, one pool,
+// and no limits.
+func Default() *Config {
 	return &Config{
-		Redis:           RedisConfig{Addrs: []string{"127.0.0.1:6379"}},
-		Pools:           []PoolConfig{{Name: "default", Concurrency: 20}},
-		HTTP:            HTTPConfig{Timeout: Duration(30 * time.Second)},
-		Log:             LogConfig{Level: "info", Format: "console"},
+		Redis:           Redis{Addrs: []string{"127.0.0.1:6379"}},
+		Pools:           []Pool{{Name: "default", Concurrency: 20}},
+		HTTP:            HTTP{Timeout: Duration(30 * time.Second)},
+		Log:             Log{Level: "info", Format: "console"},
 		ShutdownTimeout: Duration(8 * time.Second),
 	}
 }
 
 // ThrottleRate returns the limit as package throttle has it.
-func (l LimitConfig) ThrottleRate() (throttle.Rate, error) {
+func (l Limit) ThrottleRate() (throttle.Rate, error) {
 	r, err := throttle.ParseRate(l.Rate)
 	if err != nil {
 		return throttle.Rate{}, err
@@ -232,35 +236,38 @@ func (l LimitConfig) ThrottleRate() (throttle.Rate, error) {
 	return r, r.Validate()
 }
 
-// maxWaiting returns how many slots of the pool may wait for a permit at a time.
-func (p PoolConfig) maxWaiting() int {
+// WaitingSlots returns how many slots of the pool may wait for a permit at a time:
+// MaxWaiting, or its default.
+func (p Pool) WaitingSlots() int {
 	if p.MaxWaiting == 0 {
 		return max(p.Concurrency/2, 1)
 	}
 	return p.MaxWaiting
 }
 
-// queues returns the queues of the pool and their weights.
-func (p PoolConfig) queues() map[string]int {
+// QueueWeights returns the queues of the pool and their weights: Queues, or its
+// default.
+func (p Pool) QueueWeights() map[string]int {
 	if len(p.Queues) == 0 {
 		return map[string]int{"default": 1}
 	}
 	return p.Queues
 }
 
-// hold returns how long a job may wait in its slot.
-func (j JobConfig) hold() (time.Duration, error) {
+// HoldTime returns how long a job may wait in its slot: Hold, or its default.
+func (j Job) HoldTime() (time.Duration, error) {
 	switch j.Hold {
 	case "":
 		return defaultHold, nil
 	case "forever":
-		return holdForever, nil
+		return HoldForever, nil
 	}
 	return time.ParseDuration(j.Hold)
 }
 
-// maxPause returns the longest pause that an answer of the API may cause.
-func (j JobConfig) maxPause() time.Duration {
+// LongestPause returns the longest pause that an answer of the API may cause:
+// MaxPause, or its default.
+func (j Job) LongestPause() time.Duration {
 	if j.MaxPause == 0 {
 		return defaultMaxPause
 	}

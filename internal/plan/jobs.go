@@ -1,0 +1,169 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/expr"
+	"github.com/jobthrottle/jobthrottle/internal/limitname"
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// Jobs is what a configuration says about jobs and their limits. It does not
+// change, and is safe for concurrent use.
+type Jobs struct {
+	jobs   []*Job
+	limits []*Limit
+}
+
+// Job is what applies to the tasks of a pattern.
+type Job struct {
+	Name        string   // the pattern, as configured
+	Limits      []*Limit // a task draws on all of them
+	Hold        time.Duration
+	MaxInFlight int // 0: no cap
+	MaxPause    time.Duration
+
+	pattern expr.Pattern
+	cost    expr.Cost
+	pauses  []bool // of Limits: Draw.Pauses
+}
+
+// Limit is a limit of the configuration: one limiter, or one for each value of its
+// key.
+type Limit struct {
+	Name string
+	Rate throttle.Rate
+	Key  string // where a task has the value; empty if there is one limiter for all
+
+	key expr.Selector // Key
+}
+
+// New returns what a configuration says. It has no error for one that is valid.
+func New(cfg *config.Config) (*Jobs, error) {
+	js := &Jobs{}
+	limits := make(map[string]*Limit, len(cfg.Limits))
+	for _, name := range slices.Sorted(maps.Keys(cfg.Limits)) {
+		l, err := newLimit(name, cfg.Limits[name])
+		if err != nil {
+			return nil, fmt.Errorf("limit %q: %w", name, err)
+		}
+		limits[name] = l
+		js.limits = append(js.limits, l)
+	}
+	for name, jc := range cfg.Jobs {
+		j, err := newJob(name, jc, limits)
+		if err != nil {
+			return nil, fmt.Errorf("job %q: %w", name, err)
+		}
+		js.jobs = append(js.jobs, j)
+	}
+	slices.SortFunc(js.jobs, func(a, b *Job) int { return a.pattern.Compare(b.pattern) })
+	return js, nil
+}
+
+func newLimit(name string, lc config.Limit) (l *Limit, err error) {
+	l = &Limit{Name: name, Key: lc.Key}
+	if l.Rate, err = lc.ThrottleRate(); err != nil {
+		return nil, err
+	}
+	if l.Key != "" {
+		l.key, err = expr.ParseSelector(l.Key)
+	}
+	return l, err
+}
+
+func newJob(name string, jc config.Job, limits map[string]*Limit) (j *Job, err error) {
+	j = &Job{Name: name, MaxInFlight: jc.MaxInFlight, MaxPause: jc.LongestPause(), pattern: expr.ParsePattern(name)}
+	if j.cost, err = expr.ParseCost(jc.Permits); err != nil {
+		return nil, err
+	}
+	if j.Hold, err = jc.HoldTime(); err != nil {
+		return nil, err
+	}
+	for _, name := range jc.Limits {
+		l, ok := limits[name]
+		if !ok {
+			return nil, fmt.Errorf("no limit is named %q", name)
+		}
+		j.Limits = append(j.Limits, l)
+	}
+	j.pauses = pauses(j.Limits, jc.PauseOn429)
+	return j, nil
+}
+
+// pauses returns which limits of a job stop when the API says to try later: the
+// narrowest that fit, so that one account does not stop the others.
+func pauses(limits []*Limit, names []string) []bool {
+	var keyed, overall, named []bool
+	for _, l := range limits {
+		keyed = append(keyed, l.Key != "")
+		overall = append(overall, l.Rate.Type == throttle.Overall)
+		named = append(named, slices.Contains(names, l.Name))
+	}
+	switch {
+	case names != nil:
+		return named
+	case slices.Contains(keyed, true):
+		return keyed
+	}
+	return overall
+}
+
+// All returns the jobs, the pattern that wins first.
+func (js *Jobs) All() []*Job { return js.jobs }
+
+// Limits returns the limits by name.
+func (js *Jobs) Limits() []*Limit { return js.limits }
+
+// For returns what applies to a task type, or nil.
+func (js *Jobs) For(taskType string) *Job {
+	for _, j := range js.jobs {
+		if j.pattern.Matches(taskType) {
+			return j
+		}
+	}
+	return nil
+}
+
+// Fields returns the fields of payloads that keys and costs read.
+func (js *Jobs) Fields() []string {
+	var fields []string
+	add := func(field string) {
+		if field != "" && !slices.Contains(fields, field) {
+			fields = append(fields, field)
+		}
+	}
+	for _, l := range js.limits {
+		add(l.key.Field())
+	}
+	for _, j := range slices.SortedFunc(slices.Values(js.jobs), func(a, b *Job) int { return strings.Compare(a.Name, b.Name) }) {
+		add(j.cost.Field())
+	}
+	return fields
+}
+
+// ofValue returns the limiter of the task's value of the key.
+func (l *Limit) ofValue(t Task) (string, error) {
+	value, err := l.key.Pick(t)
+	if err != nil {
+		return "", fmt.Errorf("limit %q: %w", l.Name, err)
+	}
+	return limitname.OfValue(l.Name, value)
+}
+
+// String returns the limit as people read it.
+func (l *Limit) String() string {
+	s := l.Name + " " + l.Rate.String()
+	if l.Rate.Type == throttle.PerClient {
+		s += " per worker"
+	}
+	if l.Key != "" {
+		s += " per " + l.Key
+	}
+	return s
+}

@@ -1,0 +1,36 @@
+package plan
+
+import "fmt"
+
+// Reason is the kind of a Mistake.
+type Reason string
+
+// The reasons of a Mistake.
+const (
+	BadKey  Reason = "bad_key"  // the task has no usable value where a limit's key reads one
+	BadCost Reason = "bad_cost" // nor where the job's permits do
+)
+
+// Mistake says why a task has no whole plan. Either the task is wrong or the
+// configuration is.
+type Mistake struct {
+	Reason Reason
+	Type   string // of the task
+	Job    string // the pattern of the configuration that matches it
+	Limit  string // whose key it is; empty for BadCost
+	Path   string // what the configuration reads: payload.account, header.tenant
+	Err    error  // what is wrong with what is there
+}
+
+func (m *Mistake) Error() string { return m.Err.Error() }
+
+// Unwrap makes errors.Is and errors.As see the cause.
+func (m *Mistake) Unwrap() error { return m.Err }
+
+// Mend says what to change.
+func (m *Mistake) Mend() string {
+	if m.Reason == BadCost {
+		return fmt.Sprintf("correct jobs.%s.permits, or the job", m.Job)
+	}
+	return fmt.Sprintf("correct limits.%s.key, or the job", m.Limit)
+}
