@@ -45,6 +45,10 @@ func Parse(name string, data []byte) (*Config, error) {
 	if root == nil {
 		return cfg, nil // an empty file: the defaults, which are valid
 	}
+	if tag := tagIn(root); tag != nil {
+		at := tag.Start.Position
+		return nil, &Error{File: name, Line: at.Line, Column: at.Column, Msg: fmt.Sprintf("the tag %s: want the value without it", tag.Start.Value)}
+	}
 	ast.Walk(envExpander{}, root)
 	if err := yaml.NodeToValue(root, cfg, yaml.Strict()); err != nil {
 		return nil, yamlError(name, root, err)
@@ -57,6 +61,14 @@ func Parse(name string, data []byte) (*Config, error) {
 		return nil, err
 	}
 	return cfg, nil
+}
+
+// tagIn is the first tag, such as !!int, or nil: no value here needs one.
+func tagIn(root ast.Node) *ast.TagNode {
+	for _, n := range ast.Filter(ast.TagType, root) {
+		return n.(*ast.TagNode)
+	}
+	return nil
 }
 
 var envReference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
