@@ -91,7 +91,7 @@ func (l *Line) nextBatch(now Local) *batch {
 		Members: make([]script.Member, len(l.config)), Released: make([]int64, len(l.config)),
 	}
 	for i, s := range l.config {
-		b.request.Members[i] = script.Member{Settings: s, Create: l.c.Create[i], Refresh: refresh}
+		b.request.Members[i] = script.Member{Settings: s, Create: l.Around.Create[i], Refresh: refresh}
 	}
 	b.request.Returns, b.returns, l.returns = byGrant(l.returns, maxReturns)
 	b.releases, l.releases = l.releases, nil
