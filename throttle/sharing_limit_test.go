@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -138,5 +139,42 @@ func TestSharedCallsWithoutALog(t *testing.T) {
 		had := make([]int64, len(s.ls))
 		s.try(had, 8)
 		s.expect(had, 8+1)
+	})
+}
+
+// A pause stops whoever asks next, also by the ways that look at nothing else.
+func TestPauseStopsTheNextCall(t *testing.T) {
+	stops := func(b *bench, ls []*Limiter) {
+		ask := func() (had int) {
+			var n atomic.Int64
+			var wg sync.WaitGroup
+			for _, l := range ls {
+				wg.Go(func() {
+					if b.try(l, 1) {
+						n.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			return int(n.Load())
+		}
+		for range 3 { // the first of these looks after all
+			if n := ask(); n != len(ls) {
+				b.Fatalf("%d of %d had a permit", n, len(ls))
+			}
+		}
+		other := b.client()
+		for _, l := range ls {
+			check(b, must(other.Limiter(l.name)).Pause(b.Context(), time.Minute))
+		}
+		if n := ask(); n > 0 {
+			b.Errorf("%d of %d had a permit in the pause", n, len(ls))
+		}
+	}
+	t.Run("alone", func(t *testing.T) {
+		underFakeTime(t, func(b *bench) { stops(b, many(b, b.client(), 1, "alone:%d", rate("1000/1h"))) })
+	})
+	t.Run("shared", func(t *testing.T) {
+		shared(t, 64, rate("1000/1h"), func(s *sharers) { stops(s.bench, s.ls) })
 	})
 }
