@@ -63,7 +63,7 @@ func (s *simulation) judgeIdle() {
 func (s *simulation) judgeLeaks() {
 	now := s.now()
 	for _, l := range s.limits {
-		if c := l.changes[0].limit; len(l.changes) > 1 || l.expired || s.steps || c.PerClient || c.Calendar {
+		if c := l.changes[0].limit; len(l.changes) > 1 || l.gone || s.steps || c.PerClient || c.Calendar {
 			continue
 		}
 		limit := l.changes[0].limit

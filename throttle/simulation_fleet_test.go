@@ -23,7 +23,8 @@ type simulatedLimit struct {
 	resets  bool       // its usage is forgotten now and then, so nobody releases permits of it
 
 	// Guarded by the simulation's mutex:
-	expired bool // or may, or was deleted
+	there   bool // a script has left it there
+	gone    bool // it has not been there since, or was deleted or given an expiry
 	changed int  // how often
 	changes []rateChange
 	pauses  []pauseChange

@@ -65,6 +65,7 @@ func (s *simulation) look(p *simulatedProcess, m message, repeated bool) *view {
 	v := &view{s: s, p: p, m: m, repeated: repeated, now: s.now(), names: m.names()}
 	v.before = v.members()
 	for _, b := range v.before {
+		b.sl.gone = b.sl.gone || b.sl.there && !b.exists || m.script == "delete" || m.script == "expire"
 		v.untouched(b)
 	}
 	return v
@@ -176,7 +177,7 @@ func (v *view) remember(after []simulatedMember) {
 		if n := len(m.sl.pauses); n > 0 && m.sl.pauses[n-1].until != m.limit.Pause || n == 0 && m.limit.Pause > 0 {
 			m.sl.pauses = append(m.sl.pauses, pauseChange{time.Now().UnixMicro(), m.limit.Pause})
 		}
-		m.sl.expired = m.sl.expired || m.expires || !m.exists || !b.exists
+		m.sl.there = m.sl.there || m.exists
 		forgotten := !m.exists || !b.exists || b.created || m.reset != b.reset
 		if forgotten {
 			for _, key := range v.s.logsOf(m.sl) {
@@ -258,9 +259,9 @@ func (v *view) once(changed bool, reply string) {
 	}
 	key, expires := v.batch(), false
 	for _, b := range v.before {
-		// Known: a limiter that expires, or is deleted, takes the replies with it, also
-		// those of a group of which the other members stay. A repeat is charged again.
-		expires = expires || b.sl.expired
+		// Known: a limiter that goes takes the replies with it, also those of a group of
+		// which the other members stay. A repeat is charged again.
+		expires = expires || b.sl.gone
 	}
 	// A clock that is set forward by an hour ends the time of the replies, too.
 	if first, done := v.s.served[key]; done && !expires && !v.s.steps {
