@@ -28,7 +28,8 @@ type simulatedLimit struct {
 	changed int  // how often
 	changes []rateChange
 	pauses  []pauseChange
-	stocked bool // permits were prefetched, of which a rest counts as used
+	stood   int64 // permits of places that stood at a change: they count, though their owners may ask anew
+	stocked bool  // permits were prefetched, of which a rest counts as used
 }
 
 // rateChange is a limit as it was from a moment of fake time on, in us.

@@ -170,6 +170,10 @@ func (v *view) judge(reply any, err error) {
 	}
 }
 
+// comesFor is how long after its turn, in us, somebody may come for a place: a reply was
+// on its way, or its caller did something else first.
+const comesFor = 5_000_000
+
 // remember notes what a call left behind, and what it changed for callers.
 func (v *view) remember(after []simulatedMember) {
 	for i, m := range after {
@@ -178,6 +182,9 @@ func (v *view) remember(after []simulatedMember) {
 			m.sl.pauses = append(m.sl.pauses, pauseChange{time.Now().UnixMicro(), m.limit.Pause})
 		}
 		m.sl.there = m.sl.there || m.exists
+		if m.epoch != b.epoch {
+			m.sl.stood += m.log.After(v.now - comesFor).Sum()
+		}
 		forgotten := !m.exists || !b.exists || b.created || m.reset != b.reset
 		if forgotten {
 			for _, key := range v.s.logsOf(m.sl) {
