@@ -327,9 +327,11 @@ func (r *replayed) lineOf(p *simulatedProcess, q simulatedQueue) *replayedLine {
 	}
 	for _, sl := range q.limits {
 		c.Members = append(c.Members, script.KeysOf(sl.name, p.name))
-		c.Create = append(c.Create, strings.Join(sl.rate.fields(), ":"))
 	}
 	l.l = line.New(c)
+	for i, sl := range q.limits {
+		l.l.Around.Create[i] = strings.Join(sl.rate.fields(), ":")
+	}
 	r.lines = append(r.lines, l)
 	return l
 }

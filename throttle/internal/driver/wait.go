@@ -108,7 +108,7 @@ func (q *queue) await(ctx context.Context, w *line.Waiter) line.Answer {
 		return line.Answer{Err: q.ended(ctx)}
 	case <-late:
 		q.mu.Lock()
-		err := q.line.Unanswered(q.c.now())
+		err := q.line.Unanswered(w, q.c.now())
 		q.mu.Unlock()
 		q.abandon(w, leavePatience)
 		if err != nil {

@@ -174,7 +174,7 @@ local function expire(m, now)
     local latest = last and max(now, time_of(last)) or now
     need = ceil((latest + m.W - now + max(m.epoch - now, 0)) / 1000) -- a clock that was set back may be set forward again
     if m.keep > 0 then
-      need = max(need, m.keep)
+      need = config().lives(m, now, need)
       call('PEXPIRE', m.name, need)
     elseif m.cached and call('PTTL', m.permits_key) >= need then
       return nil
