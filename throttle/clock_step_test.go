@@ -342,3 +342,21 @@ func TestForgottenLineKnowsTheClock(t *testing.T) {
 		})
 	}
 }
+
+// By how much the clock was set back nobody may know: who was there has left. Whoever
+// sees it set forward knows by how much that was.
+func TestClockSetForwardByMoreThanWasKnown(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		clock := newSetClock(b)
+		b.expectTry(b.limited(guarded("10/1s")), 1, true)
+		time.Sleep(10 * time.Second)
+		clock.step(-time.Hour)
+		later := b.limiter(b.client())
+		time.Sleep(2 * time.Second)
+		for b.try(later, 1) { // all ten
+		}
+		time.Sleep(ms(100))
+		clock.step(time.Hour)
+		b.expectTry(later, 1, false)
+	})
+}

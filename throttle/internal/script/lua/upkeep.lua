@@ -93,7 +93,7 @@ local function mind_clock(m, client, seen, least, now)
       return
     end
     call('HDEL', m.name, 'back')
-    shift(m, client, now, max(back, 0))
+    shift(m, client, now, max(back, least > 0 and now - least or 0)) -- or more, as this client saw it
     call('HSET', m.name, 'forward', int(max(m.epoch, now) + 1))
   elseif back and least - now > back then
     call('HSET', m.name, 'back', int(least - now)) -- this client knows better by how much
