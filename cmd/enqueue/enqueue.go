@@ -23,11 +23,11 @@ type counts struct {
 
 // enqueue is the command behind its flags.
 func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr io.Writer) error {
-	rdb, addrs, err := cli.OpenRedis(opts.config, opts.redis)
+	rdb, err := cli.OpenRedis(opts.config, opts.redis)
 	if err != nil {
 		return err
 	}
-	defer rdb.Close()
+	defer rdb.Client.Close()
 
 	screen := newScreen(stderr)
 	in, err := openInput(ctx, opts, stdin, screen.bad)
@@ -35,14 +35,14 @@ func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr 
 		return err
 	}
 	defer in.close()
-	if err := cli.PingRedis(ctx, rdb, addrs); err != nil {
+	if err := rdb.Ping(ctx); err != nil {
 		return fmt.Errorf("%w; nothing is enqueued", err)
 	}
 
 	screen.start(in.total, opts.file == "")
 	start := time.Now()
 	var total counts
-	err = feed(ctx, producer.New(rdb), in, screen, &total)
+	err = feed(ctx, producer.New(rdb.Client), in, screen, &total)
 	total.Seconds = time.Since(start).Seconds()
 	total.LinesPerSecond = float64(total.Enqueued+total.AlreadyThere+total.Bad) / total.Seconds
 	screen.stop()

@@ -280,8 +280,8 @@ func TestEmbeddedRedis(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"set", "api", "10/1h"}, "no such limit"},
-		{[]string{"set", "each", "10/1h", "--per-client"}, "10/1h per_client"},
+		{[]string{"set", "api", "10/1h", "--create"}, "no such limit"},
+		{[]string{"set", "each", "10/1h", "--per-client", "--create"}, "10/1h per_client"},
 		{[]string{"pin", "api"}, "pinned"},
 		{[]string{"pause", "api", "1h"}, "paused 1h"},
 		{[]string{"list"}, "paused 1h, pinned"},
@@ -313,7 +313,7 @@ func TestCluster(t *testing.T) {
 			return got
 		}
 		for i := range 10 {
-			run("set", fmt.Sprint("limit", i), "10/1s", "--pin")
+			run("set", fmt.Sprint("limit", i), "10/1s", "--pin", "--create")
 		}
 		if got := run("list"); got.stderr != "10 limits\n" || strings.Count(got.stdout, "pinned") != 10 {
 			t.Errorf("listed %q and %q", got.stdout, got.stderr)

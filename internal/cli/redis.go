@@ -17,42 +17,50 @@ import (
 // dialTimeout bounds how long an address that does not answer is tried.
 const dialTimeout = 5 * time.Second
 
-// OpenRedis returns a client of the Redis that addr names, the value of --redis,
-// else of the one in the configuration file at path, which defaults to config.yaml
-// if there is one, and its addresses for errors. It makes no connection. An error
-// is a *UsageError.
-func OpenRedis(path, addr string) (redis.UniversalClient, string, error) {
-	rdb, addrs, err := openRedis(path, addr)
-	if err != nil {
-		return nil, "", &UsageError{Err: err}
-	}
-	return rdb, addrs, nil
+// Redis is the Redis that a command's flags name.
+type Redis struct {
+	Client redis.UniversalClient // the command's to close
+	Addrs  string                // for messages
+	Config *config.Config        // the file that was read; nil if none was
 }
 
-func openRedis(path, addr string) (redis.UniversalClient, string, error) {
+// OpenRedis returns the Redis that addr names, the value of --redis, else the one
+// in the configuration file at path, which defaults to config.yaml if there is
+// one. It makes no connection. An error is a *UsageError.
+func OpenRedis(path, addr string) (Redis, error) {
+	r, err := openRedis(path, addr)
+	if err != nil {
+		return Redis{}, &UsageError{Err: err}
+	}
+	return r, nil
+}
+
+func openRedis(path, addr string) (r Redis, err error) {
 	if strings.Contains(addr, "://") {
-		return fromURL(addr)
+		r.Client, r.Addrs, err = fromURL(addr)
+		return r, err
 	}
 	cfg := config.Default()
 	if _, err := os.Stat("config.yaml"); path == "" && err == nil {
 		path = "config.yaml"
 	}
 	if path != "" {
-		var err error
 		if cfg, err = config.Load(path); err != nil {
-			return nil, "", err
+			return r, err
 		}
+		r.Config = cfg
 	}
 	if addr != "" {
 		cfg.Redis.Addrs, cfg.Redis.SentinelMaster = strings.Split(addr, ","), ""
 		for _, one := range cfg.Redis.Addrs {
 			if _, port, err := net.SplitHostPort(one); err != nil || port == "" {
-				return nil, "", fmt.Errorf("--redis %q is not an address: want host:port, such as 127.0.0.1:6379, or a redis:// URL", addr)
+				return r, fmt.Errorf("--redis %q is not an address: want host:port, such as 127.0.0.1:6379, or a redis:// URL", addr)
 			}
 		}
 	}
-	rdb, err := cfg.Redis.NewClient()
-	return rdb, strings.Join(cfg.Redis.Addrs, ", "), err
+	r.Addrs = strings.Join(cfg.Redis.Addrs, ", ")
+	r.Client, err = cfg.Redis.NewClient()
+	return r, err
 }
 
 // fromURL reads redis:// and rediss:// as go-redis does; further nodes of a
@@ -79,11 +87,11 @@ func badURL(url string) error {
 	return fmt.Errorf("--redis %q is not a URL of Redis: want redis://user:password@host:port/db, rediss:// for TLS, or host:port", url)
 }
 
-// PingRedis finds out whether Redis is there.
-func PingRedis(ctx context.Context, rdb redis.UniversalClient, addrs string) error {
+// Ping finds out whether Redis is there.
+func (r Redis) Ping(ctx context.Context) error {
 	pingCtx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	err := rdb.Ping(pingCtx).Err()
+	err := r.Client.Ping(pingCtx).Err()
 	switch {
 	case err == nil:
 		return nil
@@ -91,6 +99,6 @@ func PingRedis(ctx context.Context, rdb redis.UniversalClient, addrs string) err
 		return errors.New("interrupted")
 	default:
 		return fmt.Errorf("cannot use Redis at %s: %w: start redis-server, or give the address of another "+
-			"(worker --embedded prints its own) to --redis or redis.addrs of the configuration", addrs, err)
+			"(worker --embedded prints its own) to --redis or redis.addrs of the configuration", r.Addrs, err)
 	}
 }
