@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -103,7 +102,7 @@ func (s *session) delete(ctx context.Context, name string) error {
 		})
 	}
 	before := (*limiter)(nil)
-	question := fmt.Sprintf("Delete limit %q, whose configuration makes no sense? What was used is forgotten.", t.name)
+	question := fmt.Sprintf("Delete limit %q, which is broken? What was used is forgotten.", t.name)
 	switch one, err := s.one(ctx, t.name); {
 	case err == nil:
 		before = &one
@@ -153,11 +152,10 @@ func (s *session) change(ctx context.Context, name string, change func(context.C
 	return s.printChange(t.name, &before, &after)
 }
 
-// overwrites says whether an error only tells that the limiter's configuration
-// makes no sense, which those who replace it need not mind: it is told, and that
-// is all.
+// overwrites says whether an error only tells that the limiter is broken, which
+// those who replace it need not mind: it is told, and that is all.
 func (s *session) overwrites(err error) bool {
-	if !errors.Is(err, throttle.ErrInvalidRate) {
+	if !isBroken(err) {
 		return false
 	}
 	fmt.Fprintln(s.stderr, plain.Text(err.Error()))
@@ -174,8 +172,11 @@ func (s *session) printChange(name string, before, after *limiter) error {
 		}{before, after})
 	}
 	describe := func(l *limiter) string {
-		if l == nil {
+		switch {
+		case l == nil:
 			return "no such limit"
+		case l.err != nil:
+			return l.state()
 		}
 		return l.settings() + "; " + l.usage()
 	}

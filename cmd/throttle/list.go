@@ -134,21 +134,26 @@ func matching(pattern string) string {
 // printTable prints limiters as a table, with what was read of them.
 func printTable(out io.Writer, limiters []limiter) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	withUsage := len(limiters) > 0 && limiters[0].Standing != nil
+	withUsage := len(limiters) <= usageUpTo
 	if withUsage {
 		fmt.Fprintln(w, "NAME\tRATE\tTYPE\tUSED\tRESERVED\tAVAILABLE\tNEXT FREE\tPARKED\tSTATE")
 	} else {
 		fmt.Fprintln(w, "NAME\tRATE\tTYPE\tSTATE")
 	}
 	for _, l := range limiters {
-		if withUsage {
+		switch {
+		case withUsage && l.err != nil:
+			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t-\t-\t-\t%s\n", plain.Text(l.Name), l.state())
+		case l.err != nil:
+			fmt.Fprintf(w, "%s\t-\t-\t%s\n", plain.Text(l.Name), l.state())
+		case withUsage:
 			available := strconv.FormatInt(l.Available, 10)
 			if l.idle() {
 				available = "-" // of whom?
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%d\t%s\n",
 				plain.Text(l.Name), l.Rate, l.Type, l.Used, l.Reserved, available, l.nextFree(), l.Parked, l.state())
-		} else {
+		default:
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", plain.Text(l.Name), l.Rate, l.Type, l.state())
 		}
 	}

@@ -95,14 +95,15 @@ func (s *session) set(ctx context.Context, args []string, f setFlags, given func
 		return err
 	}
 	found, err := s.read(ctx, t.name)
-	overwritten := false
 	if err != nil {
-		if overwritten = len(args) == 2 && s.overwrites(err); !overwritten {
-			return err
-		}
+		return err
 	}
 	var before *limiter
-	if len(found) == 1 {
+	overwritten := len(found) == 1 && found[0].err != nil
+	switch {
+	case overwritten && (len(args) == 1 || !s.overwrites(found[0].err)):
+		return found[0].err
+	case len(found) == 1 && !overwritten:
 		before = &found[0]
 	}
 	switch {
@@ -149,6 +150,9 @@ func (s *session) setValues(ctx context.Context, t target, args []string, f setF
 	retyped := 0
 	for _, value := range t.values {
 		before := fromListed(value)
+		if before.err != nil {
+			continue // told when its turn comes
+		}
 		rate, err := f.rate(&before, args, given)
 		if err != nil {
 			return asUsage(fmt.Errorf("%q: %w", value.Name, err), throttle.ErrInvalidRate)
@@ -164,8 +168,13 @@ func (s *session) setValues(ctx context.Context, t target, args []string, f setF
 		}
 	}
 	return s.all(ctx, t, func(l *throttle.Limiter, before *limiter) error {
-		if before == nil {
+		switch {
+		case before == nil:
 			return throttle.ErrNotInitialized // gone since
+		case before.err != nil && len(args) == 0:
+			return before.err
+		case before.err != nil:
+			before = nil
 		}
 		rate, err := f.rate(before, args, given)
 		if err != nil {

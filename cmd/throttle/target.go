@@ -66,10 +66,16 @@ func (s *session) target(ctx context.Context, name string) (target, error) {
 // exists says whether a limiter is in Redis, whatever its configuration says.
 func (s *session) exists(ctx context.Context, name string) (bool, error) {
 	found, err := s.fleet.Inspect(ctx, name)
-	if errors.Is(err, throttle.ErrInvalidRate) {
+	if err == nil && len(found) == 0 {
+		_, err = s.fleet.InspectClient(ctx, s.client.ID(), name)
+		if errors.Is(err, throttle.ErrNotInitialized) {
+			return false, nil
+		}
+	}
+	if isBroken(err) {
 		return true, nil
 	}
-	return len(found) > 0, err
+	return err == nil, err
 }
 
 // noValues is the error for a limit with a key of which no value is in Redis.
@@ -84,7 +90,7 @@ func (s *session) all(ctx context.Context, t target, change func(l *throttle.Lim
 	if len(t.values) == 0 {
 		return noValues(t.name)
 	}
-	changed := 0
+	changed, wrong, shown := 0, 0, 0
 	for page := range slices.Chunk(t.values, 200) {
 		names := make([]string, len(page))
 		for i, l := range page {
@@ -99,17 +105,22 @@ func (s *session) all(ctx context.Context, t target, change func(l *throttle.Lim
 			if err == nil {
 				err = change(l, before[name])
 			}
-			if err != nil && !errors.Is(err, throttle.ErrNotInitialized) { // it was not used, and has expired since
+			switch {
+			case err == nil:
+				changed++
+			case isBroken(err):
+				wrong++
+				s.overwrites(err)
+			case !errors.Is(err, throttle.ErrNotInitialized): // it was not used, and has expired since
 				return t.partly(changed, err)
 			}
-			changed++
 		}
 		after, err := s.byName(ctx, names)
 		if err != nil {
 			return t.partly(changed, err)
 		}
-		for i, name := range names {
-			if !s.opts.json && changed-len(names)+i >= shownChanges {
+		for _, name := range names {
+			if shown++; shown > shownChanges && !s.opts.json {
 				break
 			}
 			if err := s.printChange(name, before[name], after[name]); err != nil {
@@ -122,6 +133,9 @@ func (s *session) all(ctx context.Context, t target, change func(l *throttle.Lim
 		fmt.Fprintf(s.stderr, ", of which %d are shown", shownChanges)
 	}
 	fmt.Fprintln(s.stderr, "; values that appear later have the rate of the workers' configuration")
+	if wrong > 0 {
+		return fmt.Errorf("%s of limit %q could not be changed, see above: set a rate, or delete them", valuesOf(wrong), t.name)
+	}
 	return nil
 }
 
