@@ -19,6 +19,8 @@ type api struct {
 	sampler  *sampler
 	writable bool
 	logger   *zap.Logger
+
+	explaining chan struct{} // holds one while a job is explained
 }
 
 type overviewReply struct {
