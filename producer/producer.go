@@ -122,6 +122,15 @@ func (e entry) enqueue(ctx context.Context, client *asynq.Client) (*asynq.TaskIn
 	}
 }
 
+// size is about how many bytes the entry keeps in memory.
+func (e entry) size() int {
+	n := len(e.job.Type) + len(e.job.Payload) + len(e.job.Queue) + len(e.id)
+	for key, value := range e.job.Headers {
+		n += len(key) + len(value) + 64 // what the map needs for it
+	}
+	return n
+}
+
 // wholeSeconds rounds up to what asynq stores, so that nobody gets less than they asked for.
 func wholeSeconds(d time.Duration) time.Duration {
 	if whole := d.Truncate(time.Second); whole == d {

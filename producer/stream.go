@@ -13,7 +13,7 @@ import (
 
 const (
 	batchJobs  = 256     // per round trip: more gains little and blocks Redis for longer
-	batchBytes = 4 << 20 // of payload, to bound memory
+	batchBytes = 4 << 20 // of all that a job has, to bound memory
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 2 * time.Second
 )
@@ -97,7 +97,7 @@ func (s *Stream) Add(line int, job Job) error {
 		return s.err
 	}
 	s.waiting = append(s.waiting, item{line, e})
-	s.bytes += len(job.Payload)
+	s.bytes += e.size()
 	s.changed.Signal()
 	return nil
 }

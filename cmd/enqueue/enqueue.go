@@ -28,6 +28,7 @@ func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr 
 		return err
 	}
 	defer rdb.Client.Close()
+	rdb.Tell(stderr)
 
 	screen := newScreen(stderr)
 	in, err := openInput(ctx, opts, stdin, screen.bad)

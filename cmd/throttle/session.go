@@ -32,7 +32,7 @@ type session struct {
 // verb makes a command's RunE of what it does once Redis has answered.
 func verb(opts *options, do func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		s, err := open(cmd.Context(), opts)
+		s, err := open(cmd.Context(), opts, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
@@ -42,11 +42,12 @@ func verb(opts *options, do func(ctx context.Context, s *session, args []string)
 }
 
 // open connects to Redis.
-func open(ctx context.Context, opts *options) (*session, error) {
+func open(ctx context.Context, opts *options, stderr io.Writer) (*session, error) {
 	opened, err := cli.OpenRedis(opts.config, opts.redis)
 	if err != nil {
 		return nil, err
 	}
+	opened.Tell(stderr)
 	rdb := opened.Client
 	if err := opened.Ping(ctx); err != nil {
 		return nil, errors.Join(err, rdb.Close())

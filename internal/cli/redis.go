@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +24,22 @@ type Redis struct {
 	Client redis.UniversalClient // the command's to close
 	Addrs  string                // for messages
 	Config *config.Config        // the file that was read; nil if none was
+	file   string                // the same, if nobody named it
 }
+
+// DefaultConfig is the configuration file of a command that is given none.
+const DefaultConfig = "config.yaml"
+
+// Tell says which file was read, if nobody named it: a command that is run in
+// another directory has another Redis.
+func (r Redis) Tell(out io.Writer) {
+	if r.file != "" {
+		TellConfig(out)
+	}
+}
+
+// TellConfig says that the command reads the file of the working directory.
+func TellConfig(out io.Writer) { fmt.Fprintln(out, "using "+DefaultConfig+" of this directory") }
 
 // OpenRedis returns the Redis that addr names, the value of --redis, else the one
 // in the configuration file at path, which defaults to config.yaml if there is
@@ -41,8 +58,8 @@ func openRedis(path, addr string) (r Redis, err error) {
 		return r, err
 	}
 	cfg := config.Default()
-	if _, err := os.Stat("config.yaml"); path == "" && err == nil {
-		path = "config.yaml"
+	if _, err := os.Stat(DefaultConfig); path == "" && err == nil {
+		path, r.file = DefaultConfig, DefaultConfig
 	}
 	if path != "" {
 		if cfg, err = config.Load(path); err != nil {
@@ -53,7 +70,10 @@ func openRedis(path, addr string) (r Redis, err error) {
 	if addr != "" {
 		cfg.Redis.Addrs, cfg.Redis.SentinelMaster = strings.Split(addr, ","), ""
 		for _, one := range cfg.Redis.Addrs {
-			if _, port, err := net.SplitHostPort(one); err != nil || port == "" {
+			switch _, port, err := net.SplitHostPort(one); {
+			case strings.ContainsAny(one, "@/?"): // it may have a password, which no error shows
+				return r, errors.New("--redis is not an address: want host:port, such as 127.0.0.1:6379, or " + urlAdvice)
+			case err != nil || port == "":
 				return r, fmt.Errorf("--redis %q is not an address: want host:port, such as 127.0.0.1:6379, or a redis:// URL", addr)
 			}
 		}
@@ -63,28 +83,41 @@ func openRedis(path, addr string) (r Redis, err error) {
 	return r, err
 }
 
+// passwordEnv is where the password of a URL's user comes from if the URL has
+// none: everybody on the machine can read the arguments of a command.
+const passwordEnv = "REDIS_PASSWORD"
+
+const urlAdvice = "redis://host:port/db (rediss:// for TLS; a user before the host has the password that " + passwordEnv + " has in the environment)"
+
 // fromURL reads redis:// and rediss:// as go-redis does; further nodes of a
 // cluster are its addr parameters. The password must not get into errors.
 func fromURL(url string) (redis.UniversalClient, string, error) {
 	if strings.Contains(url, "addr=") {
 		cluster, err := redis.ParseClusterURL(url)
-		if err != nil {
+		if err != nil || slices.ContainsFunc(cluster.Addrs, func(addr string) bool { return strings.Contains(addr, "@") }) {
 			return nil, "", badURL(url)
 		}
+		cluster.Password = passwordOf(cluster.Username, cluster.Password)
 		return redis.NewClusterClient(cluster), strings.Join(cluster.Addrs, ", "), nil
 	}
 	single, err := redis.ParseURL(url)
-	if err != nil {
+	if err != nil || strings.Contains(single.Addr, "@") {
 		return nil, "", badURL(url)
 	}
+	single.Password = passwordOf(single.Username, single.Password)
 	return redis.NewClient(single), single.Addr, nil
 }
 
-func badURL(url string) error {
-	if _, host, secret := strings.Cut(url, "@"); secret {
-		url = "...@" + host
+// passwordOf is the password for a user that a URL names.
+func passwordOf(user, password string) string {
+	if user != "" && password == "" {
+		return os.Getenv(passwordEnv)
 	}
-	return fmt.Errorf("--redis %q is not a URL of Redis: want redis://user:password@host:port/db, rediss:// for TLS, or host:port", url)
+	return password
+}
+
+func badURL(url string) error {
+	return fmt.Errorf("--redis %q is not a URL of Redis: want %s, or host:port", hideSecrets(url), urlAdvice)
 }
 
 // Ping finds out whether Redis is there.
