@@ -50,6 +50,10 @@ type Job struct {
 	// Retention is how long asynq keeps the task after success, and knows its ID. Zero picks 24h for a job with an ID
 	// and nothing for others, None means nothing.
 	Retention time.Duration
+
+	// Replace takes the place of a job of the same ID that failed for good and
+	// is archived. Job lines do not have it.
+	Replace bool
 }
 
 // ErrInvalidJob matches every *JobError in errors.Is.

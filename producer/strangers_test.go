@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+	"time"
 	"unicode"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
@@ -51,5 +53,45 @@ func TestIDsWithControlCharacters(t *testing.T) {
 		if _, err := p.Enqueue(t.Context(), producer.Job{Type: "t", ID: id}); err != nil {
 			t.Errorf("%q: %v", id, err)
 		}
+	}
+}
+
+// TestArchived: one job alone and a stream say the same of an id whose job failed for good.
+func TestArchived(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
+	defer rdb.Close()
+	p, inspector := producer.New(rdb), asynq.NewInspectorFromRedisClient(rdb)
+	job := producer.Job{Type: "t", ID: "order-1", Queue: "low", UniqueFor: time.Hour, ProcessIn: time.Hour}
+	for range 2 {
+		if _, err := p.Enqueue(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Enqueue(t.Context(), job); !producer.AlreadyThere(err) || errors.Is(err, producer.ErrArchived) {
+			t.Errorf("scheduled: %v", err)
+		}
+		if err := inspector.ArchiveTask("low", job.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Enqueue(t.Context(), job); !producer.AlreadyThere(err) || !errors.Is(err, producer.ErrArchived) {
+			t.Errorf("archived: %v", err)
+		}
+		job.Replace = true
+		var results []producer.Result
+		s := p.Stream(t.Context(), producer.StreamEvents{Done: func(r producer.Result) { results = append(results, r) }, Outage: func(err error) { t.Error(err) }})
+		for line := range 2 {
+			if err := s.Add(line+1, job); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil || len(results) != 2 || !errors.Is(errors.Join(results[0].Err, results[1].Err), asynq.ErrTaskIDConflict) && !producer.AlreadyThere(errors.Join(results[0].Err, results[1].Err)) {
+			t.Errorf("replaced by one of two: %v, %+v", err, results)
+		}
+		if info, err := inspector.GetTaskInfo("low", job.ID); err != nil || info.State != asynq.TaskStateScheduled {
+			t.Errorf("%+v, %v", info, err)
+		}
+		if err := inspector.DeleteTask("low", job.ID); err != nil {
+			t.Fatal(err)
+		}
+		job.Replace = false
 	}
 }

@@ -21,7 +21,7 @@ const (
 // Result is what became of one job of a Stream.
 type Result struct {
 	Line int
-	Err  error // nil: enqueued; else AlreadyThere(Err)
+	Err  error // nil: enqueued; else AlreadyThere(Err), and perhaps ErrArchived
 }
 
 // StreamEvents are told what happens to a Stream, by one goroutine, in the order in which it happens. Both must be set.
@@ -201,7 +201,17 @@ func (s *Stream) writeOnce(ctx context.Context, batch []item, unsure []int, resu
 	for k, i := range unsure {
 		entries[k] = batch[i].entry
 	}
-	for k, err := range s.producer.write(ctx, entries) {
+	errs := s.producer.write(ctx, entries)
+	if again := s.producer.settleArchived(ctx, entries, errs); len(again) > 0 {
+		rewritten := make([]entry, len(again))
+		for n, k := range again {
+			rewritten[n] = entries[k]
+		}
+		for n, err := range s.producer.write(ctx, rewritten) {
+			errs[again[n]] = err
+		}
+	}
+	for k, err := range errs {
 		switch i := unsure[k]; {
 		case err == nil || AlreadyThere(err):
 			results[i] = err
