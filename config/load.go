@@ -47,7 +47,7 @@ func Parse(name string, data []byte) (*Config, error) {
 	}
 	if tag := tagIn(root); tag != nil {
 		at := tag.Start.Position
-		return nil, &Error{File: name, Line: at.Line, Column: at.Column, Msg: fmt.Sprintf("the tag %s: want the value without it", tag.Start.Value)}
+		return nil, &Error{File: name, Line: at.Line, Column: at.Column, Msg: tagName(tag) + ": want the value without it"}
 	}
 	ast.Walk(envExpander{}, root)
 	if err := yaml.NodeToValue(root, cfg, yaml.Strict()); err != nil {
@@ -69,6 +69,15 @@ func tagIn(root ast.Node) *ast.TagNode {
 		return n.(*ast.TagNode)
 	}
 	return nil
+}
+
+// tagName names a tag of YAML's own. Any other may be a password.
+func tagName(tag *ast.TagNode) string {
+	switch name := tag.Start.Value; name {
+	case "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq", "!!binary", "!!timestamp", "!!merge", "!!set", "!!omap":
+		return "the tag " + name
+	}
+	return "a tag, or a value that begins with ! and has no quotes"
 }
 
 var envReference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
