@@ -39,6 +39,9 @@ func (c *Config) checkRedis() error {
 		return invalid("redis.addrs", "no address: want at least one, such as 127.0.0.1:6379")
 	}
 	for i, addr := range c.Redis.Addrs {
+		if strings.ContainsAny(addr, "@/?") { // it may have a password, which no error shows
+			return invalid(fmt.Sprintf("redis.addrs[%d]", i), "invalid address: want HOST:PORT, such as 127.0.0.1:6379, and a password in redis.password")
+		}
 		if _, _, err := net.SplitHostPort(addr); err != nil {
 			return invalid(fmt.Sprintf("redis.addrs[%d]", i), "invalid address %q: want HOST:PORT, such as 127.0.0.1:6379", addr)
 		}

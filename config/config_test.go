@@ -75,6 +75,8 @@ func TestParseErrors(t *testing.T) {
 		{"not YAML", "redis: [", `1:8: sequence end token ']' not found`},
 		{"a list", "- a\n", `1:1: invalid value: want keys and values`},
 		{"two documents", "db: 1\n---\ndb: 2\n", `3:3: a second YAML document: want one`},
+		{"a tag", "pools: !!int\n", `1:8: the tag !!int: want the value without it`},
+		{"a tag in a list", "redis: {addrs: !!seq, db: 0}\n", `1:16: the tag !!seq: want the value without it`},
 		{"unknown section", "rediss: {}\n", `1:1: rediss: unknown key: want one of redis, limits, pools, jobs, http, admin, log, shutdown_timeout`},
 		{"unknown key", "limits:\n  a:\n    rate: 1/1s\n    burst: 3\n", `4:5: limits.a.burst: unknown key: want one of rate, type, key, guard, smooth, window, offset, keep_alive`},
 		{"unknown key of a pool", "pools:\n  - {name: a, slots: 3}\n", `2:15: pools[0].slots: unknown key: want one of name, concurrency, queues, strict, max_waiting`},

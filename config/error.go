@@ -43,9 +43,9 @@ func (e *Error) Error() string {
 func yamlError(file string, root ast.Node, err error) error {
 	yerr, ok := errors.AsType[yaml.Error](err)
 	if !ok {
-		return &Error{File: file, Msg: err.Error()}
+		return &Error{File: file, Msg: unquoted(err.Error())}
 	}
-	cerr := &Error{File: file, Msg: yerr.GetMessage()}
+	cerr := &Error{File: file, Msg: unquoted(yerr.GetMessage())}
 	tok := yerr.GetToken()
 	if tok == nil {
 		return cerr
@@ -61,12 +61,26 @@ func yamlError(file string, root ast.Node, err error) error {
 		}
 	case *yaml.TypeError:
 		cerr.Msg = fmt.Sprintf("invalid value %q: want %s", tok.Value, kindName(e.DstType))
+		if e.DstType.Kind() == reflect.String { // a password, perhaps
+			cerr.Msg = "invalid value: want a string"
+		}
 	case *yaml.OverflowError:
 		cerr.Msg = fmt.Sprintf("invalid value %q: want %s", e.SrcNum, kindName(e.DstType))
 	case *yaml.UnexpectedNodeTypeError:
 		cerr.Msg = "invalid value: want " + nodeName(e.Expected)
 	}
 	return cerr
+}
+
+// unquoted is a message of the YAML library without what it quotes of a value,
+// which may be a password that begins like something else.
+func unquoted(msg string) string {
+	for _, begin := range []string{"could not find alias", "cannot find anchor by alias name", "invalid header option"} {
+		if strings.HasPrefix(msg, begin) {
+			return begin + ": put a value that begins with *, &, | or > between quotes"
+		}
+	}
+	return msg
 }
 
 func kindName(t reflect.Type) string {

@@ -45,6 +45,10 @@ func Parse(name string, data []byte) (*Config, error) {
 	if root == nil {
 		return cfg, nil // an empty file: the defaults, which are valid
 	}
+	if tag := tagIn(root); tag != nil {
+		at := tag.Start.Position
+		return nil, &Error{File: name, Line: at.Line, Column: at.Column, Msg: tagName(tag) + ": want the value without it"}
+	}
 	ast.Walk(envExpander{}, root)
 	if err := yaml.NodeToValue(root, cfg, yaml.Strict()); err != nil {
 		return nil, yamlError(name, root, err)
@@ -57,6 +61,23 @@ func Parse(name string, data []byte) (*Config, error) {
 		return nil, err
 	}
 	return cfg, nil
+}
+
+// tagIn is the first tag, such as !!int, or nil: no value here needs one.
+func tagIn(root ast.Node) *ast.TagNode {
+	for _, n := range ast.Filter(ast.TagType, root) {
+		return n.(*ast.TagNode)
+	}
+	return nil
+}
+
+// tagName names a tag of YAML's own. Any other may be a password.
+func tagName(tag *ast.TagNode) string {
+	switch name := tag.Start.Value; name {
+	case "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq", "!!binary", "!!timestamp", "!!merge", "!!set", "!!omap":
+		return "the tag " + name
+	}
+	return "a tag, or a value that begins with ! and has no quotes"
 }
 
 var envReference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)

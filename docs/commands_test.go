@@ -62,7 +62,8 @@ func TestCommands(t *testing.T) {
 	t.Run("operating", func(t *testing.T) { // on limits and a job of the names that it uses
 		t.Parallel()
 		s := newShell(t, bin)
-		s.do(t.Context(), "throttle set stripe 100/1s")
+		s.do(t.Context(), "throttle set stripe 100/1s --create")
+		s.do(t.Context(), "throttle set stripe-account 10/1s --value acme --create")
 		s.do(t.Context(), `echo '{"type":"http:request","id":"order-17"}' | enqueue --file -`)
 		s.runAll(readPage(t, "operating.md"))
 		if s.ran < 4 {

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // None, as a Job's MaxRetry or Retention, asks for none at all, where zero picks the default.
@@ -27,7 +29,7 @@ type Job struct {
 	Payload json.RawMessage // handed to the handler as it is
 
 	// ID makes enqueueing repeatable: while asynq keeps the task, a second job with this ID is refused. Left empty,
-	// each Enqueue makes a new task.
+	// each Enqueue makes a new task. Control characters are refused.
 	ID string
 
 	Queue   string            // defaults to "default"
@@ -48,6 +50,10 @@ type Job struct {
 	// Retention is how long asynq keeps the task after success, and knows its ID. Zero picks 24h for a job with an ID
 	// and nothing for others, None means nothing.
 	Retention time.Duration
+
+	// Replace takes the place of a job of the same ID that failed for good and
+	// is archived. Job lines do not have it.
+	Replace bool
 }
 
 // ErrInvalidJob matches every *JobError in errors.Is.
@@ -76,6 +82,8 @@ func (j Job) Validate() error {
 		return &JobError{"type", `is missing; name what the job is, for example "http:request"`}
 	case j.ID != "" && strings.TrimSpace(j.ID) == "":
 		return &JobError{"id", "is blank; give it a value or leave it out"}
+	case !utf8.ValidString(j.ID) || strings.ContainsFunc(j.ID, unicode.IsControl):
+		return &JobError{"id", fmt.Sprintf("%q has control characters, which act in logs and terminals; give it printable ones", clip(j.ID))}
 	case j.Queue != "" && strings.TrimSpace(j.Queue) == "":
 		return &JobError{"queue", `is blank; name a queue or leave it out for "default"`}
 	case j.MaxRetry > maxRetryLimit:

@@ -51,15 +51,22 @@ func New(rdb redis.UniversalClient) *Producer {
 }
 
 // Enqueue writes one job. A job that is there already is refused with asynq.ErrTaskIDConflict (its ID) or
-// asynq.ErrDuplicateTask (UniqueFor), for errors.Is, and AlreadyThere tells either; a job that cannot be written
-// as it stands with a *JobError, before any Redis call. The job's attempts belong to the trace of ctx if the program has
+// asynq.ErrDuplicateTask (UniqueFor), for errors.Is, and AlreadyThere tells either; if it failed for good, the error is
+// ErrArchived as well. A job that cannot be written as it stands is refused
+// with a *JobError, before any Redis call. The job's attempts belong to the trace of ctx if the program has
 // set a propagator for OpenTelemetry.
 func (p *Producer) Enqueue(ctx context.Context, job Job) (*asynq.TaskInfo, error) {
 	e, err := newEntry(job.traced(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return e.enqueue(ctx, p.client)
+	for {
+		info, err := e.enqueue(ctx, p.client)
+		errs := []error{err}
+		if again := p.settleArchived(ctx, []entry{e}, errs); len(again) == 0 {
+			return info, errs[0]
+		}
+	}
 }
 
 // AlreadyThere reports whether err says that the job was enqueued before, which a rerun expects.
@@ -120,6 +127,15 @@ func (e entry) enqueue(ctx context.Context, client *asynq.Client) (*asynq.TaskIn
 	default:
 		return nil, fmt.Errorf("job %s of type %q: %w", e.id, clip(e.job.Type), err)
 	}
+}
+
+// size is about how many bytes the entry keeps in memory.
+func (e entry) size() int {
+	n := len(e.job.Type) + len(e.job.Payload) + len(e.job.Queue) + len(e.id)
+	for key, value := range e.job.Headers {
+		n += len(key) + len(value) + 64 // what the map needs for it
+	}
+	return n
 }
 
 // wholeSeconds rounds up to what asynq stores, so that nobody gets less than they asked for.

@@ -13,7 +13,7 @@ import (
 
 const (
 	batchJobs  = 256     // per round trip: more gains little and blocks Redis for longer
-	batchBytes = 4 << 20 // of payload, to bound memory
+	batchBytes = 4 << 20 // of all that a job has, to bound memory
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 2 * time.Second
 )
@@ -21,7 +21,7 @@ const (
 // Result is what became of one job of a Stream.
 type Result struct {
 	Line int
-	Err  error // nil: enqueued; else AlreadyThere(Err)
+	Err  error // nil: enqueued; else AlreadyThere(Err), and perhaps ErrArchived
 }
 
 // StreamEvents are told what happens to a Stream, by one goroutine, in the order in which it happens. Both must be set.
@@ -97,7 +97,7 @@ func (s *Stream) Add(line int, job Job) error {
 		return s.err
 	}
 	s.waiting = append(s.waiting, item{line, e})
-	s.bytes += len(job.Payload)
+	s.bytes += e.size()
 	s.changed.Signal()
 	return nil
 }
@@ -201,7 +201,17 @@ func (s *Stream) writeOnce(ctx context.Context, batch []item, unsure []int, resu
 	for k, i := range unsure {
 		entries[k] = batch[i].entry
 	}
-	for k, err := range s.producer.write(ctx, entries) {
+	errs := s.producer.write(ctx, entries)
+	if again := s.producer.settleArchived(ctx, entries, errs); len(again) > 0 {
+		rewritten := make([]entry, len(again))
+		for n, k := range again {
+			rewritten[n] = entries[k]
+		}
+		for n, err := range s.producer.write(ctx, rewritten) {
+			errs[again[n]] = err
+		}
+	}
+	for k, err := range errs {
 		switch i := unsure[k]; {
 		case err == nil || AlreadyThere(err):
 			results[i] = err

@@ -53,3 +53,43 @@ func TestBusyLogStaysBounded(t *testing.T) {
 		t.Errorf("not busy enough: %v", x.count)
 	}
 }
+
+// A permit counts for its interval, to the microsecond.
+func TestPermitCountsItsInterval(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("3/1s"))
+		for _, after := range []time.Duration{0, ms(400), ms(200)} {
+			time.Sleep(after)
+			b.expectTry(l, 1, true)
+		}
+		time.Sleep(ms(400) - time.Microsecond)
+		b.expectTry(l, 1, false)
+		time.Sleep(time.Microsecond)
+		b.expectTry(l, 1, true)
+		b.expectTry(l, 1, false)
+		time.Sleep(ms(400) - time.Microsecond)
+		b.expectTry(l, 1, false)
+		time.Sleep(time.Microsecond)
+		b.expectTry(l, 1, true)
+	})
+}
+
+// A log of more entries than Redis keeps apart gives nothing back early.
+func TestMergedLogKeepsTheLimit(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("1000/10s"))
+		random := rand.New(rand.NewPCG(3, 4))
+		var uses []time.Time
+		for range 3000 {
+			time.Sleep(time.Duration(random.Int64N(int64(ms(15)))))
+			check(b, l.Acquire(b.Context(), 1))
+			uses = append(uses, time.Now())
+		}
+		if n := b.rdb.ZCard(b.Context(), l.keys()[2]).Val(); n > 600 {
+			b.Errorf("%d entries: nothing was merged", n)
+		}
+		if n := busiest(uses, 10*time.Second); n > 1000 {
+			b.Errorf("%d permits in 10 s", n)
+		}
+	})
+}

@@ -83,12 +83,15 @@ func checkName(name string) error {
 }
 
 func (c *Client) limiter(name, create string) *Limiter {
-	m := driver.Member{Name: name, Create: create}
+	m := c.core.Member(name, create)
 	return &Limiter{c: c, name: name, member: m, line: c.core.Entry(m)}
 }
 
 // LimiterWithRate is Limiter, and whatever asks this limiter for permits
-// creates it with r, in the same script, where Redis does not have it.
+// creates it with r, in the same script, where Redis does not have it. Where
+// limiters of one name have different rates, the one that was made last counts, of
+// those that were asked for permits; and what a plain Limiter of that name asks, of
+// which they share the queue, creates it, too.
 func (c *Client) LimiterWithRate(name string, r Rate) (*Limiter, error) {
 	if err := checkName(name); err != nil {
 		return nil, err

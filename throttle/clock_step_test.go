@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
 // setClock makes a Redis in memory go by a clock that is set to another time now and then.
@@ -218,4 +220,143 @@ func guarded(s string) Rate {
 	r := rate(s)
 	r.Guard = 0
 	return r
+}
+
+// A clock that was set back and ran on is no clock that was set forward: whoever is
+// new to a limiter has what is left of it.
+func TestClockSetBackStopsNobodyNew(t *testing.T) {
+	for name, r := range map[string]Rate{"keep": kept(guarded("100/1h"), 2*time.Hour), "per client": func() Rate { r := guarded("100/1h"); r.Type = PerClient; return r }(), "plain": guarded("100/1h")} {
+		t.Run(name, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				clock := newSetClock(b)
+				first := must(b.client().LimiterWithRate("account", r))
+				b.expectTry(first, 1, true)
+				time.Sleep(300 * time.Millisecond)
+				clock.step(-2 * time.Second)
+				b.expectTry(first, 1, true)
+				time.Sleep(30 * time.Minute)
+				b.expectTry(first, 1, true)
+				second := must(b.client().LimiterWithRate("account", r))
+				begin := time.Now()
+				ok, err := second.TryAcquire(b.Context(), 1)
+				if !ok || err != nil {
+					b.Errorf("%v %v", ok, err)
+				}
+				check(b, second.Acquire(b.Context(), 1))
+				if took := time.Since(begin); took > 10*time.Second {
+					b.Errorf("3 of 100/1h were used, and one more took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// Nor does it stop those whom a change of the configuration reaches after it.
+func TestClockSetBackAndChangeStopNobody(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		clock := newSetClock(b)
+		r := kept(guarded("100/1h"), 2*time.Hour)
+		first := must(b.client().LimiterWithRate("account", r))
+		second := must(b.client().LimiterWithRate("account", r))
+		b.expectTry(first, 1, true)
+		time.Sleep(300 * time.Millisecond)
+		clock.step(-2 * time.Second)
+		b.expectTry(first, 1, true)
+		b.expectTry(second, 1, true)
+		for range 30 {
+			time.Sleep(time.Minute)
+			b.expectTry(first, 1, true)
+			b.expectTry(second, 1, true)
+		}
+		check(b, first.Pause(b.Context(), ms(10))) // the API said Retry-After
+		time.Sleep(time.Second)
+		begin := time.Now()
+		check(b, first.Acquire(b.Context(), 1))
+		check(b, second.Acquire(b.Context(), 1))
+		if took := time.Since(begin); took > 10*time.Second {
+			b.Errorf("64 of 100/1h were used, and one more took %v", took)
+		}
+	})
+}
+
+// A clock that was ahead for a while costs no more than the way back.
+func TestRedisClockSetForwardAndBack(t *testing.T) {
+	for _, r := range []Rate{guarded("10/1s"), kept(guarded("100/1h"), 2*time.Hour), guarded("100/1h")} {
+		for _, by := range []time.Duration{2 * time.Second, time.Minute, 2 * time.Hour} {
+			t.Run(r.String()+" "+r.KeepAlive.String()+" "+by.String(), func(t *testing.T) {
+				underFakeTime(t, func(b *bench) {
+					clock := newSetClock(b)
+					l := must(b.client().LimiterWithRate("account", r))
+					b.expectTry(l, 1, true)
+					time.Sleep(time.Second)
+					clock.step(by)
+					check(b, l.Acquire(b.Context(), 1))
+					time.Sleep(3 * time.Second)
+					clock.step(-by)
+					begin := time.Now()
+					check(b, l.Acquire(b.Context(), 1))
+					check(b, must(b.client().LimiterWithRate("account", r)).Acquire(b.Context(), 1))
+					check(b, l.Acquire(b.Context(), 1))
+					if took := time.Since(begin); took > 4*time.Second {
+						b.Errorf("one more took %v", took)
+					}
+					for range 10 {
+						time.Sleep(by / 8)
+						begin := time.Now()
+						check(b, must(b.client().LimiterWithRate("account", r)).Acquire(b.Context(), 1))
+						if took := time.Since(begin); took > 4*time.Second {
+							b.Errorf("after %v one more took %v", time.Since(b.begin), took)
+							return
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// What Redis's clock showed is known of a limiter whose line was forgotten, too: a
+// clock that is set back by more than an interval gives nothing twice.
+func TestForgottenLineKnowsTheClock(t *testing.T) {
+	for _, by := range []time.Duration{ms(500), ms(1100), ms(1500), ms(2500), 5 * time.Second} {
+		t.Run(by.String(), func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				clock := newSetClock(b)
+				r := guarded("10/1s")
+				first := b.limited(r)
+				time.Sleep(10 * time.Second)
+				begin := time.Now()
+				n := 0
+				for b.try(first, 1) {
+					n++
+				}
+				testkit.Eventually(b, 3*time.Second, "the line is forgotten", func() bool { return first.c.core.Forget() == 0 })
+				clock.step(-by)
+				for b.try(first, 1) {
+					n++
+				}
+				if n > 10 {
+					b.Errorf("%d permits within %v", n, time.Since(begin))
+				}
+			})
+		})
+	}
+}
+
+// By how much the clock was set back nobody may know: who was there has left. Whoever
+// sees it set forward knows by how much that was.
+func TestClockSetForwardByMoreThanWasKnown(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		clock := newSetClock(b)
+		b.expectTry(b.limited(guarded("10/1s")), 1, true)
+		time.Sleep(10 * time.Second)
+		clock.step(-time.Hour)
+		later := b.limiter(b.client())
+		time.Sleep(2 * time.Second)
+		for b.try(later, 1) { // all ten
+		}
+		time.Sleep(ms(100))
+		clock.step(time.Hour)
+		b.expectTry(later, 1, false)
+	})
 }

@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,4 +136,37 @@ func TestPauseReachesFarClients(t *testing.T) {
 			t.Errorf("%d permits in one second", n)
 		}
 	})
+}
+
+// What a reply says of the configuration is as old as its call: a change while it was
+// on its way stops the permits that it brings.
+func TestPauseOvertakesReply(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		near := b.limited(guarded("1/1s"))
+		way := &busyWay{Scripter: b.rdb}
+		slow := b.limiter(b.clientOf(way))
+		for range 8 {
+			check(b, slow.Acquire(b.Context(), 1))
+		}
+		way.half.Store(int64(ms(500)))
+		defer way.half.Store(0)
+		time.AfterFunc(ms(600), func() { check(b, near.Pause(b.Context(), 3*time.Second)) })
+		began := time.Now()
+		check(b, slow.Acquire(b.Context(), 1))
+		if d := time.Since(began); d < ms(3600) {
+			b.Errorf("a permit after %v, in the pause", d)
+		}
+	})
+}
+
+// busyWay takes so long there, and so long back, as it does at the time.
+type busyWay struct {
+	redis.Scripter
+	half atomic.Int64
+}
+
+func (w *busyWay) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	time.Sleep(time.Duration(w.half.Load()))
+	defer func() { time.Sleep(time.Duration(w.half.Load())) }()
+	return w.Scripter.EvalSha(ctx, sha, keys, args...)
 }

@@ -113,3 +113,48 @@ func TestHugeRequestsTogether(t *testing.T) {
 		})
 	}
 }
+
+// A cached value that somebody made too low keeps nobody for long: neither who asks
+// now and then, nor who waits.
+func TestLowValueHeals(t *testing.T) {
+	t.Run("rarely used", func(t *testing.T) {
+		underFakeTime(t, func(b *bench) {
+			l := b.limited(guarded("1000/24h"))
+			b.expectTry(l, 1, true)
+			b.expectTry(l, 1, true)
+			check(b, b.rdb.Set(b.Context(), l.keys()[1], "0", 0).Err())
+			no := 0
+			for range 16 {
+				if !b.try(l, 1) {
+					no++
+				}
+				time.Sleep(time.Minute)
+			}
+			if no > 1 {
+				b.Errorf("%d of 16 refused over 16 minutes, and %d of 1000 are free", no, b.available(l))
+			}
+		})
+	})
+	t.Run("who waits", func(t *testing.T) {
+		underFakeTime(t, func(b *bench) {
+			l := b.limited(guarded("1000/24h"))
+			other := b.limiter(b.client())
+			b.expectTry(l, 1, true)
+			b.expectTry(other, 1, true)
+			check(b, b.rdb.Set(b.Context(), l.keys()[1], "0", 0).Err())
+			done := make(chan time.Duration)
+			go func() {
+				check(b, l.Acquire(b.Context(), 1))
+				done <- time.Since(b.begin)
+			}()
+			for range 100 {
+				time.Sleep(time.Second)
+				b.try(other, 1)
+			}
+			free := b.available(l)
+			if took := <-done; took > 20*time.Second {
+				b.Errorf("it waited %v, while the others had permits: %d of 1000 were free after 100 s", took, free)
+			}
+		})
+	})
+}

@@ -139,14 +139,14 @@ type member struct {
 	ended  bool
 }
 
-// startMember returns when the process is ready. It does not outlive the test.
-func startMember(tb testing.TB, o orders) *member {
+// startMember starts a process of a test program. It does not outlive the test.
+func startMember(tb testing.TB, program string, o orders) *member {
 	tb.Helper()
 	text, err := json.Marshal(o)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	m := &member{cmd: exec.Command(os.Args[0], "-test.run=^TestFleetMember$", "-test.count=1")}
+	m := &member{cmd: exec.Command(program, "-test.run=^TestFleetMember$", "-test.count=1")}
 	m.cmd.Env = append(os.Environ(), memberEnv+"="+string(text))
 	m.cmd.Stderr = &m.stderr
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also one that is stopped
@@ -201,27 +201,38 @@ type fleetOfProcesses struct {
 	fleet
 	pauseAfter, pauseFor time.Duration      // by the first process
 	during               func(ms []*member) // while they run
+	shifts               []shift            // nil: each works all the time
+}
+
+// shift is when a process works, and which test program it is of.
+type shift struct {
+	program       string
+	after, length time.Duration
 }
 
 // run lets the fleet acquire for its length. The second result is when the
 // first process paused the limiter, if it did.
 func (f fleetOfProcesses) run(tb testing.TB, addr string) (outcome, pausing) {
 	tb.Helper()
+	shifts := f.shifts
+	if shifts == nil {
+		shifts = slices.Repeat([]shift{{program: os.Args[0], length: f.length}}, f.clients)
+	}
 	var ms []*member
-	for i := range f.clients {
-		o := orders{Addr: addr, Name: strings.ReplaceAll(tb.Name(), "/", ":"), Rate: f.rate, Goroutines: f.goroutines, Length: f.length}
+	for i, s := range shifts {
+		o := orders{Addr: addr, Name: strings.ReplaceAll(tb.Name(), "/", ":"), Rate: f.rate, Goroutines: f.goroutines, Length: s.length}
 		if i == 0 {
 			o.PauseAfter, o.PauseFor = f.pauseAfter, f.pauseFor
 		}
-		ms = append(ms, startMember(tb, o))
+		ms = append(ms, startMember(tb, s.program, o))
 	}
 	for _, m := range ms {
 		var ready string
 		m.hear(tb, &ready)
 	}
 	start := sharedClock(tb) + 100*time.Millisecond
-	for _, m := range ms {
-		if _, err := fmt.Fprintln(m.stdin, int64(start)); err != nil {
+	for i, m := range ms {
+		if _, err := fmt.Fprintln(m.stdin, int64(start+shifts[i].after)); err != nil {
 			tb.Fatal(err)
 		}
 	}

@@ -55,7 +55,8 @@ func (l *Limiter) TryAcquire(ctx context.Context, n int64) (bool, error) {
 
 // TryAcquireFor takes n permits if their turn comes within timeout. It returns
 // false as soon as that is certain, often at once, and an error that wraps
-// context.DeadlineExceeded if Redis has not decided by then.
+// context.DeadlineExceeded if Redis has not decided by then: a timeout is of use
+// where it is longer than the way to Redis and back.
 func (l *Limiter) TryAcquireFor(ctx context.Context, n int64, timeout time.Duration) (bool, error) {
 	ns, err := l.one(n)
 	if err != nil {

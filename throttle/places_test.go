@@ -280,3 +280,55 @@ func TestSharesAreOfClients(t *testing.T) {
 		}
 	})
 }
+
+// Who comes while another has the whole limit ahead of it has its part from the next
+// interval on, in each of them.
+func TestNewcomerHasItsShare(t *testing.T) {
+	for _, limit := range []string{"20/1s", "100/5s"} {
+		t.Run(limit, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				r := guarded(limit)
+				check(b, b.limiter(b.client()).SetRate(b.Context(), r))
+				ctx, cancel := context.WithTimeout(b.Context(), 12*r.Interval)
+				defer cancel()
+				began := time.Now()
+				var wg sync.WaitGroup
+				wg.Go(func() { used(ctx, 200, b.limiter(b.client())) })
+				time.Sleep(r.Interval * 5 / 2)
+				var its []time.Time
+				wg.Go(func() { its = used(ctx, 200, b.limiter(b.client())) })
+				wg.Wait()
+				for i := 4; i < 11; i++ {
+					from := began.Add(time.Duration(i) * (r.Interval + r.guard()))
+					n := 0
+					for _, at := range its {
+						if !at.Before(from) && at.Before(from.Add(r.Interval+r.guard())) {
+							n++
+						}
+					}
+					if n < int(r.Permits)/4 {
+						b.Errorf("%d of %d permits in interval %d", n, r.Permits, i)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A place that its caller claims late is exchanged, of a limit without guard too.
+func TestLateClaimWithoutGuard(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("10/1s"))
+		r := must(l.Reserve(b.Context(), 10, 0))
+		time.Sleep(10 * time.Second)
+		n := 0
+		for b.try(l, 1) {
+			n++
+		}
+		claimed := time.Now()
+		check(b, r.Wait(b.Context()))
+		if d := time.Since(claimed); d < time.Second {
+			b.Errorf("%d permits in %v, of 10/1s", n+10, d)
+		}
+	})
+}

@@ -84,8 +84,8 @@ type Rate struct {
 	// Offset moves the beginning of Calendar windows from UTC midnight.
 	// Between 0 and Interval.
 	Offset time.Duration
-	// KeepAlive removes a limiter that nobody has used for so long, or for 15/16 of it. Zero
-	// keeps it; otherwise at least Interval.
+	// KeepAlive removes a limiter that nobody has used for so long, or for 15/16 of it, but
+	// none that is paused. Zero keeps it; otherwise at least Interval.
 	KeepAlive time.Duration
 }
 

@@ -26,9 +26,9 @@ func (c *replayedCaller) next() {
 }
 
 // had notes that the permits are the caller's.
-func (c *replayedCaller) had(q simulatedQueue, l *replayedLine, ns []int64) {
+func (c *replayedCaller) had(q simulatedQueue, l *replayedLine, ns []int64, late bool) {
 	r := c.r
-	use := permitUse{process: c.p, limits: q.limits, ns: ns, at: time.Now()}
+	use := permitUse{process: c.p, limits: q.limits, ns: ns, at: time.Now(), late: late}
 	if r.random.IntN(10) == 0 && q.group == nil && r.mayRelease(q.limits[0]) {
 		use.unused = true
 		l.step(line.Event{Kind: line.Give, Release: &line.Release{Ns: ns, Done: make(chan line.Answer, 1)}})
@@ -43,7 +43,7 @@ func (c *replayedCaller) ask(q simulatedQueue, ns []int64) {
 	a := &replayedAsk{r: r, l: l, ns: ns}
 	a.ends = func(taken bool) {
 		if taken {
-			c.had(q, l, ns)
+			c.had(q, l, ns, a.late)
 		}
 		c.next()
 	}
@@ -78,7 +78,8 @@ type replayedAsk struct {
 	away   bool // its caller does something else first
 	told1  bool // it has had an answer
 	over   bool
-	sleeps int // that have ended, or are under way
+	late   bool // it was had, and counted as late
+	sleeps int  // that have ended, or are under way
 }
 
 // acquires is Entry.Acquire.

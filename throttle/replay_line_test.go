@@ -86,6 +86,7 @@ func (l *replayedLine) step(e line.Event) {
 		l.pauseFor(out.After, func() { l.step(line.Event{Kind: line.Ready}) })
 	}
 	if e.Kind == line.Turn {
+		l.asks[ask].late = out.Late > 0
 		l.asks[ask].turned(out.Taken, out.Sleep)
 	}
 }

@@ -7,9 +7,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -29,31 +27,12 @@ const replayedFleets = 40
 //	JOBTHROTTLE_SEED=17 go test ./throttle -count 1 -run TestReplay
 //	JOBTHROTTLE_FLEETS=2000 go test ./throttle -count 1 -timeout 1h -run TestReplay
 func TestReplay(t *testing.T) {
-	first, fleets := uint64(1), replayedFleets
-	if nightly() {
-		first, fleets = uint64(time.Now().Unix()), 250*replayedFleets
-	}
-	if n, err := strconv.Atoi(os.Getenv("JOBTHROTTLE_FLEETS")); err == nil {
-		fleets = n
-	}
-	if seed, err := strconv.ParseUint(os.Getenv("JOBTHROTTLE_SEED"), 10, 64); err == nil {
-		first = seed
-		if os.Getenv("JOBTHROTTLE_FLEETS") == "" {
-			fleets = 1
-		}
-	}
 	total, met := make(map[string]int), make(map[string]int)
-	for seed := first; seed < first+uint64(fleets); seed++ {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			r := replay(t, seed)
-			for what, n := range r.count {
-				total[what] += n
-			}
-			for pair, n := range r.met {
-				met[pair] += n
-			}
-		})
-	}
+	fleets := eachFleet(t, replayedFleets, 250*replayedFleets, func(t *testing.T, seed uint64) {
+		r := replay(t, seed)
+		add(total, r.count)
+		add(met, r.met)
+	})
 	t.Logf("%d fleets: %v", fleets, total)
 	for _, pair := range slices.Sorted(maps.Keys(met)) {
 		t.Logf("%8d  %s", met[pair], pair)
@@ -348,9 +327,11 @@ func (r *replayed) lineOf(p *simulatedProcess, q simulatedQueue) *replayedLine {
 	}
 	for _, sl := range q.limits {
 		c.Members = append(c.Members, script.KeysOf(sl.name, p.name))
-		c.Create = append(c.Create, strings.Join(sl.rate.fields(), ":"))
 	}
 	l.l = line.New(c)
+	for i, sl := range q.limits {
+		l.l.Around.Create[i] = strings.Join(sl.rate.fields(), ":")
+	}
 	r.lines = append(r.lines, l)
 	return l
 }

@@ -64,8 +64,9 @@ func (u uses) after(t time.Time) uses {
 // what a call drops nor that a place was given back before it was due.
 type ledger struct {
 	redis.Scripter
-	b   *bench
-	log string // its key
+	b    *bench
+	log  string        // its key
+	span time.Duration // for which its entries count
 
 	mu     sync.Mutex
 	grants map[int64]int // permits, by the us of their time
@@ -77,7 +78,7 @@ func (b *bench) recorded(r Rate) (*Limiter, *ledger) {
 	b.Helper()
 	book := &ledger{Scripter: b.rdb, b: b, grants: make(map[int64]int)}
 	l := b.limiter(b.clientOf(book))
-	book.log = l.keys()[2]
+	book.log, book.span = l.keys()[2], r.Interval+r.guard()
 	check(b, l.SetRate(b.Context(), r))
 	return l, book
 }
@@ -106,7 +107,8 @@ func (l *ledger) note() {
 	if _, err := p.Exec(ctx); err != nil {
 		l.b.Errorf("the ledger reads the log: %v", err)
 	}
-	maps.DeleteFunc(l.grants, func(at int64, _ int) bool { return at > l.read })
+	gone := now.Val().Add(-l.span).UnixMicro() // what is older, a call may have dropped that came so long after the reading before it
+	maps.DeleteFunc(l.grants, func(at int64, _ int) bool { return at > l.read && at > gone })
 	listed := make(map[int64]int)
 	for _, e := range entries.Val() {
 		listed[int64(e.Score*1000+0.5)] += int(parseMember(e.Member.(string)))

@@ -252,7 +252,7 @@ func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) script.Re
 		if look {
 			q.looked = now
 		}
-		q.fast = r.Short(0, look)
+		q.fast = r.Short(0, 10*time.Second, look)
 	}
 	return q.resend(tb, rdb)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
@@ -33,7 +34,7 @@ func (h *sharedCalls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if !ok || c.Name() != "evalsha" {
 			return next(ctx, cmd)
 		}
-		time.Sleep(time.Millisecond / 4) // so that others gather
+		time.Sleep(time.Millisecond / 4) // as far away as a Redis is, so that others gather
 		if c.Args()[1] != script.Many.Hash() {
 			return next(ctx, cmd)
 		}
@@ -159,7 +160,7 @@ func TestSharedCallGoesWrong(t *testing.T) {
 		},
 		"no answer": func(_ context.Context, cmd *redis.Cmd, send func() error) error {
 			_ = send()
-			time.Sleep(3 * time.Second)
+			time.Sleep(time.Second)
 			cmd.SetErr(context.DeadlineExceeded)
 			return cmd.Err()
 		},
@@ -168,6 +169,7 @@ func TestSharedCallGoesWrong(t *testing.T) {
 			underFakeTime(t, func(b *bench) {
 				c := b.client()
 				ls := many(b, c, 40, "many:%d", kept(guarded("1000/1h"), time.Hour))
+				check(b, script.Many.Load(b.Context(), b.rdb).Err()) // else a fault meets no more than NOSCRIPT
 				h := new(sharedCalls)
 				faults := 2
 				h.fault = func(ctx context.Context, cmd *redis.Cmd, send func() error) error {
@@ -277,16 +279,13 @@ func TestForgottenLineKnowsNoBetter(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		c := b.client()
 		l := many(b, c, 1, "forgotten:%d", rate("10/1h"))[0]
-		for c.core.Forget() > 0 {
-			time.Sleep(ms(1))
-		}
+		forgotten := func() bool { return c.core.Forget() == 0 }
+		testkit.Eventually(b, 3*time.Second, "the line is forgotten", forgotten)
 		other, err := b.client().Limiter(l.Name())
 		check(b, err)
 		check(b, other.SetRate(b.Context(), rate("3/1h")))
 		check(b, other.Acquire(b.Context(), 1))
-		for c.core.Forget() > 0 {
-			time.Sleep(ms(1))
-		}
+		testkit.Eventually(b, 3*time.Second, "the line is forgotten again", forgotten)
 		again, err := c.Limiter(l.Name())
 		check(b, err)
 		for range 2 {

@@ -235,15 +235,12 @@ func (d *decision) rest(a ask, run script.Outcome, from int64) {
 	case !beyond && (wait <= a.near || d.r.Contenders < 2):
 		d.broken("busy", "%v not granted though the wait is %v, reach %v, near %v, %d contend", a.ns, run.Wait, micros(a.reach), micros(a.near), d.r.Contenders)
 	}
-	if d.late() {
-		return
-	}
 	one := d.plan(a, 1)
 	at, earliest, latest := int64(d.r.Now)+wait, one.Earliest(from), one.Latest(from)
 	if a.lead > 0 && d.anyCrowded() {
 		latest = max(latest, one.Latest(earliest+a.lead)) // as in place
 	}
-	if at < earliest || at > latest {
+	if at < earliest || at > latest && !d.late() {
 		d.broken("a wait is what it is said to be", "%v told %v; there is room in %v to %v", a.ns, run.Wait, micros(earliest-int64(d.r.Now)), micros(latest-int64(d.r.Now)))
 	}
 }

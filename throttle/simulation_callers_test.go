@@ -17,6 +17,7 @@ type permitUse struct {
 	ns      []int64
 	at      time.Time
 	unused  bool // and given back: Release
+	late    bool // as the engine counts it, or another of its process did meanwhile
 }
 
 // caller asks in a loop, in one of the ways there are.
@@ -24,9 +25,9 @@ func (s *simulation) caller(ctx context.Context, p *simulatedProcess, random *ra
 	lazy := []time.Duration{0, ms(1), ms(20), ms(300), 2 * time.Second}[random.IntN(5)]
 	for pass(ctx, time.Duration(random.Int64N(int64(lazy)+int64(ms(1))))) {
 		q := p.queues[random.IntN(len(p.queues))]
-		ns := drawCosts(random, q)
+		ns, late := drawCosts(random, q), p.late()
 		if s.ask(ctx, q, ns, random) {
-			use := permitUse{process: p, limits: q.limits, ns: ns, at: time.Now()}
+			use := permitUse{process: p, limits: q.limits, ns: ns, at: time.Now(), late: p.late() > late}
 			if random.IntN(10) == 0 && q.group == nil && s.mayRelease(q.limits[0]) {
 				use.unused = true
 				_ = q.limiter.Release(ctx, ns[0])
@@ -205,7 +206,7 @@ func (s *simulation) usesOf(l *simulatedLimit, perClient bool, from, to int64) m
 	for _, u := range s.uses {
 		i := slices.Index(u.limits, l)
 		at := u.at.UnixMicro()
-		if i < 0 || u.unused || at < from || at >= to || u.process.late() > 0 {
+		if i < 0 || u.unused || at < from || at >= to || u.late {
 			continue
 		}
 		if c := u.process.crashed; !c.IsZero() && u.at.After(c) {

@@ -63,7 +63,7 @@ func (s *simulation) judgeIdle() {
 func (s *simulation) judgeLeaks() {
 	now := s.now()
 	for _, l := range s.limits {
-		if c := l.changes[0].limit; len(l.changes) > 1 || l.expired || s.steps || c.PerClient || c.Calendar {
+		if c := l.changes[0].limit; len(l.changes) > 1 || l.gone || s.steps || c.PerClient || c.Calendar {
 			continue
 		}
 		limit := l.changes[0].limit
@@ -81,7 +81,7 @@ func (s *simulation) judgeLeaks() {
 					continue
 				}
 				most += u.ns[i]
-				if late := u.process.late() > 0 || u.process.dead(); !late && !u.unused && at-limit.Guard > limit.Cutoff(now) && limit.Guard > 0 {
+				if !u.late && !u.process.dead() && !u.unused && at-limit.Guard > limit.Cutoff(now) && limit.Guard > 0 {
 					least += u.ns[i]
 				}
 			}
@@ -90,8 +90,7 @@ func (s *simulation) judgeLeaks() {
 		if held < least {
 			s.broken("no use goes unrecorded", "%s: callers had %d permits that count, its log holds %d", l.name, least, held)
 		}
-		// A place that is near when a pause begins stands and counts, though its owner asks anew.
-		if held > most && !l.stocked && len(l.pauses) == 0 && s.calm() {
+		if most += l.stood; held > most && !l.stocked && s.calm() {
 			s.broken("nothing leaks", "%s: its log holds %d permits, and callers had %d: %v", l.name, held, most, log.After(limit.Cutoff(now)))
 		}
 	}

@@ -23,11 +23,13 @@ type simulatedLimit struct {
 	resets  bool       // its usage is forgotten now and then, so nobody releases permits of it
 
 	// Guarded by the simulation's mutex:
-	expired bool // or may, or was deleted
+	there   bool // a script has left it there
+	gone    bool // it has not been there since, or was deleted or given an expiry
 	changed int  // how often
 	changes []rateChange
 	pauses  []pauseChange
-	stocked bool // permits were prefetched, of which a rest counts as used
+	stood   int64 // permits of places that stood at a change: they count, though their owners may ask anew
+	stocked bool  // permits were prefetched, of which a rest counts as used
 }
 
 // rateChange is a limit as it was from a moment of fake time on, in us.

@@ -65,6 +65,7 @@ func (s *simulation) look(p *simulatedProcess, m message, repeated bool) *view {
 	v := &view{s: s, p: p, m: m, repeated: repeated, now: s.now(), names: m.names()}
 	v.before = v.members()
 	for _, b := range v.before {
+		b.sl.gone = b.sl.gone || b.sl.there && !b.exists || m.script == "delete" || m.script == "expire"
 		v.untouched(b)
 	}
 	return v
@@ -169,6 +170,10 @@ func (v *view) judge(reply any, err error) {
 	}
 }
 
+// comesFor is how long after its turn, in us, somebody may come for a place: a reply was
+// on its way, or its caller did something else first.
+const comesFor = 5_000_000
+
 // remember notes what a call left behind, and what it changed for callers.
 func (v *view) remember(after []simulatedMember) {
 	for i, m := range after {
@@ -176,7 +181,10 @@ func (v *view) remember(after []simulatedMember) {
 		if n := len(m.sl.pauses); n > 0 && m.sl.pauses[n-1].until != m.limit.Pause || n == 0 && m.limit.Pause > 0 {
 			m.sl.pauses = append(m.sl.pauses, pauseChange{time.Now().UnixMicro(), m.limit.Pause})
 		}
-		m.sl.expired = m.sl.expired || m.expires || !m.exists || !b.exists
+		m.sl.there = m.sl.there || m.exists
+		if m.epoch != b.epoch {
+			m.sl.stood += m.log.After(v.now - comesFor).Sum()
+		}
 		forgotten := !m.exists || !b.exists || b.created || m.reset != b.reset
 		if forgotten {
 			for _, key := range v.s.logsOf(m.sl) {
@@ -258,9 +266,9 @@ func (v *view) once(changed bool, reply string) {
 	}
 	key, expires := v.batch(), false
 	for _, b := range v.before {
-		// Known: a limiter that expires, or is deleted, takes the replies with it, also
-		// those of a group of which the other members stay. A repeat is charged again.
-		expires = expires || b.sl.expired
+		// Known: a limiter that goes takes the replies with it, also those of a group of
+		// which the other members stay. A repeat is charged again.
+		expires = expires || b.sl.gone
 	}
 	// A clock that is set forward by an hour ends the time of the replies, too.
 	if first, done := v.s.served[key]; done && !expires && !v.s.steps {

@@ -39,33 +39,43 @@ const (
 //	JOBTHROTTLE_SEED=17 go test ./throttle -count 1 -run TestSimulation
 //	JOBTHROTTLE_FLEETS=5000 go test ./throttle -count 1 -timeout 2h -run TestSimulation
 func TestSimulation(t *testing.T) {
-	first, fleets := uint64(1), simulatedFleets
+	total := make(map[string]int)
+	fleets := eachFleet(t, simulatedFleets, 50*simulatedFleets, func(t *testing.T, seed uint64) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSimulation(t, seed)
+			s.replays = "TestSimulation"
+			s.run()
+			add(total, s.count)
+		})
+	})
+	t.Logf("%d fleets: %v", fleets, total)
+}
+
+// eachFleet runs so many fleets, one after the other, each as a test of its own, and
+// says how many they were. At night they are others each time. The environment may
+// ask for another number of them, or for a seed.
+func eachFleet(t *testing.T, fleets, atNight int, run func(t *testing.T, seed uint64)) int {
+	first := uint64(1)
 	if nightly() {
-		first, fleets = uint64(time.Now().Unix()), 50*simulatedFleets
+		first, fleets = uint64(time.Now().Unix()), atNight
+	}
+	if seed, err := strconv.ParseUint(os.Getenv("JOBTHROTTLE_SEED"), 10, 64); err == nil {
+		first, fleets = seed, 1
 	}
 	if n, err := strconv.Atoi(os.Getenv("JOBTHROTTLE_FLEETS")); err == nil {
 		fleets = n
 	}
-	if seed, err := strconv.ParseUint(os.Getenv("JOBTHROTTLE_SEED"), 10, 64); err == nil {
-		first = seed
-		if os.Getenv("JOBTHROTTLE_FLEETS") == "" {
-			fleets = 1
-		}
-	}
-	total := make(map[string]int)
 	for seed := first; seed < first+uint64(fleets); seed++ {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSimulation(t, seed)
-				s.replays = "TestSimulation"
-				s.run()
-				for what, n := range s.count {
-					total[what] += n
-				}
-			})
-		})
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { run(t, seed) })
 	}
-	t.Logf("%d fleets: %v", fleets, total)
+	return fleets
+}
+
+// add counts what one fleet did.
+func add(total, more map[string]int) {
+	for what, n := range more {
+		total[what] += n
+	}
 }
 
 // simulation is one fleet, its Redis and what is known of both.

@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,6 +42,9 @@ type LimitOverview struct {
 	// Limiters has one element, or none if nobody has created the limiter yet.
 	// Of a keyed limit, it has those with the longest lines.
 	Limiters []LimiterOverview
+	// Broken are limiters that are missing in Limiters because somebody wrote
+	// into Redis what makes no sense there.
+	Broken []error
 }
 
 // LimiterOverview is a limiter in Redis.
@@ -112,7 +116,12 @@ func (w *Worker) overlookLimits(ctx context.Context, lines parkedLines) ([]Limit
 		limits = append(limits, lo)
 	}
 	usages, err := w.Fleet().Inspect(ctx, names...)
-	if err != nil {
+	broken := map[string]error{}
+	if spoilt, ok := errors.AsType[*operate.SpoiltError](err); ok {
+		for _, l := range spoilt.Limiters {
+			broken[l.Limiter] = l
+		}
+	} else if err != nil {
 		return nil, err
 	}
 	found := make(map[string]operate.FleetUsage, len(usages))
@@ -121,6 +130,11 @@ func (w *Worker) overlookLimits(ctx context.Context, lines parkedLines) ([]Limit
 	}
 	for i := range limits {
 		lo := &limits[i]
+		for _, l := range lo.Limiters {
+			if err := broken[l.Name]; err != nil {
+				lo.Broken = append(lo.Broken, err)
+			}
+		}
 		lo.Limiters = slices.DeleteFunc(lo.Limiters, func(l LimiterOverview) bool { _, ok := found[l.Name]; return !ok })
 		for n := range lo.Limiters {
 			lo.Limiters[n].FleetUsage = found[lo.Limiters[n].Name]

@@ -16,6 +16,7 @@ import (
 type counts struct {
 	Enqueued       int     `json:"enqueued"`
 	AlreadyThere   int     `json:"already_there"`
+	Archived       int     `json:"archived"` // they are there, and failed for good
 	Bad            int     `json:"bad"`
 	Seconds        float64 `json:"seconds"`
 	LinesPerSecond float64 `json:"lines_per_second"`
@@ -23,11 +24,12 @@ type counts struct {
 
 // enqueue is the command behind its flags.
 func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr io.Writer) error {
-	rdb, addrs, err := cli.OpenRedis(opts.config, opts.redis)
+	rdb, err := cli.OpenRedis(opts.config, opts.redis)
 	if err != nil {
 		return err
 	}
-	defer rdb.Close()
+	defer rdb.Client.Close()
+	rdb.Tell(stderr)
 
 	screen := newScreen(stderr)
 	in, err := openInput(ctx, opts, stdin, screen.bad)
@@ -35,16 +37,16 @@ func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr 
 		return err
 	}
 	defer in.close()
-	if err := cli.PingRedis(ctx, rdb, addrs); err != nil {
+	if err := rdb.Ping(ctx); err != nil {
 		return fmt.Errorf("%w; nothing is enqueued", err)
 	}
 
 	screen.start(in.total, opts.file == "")
 	start := time.Now()
 	var total counts
-	err = feed(ctx, producer.New(rdb), in, screen, &total)
+	err = feed(ctx, producer.New(rdb.Client), in, opts.replace, screen, &total)
 	total.Seconds = time.Since(start).Seconds()
-	total.LinesPerSecond = float64(total.Enqueued+total.AlreadyThere+total.Bad) / total.Seconds
+	total.LinesPerSecond = float64(total.Enqueued+total.AlreadyThere+total.Archived+total.Bad) / total.Seconds
 	screen.stop()
 
 	if opts.json {
@@ -52,29 +54,57 @@ func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr 
 			return err
 		}
 	} else {
-		fmt.Fprintf(stdout, "enqueued %d, already there %d, bad %d in %.2fs (%.0f/s)\n",
-			total.Enqueued, total.AlreadyThere, total.Bad, total.Seconds, total.LinesPerSecond)
+		archived := ""
+		if total.Archived > 0 {
+			archived = fmt.Sprintf("archived %d, ", total.Archived)
+		}
+		fmt.Fprintf(stdout, "enqueued %d, already there %d, %sbad %d in %.2fs (%.0f/s)\n",
+			total.Enqueued, total.AlreadyThere, archived, total.Bad, total.Seconds, total.LinesPerSecond)
+	}
+	if err != nil {
+		return err
 	}
 	switch {
-	case err != nil:
-		return err
-	case total.Bad == 1:
-		return errors.New("1 bad line, see above; the others are enqueued")
-	case total.Bad > 1:
-		return fmt.Errorf("%d bad lines, see above; the others are enqueued", total.Bad)
+	case total.Archived > 0:
+		err = fmt.Errorf("%d jobs failed before and are archived: they are not enqueued; --replace enqueues them in their place", total.Archived)
+		if total.Archived == 1 {
+			err = errors.New("1 job failed before and is archived: it is not enqueued; --replace enqueues it in its place")
+		}
+		fallthrough
+	case total.Bad > 0:
+		return errors.Join(err, badLines(total.Bad))
 	case total.Enqueued+total.AlreadyThere == 0:
 		return fmt.Errorf("%s has no job lines: write one JSON object a line", in.name)
 	}
 	return nil
 }
 
+// badLines is the error for so many bad lines, if there are any.
+func badLines(n int) error {
+	switch n {
+	case 0:
+		return nil
+	case 1:
+		return errors.New("1 bad line, see above; the others are enqueued")
+	}
+	return fmt.Errorf("%d bad lines, see above; the others are enqueued", n)
+}
+
+// shownArchived is how many archived jobs are named.
+const shownArchived = 20
+
 // feed enqueues all good lines of in.
-func feed(ctx context.Context, p *producer.Producer, in *input, screen *screen, total *counts) error {
+func feed(ctx context.Context, p *producer.Producer, in *input, replace bool, screen *screen, total *counts) error {
 	stream := p.Stream(ctx, producer.StreamEvents{
 		Done: func(r producer.Result) {
-			if r.Err != nil {
+			switch {
+			case errors.Is(r.Err, producer.ErrArchived):
+				if total.Archived++; total.Archived <= shownArchived {
+					screen.print(fmt.Sprintf("line %d: %v", r.Line, r.Err))
+				}
+			case r.Err != nil:
 				total.AlreadyThere++
-			} else {
+			default:
 				total.Enqueued++
 			}
 		},
@@ -83,7 +113,7 @@ func feed(ctx context.Context, p *producer.Producer, in *input, screen *screen, 
 		},
 	})
 	bad := 0
-	err := readInto(ctx, stream, in, func(line producer.Line) {
+	err := readInto(ctx, stream, in, replace, func(line producer.Line) {
 		bad++
 		screen.bad(line)
 	}, screen.progress)
@@ -101,7 +131,7 @@ func feed(ctx context.Context, p *producer.Producer, in *input, screen *screen, 
 }
 
 // readInto adds the lines of in to the stream until the last, or until one of the two ends early.
-func readInto(ctx context.Context, stream *producer.Stream, in *input, bad func(producer.Line), progress func(int64)) error {
+func readInto(ctx context.Context, stream *producer.Stream, in *input, replace bool, bad func(producer.Line), progress func(int64)) error {
 	for ctx.Err() == nil {
 		line, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -110,6 +140,7 @@ func readInto(ctx context.Context, stream *producer.Stream, in *input, bad func(
 		if err != nil {
 			return in.readError(err)
 		}
+		line.Job.Replace = replace
 		if line.Err != nil {
 			bad(line)
 		} else if err := stream.Add(line.Number, line.Job); err != nil {

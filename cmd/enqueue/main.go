@@ -23,6 +23,7 @@ type options struct {
 	payload string
 	count   int64
 	queue   string
+	replace bool
 	json    bool
 }
 
@@ -38,7 +39,9 @@ func newCommand() *cobra.Command {
 Only type is required; queue, headers, max_retry, timeout, process_in, unique_for
 and retention may follow. A bad line is reported with its number, the rest go on,
 and the exit status is 1. Lines with an id can be enqueued again, for a day
-after the job is done: nothing doubles.`,
+after the job is done: nothing doubles. A job that failed for good stays in
+asynq's archive under its id: a line that has the same id is counted as archived,
+and the exit status is 1, unless --replace takes its place.`,
 		Example: `  enqueue --file jobs.ndjson                     one job a line
   make-jobs | enqueue --file -                   the same from standard input
   enqueue --file jobs.ndjson --strict            all lines, or none if one is bad
@@ -57,13 +60,14 @@ after the job is done: nothing doubles.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&opts.config, "config", "", "configuration `file`, of which only redis is used here (config.yaml if there is one)")
-	flags.StringVar(&opts.redis, "redis", "", "`address` of Redis in place of the configuration's: host:port (several, with commas: a cluster) or redis://user:password@host:port/db (rediss:// for TLS)")
+	flags.StringVar(&opts.redis, "redis", "", "`address` of Redis in place of the configuration's: host:port (several, with commas: a cluster) or redis://user@host:port/db, whose password is REDIS_PASSWORD in the environment (rediss:// for TLS)")
 	flags.StringVar(&opts.file, "file", "", "`file` with one job a line, - is standard input")
 	flags.BoolVar(&opts.strict, "strict", false, "enqueue nothing unless every line is good")
 	flags.StringVar(&opts.jobType, "type", "", "`type` of the jobs to make, instead of --file")
 	flags.StringVar(&opts.payload, "payload", "", "with --type: payload of each job, in `JSON`")
 	flags.Int64Var(&opts.count, "count", 1, "with --type: how many jobs to make")
 	flags.StringVar(&opts.queue, "queue", "", "with --type: `queue` of the jobs (default if not given)")
+	flags.BoolVar(&opts.replace, "replace", false, "take the place of jobs of the same id that failed and are archived")
 	flags.BoolVar(&opts.json, "json", false, "end with the counts as one line of JSON on standard output")
 	return cmd
 }

@@ -21,6 +21,7 @@ func TestBadLinesOfStrangers(t *testing.T) {
 	}
 	lines := []string{
 		`{"type":"x",` + string(quoted) + `:1}`,
+		`{"type":"x","id":` + string(quoted) + `}`,
 		`{"type":"x","max_retry":` + string(quoted) + `}`,
 		`{"type":"x","max_retry":"` + "\u009b2J\u202e" + `"}`,
 		`{"type":"x","timeout":"` + "\x7f\u202e" + `"}`,
@@ -33,7 +34,7 @@ func TestBadLinesOfStrangers(t *testing.T) {
 			args = append(args, "--strict")
 		}
 		got := enqueueWith(t, strings.NewReader(strings.Join(lines, "\n")), args...)
-		got.want(t, cli.Failed, "line 1: ", "line 6: ", `FORGED\x1b[2J`)
+		got.want(t, cli.Failed, "line 1: ", "line 7: ", "line 2: id: ", `FORGED\x1b[2J`)
 		shown := strings.Split(strings.TrimSuffix(got.stderr, "\n"), "\n")
 		if len(shown) != len(lines)+1 {
 			t.Errorf("%d lines for %d bad ones and the end:\n%q", len(shown), len(lines), got.stderr)

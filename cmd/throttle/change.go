@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -29,7 +28,7 @@ func newResume(opts *options) *cobra.Command {
 
 // newChange makes a verb that changes one limiter and wants only its name.
 func newChange(opts *options, name, short string, change func(context.Context, *session, *throttle.Limiter) error) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   name + " NAME",
 		Short: short,
 		Args:  args(1, "NAME, the limit to "+name),
@@ -38,11 +37,13 @@ func newChange(opts *options, name, short string, change func(context.Context, *
 		}),
 		ValidArgsFunction: completeNames(opts),
 	}
+	addressable(cmd, opts)
+	return cmd
 }
 
 func newPause(opts *options) *cobra.Command {
 	var d time.Duration
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "pause NAME DURATION",
 		Short: "Let nobody through for a while",
 		Long: `pause keeps all workers from starting jobs of a limit for a while, such as 30s
@@ -60,6 +61,8 @@ end it with throttle resume. Redisson clients do not see pauses.`,
 		}),
 		ValidArgsFunction: completeNames(opts),
 	}
+	addressable(cmd, opts)
+	return cmd
 }
 
 func newDelete(opts *options) *cobra.Command {
@@ -69,62 +72,90 @@ func newDelete(opts *options) *cobra.Command {
 		Long: `delete removes a limit from Redis, with its pause and its pin, and forgets its
 usage. Workers that have it in their configuration create it again with their
 next job, and may then use all of it at once.`,
-		Args: args(1, "NAME, the limit to delete"),
-		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
-			name, before := args[0], (*limiter)(nil)
-			question := fmt.Sprintf("Delete limit %q, whose configuration makes no sense? What was used is forgotten.", name)
-			switch one, err := s.one(ctx, name); {
-			case err == nil:
-				before = &one
-				question = fmt.Sprintf("Delete limit %q (%s; %s)? What was used is forgotten.", name, one.settings(), one.usage())
-			case !s.overwrites(err):
-				return err
-			}
-			if err := s.confirm(ctx, "deleting a limit forgets what was used", question); err != nil {
-				return err
-			}
-			l, err := s.client.Limiter(name)
-			if err != nil {
-				return err
-			}
-			if deleted, err := l.Delete(ctx); err != nil {
-				return err
-			} else if !deleted {
-				return s.missing(ctx, name)
-			}
-			return s.printChange(name, before, nil)
-		}),
+		Args:              args(1, "NAME, the limit to delete"),
+		RunE:              verb(opts, func(ctx context.Context, s *session, args []string) error { return s.delete(ctx, args[0]) }),
 		ValidArgsFunction: completeNames(opts),
 	}
+	addressable(cmd, opts)
 	confirmable(cmd, opts)
 	return cmd
 }
 
-// change changes a limiter that has to be there, and prints it as it was and as it is.
-func (s *session) change(ctx context.Context, name string, change func(context.Context, *session, *throttle.Limiter) error) error {
-	before, err := s.one(ctx, name)
+// delete is the verb behind its flags.
+func (s *session) delete(ctx context.Context, name string) error {
+	t, err := s.target(ctx, name)
 	if err != nil {
 		return err
 	}
-	l, err := s.client.Limiter(name)
+	const why = "deleting a limit forgets what was used"
+	if t.keyed {
+		if len(t.values) == 0 {
+			return noValues(t.name)
+		}
+		question := fmt.Sprintf("Delete %s of limit %q? What was used is forgotten.", valuesOf(len(t.values)), t.name)
+		if err := s.confirm(ctx, why, question); err != nil {
+			return err
+		}
+		return s.all(ctx, t, func(l *throttle.Limiter, _ *limiter) error {
+			_, err := l.Delete(ctx)
+			return err
+		})
+	}
+	before := (*limiter)(nil)
+	question := fmt.Sprintf("Delete limit %q, which is broken? What was used is forgotten.", t.name)
+	switch one, err := s.one(ctx, t.name); {
+	case err == nil:
+		before = &one
+		question = fmt.Sprintf("Delete limit %q (%s; %s)? What was used is forgotten.", t.name, one.settings(), one.usage())
+	case !s.overwrites(err):
+		return err
+	}
+	if err := s.confirm(ctx, why, question); err != nil {
+		return err
+	}
+	l, err := s.client.Limiter(t.name)
+	if err != nil {
+		return err
+	}
+	if deleted, err := l.Delete(ctx); err != nil {
+		return err
+	} else if !deleted {
+		return s.missing(ctx, t.name)
+	}
+	return s.printChange(t.name, before, nil)
+}
+
+// change changes what has to be there, and prints it as it was and as it is.
+func (s *session) change(ctx context.Context, name string, change func(context.Context, *session, *throttle.Limiter) error) error {
+	t, err := s.target(ctx, name)
+	if err != nil {
+		return err
+	}
+	if t.keyed {
+		return s.all(ctx, t, func(l *throttle.Limiter, _ *limiter) error { return change(ctx, s, l) })
+	}
+	before, err := s.one(ctx, t.name)
+	if err != nil {
+		return err
+	}
+	l, err := s.client.Limiter(t.name)
 	if err != nil {
 		return err
 	}
 	if err := change(ctx, s, l); err != nil {
 		return err
 	}
-	after, err := s.one(ctx, name)
+	after, err := s.one(ctx, t.name)
 	if err != nil {
 		return err
 	}
-	return s.printChange(name, &before, &after)
+	return s.printChange(t.name, &before, &after)
 }
 
-// overwrites says whether an error only tells that the limiter's configuration
-// makes no sense, which those who replace it need not mind: it is told, and that
-// is all.
+// overwrites says whether an error only tells that the limiter is broken, which
+// those who replace it need not mind: it is told, and that is all.
 func (s *session) overwrites(err error) bool {
-	if !errors.Is(err, throttle.ErrInvalidRate) {
+	if !isBroken(err) {
 		return false
 	}
 	fmt.Fprintln(s.stderr, plain.Text(err.Error()))
@@ -141,8 +172,11 @@ func (s *session) printChange(name string, before, after *limiter) error {
 		}{before, after})
 	}
 	describe := func(l *limiter) string {
-		if l == nil {
+		switch {
+		case l == nil:
 			return "no such limit"
+		case l.err != nil:
+			return l.state()
 		}
 		return l.settings() + "; " + l.usage()
 	}

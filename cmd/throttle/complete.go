@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ func completeNames(opts *options) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 		defer cancel()
-		s, err := open(ctx, opts)
+		s, err := open(ctx, opts, io.Discard)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}

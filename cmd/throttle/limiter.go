@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,9 +32,11 @@ type limiter struct {
 	Pinned      bool     `json:"pinned"`
 	*Standing            // nil: not read
 	Clients     []client `json:"clients,omitempty"`
+	Error       string   `json:"error,omitempty"` // it is broken, and nothing but its name is known
 
 	rate   throttle.Rate
 	paused time.Duration
+	err    error // why it is broken
 }
 
 // Standing is how a limiter stands, over the fleet.
@@ -60,6 +64,9 @@ func fromMS(ms float64) time.Duration { return time.Duration(ms * float64(time.M
 
 // fromListed is a limiter whose usage was not read.
 func fromListed(l operate.Listed) limiter {
+	if l.Err != nil {
+		return broken(l.Name, l.Err)
+	}
 	r := l.Rate
 	return limiter{
 		Name: l.Name, Rate: r.String(), Type: r.Type.String(), Permits: r.Permits, IntervalMS: ms(r.Interval), GuardMS: ms(max(r.Guard, 0)),
@@ -69,9 +76,19 @@ func fromListed(l operate.Listed) limiter {
 	}
 }
 
-// read reads how limiters stand, in the order of their names; those that are not there are left out.
+// read reads how limiters stand, in the order of their names; those that are not
+// there are left out, and those that are broken are broken.
 func (s *session) read(ctx context.Context, names ...string) ([]limiter, error) {
 	usages, err := s.fleet.Inspect(ctx, names...)
+	var wrong map[string]error
+	if len(usages) < len(names) {
+		there := make(map[string]bool, len(usages))
+		for _, u := range usages {
+			there[u.Name] = true
+		}
+		left := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return there[name] })
+		wrong, err = s.why(ctx, left, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +109,14 @@ func (s *session) read(ctx context.Context, names ...string) ([]limiter, error) 
 		}
 		limiters[i] = l
 	}
+	if len(wrong) > 0 {
+		for name, err := range wrong {
+			limiters = append(limiters, broken(name, err))
+		}
+		slices.SortStableFunc(limiters, func(a, b limiter) int {
+			return cmp.Compare(slices.Index(names, a.Name), slices.Index(names, b.Name))
+		})
+	}
 	return limiters, nil
 }
 
@@ -103,6 +128,9 @@ func (s *session) one(ctx context.Context, name string) (limiter, error) {
 	found, err := s.read(ctx, name)
 	if err == nil && len(found) == 0 {
 		err = s.missing(ctx, name)
+	}
+	if err == nil {
+		err = found[0].err
 	}
 	if err != nil {
 		return limiter{}, err
@@ -137,6 +165,9 @@ func (l limiter) settings() string {
 // state says what is out of the ordinary.
 func (l limiter) state() string {
 	var states []string
+	if l.err != nil {
+		states = append(states, "broken: "+l.why())
+	}
 	if l.paused > 0 {
 		states = append(states, "paused "+human(l.paused))
 	}

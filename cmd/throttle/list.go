@@ -38,27 +38,19 @@ the usage; more are listed with their configuration only.`, usageUpTo),
 			return nil
 		},
 		RunE: verb(opts, func(ctx context.Context, s *session, _ []string) error {
-			found, total, err := s.list(ctx, match, limit)
+			found, err := s.find(ctx, match)
 			if err != nil {
 				return err
 			}
-			if s.opts.json {
-				for _, l := range found {
-					if err := printJSON(s.stdout, l); err != nil {
-						return err
-					}
-				}
+			if len(found) == 0 && !s.opts.json {
+				fmt.Fprintln(s.stdout, "no limits"+matching(match)+": they appear when a worker applies its configuration, or with throttle set --create")
 				return nil
 			}
-			if total == 0 {
-				fmt.Fprintln(s.stdout, "no limits"+matching(match)+": they appear when a worker applies its configuration, or with throttle set")
-				return nil
+			total := len(found)
+			if limit > 0 {
+				found = found[:min(limit, total)]
 			}
-			if err := printTable(s.stdout, found); err != nil {
-				return err
-			}
-			fmt.Fprintln(s.stderr, summary(found, total, match))
-			return nil
+			return s.printList(ctx, found, total, match)
 		}),
 	}
 	cmd.Flags().StringVar(&match, "match", "", "list only names that match a `pattern`, in which * stands for any text and ? for any character")
@@ -66,25 +58,38 @@ the usage; more are listed with their configuration only.`, usageUpTo),
 	return cmd
 }
 
-// list reads limiters, by name, at most limit of them, and how many there are.
-func (s *session) list(ctx context.Context, match string, limit int) (limiters []limiter, total int, err error) {
-	found, err := s.find(ctx, match)
+// printList prints limiters that were found, with their usage unless they are
+// too many.
+func (s *session) printList(ctx context.Context, found []operate.Listed, total int, match string) error {
+	limiters, err := s.stand(ctx, found)
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
-	total = len(found)
-	if limit > 0 {
-		found = found[:min(limit, total)]
+	if s.opts.json {
+		for _, l := range limiters {
+			if err := printJSON(s.stdout, l); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	names := make([]string, len(found))
+	if err := printTable(s.stdout, limiters); err != nil {
+		return err
+	}
+	fmt.Fprintln(s.stderr, summary(limiters, total, match))
+	return nil
+}
+
+// stand reads how limiters that were found stand, unless they are too many.
+func (s *session) stand(ctx context.Context, found []operate.Listed) ([]limiter, error) {
+	names, limiters := make([]string, len(found)), make([]limiter, len(found))
 	for i, l := range found {
-		names[i] = l.Name
-		limiters = append(limiters, fromListed(l))
+		names[i], limiters[i] = l.Name, fromListed(l)
 	}
-	if len(found) <= usageUpTo {
-		limiters, err = s.read(ctx, names...)
+	if len(found) > usageUpTo {
+		return limiters, nil
 	}
-	return limiters, total, err
+	return s.read(ctx, names...)
 }
 
 // find returns the configurations of limiters, by name.
@@ -129,21 +134,26 @@ func matching(pattern string) string {
 // printTable prints limiters as a table, with what was read of them.
 func printTable(out io.Writer, limiters []limiter) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	withUsage := len(limiters) > 0 && limiters[0].Standing != nil
+	withUsage := len(limiters) <= usageUpTo
 	if withUsage {
 		fmt.Fprintln(w, "NAME\tRATE\tTYPE\tUSED\tRESERVED\tAVAILABLE\tNEXT FREE\tPARKED\tSTATE")
 	} else {
 		fmt.Fprintln(w, "NAME\tRATE\tTYPE\tSTATE")
 	}
 	for _, l := range limiters {
-		if withUsage {
+		switch {
+		case withUsage && l.err != nil:
+			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t-\t-\t-\t%s\n", plain.Text(l.Name), l.state())
+		case l.err != nil:
+			fmt.Fprintf(w, "%s\t-\t-\t%s\n", plain.Text(l.Name), l.state())
+		case withUsage:
 			available := strconv.FormatInt(l.Available, 10)
 			if l.idle() {
 				available = "-" // of whom?
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%d\t%s\n",
 				plain.Text(l.Name), l.Rate, l.Type, l.Used, l.Reserved, available, l.nextFree(), l.Parked, l.state())
-		} else {
+		default:
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", plain.Text(l.Name), l.Rate, l.Type, l.state())
 		}
 	}

@@ -73,7 +73,7 @@ func TestPinned(t *testing.T) {
 limits: { api: { rate: 100/1h } }
 jobs: { "x:limited": { limits: [api] } }
 `)
-	s.done("set", "api", "50/1h", "--pin")
+	s.done("set", "api", "50/1h", "--pin", "--create")
 	for i, step := range []struct {
 		unpin bool
 		want  string

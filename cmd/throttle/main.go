@@ -20,6 +20,7 @@ type options struct {
 	redis  string
 	json   bool
 	yes    bool
+	value  string
 }
 
 func newCommand() *cobra.Command {
@@ -53,8 +54,8 @@ fleet; what it changes, all workers follow within 100ms.`,
 	}
 	flags := cmd.PersistentFlags()
 	flags.SortFlags = false
-	flags.StringVar(&opts.config, "config", "", "configuration `file`, of which only redis is used here (config.yaml if there is one)")
-	flags.StringVar(&opts.redis, "redis", "", "`address` of Redis in place of the configuration's: host:port (several, with commas: a cluster) or redis://user:password@host:port/db (rediss:// for TLS)")
+	flags.StringVar(&opts.config, "config", "", "configuration `file`: its redis, and which limits have a key (config.yaml if there is one)")
+	flags.StringVar(&opts.redis, "redis", "", "`address` of Redis in place of the configuration's: host:port (several, with commas: a cluster) or redis://user@host:port/db, whose password is REDIS_PASSWORD in the environment (rediss:// for TLS)")
 	flags.BoolVar(&opts.json, "json", false, "print JSON, one object a line")
 	cmd.AddCommand(
 		newList(opts), newShow(opts), newTop(opts), newSet(opts),

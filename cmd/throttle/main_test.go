@@ -252,14 +252,21 @@ func TestConnections(t *testing.T) {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
+	t.Setenv("REDIS_PASSWORD", "open sesame") // where ps does not show it
+	if got := runCommand(t.Context(), "list", "--redis", "redis://default@"+s.addr); got.status != cli.Done || !strings.Contains(got.stdout, "api") {
+		t.Errorf("password in the environment: %+v", got)
+	}
 	if got := runCommand(t.Context(), "list", "--redis", url+"/1"); got.status != cli.Done || !strings.Contains(got.stdout, "no limits") {
 		t.Errorf("database 1: %+v", got)
 	}
 	expectFailure(t, runCommand(t.Context(), "list", "--redis", s.addr), cli.Failed, []string{s.addr, "NOAUTH"})
 	expectFailure(t, runCommand(t.Context(), "list", "--redis", "rediss://"+s.addr), cli.Failed, []string{s.addr})
 	s.check(os.WriteFile("config.yaml", []byte(fmt.Sprintf("redis: { addrs: [%q], password: open sesame }\n", s.addr)), 0o600))
-	if got := runCommand(t.Context(), "list"); got.status != cli.Done || !strings.Contains(got.stdout, "api") {
+	if got := runCommand(t.Context(), "list"); got.status != cli.Done || !strings.Contains(got.stdout, "api") || !strings.HasPrefix(got.stderr, "using config.yaml") {
 		t.Errorf("config.yaml in the working directory: %+v", got)
+	}
+	if got := runCommand(t.Context(), "list", "--config", "config.yaml"); got.status != cli.Done || strings.Contains(got.stderr, "using") {
+		t.Errorf("config.yaml by its name: %+v", got)
 	}
 }
 
@@ -280,8 +287,8 @@ func TestEmbeddedRedis(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"set", "api", "10/1h"}, "no such limit"},
-		{[]string{"set", "each", "10/1h", "--per-client"}, "10/1h per_client"},
+		{[]string{"set", "api", "10/1h", "--create"}, "no such limit"},
+		{[]string{"set", "each", "10/1h", "--per-client", "--create"}, "10/1h per_client"},
 		{[]string{"pin", "api"}, "pinned"},
 		{[]string{"pause", "api", "1h"}, "paused 1h"},
 		{[]string{"list"}, "paused 1h, pinned"},
@@ -313,7 +320,7 @@ func TestCluster(t *testing.T) {
 			return got
 		}
 		for i := range 10 {
-			run("set", fmt.Sprint("limit", i), "10/1s", "--pin")
+			run("set", fmt.Sprint("limit", i), "10/1s", "--pin", "--create")
 		}
 		if got := run("list"); got.stderr != "10 limits\n" || strings.Count(got.stdout, "pinned") != 10 {
 			t.Errorf("listed %q and %q", got.stdout, got.stderr)

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -10,33 +14,73 @@ import (
 // searchTime bounds the search for a name like the one that was not found.
 const searchTime = 2 * time.Second
 
+// maxSimilar is how many names an error suggests.
+const maxSimilar = 3
+
 // missing is the error for a name that no limiter has.
 func (s *session) missing(ctx context.Context, name string) error {
 	if similar := s.similar(ctx, name); similar != "" {
-		return fmt.Errorf("no limiter %q in Redis: did you mean %q? throttle list shows all", name, similar)
+		return fmt.Errorf("no limiter %q in Redis: did you mean %s? throttle list shows all", name, similar)
 	}
-	return fmt.Errorf("no limiter %q in Redis: throttle list shows all; one appears when a worker applies its configuration, or with throttle set", name)
+	return fmt.Errorf("no limiter %q in Redis: throttle list shows all; one appears when a worker applies its configuration, or with throttle set --create", name)
 }
 
-// similar finds the limiter whose name is most like this one, if any is. It is
-// only a hint: what goes wrong in its search is not the user's concern.
+// uncreated is the error for a rate that is set on a name that no limiter has.
+func (s *session) uncreated(ctx context.Context, name string) error {
+	if similar := s.similar(ctx, name); similar != "" {
+		return usage("no limiter %q in Redis: did you mean %s? --create makes a new one", name, similar)
+	}
+	return usage("no limiter %q in Redis: --create makes a new one; throttle list shows those that are there", name)
+}
+
+// similar finds the names that are most like this one, those of the configuration
+// and of limits with a key among them. They are only a hint: what goes wrong in
+// the search is not the user's concern.
 func (s *session) similar(ctx context.Context, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
-	best, nearest := "", max(len(name)/3, 1)+1
+	furthest := max(len(name)/3, 1)
+	near := map[string]int{}
+	consider := func(other string) {
+		if other == name || abs(len(name)-len(other)) > furthest {
+			return
+		}
+		if d := distance(strings.ToLower(name), strings.ToLower(other)); d <= furthest {
+			near[other] = d
+		}
+	}
 	for l, err := range s.fleet.Limiters(ctx, "") {
 		if err != nil {
 			break
 		}
-		if abs(len(name)-len(l.Name)) > nearest {
-			continue
+		consider(l.Name)
+		if colon := strings.LastIndexByte(l.Name, ':'); colon > 0 {
+			consider(l.Name[:colon])
 		}
-		d := distance(strings.ToLower(name), strings.ToLower(l.Name))
-		if d < nearest || d == nearest && best != "" && l.Name < best {
-			best, nearest = l.Name, d
+		if len(near) > 2*maxSimilar {
+			for _, far := range nearest(near)[maxSimilar:] {
+				delete(near, far)
+			}
 		}
 	}
-	return best
+	if s.config != nil {
+		for limit := range s.config.Limits {
+			consider(limit)
+		}
+	}
+	names := nearest(near)
+	names = names[:min(len(names), maxSimilar)]
+	for i, n := range names {
+		names[i] = strconv.Quote(n)
+	}
+	return strings.Join(names, " or ")
+}
+
+// nearest returns the names by their distance.
+func nearest(distances map[string]int) []string {
+	return slices.SortedFunc(maps.Keys(distances), func(a, b string) int {
+		return cmp.Or(cmp.Compare(distances[a], distances[b]), strings.Compare(a, b))
+	})
 }
 
 func abs(n int) int { return max(n, -n) }

@@ -58,6 +58,10 @@ func (s *screen) text() string {
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "LIMIT\tRATE\tUSED\t\tRESERVED\tNEXT FREE\tPARKED\tLATELY\tSTATE")
 	for _, l := range rows {
+		if l.err != nil {
+			fmt.Fprintf(w, "%s\t-\t\t\t\t\t\t\t%s\n", plain.Text(l.Name), l.state())
+			continue
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d of %d\t%d\t%s\t%d\t%s\t%s\n", plain.Text(l.Name), l.Rate, bar(l.share()), l.Used, l.whole(),
 			l.Reserved, l.nextFree(), l.Parked, spark(s.history[l.Name]), l.state())
 	}
@@ -81,7 +85,7 @@ func (l limiter) whole() int64 {
 }
 
 // share is how much of the limit is used, from 0 to 1.
-func (l limiter) share() float64 { return float64(l.Used) / float64(l.whole()) }
+func (l limiter) share() float64 { return float64(l.Used) / float64(max(l.whole(), 1)) }
 
 func bar(share float64) string {
 	filled := min(max(int(share*barWidth+0.5), 0), barWidth)

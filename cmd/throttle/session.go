@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
@@ -19,6 +20,7 @@ import (
 type session struct {
 	opts   *options
 	rdb    redis.UniversalClient
+	config *config.Config // nil: no file was read
 	fleet  *operate.Fleet
 	parked *worker.Inspector
 	client *throttle.Client // makes changes; it waits in no queue
@@ -30,7 +32,7 @@ type session struct {
 // verb makes a command's RunE of what it does once Redis has answered.
 func verb(opts *options, do func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		s, err := open(cmd.Context(), opts)
+		s, err := open(cmd.Context(), opts, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
@@ -40,12 +42,14 @@ func verb(opts *options, do func(ctx context.Context, s *session, args []string)
 }
 
 // open connects to Redis.
-func open(ctx context.Context, opts *options) (*session, error) {
-	rdb, addrs, err := cli.OpenRedis(opts.config, opts.redis)
+func open(ctx context.Context, opts *options, stderr io.Writer) (*session, error) {
+	opened, err := cli.OpenRedis(opts.config, opts.redis)
 	if err != nil {
 		return nil, err
 	}
-	if err := cli.PingRedis(ctx, rdb, addrs); err != nil {
+	opened.Tell(stderr)
+	rdb := opened.Client
+	if err := opened.Ping(ctx); err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
 	client, err := throttle.New(rdb, throttle.Options{})
@@ -54,7 +58,16 @@ func open(ctx context.Context, opts *options) (*session, error) {
 	}
 	fleet := operate.NewFleet(rdb)
 	fleet.Skip = func(key string) bool { return strings.HasPrefix(key, "asynq:{") } // a task: there may be a million of them
-	return &session{opts: opts, rdb: rdb, fleet: fleet, parked: worker.NewInspector(rdb), client: client}, nil
+	return &session{opts: opts, rdb: rdb, config: opened.Config, fleet: fleet, parked: worker.NewInspector(rdb), client: client}, nil
 }
 
 func (s *session) close() error { return errors.Join(s.client.Close(), s.rdb.Close()) }
+
+// configured returns a limit of the configuration that was read.
+func (s *session) configured(name string) (config.Limit, bool) {
+	if s.config == nil {
+		return config.Limit{}, false
+	}
+	l, found := s.config.Limits[name]
+	return l, found
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -20,26 +21,34 @@ type setFlags struct {
 	window    string
 	offset    time.Duration
 	keepAlive time.Duration
+	create    bool
 }
 
 func newSet(opts *options) *cobra.Command {
 	var f setFlags
 	cmd := &cobra.Command{
 		Use:   "set NAME [RATE]",
-		Short: "Change a limit, or create it",
+		Short: "Change a limit, or create one",
 		Long: `set changes the rate of a limit, such as 100/1s or 5000/24h, in all running workers
 within 100ms. What was used still counts: a lower rate holds at once, a higher one
 adds only the difference. What no flag names stays as it is. A limit that is not
-there is created.
+there is created with --create only.
+
+The name of a limit with a key means all of its values that are in Redis; --value
+picks one of them. Values that appear later have the rate of the configuration.
 
 A change of type (--per-client) forgets the usage, and is confirmed first.
 Workers that start apply the limits of their configuration again, except those
 that are pinned: --pin, until throttle unpin.`,
 		Example: `  throttle set stripe 50/1s --pin
+  throttle set stripe-account 5/1s --value acme     one account
   throttle set stripe --smooth                      spread evenly, the rate as it is
   throttle set quota 10000/24h --window calendar --offset 8h`,
 		Args: args(1, "NAME, the limit to change", "RATE"),
 		PreRunE: func(cmd *cobra.Command, args []string) error {
+			if f.create && len(args) == 1 {
+				return usage("--create wants a RATE, such as 100/1s: see throttle set --help")
+			}
 			if len(args) == 2 {
 				_, err := throttle.ParseRate(args[1])
 				return asUsage(err, throttle.ErrInvalidRate)
@@ -62,6 +71,8 @@ that are pinned: --pin, until throttle unpin.`,
 	flags.StringVar(&f.window, "window", "", "sliding or calendar")
 	flags.DurationVar(&f.offset, "offset", 0, "where calendar windows begin, from UTC midnight")
 	flags.DurationVar(&f.keepAlive, "keep-alive", 0, "remove the limit when it is not used for so long (0: keep it)")
+	flags.BoolVar(&f.create, "create", false, "create the limit if it is not there")
+	addressable(cmd, opts)
 	confirmable(cmd, opts)
 	cmd.RunE = verb(opts, func(ctx context.Context, s *session, args []string) error {
 		given := func(flag string) bool { return cmd.Flags().Changed(flag) }
@@ -72,20 +83,35 @@ that are pinned: --pin, until throttle unpin.`,
 
 // set is the verb behind its flags.
 func (s *session) set(ctx context.Context, args []string, f setFlags, given func(flag string) bool) error {
-	l, err := s.client.Limiter(args[0])
+	t, err := s.target(ctx, args[0])
 	if err != nil {
-		return asUsage(err, throttle.ErrInvalidName)
+		return err
 	}
-	found, err := s.read(ctx, args[0])
-	if err != nil && (len(args) == 1 || !s.overwrites(err)) {
+	if t.keyed {
+		return s.setValues(ctx, t, args[1:], f, given)
+	}
+	l, err := s.client.Limiter(t.name)
+	if err != nil {
+		return err
+	}
+	found, err := s.read(ctx, t.name)
+	if err != nil {
 		return err
 	}
 	var before *limiter
-	if len(found) == 1 {
+	overwritten := len(found) == 1 && found[0].err != nil
+	switch {
+	case overwritten && (len(args) == 1 || !s.overwrites(found[0].err)):
+		return found[0].err
+	case len(found) == 1 && !overwritten:
 		before = &found[0]
 	}
-	if len(args) == 1 && before == nil {
-		return fmt.Errorf("%w; to create it, give its rate, such as 100/1s", s.missing(ctx, args[0]))
+	switch {
+	case before != nil || overwritten || f.create:
+	case len(args) == 1:
+		return fmt.Errorf("%w; to create it, give its rate, such as 100/1s, and --create", s.missing(ctx, t.name))
+	default:
+		return s.uncreated(ctx, t.name)
 	}
 	rate, err := f.rate(before, args[1:], given)
 	if err != nil {
@@ -93,24 +119,75 @@ func (s *session) set(ctx context.Context, args []string, f setFlags, given func
 	}
 	if before != nil && before.rate.Type != rate.Type {
 		question := fmt.Sprintf("Change limit %q from %s to %s? What was used is forgotten.", before.Name, before.rate.Type, rate.Type)
-		if err := s.confirm(ctx, "changing the type of a limit forgets what was used", question); err != nil {
+		if err := s.confirm(ctx, typeForgets, question); err != nil {
 			return err
 		}
 	}
 	if err := s.apply(ctx, l, rate, f.pin); err != nil {
 		return err
 	}
-	after, err := s.one(ctx, args[0])
+	after, err := s.one(ctx, t.name)
 	if err != nil {
 		return err
 	}
-	if err := s.printChange(args[0], before, &after); err != nil {
+	if err := s.printChange(t.name, before, &after); err != nil {
 		return err
 	}
 	if !after.Pinned {
 		fmt.Fprintln(s.stderr, "not pinned: a worker that starts applies the rate of its configuration, if it has this limit")
 	}
 	return nil
+}
+
+const typeForgets = "changing the type of a limit forgets what was used"
+
+// setValues changes all values of a limit with a key. None is changed if the
+// change makes no sense for one of them.
+func (s *session) setValues(ctx context.Context, t target, args []string, f setFlags, given func(flag string) bool) error {
+	if len(t.values) == 0 {
+		return &cli.UsageError{Err: noValues(t.name)}
+	}
+	retyped := 0
+	for _, value := range t.values {
+		before := fromListed(value)
+		if before.err != nil {
+			continue // told when its turn comes
+		}
+		rate, err := f.rate(&before, args, given)
+		if err != nil {
+			return asUsage(fmt.Errorf("%q: %w", value.Name, err), throttle.ErrInvalidRate)
+		}
+		if rate.Type != before.rate.Type {
+			retyped++
+		}
+	}
+	if retyped > 0 {
+		question := fmt.Sprintf("Change the type of %s of limit %q? What was used is forgotten.", valuesOf(retyped), t.name)
+		if err := s.confirm(ctx, typeForgets, question); err != nil {
+			return err
+		}
+	}
+	return s.all(ctx, t, func(l *throttle.Limiter, before *limiter) error {
+		switch {
+		case before == nil:
+			return throttle.ErrNotInitialized // gone since
+		case before.err != nil && len(args) == 0:
+			return before.err
+		case before.err != nil:
+			before = nil
+		}
+		rate, err := f.rate(before, args, given)
+		if err != nil {
+			return err
+		}
+		if f.pin {
+			if err := s.fleet.Pin(ctx, l.Name()); err != nil {
+				return err
+			}
+		}
+		_, err = l.UpdateRate(ctx, rate)
+		return err
+	})
 }
 
 // rate is what the limiter has, with what is given in its place.

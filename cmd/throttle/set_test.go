@@ -50,7 +50,7 @@ func TestSetKeepsUsageAndWhatIsNotNamed(t *testing.T) {
 
 func TestSetPrintsBeforeAndAfter(t *testing.T) {
 	s := newSite(t)
-	got := s.run("set", "api", "100/1h")
+	got := s.run("set", "api", "100/1h", "--create")
 	want := "api\n  before  no such limit\n  after   100/1h overall, guard 50ms; 0 used, 0 reserved, 100 available\n"
 	if got.status != cli.Done || got.stdout != want || !strings.Contains(got.stderr, "not pinned") {
 		t.Errorf("printed %q and %q, want %q", got.stdout, got.stderr, want)
@@ -61,7 +61,7 @@ func TestSetPrintsBeforeAndAfter(t *testing.T) {
 	if got.status != cli.Done || got.stdout != want || got.stderr != "" {
 		t.Errorf("printed %q and %q, want %q", got.stdout, got.stderr, want)
 	}
-	got = s.run("set", "each", "5/1h", "--per-client", "--window", "calendar", "--offset", "8m", "--keep-alive", "2h", "--smooth", "--guard", "-1ns")
+	got = s.run("set", "each", "5/1h", "--create", "--per-client", "--window", "calendar", "--offset", "8m", "--keep-alive", "2h", "--smooth", "--guard", "-1ns")
 	if !strings.Contains(got.stdout, "after   5/1h per_client, no guard, smooth, calendar windows from 8m, kept 2h after use; no worker has used it lately") {
 		t.Errorf("printed %q and %q", got.stdout, got.stderr)
 	}

@@ -14,12 +14,19 @@ import (
 )
 
 func newShow(opts *options) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show one limit: its configuration, its usage, its clients and its parked jobs",
 		Args:  args(1, "NAME, the limit to show"),
 		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
-			l, err := s.one(ctx, args[0])
+			t, err := s.target(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if t.keyed {
+				return s.showValues(ctx, t)
+			}
+			l, err := s.one(ctx, t.name)
 			if err != nil {
 				return err
 			}
@@ -30,6 +37,16 @@ func newShow(opts *options) *cobra.Command {
 		}),
 		ValidArgsFunction: completeNames(opts),
 	}
+	addressable(cmd, opts)
+	return cmd
+}
+
+// showValues shows the values of a limit with a key as list does.
+func (s *session) showValues(ctx context.Context, t target) error {
+	if len(t.values) == 0 {
+		return noValues(t.name)
+	}
+	return s.printList(ctx, t.values, len(t.values), "")
 }
 
 // print shows all that is known of a limiter.

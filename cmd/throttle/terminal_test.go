@@ -39,14 +39,13 @@ func onTerminal(ctx context.Context, t *testing.T, args ...string) *terminalRun 
 		t.Fatal(err)
 	}
 	r := &terminalRun{t: t, keys: keys, status: make(chan int, 1), more: make(chan struct{}, 1)}
-	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = io.Copy(r, keys) }) // until the terminal is closed
-	wg.Go(func() {
-		r.status <- cli.Run(ctx, newCommand(), args, tty, tty, tty)
-		tty.Close()
-	})
+	var command, reader sync.WaitGroup
+	reader.Go(func() { _, _ = io.Copy(r, keys) }) // until the terminal is closed
+	command.Go(func() { r.status <- cli.Run(ctx, newCommand(), args, tty, tty, tty) })
 	t.Cleanup(func() {
-		wg.Wait()
+		command.Wait()
+		tty.Close() // not before: what was not read by then is lost
+		reader.Wait()
 		keys.Close()
 	})
 	return r

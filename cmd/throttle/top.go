@@ -123,9 +123,19 @@ func (w *watch) look(ctx context.Context) snapshot {
 	shot.total = w.total
 	shot.limiters, shot.err = w.read(ctx, w.names...)
 	slices.SortStableFunc(shot.limiters, func(a, b limiter) int {
-		return cmp.Or(-cmp.Compare(a.paused, b.paused), -cmp.Compare(a.share(), b.share()), -cmp.Compare(a.Parked, b.Parked))
+		return cmp.Or(-compareBool(a.err != nil, b.err != nil), -cmp.Compare(a.paused, b.paused), -cmp.Compare(a.share(), b.share()), -cmp.Compare(a.Parked, b.Parked))
 	})
 	return shot
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 // terminal returns the file of a stream that is a terminal, else nil.

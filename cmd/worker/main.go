@@ -45,12 +45,15 @@ second ends the process at once; its jobs come back by themselves.`,
 			case opts.json:
 				return &cli.UsageError{Err: errors.New("--json goes with --demo")}
 			}
+			if !set("config") {
+				cli.TellConfig(cmd.ErrOrStderr())
+			}
 			return runWorker(cmd.Context(), opts, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&opts.config, "config", "config.yaml", "configuration `file`")
+	flags.StringVar(&opts.config, "config", cli.DefaultConfig, "configuration `file`")
 	flags.BoolVar(&opts.embedded, "embedded", false, "start a Redis in memory on a loopback port and use it; it forgets everything at the end")
 	flags.StringVar(&opts.adminAddr, "admin-addr", "", "serve the dashboard, /metrics, /healthz and /readyz on `host:port`, in place of admin.addr in the configuration")
 	flags.BoolVar(&opts.demo, "demo", false, "run 360 jobs on 3 workers against an API that allows 50 requests in any second; needs nothing")

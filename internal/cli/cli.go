@@ -66,7 +66,7 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, stdin io.Reader
 	if err == nil {
 		return Done
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", cmd.Name(), plain.Lines(err)) // which may quote what others wrote
+	fmt.Fprintf(stderr, "%s: %s\n", cmd.Name(), hideSecrets(plain.Lines(err))) // which may quote what others wrote
 	if _, ok := errors.AsType[*UsageError](err); ok {
 		return Usage
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,73 +19,112 @@ import (
 // dialTimeout bounds how long an address that does not answer is tried.
 const dialTimeout = 5 * time.Second
 
-// OpenRedis returns a client of the Redis that addr names, the value of --redis,
-// else of the one in the configuration file at path, which defaults to config.yaml
-// if there is one, and its addresses for errors. It makes no connection. An error
-// is a *UsageError.
-func OpenRedis(path, addr string) (redis.UniversalClient, string, error) {
-	rdb, addrs, err := openRedis(path, addr)
-	if err != nil {
-		return nil, "", &UsageError{Err: err}
-	}
-	return rdb, addrs, nil
+// Redis is the Redis that a command's flags name.
+type Redis struct {
+	Client redis.UniversalClient // the command's to close
+	Addrs  string                // for messages
+	Config *config.Config        // the file that was read; nil if none was
+	file   string                // the same, if nobody named it
 }
 
-func openRedis(path, addr string) (redis.UniversalClient, string, error) {
+// DefaultConfig is the configuration file of a command that is given none.
+const DefaultConfig = "config.yaml"
+
+// Tell says which file was read, if nobody named it: a command that is run in
+// another directory has another Redis.
+func (r Redis) Tell(out io.Writer) {
+	if r.file != "" {
+		TellConfig(out)
+	}
+}
+
+// TellConfig says that the command reads the file of the working directory.
+func TellConfig(out io.Writer) { fmt.Fprintln(out, "using "+DefaultConfig+" of this directory") }
+
+// OpenRedis returns the Redis that addr names, the value of --redis, else the one
+// in the configuration file at path, which defaults to config.yaml if there is
+// one. It makes no connection. An error is a *UsageError.
+func OpenRedis(path, addr string) (Redis, error) {
+	r, err := openRedis(path, addr)
+	if err != nil {
+		return Redis{}, &UsageError{Err: err}
+	}
+	return r, nil
+}
+
+func openRedis(path, addr string) (r Redis, err error) {
 	if strings.Contains(addr, "://") {
-		return fromURL(addr)
+		r.Client, r.Addrs, err = fromURL(addr)
+		return r, err
 	}
 	cfg := config.Default()
-	if _, err := os.Stat("config.yaml"); path == "" && err == nil {
-		path = "config.yaml"
+	if _, err := os.Stat(DefaultConfig); path == "" && err == nil {
+		path, r.file = DefaultConfig, DefaultConfig
 	}
 	if path != "" {
-		var err error
 		if cfg, err = config.Load(path); err != nil {
-			return nil, "", err
+			return r, err
 		}
+		r.Config = cfg
 	}
 	if addr != "" {
 		cfg.Redis.Addrs, cfg.Redis.SentinelMaster = strings.Split(addr, ","), ""
 		for _, one := range cfg.Redis.Addrs {
-			if _, port, err := net.SplitHostPort(one); err != nil || port == "" {
-				return nil, "", fmt.Errorf("--redis %q is not an address: want host:port, such as 127.0.0.1:6379, or a redis:// URL", addr)
+			switch _, port, err := net.SplitHostPort(one); {
+			case strings.ContainsAny(one, "@/?"): // it may have a password, which no error shows
+				return r, errors.New("--redis is not an address: want host:port, such as 127.0.0.1:6379, or " + urlAdvice)
+			case err != nil || port == "":
+				return r, fmt.Errorf("--redis %q is not an address: want host:port, such as 127.0.0.1:6379, or a redis:// URL", addr)
 			}
 		}
 	}
-	rdb, err := cfg.Redis.NewClient()
-	return rdb, strings.Join(cfg.Redis.Addrs, ", "), err
+	r.Addrs = strings.Join(cfg.Redis.Addrs, ", ")
+	r.Client, err = cfg.Redis.NewClient()
+	return r, err
 }
+
+// passwordEnv is where the password of a URL's user comes from if the URL has
+// none: everybody on the machine can read the arguments of a command.
+const passwordEnv = "REDIS_PASSWORD"
+
+const urlAdvice = "redis://host:port/db (rediss:// for TLS; a user before the host has the password that " + passwordEnv + " has in the environment)"
 
 // fromURL reads redis:// and rediss:// as go-redis does; further nodes of a
 // cluster are its addr parameters. The password must not get into errors.
 func fromURL(url string) (redis.UniversalClient, string, error) {
 	if strings.Contains(url, "addr=") {
 		cluster, err := redis.ParseClusterURL(url)
-		if err != nil {
+		if err != nil || slices.ContainsFunc(cluster.Addrs, func(addr string) bool { return strings.Contains(addr, "@") }) {
 			return nil, "", badURL(url)
 		}
+		cluster.Password = passwordOf(cluster.Username, cluster.Password)
 		return redis.NewClusterClient(cluster), strings.Join(cluster.Addrs, ", "), nil
 	}
 	single, err := redis.ParseURL(url)
-	if err != nil {
+	if err != nil || strings.Contains(single.Addr, "@") {
 		return nil, "", badURL(url)
 	}
+	single.Password = passwordOf(single.Username, single.Password)
 	return redis.NewClient(single), single.Addr, nil
 }
 
-func badURL(url string) error {
-	if _, host, secret := strings.Cut(url, "@"); secret {
-		url = "...@" + host
+// passwordOf is the password for a user that a URL names.
+func passwordOf(user, password string) string {
+	if user != "" && password == "" {
+		return os.Getenv(passwordEnv)
 	}
-	return fmt.Errorf("--redis %q is not a URL of Redis: want redis://user:password@host:port/db, rediss:// for TLS, or host:port", url)
+	return password
 }
 
-// PingRedis finds out whether Redis is there.
-func PingRedis(ctx context.Context, rdb redis.UniversalClient, addrs string) error {
+func badURL(url string) error {
+	return fmt.Errorf("--redis %q is not a URL of Redis: want %s, or host:port", hideSecrets(url), urlAdvice)
+}
+
+// Ping finds out whether Redis is there.
+func (r Redis) Ping(ctx context.Context) error {
 	pingCtx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	err := rdb.Ping(pingCtx).Err()
+	err := r.Client.Ping(pingCtx).Err()
 	switch {
 	case err == nil:
 		return nil
@@ -91,6 +132,6 @@ func PingRedis(ctx context.Context, rdb redis.UniversalClient, addrs string) err
 		return errors.New("interrupted")
 	default:
 		return fmt.Errorf("cannot use Redis at %s: %w: start redis-server, or give the address of another "+
-			"(worker --embedded prints its own) to --redis or redis.addrs of the configuration", addrs, err)
+			"(worker --embedded prints its own) to --redis or redis.addrs of the configuration", r.Addrs, err)
 	}
 }

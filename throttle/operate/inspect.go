@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/throttle"
@@ -27,8 +28,31 @@ type ClientUsage struct {
 	Soon      int64
 }
 
+// SpoiltError: somebody wrote into limiters what makes no sense there. Each of
+// them is a throttle.ErrInvalidRate.
+type SpoiltError struct{ Limiters []*throttle.Error }
+
+func (e *SpoiltError) Error() string {
+	said := make([]string, len(e.Limiters))
+	for i, l := range e.Limiters {
+		said[i] = l.Error()
+	}
+	return strings.Join(said, "; ")
+}
+
+// Unwrap makes errors.Is and errors.As see each of them.
+func (e *SpoiltError) Unwrap() []error {
+	errs := make([]error, len(e.Limiters))
+	for i, l := range e.Limiters {
+		errs[i] = l
+	}
+	return errs
+}
+
 // Inspect reads how limiters stand, in the order of the names. Those that are
-// not there, or hold what is not a limiter's, are left out. Each look is a
+// not there, or hold what is not a limiter's, are left out. Those whose
+// configuration makes no sense are in a *SpoiltError, beside which the others are
+// returned; with any other error there is nothing. Each look is a
 // script call of its own, sent in pipelines: Redis serves others in between. A
 // PerClient limiter costs one for each of its clients besides.
 func (f *Fleet) Inspect(ctx context.Context, names ...string) ([]FleetUsage, error) {
@@ -41,9 +65,13 @@ func (f *Fleet) Inspect(ctx context.Context, names ...string) ([]FleetUsage, err
 	if err := f.inspect(ctx, asked); err != nil {
 		return nil, err
 	}
+	var spoilt SpoiltError
 	found := make([]FleetUsage, 0, len(asked))
 	var clients []*inspection
 	for _, a := range asked {
+		if one, ok := a.spoilt(); ok {
+			spoilt.Limiters = append(spoilt.Limiters, one)
+		}
 		if a.err != nil {
 			continue
 		}
@@ -63,6 +91,9 @@ func (f *Fleet) Inspect(ctx context.Context, names ...string) ([]FleetUsage, err
 			clients = clients[len(u.Clients):]
 			u.add(own)
 		}
+	}
+	if len(spoilt.Limiters) > 0 {
+		return found, &spoilt
 	}
 	return found, nil
 }

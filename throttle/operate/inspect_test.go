@@ -1,6 +1,7 @@
 package operate_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -155,5 +156,59 @@ func TestInspectsWithoutLoading(t *testing.T) {
 	s.check(s.rdb.ScriptFlush(ctx).Err())
 	if found, err := operate.NewFleet(rdb).Inspect(ctx, "a", "b", "c"); err != nil || len(found) != 3 || found[2].Used != 1 {
 		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// One limiter that somebody has spoilt is named, and hides no other.
+func TestInspectsBesideSpoilt(t *testing.T) {
+	s := onRedis(t)
+	ctx, f := t.Context(), s.fleet()
+	c := s.client()
+	names := []string{"a", "b", "c", "d", "e"}
+	for _, name := range names {
+		s.limited(c, name, perClient(10), 2)
+	}
+	s.check(s.rdb.HSet(ctx, "b", "offset", "1e300").Err())
+	s.check(s.rdb.HSet(ctx, "d", "interval", "never").Err())
+	found, err := f.Inspect(ctx, names...)
+	spoilt, ok := errors.AsType[*operate.SpoiltError](err)
+	if !ok || !errors.Is(err, throttle.ErrInvalidRate) || len(spoilt.Limiters) != 2 || spoilt.Limiters[0].Limiter != "b" || spoilt.Limiters[1].Limiter != "d" {
+		t.Fatalf("error %v, want one that names b and d", err)
+	}
+	if len(found) != 3 || found[0].Name != "a" || found[1].Name != "c" || found[2].Name != "e" {
+		t.Fatalf("found %+v, want a, c and e", found)
+	}
+	for _, u := range found {
+		if u.Used != 2 || len(u.PerClient) != 1 {
+			t.Errorf("%+v, want 2 used by one client", u)
+		}
+	}
+}
+
+// A list names what Inspect would, field by field, without a look at the log.
+func TestListsSpoilt(t *testing.T) {
+	s := onRedis(t)
+	ctx, f, c := t.Context(), s.fleet(), s.client()
+	for _, foreign := range []struct{ field, value string }{
+		{"rate", "x"}, {"rate", "0"}, {"rate", "1e10"}, {"rate", "1.5"}, {"rate", ""}, {"rate", "nan"}, {"rate", "inf"}, {"rate", "-1"},
+		{"interval", "0"}, {"interval", "1e300"}, {"interval", "long"}, {"interval", "3600000"}, {"interval", "7"},
+		{"type", "2"}, {"type", "x"}, {"keepAliveTime", "-1"}, {"keepAliveTime", "1e20"}, {"guard", "-5"}, {"guard", "1e300"}, {"guard", "3600000001"},
+		{"guard", "900000000"}, {"smooth", "yes"}, {"window", "2"}, {"window", "1"}, {"offset", "1e300"}, {"offset", "3600000000"}, {"offset", "-1"},
+		{"pause", "1e300"}, {"pause", "x"}, {"rate", " 12 "}, {"rate", "1e3"}, {"rate", "0x10"}, {"epoch", "x"},
+	} {
+		name := foreign.field + "=" + foreign.value
+		for _, n := range []string{name, "beside " + name} {
+			s.limited(c, n, perHour(10), 0)
+		}
+		s.check(s.rdb.HSet(ctx, name, foreign.field, foreign.value).Err())
+		_, inspected := f.InspectClient(ctx, "id", name)
+		found := listAll(t, f, "*"+name)
+		if len(found) != 2 || found[0].Err != nil || found[1].Name != name {
+			t.Errorf("%s: listed %+v, want both", name, found)
+			continue
+		}
+		if got := found[1].Err; (got == nil) != (inspected == nil) || got != nil && got.Error() != inspected.Error() {
+			t.Errorf("%s: listed with error %v, inspected with %v", name, got, inspected)
+		}
 	}
 }

@@ -47,15 +47,23 @@ func (a *inspection) absent() bool {
 	return errors.Is(a.err, throttle.ErrNotInitialized) || errors.Is(a.err, throttle.ErrWrongType)
 }
 
+// spoilt returns the error of a limiter whose configuration makes no sense.
+func (a *inspection) spoilt() (*throttle.Error, bool) {
+	if !errors.Is(a.err, throttle.ErrInvalidRate) {
+		return nil, false
+	}
+	return errors.AsType[*throttle.Error](a.err)
+}
+
 // inspect makes the calls, many in one round trip. It returns the first error
-// that says something else than that a limiter is not there.
+// that concerns more than the limiter itself.
 func (f *Fleet) inspect(ctx context.Context, asked []*inspection) error {
 	for page := range slices.Chunk(asked, pipelined) {
 		for left := page; len(left) > 0; {
 			left = f.inspectPage(ctx, left)
 		}
 		for _, a := range page {
-			if a.err != nil && !a.absent() {
+			if _, spoilt := a.spoilt(); a.err != nil && !spoilt && !a.absent() {
 				return a.err
 			}
 		}

@@ -25,11 +25,13 @@ type Listed struct {
 	Rate   throttle.Rate
 	Paused time.Duration // how long a pause still lasts
 	Pinned bool
+	Err    error // throttle.ErrInvalidRate: somebody wrote what makes no sense, and there is only the name
 }
 
 // Limiters finds the limiters whose names match a pattern as KEYS has them:
 // "" or "*" for all, "stripe-account:*" for those of one keyed limit. They come
-// in no order, and an error ends them.
+// in no order, and an error ends them: one that concerns a limiter alone is in
+// its Err.
 //
 // Redis serves others all the while: it is asked for a page of keys at a time,
 // on a Cluster of every master. A limiter that is there throughout is found;
@@ -116,6 +118,9 @@ func (f *Fleet) page(ctx context.Context, names []string) ([]Listed, error) {
 		switch {
 		case err == nil:
 			if l, ok := script.DecodeListed[throttle.Rate](names[i], fields, now); ok {
+				if l.Err != nil {
+					l.Err = failed(l.Name, l.Err)
+				}
 				page = append(page, Listed(l))
 			}
 		case !script.Says(err, "WRONGTYPE"): // a key that has become another's since

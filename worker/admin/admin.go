@@ -23,7 +23,8 @@ type Options struct {
 	// Token is what changes need, as "Authorization: Bearer TOKEN". Without one
 	// the server only reads.
 	Token string
-	// Logger is told of every change, and of nothing else. Defaults to none.
+	// Logger is told of every change, of wrong tokens, once a second at most, and
+	// of an address that everybody can read. Defaults to none.
 	Logger *zap.Logger
 }
 
@@ -35,7 +36,7 @@ type Options struct {
 //	/          the page, which uses /api/
 //
 // Reading needs no token: do not serve the address where strangers can reach
-// it. On a loopback address requests must name localhost or a loopback address
+// it. Pages of other sites read nothing, as browsers tell who asks. On a loopback address requests must name localhost or a loopback address
 // as their host, except for the health checks, so that no web page of another
 // site can read it through a name of its own.
 type Server struct {
@@ -47,6 +48,10 @@ type Server struct {
 
 	closeOnce func() error
 }
+
+// writeTimeout is longer than anything here takes, with Redis away and all that
+// has to wait.
+const writeTimeout = 15 * time.Second
 
 // Listen takes the address, so that a second worker on it ends before it has begun.
 func Listen(addr string) (net.Listener, error) {
@@ -65,12 +70,18 @@ func Serve(listener net.Listener, w *worker.Worker, opts Options) *Server {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
+	if opts.Token == "" && onEvery(listener.Addr()) {
+		opts.Logger.Warn("anybody who reaches this machine can read the admin address: serve 127.0.0.1, or an address of an internal network",
+			zap.String("admin", listener.Addr().String()))
+	}
 	sampler := newSampler(w)
 	s := &Server{
 		http: http.Server{
 			Handler:           newHandler(w, sampler, opts, onLoopback(listener.Addr())),
 			ReadHeaderTimeout: 5 * time.Second,
 			ReadTimeout:       10 * time.Second,
+			WriteTimeout:      writeTimeout,
+			ConnState:         newConnections().track,
 			IdleTimeout:       time.Minute,
 			MaxHeaderBytes:    16 << 10,
 		},

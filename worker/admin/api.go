@@ -19,6 +19,8 @@ type api struct {
 	sampler  *sampler
 	writable bool
 	logger   *zap.Logger
+
+	explaining chan struct{} // holds one while a job is explained
 }
 
 type overviewReply struct {
@@ -40,6 +42,7 @@ type limit struct {
 	Parked     int64     `json:"parked"`
 	Lines      int64     `json:"lines"`
 	Limiters   []limiter `json:"limiters"`
+	Broken     []string  `json:"broken"` // what is wrong with limiters that cannot be shown
 }
 
 type limiter struct {
@@ -111,7 +114,10 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 func showLimit(l worker.LimitOverview) limit {
 	shown := limit{
 		Name: l.Name, Configured: l.Rate.String(), Type: l.Rate.Type.String(), Key: l.Key, Jobs: l.Jobs, Parked: l.Parked, Lines: l.Lines,
-		Limiters: make([]limiter, 0, len(l.Limiters)),
+		Limiters: make([]limiter, 0, len(l.Limiters)), Broken: make([]string, 0, len(l.Broken)),
+	}
+	for _, err := range l.Broken {
+		shown.Broken = append(shown.Broken, plain.Text(err.Error()))
 	}
 	for _, u := range l.Limiters {
 		shown.Limiters = append(shown.Limiters, showLimiter(u))

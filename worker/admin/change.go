@@ -36,7 +36,10 @@ func (a *api) setRate(w http.ResponseWriter, r *http.Request) {
 			return &inputError{err}
 		}
 		rate, err := l.Config(ctx)
-		if err != nil {
+		switch {
+		case errors.Is(err, throttle.ErrInvalidRate): // somebody has spoilt it: what it was is not known
+			rate = configured
+		case err != nil:
 			return err
 		}
 		if rate.Interval != want.Interval {

@@ -211,3 +211,41 @@ func TestChange(t *testing.T) {
 		})
 	}
 }
+
+// A limiter that somebody has spoilt is named, hides no other, and is mended by a rate.
+func TestSpoiltLimiter(t *testing.T) {
+	s := newSite(t, 1, `
+limits: { api: { rate: 10/1h }, web: { rate: 20/1h }, account: { rate: 5/1h, key: payload.account } }
+jobs: { "http:request": { limits: [api, web, account] } }
+http: { allow_hosts: ["$API"] }
+`, token)
+	s.awaitCreated("api", "web")
+	if err := s.rdb.HSet(t.Context(), "api", "guard", "1e300").Err(); err != nil {
+		t.Fatal(err)
+	}
+	// shows waits for an overview, of which one is a second old at most.
+	shows := func(want func(api, web limit) bool) {
+		t.Helper()
+		s.await(patience, func() (bool, string) {
+			status, body := s.ask(asked{method: http.MethodGet, path: "/api/overview"})
+			var reply overviewReply
+			if err := json.Unmarshal([]byte(body), &reply); status != http.StatusOK || err != nil || len(reply.Limits) != 3 {
+				return false, fmt.Sprint(status, body)
+			}
+			return want(reply.Limits[1], reply.Limits[2]), body
+		})
+	}
+	shows(func(api, web limit) bool {
+		return len(web.Limiters) == 1 && web.Limiters[0].Allowed == 20 && len(web.Broken) == 0 &&
+			len(api.Limiters) == 0 && len(api.Broken) == 1 && strings.Contains(api.Broken[0], `"api"`) && strings.Contains(api.Broken[0], "guard")
+	})
+	if status, body := s.ask(asked{method: http.MethodGet, path: "/metrics"}); status != http.StatusOK || !strings.Contains(body, `jobthrottle_limit_permits{limit="web"} 20`) {
+		t.Errorf("metrics: %d %s", status, body)
+	}
+	if status, body := s.ask(asked{path: "/api/limits/api/rate", body: `{"rate": "30/1h"}`}); status != http.StatusOK {
+		t.Errorf("mend: %d %s", status, body)
+	}
+	shows(func(api, _ limit) bool {
+		return len(api.Limiters) == 1 && api.Limiters[0].Allowed == 30 && len(api.Broken) == 0
+	})
+}

@@ -1,14 +1,20 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/hibiken/asynq"
 
 	"github.com/jobthrottle/jobthrottle/worker"
 )
+
+// explainTimeout bounds how long an explanation may take, and how long others
+// wait for it.
+const explainTimeout = 5 * time.Second
 
 // explain replies with what holds the job of the query's task and queue.
 func (a *api) explain(w http.ResponseWriter, r *http.Request) {
@@ -17,7 +23,17 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "want /api/explain?task=ID, the id of the job")
 		return
 	}
-	e, err := a.worker.Inspector().Explain(r.Context(), task, queue)
+	// One at a time: it may have to read far into a line.
+	ctx, cancel := context.WithTimeout(r.Context(), explainTimeout)
+	defer cancel()
+	select {
+	case a.explaining <- struct{}{}:
+		defer func() { <-a.explaining }()
+	case <-ctx.Done():
+		refuse(w, http.StatusServiceUnavailable, "other jobs are being explained: try again")
+		return
+	}
+	e, err := a.worker.Inspector().Explain(ctx, task, queue)
 	_, ambiguous := errors.AsType[*worker.AmbiguousTaskError](err)
 	switch {
 	case ambiguous:

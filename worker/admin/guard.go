@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"path"
 	"strings"
 )
@@ -15,6 +16,36 @@ import (
 type guard struct {
 	token    string
 	loopback bool
+	guesses  *guesses
+}
+
+// read lets a request through that comes from the page itself or from no web page
+// at all: what it asks for is not for other sites to read, or to ask for again
+// and again in somebody's browser.
+func (g guard) read(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if otherSite(r) {
+			refuse(w, http.StatusForbidden, "another site's page sent this request")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// otherSite reports whether a browser says that another site's page asks. Tools
+// say nothing.
+func otherSite(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "same-origin", "none":
+	default:
+		return true
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	from, err := url.Parse(origin)
+	return err != nil || from.Host != r.Host
 }
 
 // change lets a request through that comes from the page itself or from no web
@@ -29,8 +60,13 @@ func (g guard) change(next http.HandlerFunc) http.Handler {
 			refuse(w, http.StatusForbidden, "read only: to change limits, set admin.token in the worker's configuration")
 			return
 		}
+		if g.guesses.tooMany() {
+			refuse(w, http.StatusTooManyRequests, "too many wrong tokens: try again")
+			return
+		}
 		token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !found || !equal(token, g.token) {
+			g.guesses.wrong(r.Context(), r.RemoteAddr, r.URL.Path)
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuse(w, http.StatusUnauthorized, "the token is missing or wrong: send admin.token of the worker's configuration as Authorization: Bearer")
 			return
@@ -98,4 +134,10 @@ func headers(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
 	})
+}
+
+// onEvery reports whether the address is every address of this machine.
+func onEvery(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsUnspecified()
 }

@@ -25,14 +25,14 @@ const readyTimeout = 2 * time.Second
 var page embed.FS
 
 func newHandler(w *worker.Worker, s *sampler, opts Options, loopback bool) http.Handler {
-	g := guard{token: opts.Token, loopback: loopback}
-	a := &api{worker: w, sampler: s, writable: opts.Token != "", logger: opts.Logger}
+	g := guard{token: opts.Token, loopback: loopback, guesses: &guesses{logger: opts.Logger}}
+	a := &api{worker: w, sampler: s, writable: opts.Token != "", logger: opts.Logger, explaining: make(chan struct{}, 1)}
 	inside := http.NewServeMux()
 	inside.Handle("GET /", files())
-	inside.Handle("GET /metrics", promhttp.HandlerFor(registry(s), promhttp.HandlerOpts{}))
-	inside.HandleFunc("GET /api/overview", a.overview)
-	inside.HandleFunc("GET /api/history", a.history)
-	inside.HandleFunc("GET /api/explain", a.explain)
+	inside.Handle("GET /metrics", g.read(promhttp.HandlerFor(registry(s), promhttp.HandlerOpts{})))
+	inside.Handle("GET /api/overview", g.read(http.HandlerFunc(a.overview)))
+	inside.Handle("GET /api/history", g.read(http.HandlerFunc(a.history)))
+	inside.Handle("GET /api/explain", g.read(http.HandlerFunc(a.explain)))
 	inside.Handle("POST /api/limits/{name}/rate", g.change(a.setRate))
 	inside.Handle("POST /api/limits/{name}/pause", g.change(a.pause))
 	inside.Handle("POST /api/limits/{name}/resume", g.change(a.resume))

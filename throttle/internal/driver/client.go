@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,13 +33,9 @@ const (
 	knownLimiters = 1 << 17
 )
 
-const (
-	// longAgo is how old a Client's clock seems to be when it begins: a Local of zero
-	// is longer ago than any interval.
-	longAgo = 10 * 365 * 24 * time.Hour
-	// forever is longer than anybody waits, and both together fit into a Local.
-	forever = 10 * longAgo
-)
+// longAgo is how old a Client's clock seems to be when it begins: a Local of zero
+// is longer ago than any interval.
+const longAgo = 10 * 365 * 24 * time.Hour
 
 // Config is what a Client is made for.
 type Config struct {
@@ -78,8 +75,9 @@ type Client struct {
 	tidyAt int                    // number of queues at which idle ones are looked for
 	known  map[string]line.Memory // what lines that were forgotten knew
 
-	reserved sync.Map // of each limiter by its name, what all lines together have reserved: *atomic.Int64
+	limiters sync.Map // that some line has, by their names: *limiter
 	keyNo    atomic.Uint64
+	given    atomic.Uint64 // configurations to create limiters with
 }
 
 // Counters are what throttle.Stats tells.
@@ -91,6 +89,17 @@ type Counters struct {
 type Member struct {
 	Name   string
 	Create string // the configuration to create it with, or ""
+
+	given uint64 // the how-manieth that was: the latest counts
+}
+
+// Member is a limiter that is created with that configuration, or, if it is "", not.
+func (c *Client) Member(name, create string) Member {
+	m := Member{Name: name, Create: create}
+	if create != "" {
+		m.given = c.given.Add(1)
+	}
+	return m
 }
 
 // New makes no call, and starts nothing: a Client whose lines nobody has asked for
@@ -112,9 +121,18 @@ func (c *Client) now() line.Local { return line.Local(time.Since(c.start)) }
 // local is a moment that this process's clock showed.
 func (c *Client) local(t time.Time) line.Local { return line.Local(t.Sub(c.start)) }
 
-// deadline is one of a context, which may come from elsewhere and have no monotonic
-// clock: how long it is until then counts.
-func (c *Client) deadline(t time.Time) line.Local { return c.now().Add(min(time.Until(t), forever)) }
+// endless is a wait that only its context ends.
+const endless time.Duration = math.MaxInt64
+
+// until is when a wait that begins now has to end, or zero where no clock shows its
+// end. A deadline of ctx may come from elsewhere and have no monotonic clock: how long
+// it is until then counts.
+func until(ctx context.Context, now line.Local, wait time.Duration) line.Local {
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline))
+	}
+	return max(now.Add(max(wait, 0)), 0) // it may have run over
+}
 
 // Call runs a script and counts the call.
 func (c *Client) Call(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, error) {
@@ -139,7 +157,7 @@ func (c *Client) call(ctx context.Context, s *redis.Script, keys []string, args 
 }
 
 // tidy forgets the queues that are idle but for what they know of their limiter, and
-// what was reserved of limiters that no queue has any more: nothing.
+// the limiters that no queue has any more: nothing of them is reserved.
 func (c *Client) tidy() {
 	maps.DeleteFunc(c.queues, func(key string, q *queue) bool {
 		idle, m, ok := q.retire()
@@ -155,9 +173,9 @@ func (c *Client) tidy() {
 			has[m.Name] = true
 		}
 	}
-	c.reserved.Range(func(name, _ any) bool {
+	c.limiters.Range(func(name, _ any) bool {
 		if !has[name.(string)] {
-			c.reserved.Delete(name)
+			c.limiters.Delete(name)
 		}
 		return true
 	})
@@ -181,10 +199,33 @@ func (c *Client) Forget() int {
 	return len(c.queues)
 }
 
-// reservedOf is what all queues of the client have reserved of a limiter.
-func (c *Client) reservedOf(m Member) *atomic.Int64 {
-	n, _ := c.reserved.LoadOrStore(m.Name, new(atomic.Int64))
-	return n.(*atomic.Int64)
+// limiter is what all queues of a client together have of one.
+type limiter struct {
+	reserved atomic.Int64
+	latest   atomic.Pointer[Member] // how to create it, of all that were asked for permits
+}
+
+// limiter is that of a member.
+func (c *Client) limiter(m Member) *limiter {
+	l, _ := c.limiters.LoadOrStore(m.Name, new(limiter))
+	return l.(*limiter)
+}
+
+// give has a limiter created as a member says, if nobody has said otherwise since.
+// The client's mutex is held.
+func (l *limiter) give(m Member) {
+	if had := l.latest.Load(); m.given > 0 && (had == nil || had.given < m.given) {
+		latest := m // of its own, which nobody else needs
+		l.latest.Store(&latest)
+	}
+}
+
+// create is the configuration to create it with, or "".
+func (l *limiter) create() string {
+	if m := l.latest.Load(); m != nil {
+		return m.Create
+	}
+	return ""
 }
 
 // replyKey is a key of a limiter that nobody had before, for a reply.
@@ -289,6 +330,9 @@ func (e *Entry) enter() *queue {
 			q.happens(line.Close)
 		}
 		c.queues[key] = q
+	}
+	for i, m := range e.members {
+		q.limiters[i].give(m)
 	}
 	q.enter()
 	e.last.Store(q)

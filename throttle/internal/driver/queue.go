@@ -17,14 +17,14 @@ import (
 type queue struct {
 	c        *Client
 	members  []Member
-	reserved []*atomic.Int64 // of each member, by all lines of the client
-	users    atomic.Int32    // calls that use the queue now
+	limiters []*limiter   // of the members
+	users    atomic.Int32 // calls that use the queue now
 	stock    stock
 
 	mu      sync.Mutex
 	line    *line.Line
 	out     line.Actions
-	told    []int64                        // what reserved has of this line
+	told    []int64                        // what of limiter.reserved is of this line
 	leaving map[*line.Waiter]chan struct{} // closed when what they had is given back
 	timer   *time.Timer
 	poke    chan struct{} // cuts a pause between calls short
@@ -41,8 +41,8 @@ func newQueue(c *Client, members []Member, known line.Memory) *queue {
 		poke: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
 	for _, m := range members {
-		config.Members, config.Create = append(config.Members, script.KeysOf(m.Name, c.ID)), append(config.Create, m.Create)
-		q.reserved = append(q.reserved, c.reservedOf(m))
+		config.Members = append(config.Members, script.KeysOf(m.Name, c.ID))
+		q.limiters = append(q.limiters, c.limiter(m))
 	}
 	q.line = line.New(config)
 	return q
@@ -99,8 +99,8 @@ func (q *queue) step(e line.Event) *line.Actions {
 	c, a, out := q.c, &q.line.Around, &q.out
 	a.Met, a.FirstCall, a.Hears = c.met.Load(), line.Local(c.firstCall.Load()), c.changes.heard.Load()
 	a.TimerLate = c.punctual.late()
-	for i, n := range q.reserved {
-		a.Elsewhere[i] = n.Load() - q.told[i]
+	for i, l := range q.limiters {
+		a.Elsewhere[i], a.Create[i] = l.reserved.Load()-q.told[i], l.create()
 	}
 	now := c.now()
 	a.Drawn = q.stock.back()
@@ -162,7 +162,7 @@ func tell(w *line.Waiter, a line.Answer) {
 func (q *queue) publish() {
 	for i := range q.told {
 		if n := q.line.Reserved(i); n != q.told[i] {
-			q.reserved[i].Add(n - q.told[i])
+			q.limiters[i].reserved.Add(n - q.told[i])
 			q.told[i] = n
 		}
 	}

@@ -26,11 +26,7 @@ func (e *Entry) Reserve(ctx context.Context, ns []int64, maxWait time.Duration) 
 		return nil, q.interrupted(ctx)
 	}
 	now := q.c.now()
-	until := now.Add(min(max(maxWait, 0), forever))
-	if deadline, ok := ctx.Deadline(); ok {
-		until = min(until, q.c.deadline(deadline))
-	}
-	w := line.NewWaiter(ns, now, until, true, maxWait <= 0)
+	w := line.NewWaiter(ns, now, until(ctx, now, maxWait), true, maxWait <= 0)
 	q.c.Waiting.Add(1)
 	defer q.c.Waiting.Add(-1)
 	q.mu.Lock()
@@ -98,12 +94,8 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	if t.OK() {
 		q := t.enter()
 		defer q.leave()
-		var until line.Local
-		if deadline, ok := ctx.Deadline(); ok {
-			until = q.c.deadline(deadline)
-		}
 		q.mu.Lock()
-		q.step(line.Event{Kind: line.Extend, Waiter: t.w, Until: until})
+		q.step(line.Event{Kind: line.Extend, Waiter: t.w, Until: until(ctx, q.c.now(), endless)})
 		q.mu.Unlock()
 	}
 	return t.wait(ctx)

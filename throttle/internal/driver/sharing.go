@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -157,17 +158,21 @@ func (s *sharing) fly(f *flight, key string, no uint64, parts []part) {
 		shorts[i] = p.short
 	}
 	shared := script.Share(key, no, line.ServedFor, line.LeastServed, shorts)
-	replies, sent, err := s.call(shared, sharedPatience)
+	replies, sent, lost, err := s.call(shared, sharedPatience)
 	patience, first := sharedPatience, sent
 	for again := shareAgainFrom; err != nil && c.ctx.Err() == nil && script.Transient(err) && c.now().Sub(first) < line.ServedFor; again = min(2*again, shareAgainTo) {
+		trouble := err
+		if lost {
+			trouble = nil // Redis may yet answer those who have the time
+		}
 		for _, p := range parts {
-			p.q.troubled(p.call, err)
+			p.q.troubled(p.call, trouble)
 		}
 		ctx, cancel := context.WithTimeout(c.ctx, again/2+rand.N(again/2))
 		<-ctx.Done()
 		cancel()
 		patience *= 2
-		replies, sent, err = s.call(shared, patience)
+		replies, sent, lost, err = s.call(shared, patience)
 	}
 	over := err != nil && c.ctx.Err() != nil
 	s.mu.Lock()
@@ -192,8 +197,9 @@ func (s *sharing) fly(f *flight, key string, no uint64, parts []part) {
 }
 
 // call makes a shared call, and waits for it no longer than patience, where Redis
-// heeds that: it may be lost with its connection.
-func (s *sharing) call(shared *script.Shared, patience time.Duration) (replies []any, sent line.Local, err error) {
+// heeds that: it may be lost with its connection. That is no more than a guess (lost):
+// Redis may stand still.
+func (s *sharing) call(shared *script.Shared, patience time.Duration) (replies []any, sent line.Local, lost bool, err error) {
 	ctx, cancel := s.c.ctx, context.CancelFunc(func() {})
 	if s.c.heeds {
 		ctx, cancel = context.WithTimeout(ctx, patience)
@@ -203,10 +209,13 @@ func (s *sharing) call(shared *script.Shared, patience time.Duration) (replies [
 	if err == nil {
 		replies, err = shared.Decode(value)
 	}
-	return replies, sent, err
+	var timeout interface{ Timeout() bool }
+	lost = ctx.Err() != nil && errors.As(err, &timeout) && timeout.Timeout()
+	return replies, sent, lost, err
 }
 
-// troubled takes up that a call failed, and is made again.
+// troubled takes up that a call failed, or was not answered in time if err is nil,
+// and is made again.
 func (q *queue) troubled(call *line.Call, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

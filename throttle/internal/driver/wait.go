@@ -31,14 +31,12 @@ func (e *Entry) Acquire(ctx context.Context, ns []int64) error {
 		q.mu.Unlock()
 		return nil
 	}
-	var until line.Local
-	if deadline, ok := ctx.Deadline(); ok {
-		until = q.c.deadline(deadline)
-	}
-	w := line.NewWaiter(ns, q.c.now(), until, false, false)
+	now := q.c.now()
+	latest := until(ctx, now, endless)
+	w := line.NewWaiter(ns, now, latest, false, false)
 	q.c.Waiting.Add(1)
 	defer q.c.Waiting.Add(-1)
-	q.arrive(ctx, w, until != 0)
+	q.arrive(ctx, w, latest != 0)
 	a := q.await(ctx, w)
 	for a.Err == nil && !a.Denied {
 		var taken bool
@@ -110,7 +108,7 @@ func (q *queue) await(ctx context.Context, w *line.Waiter) line.Answer {
 		return line.Answer{Err: q.ended(ctx)}
 	case <-late:
 		q.mu.Lock()
-		err := q.line.Unanswered(q.c.now())
+		err := q.line.Unanswered(w, q.c.now())
 		q.mu.Unlock()
 		q.abandon(w, leavePatience)
 		if err != nil {

@@ -18,10 +18,10 @@ const (
 	// ServedFor is how long after it was first sent a batch may be served. For
 	// longer than that Redis keeps the replies (KEPT in prelude.lua).
 	ServedFor = 10 * time.Second
-	// LeastServed is that for one that gives something back to a limiter that soon expires.
+	// LeastServed is that for one of a limiter that is kept alive for less.
 	LeastServed = time.Second
 	// refreshEvery is how often a line has the cached value rebuilt, and refreshFrom
-	// how many calls it makes between at the least.
+	// how many calls it makes between at the least, as long as nothing is scarce.
 	refreshEvery, refreshFrom = 10 * time.Second, 16
 	// lookEvery is how many calls by the short way have one see to what others may
 	// have done, if freshFor has not passed since the last.
@@ -91,7 +91,7 @@ func (l *Line) nextBatch(now Local) *batch {
 		Members: make([]script.Member, len(l.config)), Released: make([]int64, len(l.config)),
 	}
 	for i, s := range l.config {
-		b.request.Members[i] = script.Member{Settings: s, Create: l.c.Create[i], Refresh: refresh}
+		b.request.Members[i] = script.Member{Settings: s, Create: l.Around.Create[i], Refresh: refresh}
 	}
 	b.request.Returns, b.returns, l.returns = byGrant(l.returns, maxReturns)
 	b.releases, l.releases = l.releases, nil
@@ -108,7 +108,7 @@ func (l *Line) nextBatch(now Local) *batch {
 		l.urgentAt, l.gathering.latest = 0, 0
 	}
 	if !l.binds(now) && now >= l.scarceUntil && b.far == 0 && b.request.Fits() { // far away, to be declined costs a round trip
-		b.short = b.request.Short(l.clock.least(now), l.looks(now))
+		b.short = b.request.Short(l.clock.least(now), l.servedFor(), l.looks(now))
 	}
 	return b
 }
@@ -118,7 +118,7 @@ func (l *Line) nextBatch(now Local) *batch {
 func (l *Line) refreshes(now Local) bool {
 	l.sinceRefresh++
 	due := func(s script.Settings) bool {
-		return s.PerClient || l.contenders > 0 || len(l.placed) > 0 || l.sinceRefresh > refreshFrom
+		return s.PerClient || l.contenders > 0 || len(l.placed) > 0 || l.binding || l.sinceRefresh > refreshFrom
 	}
 	if l.config[0].Epoch != 0 && (now.Sub(l.refreshedAt) < refreshEvery || !slices.ContainsFunc(l.config, due)) {
 		return false
@@ -151,7 +151,7 @@ func (l *Line) ask(b *batch, now, at Local) *Call {
 		r := &b.request
 		r.Least = l.told.least(now)
 		if l.clock.known {
-			r.Latest = l.clock.least(b.first) + Remote(l.servedFor(b).Microseconds())
+			r.Latest = l.clock.least(b.first) + Remote(l.servedFor().Microseconds())
 		}
 		l.surplus.settle(l.config, l.contenders, now)
 		for i, s := range l.config {
@@ -162,12 +162,12 @@ func (l *Line) ask(b *batch, now, at Local) *Call {
 	return &Call{Script: script.Acquire, keys: b.request.Keys, args: b.args, batch: b}
 }
 
-// servedFor is how long a batch may be served. One that gives something back may
-// not be served once its reply is forgotten, as it is with a limiter that expires.
-func (l *Line) servedFor(b *batch) time.Duration {
+// servedFor is how long a batch may be served: not once its reply is forgotten, as it
+// is soon after a limiter that is kept alive has gone.
+func (l *Line) servedFor() time.Duration {
 	d := ServedFor
 	for _, s := range l.config {
-		if len(b.returns)+len(b.releases) > 0 && s.KeepAlive > time.Millisecond {
+		if s.KeepAlive > time.Millisecond {
 			d = min(d, max(s.KeepAlive, LeastServed))
 		}
 	}

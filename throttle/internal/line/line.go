@@ -22,7 +22,6 @@ type Config struct {
 	Client  string        // its id
 	Reply   string        // a key that no other line has, where Redis keeps the reply to the latest batch
 	Members []script.Keys // of the limiters
-	Create  []string      // with what configuration to create each, or ""
 	Way     RoundTrips    // what another line has learnt of the way to Redis
 	Known   Memory        // what a line for the same limiter knew, or nothing
 	Random  *rand.Rand
@@ -35,6 +34,7 @@ type Around struct {
 	Hears     bool          // of changes, as they are announced
 	TimerLate time.Duration // how late timers fire at present
 	Drawn     int64         // permits of what was lent that were handed out since the step before
+	Create    []string      // with what configuration to create each limiter, or ""
 	Elsewhere []int64       // permits of each member that other lines of this client have reserved ahead
 }
 
@@ -103,16 +103,19 @@ func New(c Config) *Line {
 	l := &Line{
 		c: c, keys: script.RequestKeys(c.Reply, c.Members), roundTrips: c.Way,
 		config: make([]script.Settings, len(c.Members)), reserved: make([]int64, len(c.Members)),
-		Around: Around{Elsewhere: make([]int64, len(c.Members))},
+		Around: Around{Create: make([]string, len(c.Members)), Elsewhere: make([]int64, len(c.Members))},
 	}
-	l.config[0], l.refreshedAt, l.sinceRefresh, l.unlooked = c.Known.settings, c.Known.refreshedAt, c.Known.sinceRefresh, c.Known.unlooked
+	l.config[0], l.told = c.Known.settings, c.Known.told
+	l.refreshedAt, l.sinceRefresh, l.unlooked = c.Known.refreshedAt, c.Known.sinceRefresh, c.Known.unlooked
 	return l
 }
 
 // Memory is what is left of a line that nobody waits in, for the next for the
-// same limiter: how it was configured, and when that was last seen to.
+// same limiter: how it was configured, when that was last seen to, and what Redis's
+// clock showed.
 type Memory struct {
 	settings               script.Settings
+	told                   serverClock
 	refreshedAt            Local
 	sinceRefresh, unlooked int
 }
@@ -122,7 +125,7 @@ func (l *Line) Memory() (m Memory, ok bool) {
 	if len(l.config) > 1 || !l.config[0].Plain || l.config[0].PerClient || l.closed {
 		return m, false
 	}
-	return Memory{l.config[0], l.refreshedAt, l.sinceRefresh, l.unlooked}, true
+	return Memory{l.config[0], l.told, l.refreshedAt, l.sinceRefresh, l.unlooked}, true
 }
 
 // Phase names where the line stands, for people and for tests that count what was met.

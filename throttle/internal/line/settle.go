@@ -184,7 +184,7 @@ func (l *Line) unseated(ws []*Waiter, run *script.Run, answer *script.Outcome, r
 		case answer.Rest == script.Exceeds:
 			l.answer(w, exceeds(answer.Member, w.ns[answer.Member], answer.Rate))
 		default:
-			w.state = queued
+			w.state, w.putOff = queued, true
 			held = append(held, w)
 		}
 	}

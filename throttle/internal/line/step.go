@@ -19,7 +19,7 @@ const (
 	Give                 // Release
 	Ready                // who makes the calls asks for the next one
 	Answered             // Call has an answer
-	Troubled             // Call was not answered, for the reason in Answer, and is made again
+	Troubled             // Call was not answered, for the reason in Answer or (no error) in the time it had, and is made again
 	Again                // Call has no answer, or none that ends it: somebody else makes it
 	Beside               // the time has come to look at the configuration beside the call under way
 	Tick                 // the time has come that Wake told
@@ -133,7 +133,7 @@ func (l *Line) Step(e Event, now Local, out *Actions) {
 	case Leave:
 		l.leave(e.Waiter)
 	case Extend:
-		e.Waiter.until, e.Waiter.now = e.Until, false
+		e.Waiter.until, e.Waiter.now, e.Waiter.claimed = e.Until, false, now
 	case Give:
 		l.give(e.Release)
 	case Ready:
@@ -142,7 +142,9 @@ func (l *Line) Step(e Event, now Local, out *Actions) {
 		l.answered(e.Call, e.Answer, e.Serves, now)
 	case Troubled:
 		e.Call.batch.mayBeServed()
-		l.failed(e.Call.batch, e.Answer.Err)
+		if e.Answer.Err != nil {
+			l.failed(e.Call.batch, e.Answer.Err)
+		}
 	case Again:
 		e.Call.batch.mayBeServed()
 		l.callSince, out.Call = now, l.ask(e.Call.batch, now, now)

@@ -78,21 +78,20 @@ func (l *Line) Latest(w *Waiter) Local {
 }
 
 // Unanswered says that the time of a request is over and that Redis has not
-// decided: it is in trouble, or stands still. Nil if it would have had an answer.
-func (l *Line) Unanswered(now Local) error {
-	if l.trouble != nil {
+// decided. Nil if it has: it has looked at the request and put it off, and others
+// have had what came since, unless it is in trouble now or stands still.
+func (l *Line) Unanswered(w *Waiter, now Local) error {
+	switch {
+	case l.trouble != nil, !w.putOff, l.callSince != 0 && now.Sub(l.callSince) > max(stillAfter, 4*l.roundTrips.median()):
 		return noAnswer(l.trouble)
 	}
-	if l.callSince == 0 || now.Sub(l.callSince) <= max(stillAfter, 4*l.roundTrips.median()) {
-		return nil
-	}
-	return noAnswer(nil)
+	return nil
 }
 
 // noAnswer is the error of whoever has no time to wait out that Redis does not answer.
 func noAnswer(trouble error) error {
 	if trouble == nil {
-		return fmt.Errorf("%w, waiting for Redis, which does not answer", context.DeadlineExceeded)
+		return fmt.Errorf("%w, waiting for Redis, which has not answered", context.DeadlineExceeded)
 	}
 	return fmt.Errorf("%w, waiting for Redis: %w", context.DeadlineExceeded, trouble)
 }

@@ -2,8 +2,13 @@ package line
 
 import "time"
 
-// wakeUp is about how long a goroutine takes from its timer to its work.
-const wakeUp = 20 * time.Microsecond
+const (
+	// wakeUp is about how long a goroutine takes from its timer to its work.
+	wakeUp = 20 * time.Microsecond
+	// lateClaim is how much later than its turn a caller may claim what it reserved of
+	// a limit without guard. Those who wait for theirs have it however late it is.
+	lateClaim = 10 * time.Millisecond
+)
 
 // turn hands out the permits of a place that is due, if they are fresh and the
 // configuration is known to be that of the place. If not, an answer follows; or,
@@ -37,6 +42,10 @@ func (l *Line) turn(w *Waiter, now Local) {
 	half := l.halfGuard()
 	if half > 0 {
 		w.place.earliest, w.place.due = l.clock.at(w.place.at)
+	} else if w.claimed.Sub(w.place.due) > lateClaim {
+		l.out.Stale++
+		l.exchange(w, now)
+		return
 	}
 	if half > 0 && now.Sub(w.place.earliest) > half {
 		overdue := now.Sub(w.place.due) > half // wherever in between its turn was

@@ -20,7 +20,7 @@ type desk struct {
 func newDesk(t *testing.T) *desk {
 	d := &desk{T: t, now: Local(time.Hour)}
 	d.l = New(Config{
-		Client: "id", Reply: "{api}:reply", Members: []script.Keys{script.KeysOf("api", "id")}, Create: []string{""},
+		Client: "id", Reply: "{api}:reply", Members: []script.Keys{script.KeysOf("api", "id")},
 		Random: rand.New(rand.NewPCG(1, 2)),
 	})
 	d.l.Around.Met = true

@@ -14,13 +14,15 @@ type Waiter struct {
 	until  Local  // the latest turn that is of use; zero: any
 	now    bool   // has no time to wait out trouble
 	hold   bool   // a reservation: its caller may come back late
+	putOff bool   // Redis has said that its place is not to be had yet
 	stale  int    // how many places of it came too late to be of use
 	spared int    // and how many were left unused for that
 
 	state   state
 	place   place
-	slot    int  // in Line.placed; -1 if it is not there
-	awaited bool // its caller waits for its turn
+	slot    int   // in Line.placed; -1 if it is not there
+	awaited bool  // its caller waits for its turn
+	claimed Local // when its caller came for what it had reserved; zero: not yet, or it waits anyway
 }
 
 type state int

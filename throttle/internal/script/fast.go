@@ -9,17 +9,17 @@ import (
 // Short is a request by the short way: one call of fast.lua, which grants all of it
 // or does nothing.
 type Short struct {
-	r     *Request
-	least Remote // what Redis's clock is to show at the least
-	look  bool   // at what need not be seen to each time
+	r      *Request
+	least  Remote        // what Redis's clock is to show at the least
+	within time.Duration // for how long from then on it may be served
+	look   bool          // at what need not be seen to each time
 }
 
 const (
 	// replyBeyond is for how long a reply is kept after its call is not served any more.
 	replyBeyond = time.Second
-	// replyFor is how long it is by fast.lua, which serves at any time: 10 s, and
-	// some time until the next look.
-	replyFor = 11 * time.Second
+	// anyTime is for how long fast.lua serves at any time: it keeps the reply for longer.
+	anyTime = 10 * time.Second
 )
 
 // Declined says why the short way did nothing.
@@ -44,9 +44,12 @@ func (r *Request) Fits() bool {
 	return true
 }
 
-// Short is the short way of a request that fits. Redis's clock is to show least
-// at the least; look has it see to what need not be seen to each time.
-func (r *Request) Short(least Remote, look bool) *Short { return &Short{r, least, look} }
+// Short is the short way of a request that fits, to be served within so long.
+// Redis's clock is to show least at the least; look has it see to what need not be seen
+// to each time.
+func (r *Request) Short(least Remote, within time.Duration, look bool) *Short {
+	return &Short{r, least, within, look}
+}
 
 // Call are the KEYS and ARGV of fast.lua.
 func (s *Short) Call() (keys []string, args []any) {
@@ -59,18 +62,18 @@ func (s *Short) Call() (keys []string, args []any) {
 		}
 	}
 	keys[0] = r.Keys[0]
-	kept := replyFor
 	lives := false // some keys are to live for so long
 	for i, m := range r.Members {
 		keys[1+i], keys[1+n+i], keys[1+2*n+i] = r.keysOf(i)
 		lives = lives || m.PerClient || m.Expires > 0
-		if m.Expires > 0 {
-			kept = min(kept, m.Expires) // it goes with its limiter
-		}
 		args = append(args, m.Seal, r.Runs[0].Ns[i]*r.Runs[0].Count+prefetch, m.Rate)
 	}
 	if prefetch == 0 && !s.look && !lives {
 		return keys, args
+	}
+	kept, latest := anyTime+replyBeyond, Remote(0)
+	if s.within < anyTime && s.least > 0 { // it goes soon after a limiter that does
+		kept, latest = s.within+replyBeyond, s.least+Remote(s.within.Microseconds())
 	}
 	args = append(args, prefetch > 0, s.look, kept.Milliseconds())
 	for _, m := range r.Members {
@@ -80,6 +83,9 @@ func (s *Short) Call() (keys []string, args []any) {
 		}
 		expires, least := m.expires()
 		args = append(args, ms, expires, least)
+	}
+	if latest > 0 {
+		args = append(args, int64(latest))
 	}
 	return keys, args
 }

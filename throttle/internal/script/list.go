@@ -1,7 +1,9 @@
 package script
 
 import (
+	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -12,42 +14,106 @@ type Listed[R any] struct {
 	Rate   R
 	Paused time.Duration
 	Pinned bool
+	Err    error
 }
 
 // ListedFields are the fields of the hash whose values DecodeListed reads.
-var ListedFields = []string{"rate", "interval", "type", "keepAliveTime", "guard", "smooth", "window", "offset", "pause", "pinned"}
+var ListedFields = []string{"rate", "interval", "type", "keepAliveTime", "guard", "smooth", "window", "offset", "epoch", "pause", "pinned", "seal"}
 
 // DecodeListed reads the fields of a hash, as open in log.lua does; false if it is
-// not a limiter's. A pause lasts from now, which Redis's clock tells.
+// not a limiter's. A pause lasts from now, which Redis's clock tells. A hash is a
+// limiter's if it has a seal, or a rate and an interval above zero, as a Redisson
+// client writes them: if its fields make no sense, that is an error.
 func DecodeListed[R Rate[T, W], T, W ~int](name string, fields []any, now time.Time) (l Listed[R], ok bool) {
-	number := func(i int) (int64, bool) {
-		s, _ := fields[i].(string)
-		n, err := strconv.ParseInt(s, 10, 64)
-		return n, err == nil
-	}
-	in := func(unit time.Duration, i int) time.Duration {
-		n, _ := number(i)
-		return time.Duration(n) * unit
-	}
-	permits, ok := number(0)
-	interval, ok2 := number(1)
-	if !ok || !ok2 || permits < 1 || interval < 1 || CheckName(name) != "" {
+	if CheckName(name) != "" {
 		return l, false
 	}
-	c := config{
-		permits: permits, interval: in(time.Millisecond, 1), keepAlive: in(time.Millisecond, 3),
-		guard: in(time.Microsecond, 4), offset: in(time.Microsecond, 7),
+	text := func(i int) string { s, _ := fields[i].(string); return s }
+	l = Listed[R]{Name: name}
+	c, pause, err := readFields(fields, now)
+	if err != nil {
+		l.Err = err
+		positive := func(i int) bool { n, ok := wholeNumber(text(i)); return ok && n >= 1 }
+		return l, fields[0] != nil && text(11) != "" || positive(0) && positive(1)
 	}
-	if _, kept := number(4); !kept || c.guard > c.interval { // configured by a Redisson client
-		c.guard = DefaultGuard(c.interval)
+	l.Rate, l.Pinned = rateOf[R](c), text(10) == "1"
+	l.Paused = max(time.UnixMicro(pause).Sub(now), 0)
+	return l, true
+}
+
+// Bounds of fields.lua.
+const (
+	longest = 31536000000      // of intervals, in ms
+	latest  = 4503599627370496 // of times, in us
+)
+
+// readFields is read of fields.lua: every number within its bounds, or the name of
+// the first that is not. The two go over the fields in the same order.
+func readFields(fields []any, now time.Time) (c config, pause int64, err error) {
+	number := func(name string, i int, low, high, fallback int64) int64 {
+		s, there := fields[i].(string)
+		if !there && fallback != none {
+			return fallback
+		}
+		n, ok := wholeNumber(s)
+		if there && ok && n >= float64(low) && n <= float64(high) {
+			return int64(n)
+		}
+		if err == nil {
+			err = BadField(name)
+		}
+		return 0
 	}
-	if kind, _ := number(2); kind == 1 {
-		c.kind = kind
+	c.permits = number("rate", 0, 1, math.MaxUint32, none)
+	interval := number("interval", 1, 1, longest, none) // in ms
+	c.kind = number("type", 2, 0, 1, 0)
+	keepAlive := number("keepAliveTime", 3, 0, 100*longest, 0)
+	c.smooth = number("smooth", 5, 0, 1, 0) == 1
+	c.window = number("window", 6, 0, 1, 0)
+	number("epoch", 8, 0, latest, 0)
+	pause = number("pause", 9, 0, now.UnixMicro()+3000*longest, 0)
+	guard := number("guard", 4, 0, 1000*longest, -1) // in us
+	offset := number("offset", 7, 0, 1000*longest, 0)
+
+	shown := func(i int) string { s, _ := fields[i].(string); return s }
+	kind := shown(2)
+	if fields[2] == nil {
+		kind = "0"
 	}
-	smooth, _ := number(5)
-	c.smooth = smooth == 1
-	c.window, _ = number(6)
-	pause, _ := number(8)
-	pinned, _ := number(9)
-	return Listed[R]{Name: name, Rate: rateOf[R](c), Paused: max(time.UnixMicro(pause).Sub(now), 0), Pinned: pinned == 1}, true
+	theirs := !strings.HasPrefix(shown(11), shown(0)+":"+shown(1)+":"+kind+":")
+	c.interval = time.Duration(interval) * time.Millisecond
+	whole := interval * 1000
+	if guard < 0 || theirs && guard > whole { // configured by a Redisson client
+		guard = DefaultGuard(c.interval).Microseconds()
+	}
+	if theirs && whole > 0 {
+		offset %= whole
+	}
+	switch {
+	case err != nil:
+	case guard > whole || c.window == 1 && 4*guard > whole:
+		err = BadField("guard")
+	case offset > 0 && offset >= whole:
+		err = BadField("offset")
+	}
+	c.keepAlive = time.Duration(keepAlive) * time.Millisecond
+	c.guard, c.offset = time.Duration(guard)*time.Microsecond, time.Duration(offset)*time.Microsecond
+	return c, pause, err
+}
+
+// none says that a field has to be there.
+const none = math.MinInt64
+
+// wholeNumber reads a whole number as the scripts do.
+func wholeNumber(s string) (float64, bool) {
+	s = strings.TrimSpace(s)
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		hex, hexErr := strconv.ParseUint(s, 0, 64)
+		if hexErr != nil || !strings.HasPrefix(strings.ToLower(s), "0x") {
+			return 0, false
+		}
+		n = float64(hex)
+	}
+	return n, n == math.Floor(n)
 }

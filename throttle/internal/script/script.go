@@ -56,7 +56,7 @@ var (
 	Fast    = redis.NewScript(fastLua)
 	Many    = redis.NewScript(manyLua)
 	Set     = verb(module("config", configLua), setLua)
-	Pause   = verb(module("config", configLua), pauseLua)
+	Pause   = verb(module("config", configLua), module("upkeep", upkeepLua), pauseLua)
 	Expire  = verb(module("config", configLua), expireLua)
 	Delete  = verb(module("config", configLua), deleteLua)
 	Inspect = verb(module("config", configLua), module("windows", windowsLua), inspectLua)

@@ -37,7 +37,7 @@ function showLimit(card, limit, writable, changed) {
   if (one) showOne(card, limit, one);
   showShares(card.querySelector(".shares"), one);
   showMany(card.querySelector(".many"), limit, writable, changed);
-  text(card.querySelector(".absent"), limit.limiters.length ? "" : limit.key ? "No jobs are parked for any of its values." : "Nobody has used it yet.");
+  text(card.querySelector(".absent"), limit.broken.length ? limit.broken.join("\n") : limit.limiters.length ? "" : limit.key ? "No jobs are parked for any of its values." : "Nobody has used it yet.");
   showButtons(card.querySelector(":scope > .buttons"), writable ? one : null, changed);
 }
 

@@ -82,7 +82,7 @@ end
 for i, m in ipairs(members) do
   local epoch = seen[i] + 0
   local ran = least >= m.epoch and least - now < m.W and now - least < m.W / 2 -- time has, since this client was told it
-  if not ran or epoch ~= m.epoch or m.epoch > now or refresh[i] then upkeep().mind_clock(m, epoch, least, now) end
+  if not ran or epoch ~= m.epoch or m.epoch > now or refresh[i] then upkeep().mind_clock(m, client, epoch, least, now) end
   if far > 0 then upkeep().note_far(m, far) end
   update(m, client, refresh[i], epoch, now)
 end
@@ -220,7 +220,7 @@ for _ = 1, take_number() do
 end
 out[contenders_at] = int(contenders)
 
-local ttl = nil
+local ttl, lives = nil, false
 local longest_W = 0
 for i, m in ipairs(members) do
   write(m, now)
@@ -238,7 +238,7 @@ for i, m in ipairs(members) do
   -- Keys that were there have what Expire, or Redisson's, gave them.
   if written and (not (m.stays and last) or refresh[i]) then
     local t = upkeep().expire(m, now)
-    if t and not m.per_client then ttl = min(ttl or t, t) end
+    if t and not m.per_client then ttl, lives = min(ttl or t, t), lives or m.keep > 0 end
   end
   longest_W = max(longest_W, m.W)
 end
@@ -246,8 +246,8 @@ end
 local body = table.concat(out, ' ')
 if changed then
   local kept = min(max(ceil(longest_W / 1000), KEPT), 60000)
-  kept = min(kept, ttl or kept)
-  if given_back then kept = max(kept, ceil((latest - now) / 1000) + 1) end
+  if latest > 0 or not lives then kept = min(kept, ttl or kept) end -- it goes with its limiter, if it can
+  if given_back or lives then kept = max(kept, ceil((latest - now) / 1000) + 1) end
   call('SET', KEYS[1], batch .. ' ' .. body, 'PX', int(kept))
 end
 return at .. ' ' .. body

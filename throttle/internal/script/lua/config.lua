@@ -67,21 +67,27 @@ local function sum_log(m)
   return m.rate - used
 end
 
+-- lives is for how many ms the keys of a limiter that is kept alive live on, at least
+-- so many: a pause is not forgotten before it is over.
+local function lives(m, now, need)
+  return max(need, m.keep, ceil((m.pause - now) / 1000))
+end
+
 -- write_config stores a whole configuration given as
 -- {rate, interval ms, type, keepAlive ms, guard us, smooth, window, offset us}
 -- and returns the limiter at k as it now is.
 local function write_config(k, c, epoch)
   call('HSET', KEYS[k], 'rate', c[1], 'interval', c[2], 'type', c[3], 'keepAliveTime', c[4], 'guard', c[5],
     'smooth', c[6], 'window', c[7], 'offset', c[8], 'epoch', format('%.0f', epoch), 'layout', '1')
-  if tonumber(c[4]) > 0 then
-    call('PEXPIRE', KEYS[k], c[4])
-  else
-    for i = k, k + 2 do call('PERSIST', KEYS[i]) end -- its log too, if it had one
-  end
   local m = open(k)
   if m.bad then -- the pause: all else is as written
     call('HDEL', KEYS[k], 'pause')
     m = open(k)
+  end
+  if m.keep > 0 then
+    call('PEXPIRE', KEYS[k], int(lives(m, clock(), 0)))
+  else
+    for i = k, k + 2 do call('PERSIST', KEYS[i]) end -- its log too, if it had one
   end
   write_seal(m)
   m.foreign = false
@@ -117,7 +123,7 @@ local function change(m, now)
 end
 
 return {
-  near = near, write_seal = write_seal, write_config = write_config, create_config = create_config, once = once,
+  near = near, write_seal = write_seal, lives = lives, write_config = write_config, create_config = create_config, once = once,
   clients_of = clients_of, logs_of = logs_of, keep_clients = keep_clients, drop_places = drop_places, sum_log = sum_log, announce = announce, announce_release = announce_release,
   change = change,
 }

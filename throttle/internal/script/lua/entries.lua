@@ -58,6 +58,10 @@ local function update(m, client, refresh, seen, now)
     m.page = false
   end
   m.value = rebuild and config().sum_log(m) or m.cached + freed
+  -- Somebody had made it too low: who has a place for want of permits may move up.
+  if m.cached and m.value > m.cached + freed and call('ZCOUNT', m.permits_key, score(now + NEAR), '+inf') > 0 then
+    config().announce_release(m.name)
+  end
   if m.card > BUCKETS then m.grid = m.W end
   m.dirty = rebuild or freed > 0 or crowded -- what was known of the log before it was merged holds no more
   if m.kept and m.text and oldest and not (m.per_client or m.foreign or crowded) then open_frontier(m, oldest, now) end

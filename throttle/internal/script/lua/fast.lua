@@ -10,7 +10,8 @@
 --       and, if one of these is not 0: 1 if half of each limit has to stay free; 1 to look after all that need not be seen to
 --       each time (what others may have done to the configuration and to the log, and how long the reply is kept); ms for
 --       which the reply is kept; M x: ms for which entries count, if the keys are this client's own; ms after which the
---       limiter is to expire, where it would within the ms that follow (0: as it is)
+--       limiter is to expire, where it would within the ms that follow (0: as it is);
+--       and, if it may not be served at any time, us after which it is not, since its reply may be forgotten
 -- reply: when all was granted, us; or 0, or 1 if that was for want of room, which will be the same a moment later
 
 local call, sub = redis.call, string.sub
@@ -48,7 +49,8 @@ end
 local t = call('TIME')
 local s, us = t[1], sub('00000' .. t[2], -6) -- string.format is slow, and so are floats
 local at = s .. us
-if at < ARGV[2] then return 0 end
+local latest = ARGV[6 + 6 * M]
+if at < ARGV[2] or latest and at > latest then return 0 end
 
 -- The bytes of the time, the last first, as pack_entry has them.
 local rest = s * 1000000 + t[2] -- not us: zeros before a number make it octal in miniredis

@@ -15,5 +15,6 @@ return config().once(function(now)
   if d > 0 and till <= m.pause or d == 0 and m.pause <= now then return 1 end -- a longer pause stands
   m.pause = till
   config().change(m, now)
+  if m.keep > 0 then upkeep().expire(m, now) end
   return 1
 end)

@@ -40,7 +40,7 @@ return config().once(function(now)
   else
     -- What no longer counts does not count again in a longer interval, and what
     -- does is kept for the length of it.
-    local logs, ttl = config().logs_of(1), max(m.keep, ceil((m.W + FAR) / 1000))
+    local logs, ttl = config().logs_of(1), config().lives(m, now, ceil((m.W + FAR) / 1000))
     local before = score(cutoff(old.bad and m or old, now))
     call('ZREMRANGEBYSCORE', KEYS[3], '-inf', before)
     for i = 2, #logs, 2 do call('ZREMRANGEBYSCORE', logs[i], '-inf', before) end

@@ -49,10 +49,20 @@ local function recount(m, from, now, sum)
   until t < now
 end
 
--- shift moves all entries on by so much, but not to where places are dropped. A
--- log that expires may be gone: then all of the limit counts as used now.
-local function shift(m, now, by)
-  if m.per_client or m.keep > 0 then return recount(m, '-inf', now, m.rate) end
+-- lost reports whether a log is gone that may have had entries which count: one that
+-- expires does when nobody has written to it for long, as the clock shows it.
+local function lost(m, client, by)
+  if call('EXISTS', m.permits_key) == 1 then return false end
+  if m.per_client then return call('ZSCORE', m.clients_key, client) and true end
+  return m.keep > 0 and m.keep * 1000 < m.W + by
+end
+
+-- shift moves all entries on by so much, but not to where places are dropped. Where
+-- it is not known by how much, or the log is lost and all of the limit may have been
+-- used, that counts as used now.
+local function shift(m, client, now, by)
+  local gone = lost(m, client, by or 0)
+  if gone or not by then return recount(m, '-inf', now, gone and m.rate or 0) end
   local raw, latest = call('ZRANGE', m.permits_key, 0, -1, 'WITHSCORES'), now + config().near(m)
   call('DEL', m.permits_key)
   for i = 1, #raw, 2 do put(m, min(time_of(raw[i + 1]) + by, latest), weight(raw[i])) end
@@ -67,7 +77,7 @@ end
 -- client has seen, it was set forward: what was used lately then seems long past,
 -- and is moved on by as much. Each client sees to its own log of a PER_CLIENT
 -- limit, if it has not been here since (forward).
-local function mind_clock(m, seen, least, now)
+local function mind_clock(m, client, seen, least, now)
   local h = call('HMGET', m.name, 'back', 'forward')
   local back, forward = whole(h[1]), whole(h[2])
   local ran = now - least < m.W / 2 -- time has, for this client
@@ -83,13 +93,13 @@ local function mind_clock(m, seen, least, now)
       return
     end
     call('HDEL', m.name, 'back')
-    shift(m, now, max(back, 0))
+    shift(m, client, now, max(back, least > 0 and now - least or 0)) -- or more, as this client saw it
     call('HSET', m.name, 'forward', int(max(m.epoch, now) + 1))
   elseif back and least - now > back then
     call('HSET', m.name, 'back', int(least - now)) -- this client knows better by how much
     return
   elseif m.per_client and forward and seen > 0 and seen < forward and not ran then
-    shift(m, now, 0)
+    shift(m, client, now)
   else
     return
   end
@@ -164,7 +174,7 @@ local function expire(m, now)
     local latest = last and max(now, time_of(last)) or now
     need = ceil((latest + m.W - now + max(m.epoch - now, 0)) / 1000) -- a clock that was set back may be set forward again
     if m.keep > 0 then
-      need = max(need, m.keep)
+      need = config().lives(m, now, need)
       call('PEXPIRE', m.name, need)
     elseif m.cached and call('PTTL', m.permits_key) >= need then
       return nil

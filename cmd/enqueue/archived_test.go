@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/cli"
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+)
+
+// TestArchivedIDs: who enqueues again what failed for good is told that it will
+// not run, and can take its place.
+func TestArchivedIDs(t *testing.T) {
+	addr := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	inspector := asynq.NewInspectorFromRedisClient(rdb)
+	lines := func(ids ...string) string {
+		var b strings.Builder
+		for _, id := range ids {
+			unique := ""
+			if id == "unique" {
+				unique = `,"unique_for":"1h"`
+			}
+			fmt.Fprintf(&b, `{"type":"t","id":%q,"max_retry":0,"payload":{"n":%q}%s}`+"\n", id, id, unique)
+		}
+		return b.String()
+	}
+	run := func(input string, args ...string) ran {
+		t.Helper()
+		return enqueueWith(t, strings.NewReader(input), append([]string{"--redis", addr, "--file", "-"}, args...)...)
+	}
+	all := []string{"a", "b", "unique", "c"}
+	run(lines(all...)).done(t, "enqueued 4,")
+	for _, id := range []string{"a", "unique", "c"} {
+		if err := inspector.ArchiveTask("default", id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := run(lines(append(all, "new")...))
+	got.want(t, cli.Failed, "line 1: ", `"a"`, "line 3: ", "line 4: ", "archived", "--replace")
+	if !strings.Contains(got.stdout, "enqueued 1, already there 1, archived 3, bad 0") {
+		t.Error(got.stdout)
+	}
+	got = run(lines(all...)+"nonsense\n", "--json")
+	var counted counts
+	if err := json.Unmarshal([]byte(got.stdout), &counted); err != nil || counted.Archived != 3 || counted.AlreadyThere != 1 || counted.Bad != 1 || counted.Enqueued != 0 {
+		t.Errorf("%v: %s", err, got.stdout)
+	}
+	got.want(t, cli.Failed, "3 jobs", "1 bad line")
+
+	run(lines(all...), "--replace").done(t, "enqueued 3, already there 1, bad 0")
+	if info, err := inspector.GetQueueInfo("default"); err != nil || info.Archived != 0 || info.Pending != 5 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	run(lines(all...), "--replace").done(t, "enqueued 0, already there 4")
+
+	// They run, each once.
+	runs := make(chan string, 10)
+	server := asynq.NewServerFromRedisClient(rdb, asynq.Config{LogLevel: asynq.FatalLevel})
+	if err := server.Start(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
+		runs <- string(task.Payload())
+		return errors.Join(errors.New("again"), asynq.SkipRetry)
+	})); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for range 5 {
+		select {
+		case payload := <-runs:
+			seen[payload]++
+		case <-time.After(20 * time.Second):
+			t.Fatalf("ran %v", seen)
+		}
+	}
+	server.Shutdown()
+	if len(seen) != 5 {
+		t.Errorf("ran %v", seen)
+	}
+	// A backlog of them is named in part, and counted whole.
+	var many []string
+	for i := range 600 {
+		many = append(many, fmt.Sprint("many-", i))
+	}
+	run(lines(many...)).done(t, "enqueued 600")
+	for _, id := range many {
+		if err := inspector.ArchiveTask("default", id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got = run(lines(many...))
+	got.want(t, cli.Failed, "600 jobs")
+	if n := strings.Count(got.stderr, "\n"); n > shownArchived+2 {
+		t.Errorf("%d lines on standard error", n)
+	}
+	run(lines(many...), "--replace").done(t, "enqueued 600, already there 0, bad 0")
+}
+
+// done checks that the run succeeded and printed that.
+func (r ran) done(t *testing.T, says string) {
+	t.Helper()
+	r.want(t, cli.Done)
+	if !strings.Contains(r.stdout, says) {
+		t.Errorf("it printed %q, want %q", r.stdout, says)
+	}
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jobthrottle/jobthrottle/internal/plain"
+	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
+)
+
+// broken is a limiter of which only the name can be shown, and why.
+func broken(name string, err error) limiter {
+	return limiter{Name: name, Error: err.Error(), Standing: new(Standing), err: err}
+}
+
+// why says what is wrong with a limiter that is broken, without its name.
+func (l limiter) why() string {
+	if one, ok := errors.AsType[*throttle.Error](l.err); ok {
+		return plain.Text(one.Err.Error())
+	}
+	return plain.Text(l.Error)
+}
+
+// isBroken says whether an error tells that one limiter cannot be used as it is
+// in Redis, and no more than that.
+func isBroken(err error) bool {
+	return errors.Is(err, throttle.ErrInvalidRate) || errors.Is(err, throttle.ErrWrongType)
+}
+
+// why says what is wrong with limiters that could not be read: by name, without
+// those that are just not there.
+func (s *session) why(ctx context.Context, names []string, err error) (map[string]error, error) {
+	wrong := map[string]error{}
+	if spoilt, ok := errors.AsType[*operate.SpoiltError](err); ok {
+		for _, l := range spoilt.Limiters {
+			wrong[l.Limiter] = l
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if wrong[name] != nil {
+			continue
+		}
+		switch _, err := s.fleet.InspectClient(ctx, s.client.ID(), name); {
+		case isBroken(err):
+			wrong[name] = err
+		case err != nil && !errors.Is(err, throttle.ErrNotInitialized):
+			return nil, err
+		}
+	}
+	return wrong, nil
+}

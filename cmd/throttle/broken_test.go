@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jobthrottle/jobthrottle/internal/cli"
+)
+
+// A limiter that somebody has spoilt is named, and hides no other.
+func TestSpoiltAmongOthers(t *testing.T) {
+	for what, spoil := range map[string]func(s *site){
+		"a field":   func(s *site) { s.check(s.rdb.HSet(s.Context(), "spoilt", "guard", "1e300").Err()) },
+		"the rate":  func(s *site) { s.check(s.rdb.HSet(s.Context(), "spoilt", "rate", "a\nlot").Err()) },
+		"its log":   func(s *site) { s.check(s.rdb.Set(s.Context(), "{spoilt}:permits", "x", 0).Err()) },
+		"its value": func(s *site) { s.check(s.rdb.HSet(s.Context(), "{spoilt}:value", "x", 1).Err()) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newSite(t)
+			for _, name := range []string{"api", "spoilt", "web"} {
+				s.limiter(name, perHour(100), 7)
+			}
+			s.check(s.rdb.Del(t.Context(), "{spoilt}:permits", "{spoilt}:value").Err())
+			spoil(s)
+			for _, verb := range []string{"list", "top"} {
+				out := s.done(verb)
+				for _, want := range []string{"api ", "web ", "spoilt "} {
+					if !strings.Contains(out, want) {
+						t.Errorf("%s does not show %q:\n%s", verb, want, out)
+					}
+				}
+				if strings.Count(out, "broken: ") != 1 || strings.Count(out, "7") < 2 {
+					t.Errorf("%s:\n%s", verb, out)
+				}
+				plainLines(t, out)
+				broken := 0
+				for line := range strings.Lines(s.done(verb, "--json")) {
+					if l := decode[limiter](t, line); (l.Error != "") != (l.Name == "spoilt") || l.Error == "" && l.Used != 7 {
+						t.Errorf("%s --json: %s", verb, line)
+					} else if l.Error != "" {
+						broken++
+					}
+				}
+				if broken != 1 {
+					t.Errorf("%s --json names %d broken limiters, want 1", verb, broken)
+				}
+			}
+			if got := s.run("show", "api"); got.status != cli.Done {
+				t.Errorf("show api: %+v", got)
+			}
+			if got := s.run("show", "spoilt"); got.status != cli.Failed || !strings.Contains(got.stderr, `"spoilt"`) || strings.Contains(got.stderr, "no limiter") {
+				t.Errorf("show spoilt: %+v", got)
+			}
+			s.done("delete", "spoilt", "--yes")
+			if out := s.done("list"); strings.Contains(out, "spoilt") {
+				t.Errorf("after delete:\n%s", out)
+			}
+		})
+	}
+}
+
+// Beyond the number whose usage is read, a list names the broken ones, too.
+func TestSpoiltAmongMany(t *testing.T) {
+	s := newSite(t)
+	s.limiter("spoilt", perHour(100), 0)
+	s.check(s.rdb.HSet(t.Context(), "spoilt", "window", "7").Err())
+	for i := range usageUpTo {
+		s.check(s.rdb.HSet(t.Context(), fmt.Sprintf("l%d", i), "rate", 1, "interval", 1000, "type", 0).Err())
+	}
+	if out := s.done("list"); strings.Count(out, "\n") != usageUpTo+2 || strings.Count(out, "broken: ") != 1 {
+		t.Errorf("%d lines, %d broken", strings.Count(out, "\n"), strings.Count(out, "broken: "))
+	}
+}
+
+// Among the values of a limit with a key a broken one stops nobody, and a rate mends it.
+func TestSpoiltValue(t *testing.T) {
+	s := newSite(t)
+	for _, value := range []string{"a", "b", "c"} {
+		s.limiter("account:"+value, perHour(10), 0)
+	}
+	s.check(s.rdb.HSet(t.Context(), "account:b", "offset", "1e300").Err())
+	got := s.run("pause", "account", "1h")
+	if got.status != cli.Failed || !strings.Contains(got.stderr, `"account:b"`) || strings.Count(got.stdout, "paused 1h") != 2 {
+		t.Errorf("pause: %+v", got)
+	}
+	if out := s.done("show", "account"); strings.Count(out, "broken: ") != 1 || strings.Count(out, "account:") != 3 {
+		t.Errorf("show:\n%s", out)
+	}
+	if got := s.run("set", "account", "--smooth"); got.status != cli.Failed || !strings.Contains(got.stderr, `"account:b"`) {
+		t.Errorf("set --smooth: %+v", got)
+	}
+	s.done("set", "account", "20/1h", "--yes")
+	if out := s.done("show", "account"); strings.Contains(out, "broken") || strings.Count(out, "20/1h") != 3 {
+		t.Errorf("after set:\n%s", out)
+	}
+	s.check(s.rdb.HSet(t.Context(), "account:b", "offset", "1e300").Err())
+	s.done("delete", "account", "--yes")
+	if n := s.rdb.Exists(t.Context(), "account:a", "account:b", "account:c").Val(); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}

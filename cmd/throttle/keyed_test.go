@@ -1,0 +1,164 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/cli"
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// A slip in a name creates nothing: who wants a new limit says so.
+func TestSetCreatesOnlyWhenTold(t *testing.T) {
+	s := newSite(t)
+	s.limiter("stripe", perHour(100), 0)
+	s.limiter("strope", perHour(100), 0)
+	s.limiter("account:acme", perHour(5), 0)
+	s.fails(cli.Usage, []string{"set", "strpe", "50/1h"}, []string{`"strpe"`, "--create", `"stripe"`, `"strope"`})
+	s.fails(cli.Usage, []string{"set", "acount", "50/1h"}, []string{`"acount"`, "--create", `"account"`})
+	s.fails(cli.Usage, []string{"set", "zzz", "50/1h", "--pin"}, []string{`"zzz"`, "--create"})
+	s.fails(cli.Usage, []string{"set", "zzz", "--pin", "--create"}, []string{"--create", "RATE"})
+	if n := s.rdb.Exists(t.Context(), "strpe", "zzz", "acount").Val(); n != 0 {
+		t.Errorf("%d limits were created", n)
+	}
+	if got := decode[change](t, s.done("set", "strpe", "50/1h", "--create", "--json")); got.Before != nil || got.After.Rate != "50/1h" {
+		t.Errorf("with --create: %+v", got)
+	}
+	// Who scripts it may create what is there.
+	if got := decode[change](t, s.done("set", "strpe", "60/1h", "--create", "--json")); got.Before == nil || got.After.Rate != "60/1h" {
+		t.Errorf("with --create again: %+v", got)
+	}
+}
+
+// changes decodes a change a line.
+func changes(t *testing.T, out string) []change {
+	t.Helper()
+	var all []change
+	for line := range strings.Lines(out) {
+		all = append(all, decode[change](t, line))
+	}
+	return all
+}
+
+// The own name of a limit with a key is all of its values, and --value is one.
+func TestKeyedLimit(t *testing.T) {
+	config := "limits: { account: { rate: 10/1h, key: payload.account }, account-new: { rate: 1/1h, key: payload.account } }\n" +
+		"jobs: { x: { limits: [account, account-new] } }\n"
+	for _, known := range []string{"by its values", "by the configuration"} {
+		t.Run(known, func(t *testing.T) {
+			s := newSite(t)
+			for _, value := range []string{"acme", "eu%3A17", "zed"} {
+				s.limiter("account:"+value, perHour(10), 3)
+			}
+			for _, other := range []string{"accounts", "account2:acme", "account:a:b", "other"} {
+				s.limiter(other, perHour(10), 0)
+			}
+			var file []string
+			if known == "by the configuration" {
+				file = []string{"--config", configFile(t, config)}
+			}
+			with := func(args ...string) []string { return append(args, file...) }
+
+			got := changes(t, s.done(with("set", "account", "20/1h", "--pin", "--json")...))
+			if len(got) != 3 {
+				t.Fatalf("%d values changed, want 3: %+v", len(got), got)
+			}
+			for _, c := range got {
+				if c.Before.Rate != "10/1h" || c.After.Rate != "20/1h" || c.After.Used != 3 || !c.After.Pinned {
+					t.Errorf("changed %+v to %+v", c.Before, c.After)
+				}
+			}
+			for _, other := range []string{"accounts", "account2:acme", "account:a:b", "other"} {
+				if u := s.usage(other); u.Rate.Permits != 10 {
+					t.Errorf("%q was changed, too", other)
+				}
+			}
+			if n := s.rdb.Exists(t.Context(), "account").Val(); n != 0 {
+				t.Error("a limit of the name itself was created")
+			}
+			// One value, written as the job has it.
+			for value, name := range map[string]string{"acme": "account:acme", "eu:17": "account:eu%3A17"} {
+				got := decode[change](t, s.done(with("set", "account", "30/1h", "--value", value, "--json")...))
+				if got.After.Name != name || got.After.Permits != 30 {
+					t.Errorf("--value %s: %+v", value, got.After)
+				}
+			}
+			if u := s.usage("account:zed"); u.Rate.Permits != 20 {
+				t.Error("--value changed another value")
+			}
+			s.fails(cli.Usage, with("set", "account", "30/1h", "--value", "acne"), []string{`"account:acne"`, "--create", `"account:acme"`})
+			s.fails(cli.Usage, with("set", "account", "30/1h", "--value", "a{b"), []string{"a{b"})
+			s.done(with("set", "account", "30/1h", "--value", "new", "--create")...)
+
+			// All verbs mean the same by a name.
+			for _, tt := range []struct {
+				args []string
+				of   func(*limiter) bool
+				is   bool
+			}{
+				{[]string{"pause", "account", "15m"}, func(l *limiter) bool { return l.PausedMS > 0 }, true},
+				{[]string{"resume", "account"}, func(l *limiter) bool { return l.PausedMS > 0 }, false},
+				{[]string{"unpin", "account"}, func(l *limiter) bool { return l.Pinned }, false},
+				{[]string{"pin", "account"}, func(l *limiter) bool { return l.Pinned }, true},
+			} {
+				got := changes(t, s.done(with(append(tt.args, "--json")...)...))
+				if len(got) != 4 {
+					t.Errorf("%v changed %d values, want 4", tt.args, len(got))
+				}
+				for _, c := range got {
+					if tt.of(c.After) != tt.is {
+						t.Errorf("%v: %+v", tt.args, c.After)
+					}
+				}
+			}
+			if out := s.done(with("show", "account")...); strings.Count(out, "account:") != 4 {
+				t.Errorf("show account:\n%s", out)
+			}
+			if out := s.done(with("show", "account", "--value", "zed")...); !strings.HasPrefix(out, "account:zed\n") {
+				t.Errorf("show --value:\n%s", out)
+			}
+			s.fails(cli.Usage, with("delete", "account"), []string{"forgets", "--yes"})
+			s.fails(cli.Usage, with("set", "account", "--per-client"), []string{"forgets", "--yes"})
+			s.done(with("delete", "account", "--value", "zed", "--yes")...)
+			if got := changes(t, s.done(with("delete", "account", "--yes", "--json")...)); len(got) != 3 {
+				t.Errorf("deleted %d values, want 3", len(got))
+			}
+			if n := s.rdb.Exists(t.Context(), "account:a:b", "accounts", "account2:acme").Val(); n != 3 {
+				t.Errorf("%d of 3 other limits are left", n)
+			}
+		})
+	}
+	t.Run("nothing yet", func(t *testing.T) {
+		s := newSite(t)
+		s.limiter("account:x", perHour(1), 0)
+		file := configFile(t, config)
+		s.fails(cli.Usage, []string{"set", "account-new", "20/1h", "--create", "--config", file}, []string{`"account-new"`, "key", "--value"})
+		s.fails(cli.Failed, []string{"pause", "account-new", "20s", "--config", file}, []string{`"account-new"`, "no value"})
+	})
+	t.Run("not keyed", func(t *testing.T) {
+		s := newSite(t)
+		s.limiter("api", perHour(1), 0)
+		file := configFile(t, "limits: { api: { rate: 10/1h } }\njobs: { x: { limits: [api] } }\n")
+		s.fails(cli.Usage, []string{"set", "api", "20/1h", "--value", "acme", "--create", "--config", file}, []string{`"api"`, "no key"})
+	})
+}
+
+// What the configuration names is nobody's value, and values beyond some are counted, not printed.
+func TestKeyedLimitAmongOthers(t *testing.T) {
+	s := newSite(t)
+	s.limiter("api:vip", perHour(10), 0)
+	file := configFile(t, "limits: { 'api:vip': { rate: 10/1h } }\njobs: { x: { limits: ['api:vip'] } }\n")
+	s.fails(cli.Usage, []string{"set", "api", "20/1h", "--config", file}, []string{`"api"`, "--create"})
+	for i := range 50 {
+		s.limiter(fmt.Sprintf("account:%02d", i), throttle.Rate{Permits: 1, Interval: time.Hour}, 0)
+	}
+	got := s.run("set", "account", "2/1h")
+	if got.status != cli.Done || strings.Count(got.stdout, "before") != shownChanges || !strings.Contains(got.stderr, "50 values") {
+		t.Errorf("%+v", got)
+	}
+	if u := s.usage("account:49"); u.Rate.Permits != 2 {
+		t.Errorf("the last value has %v", u.Rate)
+	}
+}

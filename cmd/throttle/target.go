@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobthrottle/jobthrottle/internal/cli"
+	"github.com/jobthrottle/jobthrottle/internal/limitname"
+	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
+)
+
+// target is what the NAME of a command means: one limiter, or those of all
+// values of a limit with a key.
+type target struct {
+	name   string           // of the limiter, or of the limit with the key
+	keyed  bool             // all values
+	values []operate.Listed // their limiters, by name
+}
+
+// addressable gives a verb the flag that picks one value of a limit with a key.
+func addressable(cmd *cobra.Command, opts *options) {
+	cmd.Flags().StringVar(&opts.value, "value", "", "of a limit with a key: only this `value` of it (all values if not given)")
+}
+
+// target finds out what a name means. A limit has a key if the configuration says
+// so, or if nothing has the name itself and there are limiters of its values.
+func (s *session) target(ctx context.Context, name string) (target, error) {
+	if _, err := s.client.Limiter(name); err != nil {
+		return target{}, asUsage(err, throttle.ErrInvalidName)
+	}
+	configured, known := s.configured(name)
+	if s.opts.value != "" {
+		if known && configured.Key == "" {
+			return target{}, usage("limit %q has no key in the configuration: leave --value out", name)
+		}
+		of, err := limitname.OfValue(name, s.opts.value)
+		if err != nil {
+			return target{}, &cli.UsageError{Err: fmt.Errorf("--value: %w", err)}
+		}
+		return target{name: of}, nil
+	}
+	t := target{name: name, keyed: known && configured.Key != ""}
+	if !t.keyed {
+		if there, err := s.exists(ctx, name); err != nil || there || known {
+			return t, err
+		}
+	}
+	values, err := s.find(ctx, literal.Replace(name)+":*")
+	if err != nil {
+		return target{}, err
+	}
+	t.values = slices.DeleteFunc(values, func(l operate.Listed) bool {
+		_, other := s.configured(l.Name)
+		return other || strings.Contains(l.Name[len(name)+1:], ":") // no value has a colon
+	})
+	t.keyed = t.keyed || len(t.values) > 0
+	return t, nil
+}
+
+// exists says whether a limiter is in Redis, whatever its configuration says.
+func (s *session) exists(ctx context.Context, name string) (bool, error) {
+	found, err := s.fleet.Inspect(ctx, name)
+	if err == nil && len(found) == 0 {
+		_, err = s.fleet.InspectClient(ctx, s.client.ID(), name)
+		if errors.Is(err, throttle.ErrNotInitialized) {
+			return false, nil
+		}
+	}
+	if isBroken(err) {
+		return true, nil
+	}
+	return err == nil, err
+}
+
+// noValues is the error for a limit with a key of which no value is in Redis.
+func noValues(name string) error {
+	return fmt.Errorf("limit %q has a key, and no value of it is in Redis: a value appears with its first job; throttle set %s RATE --value VALUE --create makes one", name, name)
+}
+
+// all runs over the limiters of a target, page by page, so that a million values
+// neither fill memory nor cost a round trip each: as they are, changed, and as
+// they are then.
+func (s *session) all(ctx context.Context, t target, change func(l *throttle.Limiter, before *limiter) error) error {
+	if len(t.values) == 0 {
+		return noValues(t.name)
+	}
+	changed, wrong, shown := 0, 0, 0
+	for page := range slices.Chunk(t.values, 200) {
+		names := make([]string, len(page))
+		for i, l := range page {
+			names[i] = l.Name
+		}
+		before, err := s.byName(ctx, names)
+		if err != nil {
+			return t.partly(changed, err)
+		}
+		for _, name := range names {
+			l, err := s.client.Limiter(name)
+			if err == nil {
+				err = change(l, before[name])
+			}
+			switch {
+			case err == nil:
+				changed++
+			case isBroken(err):
+				wrong++
+				s.overwrites(err)
+			case !errors.Is(err, throttle.ErrNotInitialized): // it was not used, and has expired since
+				return t.partly(changed, err)
+			}
+		}
+		after, err := s.byName(ctx, names)
+		if err != nil {
+			return t.partly(changed, err)
+		}
+		for _, name := range names {
+			if shown++; shown > shownChanges && !s.opts.json {
+				break
+			}
+			if err := s.printChange(name, before[name], after[name]); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Fprintf(s.stderr, "changed %s of limit %q", valuesOf(changed), t.name)
+	if changed > shownChanges && !s.opts.json {
+		fmt.Fprintf(s.stderr, ", of which %d are shown", shownChanges)
+	}
+	fmt.Fprintln(s.stderr, "; values that appear later have the rate of the workers' configuration")
+	if wrong > 0 {
+		return fmt.Errorf("%s of limit %q could not be changed, see above: set a rate, or delete them", valuesOf(wrong), t.name)
+	}
+	return nil
+}
+
+// shownChanges is how many changed values are printed for people.
+const shownChanges = 20
+
+func valuesOf(n int) string {
+	if n == 1 {
+		return "1 value"
+	}
+	return fmt.Sprintf("%d values", n)
+}
+
+// partly says how far a change of many values came.
+func (t target) partly(changed int, err error) error {
+	return fmt.Errorf("%d of %s of limit %q are changed: %w", changed, valuesOf(len(t.values)), t.name, err)
+}
+
+// byName reads limiters; what is not there is missing.
+func (s *session) byName(ctx context.Context, names []string) (map[string]*limiter, error) {
+	found, err := s.read(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	byName := make(map[string]*limiter, len(found))
+	for i := range found {
+		byName[found[i].Name] = &found[i]
+	}
+	return byName, nil
+}

@@ -1,0 +1,97 @@
+package producer_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/producer"
+)
+
+// TestIDsWithControlCharacters: none gets into Redis, by no way; ids of all languages do.
+func TestIDsWithControlCharacters(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
+	defer rdb.Close()
+	p := producer.New(rdb)
+	var bad []string
+	for r := range rune(0x100) {
+		if unicode.IsControl(r) {
+			bad = append(bad, string(r), "a"+string(r), string(r)+"a")
+		}
+	}
+	bad = append(bad, "a\nFORGED", "a\x1b[2J", "a\x1b]0;title\x07", "a\u009b2J", "a\x9b2J", "\xff")
+	for _, id := range bad {
+		_, err := p.Enqueue(t.Context(), producer.Job{Type: "t", ID: id})
+		if job, ok := errors.AsType[*producer.JobError](err); !ok || job.Field != "id" {
+			t.Errorf("%q: %v", id, err)
+		}
+		s := p.Stream(t.Context(), newTally().events())
+		if err := s.Add(1, producer.Job{Type: "t", ID: id}); !errors.Is(err, producer.ErrInvalidJob) {
+			t.Errorf("%q in a stream: %v", id, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		line, err := json.Marshal(map[string]string{"type": "t", "id": id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if job, err := producer.ParseJob(line); !errors.Is(err, producer.ErrInvalidJob) && job.ID == id { // JSON has no bytes that are not UTF-8
+			t.Errorf("%q in a line: %v", id, err)
+		}
+	}
+	if n := rdb.DBSize(t.Context()).Val(); n != 0 {
+		t.Errorf("%d keys in Redis, want none", n)
+	}
+	for _, id := range []string{"order-1", "Zürich 東京", "a\u00a0b", "👩‍🔬", `a\nb`, "50%"} {
+		if _, err := p.Enqueue(t.Context(), producer.Job{Type: "t", ID: id}); err != nil {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+}
+
+// TestArchived: one job alone and a stream say the same of an id whose job failed for good.
+func TestArchived(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
+	defer rdb.Close()
+	p, inspector := producer.New(rdb), asynq.NewInspectorFromRedisClient(rdb)
+	job := producer.Job{Type: "t", ID: "order-1", Queue: "low", UniqueFor: time.Hour, ProcessIn: time.Hour}
+	for range 2 {
+		if _, err := p.Enqueue(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Enqueue(t.Context(), job); !producer.AlreadyThere(err) || errors.Is(err, producer.ErrArchived) {
+			t.Errorf("scheduled: %v", err)
+		}
+		if err := inspector.ArchiveTask("low", job.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Enqueue(t.Context(), job); !producer.AlreadyThere(err) || !errors.Is(err, producer.ErrArchived) {
+			t.Errorf("archived: %v", err)
+		}
+		job.Replace = true
+		var results []producer.Result
+		s := p.Stream(t.Context(), producer.StreamEvents{Done: func(r producer.Result) { results = append(results, r) }, Outage: func(err error) { t.Error(err) }})
+		for line := range 2 {
+			if err := s.Add(line+1, job); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil || len(results) != 2 || !errors.Is(errors.Join(results[0].Err, results[1].Err), asynq.ErrTaskIDConflict) && !producer.AlreadyThere(errors.Join(results[0].Err, results[1].Err)) {
+			t.Errorf("replaced by one of two: %v, %+v", err, results)
+		}
+		if info, err := inspector.GetTaskInfo("low", job.ID); err != nil || info.State != asynq.TaskStateScheduled {
+			t.Errorf("%+v, %v", info, err)
+		}
+		if err := inspector.DeleteTask("low", job.ID); err != nil {
+			t.Fatal(err)
+		}
+		job.Replace = false
+	}
+}

@@ -1,0 +1,80 @@
+package throttle
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// recording is a Scripter that can send its latest call again.
+type recording struct {
+	redis.Scripter
+	again func() error
+}
+
+func (r *recording) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	r.again = func() error { return r.Scripter.EvalSha(ctx, sha, keys, args...).Err() }
+	return r.Scripter.EvalSha(ctx, sha, keys, args...)
+}
+
+// A call that comes again while it may be served charges once, also where a limiter
+// was kept alive for less than that and has gone: it is not made anew, and those beside
+// it are not charged again.
+func TestRepeatOutlivesKeepAlive(t *testing.T) {
+	for _, group := range []string{"alone", "in a group"} {
+		for way, calls := range map[string]int64{"first call": 1, "later call": 4} {
+			t.Run(group+"/"+way, func(t *testing.T) {
+				underFakeTime(t, func(b *bench) {
+					way := &recording{Scripter: b.rdb}
+					c := b.clientOf(way)
+					b.loadScripts()
+					long := must(c.LimiterWithRate("long", kept(rate("100/1m"), time.Hour)))
+					asks := []*Limiter{must(c.LimiterWithRate("short", kept(rate("100/1s"), time.Second)))}
+					if group == "in a group" {
+						asks = append(asks, long)
+					} else {
+						check(b, long.Acquire(b.Context(), calls))
+					}
+					g := must(c.Group(asks...))
+					for range calls {
+						check(b, g.Acquire(b.Context(), 1))
+					}
+					again := way.again
+					time.Sleep(5 * time.Second)
+					check(b, again())
+					b.expectAvailable(long, 100-calls)
+					if n := b.rdb.Exists(b.Context(), "short").Val(); n > 0 {
+						b.Error("the limiter that was gone is there again")
+					}
+				})
+			})
+		}
+	}
+}
+
+// The same where others keep the limiter alive.
+func TestRepeatWhileOthersKeepAlive(t *testing.T) {
+	for name, calls := range map[string]int{"first call": 1, "later call": 4} {
+		t.Run(name, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				r := kept(rate("100/1s"), time.Second)
+				way := &recording{Scripter: b.rdb}
+				b.loadScripts()
+				l := must(b.clientOf(way).LimiterWithRate("short", r))
+				for range calls {
+					check(b, l.Acquire(b.Context(), 1))
+				}
+				again := way.again
+				other := must(b.client().LimiterWithRate("short", r))
+				for range 10 {
+					time.Sleep(ms(500))
+					check(b, other.Acquire(b.Context(), 1))
+				}
+				check(b, again())
+				b.expectAvailable(other, 100-2)
+			})
+		})
+	}
+}

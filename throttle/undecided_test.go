@@ -1,0 +1,70 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A denial is what Redis has decided: if it has not by the end of the timeout, that
+// is an error, though it answers soon after, and what it grants then goes back.
+func TestUndecidedIsNoDenial(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		check(b, b.limiter(b.client()).SetRate(b.Context(), guarded("1000/1h")))
+		l := b.limiter(b.clientOf(b.away(ms(30), 0)))
+		for range 10 {
+			check(b, l.Acquire(b.Context(), 1))
+		}
+		for range 20 {
+			ok, err := l.TryAcquireFor(b.Context(), 1, ms(10))
+			if ok || !errors.Is(err, context.DeadlineExceeded) {
+				b.Errorf("%v, %v: nothing was decided", ok, err)
+			}
+			time.Sleep(ms(100))
+		}
+		if ok, err := l.TryAcquireFor(b.Context(), 1, ms(200)); !ok || err != nil {
+			b.Errorf("within 200ms: %v, %v", ok, err)
+		}
+		b.expectAvailable(l, 1000-11)
+	})
+}
+
+// Where so many processes ask for a limit that each asks now and then, a request that
+// Redis has put off is told no by the end of its timeout: others had what it might have had.
+func TestOvertakenIsADenial(t *testing.T) {
+	for _, roundTrip := range []time.Duration{0, ms(10)} {
+		t.Run(roundTrip.String(), func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				check(b, b.limiter(b.client()).SetRate(b.Context(), guarded("10/1s")))
+				var served, late atomic.Int64
+				var wg sync.WaitGroup
+				for range 150 {
+					l := b.limiter(b.clientOf(b.away(roundTrip, 0)))
+					for range 3 {
+						wg.Go(func() {
+							for begin := time.Now(); time.Since(begin) < 20*time.Second; time.Sleep(ms(50)) {
+								asked, timeout := time.Now(), ms(1500+rand.IntN(3000))
+								ok, err := l.TryAcquireFor(b.Context(), 1, timeout)
+								check(b, err)
+								switch {
+								case ok:
+									served.Add(1)
+								case time.Since(asked) == timeout:
+									late.Add(1)
+								}
+							}
+						})
+					}
+				}
+				wg.Wait()
+				if served.Load() < 190 || late.Load() == 0 {
+					b.Errorf("%d were served, %d told no at the end of their timeouts", served.Load(), late.Load())
+				}
+			})
+		})
+	}
+}
