@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,61 +45,70 @@ func oldKeysOf(limiter, queue string) oldKeys {
 // parked, and returns how many.
 func (l *Lines) Adopt(ctx context.Context, queue string) (adopted int64, err error) {
 	index := oldIndex + url.QueryEscape(queue)
-	limiters, err := l.rdb.ZRange(ctx, index, 0, -1).Result()
+	limiters, err := l.rdb.ZRangeWithScores(ctx, index, 0, -1).Result()
 	if err != nil {
 		return 0, fmt.Errorf("read the lines of the version before this one: %w", err)
 	}
-	for _, limiter := range limiters {
-		for {
-			n, more, err := l.adopt(ctx, queue, limiter)
-			if adopted += n; err != nil {
-				return adopted, fmt.Errorf("take over line %q of queue %q: %w", limiter, queue, err)
-			}
-			if !more {
-				break
-			}
+	for _, z := range limiters {
+		limiter, _ := z.Member.(string)
+		n, left, err := l.adoptLine(ctx, queue, limiter)
+		if adopted += n; err != nil {
+			return adopted, fmt.Errorf("take over line %q of queue %q: %w", limiter, queue, err)
 		}
-		// What workers of that version still need they make anew.
-		k := oldKeysOf(limiter, queue)
-		_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			p.ZRem(ctx, index, limiter)
-			p.Del(ctx, k.clock)
-			return nil
-		})
+		if left > 0 {
+			continue
+		}
+		// The score has changed if a worker of that version has parked a task since.
+		gone, err := l.unlist.Run(ctx, l.rdb, []string{index}, limiter, z.Score).Bool()
+		if err == nil && gone {
+			err = l.retire.Run(ctx, l.rdb, []string{oldKeysOf(limiter, queue).clock}, url.QueryEscape(queue)).Err()
+		}
 		if err != nil {
-			return adopted, fmt.Errorf("remove the line of limiter %q of the version before this one: %w", limiter, err)
+			return adopted, fmt.Errorf("remove line %q of queue %q of the version before this one: %w", limiter, queue, err)
 		}
 	}
 	return adopted, nil
 }
 
-// adopt takes the first tasks of a line over.
-func (l *Lines) adopt(ctx context.Context, queue, limiter string) (adopted int64, more bool, err error) {
+// adoptLine takes a line over, but for tasks that are on their way: those that a
+// worker is about to park, or has called. They are left for the next time.
+func (l *Lines) adoptLine(ctx context.Context, queue, limiter string) (adopted, left int64, err error) {
 	k := oldKeysOf(limiter, queue)
-	names, err := l.rdb.ZRange(ctx, k.line, 0, adoptBatch-1).Result()
+	names, err := l.rdb.HKeys(ctx, k.called).Result()
 	if err != nil {
-		return 0, false, err
+		return 0, 0, err
 	}
-	more = len(names) == adoptBatch
-	called, err := l.rdb.HKeys(ctx, k.called).Result()
-	if err != nil {
-		return 0, false, err
+	// Some were called by a worker that died before it brought them.
+	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, url.QueryEscape(queue)+":") })
+	if adopted, left, err = l.adopt(ctx, queue, limiter, names); err != nil {
+		return adopted, left, err
 	}
-	for _, name := range called { // perhaps by a worker that died before it brought them
-		if strings.HasPrefix(name, url.QueryEscape(queue)+":") {
-			names = append(names, name)
+	for from, more := int64(0), true; more; {
+		if names, err = l.rdb.ZRange(ctx, k.line, from, from+adoptBatch-1).Result(); err != nil {
+			return adopted, left, err
 		}
+		n, stay, err := l.adopt(ctx, queue, limiter, names)
+		if err != nil {
+			return adopted, left, err
+		}
+		adopted, left, from, more = adopted+n, left+stay, from+stay, len(names) == adoptBatch
 	}
+	return adopted, left, nil
+}
+
+// adopt takes tasks over, and says how many were left.
+func (l *Lines) adopt(ctx context.Context, queue, limiter string, names []string) (adopted, left int64, err error) {
 	if len(names) == 0 {
-		return 0, false, nil
+		return 0, 0, nil
 	}
+	k := oldKeysOf(limiter, queue)
 	kept, err := l.rdb.HMGet(ctx, k.kept, names...).Result()
 	if err != nil {
-		return 0, false, err
+		return 0, 0, err
 	}
 	costs, err := l.rdb.HMGet(ctx, k.costs, names...).Result()
 	if err != nil {
-		return 0, false, err
+		return 0, 0, err
 	}
 	args := []any{queuePrefix(queue), limiter}
 	for i, name := range names {
@@ -111,19 +121,32 @@ func (l *Lines) adopt(ctx context.Context, queue, limiter string) (adopted int64
 		args = append(args, id, since*1000+int64(i), back, cost, fallbackOf(id))
 	}
 	keys := []string{retryKey(queue), scheduledKey(queue), lineKey(queue, limiter), linesKey(queue, limiter)}
-	if adopted, err = l.adopted.Run(ctx, l.rdb, keys, args...).Int64(); err != nil {
-		return 0, false, err
+	reply, err := l.adopted.Run(ctx, l.rdb, keys, args...).Int64Slice()
+	if err == nil && len(reply) != len(names)+1 {
+		err = fmt.Errorf("adopt.lua: %d values where %d were expected", len(reply), len(names)+1)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	var over []string // taken over, or not there any more
+	for i, name := range names {
+		if reply[i+1] == 0 {
+			over = append(over, name)
+		}
+	}
+	if len(over) == 0 {
+		return reply[0], int64(len(names)), nil
 	}
 	// Last: a process that dies before leaves tasks in both lines, and both find
 	// out whether they are still there.
 	_, err = l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.ZRem(ctx, k.line, anys(names)...)
-		p.HDel(ctx, k.called, names...)
-		p.HDel(ctx, k.kept, names...)
-		p.HDel(ctx, k.costs, names...)
+		p.ZRem(ctx, k.line, anys(over)...)
+		p.HDel(ctx, k.called, over...)
+		p.HDel(ctx, k.kept, over...)
+		p.HDel(ctx, k.costs, over...)
 		return nil
 	})
-	return adopted, more, err
+	return reply[0], int64(len(names) - len(over)), err
 }
 
 // parseKept reads since when a task is parked and when asynq brings it back.

@@ -35,8 +35,9 @@ var files embed.FS
 
 // Lines are the lines in one Redis.
 type Lines struct {
-	rdb                                                            redis.UniversalClient
-	take, park, back, due, share, bring, release, adopted, refused *redis.Script
+	rdb                                                   redis.UniversalClient
+	take, park, back, due, share, bring, release, refused *redis.Script
+	adopted, unlist, retire                               *redis.Script // for the version before this one
 }
 
 // New returns the lines in rdb. It makes no Redis call.
@@ -52,6 +53,8 @@ func New(rdb redis.UniversalClient) *Lines {
 		release: load("release"),
 		adopted: load("adopt"),
 		refused: load("refused"),
+		unlist:  load("unlist"),
+		retire:  load("retire"),
 	}
 }
 

@@ -7,14 +7,16 @@
 -- ARGV[2] name of the line
 -- ARGV    for each task: id, since when it waits in microseconds, when asynq brings it back (0: unknown), permits, seconds
 --         until asynq's forwarder is to bring it back by itself
--- Reply: tasks adopted
+-- Reply: {tasks adopted, then for each task 1 if it is on its way: a worker has it, and may be about to park it, or asynq is
+-- to give it to one; else 0}
 local t = redis.call("TIME")
 local ms = string.format("%.0f", tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000))
-local n = 0
+local n, reply = 0, {0}
 for i = 3, #ARGV, 5 do
   local id, since, back, cost, delay = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), ARGV[i + 3], ARGV[i + 4]
   local task = ARGV[1] .. "t:" .. id
   local state = redis.call("HGET", task, "state")
+  reply[#reply + 1] = (state == "pending" or state == "active") and 1 or 0
   local set = state == "retry" and KEYS[1] or state == "scheduled" and KEYS[2]
   local score = set and redis.call("ZSCORE", set, id)
   if score and (back == 0 or math.abs(tonumber(score) - back) <= 1) then
@@ -27,4 +29,5 @@ for i = 3, #ARGV, 5 do
   end
 end
 if n > 0 then redis.call("ZADD", KEYS[4], "NX", ms, ARGV[2]) end
-return n
+reply[1] = n
+return reply
