@@ -108,7 +108,7 @@ http: { allow_hosts: [%q] }
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	return &site{tb: tb, api: api, url: server.URL, config: config, inspector: asynq.NewInspectorFromRedisClient(rdb)}
+	return &site{tb: tb, api: api, url: server.URL, redis: addr, config: config, inspector: asynq.NewInspectorFromRedisClient(rdb)}
 }
 
 // enqueueLines adds n jobs that line describes.

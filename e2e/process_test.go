@@ -53,8 +53,14 @@ var adminLine = regexp.MustCompile(`http://([0-9.:]+)/healthz`)
 // go into its environment.
 func startWorker(tb testing.TB, config string, env ...string) *worker {
 	tb.Helper()
+	return startProgram(tb, binary("worker"), config, env...)
+}
+
+// startProgram does that with a worker of any version.
+func startProgram(tb testing.TB, program, config string, env ...string) *worker {
+	tb.Helper()
 	w := &worker{exited: make(chan struct{})}
-	w.cmd = exec.Command(binary("worker"), "--config", config, "--admin-addr", "127.0.0.1:0")
+	w.cmd = exec.Command(program, "--config", config, "--admin-addr", "127.0.0.1:0")
 	w.cmd.Env = append(os.Environ(), env...)
 	w.cmd.Stdout, w.cmd.Stderr = &w.output, &w.output
 	if err := w.cmd.Start(); err != nil {

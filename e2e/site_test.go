@@ -34,6 +34,7 @@ type site struct {
 	plan      plan
 	api       *strictapi.API
 	url       string // of the API
+	redis     string // its address
 	config    string // path of the configuration file
 	env       []string
 	inspector *asynq.Inspector
@@ -103,7 +104,7 @@ http: { allow_hosts: [%q] }
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	return &site{tb: tb, plan: p, api: api, url: apiURL, config: config, inspector: asynq.NewInspectorFromRedisClient(rdb)}
+	return &site{tb: tb, plan: p, api: api, url: apiURL, redis: addr, config: config, inspector: asynq.NewInspectorFromRedisClient(rdb)}
 }
 
 // jobName is the id of the i-th job line, and what the API knows it by.
