@@ -82,7 +82,7 @@ func (j *job) attempt(ctx context.Context, next asynq.Handler) error {
 		err = j.refused(ctx, after, err)
 	}
 	if blocked := asBlocked(err); blocked != nil {
-		return j.block(blocked)
+		err = j.block(blocked)
 	}
 	throttled, ok := errors.AsType[*ThrottledError](err)
 	if !ok {

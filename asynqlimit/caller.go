@@ -26,6 +26,7 @@ type caller struct {
 	costs  map[string]int64            // of the last task parked in a line
 	fresh  map[probeKey]bool           // lines to announce
 	probes map[probeKey]*probe
+	tries  tries
 }
 
 type probeKey struct{ queue, line string }
@@ -153,20 +154,24 @@ func (c *caller) blocked(due []line.Due) (looks []*look) {
 	defer c.mu.Unlock()
 	now := time.Now()
 	for i, d := range due {
+		if d.Paused {
+			continue
+		}
 		for name := range d.Known {
-			if !line.IsBlocked(name) || d.Paused {
-				continue
-			}
-			key := probeKey{d.Queue, name}
-			if c.probes[key] == nil {
+			if key := (probeKey{d.Queue, name}); line.IsBlocked(name) && c.probes[key] == nil {
 				c.probes[key] = &probe{}
 			}
-			n := c.probes[key].look(now)
-			if rule := c.l.fullRule(name); rule != nil {
+		}
+		for key, p := range c.probes {
+			if _, known := d.Known[key.line]; key.queue != d.Queue || !known && !p.opens() {
+				continue
+			}
+			n := p.look(now, &c.tries)
+			if rule := c.l.fullRule(key.line); rule != nil {
 				n = cap(rule.inFlight) - len(rule.inFlight)
 			}
 			if n > 0 {
-				k := &look{queue: i, name: name, permits: int64(n), next: probeFirst}
+				k := &look{queue: i, name: key.line, permits: int64(n), next: probeFirst}
 				if n == 1 { // those at the head may be wrong for good
 					k.from = rand.Float64()
 				}

@@ -118,11 +118,42 @@ func TestProbe(t *testing.T) {
 				for range s.failed {
 					p.saw(false, now.Add(-openEvery))
 				}
-				if got := p.look(now); got != s.want {
+				if got := p.look(now, &tries{}); got != s.want {
 					t.Fatalf("step %d, at %v: %d jobs, want %d", i, s.at, got, s.want)
 				}
 			}
 		})
+	}
+}
+
+// TestProbesOfManyLines: however many lines there are, a process tries 500 jobs a
+// second at most, and each line within the time that takes.
+func TestProbesOfManyLines(t *testing.T) {
+	const lines = 4000
+	var pace tries
+	began := time.Now()
+	probes, tried := make([]probe, lines), make([]int, lines)
+	inSecond := map[int]int{}
+	for at := time.Duration(0); at < 30*time.Second; at += 25 * time.Millisecond {
+		for i := range probes {
+			if n := probes[i].look(began.Add(at), &pace); n > 0 {
+				tried[i]++
+				inSecond[int(at/time.Second)] += n
+				probes[i].saw(false, began.Add(at))
+			}
+		}
+	}
+	for second, n := range inSecond {
+		if n > 500+probesAtOnce {
+			t.Errorf("%d tries in second %d", n, second)
+		}
+	}
+	if n := slices.Min(tried); n == 0 {
+		t.Error("a line was not tried in 30s")
+	}
+	open := probe{batch: 16, passed: 16}
+	if n := open.look(began, &tries{next: began.Add(time.Hour)}); n != 64 {
+		t.Errorf("%d jobs of a line that has opened, want 64", n)
 	}
 }
 

@@ -53,12 +53,20 @@ func (c *caller) learn(due []line.Due) {
 		}
 		c.known[d.Queue] = maps.Clone(d.Known)
 	}
-	for key := range c.probes {
-		if _, there := c.known[key.queue][key.line]; !there {
+	cut := map[string]bool{}
+	for _, d := range due {
+		cut[d.Queue] = d.Cut
+	}
+	for key, p := range c.probes {
+		if _, there := c.known[key.queue][key.line]; !there && (!cut[key.queue] || len(c.probes) > maxProbes && !p.opens()) {
 			delete(c.probes, key)
 		}
 	}
 }
+
+// maxProbes is how many lines of tasks that cannot run a process remembers about
+// when it has tried them. It begins anew with those beyond.
+const maxProbes = 10_000
 
 func (c *caller) note(queue, name string, left int64) {
 	c.mu.Lock()

@@ -11,7 +11,26 @@ const (
 	// openEvery how far apart those looks are.
 	openBatch = 500
 	openEvery = 200 * time.Millisecond
+	// probeApart is how far apart tries of different lines are on average, and
+	// probesAtOnce how many may come together: types come from producers, and with
+	// many of them their tries alone would be a storm.
+	probeApart   = 2 * time.Millisecond
+	probesAtOnce = 50
 )
+
+// tries paces the tries of all lines of a process.
+type tries struct{ next time.Time }
+
+func (t *tries) allow(now time.Time) bool {
+	if t.next.Sub(now) >= probesAtOnce*probeApart {
+		return false
+	}
+	if t.next.Before(now) {
+		t.next = now
+	}
+	t.next = t.next.Add(probeApart)
+	return true
+}
 
 // probe decides how many jobs to call from a line of jobs that cannot run as
 // things stand. Each process tries one by itself, at its start and then ever less
@@ -24,9 +43,16 @@ type probe struct {
 	passed, failed int // of this process, since the last look
 }
 
-// look says how many jobs to call now.
-func (p *probe) look(now time.Time) int {
+// opens says whether one has passed, so that others are to follow.
+func (p *probe) opens() bool { return p.passed > 0 || p.batch > 1 }
+
+// look says how many jobs to call now. A line of which none has passed waits for
+// its try.
+func (p *probe) look(now time.Time, of *tries) int {
 	if now.Before(p.next) {
+		return 0
+	}
+	if !p.opens() && !of.allow(now) {
 		return 0
 	}
 	switch {

@@ -334,7 +334,16 @@ log: { level: error }
 	f.await(100, 5*time.Second)
 }
 
-// TestBlockedJobsAreNoStorm: a backlog that nobody can run costs few attempts.
+// attemptsWithin counts for how many attempts jobs are put off in d.
+func (f *fleet) attemptsWithin(d time.Duration) int {
+	f.t.Helper()
+	before, until := f.putOff(), time.Now().Add(d)
+	f.awaitThat(2*d, func() (bool, string) { return time.Now().After(until), "" })
+	return f.putOff() - before
+}
+
+// TestBlockedJobsAreNoStorm: a backlog that nobody can run costs few attempts,
+// however many jobs it has, and none of them waits long once it is mended.
 func TestBlockedJobsAreNoStorm(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, `
@@ -345,12 +354,48 @@ log: { level: error }
 	f.backlog("y:job", jobs, nil)
 	f.work(nil)
 	f.awaitAllWait(jobs)
-	attempts := func() int { return f.logged.FilterMessage("put off").FilterField(zap.String("type", "y:job")).Len() }
-	before, until := attempts(), time.Now().Add(5*time.Second)
-	f.awaitThat(10*time.Second, func() (bool, string) { return time.Now().After(until), "" })
-	if n := attempts() - before; n > 20 {
+	if n := f.putOff(); n < jobs {
+		t.Fatalf("%d attempts of %d jobs are known: what is counted here is not there", n, jobs)
+	}
+	if n := f.attemptsWithin(5 * time.Second); n > 20 {
 		t.Errorf("%d attempts in 5s of jobs that nobody can run", n)
 	}
+	f.workWith("pools: [ { name: default, concurrency: 10 } ]", "y:") // beside one that still cannot run them
+	mended := time.Now()
+	f.awaitAllDone(jobs, 45*time.Second)
+	t.Logf("%d jobs done %v after it was mended", jobs, time.Since(mended).Round(time.Millisecond))
+}
+
+// TestBlockedTypesAreMany: producers who make up types cause no storm either: at
+// most 500 attempts a second. What else is wrong is still tried, and runs when it
+// is mended.
+func TestBlockedTypesAreMany(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+pools: [ { name: default, concurrency: 10 } ]
+log: { level: error }
+`)
+	const types = 2000
+	for i := range types {
+		f.enqueue(fmt.Sprintf("made-up-%d:job", i), fmt.Sprint("made", i))
+	}
+	f.backlog("y:job", 50, nil)
+	f.work(nil)
+	f.awaitAllWait(types + 50)
+	const seconds = 10
+	if n := f.attemptsWithin(seconds * time.Second); n > seconds*500 {
+		t.Errorf("%d attempts in %d s of jobs that nobody can run", n, seconds)
+	} else {
+		t.Logf("%d attempts in %d s", n, seconds)
+	}
+	f.workWith("pools: [ { name: default, concurrency: 10 } ]", "y:")
+	mended := time.Now()
+	f.awaitThat(45*time.Second, func() (bool, string) {
+		q := f.queue()
+		return q.Completed == 50, fmt.Sprintf("%d of 50 done", q.Completed)
+	})
+	t.Logf("50 jobs done %v after it was mended", time.Since(mended).Round(time.Millisecond))
+	f.checkUnharmed(types + 50)
 }
 
 // TestSettleUnderALoweredLimit: what a job cost beyond its estimate is taken in

@@ -31,6 +31,7 @@ type Due struct {
 	Next    time.Duration    // until one of them is due; negative if there is none
 	Claimed []Claimed        // lines that the caller is to look at
 	Known   map[string]int64 // tasks of lines, -1 where that was not asked
+	Cut     bool             // there may be other lines of tasks that cannot run: those tried last
 }
 
 // Claimed is a line to look at.
@@ -69,9 +70,14 @@ func parseDue(queue string, reply any) (Due, error) {
 	for range r.int() {
 		d.Claimed = append(d.Claimed, Claimed{Name: r.text(), Out: r.int()})
 	}
+	blocked := 0
 	for r.more() {
-		d.Known[r.text()] = r.int()
+		name := r.text()
+		if d.Known[name] = r.int(); IsBlocked(name) {
+			blocked++
+		}
 	}
+	d.Cut = blocked >= maxKnown
 	return d, r.failed("due.lua")
 }
 
