@@ -150,6 +150,7 @@ func (j *job) plan(next asynq.Handler) (err error) {
 	if j.needs, err = j.l.rules.of(j.task, j.a.queue); err != nil {
 		return err
 	}
+	j.acquires = j.acquires || j.needs.rule != nil && j.needs.rule.Acquires
 	j.taken = make([]int64, len(j.needs.limiters))
 	for i, name := range j.needs.limiters {
 		limiter, err := j.l.throttle.LimiterWithRate(name, j.needs.draws[i].Limit.Rate)

@@ -32,7 +32,7 @@ type Options struct {
 	// MaxWaiting is how many jobs may wait in this process, beside those that run.
 	// Jobs beyond it park. Defaults to the server's concurrency.
 	MaxWaiting int
-	// HandlersAcquire are patterns of the server's mux whose handlers call Acquire
+	// HandlersAcquire are patterns of the server's mux whose handlers always call Acquire
 	// themselves, immediately before they use the permits.
 	HandlersAcquire []string
 	// Attempt, if there is one, wraps each attempt of a job, with its wait in this

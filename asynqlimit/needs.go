@@ -100,9 +100,12 @@ func (n needs) maxPause() time.Duration {
 }
 
 // maxWait is for how long an API may tell the job to try later.
-func (n needs) maxWait() time.Duration { return defaultMaxWait }
-
-const defaultMaxWait = 24 * time.Hour
+func (n needs) maxWait() time.Duration {
+	if n.rule == nil {
+		return config.Job{}.LongestWait()
+	}
+	return n.rule.MaxWait
+}
 
 // paused are the draws whose limiters pause when the API says to try later.
 func (n needs) paused() (of []int) {

@@ -183,12 +183,22 @@ jobs: { "x:llm": { limits: [tokens, requests], permits: 10 } }
 }
 
 // TestHandlerAcquires: a handler that acquires has its permits when Acquire
-// returns, and its job parks if it does not get them.
+// returns, and its job parks if it does not get them. The configuration says so of
+// its jobs, or the program of its handlers.
 func TestHandlerAcquires(t *testing.T) {
+	t.Run("by the configuration", func(t *testing.T) {
+		checkHandlerAcquires(t, "limits: [api], hold: 200ms, acquire: handler", asynqlimit.Options{})
+	})
+	t.Run("by the program", func(t *testing.T) {
+		checkHandlerAcquires(t, "limits: [api], hold: 200ms", asynqlimit.Options{HandlersAcquire: []string{"x:"}})
+	})
+}
+
+func checkHandlerAcquires(t *testing.T, job string, opts asynqlimit.Options) {
 	onBoth(t, func(s *site) {
 		var prepared atomic.Int32
 		mux := asynq.NewServeMux()
-		m := member{name: "a", mux: mux, yaml: "limits: { api: { rate: 10/1s } }\njobs: { \"x:\": { limits: [api], hold: 200ms } }\n", opts: asynqlimit.Options{HandlersAcquire: []string{"x:"}}}
+		m := member{name: "a", mux: mux, yaml: "limits: { api: { rate: 10/1s } }\njobs: { \"x:\": { " + job + " } }\n", opts: opts}
 		note := s.handler(m)
 		mux.HandleFunc("x:", func(ctx context.Context, task *asynq.Task) error {
 			if err := asynqlimit.Hold(ctx); err != nil {

@@ -160,6 +160,12 @@ func (c *Config) checkJobs() error {
 		if j.MaxPause < 0 {
 			return invalid(key+".max_pause", "invalid duration %v: want more than 0", j.MaxPause)
 		}
+		if j.MaxWait < 0 {
+			return invalid(key+".max_wait", "invalid duration %v: want more than 0", j.MaxWait)
+		}
+		if j.Acquire != "" && j.Acquire != AcquireByHandler {
+			return invalid(key+".acquire", "invalid value %q: want handler, or leave it out", j.Acquire)
+		}
 	}
 	return nil
 }

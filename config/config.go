@@ -119,7 +119,7 @@ type Limit struct {
 type Pool struct {
 	// Name tells pools apart in logs. It is required, and unique.
 	Name string `yaml:"name"`
-	// Concurrency is the number of slots: jobs that run or wait at a time.
+	// Concurrency is the number of slots: handlers that run at a time.
 	// It is required.
 	Concurrency int `yaml:"concurrency"`
 	// Queues are the queues and their weights: a queue of weight 6 is asked
@@ -127,8 +127,8 @@ type Pool struct {
 	Queues map[string]int `yaml:"queues"`
 	// Strict serves a queue only while all queues of higher weight are empty.
 	Strict bool `yaml:"strict"`
-	// MaxWaiting is how many of the slots may wait for a permit at a time.
-	// Jobs beyond it park, so that jobs without limits always find slots.
+	// MaxWaiting is how many jobs may wait for a permit in the worker at a time,
+	// beside those that run. Jobs beyond it park.
 	// Defaults to half of Concurrency, at least 1.
 	MaxWaiting int `yaml:"max_waiting"`
 }
@@ -157,7 +157,19 @@ type Job struct {
 	// MaxPause is the longest such pause, whatever the API says.
 	// Defaults to 15m.
 	MaxPause Duration `yaml:"max_pause"`
+	// MaxWait is for how long the API may tell a job to try later, from the first
+	// time on. After that, such an answer is a failure, and the job's retries
+	// count. Waits for a limit, a pause or something to be mended do not.
+	// Defaults to 24h.
+	MaxWait Duration `yaml:"max_wait"`
+	// Acquire says who gets the permits: empty, the job waits for them before its
+	// handler runs; handler, its handler calls asynqlimit.Acquire immediately
+	// before it uses them.
+	Acquire string `yaml:"acquire"`
 }
+
+// AcquireByHandler is Job.Acquire for handlers that get the permits themselves.
+const AcquireByHandler = "handler"
 
 // HTTP is what http:request jobs may do.
 type HTTP struct {
@@ -196,6 +208,7 @@ func (d Duration) String() string { return time.Duration(d).String() }
 const (
 	defaultHold     = 2 * time.Second
 	defaultMaxPause = 15 * time.Minute
+	defaultMaxWait  = 24 * time.Hour
 )
 
 // HoldForever is the hold of a job that never parks. It is longer than any wait:
@@ -236,7 +249,7 @@ func (l Limit) ThrottleRate() (throttle.Rate, error) {
 	return r, r.Validate()
 }
 
-// WaitingSlots returns how many slots of the pool may wait for a permit at a time:
+// WaitingSlots returns how many jobs of the pool may wait for a permit at a time:
 // MaxWaiting, or its default.
 func (p Pool) WaitingSlots() int {
 	if p.MaxWaiting == 0 {
@@ -272,4 +285,13 @@ func (j Job) LongestPause() time.Duration {
 		return defaultMaxPause
 	}
 	return time.Duration(j.MaxPause)
+}
+
+// LongestWait returns for how long the API may tell a job to try later: MaxWait,
+// or its default.
+func (j Job) LongestWait() time.Duration {
+	if j.MaxWait == 0 {
+		return defaultMaxWait
+	}
+	return time.Duration(j.MaxWait)
 }

@@ -105,6 +105,8 @@ func TestParseErrors(t *testing.T) {
 		{"undeclared", limits + "jobs:\n  x: {limits: [a, c, b]}\n", `5:19: jobs.x.limits[1]: no limit is named "c": want one of limits (a, b)`},
 		{"twice in a job", limits + "jobs:\n  x: {limits: [a, b, a]}\n", `5:22: jobs.x.limits[2]: "a" is there twice`},
 		{"above the rate", limits + "jobs:\n  x: {limits: [a, b], permits: 11}\n", `5:32: jobs.x.permits: 11 permits are more than limit "a" ever gives at once (10/1s)`},
+		{"longest wait", limits + "jobs:\n  x: {limits: [a, b], max_wait: -1s}\n", `5:33: jobs.x.max_wait: invalid duration -1s: want more than 0`},
+		{"who acquires", limits + "jobs:\n  x: {limits: [a, b], acquire: worker}\n", `5:32: jobs.x.acquire: invalid value "worker": want handler, or leave it out`},
 		{"permits 0", limits + "jobs:\n  x: {limits: [a, b], permits: 0}\n", `5:32: jobs.x.permits: invalid number 0: want 1 to 4294967295`},
 		{"permits", limits + "jobs:\n  x: {limits: [a, b], permits: tokens}\n", `5:32: jobs.x.permits: invalid permits "tokens": want a whole number, payload.PATH or header.NAME`},
 		{"hold", limits + "jobs:\n  x: {limits: [a, b], hold: long}\n", `5:29: jobs.x.hold: invalid hold "long": want a duration such as 2s, 0 or forever`},

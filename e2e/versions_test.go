@@ -26,8 +26,10 @@ func TestDeploy(t *testing.T) {
 // deploy replaces workers. One that goes back to an older version has the jobs
 // that wait returned to their queue, once no worker of the newer one is left.
 func deploy(t *testing.T, from, to string, release bool) {
-	const jobs, workers, each = 480, 3, 110
-	s := newSite(t, plan{guard: 200 * time.Millisecond, hold: "2s", waiting: 10})
+	const jobs, workers, each = 400, 3, 90
+	// Processes start all the time on the machine of the API, and requests arrive
+	// later than the default guard of 10ms allows.
+	s := newSite(t, plan{guard: 400 * time.Millisecond, hold: "2s", waiting: 10})
 	rdb := redis.NewClient(&redis.Options{Addr: s.redis})
 	defer rdb.Close()
 	s.enqueue(jobs)

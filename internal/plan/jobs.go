@@ -27,6 +27,8 @@ type Job struct {
 	Hold        time.Duration
 	MaxInFlight int // 0: no cap
 	MaxPause    time.Duration
+	MaxWait     time.Duration // for which its API may tell a task to try later
+	Acquires    bool          // its handler gets the permits itself
 
 	pattern expr.Pattern
 	cost    expr.Cost
@@ -78,7 +80,8 @@ func newLimit(name string, lc config.Limit) (l *Limit, err error) {
 }
 
 func newJob(name string, jc config.Job, limits map[string]*Limit) (j *Job, err error) {
-	j = &Job{Name: name, MaxInFlight: jc.MaxInFlight, MaxPause: jc.LongestPause(), pattern: expr.ParsePattern(name)}
+	j = &Job{Name: name, MaxInFlight: jc.MaxInFlight, MaxPause: jc.LongestPause(), MaxWait: jc.LongestWait(),
+		Acquires: jc.Acquire == config.AcquireByHandler, pattern: expr.ParsePattern(name)}
 	if j.cost, err = expr.ParseCost(jc.Permits); err != nil {
 		return nil, err
 	}

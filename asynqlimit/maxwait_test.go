@@ -1,0 +1,55 @@
+package asynqlimit_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
+)
+
+// TestMaxWait: an API always tells a job to try later. Until max_wait has passed
+// since it first did, that is no failure. Then it is one, and the job ends as its
+// producer allows. The pause before its first attempt does not count.
+func TestMaxWait(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(s *site) {
+		const maxWait = 3 * time.Second
+		goOn := s.stopLimit("api", "100/1s")
+		s.serve(member{yaml: "limits: { api: { rate: 100/1s } }\njobs: { \"x:\": { limits: [api], max_wait: 3s } }\n",
+			handle: func(context.Context, *asynq.Task) error { return asynqlimit.RetryAfter(300 * time.Millisecond) }})
+		s.enqueue("x:refused", "refused", asynq.MaxRetry(0))
+		enqueued := time.Now()
+		s.await(10*time.Second, func() (bool, string) { return time.Since(enqueued) > maxWait+time.Second, "" })
+		goOn()
+		s.await(30*time.Second, func() (bool, string) {
+			q := s.queue("default")
+			return q.Archived == 1, s.state("refused")
+		})
+		starts := s.seen("refused")
+		if took := starts[len(starts)-1].at.Sub(starts[0].at); took < maxWait {
+			s.t.Errorf("it failed %v after its first refusal, want %v at least", took, maxWait)
+		}
+		info, err := s.inspector.GetTaskInfo("default", "refused")
+		if err != nil || !strings.Contains(info.LastErr, "refused by its API since") {
+			s.t.Errorf("%+v, %v: want it to say since when it was refused", info, err)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.failures) != 1 {
+			s.t.Errorf("the server's ErrorHandler saw %v, want one failure", s.failures)
+		}
+	})
+}
+
+// state is what asynq says of a task.
+func (s *site) state(id string) string {
+	info, err := s.inspector.GetTaskInfo("default", id)
+	if err != nil {
+		return err.Error()
+	}
+	return info.State.String() + ": " + info.LastErr
+}
