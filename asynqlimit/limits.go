@@ -83,6 +83,7 @@ type process struct {
 	reports  reports
 	logger   *slog.Logger
 	users    atomic.Int64
+	unserved sync.Once // types without a handler are told
 }
 
 // New returns the limits of a configuration, for the jobs in rdb, which remains

@@ -37,6 +37,7 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 		}
 		return err
 	}
+	l.unserved.Do(func() { l.tellUnserved(handler) })
 	l.serving.Store(true)
 	defer l.serving.Store(false)
 	listing, stopListing := context.WithCancel(context.WithoutCancel(ctx))
@@ -61,6 +62,25 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 	defer time.AfterFunc(l.timeout*9/10, l.giveUp).Stop()
 	srv.Shutdown()
 	return nil
+}
+
+// tellUnserved says which task types of the configuration the handler does not
+// have: the name may be misspelt, and the jobs that are meant run without limits.
+// Patterns of many types are not told: a mux does not say what it has.
+func (l *Limits) tellUnserved(handler asynq.Handler) {
+	mux, ok := handler.(*asynq.ServeMux)
+	if !ok {
+		return
+	}
+	for _, j := range l.rules.plan.All() {
+		taskType, whole := j.Type()
+		if !whole {
+			continue
+		}
+		if _, pattern := mux.Handler(asynq.NewTask(taskType, nil)); pattern == "" {
+			l.logger.Warn("this process has no handler for a job of the configuration: its type may be misspelt", "type", taskType)
+		}
+	}
 }
 
 // Takes says whether the server takes jobs: Serve has started it, and it does not

@@ -53,7 +53,7 @@ type Worker struct {
 }
 
 // New returns a worker with a Redis client of its own. A configuration that is
-// wrong is a *config.Error. It makes no connection yet.
+// wrong is a *config.Error. It makes no connection yet. A nil logger logs nothing.
 func New(cfg *config.Config, logger *zap.Logger) (*Worker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -80,6 +80,9 @@ func New(cfg *config.Config, logger *zap.Logger) (*Worker, error) {
 func NewWithClient(cfg *config.Config, logger *zap.Logger, rdb redis.UniversalClient) (*Worker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
+	}
+	if logger == nil {
+		logger = zap.NewNop()
 	}
 	plans, err := plan.New(cfg)
 	if err != nil {

@@ -353,3 +353,24 @@ func TestSummary(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestNoLogger: a worker without a logger works, and logs nothing.
+func TestNoLogger(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "")
+	cfg, err := config.Parse("config.yaml", []byte(f.yaml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := New(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.HandleFunc("x:", func(ctx context.Context, task *asynq.Task) error {
+		f.note(ctx, task)
+		return RetryAfter(time.Millisecond)
+	})
+	f.run(w)
+	f.enqueue("x:free", "free")
+	f.await(1, 5*time.Second)
+}

@@ -20,6 +20,10 @@ func ParsePattern(s string) Pattern {
 	return Pattern{s, strings.HasSuffix(s, ":")}
 }
 
+// Type returns the task type that the pattern stands for, false if it is a
+// beginning of many.
+func (p Pattern) Type() (string, bool) { return p.text, !p.prefix }
+
 // Matches reports whether the pattern is of this task type.
 func (p Pattern) Matches(taskType string) bool {
 	return taskType == p.text || p.prefix && strings.HasPrefix(taskType, p.text)

@@ -117,6 +117,10 @@ func pauses(limits []*Limit, names []string) []bool {
 	return overall
 }
 
+// Type returns the only task type that the pattern matches, false if it is a
+// beginning of many.
+func (j *Job) Type() (string, bool) { return j.pattern.Type() }
+
 // All returns the jobs, the pattern that wins first.
 func (js *Jobs) All() []*Job { return js.jobs }
 
