@@ -91,7 +91,8 @@ func (c *Client) limiter(name, create string) *Limiter {
 // creates it with r, in the same script, where Redis does not have it. Where
 // limiters of one name have different rates, the one that was made last counts, of
 // those that were asked for permits; and what a plain Limiter of that name asks, of
-// which they share the queue, creates it, too.
+// which they share the queue, creates it, too, as long as the Client keeps that queue:
+// of more than a few thousand it forgets the idle ones.
 func (c *Client) LimiterWithRate(name string, r Rate) (*Limiter, error) {
 	if err := checkName(name); err != nil {
 		return nil, err

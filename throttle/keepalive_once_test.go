@@ -78,3 +78,25 @@ func TestRepeatWhileOthersKeepAlive(t *testing.T) {
 		})
 	}
 }
+
+// The same in a group, where a limiter expires for which somebody set an expiry.
+func TestRepeatOutlivesExpiry(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		way := &recording{Scripter: b.rdb}
+		c := b.clientOf(way)
+		b.loadScripts()
+		short, long := must(c.LimiterWithRate("short", rate("100/1s"))), must(c.LimiterWithRate("long", rate("100/24h")))
+		g := must(c.Group(short, long))
+		for range 3 {
+			check(b, g.Acquire(b.Context(), 1))
+			time.Sleep(time.Second)
+		}
+		must(short.Expire(b.Context(), ms(300)))
+		check(b, g.Acquire(b.Context(), 1)) // its expiry is known
+		check(b, g.Acquire(b.Context(), 1))
+		again := way.again
+		time.Sleep(ms(400))
+		check(b, again())
+		b.expectAvailable(long, 100-5)
+	})
+}

@@ -242,14 +242,19 @@ func (c *Client) Released(name string) { c.each(name, line.Freed) }
 
 // each has something happen to every line that has the limiter.
 func (c *Client) each(name string, what line.Kind) {
+	for _, q := range c.queuesOf(name) {
+		q.happens(what)
+	}
+}
+
+// queuesOf are those of every line that has the limiter.
+func (c *Client) queuesOf(name string) []*queue {
 	c.mu.Lock()
 	queues := slices.Collect(maps.Values(c.queues))
 	c.mu.Unlock()
-	for _, q := range queues {
-		if slices.ContainsFunc(q.members, func(m Member) bool { return m.Name == name }) {
-			q.happens(what)
-		}
-	}
+	return slices.DeleteFunc(queues, func(q *queue) bool {
+		return !slices.ContainsFunc(q.members, func(m Member) bool { return m.Name == name })
+	})
 }
 
 // Close ends every wait with ErrClosed, gives back what is reserved and not yet

@@ -18,13 +18,13 @@ func (e *Entry) Change(ctx context.Context, s *redis.Script, args ...any) (any, 
 	m := e.members[0]
 	own := script.KeysOf(m.Name, e.c.ID)
 	keys := append(own[:], e.c.replyKey(m))
-	latest := e.knownTime()
+	latest, least := e.c.knownTime(m.Name)
 	if latest > 0 {
 		latest += line.Remote(line.ServedFor.Microseconds())
 	}
 	for {
 		began := time.Now()
-		reply, err := e.c.Call(ctx, s, keys, append([]any{int64(latest)}, args...)...)
+		reply, err := e.c.Call(ctx, s, keys, append([]any{int64(latest), int64(least)}, args...)...)
 		now, _ := reply.(int64)
 		if now <= 1 { // done, or not, but not for its time
 			return reply, err
@@ -36,14 +36,17 @@ func (e *Entry) Change(ctx context.Context, s *redis.Script, args ...any) (any, 
 	}
 }
 
-// knownTime is what Redis's clock shows at the least, as far as the line knows; zero
-// if it does not.
-func (e *Entry) knownTime() line.Remote {
-	q := e.last.Load()
-	if q == nil {
-		return 0
+// knownTime is what Redis's clock shows at present, at the least, and what it must show
+// unless it was set back, as far as any line of the limiter knows; zeros if none does.
+func (c *Client) knownTime(name string) (now, least line.Remote) {
+	for _, q := range c.queuesOf(name) {
+		q.mu.Lock()
+		shows, must := q.line.KnownTime(c.now())
+		q.mu.Unlock()
+		if shows > 0 && (now == 0 || shows < now) {
+			now = shows
+		}
+		least = max(least, must)
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.line.KnownTime(q.c.now())
+	return now, least
 }

@@ -159,9 +159,12 @@ func (l *Line) Idle(now Local) bool {
 	return !l.calling && len(l.front)+len(l.waiting)+len(l.placed)+len(l.returns)+len(l.releases) == 0
 }
 
-// KnownTime is what Redis's clock shows at the least, as far as this line knows;
-// zero if it does not.
-func (l *Line) KnownTime(now Local) Remote { return l.clock.least(now) }
+// KnownTime is what Redis's clock shows at the least, as this line heard last, and what
+// it must show unless it was set back since a batch was told it; zeros if it never was.
+func (l *Line) KnownTime(now Local) (shows, least Remote) {
+	shows = l.clock.least(now)
+	return shows, max(shows, l.told.least(now))
+}
 
 // Due is when the turn of a waiter comes that has a place.
 func (l *Line) Due(w *Waiter) Local { return w.place.due }

@@ -71,7 +71,7 @@ func (l *Line) pollEvery() time.Duration {
 	if l.Around.Hears {
 		return max(pollHeard, time.Duration(l.contenders)*pollShare/15)
 	}
-	return min(max(freshFor, time.Duration(l.contenders)*pollShare), pollTo)
+	return min(max(l.fresh(), time.Duration(l.contenders)*pollShare), pollTo)
 }
 
 // looked takes up what a look at the configuration told. If an epoch is not what the

@@ -41,7 +41,7 @@ func (l *Line) turn(w *Waiter, now Local) {
 	}
 	half := l.halfGuard()
 	if half > 0 {
-		w.place.earliest, w.place.due = l.clock.at(w.place.at)
+		l.timed(&w.place)
 	} else if w.claimed.Sub(w.place.due) > lateClaim {
 		l.out.Stale++
 		l.exchange(w, now)
@@ -84,6 +84,16 @@ func (l *Line) turn(w *Waiter, now Local) {
 	l.out.Taken = true
 }
 
+// timed takes up what replies that came since tell of when a place is due. One that was
+// due when it was granted is no younger for a clock that was set back meanwhile.
+func (l *Line) timed(p *place) {
+	earliest, due := l.clock.at(p.at)
+	if !p.ahead {
+		earliest, due = min(earliest, p.due), min(due, p.due)
+	}
+	p.earliest, p.due = earliest, due
+}
+
 // untilDue is how long to sleep before the place of w is due. Replies that came
 // since may tell more exactly when that is: a place granted in a slow round
 // trip is looked at again at the earliest moment it can be. The timer is to fire
@@ -93,7 +103,7 @@ func (l *Line) untilDue(w *Waiter, now Local) (d, early time.Duration) {
 		return 0, 0
 	}
 	half := l.halfGuard()
-	w.place.earliest, w.place.due = l.clock.at(w.place.at)
+	l.timed(&w.place)
 	if late := l.Around.TimerLate; half > 0 && half < 2*late {
 		early = late
 	}

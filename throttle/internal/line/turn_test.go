@@ -84,3 +84,19 @@ func TestChangedPlaceIsNotTakenEarly(t *testing.T) {
 		t.Errorf("not taken at its turn: %+v", *out)
 	}
 }
+
+// A permit that was due when it was granted, and was left lying, does not become fresh
+// by a reply of a Redis whose clock was set back, and which repeats itself.
+func TestPermitIsNoYoungerForASetClock(t *testing.T) {
+	d := newDesk(t)
+	old := d.waits(true)
+	d.placed(d.asked(), 0)
+	d.waits(false)
+	again := d.asked()
+	d.now = d.now.Add(time.Second)
+	repeated := fmt.Sprintf("%d 0 %d 7 0 0 1 1 1000000 0", d.remote()-time.Hour.Microseconds(), d.remote())
+	d.step(Event{Kind: Answered, Call: again, Answer: Reply{Value: repeated, Sent: d.now}})
+	if out := d.step(Event{Kind: Turn, Waiter: old}); out.Taken {
+		t.Error("taken a second after it was granted; it is good for 5 ms")
+	}
+}

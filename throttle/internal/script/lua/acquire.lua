@@ -81,10 +81,10 @@ end
 
 for i, m in ipairs(members) do
   local epoch = seen[i] + 0
-  local ran = least >= m.epoch and least - now < m.W and now - least < m.W / 2 -- time has, since this client was told it
+  local ran = least >= m.epoch and least - now < min(m.W, NEAR) and now - least < m.W / 2 -- time has, since this client was told it
   if not ran or epoch ~= m.epoch or m.epoch > now or refresh[i] then upkeep().mind_clock(m, client, epoch, least, now) end
   if far > 0 then upkeep().note_far(m, far) end
-  update(m, client, refresh[i], epoch, now)
+  update(m, client, refresh[i], epoch, now, least)
 end
 
 local changed, given_back = false, false
@@ -247,7 +247,7 @@ local body = table.concat(out, ' ')
 if changed then
   local kept = min(max(ceil(longest_W / 1000), KEPT), 60000)
   if latest > 0 or not lives then kept = min(kept, ttl or kept) end -- it goes with its limiter, if it can
-  if given_back or lives then kept = max(kept, ceil((latest - now) / 1000) + 1) end
+  if given_back or lives or M > 1 then kept = max(kept, ceil((latest - now) / 1000) + 1) end
   call('SET', KEYS[1], batch .. ' ' .. body, 'PX', int(kept))
 end
 return at .. ' ' .. body

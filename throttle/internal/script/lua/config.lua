@@ -20,13 +20,14 @@ end
 -- once makes a change, whose reply is kept for longer than the change may be
 -- made: a repeated script changes nothing twice, and none that comes too late
 -- changes what others have done since. All that change a limiter have in KEYS[SPAN
--- + 1] where the reply is kept, and in ARGV[1] the us of Redis's clock up to which
--- the change may be made. If that is over they reply what it shows.
+-- + 1] where the reply is kept, in ARGV[1] the us of Redis's clock up to which
+-- the change may be made, and in ARGV[2] what it must show at the least, as far as
+-- the client knows (least). If the time is over they reply what the clock shows.
 local function once(change)
   local now, reply = clock(), call('GET', KEYS[SPAN + 1])
   if reply then return tonumber(reply) end
   if now > tonumber(ARGV[1]) then return now end
-  reply = change(now)
+  reply = change(now, tonumber(ARGV[2]))
   if type(reply) == 'number' then -- else an error, which has changed nothing
     call('SET', KEYS[SPAN + 1], reply, 'PX', int(min(ceil((ARGV[1] - now) / 1000) + 1000, 60000)))
   end
@@ -109,14 +110,32 @@ local function announce(name) redis.pcall('PUBLISH', 'jobthrottle:changes', name
 -- announce_release tells them that places which lie ahead may be had sooner.
 local function announce_release(name) redis.pcall('PUBLISH', 'jobthrottle:releases', name) end
 
+-- shown is what Redis's clock has shown already if that is later than now by more than
+-- masters differ, as far as the client knows (least) or one before it; else zero. Who
+-- finds that out notes it in the limiter's hash, until the clock has run there. What was
+-- seen to (back) is no news.
+local function shown(m, now, least)
+  local h = call('HMGET', m.name, 'shown', 'back')
+  local noted = whole(h[1])
+  if h[2] and least - now >= m.W then least = 0 end
+  if noted and noted <= now then
+    call('HDEL', m.name, 'shown')
+    noted = nil
+  end
+  if least <= max(now + NEAR, noted or 0) then return noted or 0 end
+  call('HSET', m.name, 'shown', int(least))
+  return least
+end
+
 -- change raises the epoch, to one that no client can have been seen in, drops the
 -- places that are not near, and brings the cached value up to date: the log as it
--- stands decides.
-local function change(m, now)
+-- stands decides. Where Redis's clock was set back, what was used before seems to lie
+-- ahead, as places do: nothing is dropped of a time that the clock has shown.
+local function change(m, now, least)
   m.epoch = max(m.epoch, now) + 1
   write_seal(m)
   announce(m.name)
-  drop_places(m, min(m.epoch, now + 1) + near(m)) -- the epoch is later than now where the clock was set back
+  drop_places(m, max(min(m.epoch, now + 1), shown(m, now, least)) + near(m)) -- the epoch is later than now where the clock was set back
   if call('EXISTS', m.value_key) == 1 then
     call('SET', m.value_key, format('%.0f', sum_log(m)), 'KEEPTTL')
   end
@@ -125,5 +144,5 @@ end
 return {
   near = near, write_seal = write_seal, lives = lives, write_config = write_config, create_config = create_config, once = once,
   clients_of = clients_of, logs_of = logs_of, keep_clients = keep_clients, drop_places = drop_places, sum_log = sum_log, announce = announce, announce_release = announce_release,
-  change = change,
+  change = change, shown = shown,
 }

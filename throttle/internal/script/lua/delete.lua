@@ -1,7 +1,7 @@
 -- Deletes a limiter with all its keys, those of known clients among them.
 -- (Keys of clients that nobody has seen for a while expire by themselves.)
 --
--- KEYS: the SPAN keys of the limiter (log.lua), 7 and ARGV: 1 see once in config.lua
+-- KEYS: the SPAN keys of the limiter (log.lua), 7 and ARGV: 1, 2 see once in config.lua
 -- reply: 1 deleted, 0 there was none
 
 return config().once(function()

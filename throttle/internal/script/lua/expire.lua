@@ -1,12 +1,12 @@
 -- Lets all keys of a limiter expire, or keeps them from expiring.
 --
--- KEYS: the SPAN keys of the limiter (log.lua), 7 and ARGV: 1 see once in config.lua
--- ARGV: 2 in how many ms (0: never, and no keepAlive any more)
+-- KEYS: the SPAN keys of the limiter (log.lua), 7 and ARGV: 1, 2 see once in config.lua
+-- ARGV: 3 in how many ms (0: never, and no keepAlive any more)
 -- reply: 1 done, 0 there is no such limiter, or none that expires
 
 return config().once(function(now)
   if call('EXISTS', KEYS[1]) == 0 then return 0 end
-  local ms = tonumber(ARGV[2])
+  local ms = tonumber(ARGV[3])
   local m = open(1)
   if m and m.bad then return bad_field(m) end
   local logs, done = config().logs_of(1), 1

@@ -1,15 +1,15 @@
 -- Sets the rate of a limiter.
 --
--- KEYS: the SPAN keys of the limiter (log.lua), 7 and ARGV: 1 see once in config.lua
--- ARGV: 2 mode: try (only if absent), set (overwrite, forget all usage), update (only if
+-- KEYS: the SPAN keys of the limiter (log.lua), 7 and ARGV: 1, 2 see once in config.lua
+-- ARGV: 3 mode: try (only if absent), set (overwrite, forget all usage), update (only if
 --       present, keep usage), apply (create, or update unless pinned)
---       3.. rate, interval ms, type, keepAlive ms, guard us, smooth, window, offset us
+--       4.. rate, interval ms, type, keepAlive ms, guard us, smooth, window, offset us
 -- reply: 1 the rate is set, 0 it was left as it is
 -- A configuration that makes no sense is overwritten; with try it is an error.
 
-return config().once(function(now)
-  local mode, wanted = ARGV[2], {}
-  for i = 3, 10 do wanted[#wanted + 1] = ARGV[i] end
+return config().once(function(now, least)
+  local mode, wanted = ARGV[3], {}
+  for i = 4, 11 do wanted[#wanted + 1] = ARGV[i] end
 
   local old = open(1)
   if mode == 'try' and old and old.bad then return bad_field(old) end
@@ -49,7 +49,7 @@ return config().once(function(now)
     end
     for _, key in ipairs(logs) do call('PEXPIRE', key, ttl) end
     config().keep_clients(m)
-    config().change(m, now)
+    config().change(m, now, least)
   end
   return 1
 end)

@@ -80,13 +80,17 @@ end
 local function mind_clock(m, client, seen, least, now)
   local h = call('HMGET', m.name, 'back', 'forward')
   local back, forward = whole(h[1]), whole(h[2])
+  local shown = config().shown(m, now, least)
+  if seen ~= m.epoch then least = max(least, shown) end
   local ran = now - least < m.W / 2 -- time has, for this client
-  local set_back = least - now >= m.W and (m.per_client or seen == m.epoch)
+  local unseen = m.epoch <= now + 1000 and not back -- that it was set back
+  local set_back = least - now >= m.W and (m.per_client or seen == m.epoch or unseen)
   if set_back or m.epoch > now + 1000 and not back then
     recount(m, '(' .. score(now), now, 0)
     if m.pause > now then m.pause = max(now, m.pause - (set_back and least or m.epoch) + now) end
     m.epoch = max(m.epoch, least)
     call('HSET', m.name, 'back', int(m.epoch - now))
+    call('HDEL', m.name, 'shown')
   elseif back and m.epoch <= now then
     if seen == m.epoch and ran then
       if now - m.epoch > SETTLED then call('HDEL', m.name, 'back') end
@@ -103,7 +107,7 @@ local function mind_clock(m, client, seen, least, now)
   else
     return
   end
-  config().change(m, now)
+  config().change(m, now, 0)
   call('HDEL', m.name, 'frontier')
   m.cached, m.kept = nil, nil
 end

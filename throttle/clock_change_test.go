@@ -1,0 +1,110 @@
+package throttle
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// What was used before Redis's clock was set back still counts when somebody who knows
+// the time pauses the limiter, or changes its rate: it is not taken for places.
+func TestChangeOfALimitWhoseClockWasSetBack(t *testing.T) {
+	changes := map[string]func(b *bench, l *Limiter){
+		"pause":      func(b *bench, l *Limiter) { check(b, l.Pause(b.Context(), ms(200))) },
+		"lower rate": func(b *bench, l *Limiter) { must(l.UpdateRate(b.Context(), guarded("9/10s"))) },
+		"late pause": func(b *bench, l *Limiter) { check(b, l.Pause(b.Context(), ms(200))) },
+	}
+	for name, change := range changes {
+		for _, by := range []time.Duration{ms(50), ms(500), 3 * time.Second, 12 * time.Second, time.Minute, time.Hour} {
+			for _, who := range []string{"its user", "another handle", "a member of a group"} {
+				t.Run(name+"/"+by.String()+"/"+who, func(t *testing.T) {
+					underFakeTime(t, func(b *bench) {
+						clock := newSetClock(b)
+						l := b.limited(guarded("10/10s"))
+						uses := l.Acquire
+						if who == "a member of a group" {
+							other := must(l.c.LimiterWithRate("other", guarded("100/1s")))
+							uses = must(l.c.Group(l, other)).Acquire
+						}
+						check(b, uses(b.Context(), 1))
+						time.Sleep(2 * time.Hour)
+						check(b, uses(b.Context(), 10))
+						used := time.Now()
+						clock.step(-by)
+						time.Sleep(ms(5))
+						if name == "late pause" { // when somebody has asked already
+							ctx, cancel := context.WithTimeout(b.Context(), ms(5))
+							if err := uses(ctx, 1); err == nil {
+								b.Error("used up, and one more when the clock is back")
+							}
+							cancel()
+						}
+						changer := l
+						if who != "its user" {
+							changer = b.limiter(l.c)
+						}
+						change(b, changer)
+						time.Sleep(ms(250))
+						check(b, l.Acquire(b.Context(), 1))
+						if d := time.Since(used); d < 10*time.Second {
+							b.Errorf("used up, and one more %v later", d)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// The same for the limit of each client, where another one pauses it.
+func TestPauseByAnotherOfALimitWhoseClockWasSetBack(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		clock := newSetClock(b)
+		r := guarded("10/10s")
+		r.Type = PerClient
+		l := b.limited(r)
+		other := b.limiter(b.client())
+		check(b, other.Acquire(b.Context(), 1))
+		check(b, l.Acquire(b.Context(), 1))
+		time.Sleep(time.Minute)
+		check(b, l.Acquire(b.Context(), 1))
+		time.Sleep(5 * time.Second)
+		check(b, l.Acquire(b.Context(), 9)) // without telling that it is there
+		used := time.Now()
+		clock.step(-ms(500))
+		time.Sleep(ms(5))
+		check(b, other.Pause(b.Context(), ms(100)))
+		time.Sleep(ms(150))
+		check(b, l.Acquire(b.Context(), 9))
+		if d := time.Since(used); d < 9*time.Second {
+			b.Errorf("9 of 10, and 9 more %v later", d)
+		}
+	})
+}
+
+// Whoever was idle while the rate was changed knows nevertheless that Redis's clock was
+// set back, and is heard.
+func TestIdleClientKnowsTheClockWasSetBack(t *testing.T) {
+	for _, by := range []time.Duration{ms(1100), ms(1500), ms(2500), 5 * time.Second} {
+		t.Run(by.String(), func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				clock := newSetClock(b)
+				busy := b.limited(guarded("10/1s"))
+				idle := b.limiter(b.client())
+				check(b, idle.Acquire(b.Context(), 1))
+				check(b, busy.Acquire(b.Context(), 1))
+				time.Sleep(2 * time.Second)
+				must(busy.UpdateRate(b.Context(), guarded("5/1s")))
+				time.Sleep(30 * time.Second)
+				check(b, busy.Acquire(b.Context(), 5))
+				used := time.Now()
+				clock.step(-by)
+				time.Sleep(ms(5))
+				check(b, idle.Acquire(b.Context(), 5))
+				if d := time.Since(used); d < time.Second {
+					b.Errorf("5 of 5, and 5 more %v later", d)
+				}
+			})
+		})
+	}
+}
