@@ -105,16 +105,24 @@ func (j *job) standing(ctx context.Context) standing {
 }
 
 // ask reserves the permits of all limiters, or of none. If that takes long, the
-// task waits for it in the room.
+// task waits for it in the room, or else in its slot, and is listed as one that
+// only waits.
 func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reservation, error) {
 	if maxWait > askingLasts {
 		j.a.seat.asking(true)
-		defer j.a.seat.asking(false)
-		defer time.AfterFunc(askingLasts, func() {
+		listed := make(chan struct{})
+		timer := time.AfterFunc(askingLasts, func() {
+			defer close(listed)
 			if j.a.seat.toRoomIfAsking(j.needs.limiters) {
 				j.l.room.enter(attemptKey{j.a.queue, j.a.id})
 			}
-		}).Stop()
+		})
+		defer func() {
+			j.a.seat.asking(false)
+			if !timer.Stop() {
+				<-listed // who leaves the list later has to be on it by then
+			}
+		}()
 	}
 	return j.reserve(ctx, j.needs.costs, maxWait)
 }

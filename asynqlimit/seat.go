@@ -56,11 +56,15 @@ func (s *seat) asking(asks bool) {
 	s.asks = asks
 }
 
-// toRoomIfAsking is toRoom for a task that may have its permits by now.
+// toRoomIfAsking is toRoom for a task that may have its permits by now: it says
+// whether it still waits for them, in the room or in its slot.
 func (s *seat) toRoomIfAsking(limiters []string) bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
-	return s.asks && s.toRoomNow(limiters, false)
+	if s.asks {
+		s.toRoomNow(limiters, false)
+	}
+	return s.asks
 }
 
 func (s *seat) toRoomNow(limiters []string, due bool) bool {
