@@ -105,15 +105,16 @@ func (j *job) standing(ctx context.Context) standing {
 }
 
 // ask reserves the permits of all limiters, or of none. If that takes long, the
-// task waits for it in the room, or else in its slot, and is listed as one that
-// only waits.
+// task waits for it in the room and is listed there, and so is one that never
+// parks and waits in its slot. Others there park soon, and are not listed: their
+// start would wait for the list.
 func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reservation, error) {
 	if maxWait > askingLasts {
 		j.a.seat.asking(true)
 		listed := make(chan struct{})
 		timer := time.AfterFunc(askingLasts, func() {
 			defer close(listed)
-			if j.a.seat.toRoomIfAsking(j.needs.limiters) {
+			if asks, room := j.a.seat.toRoomIfAsking(j.needs.limiters); room || asks && j.needs.rule.never {
 				j.l.room.enter(attemptKey{j.a.queue, j.a.id})
 			}
 		})

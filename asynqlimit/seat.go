@@ -56,15 +56,12 @@ func (s *seat) asking(asks bool) {
 	s.asks = asks
 }
 
-// toRoomIfAsking is toRoom for a task that may have its permits by now: it says
-// whether it still waits for them, in the room or in its slot.
-func (s *seat) toRoomIfAsking(limiters []string) bool {
+// toRoomIfAsking is toRoom for a task that may have its permits by now. It says
+// whether it still waits for them, and whether in the room.
+func (s *seat) toRoomIfAsking(limiters []string) (asks, room bool) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
-	if s.asks {
-		s.toRoomNow(limiters, false)
-	}
-	return s.asks
+	return s.asks, s.asks && s.toRoomNow(limiters, false)
 }
 
 func (s *seat) toRoomNow(limiters []string, due bool) bool {
