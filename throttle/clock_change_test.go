@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // What was used before Redis's clock was set back still counts when somebody who knows
@@ -107,4 +109,32 @@ func TestIdleClientKnowsTheClockWasSetBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A change that comes while Redis's clock shows an earlier time than that of the latest
+// one is another change: who has places learns of it, though nothing is announced to it.
+func TestPauseIsSeenThoughTheClockIsBack(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		clock := newSetClock(b)
+		other := b.limited(guarded("10/1s"))
+		deaf := b.limiter(b.clientOf(struct{ redis.Scripter }{b.rdb}))
+		check(b, other.Acquire(b.Context(), 1))
+		ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
+		defer cancel()
+		begin, from, length := time.Now(), 4*time.Second, 2*time.Second
+		time.AfterFunc(time.Second, func() { clock.step(-time.Hour) })
+		time.AfterFunc(from, func() { check(b, other.Pause(b.Context(), length)) })
+		late := 0
+		for _, at := range used(ctx, 50, deaf) {
+			switch d := at.Sub(begin); {
+			case d > from+ms(110) && d < from+length:
+				b.Errorf("a permit %v after the beginning of a pause of %v", d-from, length)
+			case d > from+length:
+				late++
+			}
+		}
+		if late < 30 {
+			b.Errorf("%d permits in the 4 s after the pause, want about 40", late)
+		}
+	})
 }

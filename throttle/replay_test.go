@@ -130,7 +130,7 @@ func (r *replayed) run() {
 	}
 	r.operate([]time.Duration{ms(300), 3 * time.Second, time.Hour}[r.random.IntN(3)])
 	r.disturb()
-	r.until(r.begin.Add(r.length), func() bool { return r.count["calls"] < mostCalls })
+	r.until(r.begin.Add(r.length), func() bool { return r.count["calls"] < r.mostCalls() })
 	r.end()
 }
 

@@ -23,6 +23,9 @@ type permitUse struct {
 // caller asks in a loop, in one of the ways there are.
 func (s *simulation) caller(ctx context.Context, p *simulatedProcess, random *rand.Rand) {
 	lazy := []time.Duration{0, ms(1), ms(20), ms(300), 2 * time.Second}[random.IntN(5)]
+	if s.crowd {
+		lazy = 0
+	}
 	for pass(ctx, time.Duration(random.Int64N(int64(lazy)+int64(ms(1))))) {
 		q := p.queues[random.IntN(len(p.queues))]
 		ns, late := drawCosts(random, q), p.late()

@@ -10,8 +10,13 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// mostCalls is of how many script calls a fleet is made.
-const mostCalls = 250
+// mostCalls is after how many script calls a fleet ends.
+func (s *simulation) mostCalls() int {
+	if s.crowd {
+		return 1000 // each line's first ones are its own
+	}
+	return 250
+}
 
 // simulatedLimit is one limiter of a fleet. Its rate is what it was first.
 type simulatedLimit struct {
@@ -55,13 +60,20 @@ func (s *simulation) build() {
 	r := s.random
 	s.steps = r.IntN(8) == 0
 	s.length = time.Duration(5+r.IntN(40)) * time.Second
-	for i := range 1 + r.IntN(5) {
+	limits := 1 + r.IntN(5)
+	if s.crowd = r.IntN(6) == 0; s.crowd {
+		limits = 6 + r.IntN(15)
+	}
+	for i := range limits {
 		s.addLimit(fmt.Sprintf("limit%d", i))
 	}
-	near := r.IntN(2) == 0 || s.steps
+	near := r.IntN(2) == 0 || s.steps || s.crowd
 	faults := []int{0, 0, 8, 20, 60}[r.IntN(5)]
 	for i := range 1 + r.IntN(4) {
-		p := &simulatedProcess{s: s, no: i, name: fmt.Sprintf("process%d", i), faults: faults, hears: r.IntN(2) == 0, callers: 1 + r.IntN(12)}
+		p := &simulatedProcess{s: s, no: i, name: fmt.Sprintf("process%d", i), faults: faults, hears: r.IntN(2) == 0, shares: s.crowd || r.IntN(2) == 0, callers: 1 + r.IntN(12)}
+		if s.crowd {
+			p.callers = 20 + r.IntN(30)
+		}
 		p.random = rand.New(rand.NewPCG(s.seed, uint64(1<<32+i)))
 		p.way = time.Duration(50*math.Pow(5000, r.Float64())) * time.Microsecond // 0.05 to 250 ms
 		if near {
@@ -77,18 +89,31 @@ func (s *simulation) build() {
 		for range 1 + r.IntN(3) {
 			p.queues = append(p.queues, s.drawQueue(p))
 		}
+		if s.crowd {
+			for _, l := range s.limits {
+				p.queues = append(p.queues, s.queueOf(p, l))
+			}
+		}
 		s.procs = append(s.procs, p)
 	}
 }
 
 func (s *simulation) drawQueue(p *simulatedProcess) simulatedQueue {
-	var q simulatedQueue
-	var ls []*Limiter
+	var ls []*simulatedLimit
 	for _, i := range s.random.Perm(len(s.limits))[:1+s.random.IntN(min(4, len(s.limits)))] {
-		l := s.limits[i]
+		ls = append(ls, s.limits[i])
+	}
+	return s.queueOf(p, ls...)
+}
+
+// queueOf is what asks for these limits.
+func (s *simulation) queueOf(p *simulatedProcess, limits ...*simulatedLimit) simulatedQueue {
+	q := simulatedQueue{limits: limits}
+	var ls []*Limiter
+	for _, l := range limits {
 		limiter, err := p.client.LimiterWithRate(l.name, l.rate)
 		check(s, err)
-		q.limits, ls = append(q.limits, l), append(ls, limiter)
+		ls = append(ls, limiter)
 	}
 	if q.limiter = ls[0]; len(ls) > 1 {
 		var err error
@@ -130,6 +155,9 @@ func drawRate(r *rand.Rand) Rate {
 func (s *simulation) addLimit(name string) {
 	r := s.random
 	l := &simulatedLimit{name: name, rate: drawRate(r), resets: r.IntN(3) == 0}
+	if s.crowd && r.IntN(3) > 0 { // mostly enough for all: that is what calls are shared for
+		l.rate = Rate{Permits: 50 + r.Int64N(3000), Interval: simulatedIntervals[r.IntN(len(simulatedIntervals))]}
+	}
 	if s.steps { // what callers see is all that is judged then: limits that bind, and that nobody changes
 		l.rate = Rate{Permits: 1 + r.Int64N(12), Interval: []time.Duration{ms(250), time.Second, 2 * time.Second}[r.IntN(3)], Smooth: r.IntN(4) == 0}
 	}

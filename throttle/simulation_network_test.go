@@ -17,7 +17,7 @@ import (
 // simulatedScripts are all that a Client runs, by what they are called in events.
 var simulatedScripts = map[string]*redis.Script{
 	"acquire": script.Acquire, "fast": script.Fast, "set": script.Set, "pause": script.Pause, "expire": script.Expire,
-	"delete": script.Delete, "inspect": script.Inspect, "pin": script.Pin, "epoch": script.Epoch,
+	"delete": script.Delete, "inspect": script.Inspect, "pin": script.Pin, "epoch": script.Epoch, "many": script.Many,
 }
 
 // repeatedFor is how old a request may be when it comes again. What acquire.lua
@@ -36,6 +36,7 @@ type simulatedProcess struct {
 	way            time.Duration // one way, about
 	faults         int           // one call in so many goes wrong; zero: none
 	hears          bool          // of changes
+	shares         bool          // calls, between its lines
 
 	// Of a process whose lines are replayed:
 	heeds     bool // callers make calls themselves
@@ -57,6 +58,9 @@ type hearing struct{ *simulatedProcess }
 func (p hearing) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
 	return p.s.rdb.Subscribe(ctx, channels...)
 }
+
+// SharesCalls is whether all limiters are on one server, as far as its Client knows.
+func (p *simulatedProcess) SharesCalls() bool { return p.shares }
 
 // message is a script call on its way.
 type message struct {

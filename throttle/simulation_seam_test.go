@@ -52,6 +52,10 @@ func (m message) names() (names []string) {
 	case "fast":
 		n := (len(m.keys) - 1) / 3
 		names = m.keys[1+n : 1+2*n]
+	case "many":
+		for i := 2; i < len(m.keys); i += 3 {
+			names = append(names, m.keys[i])
+		}
 	case "epoch":
 		names = m.keys
 	default:
@@ -162,6 +166,8 @@ func (v *view) judge(reply any, err error) {
 		v.judgeBatch(reply, after)
 	case "fast":
 		v.judgeFast(reply, after)
+	case "many":
+		v.judgeMany(reply.(string), after)
 	case "set", "pause", "expire", "delete":
 		v.s.note("%s %s%s of %s: %v -> %v", v.p.name, again(v.repeated), v.m.script, v.names[0], v.m.args, reply)
 		v.judgeChange(after)

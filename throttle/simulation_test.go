@@ -90,6 +90,7 @@ type simulation struct {
 	length  time.Duration
 	limits  []*simulatedLimit
 	procs   []*simulatedProcess
+	crowd   bool          // of limits and callers, whose calls are shared
 	steps   bool          // Redis's clock is set back in this fleet, and the logs are not judged
 	over    chan struct{} // closed when the workload ends
 
@@ -181,7 +182,7 @@ func (s *simulation) run() {
 	}
 	wg.Go(func() { s.operator(ctx, rand.New(rand.NewPCG(s.seed, 1<<40))) })
 	wg.Go(func() { s.disturb(ctx, rand.New(rand.NewPCG(s.seed, 1<<41))) })
-	for end := s.begin.Add(s.length); time.Now().Before(end) && s.calls() < mostCalls; {
+	for end := s.begin.Add(s.length); time.Now().Before(end) && s.calls() < s.mostCalls(); {
 		time.Sleep(s.length / 100)
 	}
 	close(s.over)

@@ -63,3 +63,25 @@ func TestFastWayIsNotTriedInVain(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatIsDrawnIsRecorded: whoever draws from a stock has permits that Redis knows of,
+// each of them once.
+func TestWhatIsDrawnIsRecorded(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		const uses = 20_000
+		l := b.limited(guarded("1000000/1h"))
+		for i := range uses {
+			check(b, l.Acquire(b.Context(), 1))
+			if i%100 == 99 {
+				time.Sleep(100 * time.Microsecond) // less than a stock is good for
+			}
+		}
+		if calls := l.c.Stats().Calls; calls > uses/10 {
+			b.Errorf("%d calls: no stock was drawn from", calls)
+		}
+		check(b, l.c.Close())
+		if had := 1_000_000 - b.available(b.limiter(b.client())); had < uses {
+			b.Errorf("%d permits were used, Redis knows of %d", uses, had)
+		}
+	})
+}
