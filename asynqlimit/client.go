@@ -97,13 +97,13 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 		return c.recovered(ctx, call, asynqs)
 	}
 	var cmd *redis.Cmd
-	switch p, place := a.settle(); {
-	case p == returns, p == waits && (call.Step == line.Requeue || place.Line == ""):
+	switch f, place := a.settle(call.Step); f {
+	case returns:
 		cmd = c.repeat(ctx, func() *redis.Cmd {
 			return result(c.l.lines.GiveBack(ctx, call.Queue, call.ID, place))
 		})
 		c.l.room.left(attemptKey{a.queue, a.id})
-	case p == waits, p == putOff && call.Step != line.Requeue:
+	case parks:
 		message := call.Message
 		if call.Failure {
 			message = nil // it counts a retry

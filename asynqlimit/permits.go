@@ -58,7 +58,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 	if v.park != "" {
 		return j.throttled(v.park, j.l.caller.outlook(j.a.queue, v.park, j.rateOf(v.park)), nil)
 	}
-	j.a.now(waits, j.place(j.needs.limiters[0]))
+	j.a.waitsFor(j.place(j.needs.limiters[0]))
 	key := attemptKey{j.a.queue, j.a.id}
 	leaves := j.l.room.leaving(key) // meanwhile: one that was called is listed, and mostly starts soon
 	r, err := j.ask(running, v.wait)
@@ -69,7 +69,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
 	j.reservation = r
-	j.a.now(waits, j.place(r.Limiter()))
+	j.a.waitsFor(j.place(r.Limiter()))
 	if r.Delay() <= early {
 		left(ctx, leaves)
 		return nil
