@@ -52,15 +52,17 @@ func (l *Limits) middleware(next asynq.Handler) asynq.Handler {
 		id, _ := asynq.GetTaskID(ctx)
 		queue, _ := asynq.GetQueueName(ctx)
 		a := l.attempts.get(queue, id)
-		if a == nil {
+		switch {
+		case a == nil:
 			return errNotOurs
+		case !a.start():
+			return errGone
 		}
 		j := &job{l: l, a: a, task: task, began: time.Now()}
 		var attempt asynq.Handler = asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error { return j.attempt(ctx, next) })
 		if l.opts.Attempt != nil {
 			attempt = l.opts.Attempt(attempt)
 		}
-		a.start()
 		ended := errPanicked
 		defer func() { j.end(ended) }()
 		ended = attempt.ProcessTask(ctx, task)

@@ -25,11 +25,15 @@ type attempt struct {
 	over    bool       // its middleware has
 }
 
-// start says that the middleware has the task.
-func (a *attempt) start() {
+// start says that the middleware has the task, unless asynq has ended the attempt.
+func (a *attempt) start() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.settled {
+		return false
+	}
 	a.phase, a.place = waits, line.Place{Since: a.since}
+	return true
 }
 
 // finish says that the middleware has returned. What was done is asynq's to note.

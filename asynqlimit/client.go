@@ -118,9 +118,14 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 	default:
 		cmd = c.repeat(ctx, asynqs)
 	}
-	if !redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") { // with that, asynq sends the whole script
-		c.l.attempts.drop(a)
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		return cmd // asynq sends the whole script
 	}
+	if a.at() == taken { // its time was over before it began, and nobody else ends it
+		a.seat.leave()
+		a.finish(false)
+	}
+	c.l.attempts.drop(a)
 	return cmd
 }
 

@@ -79,3 +79,20 @@ jobs: { "x:limited": { limits: [api] } }
 		t.Errorf("%d starts of a job of one attempt", n)
 	}
 }
+
+// TestDeadlineOver: jobs whose deadline has passed fail without a start, and hold
+// up nobody: each has its place for no longer than asynq has the job.
+func TestDeadlineOver(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	for i := range 60 {
+		s.enqueue("x:limited", fmt.Sprint("late", i), asynq.Deadline(time.Now().Add(-time.Hour)), asynq.MaxRetry(0))
+	}
+	s.enqueue("x:limited", "good")
+	s.serve(member{yaml: fiftyPerSecond, asynq: asynq.Config{Concurrency: 4}})
+	s.awaitStarts("good", 1, 10*time.Second) // with each of them in a slot for 5 s, a minute
+	s.awaitArchived(60, 10*time.Second)
+	if n := len(s.seen("late")); n != 0 {
+		t.Errorf("%d of them started", n)
+	}
+}
