@@ -36,21 +36,15 @@ func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, plac
 	needs := make([]int64, len(looks)) // tasks
 	for n, k := range looks {
 		s := standings[slices.Index(names, k.name)]
-		if needs[n] = (s.due + s.cost - 1) / s.cost; due[k.queue].Known[k.name] >= 0 {
-			needs[n] = min(needs[n], due[k.queue].Known[k.name])
-		}
+		needs[n] = min((s.due+s.cost-1)/s.cost, k.tasks)
 	}
 	most := allot(free, needs)
 	where := make([]int, len(looks)) // the demand of each look
 	for n, k := range looks {
 		i := slices.Index(names, k.name)
-		left := due[k.queue].Known[k.name]
-		if left < 0 {
-			left = unmeasured
-		}
 		where[n] = len(sharing[i].Queues)
 		sharing[i].Queues = append(sharing[i].Queues, line.Demand{
-			Queue: c.queues[k.queue], Weight: c.l.weightOf(c.queues[k.queue]), Left: left * standings[i].cost, Out: k.out, Most: most[n] * standings[i].cost,
+			Queue: c.queues[k.queue], Weight: c.l.weightOf(c.queues[k.queue]), Left: k.tasks * standings[i].cost, Out: k.out, Most: most[n] * standings[i].cost,
 		})
 	}
 	shares, err := c.l.lines.Share(ctx, sharing)
@@ -73,9 +67,6 @@ type limiterStanding struct {
 	wait time.Duration // until the next
 	cost int64         // of a task, about
 }
-
-// unmeasured stands for the length of a line that is not known.
-const unmeasured = 10_000
 
 // anyNumber stands for the permits of a limiter that is not there: tasks create it.
 const anyNumber = 500

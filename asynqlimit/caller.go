@@ -104,6 +104,7 @@ type look struct {
 	queue   int // among the queues
 	name    string
 	out     int64   // permits on their way
+	tasks   int64   // in the line
 	permits int64   // to call tasks for
 	from    float64 // where in the line, from 0 to 1
 	next    time.Duration
@@ -134,7 +135,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 			next = min(next, idle)
 		}
 		for _, line := range d.Claimed {
-			claimed = append(claimed, &look{queue: i, name: line.Name, out: line.Out})
+			claimed = append(claimed, &look{queue: i, name: line.Name, out: line.Out, tasks: line.Tasks})
 		}
 	}
 	if len(claimed) > 0 {

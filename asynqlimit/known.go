@@ -13,8 +13,12 @@ import (
 // What a process knows of the lines of its queues: what the last pass read, and
 // what it has done since. It is the caller's.
 
-// maxAnnounced is how many new lines one pass announces.
-const maxAnnounced = 100
+const (
+	// maxAnnounced is how many new lines one pass announces.
+	maxAnnounced = 100
+	// unmeasured stands for the length of a line that is not known.
+	unmeasured = 10_000
+)
 
 // announce tells of lines that this process has begun, or found when it started:
 // that it serves the queue counts before its first look, which may come later.

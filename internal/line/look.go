@@ -35,8 +35,9 @@ type Due struct {
 
 // Claimed is a line to look at.
 type Claimed struct {
-	Name string
-	Out  int64 // permits of its tasks that are on their way
+	Name  string
+	Out   int64 // permits of its tasks that are on their way
+	Tasks int64 // in the line
 }
 
 // Due claims the lines of the queues that are due for a look, at most so many
@@ -67,7 +68,7 @@ func parseDue(queue string, reply any) (Due, error) {
 	d.All = r.int()
 	d.Next = time.Duration(r.int()) * time.Millisecond
 	for range r.int() {
-		d.Claimed = append(d.Claimed, Claimed{Name: r.text(), Out: r.int()})
+		d.Claimed = append(d.Claimed, Claimed{Name: r.text(), Out: r.int(), Tasks: r.int()})
 	}
 	for r.more() {
 		d.Known[r.text()] = r.int()
