@@ -2,6 +2,7 @@ package asynqlimit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -21,9 +22,6 @@ func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, plac
 		}
 	}
 	standings, err := c.standings(ctx, names)
-	if err != nil {
-		return err
-	}
 	sharing := make([]line.Sharing, len(names))
 	for i, name := range names {
 		sharing[i] = line.Sharing{Limiter: name, Due: standings[i].due}
@@ -47,9 +45,9 @@ func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, plac
 			Queue: c.queues[k.queue], Weight: c.l.weightOf(c.queues[k.queue]), Left: k.tasks * standings[i].cost, Out: k.out, Most: most[n] * standings[i].cost,
 		})
 	}
-	shares, err := c.l.lines.Share(ctx, sharing)
-	if err != nil {
-		return fmt.Errorf("share what comes due: %w", err)
+	shares, serr := c.l.lines.Share(ctx, sharing)
+	if serr != nil {
+		err = errors.Join(err, fmt.Errorf("share what comes due: %w", serr))
 	}
 	for n, k := range looks {
 		i := slices.Index(names, k.name)
@@ -58,7 +56,7 @@ func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, plac
 		k.short = needs[n] > most[n]
 		k.next = nextLook(s.wait, due[k.queue].All, k.short)
 	}
-	return nil
+	return err
 }
 
 // limiterStanding is how a limiter stands.
@@ -71,21 +69,35 @@ type limiterStanding struct {
 // anyNumber stands for the permits of a limiter that is not there: tasks create it.
 const anyNumber = 500
 
+// standings returns how limiters stand. Of those that the error concerns nothing
+// comes due.
 func (c *caller) standings(ctx context.Context, names []string) ([]limiterStanding, error) {
-	found := make(map[string]operate.FleetUsage, len(names))
 	usages, err := c.fleet.Inspect(ctx, names...)
-	if err != nil {
-		return nil, fmt.Errorf("read the limiters: %w", err)
+	unknown := map[string]bool{}
+	if spoilt, ok := errors.AsType[*operate.SpoiltError](err); ok {
+		for _, l := range spoilt.Limiters {
+			unknown[l.Limiter] = true
+		}
+	} else if err != nil {
+		for _, name := range names {
+			unknown[name] = true
+		}
 	}
+	found := make(map[string]operate.FleetUsage, len(names))
 	for _, u := range usages {
 		found[u.Name] = u
 	}
 	out := make([]limiterStanding, len(names))
 	for i, name := range names {
-		out[i] = standingOf(found[name])
+		if out[i].wait = longest; !unknown[name] {
+			out[i] = standingOf(found[name])
+		}
 		out[i].cost = c.costOf(name)
 	}
-	return out, nil
+	if err != nil {
+		err = fmt.Errorf("read the limiters: %w", err)
+	}
+	return out, err
 }
 
 // standingOf returns what comes due at a limiter: at a PerClient one, for all

@@ -2,6 +2,7 @@ package asynqlimit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -54,7 +55,7 @@ func (c *caller) run(ctx context.Context) {
 	at := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	failing, swept := false, at
+	swept := at
 	var adopted time.Time
 	for {
 		select {
@@ -73,10 +74,9 @@ func (c *caller) run(ctx context.Context) {
 			c.adopt(ctx)
 		}
 		next, err := c.pass(ctx)
-		if err != nil && ctx.Err() == nil && !failing {
+		if err != nil && ctx.Err() == nil && c.l.reports.add(time.Now(), "bring") > 0 {
 			c.l.logger.Warn("cannot bring waiting jobs back; trying on", "error", err)
 		}
-		failing = err != nil
 		if now := time.Now(); now.Sub(swept) > sweepEvery {
 			swept = now
 			c.l.attempts.sweep(now)
@@ -111,17 +111,16 @@ type look struct {
 	short   bool // fewer than the limiter gives, for want of places
 }
 
-// pass looks at the lines that are due, and returns when to do so again.
+// pass looks at the lines that are due, and returns when to do so again. What
+// fails for one queue or limiter does not keep it from the others.
 func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	places := c.l.gate.places(lead)
 	due, err := c.l.lines.Due(ctx, c.queues, places)
 	if err != nil {
-		return empty, fmt.Errorf("read the lines: %w", err)
+		err = fmt.Errorf("read the lines: %w", err)
 	}
 	c.learn(due)
-	if err := c.announce(ctx); err != nil {
-		return empty, err
-	}
+	err = errors.Join(err, c.announce(ctx))
 	looks, next := c.blocked(due), empty
 	var claimed []*look
 	for i, d := range due {
@@ -139,12 +138,10 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	if len(claimed) > 0 {
-		if err := c.budget(ctx, due, claimed, places); err != nil {
-			return busy, err
-		}
+		err = errors.Join(err, c.budget(ctx, due, claimed, places))
 		next = busy
 	}
-	return next, c.bring(ctx, append(looks, claimed...))
+	return next, errors.Join(err, c.bring(ctx, append(looks, claimed...)))
 }
 
 // blocked are the lines of tasks that cannot run as things stand from which some
@@ -210,7 +207,7 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 	}
 	brought, err := c.l.lines.Bring(ctx, queues, args)
 	if err != nil {
-		return fmt.Errorf("bring waiting jobs back: %w", err)
+		err = fmt.Errorf("bring waiting jobs back: %w", err)
 	}
 	for i, queue := range queues {
 		called := int64(0)
@@ -220,5 +217,5 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 		}
 		c.l.gate.expect(queue, int(called))
 	}
-	return nil
+	return err
 }

@@ -48,6 +48,9 @@ func (c *caller) learn(due []line.Due) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, d := range due {
+		if d.Known == nil { // it could not be read
+			continue
+		}
 		if c.known[d.Queue] == nil { // this process has just begun
 			for name := range d.Known {
 				if !line.IsBlocked(name) && len(c.fresh) < maxAnnounced {

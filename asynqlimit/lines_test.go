@@ -30,3 +30,43 @@ jobs: { "x:account": { limits: [account], hold: 100ms } }
 	t.Logf("the last started %v after the first", starts[accounts-1].at.Sub(s.seen("first")[0].at))
 	s.awaitDone("default", 10*time.Second)
 }
+
+// TestSpoiltKeysHoldUpNoOthers: somebody has written into keys of limiters, or of
+// a queue, what makes no sense there. The jobs of others go on.
+func TestSpoiltKeysHoldUpNoOthers(t *testing.T) {
+	t.Parallel()
+	const accounts, good = 5, 160
+	each := func(spoil func(s *site, limiter string)) func(*site) {
+		return func(s *site) {
+			for i := range accounts {
+				spoil(s, fmt.Sprint("account:evil", i))
+			}
+		}
+	}
+	for name, spoil := range map[string]func(*site){
+		"rates":    each(func(s *site, limiter string) { s.rdb.HSet(s.t.Context(), limiter, "rate", "-3") }),
+		"limiters": each(func(s *site, limiter string) { s.rdb.Set(s.t.Context(), limiter, "x", 0) }),
+		"sharing":  each(func(s *site, limiter string) { s.rdb.Set(s.t.Context(), "{"+limiter+"}:queues", "x", 0) }),
+		"queue":    func(s *site) { s.rdb.Set(s.t.Context(), "asynq:{evil}:jt:lines", "x", 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			s.serve(member{yaml: `
+limits: { api: { rate: 20/1s }, account: { rate: 1/1h, key: payload.account } }
+jobs: { "x:limited": { limits: [api], hold: 100ms }, "y:account": { limits: [account], hold: 100ms } }
+`, asynq: asynq.Config{Queues: map[string]int{"default": 1, "evil": 1}}})
+			for i := range 2 * accounts {
+				s.enqueuePayload("y:account", fmt.Sprint("evil", i), fmt.Appendf(nil, `{"account": "evil%d"}`, i%accounts), asynq.Queue("evil"))
+			}
+			s.awaitStarts("evil", accounts, 5*time.Second)
+			s.awaitWaiting("evil", accounts)
+			spoil(s)
+			for i := range good {
+				s.enqueue("x:limited", fmt.Sprint("good", i))
+			}
+			starts := s.awaitStarts("good", good, 15*time.Second) // 7 s, where nothing is in their way
+			t.Logf("%v", starts[good-1].at.Sub(starts[0].at))
+		})
+	}
+}
