@@ -143,7 +143,7 @@ func (j *job) calls(ctx context.Context) bool {
 // begins says whether the task is to run now: Redis knows that it waits no more,
 // and asynq still has it.
 func (j *job) begins(ctx context.Context) bool {
-	j.l.room.leave(ctx, attemptKey{j.a.queue, j.a.id})
+	j.l.room.leave(ctx, j.a)
 	return ctx.Err() == nil && j.a.goesOn(runs)
 }
 
@@ -239,7 +239,7 @@ func (j *job) end(err error) {
 	j.counts().attempt(err)
 	j.a.finish(err == nil)
 	if err == nil {
-		j.l.room.left(attemptKey{j.a.queue, j.a.id})
+		j.l.room.leaving(j.a)
 	}
 	j.l.attempts.drop(j.a)
 	if j.a.wait.State == line.Called && line.IsBlocked(j.a.wait.Line) {

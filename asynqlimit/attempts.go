@@ -21,6 +21,7 @@ type attempt struct {
 	phase   phase
 	fate    fate
 	place   line.Place // where it parks
+	off     bool       // the list of those that wait in processes
 	settled bool       // asynq has ended it
 	over    bool       // its middleware has
 }
@@ -53,6 +54,15 @@ func (a *attempt) goesOn(p phase) bool {
 	}
 	a.phase, a.fate = p, open
 	return true
+}
+
+// unlist says that the task is off the list, and whether it was on it.
+func (a *attempt) unlist() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was := !a.off
+	a.off = true
+	return was
 }
 
 // at returns how far the attempt has come.

@@ -78,13 +78,10 @@ func (c client) dequeue(ctx context.Context, call line.Call) *redis.Cmd {
 	if t.Wait.State != "" && t.Wait.State != line.Arrived {
 		a.since = t.Wait.Since
 	}
-	switch t.Wait.State {
-	case line.Called:
+	if t.Wait.State == line.Called {
 		c.l.gate.arrived(call.Queue)
-		fallthrough
-	case line.Back, line.Parked:
-		c.l.room.isListed(attemptKey{a.queue, a.id})
 	}
+	c.l.room.entered(attemptKey{a.queue, a.id})
 	c.l.attempts.put(a)
 	return redis.NewCmdResult(t.Message, nil)
 }
@@ -102,7 +99,6 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 		cmd = c.repeat(ctx, func() *redis.Cmd {
 			return result(c.l.lines.GiveBack(ctx, call.Queue, call.ID, place))
 		})
-		c.l.room.left(attemptKey{a.queue, a.id})
 	case parks:
 		message := call.Message
 		if call.Failure {
@@ -111,11 +107,11 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 		cmd = c.repeat(ctx, func() *redis.Cmd {
 			return result(c.l.lines.Park(ctx, call.Queue, call.ID, message, place))
 		})
-		c.l.room.left(attemptKey{a.queue, a.id})
 		if cmd.Err() == nil {
 			c.l.caller.parked(call.Queue, place)
 		}
 	default:
+		c.l.room.leaving(a)
 		cmd = c.repeat(ctx, asynqs)
 	}
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {

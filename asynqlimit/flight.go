@@ -35,7 +35,6 @@ func (j *job) enterFlight(ctx context.Context) error {
 		wait = min(wait, time.Until(deadline)/4)
 	}
 	if wait > 0 && j.a.seat.toRoom([]string{fullLine + r.Name}, false) {
-		j.l.room.enter(attemptKey{j.a.queue, j.a.id})
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {

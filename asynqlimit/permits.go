@@ -59,8 +59,6 @@ func (j *job) hold(ctx context.Context) (err error) {
 		return j.throttled(v.park, j.l.caller.outlook(j.a.queue, v.park, j.rateOf(v.park)), nil)
 	}
 	j.a.waitsFor(j.place(j.needs.limiters[0]))
-	key := attemptKey{j.a.queue, j.a.id}
-	leaves := j.l.room.leaving(key) // meanwhile: one that was called is listed, and mostly starts soon
 	r, err := j.ask(running, v.wait)
 	if err != nil {
 		return j.undecided(ctx, err)
@@ -71,7 +69,6 @@ func (j *job) hold(ctx context.Context) (err error) {
 	j.reservation = r
 	j.a.waitsFor(j.place(r.Limiter()))
 	if r.Delay() <= early {
-		left(ctx, leaves)
 		return nil
 	}
 	due := s.came == line.Called || s.came == line.Back
@@ -79,7 +76,6 @@ func (j *job) hold(ctx context.Context) (err error) {
 		j.giveUp()
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
-	j.l.room.enter(key)
 	near := time.NewTimer(r.Delay() - early)
 	defer near.Stop()
 	select {
@@ -111,9 +107,7 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 		j.a.seat.asking(true)
 		defer j.a.seat.asking(false)
 		defer time.AfterFunc(askingLasts, func() {
-			if j.a.seat.toRoomIfAsking(j.needs.limiters) {
-				j.l.room.enter(attemptKey{j.a.queue, j.a.id})
-			}
+			j.a.seat.toRoomIfAsking(j.needs.limiters)
 		}).Stop()
 	}
 	return j.reserve(ctx, j.needs.costs, maxWait)
@@ -163,7 +157,7 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 		j.a.wait.State = line.Called // it has waited in turn
 		return false, nil
 	}
-	j.l.room.leave(ctx, attemptKey{j.a.queue, j.a.id})
+	j.l.room.leave(ctx, j.a)
 	longest, cancelWait := context.WithTimeout(running, max(j.needs.rule.Hold, r.Delay())+lead+slack)
 	defer cancelWait()
 	if err := r.Wait(longest); err != nil {

@@ -57,10 +57,12 @@ func (s *seat) asking(asks bool) {
 }
 
 // toRoomIfAsking is toRoom for a task that may have its permits by now.
-func (s *seat) toRoomIfAsking(limiters []string) bool {
+func (s *seat) toRoomIfAsking(limiters []string) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
-	return s.asks && s.toRoomNow(limiters, false)
+	if s.asks {
+		s.toRoomNow(limiters, false)
+	}
 }
 
 func (s *seat) toRoomNow(limiters []string, due bool) bool {
