@@ -159,13 +159,13 @@ func (c *caller) blocked(due []line.Due) (looks []*look) {
 			if c.probes[key] == nil {
 				c.probes[key] = &probe{}
 			}
-			n := c.probes[key].look(now)
-			if rule := c.l.fullRule(name); rule != nil {
+			n, rule := c.probes[key].look(now), c.l.fullRule(name)
+			if rule != nil {
 				n = cap(rule.inFlight) - len(rule.inFlight)
 			}
 			if n > 0 {
 				k := &look{queue: i, name: name, permits: int64(n), next: probeFirst}
-				if n == 1 { // those at the head may be wrong for good
+				if n == 1 && rule == nil { // those at the head may be wrong for good
 					k.from = rand.Float64()
 				}
 				looks = append(looks, k)

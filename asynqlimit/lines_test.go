@@ -1,12 +1,15 @@
 package asynqlimit_test
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
 
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
@@ -67,6 +70,44 @@ jobs: { "x:limited": { limits: [api], hold: 100ms }, "y:account": { limits: [acc
 			}
 			starts := s.awaitStarts("good", good, 15*time.Second) // 7 s, where nothing is in their way
 			t.Logf("%v", starts[good-1].at.Sub(starts[0].at))
+		})
+	}
+}
+
+// TestInFlightInOrder: jobs that wait for a place among those of their pattern run
+// in the order in which they came, and none is called for whom there is no place.
+func TestInFlightInOrder(t *testing.T) {
+	t.Parallel()
+	for _, places := range []int{1, 3} {
+		t.Run(fmt.Sprint(places), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			const jobs = 30
+			for i := range jobs {
+				s.enqueue("x:limited", fmt.Sprintf("x%02d", i))
+			}
+			var attempts atomic.Int64
+			s.serve(member{yaml: fmt.Sprintf(`
+limits: { api: { rate: 1000/1s } }
+jobs: { "x:limited": { limits: [api], max_in_flight: %d, hold: 100ms } }
+`, places), opts: asynqlimit.Options{Attempt: func(next asynq.Handler) asynq.Handler {
+				return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+					attempts.Add(1)
+					return next.ProcessTask(ctx, task)
+				})
+			}}, handle: func(context.Context, *asynq.Task) error {
+				<-time.After(200 * time.Millisecond)
+				return nil
+			}})
+			for i, st := range s.awaitStarts("x", jobs, 30*time.Second) {
+				var n int
+				if _, err := fmt.Sscanf(st.id, "x%d", &n); err != nil || n > i+5 || n < i-5 {
+					t.Errorf("start %d is that of %s", i, st.id)
+				}
+			}
+			if n := attempts.Load(); n > 3*jobs {
+				t.Errorf("%d jobs had %d attempts", jobs, n)
+			}
 		})
 	}
 }
