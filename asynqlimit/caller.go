@@ -24,7 +24,6 @@ type caller struct {
 
 	mu     sync.Mutex
 	known  map[string]map[string]int64 // tasks of the lines of each queue, -1 where that is not known
-	costs  map[string]int64            // of the last task parked in a line
 	fresh  map[probeKey]bool           // lines to announce
 	probes map[probeKey]*probe
 }
@@ -34,7 +33,7 @@ type probeKey struct{ queue, line string }
 func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1),
-		known: map[string]map[string]int64{}, costs: map[string]int64{}, fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{},
+		known: map[string]map[string]int64{}, fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{},
 	}
 }
 
@@ -105,6 +104,7 @@ type look struct {
 	name    string
 	out     int64   // permits on their way
 	tasks   int64   // in the line
+	cost    int64   // of each, about: that of the first
 	permits int64   // to call tasks for
 	from    float64 // where in the line, from 0 to 1
 	next    time.Duration
@@ -134,7 +134,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 			next = min(next, idle)
 		}
 		for _, line := range d.Claimed {
-			claimed = append(claimed, &look{queue: i, name: line.Name, out: line.Out, tasks: line.Tasks})
+			claimed = append(claimed, &look{queue: i, name: line.Name, out: line.Out, tasks: line.Tasks, cost: max(line.Cost, 1)})
 		}
 	}
 	if len(claimed) > 0 {

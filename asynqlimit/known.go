@@ -77,13 +77,6 @@ func (c *caller) note(queue, name string, left int64) {
 	}
 }
 
-// costOf is about what the tasks of a line cost.
-func (c *caller) costOf(name string) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return max(c.costs[name], 1)
-}
-
 // parked notes a task that this process has parked.
 func (c *caller) parked(queue string, place line.Place) {
 	name := place.Line
@@ -91,12 +84,6 @@ func (c *caller) parked(queue string, place line.Place) {
 		return
 	}
 	c.mu.Lock()
-	if place.Cost > 1 || c.costs[name] > 1 {
-		if len(c.costs) >= maxRecent {
-			clear(c.costs)
-		}
-		c.costs[name] = place.Cost
-	}
 	if c.known[queue] == nil {
 		c.known[queue] = map[string]int64{}
 	}

@@ -111,3 +111,63 @@ jobs: { "x:limited": { limits: [api], max_in_flight: %d, hold: 100ms } }
 		})
 	}
 }
+
+// TestLeftoverCallsNobody: what is left of a limit is less than a job costs, or
+// nothing. No job is called for it until a whole one fits.
+func TestLeftoverCallsNobody(t *testing.T) {
+	t.Parallel()
+	for name, limits := range map[string]string{
+		"leftover":   "api: { rate: 10/20s }",
+		"per client": "api: { rate: 10/20s, type: per_client }",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			var attempts atomic.Int64
+			s.serve(member{yaml: `
+limits: { ` + limits + ` }
+jobs: { "x:limited": { limits: [api], permits: 4, hold: 0 } }
+`, opts: asynqlimit.Options{Attempt: func(next asynq.Handler) asynq.Handler {
+				return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+					attempts.Add(1)
+					return next.ProcessTask(ctx, task)
+				})
+			}}})
+			const jobs = 20
+			for i := range jobs {
+				s.enqueue("x:limited", fmt.Sprint("x", i))
+			}
+			s.awaitStarts("x", 1, 5*time.Second)
+			s.await(10*time.Second, func() (bool, string) {
+				return attempts.Load() >= jobs, fmt.Sprintf("%d attempts", attempts.Load())
+			})
+			before, begun := attempts.Load(), len(s.seen("x"))
+			<-time.After(8 * time.Second)
+			n := attempts.Load() - before - 2*int64(len(s.seen("x"))-begun)
+			t.Logf("%d attempts, %d started", n, len(s.seen("x")))
+			if n > 10 {
+				t.Errorf("%d attempts in 8 s with nothing to get", n)
+			}
+		})
+	}
+}
+
+// TestWholeLimitEach: each job takes all that a limit gives at once, and so does
+// each job of another queue. Both go on.
+func TestWholeLimitEach(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	for i := range 6 {
+		for _, queue := range []string{"a", "b"} {
+			s.enqueue("x:limited", fmt.Sprint(queue, i), asynq.Queue(queue))
+		}
+	}
+	s.serve(member{yaml: `
+limits: { api: { rate: 4/500ms } }
+jobs: { "x:limited": { limits: [api], permits: 4, hold: 0 } }
+`, asynq: asynq.Config{Queues: map[string]int{"a": 1, "b": 1}}})
+	starts := s.awaitStarts("", 12, 20*time.Second)
+	t.Logf("12 jobs, one at a time, took %v", starts[11].at.Sub(starts[0].at))
+	s.awaitDone("a", 5*time.Second)
+	s.awaitDone("b", 5*time.Second)
+}

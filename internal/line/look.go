@@ -39,6 +39,7 @@ type Claimed struct {
 	Name  string
 	Out   int64 // permits of its tasks that are on their way
 	Tasks int64 // in the line
+	Cost  int64 // of the first
 }
 
 // Due claims the lines of the queues that are due for a look, at most so many
@@ -73,7 +74,7 @@ func parseDue(queue string, reply any) (Due, error) {
 	d.All = r.int()
 	d.Next = time.Duration(r.int()) * time.Millisecond
 	for range r.int() {
-		d.Claimed = append(d.Claimed, Claimed{Name: r.text(), Out: r.int(), Tasks: r.int()})
+		d.Claimed = append(d.Claimed, Claimed{Name: r.text(), Out: r.int(), Tasks: r.int(), Cost: r.int()})
 	}
 	for r.more() {
 		d.Known[r.text()] = r.int()
