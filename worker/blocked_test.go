@@ -334,7 +334,8 @@ log: { level: error }
 	f.await(100, 5*time.Second)
 }
 
-// TestBlockedJobsAreNoStorm: a backlog that nobody can run costs few attempts.
+// TestBlockedJobsAreNoStorm: a backlog that nobody can run costs few attempts, and
+// is done soon after somebody comes who can.
 func TestBlockedJobsAreNoStorm(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, `
@@ -351,6 +352,11 @@ log: { level: error }
 	if n := attempts() - before; n > 20 {
 		t.Errorf("%d attempts in 5s of jobs that nobody can run", n)
 	}
+	f.workWith(`
+pools: [ { name: default, concurrency: 10 } ]
+log: { level: error }
+`, "y")
+	f.awaitAllDone(jobs, 30*time.Second)
 }
 
 // TestSettleUnderALoweredLimit: what a job cost beyond its estimate is taken in
