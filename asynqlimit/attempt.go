@@ -52,15 +52,17 @@ func (l *Limits) middleware(next asynq.Handler) asynq.Handler {
 		id, _ := asynq.GetTaskID(ctx)
 		queue, _ := asynq.GetQueueName(ctx)
 		a := l.attempts.get(queue, id)
-		if a == nil {
+		switch {
+		case a == nil:
 			return errNotOurs
+		case !a.start():
+			return errGone
 		}
 		j := &job{l: l, a: a, task: task, began: time.Now()}
 		var attempt asynq.Handler = asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error { return j.attempt(ctx, next) })
 		if l.opts.Attempt != nil {
 			attempt = l.opts.Attempt(attempt)
 		}
-		a.start()
 		ended := errPanicked
 		defer func() { j.end(ended) }()
 		ended = attempt.ProcessTask(ctx, task)
@@ -112,7 +114,7 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	if err := j.a.seat.toSlot(ctx); err != nil {
 		return j.undecided(ctx, err)
 	}
-	if (j.held || len(j.limiter) == 0) && !j.begins(ctx) {
+	if !j.calls(ctx) {
 		return errGone
 	}
 	began := time.Now()
@@ -125,14 +127,24 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	return nil
 }
 
-// errGone is what an attempt returns that asynq has ended meanwhile. Nobody reads it.
+// errGone is what an attempt returns that asynq ends, or has ended, because its
+// context is over.
 var errGone = errors.New("the attempt is over")
 
-// begins says whether the handler may begin: Redis knows that the task waits no
-// more, and asynq still has it.
+// calls says whether to call the handler. One that acquires its permits itself
+// has its turn later: see Acquire.
+func (j *job) calls(ctx context.Context) bool {
+	if !j.held && len(j.limiter) > 0 {
+		return ctx.Err() == nil && j.a.goesOn(prepares)
+	}
+	return j.begins(ctx)
+}
+
+// begins says whether the task is to run now: Redis knows that it waits no more,
+// and asynq still has it.
 func (j *job) begins(ctx context.Context) bool {
-	j.l.room.leave(ctx, attemptKey{j.a.queue, j.a.id})
-	return ctx.Err() == nil && j.a.begin()
+	j.l.room.leave(ctx, j.a)
+	return ctx.Err() == nil && j.a.goesOn(runs)
 }
 
 // plan finds out what the task has to acquire, and that there is a handler for it.
@@ -171,7 +183,7 @@ func (j *job) place(name string) line.Place {
 
 // throttled parks the task in the line of a limiter.
 func (j *job) throttled(limiter string, after time.Duration, why error) *ThrottledError {
-	j.a.now(putOff, j.place(limiter))
+	j.a.decide(parks, j.place(limiter))
 	if limit := j.limitOf(limiter); limit != nil {
 		if limit.parked.Add(1); why == nil {
 			limit.denied.Add(1)
@@ -186,28 +198,32 @@ const retryUndecided = time.Second
 // errDraining is why a task goes back to its queue: its process shuts down.
 var errDraining = errors.New("the process shuts down")
 
-// undecided turns an error of the throttle or of Redis into what the attempt
-// returns: nothing was decided, so the task waits on.
+// undecided turns the error with which a wait for permits ended into what the
+// attempt returns: the limits have not decided anything.
 func (j *job) undecided(ctx context.Context, err error) error {
 	if isPutOff(err) {
 		return err
 	}
-	if blocked := blockedByLimit(err); blocked != nil {
-		return blocked
-	}
-	name := ""
+	draining := j.l.draining.Err() != nil
+	f, name := fateOf(j.a.at(), err, ctx.Err() != nil, draining), ""
 	if len(j.limiter) > 0 {
 		name = j.limiter[0].Name()
 	}
 	switch {
-	case j.l.draining.Err() != nil:
+	case f == asynqs:
+		return err
+	case draining:
 		err = errDraining
-		fallthrough
-	case name == "":
-		j.a.now(returns, j.place(name))
-		return &ThrottledError{Limiter: name, Err: err}
+	default:
+		if blocked := blockedByLimit(err); blocked != nil {
+			return blocked
+		}
 	}
-	return j.throttled(name, retryUndecided, err)
+	if f == parks && name != "" {
+		return j.throttled(name, retryUndecided, err)
+	}
+	j.a.decide(returns, j.place(name))
+	return &ThrottledError{Limiter: name, Err: err}
 }
 
 // end gives back what the attempt has, and counts how it ended.
@@ -218,13 +234,13 @@ func (j *job) end(err error) {
 	}
 	j.leaveFlight()
 	j.a.seat.leave()
-	if err != nil && !isPutOff(err) {
-		j.a.now(runs, line.Place{}) // it has failed: asynq's own rules stand
+	if err != nil && !isPutOff(err) && !errors.Is(err, errGone) {
+		j.a.decide(asynqs, line.Place{}) // it has failed
 	}
 	j.counts().attempt(err)
 	j.a.finish(err == nil)
 	if err == nil {
-		j.l.room.left(attemptKey{j.a.queue, j.a.id})
+		j.l.room.leaving(j.a)
 	}
 	j.l.attempts.drop(j.a)
 	if j.a.wait.State == line.Called && line.IsBlocked(j.a.wait.Line) {
@@ -241,7 +257,7 @@ func (j *job) block(blocked *BlockedError) *ThrottledError {
 	if j.a.wait.Line == name {
 		p.Since = 0 // behind the others: they may pass
 	}
-	j.a.now(putOff, p)
+	j.a.decide(parks, p)
 	if jobs := j.l.reports.add(time.Now(), name); jobs > 0 {
 		j.l.logger.Warn("jobs wait for something to be mended", "reason", string(blocked.Reason), "type", j.task.Type(),
 			"attempts", jobs, "task_id", j.a.id, "queue", j.a.queue, "error", blocked)
@@ -270,7 +286,7 @@ func (j *job) refused(ctx context.Context, after *RetryAfterError, err error) er
 	j.a.wait.Refused = first
 	d := min(after.After, j.needs.maxPause())
 	alone := func(d time.Duration, limiter string) error {
-		j.a.now(putOff, line.Place{Away: d, Cost: 1, Refused: first, Since: j.a.since})
+		j.a.decide(parks, line.Place{Away: d, Cost: 1, Refused: first, Since: j.a.since})
 		return &ThrottledError{Limiter: limiter, RetryAfter: d, Err: after}
 	}
 	if len(j.needs.paused()) == 0 {
@@ -298,7 +314,7 @@ func (j *job) refused(ctx context.Context, after *RetryAfterError, err error) er
 		p.Since = 0 // behind the others
 	}
 	j.limitOf(limiter).parked.Add(1)
-	j.a.now(putOff, p)
+	j.a.decide(parks, p)
 	return &ThrottledError{Limiter: limiter, RetryAfter: d, Err: after}
 }
 

@@ -1,22 +1,11 @@
 package asynqlimit
 
 import (
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/line"
-)
-
-// phase is how far the attempt of a task has come. It decides what becomes of the
-// task when asynq ends the attempt.
-type phase int
-
-const (
-	taken   phase = iota // from its queue; its attempt has not begun
-	waits                // for its permits: it parks
-	runs                 // its handler does: asynq's own rules stand
-	putOff               // its handler, or its limits, put it off: it parks
-	returns              // its process drains: it goes back to the head of its queue
 )
 
 // attempt is one attempt of one task in this process, from its dequeue to the
@@ -30,17 +19,22 @@ type attempt struct {
 	mu      sync.Mutex
 	last    time.Time // when it was taken, or was over
 	phase   phase
+	fate    fate
 	place   line.Place // where it parks
-	began   bool       // its middleware has begun
+	off     bool       // the list of those that wait in processes
 	settled bool       // asynq has ended it
 	over    bool       // its middleware has
 }
 
-// start says that the middleware has the task. Until its handler runs, it waits.
-func (a *attempt) start() {
+// start says that the middleware has the task, unless asynq has ended the attempt.
+func (a *attempt) start() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.began, a.phase, a.place = true, waits, line.Place{Since: a.since}
+	if a.settled {
+		return false
+	}
+	a.phase, a.place = waits, line.Place{Since: a.since}
+	return true
 }
 
 // finish says that the middleware has returned. What was done is asynq's to note.
@@ -51,30 +45,71 @@ func (a *attempt) finish(done bool) {
 	a.settled = a.settled || done
 }
 
-// begin says that the handler is to run, unless asynq has ended the attempt.
-func (a *attempt) begin() bool {
+// goesOn says that the attempt is in a later phase, unless asynq has ended it.
+func (a *attempt) goesOn(p phase) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.settled {
 		return false
 	}
-	a.phase = runs
+	a.phase, a.fate = p, open
 	return true
 }
 
-// now says what becomes of the task from here on.
-func (a *attempt) now(p phase, place line.Place) {
+// unlist says that the task is off the list, and whether it was on it.
+func (a *attempt) unlist() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.phase, a.place = p, place
+	was := !a.off
+	a.off = true
+	return was
 }
 
-// settle says what becomes of the task that asynq has retried, archived or given back.
-func (a *attempt) settle() (phase, line.Place) {
+// at returns how far the attempt has come.
+func (a *attempt) at() phase {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.phase
+}
+
+// waitsFor says where the task parks if its wait ends before its turn.
+func (a *attempt) waitsFor(place line.Place) { a.decide(open, place) }
+
+// decide says what becomes of the task when the attempt ends.
+func (a *attempt) decide(f fate, place line.Place) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fate, a.place = f, place
+}
+
+// errEnded stands for the reason why asynq retries or archives a task whose
+// attempt is not over.
+var errEnded = errors.New("asynq has ended the attempt")
+
+// ending says what becomes of the task if asynq ends the attempt now, and where it
+// parks.
+func (a *attempt) ending(step line.Step) (fate, line.Place) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f, requeued := a.fate, step == line.Requeue
+	switch {
+	case f == open && requeued:
+		f = fateOf(a.phase, nil, false, true)
+	case f == open:
+		f = fateOf(a.phase, errEnded, true, false)
+	}
+	if f == parks && (requeued || a.place.Line == "" && a.place.Away == 0) {
+		f = returns
+	}
+	return f, a.place
+}
+
+// settle says that asynq has ended the attempt, and what becomes of the task.
+func (a *attempt) settle(step line.Step) (fate, line.Place) {
+	a.mu.Lock()
 	a.settled = true
-	return a.phase, a.place
+	a.mu.Unlock()
+	return a.ending(step)
 }
 
 // attempts are those of one process, by task.
@@ -128,8 +163,8 @@ func (t *attempts) sweep(now time.Time) {
 	defer t.mu.Unlock()
 	for key, a := range t.all {
 		a.mu.Lock()
-		idle := !a.began && now.Sub(a.last) > neverBegan
-		old := (a.over || !a.began) && now.Sub(a.last) > forgotten
+		idle := a.phase == taken && now.Sub(a.last) > neverBegan
+		old := (a.over || a.phase == taken) && now.Sub(a.last) > forgotten
 		a.mu.Unlock()
 		if idle {
 			a.seat.leave()

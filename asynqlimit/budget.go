@@ -2,6 +2,7 @@ package asynqlimit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,15 +16,15 @@ import (
 // limiters, shared among the queues, for which there are places.
 func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, places int) error {
 	var names []string
+	var costs []int64 // the least of those that come first
 	for _, k := range looks {
-		if !slices.Contains(names, k.name) {
-			names = append(names, k.name)
+		if i := slices.Index(names, k.name); i < 0 {
+			names, costs = append(names, k.name), append(costs, k.cost)
+		} else {
+			costs[i] = min(costs[i], k.cost)
 		}
 	}
-	standings, err := c.standings(ctx, names)
-	if err != nil {
-		return err
-	}
+	standings, err := c.standings(ctx, names, costs)
 	sharing := make([]line.Sharing, len(names))
 	for i, name := range names {
 		sharing[i] = line.Sharing{Limiter: name, Due: standings[i].due}
@@ -36,26 +37,20 @@ func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, plac
 	needs := make([]int64, len(looks)) // tasks
 	for n, k := range looks {
 		s := standings[slices.Index(names, k.name)]
-		if needs[n] = (s.due + s.cost - 1) / s.cost; due[k.queue].Known[k.name] >= 0 {
-			needs[n] = min(needs[n], due[k.queue].Known[k.name])
-		}
+		needs[n] = min(s.due/s.cost, k.tasks)
 	}
 	most := allot(free, needs)
 	where := make([]int, len(looks)) // the demand of each look
 	for n, k := range looks {
 		i := slices.Index(names, k.name)
-		left := due[k.queue].Known[k.name]
-		if left < 0 {
-			left = unmeasured
-		}
 		where[n] = len(sharing[i].Queues)
 		sharing[i].Queues = append(sharing[i].Queues, line.Demand{
-			Queue: c.queues[k.queue], Weight: c.l.weightOf(c.queues[k.queue]), Left: left * standings[i].cost, Out: k.out, Most: most[n] * standings[i].cost,
+			Queue: c.queues[k.queue], Weight: c.l.weightOf(c.queues[k.queue]), Left: k.tasks * standings[i].cost, Out: k.out, Most: most[n] * standings[i].cost,
 		})
 	}
-	shares, err := c.l.lines.Share(ctx, sharing)
-	if err != nil {
-		return fmt.Errorf("share what comes due: %w", err)
+	shares, serr := c.l.lines.Share(ctx, sharing)
+	if serr != nil {
+		err = errors.Join(err, fmt.Errorf("share what comes due: %w", serr))
 	}
 	for n, k := range looks {
 		i := slices.Index(names, k.name)
@@ -64,62 +59,76 @@ func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, plac
 		k.short = needs[n] > most[n]
 		k.next = nextLook(s.wait, due[k.queue].All, k.short)
 	}
-	return nil
+	return err
 }
 
 // limiterStanding is how a limiter stands.
 type limiterStanding struct {
-	due  int64         // permits that come due within lead
+	due  int64         // permits that come due within lead, for whole tasks
 	wait time.Duration // until the next
 	cost int64         // of a task, about
 }
 
-// unmeasured stands for the length of a line that is not known.
-const unmeasured = 10_000
-
 // anyNumber stands for the permits of a limiter that is not there: tasks create it.
 const anyNumber = 500
 
-func (c *caller) standings(ctx context.Context, names []string) ([]limiterStanding, error) {
-	found := make(map[string]operate.FleetUsage, len(names))
+// standings returns how limiters stand. Of those that the error concerns nothing
+// comes due.
+func (c *caller) standings(ctx context.Context, names []string, costs []int64) ([]limiterStanding, error) {
 	usages, err := c.fleet.Inspect(ctx, names...)
-	if err != nil {
-		return nil, fmt.Errorf("read the limiters: %w", err)
+	unknown := map[string]bool{}
+	if spoilt, ok := errors.AsType[*operate.SpoiltError](err); ok {
+		for _, l := range spoilt.Limiters {
+			unknown[l.Limiter] = true
+		}
+	} else if err != nil {
+		for _, name := range names {
+			unknown[name] = true
+		}
 	}
+	found := make(map[string]operate.FleetUsage, len(names))
 	for _, u := range usages {
 		found[u.Name] = u
 	}
 	out := make([]limiterStanding, len(names))
 	for i, name := range names {
-		out[i] = standingOf(found[name])
-		out[i].cost = c.costOf(name)
+		if out[i] = (limiterStanding{wait: longest, cost: costs[i]}); !unknown[name] {
+			out[i] = standingOf(found[name], costs[i])
+		}
 	}
-	return out, nil
+	if err != nil {
+		err = fmt.Errorf("read the limiters: %w", err)
+	}
+	return out, err
 }
 
-// standingOf returns what comes due at a limiter: at a PerClient one, for all
-// processes together, since any of them may take what is called.
-func standingOf(u operate.FleetUsage) limiterStanding {
+// misfit is how long to wait for the permits of a whole task, where some are free:
+// the limiter does not say when that is. It sees it lead before.
+const misfit = lead + lead/2
+
+// standingOf returns what comes due at a limiter for tasks of a cost: at a
+// PerClient one, for all processes together, since any of them may take what is
+// called. A task that costs more than the limiter ever gives is called when
+// everything is free: to find that out is its own.
+func standingOf(u operate.FleetUsage, cost int64) limiterStanding {
 	r := u.Rate
 	if r.Permits == 0 {
-		return limiterStanding{due: anyNumber}
+		return limiterStanding{due: anyNumber, cost: cost}
 	}
-	if r.Type != throttle.PerClient {
-		return limiterStanding{due: max(u.Available, u.Soon), wait: max(u.NextFree, u.Paused)}
-	}
-	if len(u.PerClient) == 0 {
-		s := limiterStanding{wait: u.Paused}
-		if u.Paused <= lead {
-			s.due = r.Permits
+	s := limiterStanding{wait: max(u.NextFree, u.Paused), cost: min(cost, r.Permits)}
+	add := func(permits int64) { s.due += permits - permits%s.cost }
+	switch {
+	case r.Type != throttle.PerClient:
+		add(max(u.Available, u.Soon))
+	case len(u.PerClient) > 0:
+		for _, own := range u.PerClient {
+			add(max(own.Available, own.Soon))
 		}
-		return s
+	case u.Paused <= lead:
+		add(r.Permits)
 	}
-	s := limiterStanding{wait: -1}
-	for _, own := range u.PerClient {
-		s.due += max(own.Available, own.Soon)
-		if wait := max(own.NextFree, u.Paused); s.wait < 0 || wait < s.wait {
-			s.wait = wait
-		}
+	if s.cost > 1 && s.due == 0 && s.wait <= lead {
+		s.wait = misfit
 	}
 	return s
 }

@@ -2,6 +2,7 @@ package asynqlimit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -23,7 +24,6 @@ type caller struct {
 
 	mu     sync.Mutex
 	known  map[string]map[string]int64 // tasks of the lines of each queue, -1 where that is not known
-	costs  map[string]int64            // of the last task parked in a line
 	fresh  map[probeKey]bool           // lines to announce
 	probes map[probeKey]*probe
 	tries  tries
@@ -34,7 +34,7 @@ type probeKey struct{ queue, line string }
 func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1),
-		known: map[string]map[string]int64{}, costs: map[string]int64{}, fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{},
+		known: map[string]map[string]int64{}, fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{},
 	}
 }
 
@@ -55,7 +55,7 @@ func (c *caller) run(ctx context.Context) {
 	at := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	failing, swept := false, at
+	swept := at
 	var adopted time.Time
 	for {
 		select {
@@ -74,10 +74,9 @@ func (c *caller) run(ctx context.Context) {
 			c.adopt(ctx)
 		}
 		next, err := c.pass(ctx)
-		if err != nil && ctx.Err() == nil && !failing {
+		if err != nil && ctx.Err() == nil && c.l.reports.add(time.Now(), "bring") > 0 {
 			c.l.logger.Warn("cannot bring waiting jobs back; trying on", "error", err)
 		}
-		failing = err != nil
 		if now := time.Now(); now.Sub(swept) > sweepEvery {
 			swept = now
 			c.l.attempts.sweep(now)
@@ -105,23 +104,24 @@ type look struct {
 	queue   int // among the queues
 	name    string
 	out     int64   // permits on their way
+	tasks   int64   // in the line
+	cost    int64   // of each, about: that of the first
 	permits int64   // to call tasks for
 	from    float64 // where in the line, from 0 to 1
 	next    time.Duration
 	short   bool // fewer than the limiter gives, for want of places
 }
 
-// pass looks at the lines that are due, and returns when to do so again.
+// pass looks at the lines that are due, and returns when to do so again. What
+// fails for one queue or limiter does not keep it from the others.
 func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	places := c.l.gate.places(lead)
 	due, err := c.l.lines.Due(ctx, c.queues, places)
 	if err != nil {
-		return empty, fmt.Errorf("read the lines: %w", err)
+		err = fmt.Errorf("read the lines: %w", err)
 	}
 	c.learn(due)
-	if err := c.announce(ctx); err != nil {
-		return empty, err
-	}
+	err = errors.Join(err, c.announce(ctx))
 	looks, next := c.blocked(due), empty
 	var claimed []*look
 	for i, d := range due {
@@ -135,16 +135,14 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 			next = min(next, idle)
 		}
 		for _, line := range d.Claimed {
-			claimed = append(claimed, &look{queue: i, name: line.Name, out: line.Out})
+			claimed = append(claimed, &look{queue: i, name: line.Name, out: line.Out, tasks: line.Tasks, cost: max(line.Cost, 1)})
 		}
 	}
 	if len(claimed) > 0 {
-		if err := c.budget(ctx, due, claimed, places); err != nil {
-			return busy, err
-		}
+		err = errors.Join(err, c.budget(ctx, due, claimed, places))
 		next = busy
 	}
-	return next, c.bring(ctx, append(looks, claimed...))
+	return next, errors.Join(err, c.bring(ctx, append(looks, claimed...)))
 }
 
 // blocked are the lines of tasks that cannot run as things stand from which some
@@ -166,13 +164,13 @@ func (c *caller) blocked(due []line.Due) (looks []*look) {
 			if _, known := d.Known[key.line]; key.queue != d.Queue || !known && !p.opens() {
 				continue
 			}
-			n := p.look(now, &c.tries)
-			if rule := c.l.fullRule(key.line); rule != nil {
+			n, rule := p.look(now, &c.tries), c.l.fullRule(key.line)
+			if rule != nil {
 				n = cap(rule.inFlight) - len(rule.inFlight)
 			}
 			if n > 0 {
 				k := &look{queue: i, name: key.line, permits: int64(n), next: probeFirst}
-				if n == 1 { // those at the head may be wrong for good
+				if n == 1 && rule == nil { // those at the head may be wrong for good
 					k.from = rand.Float64()
 				}
 				looks = append(looks, k)
@@ -214,7 +212,7 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 	}
 	brought, err := c.l.lines.Bring(ctx, queues, args)
 	if err != nil {
-		return fmt.Errorf("bring waiting jobs back: %w", err)
+		err = fmt.Errorf("bring waiting jobs back: %w", err)
 	}
 	for i, queue := range queues {
 		called := int64(0)
@@ -224,5 +222,5 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 		}
 		c.l.gate.expect(queue, int(called))
 	}
-	return nil
+	return err
 }

@@ -78,13 +78,10 @@ func (c client) dequeue(ctx context.Context, call line.Call) *redis.Cmd {
 	if t.Wait.State != "" && t.Wait.State != line.Arrived {
 		a.since = t.Wait.Since
 	}
-	switch t.Wait.State {
-	case line.Called:
+	if t.Wait.State == line.Called {
 		c.l.gate.arrived(call.Queue)
-		fallthrough
-	case line.Back, line.Parked:
-		c.l.room.isListed(attemptKey{a.queue, a.id})
 	}
+	c.l.room.entered(attemptKey{a.queue, a.id})
 	c.l.attempts.put(a)
 	return redis.NewCmdResult(t.Message, nil)
 }
@@ -97,13 +94,12 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 		return c.recovered(ctx, call, asynqs)
 	}
 	var cmd *redis.Cmd
-	switch p, place := a.settle(); {
-	case p == returns, p == waits && (call.Step == line.Requeue || place.Line == ""):
+	switch f, place := a.settle(call.Step); f {
+	case returns:
 		cmd = c.repeat(ctx, func() *redis.Cmd {
 			return result(c.l.lines.GiveBack(ctx, call.Queue, call.ID, place))
 		})
-		c.l.room.left(attemptKey{a.queue, a.id})
-	case p == waits, p == putOff && call.Step != line.Requeue:
+	case parks:
 		message := call.Message
 		if call.Failure {
 			message = nil // it counts a retry
@@ -111,16 +107,21 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 		cmd = c.repeat(ctx, func() *redis.Cmd {
 			return result(c.l.lines.Park(ctx, call.Queue, call.ID, message, place))
 		})
-		c.l.room.left(attemptKey{a.queue, a.id})
 		if cmd.Err() == nil {
 			c.l.caller.parked(call.Queue, place)
 		}
 	default:
+		c.l.room.leaving(a)
 		cmd = c.repeat(ctx, asynqs)
 	}
-	if !redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") { // with that, asynq sends the whole script
-		c.l.attempts.drop(a)
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		return cmd // asynq sends the whole script
 	}
+	if a.at() == taken { // its time was over before it began, and nobody else ends it
+		a.seat.leave()
+		a.finish(false)
+	}
+	c.l.attempts.drop(a)
 	return cmd
 }
 

@@ -27,7 +27,7 @@ func (j *job) enterFlight(ctx context.Context) error {
 		return nil
 	default:
 	}
-	j.a.now(waits, j.place(fullLine+r.Name))
+	j.a.waitsFor(j.place(fullLine + r.Name))
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
 	wait := r.Hold
@@ -35,7 +35,6 @@ func (j *job) enterFlight(ctx context.Context) error {
 		wait = min(wait, time.Until(deadline)/4)
 	}
 	if wait > 0 && j.a.seat.toRoom([]string{fullLine + r.Name}, false) {
-		j.l.room.enter(attemptKey{j.a.queue, j.a.id})
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
@@ -47,7 +46,7 @@ func (j *job) enterFlight(ctx context.Context) error {
 			return j.undecided(ctx, running.Err())
 		}
 	}
-	j.a.now(putOff, j.place(fullLine+r.Name))
+	j.a.decide(parks, j.place(fullLine+r.Name))
 	return &ThrottledError{RetryAfter: retryFull, Err: fmt.Errorf("max_in_flight of %q is reached", r.Name)}
 }
 

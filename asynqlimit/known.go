@@ -13,8 +13,12 @@ import (
 // What a process knows of the lines of its queues: what the last pass read, and
 // what it has done since. It is the caller's.
 
-// maxAnnounced is how many new lines one pass announces.
-const maxAnnounced = 100
+const (
+	// maxAnnounced is how many new lines one pass announces.
+	maxAnnounced = 100
+	// unmeasured stands for the length of a line that is not known.
+	unmeasured = 10_000
+)
 
 // announce tells of lines that this process has begun, or found when it started:
 // that it serves the queue counts before its first look, which may come later.
@@ -44,6 +48,9 @@ func (c *caller) learn(due []line.Due) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, d := range due {
+		if d.Known == nil { // it could not be read
+			continue
+		}
 		if c.known[d.Queue] == nil { // this process has just begun
 			for name := range d.Known {
 				if !line.IsBlocked(name) && len(c.fresh) < maxAnnounced {
@@ -55,7 +62,7 @@ func (c *caller) learn(due []line.Due) {
 	}
 	cut := map[string]bool{}
 	for _, d := range due {
-		cut[d.Queue] = d.Cut
+		cut[d.Queue] = d.Cut || d.Known == nil
 	}
 	for key, p := range c.probes {
 		if _, there := c.known[key.queue][key.line]; !there && (!cut[key.queue] || len(c.probes) > maxProbes && !p.opens()) {
@@ -78,13 +85,6 @@ func (c *caller) note(queue, name string, left int64) {
 	}
 }
 
-// costOf is about what the tasks of a line cost.
-func (c *caller) costOf(name string) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return max(c.costs[name], 1)
-}
-
 // parked notes a task that this process has parked.
 func (c *caller) parked(queue string, place line.Place) {
 	name := place.Line
@@ -92,12 +92,6 @@ func (c *caller) parked(queue string, place line.Place) {
 		return
 	}
 	c.mu.Lock()
-	if place.Cost > 1 || c.costs[name] > 1 {
-		if len(c.costs) >= maxRecent {
-			clear(c.costs)
-		}
-		c.costs[name] = place.Cost
-	}
 	if c.known[queue] == nil {
 		c.known[queue] = map[string]int64{}
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
 // asynqLogger is asynq's log without what it says about tasks that it does not
@@ -63,10 +65,7 @@ func (t *attempts) parks(id string) bool {
 		if key.id != id {
 			continue
 		}
-		a.mu.Lock()
-		p := a.phase
-		a.mu.Unlock()
-		if p == putOff || p == waits || p == returns {
+		if f, _ := a.ending(line.Retry); f != asynqs {
 			return true
 		}
 	}

@@ -65,7 +65,8 @@ type member struct {
 	asynq  asynq.Config
 	opts   asynqlimit.Options
 	handle func(context.Context, *asynq.Task) error
-	mux    *asynq.ServeMux // nil: one that handles x and y
+	mux    *asynq.ServeMux       // nil: one that handles x and y
+	rdb    redis.UniversalClient // nil: that of the site
 }
 
 // serve runs a server until the returned function is called, or the test ends.
@@ -78,7 +79,10 @@ func (s *site) serve(m member) (stop func()) {
 	if m.opts.Logger == nil {
 		m.opts.Logger = slog.New(slog.NewTextHandler(testWriter{s.t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	}
-	limits, err := asynqlimit.New(s.rdb, cfg, m.opts)
+	if m.rdb == nil {
+		m.rdb = s.rdb
+	}
+	limits, err := asynqlimit.New(m.rdb, cfg, m.opts)
 	if err != nil {
 		s.t.Fatal(err)
 	}

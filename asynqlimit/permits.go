@@ -58,9 +58,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 	if v.park != "" {
 		return j.throttled(v.park, j.l.caller.outlook(j.a.queue, v.park, j.rateOf(v.park)), nil)
 	}
-	j.a.now(waits, j.place(j.needs.limiters[0]))
-	key := attemptKey{j.a.queue, j.a.id}
-	leaves := j.l.room.leaving(key) // meanwhile: one that was called is listed, and mostly starts soon
+	j.a.waitsFor(j.place(j.needs.limiters[0]))
 	r, err := j.ask(running, v.wait)
 	if err != nil {
 		return j.undecided(ctx, err)
@@ -69,9 +67,8 @@ func (j *job) hold(ctx context.Context) (err error) {
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
 	j.reservation = r
-	j.a.now(waits, j.place(r.Limiter()))
+	j.a.waitsFor(j.place(r.Limiter()))
 	if r.Delay() <= early {
-		left(ctx, leaves)
 		return nil
 	}
 	due := s.came == line.Called || s.came == line.Back
@@ -79,7 +76,6 @@ func (j *job) hold(ctx context.Context) (err error) {
 		j.giveUp()
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
-	j.l.room.enter(key)
 	near := time.NewTimer(r.Delay() - early)
 	defer near.Stop()
 	select {
@@ -105,25 +101,14 @@ func (j *job) standing(ctx context.Context) standing {
 }
 
 // ask reserves the permits of all limiters, or of none. If that takes long, the
-// task waits for it in the room and is listed there, and so is one that never
-// parks and waits in its slot. Others there park soon, and are not listed: their
-// start would wait for the list.
+// task waits for it in the room.
 func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reservation, error) {
 	if maxWait > askingLasts {
 		j.a.seat.asking(true)
-		listed := make(chan struct{})
-		timer := time.AfterFunc(askingLasts, func() {
-			defer close(listed)
-			if asks, room := j.a.seat.toRoomIfAsking(j.needs.limiters); room || asks && j.needs.rule.never {
-				j.l.room.enter(attemptKey{j.a.queue, j.a.id})
-			}
-		})
-		defer func() {
-			j.a.seat.asking(false)
-			if !timer.Stop() {
-				<-listed // who leaves the list later has to be on it by then
-			}
-		}()
+		defer j.a.seat.asking(false)
+		defer time.AfterFunc(askingLasts, func() {
+			j.a.seat.toRoomIfAsking(j.needs.limiters)
+		}).Stop()
 	}
 	return j.reserve(ctx, j.needs.costs, maxWait)
 }
@@ -172,7 +157,7 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 		j.a.wait.State = line.Called // it has waited in turn
 		return false, nil
 	}
-	j.l.room.leave(ctx, attemptKey{j.a.queue, j.a.id})
+	j.l.room.leave(ctx, j.a)
 	longest, cancelWait := context.WithTimeout(running, max(j.needs.rule.Hold, r.Delay())+lead+slack)
 	defer cancelWait()
 	if err := r.Wait(longest); err != nil {

@@ -56,12 +56,13 @@ func (s *seat) asking(asks bool) {
 	s.asks = asks
 }
 
-// toRoomIfAsking is toRoom for a task that may have its permits by now. It says
-// whether it still waits for them, and whether in the room.
-func (s *seat) toRoomIfAsking(limiters []string) (asks, room bool) {
+// toRoomIfAsking is toRoom for a task that may have its permits by now.
+func (s *seat) toRoomIfAsking(limiters []string) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
-	return s.asks, s.asks && s.toRoomNow(limiters, false)
+	if s.asks {
+		s.toRoomNow(limiters, false)
+	}
 }
 
 func (s *seat) toRoomNow(limiters []string, due bool) bool {

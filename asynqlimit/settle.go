@@ -1,6 +1,7 @@
 package asynqlimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ func Acquire(ctx context.Context) error {
 		return err
 	}
 	if !j.begins(ctx) {
-		return errGone
+		return cmp.Or(ctx.Err(), errGone)
 	}
 	return nil
 }
@@ -61,7 +62,8 @@ func Hold(ctx context.Context) error {
 
 // AcquireMore gets the permits of another request of the same job, for as long as
 // the job has time. It does not park: a job that started is better finished than
-// begun anew.
+// begun anew, and if its turn comes too late, the attempt has failed. Only a
+// process that drains gives the job back, with a *ThrottledError.
 func AcquireMore(ctx context.Context) error {
 	j := jobFrom(ctx)
 	if j == nil {

@@ -362,7 +362,7 @@ log: { level: error }
 	}
 	f.workWith("pools: [ { name: default, concurrency: 10 } ]", "y:") // beside one that still cannot run them
 	mended := time.Now()
-	f.awaitAllDone(jobs, 45*time.Second)
+	f.awaitAllDone(jobs, 30*time.Second)
 	t.Logf("%d jobs done %v after it was mended", jobs, time.Since(mended).Round(time.Millisecond))
 }
 

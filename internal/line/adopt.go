@@ -113,7 +113,10 @@ func (l *Lines) adopt(ctx context.Context, queue, limiter string, names []string
 	args := []any{queuePrefix(queue), limiter}
 	for i, name := range names {
 		_, id, _ := strings.Cut(name, ":")
-		since, back := parseKept(text(kept[i]))
+		since, back, ok := parseKept(text(kept[i]))
+		if !ok {
+			back = unkept
+		}
 		cost, err := strconv.ParseInt(text(costs[i]), 10, 64)
 		if err != nil {
 			cost = 1
@@ -149,15 +152,16 @@ func (l *Lines) adopt(ctx context.Context, queue, limiter string, names []string
 	return reply[0], int64(len(names) - len(over)), err
 }
 
+// unkept stands for a task of which only a name is left: another worker takes it
+// over at the same time.
+const unkept = -1
+
 // parseKept reads since when a task is parked and when asynq brings it back.
-func parseKept(s string) (ms, seconds int64) {
+func parseKept(s string) (ms, seconds int64, ok bool) {
 	since, back, _ := strings.Cut(s, " ")
 	ms, err := strconv.ParseInt(since, 10, 64)
 	seconds, berr := strconv.ParseInt(back, 10, 64)
-	if errors.Join(err, berr) != nil {
-		return 1, 0
-	}
-	return max(ms, 1), seconds
+	return max(ms, 1), seconds, errors.Join(err, berr) == nil
 }
 
 func text(v any) string {

@@ -1,6 +1,7 @@
 package line
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"testing"
@@ -126,6 +127,51 @@ func TestAdoptLeavesOtherQueuesTheirPlaces(t *testing.T) {
 		t.Errorf("places: %v", places)
 	}
 	b.adopt(l, "odd: %", 1)
+	if keys := b.keys(); len(keys) > 0 {
+		t.Errorf("keys left: %v", keys)
+	}
+}
+
+// between runs meanwhile before the first HMGet.
+type between struct {
+	redis.UniversalClient
+	meanwhile func()
+}
+
+func (b *between) HMGet(ctx context.Context, key string, fields ...string) *redis.SliceCmd {
+	if f := b.meanwhile; f != nil {
+		b.meanwhile = nil
+		f()
+	}
+	return b.UniversalClient.HMGet(ctx, key, fields...)
+}
+
+// TestTwoAdopt: two new workers take a line over at the same time. Each task is
+// taken over once, and keeps its arrival; one that has failed since, and is to be
+// tried again later, is not called before.
+func TestTwoAdopt(t *testing.T) {
+	b, first := startBefore(t)
+	const waiting = 5
+	for i := range waiting {
+		id := fmt.Sprint("task", i)
+		b.park("q", id, i, b.enqueue("q", id))
+	}
+	failed := fmt.Sprint("task", waiting-1)
+	second := New(&between{b.rdb, func() {
+		b.adopt(first, "q", waiting)
+		b.rdb.ZRem(t.Context(), lineKey("q", "api"), failed)
+		b.rdb.HSet(t.Context(), TaskKey("q", failed), "jt", "a 1 0 0 1 0 api")
+	}})
+	b.adopt(second, "q", 0)
+	tasks, err := first.Tasks(t.Context(), "q", "api", 0, waiting)
+	if err != nil || len(tasks) != waiting-1 {
+		t.Fatalf("%+v, %v", tasks, err)
+	}
+	for i, task := range tasks {
+		if task.ID != fmt.Sprint("task", i) || task.Since.UnixMilli() != int64(1_700_000_000_000+i) {
+			t.Errorf("place %d: %+v", i, task)
+		}
+	}
 	if keys := b.keys(); len(keys) > 0 {
 		t.Errorf("keys left: %v", keys)
 	}

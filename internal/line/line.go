@@ -245,18 +245,9 @@ func (l *Lines) giveBack(ctx context.Context, queue, id, which string, p Place) 
 	return listed, notActive(err)
 }
 
-// List and Unlist note which tasks of a queue wait in processes.
-func (l *Lines) List(ctx context.Context, queue string, ids, gone []string) error {
-	_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		if len(gone) > 0 {
-			p.SRem(ctx, roomKey(queue), anys(gone)...)
-		}
-		if len(ids) > 0 {
-			p.SAdd(ctx, roomKey(queue), anys(ids)...)
-		}
-		return nil
-	})
-	return err
+// Unlist notes that tasks of a queue, which were taken, do not wait any more.
+func (l *Lines) Unlist(ctx context.Context, queue string, ids []string) error {
+	return l.rdb.SRem(ctx, roomKey(queue), anys(ids)...).Err()
 }
 
 func anys(ids []string) []any {

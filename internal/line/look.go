@@ -2,6 +2,7 @@ package line
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,12 +37,15 @@ type Due struct {
 
 // Claimed is a line to look at.
 type Claimed struct {
-	Name string
-	Out  int64 // permits of its tasks that are on their way
+	Name  string
+	Out   int64 // permits of its tasks that are on their way
+	Tasks int64 // in the line
+	Cost  int64 // of the first
 }
 
 // Due claims the lines of the queues that are due for a look, at most so many
-// of each queue as the caller has places, and tells what lines there are.
+// of each queue as the caller has places, and tells what lines there are. A queue
+// that the error concerns has no Known.
 func (l *Lines) Due(ctx context.Context, queues []string, places int) ([]Due, error) {
 	calls := make([]call, len(queues))
 	for i, queue := range queues {
@@ -49,16 +53,19 @@ func (l *Lines) Due(ctx context.Context, queues []string, places int) ([]Due, er
 			queuePrefix(queue), lookLasts.Milliseconds(), min(places, maxClaimed), maxKnown, maxMeasured, calledCounts.Milliseconds()}}
 	}
 	replies, err := l.all(ctx, l.due, calls)
-	if err != nil {
-		return nil, err
-	}
 	due := make([]Due, len(queues))
 	for i, reply := range replies {
-		if due[i], err = parseDue(queues[i], reply); err != nil {
-			return nil, err
+		if due[i].Queue = queues[i]; reply == nil {
+			continue
 		}
+		d, failed := parseDue(queues[i], reply)
+		if failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		due[i] = d
 	}
-	return due, nil
+	return due, err
 }
 
 func parseDue(queue string, reply any) (Due, error) {
@@ -68,7 +75,7 @@ func parseDue(queue string, reply any) (Due, error) {
 	d.All = r.int()
 	d.Next = time.Duration(r.int()) * time.Millisecond
 	for range r.int() {
-		d.Claimed = append(d.Claimed, Claimed{Name: r.text(), Out: r.int()})
+		d.Claimed = append(d.Claimed, Claimed{Name: r.text(), Out: r.int(), Tasks: r.int(), Cost: r.int()})
 	}
 	blocked := 0
 	for r.more() {
@@ -97,7 +104,7 @@ type Sharing struct {
 }
 
 // Share returns for each limiter how many permits each of its queues may call
-// tasks for.
+// tasks for: none for those that the error concerns.
 func (l *Lines) Share(ctx context.Context, of []Sharing) ([][]int64, error) {
 	calls := make([]call, len(of))
 	for i, s := range of {
@@ -108,20 +115,18 @@ func (l *Lines) Share(ctx context.Context, of []Sharing) ([][]int64, error) {
 		calls[i] = call{[]string{queuesKey(s.Limiter)}, args}
 	}
 	replies, err := l.all(ctx, l.share, calls)
-	if err != nil {
-		return nil, err
-	}
 	shares := make([][]int64, len(of))
 	for i, reply := range replies {
 		r := reader{reply: reply}
-		for range of[i].Queues {
-			shares[i] = append(shares[i], r.int())
+		shares[i] = make([]int64, len(of[i].Queues))
+		for n := range shares[i] {
+			shares[i][n] = r.int()
 		}
-		if err := r.failed("share.lua"); err != nil {
-			return nil, err
+		if reply != nil {
+			err = errors.Join(err, r.failed("share.lua"))
 		}
 	}
-	return shares, nil
+	return shares, err
 }
 
 // Look is what is to happen with a line.
@@ -138,7 +143,8 @@ type Brought struct {
 	Left   int64 // tasks in line
 }
 
-// Bring calls tasks from lines of queues to the heads of the queues.
+// Bring calls tasks from lines of queues to the heads of the queues. Of those that
+// the error concerns there is nothing.
 func (l *Lines) Bring(ctx context.Context, queues []string, looks [][]Look) ([][]Brought, error) {
 	calls := make([]call, len(queues))
 	for i, queue := range queues {
@@ -149,20 +155,18 @@ func (l *Lines) Bring(ctx context.Context, queues []string, looks [][]Look) ([][
 		calls[i] = call{[]string{pausedKey(queue), pendingKey(queue), retryKey(queue), linesKey(queue, ""), blockedKey(queue)}, args}
 	}
 	replies, err := l.all(ctx, l.bring, calls)
-	if err != nil {
-		return nil, err
-	}
 	brought := make([][]Brought, len(queues))
 	for i, reply := range replies {
+		if reply == nil {
+			continue
+		}
 		r := reader{reply: reply}
 		for range looks[i] {
 			brought[i] = append(brought[i], Brought{r.int(), r.int()})
 		}
-		if err := r.failed("bring.lua"); err != nil {
-			return nil, err
-		}
+		err = errors.Join(err, r.failed("bring.lua"))
 	}
-	return brought, nil
+	return brought, err
 }
 
 // releaseBatch is how many tasks one call of Release returns.
@@ -192,7 +196,7 @@ type call struct {
 }
 
 // all makes calls of a script in one round trip. A server that does not know the
-// script gets it whole.
+// script gets it whole. The replies of those that the error concerns are nil.
 func (l *Lines) all(ctx context.Context, s *redis.Script, calls []call) ([]any, error) {
 	replies := make([]any, len(calls))
 	if len(calls) == 1 {
@@ -207,17 +211,19 @@ func (l *Lines) all(ctx context.Context, s *redis.Script, calls []call) ([]any, 
 		}
 		return nil
 	})
+	var errs []error
 	for i, cmd := range cmds {
 		reply, err := cmd.Result()
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
 			reply, err = s.Eval(ctx, l.rdb, calls[i].keys, calls[i].args...).Result()
 		}
 		if err != nil {
-			return nil, err
+			errs = append(errs, err)
+			continue
 		}
 		replies[i] = reply
 	}
-	return replies, nil
+	return replies, errors.Join(errs...)
 }
 
 // reader reads the values of a script's reply, one after the other.

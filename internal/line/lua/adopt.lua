@@ -5,8 +5,8 @@
 -- KEYS[3] line, KEYS[4] lines: as in park.lua
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV[2] name of the line
--- ARGV    for each task: id, since when it waits in microseconds, when asynq brings it back (0: unknown), permits, seconds
---         until asynq's forwarder is to bring it back by itself
+-- ARGV    for each task: id, since when it waits in microseconds, when asynq brings it back (0: unknown; -1: it is not to be
+--         adopted), permits, seconds until asynq's forwarder is to bring it back by itself
 -- Reply: {tasks adopted, then for each task 1 if it is on its way: a worker has it, and may be about to park it, or asynq is
 -- to give it to one; else 0}
 local t = redis.call("TIME")

@@ -10,7 +10,7 @@
 -- ARGV[5] of those, how many with the number of their tasks
 -- ARGV[6] milliseconds after which a called task that nobody took does not count any more
 -- Reply: {paused, number of lines, milliseconds until the next look at one (or -1), number claimed n, n times {name, permits on
--- their way}, then {name, tasks or -1} of those told of}
+-- their way, tasks, permits that the first costs}, then {name, tasks or -1} of those told of}
 local paused = redis.call("EXISTS", KEYS[1])
 local all = redis.call("ZCARD", KEYS[2])
 local blocked = redis.call("ZRANGE", KEYS[3], 0, tonumber(ARGV[4]) - 1)
@@ -36,6 +36,11 @@ for _, name in ipairs(due) do
   end
   reply[#reply + 1] = name
   reply[#reply + 1] = permits
+  local line = ARGV[1] .. "jt:line:" .. name
+  local first = redis.call("ZRANGE", line, 0, 0)[1]
+  local wait = first and redis.call("HGET", ARGV[1] .. "t:" .. first, "jt") or ""
+  reply[#reply + 1] = redis.call("ZCARD", line)
+  reply[#reply + 1] = tonumber(string.match(wait, "^p %d+ %d+ %d+ (%d+) ") or "1")
 end
 local first = redis.call("ZRANGE", KEYS[2], 0, 0, "WITHSCORES")
 if first[2] then reply[3] = math.max(tonumber(first[2]) - now, 0) end

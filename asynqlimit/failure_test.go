@@ -1,0 +1,98 @@
+package asynqlimit_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+)
+
+// awaitArchived waits until n tasks have failed as often as they may, and nothing
+// else is left.
+func (s *site) awaitArchived(n int, within time.Duration) {
+	s.t.Helper()
+	s.await(within, func() (bool, string) {
+		q := s.queue("default")
+		return q.Archived == n && q.Size == n, fmt.Sprintf("%d starts; %+v", len(s.seen("")), q)
+	})
+}
+
+// TestTimeoutBeforeAcquire: a handler that acquires for itself has started. Jobs
+// that run out of time in it before they have permits have failed, as often as
+// their producer allows.
+func TestTimeoutBeforeAcquire(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		hold   bool
+		linger time.Duration
+	}{
+		{"dials before it holds", false, 50 * time.Millisecond},
+		{"dials after it has held", true, 50 * time.Millisecond},
+		{"returns as soon as its context ends", true, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			const jobs = 10
+			for i := range jobs {
+				s.enqueue("x:limited", fmt.Sprint("x", i), asynq.MaxRetry(0), asynq.Timeout(time.Second))
+			}
+			s.serve(member{yaml: `
+limits: { api: { rate: 100/1s } }
+jobs: { "x:limited": { limits: [api] } }
+`, opts: asynqlimit.Options{HandlersAcquire: []string{"x"}}, handle: func(ctx context.Context, _ *asynq.Task) error {
+				if tt.hold {
+					if err := asynqlimit.Hold(ctx); err != nil {
+						return err
+					}
+				}
+				<-ctx.Done() // a dial that nobody answers
+				time.Sleep(tt.linger)
+				return ctx.Err()
+			}})
+			s.awaitArchived(jobs, 10*time.Second)
+			if n := len(s.seen("x")); n != jobs {
+				t.Errorf("%d starts of %d jobs of one attempt each", n, jobs)
+			}
+		})
+	}
+}
+
+// TestMorePermitsThanTime: the handler of a job has used its permits, and the turn
+// of those for its next request comes after the job's time. That attempt has failed.
+func TestMorePermitsThanTime(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	s.enqueue("x:limited", "x", asynq.MaxRetry(0), asynq.Timeout(2*time.Second))
+	s.serve(member{yaml: `
+limits: { api: { rate: 1/3s } }
+jobs: { "x:limited": { limits: [api] } }
+`, handle: func(ctx context.Context, _ *asynq.Task) error { return asynqlimit.AcquireMore(ctx) }})
+	s.awaitArchived(1, 15*time.Second)
+	if n := len(s.seen("x")); n != 1 {
+		t.Errorf("%d starts of a job of one attempt", n)
+	}
+}
+
+// TestDeadlineOver: jobs whose deadline has passed fail without a start, and hold
+// up nobody: each has its place for no longer than asynq has the job.
+func TestDeadlineOver(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	for i := range 60 {
+		s.enqueue("x:limited", fmt.Sprint("late", i), asynq.Deadline(time.Now().Add(-time.Hour)), asynq.MaxRetry(0))
+	}
+	s.enqueue("x:limited", "good")
+	s.serve(member{yaml: fiftyPerSecond, asynq: asynq.Config{Concurrency: 4}})
+	s.awaitStarts("good", 1, 10*time.Second) // with each of them in a slot for 5 s, a minute
+	s.awaitArchived(60, 10*time.Second)
+	if n := len(s.seen("late")); n != 0 {
+		t.Errorf("%d of them started", n)
+	}
+}

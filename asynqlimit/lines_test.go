@@ -1,0 +1,173 @@
+package asynqlimit_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+)
+
+// TestMoreLinesThanKnown: a queue has more lines than a process knows of at a
+// time. The jobs of each are called when they are due.
+func TestMoreLinesThanKnown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	s.serve(member{yaml: `
+limits: { account: { rate: 1/5s, key: payload.account } }
+jobs: { "x:account": { limits: [account], hold: 100ms } }
+`, asynq: asynq.Config{Concurrency: 100}})
+	const accounts = 1500
+	for _, round := range []string{"first", "second"} {
+		for i := range accounts {
+			s.enqueuePayload("x:account", fmt.Sprint(round, i), fmt.Appendf(nil, `{"account": "%d"}`, i))
+		}
+	}
+	s.awaitStarts("first", accounts, 20*time.Second)
+	starts := s.awaitStarts("second", accounts, 30*time.Second)
+	t.Logf("the last started %v after the first", starts[accounts-1].at.Sub(s.seen("first")[0].at))
+	s.awaitDone("default", 10*time.Second)
+}
+
+// TestSpoiltKeysHoldUpNoOthers: somebody has written into keys of limiters, or of
+// a queue, what makes no sense there. The jobs of others go on.
+func TestSpoiltKeysHoldUpNoOthers(t *testing.T) {
+	t.Parallel()
+	const accounts, good = 5, 160
+	each := func(spoil func(s *site, limiter string)) func(*site) {
+		return func(s *site) {
+			for i := range accounts {
+				spoil(s, fmt.Sprint("account:evil", i))
+			}
+		}
+	}
+	for name, spoil := range map[string]func(*site){
+		"rates":    each(func(s *site, limiter string) { s.rdb.HSet(s.t.Context(), limiter, "rate", "-3") }),
+		"limiters": each(func(s *site, limiter string) { s.rdb.Set(s.t.Context(), limiter, "x", 0) }),
+		"sharing":  each(func(s *site, limiter string) { s.rdb.Set(s.t.Context(), "{"+limiter+"}:queues", "x", 0) }),
+		"queue":    func(s *site) { s.rdb.Set(s.t.Context(), "asynq:{evil}:jt:lines", "x", 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			s.serve(member{yaml: `
+limits: { api: { rate: 20/1s }, account: { rate: 1/1h, key: payload.account } }
+jobs: { "x:limited": { limits: [api], hold: 100ms }, "y:account": { limits: [account], hold: 100ms } }
+`, asynq: asynq.Config{Queues: map[string]int{"default": 1, "evil": 1}}})
+			for i := range 2 * accounts {
+				s.enqueuePayload("y:account", fmt.Sprint("evil", i), fmt.Appendf(nil, `{"account": "evil%d"}`, i%accounts), asynq.Queue("evil"))
+			}
+			s.awaitStarts("evil", accounts, 5*time.Second)
+			s.awaitWaiting("evil", accounts)
+			spoil(s)
+			for i := range good {
+				s.enqueue("x:limited", fmt.Sprint("good", i))
+			}
+			starts := s.awaitStarts("good", good, 15*time.Second) // 7 s, where nothing is in their way
+			t.Logf("%v", starts[good-1].at.Sub(starts[0].at))
+		})
+	}
+}
+
+// TestInFlightInOrder: jobs that wait for a place among those of their pattern run
+// in the order in which they came, and none is called for whom there is no place.
+func TestInFlightInOrder(t *testing.T) {
+	t.Parallel()
+	for _, places := range []int{1, 3} {
+		t.Run(fmt.Sprint(places), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			const jobs = 30
+			for i := range jobs {
+				s.enqueue("x:limited", fmt.Sprintf("x%02d", i))
+			}
+			var attempts atomic.Int64
+			s.serve(member{yaml: fmt.Sprintf(`
+limits: { api: { rate: 1000/1s } }
+jobs: { "x:limited": { limits: [api], max_in_flight: %d, hold: 100ms } }
+`, places), opts: asynqlimit.Options{Attempt: func(next asynq.Handler) asynq.Handler {
+				return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+					attempts.Add(1)
+					return next.ProcessTask(ctx, task)
+				})
+			}}, handle: func(context.Context, *asynq.Task) error {
+				<-time.After(200 * time.Millisecond)
+				return nil
+			}})
+			for i, st := range s.awaitStarts("x", jobs, 30*time.Second) {
+				var n int
+				if _, err := fmt.Sscanf(st.id, "x%d", &n); err != nil || n > i+5 || n < i-5 {
+					t.Errorf("start %d is that of %s", i, st.id)
+				}
+			}
+			if n := attempts.Load(); n > 3*jobs {
+				t.Errorf("%d jobs had %d attempts", jobs, n)
+			}
+		})
+	}
+}
+
+// TestLeftoverCallsNobody: what is left of a limit is less than a job costs, or
+// nothing. No job is called for it until a whole one fits.
+func TestLeftoverCallsNobody(t *testing.T) {
+	t.Parallel()
+	for name, limits := range map[string]string{
+		"leftover":   "api: { rate: 10/20s }",
+		"per client": "api: { rate: 10/20s, type: per_client }",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			var attempts atomic.Int64
+			s.serve(member{yaml: `
+limits: { ` + limits + ` }
+jobs: { "x:limited": { limits: [api], permits: 4, hold: 0 } }
+`, opts: asynqlimit.Options{Attempt: func(next asynq.Handler) asynq.Handler {
+				return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+					attempts.Add(1)
+					return next.ProcessTask(ctx, task)
+				})
+			}}})
+			const jobs = 20
+			for i := range jobs {
+				s.enqueue("x:limited", fmt.Sprint("x", i))
+			}
+			s.awaitStarts("x", 1, 5*time.Second)
+			s.await(10*time.Second, func() (bool, string) {
+				return attempts.Load() >= jobs, fmt.Sprintf("%d attempts", attempts.Load())
+			})
+			before, begun := attempts.Load(), len(s.seen("x"))
+			<-time.After(8 * time.Second)
+			n := attempts.Load() - before - 2*int64(len(s.seen("x"))-begun)
+			t.Logf("%d attempts, %d started", n, len(s.seen("x")))
+			if n > 10 {
+				t.Errorf("%d attempts in 8 s with nothing to get", n)
+			}
+		})
+	}
+}
+
+// TestWholeLimitEach: each job takes all that a limit gives at once, and so does
+// each job of another queue. Both go on.
+func TestWholeLimitEach(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	for i := range 6 {
+		for _, queue := range []string{"a", "b"} {
+			s.enqueue("x:limited", fmt.Sprint(queue, i), asynq.Queue(queue))
+		}
+	}
+	s.serve(member{yaml: `
+limits: { api: { rate: 4/500ms } }
+jobs: { "x:limited": { limits: [api], permits: 4, hold: 0 } }
+`, asynq: asynq.Config{Queues: map[string]int{"a": 1, "b": 1}}})
+	starts := s.awaitStarts("", 12, 20*time.Second)
+	t.Logf("12 jobs, one at a time, took %v", starts[11].at.Sub(starts[0].at))
+	s.awaitDone("a", 5*time.Second)
+	s.awaitDone("b", 5*time.Second)
+}

@@ -1,0 +1,124 @@
+package asynqlimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+)
+
+// roomOf are the tasks of the queue that count as waiting in a process.
+func (s *site) roomOf(queue string) []string {
+	return s.rdb.SMembers(s.t.Context(), "asynq:{"+queue+"}:jt:room").Val()
+}
+
+// TestWhoWaitsHere: a task counts as waiting in its process until it runs, and no
+// longer: neither while it runs, nor when its handler failed before it had permits,
+// did not want them, or its time was over before it began.
+func TestWhoWaitsHere(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	running, goOn := make(chan struct{}), make(chan struct{})
+	m := member{yaml: `
+limits: { api: { rate: 5/1s } }
+jobs: { "x:limited": { limits: [api], hold: 10s } }
+`, opts: asynqlimit.Options{HandlersAcquire: []string{"x"}}, asynq: asynq.Config{Concurrency: 20}}
+	m.handle = func(ctx context.Context, task *asynq.Task) error {
+		id, _ := asynq.GetTaskID(ctx)
+		if id == "free" {
+			running <- struct{}{}
+			<-goOn
+			return nil
+		}
+		if err := asynqlimit.Hold(ctx); err != nil {
+			return err
+		}
+		switch {
+		case strings.HasPrefix(id, "bad"):
+			return errors.New("dial tcp: connection refused")
+		case strings.HasPrefix(id, "idle"):
+			return nil
+		}
+		return asynqlimit.Acquire(ctx)
+	}
+	for i := range 8 {
+		s.enqueue("x:limited", fmt.Sprint("good", i))
+		s.enqueue("x:limited", fmt.Sprint("idle", i))
+		s.enqueue("x:limited", fmt.Sprint("bad", i), asynq.MaxRetry(0))
+		s.enqueue("x:limited", fmt.Sprint("late", i), asynq.MaxRetry(0), asynq.Deadline(time.Now().Add(-time.Hour)))
+	}
+	stop := s.serve(m)
+	s.awaitArchived(16, 30*time.Second)
+	s.await(5*time.Second, func() (bool, string) {
+		room := s.roomOf("default")
+		return len(room) == 0, fmt.Sprintf("over, and still listed: %q", room)
+	})
+	s.enqueue("y:free", "free")
+	<-running
+	if room := s.roomOf("default"); len(room) > 0 {
+		t.Errorf("runs, and listed: %q", room)
+	}
+	close(goOn)
+	s.enqueue("x:limited", "bad last", asynq.MaxRetry(0))
+	s.awaitArchived(17, 10*time.Second)
+	stop()
+	if room := s.roomOf("default"); len(room) > 0 {
+		t.Errorf("the process has gone, and still listed: %q", room)
+	}
+}
+
+// cutOff is a connection that is lost when a task is to park.
+type cutOff struct {
+	redis.UniversalClient
+	lost atomic.Bool
+}
+
+func (c *cutOff) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	if len(keys) == 7 && strings.HasSuffix(keys[3], ":retry") {
+		c.lost.Store(true)
+	}
+	if c.lost.Load() {
+		return redis.NewCmdResult(nil, io.ErrUnexpectedEOF)
+	}
+	return c.UniversalClient.EvalSha(ctx, sha, keys, args...)
+}
+
+// ZAddXX is how asynq extends leases.
+func (c *cutOff) ZAddXX(ctx context.Context, key string, members ...redis.Z) *redis.IntCmd {
+	if c.lost.Load() {
+		return redis.NewIntResult(0, io.ErrUnexpectedEOF)
+	}
+	return c.UniversalClient.ZAddXX(ctx, key, members...)
+}
+
+// TestPutOffThenRecoveredElsewhere: a process cannot park a task of one attempt
+// that its limit puts off. Another finds its lease lapsed, as if the first had died
+// meanwhile. The task has not begun, and goes on.
+func TestPutOffThenRecoveredElsewhere(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	goOn := s.stopLimit("api", "50/1s")
+	first := &cutOff{UniversalClient: s.rdb}
+	s.serve(member{name: "cut off", yaml: fiftyPerSecond, rdb: first, asynq: asynq.Config{ShutdownTimeout: time.Second}})
+	s.enqueue("x:limited", "nightly", asynq.MaxRetry(0))
+	s.await(5*time.Second, func() (bool, string) { return first.lost.Load(), "not put off" })
+	s.rdb.ZAdd(t.Context(), "asynq:{default}:lease", redis.Z{Member: "nightly", Score: float64(time.Now().Add(-time.Hour).Unix())})
+	s.serve(member{name: "other", yaml: fiftyPerSecond})
+	s.await(10*time.Second, func() (bool, string) {
+		q := s.queue("default")
+		return q.Retry == 1 && q.Active == 0, fmt.Sprintf("%+v", q)
+	})
+	goOn()
+	s.awaitStarts("nightly", 1, 10*time.Second)
+	s.awaitDone("default", 10*time.Second)
+}
