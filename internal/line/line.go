@@ -184,8 +184,10 @@ func (l *Lines) Take(ctx context.Context, queue string, leaseEnds any) (Taken, e
 
 const (
 	// settled is how long a task stays in line at least: asynq has to be done with
-	// the attempt, since its heartbeat knows attempts by their task.
-	settled = time.Second
+	// the attempt, since its heartbeat knows attempts by their task. It is less than
+	// the time until the first permits of a limit by the second come back, so that
+	// those who parked first are there to use them.
+	settled = 500 * time.Millisecond
 	// fallback is when asynq brings a task back by itself, at the earliest: when
 	// nobody has looked at its line for a day. The tasks of a line are spread over
 	// an hour more, so that they do not come all at once.
