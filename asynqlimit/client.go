@@ -66,10 +66,12 @@ func (c client) dequeue(ctx context.Context, call line.Call) *redis.Cmd {
 	if !ok {
 		return none
 	}
+	began := time.Now()
 	t, err := c.l.lines.Take(ctx, call.Queue, call.LeaseEnds)
 	if err != nil {
 		seat.leave()
 		if errors.Is(err, redis.Nil) {
+			c.l.gate.empty(call.Queue, began)
 			return none
 		}
 		return redis.NewCmdResult(nil, err)
@@ -78,11 +80,9 @@ func (c client) dequeue(ctx context.Context, call line.Call) *redis.Cmd {
 	if t.Wait.State != "" && t.Wait.State != line.Arrived {
 		a.since = t.Wait.Since
 	}
+	c.l.gate.arrived(call.Queue, t.Wait.State == line.Called)
 	switch t.Wait.State {
-	case line.Called:
-		c.l.gate.arrived(call.Queue)
-		fallthrough
-	case line.Back, line.Parked:
+	case line.Called, line.Back, line.Parked:
 		c.l.room.isListed(attemptKey{a.queue, a.id})
 	}
 	c.l.attempts.put(a)

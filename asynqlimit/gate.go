@@ -1,6 +1,7 @@
 package asynqlimit
 
 import (
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +20,8 @@ type gate struct {
 	asking  []*seat // in the room, and want a slot
 	idlers  []*seat // in slots, and wait: the room is full
 	lasts   time.Duration
+	empties int           // looks that found their queue empty, one after the other
+	rest    time.Time     // until when no queue is looked at, since all were empty
 	passing bool          // nobody waits any more: the server drains
 	changed chan struct{} // closed when somebody may be admitted
 }
@@ -28,12 +31,13 @@ type gateSize struct {
 	slots, room int
 	weights     map[string]int // by queue
 	strict      bool
+	every       time.Duration // about how often empty queues are looked at
 }
 
 // expected are tasks that this process has called to a queue.
 type expected struct {
-	n     int
-	until time.Time
+	n         int
+	at, until time.Time
 }
 
 // expectedFor is how long a called task may take to arrive.
@@ -46,7 +50,8 @@ func newGate(size gateSize) *gate {
 // admit waits until a task may be taken from the queue, for hold at most: there is
 // a slot for it, or there is room, and this process has called a task of that
 // queue. The slots go to those who wait in the room first. If another queue may be
-// asked, but not this one, it says so at once.
+// asked, but not this one, it says so at once. When all queues were empty it rests,
+// as asynq does, but for tasks that are called.
 func (g *gate) admit(queue string, hold time.Duration) (*seat, bool) {
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
@@ -63,7 +68,24 @@ func (g *gate) admit(queue string, hold time.Duration) (*seat, bool) {
 			others = others || g.expects(q, s.since)
 		}
 		room := g.waiting < g.size.room
+		rests := g.rest.Sub(s.since)
+		if expects || others {
+			rests = 0
+		}
 		switch {
+		case rests > 0:
+			changed := g.changed
+			g.mu.Unlock()
+			resting := time.NewTimer(rests)
+			select {
+			case <-timer.C:
+				resting.Stop()
+				return nil, false
+			case <-resting.C:
+			case <-changed:
+				resting.Stop()
+			}
+			continue
 		case free:
 			g.occupy(s)
 		case expects && room:
@@ -104,16 +126,30 @@ func (g *gate) expect(queue string, n int) {
 		e = &expected{}
 		g.onWay[queue] = e
 	}
-	e.n, e.until = e.n+n, now.Add(expectedFor)
+	e.n, e.at, e.until = e.n+n, now, now.Add(expectedFor)
 	g.announce()
 }
 
-// arrived notes that a called task of the queue is here.
-func (g *gate) arrived(queue string) {
+// arrived notes that a task of the queue is here, and whether it was called.
+func (g *gate) arrived(queue string, called bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if e := g.onWay[queue]; e != nil && e.n > 0 {
+	g.empties = 0
+	if e := g.onWay[queue]; called && e != nil && e.n > 0 {
 		e.n--
+	}
+}
+
+// empty notes that a look that began then has found the queue empty: others have
+// taken what was called before. After such a look at each queue the gate rests.
+func (g *gate) empty(queue string, began time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e := g.onWay[queue]; e != nil && e.at.Before(began) {
+		e.n = 0
+	}
+	if g.empties++; g.empties >= len(g.size.weights) && g.size.every > 0 {
+		g.empties, g.rest = 0, time.Now().Add(g.size.every/2+rand.N(g.size.every))
 	}
 }
 

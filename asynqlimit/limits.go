@@ -150,9 +150,7 @@ func (l *Limits) Configure(cfg asynq.Config) asynq.Config {
 	size := l.configure(cfg)
 	cfg.Concurrency = size.slots + size.room
 	cfg.Queues = maps.Clone(l.weights)
-	if cfg.TaskCheckInterval == 0 {
-		cfg.TaskCheckInterval = taskCheckInterval
-	}
+	cfg.TaskCheckInterval = time.Millisecond // the gate rests in asynq's place
 	if size.strict {
 		cfg.StrictPriority = true
 	}
@@ -181,14 +179,17 @@ func (l *Limits) Configure(cfg asynq.Config) asynq.Config {
 	return cfg
 }
 
-// taskCheckInterval is how long asynq waits between looks at empty queues. Its
-// default of a second would let called tasks come late; less than this would cost
-// Redis more than it gains them.
+// taskCheckInterval is how long to wait between looks at empty queues. asynq's
+// default of a second would let tasks come late that others have called; less than
+// this would cost Redis more than it gains them.
 const taskCheckInterval = 50 * time.Millisecond
 
 func (l *Limits) configure(cfg asynq.Config) gateSize {
 	pool := l.cfg.Pools[0]
-	size := gateSize{slots: cfg.Concurrency, room: l.opts.MaxWaiting, weights: map[string]int{}, strict: cfg.StrictPriority}
+	size := gateSize{slots: cfg.Concurrency, room: l.opts.MaxWaiting, weights: map[string]int{}, strict: cfg.StrictPriority, every: cfg.TaskCheckInterval}
+	if size.every == 0 {
+		size.every = taskCheckInterval
+	}
 	if size.slots < 1 {
 		size.slots = l.opts.Concurrency
 	}
