@@ -115,6 +115,7 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	if (j.held || len(j.limiter) == 0) && !j.begins(ctx) {
 		return errGone
 	}
+	j.a.ask()
 	began := time.Now()
 	defer func() { j.a.seat.ran(time.Since(began)) }()
 	if err := next.ProcessTask(context.WithValue(ctx, jobKey{}, j), j.task); err != nil {
@@ -211,6 +212,8 @@ func (j *job) undecided(ctx context.Context, err error) error {
 
 // end gives back what the attempt has, and counts how it ended.
 func (j *job) end(err error) {
+	j.a.ask()
+	j.l.caller.answered(j.a)
 	j.giveUp()
 	if j.span != nil { // of what was held and never used
 		j.span(nil)

@@ -21,11 +21,12 @@ type caller struct {
 	queues []string
 	wake   chan struct{}
 
-	mu     sync.Mutex
-	known  map[string]map[string]int64 // tasks of the lines of each queue, -1 where that is not known
-	costs  map[string]int64            // of the last task parked in a line
-	fresh  map[probeKey]bool           // lines to announce
-	probes map[probeKey]*probe
+	mu      sync.Mutex
+	pending map[probeKey]int64          // permits for which called tasks are here, and have no answer
+	known   map[string]map[string]int64 // tasks of the lines of each queue, -1 where that is not known
+	costs   map[string]int64            // of the last task parked in a line
+	fresh   map[probeKey]bool           // lines to announce
+	probes  map[probeKey]*probe
 }
 
 type probeKey struct{ queue, line string }
@@ -33,7 +34,7 @@ type probeKey struct{ queue, line string }
 func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1),
-		known: map[string]map[string]int64{}, costs: map[string]int64{}, fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{},
+		pending: map[probeKey]int64{}, known: map[string]map[string]int64{}, costs: map[string]int64{}, fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{},
 	}
 }
 
@@ -66,6 +67,7 @@ func (c *caller) run(ctx context.Context) {
 				timer.Reset(idle)
 			}
 			continue
+		case <-c.l.gate.freed:
 		case <-timer.C:
 		}
 		if now := time.Now(); now.Sub(adopted) > adoptEvery {

@@ -43,7 +43,7 @@ func (c client) eval(ctx context.Context, keys []string, args []any, asynqs func
 	}
 	switch call.Step {
 	case line.Dequeue:
-		return c.dequeue(ctx, call)
+		return c.l.intake.next(ctx, call)
 	case line.Done:
 		return c.repeat(ctx, asynqs)
 	case line.Retry, line.Archive, line.Requeue:
@@ -56,39 +56,6 @@ func (c client) eval(ctx context.Context, keys []string, args []any, asynqs func
 	return asynqs()
 }
 
-// held is how long a dequeue waits for a place at most: asynq looks at its own
-// shutdown in between. That is for all queues of a server together.
-const held = time.Second
-
-func (c client) dequeue(ctx context.Context, call line.Call) *redis.Cmd {
-	none := redis.NewCmdResult(nil, redis.Nil)
-	seat, ok := c.l.gate.admit(call.Queue, held/time.Duration(max(len(c.l.weights), 1)))
-	if !ok {
-		return none
-	}
-	began := time.Now()
-	t, err := c.l.lines.Take(ctx, call.Queue, call.LeaseEnds)
-	if err != nil {
-		seat.leave()
-		if errors.Is(err, redis.Nil) {
-			c.l.gate.empty(call.Queue, began)
-			return none
-		}
-		return redis.NewCmdResult(nil, err)
-	}
-	a := &attempt{queue: call.Queue, id: t.ID, wait: t.Wait, since: t.At, seat: seat, last: time.Now()}
-	if t.Wait.State != "" && t.Wait.State != line.Arrived {
-		a.since = t.Wait.Since
-	}
-	c.l.gate.arrived(call.Queue, t.Wait.State == line.Called)
-	switch t.Wait.State {
-	case line.Called, line.Back, line.Parked:
-		c.l.room.isListed(attemptKey{a.queue, a.id})
-	}
-	c.l.attempts.put(a)
-	return redis.NewCmdResult(t.Message, nil)
-}
-
 // end runs what ends an attempt: asynq's own script, or what becomes of a task
 // that waited or was put off.
 func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cmd) *redis.Cmd {
@@ -96,6 +63,7 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 	if a == nil {
 		return c.recovered(ctx, call, asynqs)
 	}
+	c.l.caller.answered(a) // if it never began
 	var cmd *redis.Cmd
 	switch p, place := a.settle(); {
 	case p == returns, p == waits && (call.Step == line.Requeue || place.Line == ""):

@@ -22,6 +22,8 @@ type gate struct {
 	lasts   time.Duration
 	empties int           // looks that found their queue empty, one after the other
 	rest    time.Time     // until when no queue is looked at, since all were empty
+	full    bool          // there were no places when they were last counted
+	freed   chan struct{} // there are some again
 	passing bool          // nobody waits any more: the server drains
 	changed chan struct{} // closed when somebody may be admitted
 }
@@ -44,7 +46,7 @@ type expected struct {
 const expectedFor = 500 * time.Millisecond
 
 func newGate(size gateSize) *gate {
-	return &gate{size: size, of: map[string]int{}, onWay: map[string]*expected{}, changed: make(chan struct{})}
+	return &gate{size: size, of: map[string]int{}, onWay: map[string]*expected{}, freed: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // admit waits until a task may be taken from the queue, for hold at most: there is
@@ -108,6 +110,31 @@ func (g *gate) admit(queue string, hold time.Duration) (*seat, bool) {
 	}
 }
 
+// more gives seats to further tasks of the queue, at most so many: those that can be
+// had at once.
+func (g *gate) more(queue string, most int) (seats []*seat) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	called := 0 // that are not here, beside the one that was admitted
+	if g.expects(queue, now) {
+		called = g.onWay[queue].n - 1
+	}
+	for len(seats) < most && !g.passing {
+		s := &seat{g: g, queue: queue, since: now}
+		switch {
+		case g.used < g.size.slots && len(g.asking) == 0:
+			g.occupy(s)
+		case called > len(seats) && g.waiting < g.size.room:
+			g.enter(s, nil)
+		default:
+			return seats
+		}
+		seats = append(seats, s)
+	}
+	return seats
+}
+
 func (g *gate) expects(queue string, now time.Time) bool {
 	e := g.onWay[queue]
 	return e != nil && e.n > 0 && now.Before(e.until)
@@ -158,7 +185,7 @@ const typically = 50 * time.Millisecond
 
 // places is how many tasks this server has a place for that arrive within lead:
 // those slots that are free, or will be by then as far as one can tell, unless
-// others wait for them already.
+// others wait for them already. If there is none, freed says when there is again.
 func (g *gate) places(lead time.Duration) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -168,7 +195,9 @@ func (g *gate) places(lead time.Duration) int {
 	}
 	free := g.size.slots - g.used
 	soon := free + int(float64(g.size.slots)*float64(lead)/float64(max(lasts, time.Millisecond)))
-	return max(min(soon-g.waiting, free+g.size.room-g.waiting), 0)
+	n := max(min(soon-g.waiting, free+g.size.room-g.waiting), 0)
+	g.full = n == 0
+	return n
 }
 
 // occupy gives a seat a slot.
@@ -224,6 +253,13 @@ func (g *gate) pass() {
 		g.exit(s)
 		g.occupy(s)
 		close(s.given)
+	}
+	if g.full && g.used < g.size.slots {
+		g.full = false
+		select {
+		case g.freed <- struct{}{}:
+		default:
+		}
 	}
 	g.announce()
 }

@@ -53,6 +53,7 @@ type Limits struct {
 	*process
 	opts     Options
 	gate     *gate
+	intake   *intake
 	room     *room
 	attempts *attempts
 	caller   *caller
@@ -215,6 +216,7 @@ func (l *Limits) configure(cfg asynq.Config) gateSize {
 	}
 	l.weights = size.weights
 	l.gate = newGate(size)
+	l.intake = &intake{l: l, most: 1}
 	l.caller = newCaller(l, slices.Sorted(maps.Keys(size.weights)))
 	return size
 }
