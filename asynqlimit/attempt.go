@@ -114,6 +114,7 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	if err := j.a.seat.toSlot(ctx); err != nil {
 		return j.undecided(ctx, err)
 	}
+	j.a.ask() // or else those behind it would wait until it is off the list
 	if !j.calls(ctx) {
 		return errGone
 	}
@@ -228,6 +229,8 @@ func (j *job) undecided(ctx context.Context, err error) error {
 
 // end gives back what the attempt has, and counts how it ended.
 func (j *job) end(err error) {
+	j.a.ask()
+	j.l.caller.answered(j.a)
 	j.giveUp()
 	if j.span != nil { // of what was held and never used
 		j.span(nil)

@@ -15,6 +15,9 @@ type attempt struct {
 	wait      line.Wait // how it has waited before; zero if it is new
 	since     int64     // its arrival, by Redis's clock, in microseconds after 1970
 	seat      *seat
+	asked     chan struct{} // closed when it has asked for its permits, or will not
+	asks      sync.Once
+	pending   bool // it was called, and its limiter has not answered: for the caller
 
 	mu      sync.Mutex
 	last    time.Time // when it was taken, or was over
@@ -25,6 +28,10 @@ type attempt struct {
 	settled bool       // asynq has ended it
 	over    bool       // its middleware has
 }
+
+// ask says that the task asks for its permits now, or that those behind it need not
+// wait for that.
+func (a *attempt) ask() { a.asks.Do(func() { close(a.asked) }) }
 
 // start says that the middleware has the task, unless asynq has ended the attempt.
 func (a *attempt) start() bool {

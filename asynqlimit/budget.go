@@ -45,7 +45,8 @@ func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, plac
 		i := slices.Index(names, k.name)
 		where[n] = len(sharing[i].Queues)
 		sharing[i].Queues = append(sharing[i].Queues, line.Demand{
-			Queue: c.queues[k.queue], Weight: c.l.weightOf(c.queues[k.queue]), Left: k.tasks * standings[i].cost, Out: k.out, Most: most[n] * standings[i].cost,
+			Queue: c.queues[k.queue], Weight: c.l.weightOf(c.queues[k.queue]), Left: k.tasks * standings[i].cost,
+			Out: k.out + c.pendingOf(c.queues[k.queue], k.name), Most: most[n] * standings[i].cost,
 		})
 	}
 	shares, serr := c.l.lines.Share(ctx, sharing)

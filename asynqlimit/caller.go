@@ -22,11 +22,12 @@ type caller struct {
 	queues []string
 	wake   chan struct{}
 
-	mu     sync.Mutex
-	known  map[string]map[string]int64 // tasks of the lines of each queue, -1 where that is not known
-	fresh  map[probeKey]bool           // lines to announce
-	probes map[probeKey]*probe
-	tries  tries
+	mu      sync.Mutex
+	pending map[probeKey]int64          // permits for which called tasks are here, and have no answer
+	known   map[string]map[string]int64 // tasks of the lines of each queue, -1 where that is not known
+	fresh   map[probeKey]bool           // lines to announce
+	probes  map[probeKey]*probe
+	tries   tries
 }
 
 type probeKey struct{ queue, line string }
@@ -34,7 +35,7 @@ type probeKey struct{ queue, line string }
 func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1),
-		known: map[string]map[string]int64{}, fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{},
+		pending: map[probeKey]int64{}, known: map[string]map[string]int64{}, fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{},
 	}
 }
 
@@ -67,6 +68,7 @@ func (c *caller) run(ctx context.Context) {
 				timer.Reset(idle)
 			}
 			continue
+		case <-c.l.gate.freed:
 		case <-timer.C:
 		}
 		if now := time.Now(); now.Sub(adopted) > adoptEvery {

@@ -43,7 +43,7 @@ func (c client) eval(ctx context.Context, keys []string, args []any, asynqs func
 	}
 	switch call.Step {
 	case line.Dequeue:
-		return c.dequeue(ctx, call)
+		return c.l.intake.next(ctx, call)
 	case line.Done:
 		return c.repeat(ctx, asynqs)
 	case line.Retry, line.Archive, line.Requeue:
@@ -56,36 +56,6 @@ func (c client) eval(ctx context.Context, keys []string, args []any, asynqs func
 	return asynqs()
 }
 
-// held is how long a dequeue waits for a place at most: asynq looks at its own
-// shutdown in between. That is for all queues of a server together.
-const held = time.Second
-
-func (c client) dequeue(ctx context.Context, call line.Call) *redis.Cmd {
-	none := redis.NewCmdResult(nil, redis.Nil)
-	seat, ok := c.l.gate.admit(call.Queue, held/time.Duration(max(len(c.l.weights), 1)))
-	if !ok {
-		return none
-	}
-	t, err := c.l.lines.Take(ctx, call.Queue, call.LeaseEnds)
-	if err != nil {
-		seat.leave()
-		if errors.Is(err, redis.Nil) {
-			return none
-		}
-		return redis.NewCmdResult(nil, err)
-	}
-	a := &attempt{queue: call.Queue, id: t.ID, wait: t.Wait, since: t.At, seat: seat, last: time.Now()}
-	if t.Wait.State != "" && t.Wait.State != line.Arrived {
-		a.since = t.Wait.Since
-	}
-	if t.Wait.State == line.Called {
-		c.l.gate.arrived(call.Queue)
-	}
-	c.l.room.entered(attemptKey{a.queue, a.id})
-	c.l.attempts.put(a)
-	return redis.NewCmdResult(t.Message, nil)
-}
-
 // end runs what ends an attempt: asynq's own script, or what becomes of a task
 // that waited or was put off.
 func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cmd) *redis.Cmd {
@@ -93,6 +63,8 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 	if a == nil {
 		return c.recovered(ctx, call, asynqs)
 	}
+	a.ask() // if it never began: nobody waits for it
+	c.l.caller.answered(a)
 	var cmd *redis.Cmd
 	switch f, place := a.settle(call.Step); f {
 	case returns:

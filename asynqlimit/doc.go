@@ -27,8 +27,10 @@
 // their attempts, and puts ours in their place.
 //
 //	client.go    the Redis client that asynq is given
+//	intake.go    owns what was taken from queues, until asynq has it
 //	gate.go      owns slots and room: who may be taken from a queue, and who runs
 //	attempts.go  owns the attempts of this process: what becomes of a task
+//	phase.go     pure: what becomes of a task when its attempt ends
 //	attempt.go   the middleware: one attempt, from its dequeue to its end
 //	permits.go   its permits: ask, wait in the room, get a slot, go
 //	decide.go    pure: ask or park, how long to wait, how much to call

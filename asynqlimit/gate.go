@@ -1,6 +1,7 @@
 package asynqlimit
 
 import (
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +20,10 @@ type gate struct {
 	asking  []*seat // in the room, and want a slot
 	idlers  []*seat // in slots, and wait: the room is full
 	lasts   time.Duration
+	empties int           // looks that found their queue empty, one after the other
+	rest    time.Time     // until when no queue is looked at, since all were empty
+	full    bool          // there were no places when they were last counted
+	freed   chan struct{} // there are some again
 	passing bool          // nobody waits any more: the server drains
 	changed chan struct{} // closed when somebody may be admitted
 }
@@ -28,25 +33,27 @@ type gateSize struct {
 	slots, room int
 	weights     map[string]int // by queue
 	strict      bool
+	every       time.Duration // about how often empty queues are looked at
 }
 
 // expected are tasks that this process has called to a queue.
 type expected struct {
-	n     int
-	until time.Time
+	n         int
+	at, until time.Time
 }
 
 // expectedFor is how long a called task may take to arrive.
 const expectedFor = 500 * time.Millisecond
 
 func newGate(size gateSize) *gate {
-	return &gate{size: size, of: map[string]int{}, onWay: map[string]*expected{}, changed: make(chan struct{})}
+	return &gate{size: size, of: map[string]int{}, onWay: map[string]*expected{}, freed: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // admit waits until a task may be taken from the queue, for hold at most: there is
 // a slot for it, or there is room, and this process has called a task of that
 // queue. The slots go to those who wait in the room first. If another queue may be
-// asked, but not this one, it says so at once.
+// asked, but not this one, it says so at once. When all queues were empty it rests,
+// as asynq does, but for tasks that are called.
 func (g *gate) admit(queue string, hold time.Duration) (*seat, bool) {
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
@@ -63,7 +70,24 @@ func (g *gate) admit(queue string, hold time.Duration) (*seat, bool) {
 			others = others || g.expects(q, s.since)
 		}
 		room := g.waiting < g.size.room
+		rests := g.rest.Sub(s.since)
+		if expects || others {
+			rests = 0
+		}
 		switch {
+		case rests > 0:
+			changed := g.changed
+			g.mu.Unlock()
+			resting := time.NewTimer(rests)
+			select {
+			case <-timer.C:
+				resting.Stop()
+				return nil, false
+			case <-resting.C:
+			case <-changed:
+				resting.Stop()
+			}
+			continue
 		case free:
 			g.occupy(s)
 		case expects && room:
@@ -86,6 +110,31 @@ func (g *gate) admit(queue string, hold time.Duration) (*seat, bool) {
 	}
 }
 
+// more gives seats to further tasks of the queue, at most so many: those that can be
+// had at once.
+func (g *gate) more(queue string, most int) (seats []*seat) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	called := 0 // that are not here, beside the one that was admitted
+	if g.expects(queue, now) {
+		called = g.onWay[queue].n - 1
+	}
+	for len(seats) < most && !g.passing {
+		s := &seat{g: g, queue: queue, since: now}
+		switch {
+		case g.used < g.size.slots && len(g.asking) == 0:
+			g.occupy(s)
+		case called > len(seats) && g.waiting < g.size.room:
+			g.enter(s, nil)
+		default:
+			return seats
+		}
+		seats = append(seats, s)
+	}
+	return seats
+}
+
 func (g *gate) expects(queue string, now time.Time) bool {
 	e := g.onWay[queue]
 	return e != nil && e.n > 0 && now.Before(e.until)
@@ -104,16 +153,30 @@ func (g *gate) expect(queue string, n int) {
 		e = &expected{}
 		g.onWay[queue] = e
 	}
-	e.n, e.until = e.n+n, now.Add(expectedFor)
+	e.n, e.at, e.until = e.n+n, now, now.Add(expectedFor)
 	g.announce()
 }
 
-// arrived notes that a called task of the queue is here.
-func (g *gate) arrived(queue string) {
+// arrived notes that a task of the queue is here, and whether it was called.
+func (g *gate) arrived(queue string, called bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if e := g.onWay[queue]; e != nil && e.n > 0 {
+	g.empties = 0
+	if e := g.onWay[queue]; called && e != nil && e.n > 0 {
 		e.n--
+	}
+}
+
+// empty notes that a look that began then has found the queue empty: others have
+// taken what was called before. After such a look at each queue the gate rests.
+func (g *gate) empty(queue string, began time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if e := g.onWay[queue]; e != nil && e.at.Before(began) {
+		e.n = 0
+	}
+	if g.empties++; g.empties >= len(g.size.weights) && g.size.every > 0 {
+		g.empties, g.rest = 0, time.Now().Add(g.size.every/2+rand.N(g.size.every))
 	}
 }
 
@@ -122,7 +185,7 @@ const typically = 50 * time.Millisecond
 
 // places is how many tasks this server has a place for that arrive within lead:
 // those slots that are free, or will be by then as far as one can tell, unless
-// others wait for them already.
+// others wait for them already. If there is none, freed says when there is again.
 func (g *gate) places(lead time.Duration) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -132,7 +195,9 @@ func (g *gate) places(lead time.Duration) int {
 	}
 	free := g.size.slots - g.used
 	soon := free + int(float64(g.size.slots)*float64(lead)/float64(max(lasts, time.Millisecond)))
-	return max(min(soon-g.waiting, free+g.size.room-g.waiting), 0)
+	n := max(min(soon-g.waiting, free+g.size.room-g.waiting), 0)
+	g.full = n == 0
+	return n
 }
 
 // occupy gives a seat a slot.
@@ -188,6 +253,13 @@ func (g *gate) pass() {
 		g.exit(s)
 		g.occupy(s)
 		close(s.given)
+	}
+	if g.full && g.used < g.size.slots {
+		g.full = false
+		select {
+		case g.freed <- struct{}{}:
+		default:
+		}
 	}
 	g.announce()
 }

@@ -37,7 +37,7 @@ func TestGateHoldsBack(t *testing.T) {
 		if called.slot || !called.waits {
 			t.Errorf("%+v: want it in the room", called)
 		}
-		g.arrived("b")
+		g.arrived("b", true)
 		time.AfterFunc(300*time.Millisecond, first.leave)
 		began = time.Now()
 		admit("a", true)
@@ -135,4 +135,50 @@ func TestGateRoom(t *testing.T) {
 	if used, waiting := g.load(); used != 3 || waiting != 0 {
 		t.Errorf("%d slots used, %d waiting, want 3 and 0", used, waiting)
 	}
+}
+
+// TestGateRests: when all queues were empty nobody is taken for a while, unless
+// this process calls a task. What others have taken is not waited for.
+func TestGateRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(gateSize{slots: 2, room: 2, weights: map[string]int{"a": 1, "b": 1}, every: 100 * time.Millisecond})
+		look := func(queue string) (after time.Duration) {
+			t.Helper()
+			began := time.Now()
+			s, ok := g.admit(queue, time.Second)
+			if !ok {
+				t.Fatalf("queue %s: not admitted", queue)
+			}
+			s.leave()
+			return time.Since(began)
+		}
+		for range 5 {
+			for _, queue := range []string{"a", "b"} {
+				if after := look(queue); queue == "b" && after != 0 {
+					t.Errorf("the second queue was looked at after %v", after)
+				}
+				g.empty(queue, time.Now())
+			}
+			began := time.Now()
+			if after := look("a"); after < 50*time.Millisecond || after > 150*time.Millisecond {
+				t.Errorf("looked again after %v, want 50ms to 150ms", after)
+			}
+			g.empty("a", began)
+			g.empty("b", time.Now())
+			time.AfterFunc(10*time.Millisecond, func() { g.expect("b", 3) })
+			if s, ok := g.admit("a", time.Second); ok {
+				s.leave()
+			}
+			if after := look("b"); after != 0 || time.Since(began) > 200*time.Millisecond {
+				t.Errorf("a called task was looked for after %v", time.Since(began))
+			}
+			time.Sleep(time.Millisecond)
+			g.empty("b", time.Now())
+			g.empty("a", time.Now())
+			if after := look("b"); after < 50*time.Millisecond {
+				t.Errorf("looked after %v for tasks that others have taken", after)
+			}
+			g.arrived("b", false)
+		}
+	})
 }

@@ -85,6 +85,41 @@ func (c *caller) note(queue, name string, left int64) {
 	}
 }
 
+// taken notes a task that was called and has arrived: what it was called for shows
+// at its limiter when that has answered.
+func (c *caller) taken(a *attempt) {
+	if a.wait.State != line.Called {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !a.pending {
+		a.pending = true
+		c.pending[probeKey{a.queue, a.wait.Line}] += max(a.wait.Cost, 1)
+	}
+}
+
+// answered notes that its limiter has answered, or is not asked any more.
+func (c *caller) answered(a *attempt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !a.pending {
+		return
+	}
+	a.pending = false
+	key := probeKey{a.queue, a.wait.Line}
+	if c.pending[key] -= max(a.wait.Cost, 1); c.pending[key] <= 0 {
+		delete(c.pending, key)
+	}
+}
+
+// pendingOf is for how many permits tasks of a line are here that have no answer yet.
+func (c *caller) pendingOf(queue, name string) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pending[probeKey{queue, name}]
+}
+
 // parked notes a task that this process has parked.
 func (c *caller) parked(queue string, place line.Place) {
 	name := place.Line

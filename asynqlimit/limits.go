@@ -53,6 +53,7 @@ type Limits struct {
 	*process
 	opts     Options
 	gate     *gate
+	intake   *intake
 	room     *room
 	attempts *attempts
 	caller   *caller
@@ -151,9 +152,7 @@ func (l *Limits) Configure(cfg asynq.Config) asynq.Config {
 	size := l.configure(cfg)
 	cfg.Concurrency = size.slots + size.room
 	cfg.Queues = maps.Clone(l.weights)
-	if cfg.TaskCheckInterval == 0 {
-		cfg.TaskCheckInterval = taskCheckInterval
-	}
+	cfg.TaskCheckInterval = time.Millisecond // the gate rests in asynq's place
 	if size.strict {
 		cfg.StrictPriority = true
 	}
@@ -182,14 +181,17 @@ func (l *Limits) Configure(cfg asynq.Config) asynq.Config {
 	return cfg
 }
 
-// taskCheckInterval is how long asynq waits between looks at empty queues. Its
-// default of a second would let called tasks come late; less than this would cost
-// Redis more than it gains them.
+// taskCheckInterval is how long to wait between looks at empty queues. asynq's
+// default of a second would let tasks come late that others have called; less than
+// this would cost Redis more than it gains them.
 const taskCheckInterval = 50 * time.Millisecond
 
 func (l *Limits) configure(cfg asynq.Config) gateSize {
 	pool := l.cfg.Pools[0]
-	size := gateSize{slots: cfg.Concurrency, room: l.opts.MaxWaiting, weights: map[string]int{}, strict: cfg.StrictPriority}
+	size := gateSize{slots: cfg.Concurrency, room: l.opts.MaxWaiting, weights: map[string]int{}, strict: cfg.StrictPriority, every: cfg.TaskCheckInterval}
+	if size.every == 0 {
+		size.every = taskCheckInterval
+	}
 	if size.slots < 1 {
 		size.slots = l.opts.Concurrency
 	}
@@ -215,6 +217,7 @@ func (l *Limits) configure(cfg asynq.Config) gateSize {
 	}
 	l.weights = size.weights
 	l.gate = newGate(size)
+	l.intake = &intake{l: l, most: 1}
 	l.caller = newCaller(l, slices.Sorted(maps.Keys(size.weights)))
 	return size
 }

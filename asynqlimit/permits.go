@@ -110,6 +110,8 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 			j.a.seat.toRoomIfAsking(j.needs.limiters)
 		}).Stop()
 	}
+	j.a.ask()
+	defer j.l.caller.answered(j.a)
 	return j.reserve(ctx, j.needs.costs, maxWait)
 }
 
@@ -137,7 +139,7 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	defer stop()
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
-	inTime, cancelSlot := context.WithTimeout(running, max(r.Delay(), 0)+time.Millisecond)
+	inTime, cancelSlot := context.WithTimeout(running, max(r.Delay(), 0)+j.lateBy())
 	err = j.a.seat.toSlot(inTime)
 	cancelSlot()
 	if err != nil {
@@ -176,6 +178,20 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	j.span(nil)
 	j.span = nil
 	return true, nil
+}
+
+// lateBy is how long after its turn a task may get its slot: half of what its
+// permits can be late. What is later gets them in exchange for others.
+func (j *job) lateBy() time.Duration {
+	late := time.Second
+	for _, r := range j.rates() {
+		guard := r.Guard
+		if guard == 0 {
+			guard = r.DefaultGuard()
+		}
+		late = min(late, guard/4)
+	}
+	return max(late, time.Millisecond)
 }
 
 // endSpan ends the span of the wait if it has failed.

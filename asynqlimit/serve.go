@@ -58,6 +58,7 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 	l.gate.close()
 	srv.Stop() // waits until it takes no more tasks
 	calls.Wait()
+	l.intake.giveBack(context.WithoutCancel(ctx))
 	l.drain()
 	defer time.AfterFunc(l.timeout*9/10, l.giveUp).Stop()
 	srv.Shutdown()

@@ -85,3 +85,27 @@ func TestWhatIsDrawnIsRecorded(t *testing.T) {
 		}
 	})
 }
+
+// TestRestsOfStocksComeBack: permits that were had in advance and not used are
+// there for others when the limit becomes scarce. All that Redis gives is used.
+func TestRestsOfStocksComeBack(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		r := rate("1000/10s")
+		r.Guard = ms(10)
+		l := b.limited(r)
+		granted := 0
+		for range 160 { // a few in each half guard, so that stocks are had, and a rest of most is not used
+			for range 7 + granted%5 {
+				ok, err := l.TryAcquire(b.Context(), 1)
+				check(b, err)
+				if ok {
+					granted++
+				}
+			}
+			b.until(time.Since(b.begin) + 7*time.Millisecond)
+		}
+		if granted != 1000 {
+			b.Errorf("%d permits were granted of a limit of 1000", granted)
+		}
+	})
+}

@@ -33,6 +33,7 @@ func main() {
 func run(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("jobs", flag.ContinueOnError)
 	only, rounds := flags.String("only", "", "measure only the rows whose name has this in it"), flags.Int("rounds", 3, "how often each row is measured")
+	starts := flags.Bool("starts", false, "print how many jobs started in each tenth of a second")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -56,6 +57,9 @@ func run(ctx context.Context, args []string) (err error) {
 			bound, err := r.measure(ctx, server, false)
 			if err != nil {
 				return fmt.Errorf("%s: %w", r.name, err)
+			}
+			if *starts {
+				fmt.Fprintln(os.Stderr, r.name, bound.starts)
 			}
 			free, err := r.measure(ctx, server, true)
 			if err != nil {

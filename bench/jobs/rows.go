@@ -77,6 +77,7 @@ type result struct {
 	took       time.Duration
 	busiest    float64 // starts within an interval, to the limit
 	calls, cpu float64 // a job, net of an idle fleet; microseconds
+	starts     []int   // in each tenth of a second
 }
 
 func (r row) measure(ctx context.Context, server *redisserver.Server, free bool) (result, error) {
@@ -130,7 +131,7 @@ func (r row) measure(ctx context.Context, server *redisserver.Server, free bool)
 		limit = min(limit, r.perWorker*r.workers)
 	}
 	return result{
-		took: f.spread(), busiest: float64(f.busiest(time.Second-guard)) / float64(limit),
+		took: f.spread(), starts: f.tenths(), busiest: float64(f.busiest(time.Second-guard)) / float64(limit),
 		calls: (float64(used.ScriptCalls) - net*float64(resting.ScriptCalls)) / float64(r.jobs),
 		cpu:   (float64(used.CPU) - net*float64(resting.CPU)) / float64(r.jobs) / float64(time.Microsecond),
 	}, errors.Join(errs...)
@@ -178,6 +179,20 @@ func (f *fleet) spread() time.Duration {
 	defer f.mu.Unlock()
 	slices.SortFunc(f.starts, time.Time.Compare)
 	return f.starts[len(f.starts)-1].Sub(f.starts[0])
+}
+
+// tenths is how many jobs started in each tenth of a second after the first.
+func (f *fleet) tenths() (n []int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, at := range f.starts {
+		tenth := int(at.Sub(f.starts[0]) / (time.Second / 10))
+		for len(n) <= tenth {
+			n = append(n, 0)
+		}
+		n[tenth]++
+	}
+	return n
 }
 
 // busiest is the largest number of starts within any stretch of that length.

@@ -165,30 +165,39 @@ type Taken struct {
 	Wait    Wait  // zero if it never waited
 }
 
-// Take takes the next task of a queue as asynq does, and says how it has waited.
-// It is redis.Nil if there is none, or the queue is paused.
-func (l *Lines) Take(ctx context.Context, queue string, leaseEnds any) (Taken, error) {
+// Take takes the next tasks of a queue as asynq does, at most so many, and says how
+// they have waited. There are none if the queue is empty or paused.
+func (l *Lines) Take(ctx context.Context, queue string, leaseEnds any, most int) ([]Taken, error) {
 	keys := []string{pendingKey(queue), pausedKey(queue), activeKey(queue), leaseKey(queue)}
-	reply, err := l.take.Run(ctx, l.rdb, keys, leaseEnds, queuePrefix(queue)).Slice()
+	reply, err := l.take.Run(ctx, l.rdb, keys, leaseEnds, queuePrefix(queue), most).Slice()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
 	if err != nil {
-		return Taken{}, err
+		return nil, err
 	}
-	if len(reply) != 4 {
-		return Taken{}, fmt.Errorf("take.lua: %d values where 4 were expected", len(reply))
+	if len(reply)%3 != 1 {
+		return nil, fmt.Errorf("take.lua: unexpected reply of %d values", len(reply))
 	}
-	id, _ := reply[1].(string)
-	text, _ := reply[2].(string)
-	now, _ := reply[3].(string)
-	t := Taken{Message: reply[0], ID: id}
-	t.At, _ = strconv.ParseInt(now, 10, 64)
-	t.Wait, _ = ParseWait(text)
-	return t, nil
+	now, _ := reply[0].(string)
+	at, _ := strconv.ParseInt(now, 10, 64)
+	tasks := make([]Taken, 0, len(reply)/3)
+	for i := 1; i < len(reply); i += 3 {
+		t := Taken{Message: reply[i], At: at}
+		t.ID, _ = reply[i+1].(string)
+		text, _ := reply[i+2].(string)
+		t.Wait, _ = ParseWait(text)
+		tasks = append(tasks, t)
+	}
+	return tasks, nil
 }
 
 const (
 	// settled is how long a task stays in line at least: asynq has to be done with
-	// the attempt, since its heartbeat knows attempts by their task.
-	settled = time.Second
+	// the attempt, since its heartbeat knows attempts by their task. It is less than
+	// the time until the first permits of a limit by the second come back, so that
+	// those who parked first are there to use them.
+	settled = 500 * time.Millisecond
 	// fallback is when asynq brings a task back by itself, at the earliest: when
 	// nobody has looked at its line for a day. The tasks of a line are spread over
 	// an hour more, so that they do not come all at once.

@@ -1,29 +1,42 @@
--- Takes the next task of a queue: asynq's own dequeue, which also says how the task has waited so far. From then on it
--- is in no line. The room lists it until it begins to run, or parks, or goes back, in case its process dies before.
+-- Takes the next tasks of a queue: asynq's own dequeue, for several at a time, which also says how they have waited so
+-- far. From then on they are in no line. The room lists each until it begins to run, or parks, or goes back, in case its
+-- process dies before.
 --
 -- KEYS[1] to KEYS[4] asynq's pending list, paused mark, active list, leases
--- ARGV[1] when the lease ends, in seconds after 1970
+-- ARGV[1] when the leases end, in seconds after 1970
 -- ARGV[2] what the keys of the queue begin with: asynq:{QUEUE}:
--- Reply: {message, id, wait or "", now in microseconds after 1970}, or nil if there is no task or the queue is paused
+-- ARGV[3] tasks to take at most
+-- Reply: nil if there is no task or the queue is paused, else now in microseconds after 1970, and for each task message, id, wait or ""
 if redis.call("EXISTS", KEYS[2]) == 1 then return nil end
-local id = redis.call("RPOPLPUSH", KEYS[1], KEYS[3])
-if not id then return nil end
-local task = ARGV[2] .. "t:" .. id
-redis.call("HSET", task, "state", "active")
-redis.call("HDEL", task, "pending_since")
-redis.call("ZADD", KEYS[4], ARGV[1], id)
-local known = redis.call("HMGET", task, "msg", "jt")
-local msg, wait = known[1], known[2]
-if not msg then return nil end
-redis.call("SADD", ARGV[2] .. "jt:room", id)
+local ids = redis.call("RPOP", KEYS[1], ARGV[3])
+if not ids or #ids == 0 then return nil end
+local leases = {}
+for i, id in ipairs(ids) do leases[2 * i - 1], leases[2 * i] = ARGV[1], id end
+redis.call("LPUSH", KEYS[3], unpack(ids))
+redis.call("ZADD", KEYS[4], unpack(leases))
+redis.call("SADD", ARGV[2] .. "jt:room", unpack(ids))
 local t = redis.call("TIME")
-local now = t[1] .. string.format("%06d", tonumber(t[2]))
-if not wait then return {msg, id, "", now} end
-local state, rest = string.match(wait, "^(%a) (.*)$")
-if state ~= "a" then
-  redis.call("HSET", task, "jt", "a " .. rest)
-  local cost, limiter = string.match(rest, "^%d+ %d+ %d+ (%d+) %d+ (.*)$")
-  if state == "c" then redis.call("ZREM", ARGV[2] .. "jt:called:" .. limiter, cost .. ":" .. id) end
-  if state == "p" then redis.call("ZREM", ARGV[2] .. "jt:line:" .. limiter, id) end
+local reply, called = {t[1] .. string.format("%06d", tonumber(t[2]))}, {}
+for _, id in ipairs(ids) do
+  local task = ARGV[2] .. "t:" .. id
+  local known = redis.pcall("HMGET", task, "msg", "jt") -- nothing, where somebody has written what is no task
+  local msg, wait = known[1], known[2] or ""
+  if msg then
+    local state, cost, limiter = string.match(wait, "^(%a) %d+ %d+ %d+ (%d+) %d+ (.*)$")
+    redis.call("HSET", task, "state", "active")
+    redis.call("HDEL", task, "pending_since")
+    if state and state ~= "a" then redis.call("HSET", task, "jt", "a" .. string.sub(wait, 2)) end
+    if state == "p" then redis.pcall("ZREM", ARGV[2] .. "jt:line:" .. limiter, id) end
+    if state == "c" then
+      called[limiter] = called[limiter] or {}
+      table.insert(called[limiter], cost .. ":" .. id)
+    end
+    local n = #reply
+    reply[n + 1], reply[n + 2], reply[n + 3] = msg, id, wait
+  else
+    redis.call("SREM", ARGV[2] .. "jt:room", id)
+  end
 end
-return {msg, id, wait, now}
+for limiter, those in pairs(called) do redis.pcall("ZREM", ARGV[2] .. "jt:called:" .. limiter, unpack(those)) end
+if #reply == 1 then return nil end
+return reply

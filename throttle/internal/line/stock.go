@@ -25,7 +25,12 @@ type stock struct {
 	// How many were used lately, in two halves of the time a stock lasts.
 	used, usedBefore int64
 	since            Local
+
+	rests []returned // of stocks whose time is over, the latest last
 }
+
+// maxRests bounds the rests that are remembered.
+const maxRests = 64
 
 // IsOne reports whether a request is for one permit of each member.
 func IsOne(ns []int64) bool {
@@ -131,15 +136,20 @@ func (l *Line) wanted(now Local) int64 {
 	return n
 }
 
-// expireStock ends a stock whose time is over. A small rest counts as used: to
-// give it back would cost more than it is worth while half of the limit is free.
+// expireStock ends a stock whose time is over. A small rest is not given back at
+// once: that would cost more than it is worth while half of the limit is free.
+// When the limit becomes scarce, all rests go back in one call, for others to use.
 func (l *Line) expireStock(now Local) {
-	switch s := &l.stock; {
-	case s.left == 0 || now < s.until:
-	case s.left > s.size/2:
+	if s := &l.stock; s.left > 0 && now >= s.until {
+		if s.left <= s.size/2 {
+			s.rests = append(s.rests[max(0, len(s.rests)+1-maxRests):], l.stockLeft())
+			s.left = 0
+		}
 		l.returnStock()
-	default:
-		s.left = 0
+	}
+	if l.binds(now) || now < l.scarceUntil {
+		l.returns = append(l.returns, l.stock.rests...)
+		l.stock.rests = nil
 	}
 }
 
@@ -148,10 +158,15 @@ func (l *Line) returnStock() {
 	if l.stock.left == 0 {
 		return
 	}
+	l.returns = append(l.returns, l.stockLeft())
+	l.stock.left = 0
+}
+
+// stockLeft is what is left of the stock, as what is given back.
+func (l *Line) stockLeft() returned {
 	ns := make([]int64, len(l.config))
 	for i := range ns {
 		ns[i] = l.stock.left
 	}
-	l.returns = append(l.returns, returned{place: l.stock.place, ns: ns})
-	l.stock.left = 0
+	return returned{place: l.stock.place, ns: ns}
 }

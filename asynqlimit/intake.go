@@ -1,0 +1,148 @@
+package asynqlimit
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
+)
+
+// intake owns the tasks that were taken from their queues and that asynq does not
+// have yet. asynq asks for one at a time; while they keep coming, one call to Redis
+// takes several. Each has a seat: a process takes no more than it has a place for.
+type intake struct {
+	l *Limits
+
+	most int      // to take at the next time
+	last *attempt // that asynq has got
+
+	mu    sync.Mutex
+	taken []handed // in their order
+}
+
+// handed is a task to hand to asynq.
+type handed struct {
+	message any
+	a       *attempt
+}
+
+const (
+	// held is how long a dequeue waits for a place at most: asynq looks at its own
+	// shutdown in between. That is for all queues of a server together.
+	held = time.Second
+	// takenMost is how many tasks one call takes at most.
+	takenMost = 32
+	// inOrder is how long a task waits for the one before it to ask for its permits:
+	// jobs start in the order in which they came.
+	inOrder = 2 * time.Millisecond
+)
+
+// next is asynq's dequeue. What was taken before comes first, whichever queue asynq
+// asks for: the message says where it is from.
+func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
+	none := redis.NewCmdResult(nil, redis.Nil)
+	if t, ok := in.pop(); ok {
+		return in.hand(t)
+	}
+	g := in.l.gate
+	first, ok := g.admit(call.Queue, held/time.Duration(max(len(in.l.weights), 1)))
+	if !ok {
+		return none
+	}
+	seats := append([]*seat{first}, g.more(call.Queue, in.most-1)...)
+	began := time.Now()
+	tasks, err := in.l.lines.Take(ctx, call.Queue, call.LeaseEnds, len(seats))
+	for _, s := range seats[min(len(tasks), len(seats)):] {
+		s.leave()
+	}
+	in.most = takeNext(len(seats), len(tasks), g.size.slots)
+	if err != nil {
+		return redis.NewCmdResult(nil, err)
+	}
+	if len(tasks) == 0 {
+		g.empty(call.Queue, began)
+		return none
+	}
+	for i, t := range tasks {
+		in.put(call.Queue, t, seats[i])
+	}
+	t, _ := in.pop()
+	return in.hand(t)
+}
+
+// hand gives asynq a task, when the one before it has asked for its permits.
+func (in *intake) hand(t handed) *redis.Cmd {
+	if in.last != nil {
+		timer := time.NewTimer(inOrder)
+		defer timer.Stop()
+		select {
+		case <-in.last.asked:
+		case <-timer.C:
+		}
+	}
+	in.last = t.a
+	return redis.NewCmdResult(t.message, nil)
+}
+
+// takeNext is how many tasks to take when so many were asked for and came: twice as
+// many while they keep coming, up to a quarter of the slots. A few that come now and
+// then are left to others.
+func takeNext(asked, came, slots int) int {
+	if came < asked {
+		return max(came/2, 1)
+	}
+	return min(2*asked, takenMost, max(slots/4, 1))
+}
+
+// put notes a task that was taken.
+func (in *intake) put(queue string, t line.Taken, s *seat) {
+	a := &attempt{queue: queue, id: t.ID, wait: t.Wait, since: t.At, seat: s, asked: make(chan struct{}), last: time.Now()}
+	if t.Wait.State != "" && t.Wait.State != line.Arrived {
+		a.since = t.Wait.Since
+	}
+	in.l.gate.arrived(queue, t.Wait.State == line.Called)
+	in.l.room.entered(attemptKey{a.queue, a.id})
+	in.l.attempts.put(a)
+	in.l.caller.taken(a)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.taken = append(in.taken, handed{t.Message, a})
+}
+
+func (in *intake) pop() (handed, bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if len(in.taken) == 0 {
+		return handed{}, false
+	}
+	t := in.taken[0]
+	in.taken = in.taken[1:]
+	return t, true
+}
+
+// giveBack puts what asynq did not get before it stopped back to the heads of the
+// queues, where it is listed no more. What cannot be put back stays on the list: it
+// has not begun, and asynq's recoverer brings it back without a failure.
+func (in *intake) giveBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	in.mu.Lock()
+	taken := in.taken
+	in.taken = nil
+	in.mu.Unlock()
+	for i := len(taken) - 1; i >= 0; i-- {
+		a := taken[i].a
+		place := line.Place{Since: a.since, Cost: a.wait.Cost, Refused: a.wait.Refused, Line: a.wait.Line}
+		if err := in.l.lines.GiveBack(ctx, a.queue, a.id, place); err != nil {
+			in.l.logger.Warn("cannot put a job back to its queue; asynq does so when its lease is over", "task_id", a.id, "queue", a.queue, "error", err)
+		}
+		a.settle(line.Requeue)
+		a.finish(false)
+		a.seat.leave()
+		in.l.caller.answered(a)
+		in.l.attempts.drop(a)
+	}
+}
