@@ -71,7 +71,8 @@ func newDelete(opts *options) *cobra.Command {
 		Short: "Delete a limit and forget its usage",
 		Long: `delete removes a limit from Redis, with its pause and its pin, and forgets its
 usage. Workers that have it in their configuration create it again with their
-next job, and may then use all of it at once.`,
+next job, and may then use all of it at once. A key of Redis that is no limiter
+is not deleted.`,
 		Args:              args(1, "NAME, the limit to delete"),
 		RunE:              verb(opts, func(ctx context.Context, s *session, args []string) error { return s.delete(ctx, args[0]) }),
 		ValidArgsFunction: completeNames(opts),
@@ -100,6 +101,9 @@ func (s *session) delete(ctx context.Context, name string) error {
 			_, err := l.Delete(ctx)
 			return err
 		})
+	}
+	if err := s.ours(ctx, t.name); err != nil {
+		return err
 	}
 	before := (*limiter)(nil)
 	question := fmt.Sprintf("Delete limit %q, which is broken? What was used is forgotten.", t.name)

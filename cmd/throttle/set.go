@@ -90,6 +90,9 @@ func (s *session) set(ctx context.Context, args []string, f setFlags, given func
 	if t.keyed {
 		return s.setValues(ctx, t, args[1:], f, given)
 	}
+	if err := s.ours(ctx, t.name); err != nil {
+		return err
+	}
 	l, err := s.client.Limiter(t.name)
 	if err != nil {
 		return err

@@ -34,6 +34,9 @@ func (s *session) target(ctx context.Context, name string) (target, error) {
 	if _, err := s.client.Limiter(name); err != nil {
 		return target{}, asUsage(err, throttle.ErrInvalidName)
 	}
+	if err := unreserved(name); err != nil {
+		return target{}, err
+	}
 	configured, known := s.configured(name)
 	if s.opts.value != "" {
 		if known && configured.Key == "" {
@@ -43,13 +46,16 @@ func (s *session) target(ctx context.Context, name string) (target, error) {
 		if err != nil {
 			return target{}, &cli.UsageError{Err: fmt.Errorf("--value: %w", err)}
 		}
-		return target{name: of}, nil
+		return target{name: of}, unreserved(of)
 	}
 	t := target{name: name, keyed: known && configured.Key != ""}
 	if !t.keyed {
 		if there, err := s.exists(ctx, name); err != nil || there || known {
 			return t, err
 		}
+	}
+	if err := unreserved(name + ":"); err != nil && !t.keyed {
+		return t, nil // the name itself is free, and has no values
 	}
 	values, err := s.find(ctx, literal.Replace(name)+":*")
 	if err != nil {
