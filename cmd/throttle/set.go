@@ -34,8 +34,9 @@ within 100ms. What was used still counts: a lower rate holds at once, a higher o
 adds only the difference. What no flag names stays as it is. A limit that is not
 there is created with --create only.
 
-The name of a limit with a key means all of its values that are in Redis; --value
-picks one of them. Values that appear later have the rate of the configuration.
+The name of a limit with a key means all of its values that are in Redis, after a
+question or with --all-values; --value picks one of them. Values that appear later
+have the rate of the configuration.
 
 A change of type (--per-client) forgets the usage, and is confirmed first.
 Workers that start apply the limits of their configuration again, except those
@@ -169,6 +170,8 @@ func (s *session) setValues(ctx context.Context, t target, args []string, f setF
 		if err := s.confirm(ctx, typeForgets, question); err != nil {
 			return err
 		}
+	} else if err := s.sweep(ctx, t, "Change"); err != nil {
+		return err
 	}
 	return s.all(ctx, t, func(l *throttle.Limiter, before *limiter) error {
 		switch {
