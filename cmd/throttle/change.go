@@ -33,7 +33,7 @@ func newChange(opts *options, name, short string, change func(context.Context, *
 		Short: short,
 		Args:  args(1, "NAME, the limit to "+name),
 		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
-			t, err := s.target(ctx, args[0])
+			t, err := s.toChange(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ a limit with a key are paused after a question, or with --all-values.`,
 			return nil
 		},
 		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
-			t, err := s.target(ctx, args[0])
+			t, err := s.toChange(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -97,7 +97,7 @@ is not deleted.`,
 
 // delete is the verb behind its flags.
 func (s *session) delete(ctx context.Context, name string) error {
-	t, err := s.target(ctx, name)
+	t, err := s.toChange(ctx, name)
 	if err != nil {
 		return err
 	}

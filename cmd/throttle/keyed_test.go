@@ -201,3 +201,31 @@ func TestValueIsOne(t *testing.T) {
 		}
 	}
 }
+
+// Names that begin alike are no values: without a word that a limit has a key, a slip changes no other limit.
+func TestNamesThatBeginAlike(t *testing.T) {
+	s := newSite(t)
+	s.limiter("api:read", perHour(10), 0)
+	s.limiter("api:write", perHour(20), 0)
+	for _, verb := range [][]string{
+		{"set", "api", "5/1h"}, {"set", "api", "--smooth"}, {"pause", "api", "1m"}, {"resume", "api"}, {"pin", "api"}, {"unpin", "api"}, {"delete", "api", "--yes"},
+	} {
+		s.fails(cli.Usage, verb, []string{`no limiter "api"`, "2 limiters", `"api:"`, "--all-values", "--config"})
+	}
+	s.done("set", "api", "5/1h", "--create")
+	if u := s.usage("api"); u.Rate.Permits != 5 {
+		t.Errorf("created %+v", u)
+	}
+	s.fails(cli.Usage, []string{"set", "api", "6/1h", "--create", "--all-values"}, []string{"--create", "--value"})
+	for name, permits := range map[string]int64{"api:read": 10, "api:write": 20} {
+		if u := s.usage(name); u.Rate.Permits != permits || u.Rate.Smooth || u.Pinned || u.Paused > 0 {
+			t.Errorf("%s was changed: %+v", name, u)
+		}
+	}
+	s.done("set", "api", "7/1h", "--all-values")
+	for _, name := range []string{"api:read", "api:write"} {
+		if u := s.usage(name); u.Rate.Permits != 7 {
+			t.Errorf("%s is not changed: %+v", name, u)
+		}
+	}
+}

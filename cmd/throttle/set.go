@@ -36,7 +36,8 @@ there is created with --create only.
 
 The name of a limit with a key means all of its values that are in Redis, after a
 question or with --all-values; --value picks one of them. Values that appear later
-have the rate of the configuration.
+have the rate of the configuration. That a limit has a key is in the configuration;
+without it, say --all-values.
 
 A change of type (--per-client) forgets the usage, and is confirmed first.
 Workers that start apply the limits of their configuration again, except those
@@ -85,6 +86,14 @@ that are pinned: --pin, until throttle unpin.`,
 // set is the verb behind its flags.
 func (s *session) set(ctx context.Context, args []string, f setFlags, given func(flag string) bool) error {
 	t, err := s.target(ctx, args[0])
+	switch {
+	case err == nil && f.create && t.named:
+		t = target{name: t.name} // a limit of this very name is wanted
+	case err == nil && f.create && t.keyed:
+		return usage("limit %q has a key: --create makes the limiter of one value, give it with --value", t.name)
+	case err == nil && t.named:
+		t, err = s.toChange(ctx, args[0])
+	}
 	if err != nil {
 		return err
 	}

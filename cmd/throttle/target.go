@@ -20,6 +20,7 @@ import (
 type target struct {
 	name   string           // of the limiter, or of the limit with the key
 	keyed  bool             // all values
+	named  bool             // only the names in Redis look so, nobody says that it has a key
 	values []operate.Listed // their limiters, by name
 }
 
@@ -95,8 +96,24 @@ func (s *session) target(ctx context.Context, name string) (target, error) {
 		_, other := s.configured(l.Name)
 		return other || strings.Contains(l.Name[len(name)+1:], ":") // no value has a colon
 	})
-	t.keyed = t.keyed || len(t.values) > 0
+	t.named = !t.keyed && len(t.values) > 0
+	t.keyed = t.keyed || t.named
 	return t, nil
+}
+
+// toChange is target for the verbs that change something. Names that look like
+// those of values are not enough for them: api:read and api:write are most likely
+// limits of their own, and api a slip.
+func (s *session) toChange(ctx context.Context, name string) (target, error) {
+	t, err := s.target(ctx, name)
+	if err == nil && t.named {
+		begin := "1 limiter begins"
+		if n := len(t.values); n > 1 {
+			begin = fmt.Sprintf("%d limiters begin", n)
+		}
+		err = usage("no limiter %q in Redis: %s with %q; if they are its values, give --all-values, or --config with the file that has its key", name, begin, name+":")
+	}
+	return t, err
 }
 
 // sweep asks before a verb changes several values that nobody named.
