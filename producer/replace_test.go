@@ -233,3 +233,28 @@ func TestReplaceWhenRepliesAreLost(t *testing.T) {
 		t.Errorf("the queue is %+v, %v", q, err)
 	}
 }
+
+// The rights that docs/redis.md names suffice.
+func TestReplaceWithItsRights(t *testing.T) {
+	addr := redistest.Start(t)
+	admin := connect(t, addr)
+	archive(t, admin, producer.Job{Type: "a", ID: "b1", UniqueFor: time.Hour})
+	rights := []any{"ACL", "SETUSER", "enqueue", "reset", "on", ">x", "~asynq:*"}
+	for _, command := range []string{
+		"eval", "evalsha", "exists", "hget", "hset", "lpush", "ping", "sadd", "set", "zadd", // enqueue
+		"del", "get", "rename", "zrem", "zscore", // --replace
+	} {
+		rights = append(rights, "+"+command)
+	}
+	if err := admin.Do(t.Context(), rights...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: addr, Username: "enqueue", Password: "x"})
+	defer rdb.Close()
+	for _, payload := range []string{"1", "2"} {
+		_, err := producer.New(rdb).Enqueue(t.Context(), producer.Job{Type: "a", ID: "b1", UniqueFor: time.Hour, Payload: []byte(payload), Replace: true})
+		if (err != nil) != (payload == "2") || err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
+			t.Errorf("payload %s: %v", payload, err)
+		}
+	}
+}
