@@ -20,7 +20,9 @@ type options struct {
 	redis  string
 	json   bool
 	yes    bool
-	value  string
+	value  valueFlag
+
+	allValues bool
 }
 
 func newCommand() *cobra.Command {
