@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ type Redis struct {
 	Addrs  string                // for messages
 	Config *config.Config        // the file that was read; nil if none was
 	file   string                // the same, if nobody named it
+
+	passwordOfFile bool // where a wrong password is to be corrected
 }
 
 // DefaultConfig is the configuration file of a command that is given none.
@@ -78,16 +81,20 @@ func openRedis(path, addr string) (r Redis, err error) {
 			}
 		}
 	}
+	r.passwordOfFile = r.Config != nil && (addr == "" || cfg.Redis.Password != "")
+	if !r.passwordOfFile {
+		cfg.Redis.Password = os.Getenv(passwordEnv)
+	}
 	r.Addrs = strings.Join(cfg.Redis.Addrs, ", ")
 	r.Client, err = cfg.Redis.NewClient()
 	return r, err
 }
 
-// passwordEnv is where the password of a URL's user comes from if the URL has
-// none: everybody on the machine can read the arguments of a command.
+// passwordEnv is where the password comes from if neither the address nor a file has
+// one: everybody on the machine can read the arguments of a command.
 const passwordEnv = "REDIS_PASSWORD"
 
-const urlAdvice = "redis://host:port/db (rediss:// for TLS; a user before the host has the password that " + passwordEnv + " has in the environment)"
+const urlAdvice = "redis://host:port/db (rediss:// for TLS; a user goes before the host, and the password into " + passwordEnv + " of the environment)"
 
 // fromURL reads redis:// and rediss:// as go-redis does; further nodes of a
 // cluster are its addr parameters. The password must not get into errors.
@@ -97,23 +104,15 @@ func fromURL(url string) (redis.UniversalClient, string, error) {
 		if err != nil || slices.ContainsFunc(cluster.Addrs, func(addr string) bool { return strings.Contains(addr, "@") }) {
 			return nil, "", badURL(url)
 		}
-		cluster.Password = passwordOf(cluster.Username, cluster.Password)
+		cluster.Password = cmp.Or(cluster.Password, os.Getenv(passwordEnv))
 		return redis.NewClusterClient(cluster), strings.Join(cluster.Addrs, ", "), nil
 	}
 	single, err := redis.ParseURL(url)
 	if err != nil || strings.Contains(single.Addr, "@") {
 		return nil, "", badURL(url)
 	}
-	single.Password = passwordOf(single.Username, single.Password)
+	single.Password = cmp.Or(single.Password, os.Getenv(passwordEnv))
 	return redis.NewClient(single), single.Addr, nil
-}
-
-// passwordOf is the password for a user that a URL names.
-func passwordOf(user, password string) string {
-	if user != "" && password == "" {
-		return os.Getenv(passwordEnv)
-	}
-	return password
 }
 
 func badURL(url string) error {
@@ -131,7 +130,19 @@ func (r Redis) Ping(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
 	default:
-		return fmt.Errorf("cannot use Redis at %s: %w: start redis-server, or give the address of another "+
-			"(worker --embedded prints its own) to --redis or redis.addrs of the configuration", r.Addrs, err)
+		return fmt.Errorf("cannot use Redis at %s: %w: %s", r.Addrs, err, r.advice(err))
 	}
+}
+
+// advice says what to do about a Redis that does not answer as it should.
+func (r Redis) advice(err error) string {
+	switch {
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return "grant that to the user: docs/redis.md lists what each command needs, under ACL"
+	case !redis.HasErrorPrefix(err, "NOAUTH") && !redis.HasErrorPrefix(err, "WRONGPASS"):
+		return "start redis-server, or give the address of another (worker --embedded prints its own) to --redis or redis.addrs of the configuration"
+	case r.passwordOfFile:
+		return "correct redis.username and redis.password in the configuration"
+	}
+	return "set " + passwordEnv + " in the environment to the password; its user, if there is one, goes before the host of a redis:// URL"
 }
