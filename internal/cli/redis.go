@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
 // dialTimeout bounds how long an address that does not answer is tried.
@@ -25,7 +26,7 @@ type Redis struct {
 	Client redis.UniversalClient // the command's to close
 	Addrs  string                // for messages
 	Config *config.Config        // the file that was read; nil if none was
-	file   string                // the same, if nobody named it
+	note   string                // what to tell of a file that nobody named
 
 	passwordOfFile bool // where a wrong password is to be corrected
 }
@@ -33,20 +34,23 @@ type Redis struct {
 // DefaultConfig is the configuration file of a command that is given none.
 const DefaultConfig = "config.yaml"
 
-// Tell says which file was read, if nobody named it: a command that is run in
-// another directory has another Redis.
+// Tell says in a line which file was read, if nobody named it, or why that one was
+// not: a command that is run in another directory has another Redis.
 func (r Redis) Tell(out io.Writer) {
-	if r.file != "" {
-		TellConfig(out)
+	if r.note != "" {
+		fmt.Fprintln(out, r.note)
 	}
 }
 
+const usingDefault = "using " + DefaultConfig + " of this directory"
+
 // TellConfig says that the command reads the file of the working directory.
-func TellConfig(out io.Writer) { fmt.Fprintln(out, "using "+DefaultConfig+" of this directory") }
+func TellConfig(out io.Writer) { fmt.Fprintln(out, usingDefault) }
 
 // OpenRedis returns the Redis that addr names, the value of --redis, else the one
 // in the configuration file at path, which defaults to config.yaml if there is
-// one. It makes no connection. An error is a *UsageError.
+// one. Beside an address that file may be broken: it counts as none then. It makes no
+// connection. An error is a *UsageError.
 func OpenRedis(path, addr string) (Redis, error) {
 	r, err := openRedis(path, addr)
 	if err != nil {
@@ -56,19 +60,13 @@ func OpenRedis(path, addr string) (Redis, error) {
 }
 
 func openRedis(path, addr string) (r Redis, err error) {
+	cfg, err := r.read(path, addr)
+	if err != nil {
+		return r, err
+	}
 	if strings.Contains(addr, "://") {
 		r.Client, r.Addrs, err = fromURL(addr)
 		return r, err
-	}
-	cfg := config.Default()
-	if _, err := os.Stat(DefaultConfig); path == "" && err == nil {
-		path, r.file = DefaultConfig, DefaultConfig
-	}
-	if path != "" {
-		if cfg, err = config.Load(path); err != nil {
-			return r, err
-		}
-		r.Config = cfg
 	}
 	if addr != "" {
 		cfg.Redis.Addrs, cfg.Redis.SentinelMaster = strings.Split(addr, ","), ""
@@ -88,6 +86,29 @@ func openRedis(path, addr string) (r Redis, err error) {
 	r.Addrs = strings.Join(cfg.Redis.Addrs, ", ")
 	r.Client, err = cfg.Redis.NewClient()
 	return r, err
+}
+
+// read returns the configuration to start from.
+func (r *Redis) read(path, addr string) (*config.Config, error) {
+	named := path != ""
+	if !named {
+		path = DefaultConfig
+		if _, err := os.Stat(path); err != nil {
+			return config.Default(), nil
+		}
+	}
+	cfg, err := config.Load(path)
+	switch {
+	case err == nil && !named:
+		r.note = usingDefault
+	case err != nil && !named && addr != "":
+		r.note = hideSecrets("warning: " + DefaultConfig + " of this directory is not used: " + plain.Text(err.Error()))
+		return config.Default(), nil
+	case err != nil:
+		return nil, err
+	}
+	r.Config = cfg
+	return cfg, nil
 }
 
 // passwordEnv is where the password comes from if neither the address nor a file has

@@ -175,3 +175,77 @@ func TestPasswordOfTheEnvironment(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestBrokenConfigOfTheDirectory: whoever names the Redis needs no config.yaml:
+// what is wrong with one that lies there is told in a line, in either form of
+// the address. One that is asked for has to be right.
+func TestBrokenConfigOfTheDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("REDIS_PASSWORD", "")
+	addr := redistest.Start(t)
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(DefaultConfig, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told := func(path, addr string) (string, *Redis) {
+		t.Helper()
+		r, err := OpenRedis(path, addr)
+		if err != nil {
+			t.Errorf("%q %q: %v", path, addr, err)
+			return "", nil
+		}
+		defer r.Client.Close()
+		if err := r.Ping(t.Context()); err != nil {
+			t.Errorf("%q %q: %v", path, addr, err)
+		}
+		var out bytes.Buffer
+		r.Tell(&out)
+		return out.String(), &r
+	}
+	forms := []string{addr, "redis://" + addr, "redis://" + addr + "/0"}
+	for text, where := range map[string]string{
+		"redis: { password: " + secret + ", db: x }":                        "config.yaml:1:40: redis.db: ",
+		"limits: { \"a\\nb\": { rate: 1/1s } }":                             "config.yaml:1:11: limits.a",
+		"redis: { addrs: [\"redis://:" + secret + "@h:1\"] }":               "config.yaml:1:18: redis.addrs[0]: ",
+		"admin: { token: \"redis://u:" + secret + "@h:1\" }\nlog: { x: 1 }": "config.yaml:2:8: log.x: ",
+	} {
+		write(text)
+		for _, form := range forms {
+			out, r := told("", form)
+			if !strings.HasPrefix(out, "warning: ") || !strings.Contains(out, where) || strings.Count(out, "\n") != 1 || strings.Contains(out, secret) {
+				t.Errorf("%s with %s: told %q, want one line that names %s", form, text, out, where)
+			}
+			if r != nil && r.Config != nil {
+				t.Errorf("%s with %s: a configuration that is broken", form, text)
+			}
+			if _, err := OpenRedis(DefaultConfig, form); err == nil || !strings.Contains(err.Error(), where) {
+				t.Errorf("%s with %s by its name: %v", form, text, err)
+			}
+		}
+		if _, err := OpenRedis("", ""); err == nil || !strings.Contains(err.Error(), where) {
+			t.Errorf("no address, with %s: %v", text, err)
+		}
+	}
+	write("limits: { api: { rate: 1/1s } }\njobs: { x: { limits: [api] } }\n")
+	for _, form := range forms {
+		if out, r := told("", form); r == nil || r.Config == nil || r.Config.Limits["api"].Rate == "" || out != "using config.yaml of this directory\n" {
+			t.Errorf("%s with a good file: told %q", form, out)
+		}
+		if out, r := told(DefaultConfig, form); r == nil || r.Config == nil || out != "" {
+			t.Errorf("%s with a good file by its name: told %q", form, out)
+		}
+	}
+	if err := os.Remove(DefaultConfig); err != nil {
+		t.Fatal(err)
+	}
+	for _, form := range forms {
+		if out, r := told("", form); r == nil || r.Config != nil || out != "" {
+			t.Errorf("%s without a file: told %q", form, out)
+		}
+		if _, err := OpenRedis(DefaultConfig, form); err == nil {
+			t.Errorf("%s: a file that is not there is accepted", form)
+		}
+	}
+}
