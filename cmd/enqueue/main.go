@@ -61,7 +61,7 @@ another job has the line's unique lock, say, the archived job stays as it was.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&opts.config, "config", "", "configuration `file`, of which only redis is used here (config.yaml if there is one)")
-	flags.StringVar(&opts.redis, "redis", "", "`address` of Redis in place of the configuration's: host:port (several, with commas: a cluster) or redis://user@host:port/db, whose password is REDIS_PASSWORD in the environment (rediss:// for TLS)")
+	flags.StringVar(&opts.redis, "redis", "", "`address` of Redis in place of the configuration's: host:port (several, with commas: a cluster) or redis://user@host:port/db (rediss:// for TLS); its password is REDIS_PASSWORD in the environment")
 	flags.StringVar(&opts.file, "file", "", "`file` with one job a line, - is standard input")
 	flags.BoolVar(&opts.strict, "strict", false, "enqueue nothing unless every line is good")
 	flags.StringVar(&opts.jobType, "type", "", "`type` of the jobs to make, instead of --file")
