@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jobthrottle/jobthrottle/internal/expr"
 	"github.com/jobthrottle/jobthrottle/internal/hosts"
@@ -42,7 +43,7 @@ func (c *Config) checkRedis() error {
 		if strings.ContainsAny(addr, "@/?") { // it may have a password, which no error shows
 			return invalid(fmt.Sprintf("redis.addrs[%d]", i), "invalid address: want HOST:PORT, such as 127.0.0.1:6379, and a password in redis.password")
 		}
-		if _, _, err := net.SplitHostPort(addr); err != nil {
+		if !isAddress(addr, 1) {
 			return invalid(fmt.Sprintf("redis.addrs[%d]", i), "invalid address %q: want HOST:PORT, such as 127.0.0.1:6379", addr)
 		}
 	}
@@ -99,6 +100,15 @@ func bare(err error) string {
 	return msg
 }
 
+const (
+	// maxConcurrency is far more than one process can run; go-redis sets memory
+	// aside for a connection of each slot.
+	maxConcurrency = 100_000
+	// maxWeight is more than a queue needs to come first; asynq has one entry in
+	// a list for each unit of weight, which it shuffles for each job.
+	maxWeight = 1000
+)
+
 func (c *Config) checkPools() error {
 	if len(c.Pools) == 0 {
 		return invalid("pools", "no pool: want at least one")
@@ -111,8 +121,10 @@ func (c *Config) checkPools() error {
 			return invalid(key+".name", "missing: want a name")
 		case names[p.Name]:
 			return invalid(key+".name", "a second pool named %q", p.Name)
-		case p.Concurrency < 1:
-			return invalid(key+".concurrency", "invalid number %d: want 1 or more slots", p.Concurrency)
+		case !isTidy(p.Name):
+			return invalid(key+".name", "invalid name %q: want one %s", p.Name, tidy)
+		case p.Concurrency < 1 || p.Concurrency > maxConcurrency:
+			return invalid(key+".concurrency", "invalid number %d: want 1 to %d slots", p.Concurrency, maxConcurrency)
 		case p.MaxWaiting < 0 || p.MaxWaiting > p.Concurrency:
 			return invalid(key+".max_waiting", "invalid number %d: want 1 to the pool's concurrency of %d", p.MaxWaiting, p.Concurrency)
 		}
@@ -120,10 +132,10 @@ func (c *Config) checkPools() error {
 		for _, queue := range slices.Sorted(maps.Keys(p.QueueWeights())) {
 			qkey := key + ".queues." + queue
 			switch {
-			case strings.TrimSpace(queue) == "" || strings.ContainsAny(queue, "{}"):
-				return invalid(qkey, "invalid queue name: want one without braces")
-			case p.QueueWeights()[queue] < 1:
-				return invalid(qkey, "invalid weight %d: want 1 or more", p.QueueWeights()[queue])
+			case queue == "" || strings.ContainsAny(queue, "{}") || !isTidy(queue):
+				return invalid(qkey, "invalid queue name: want one without braces or control characters, and no blanks around it")
+			case p.QueueWeights()[queue] < 1 || p.QueueWeights()[queue] > maxWeight:
+				return invalid(qkey, "invalid weight %d: want 1 to %d", p.QueueWeights()[queue], maxWeight)
 			case queues[queue] != "":
 				return invalid(qkey, "the queue belongs to pool %q already: want it in one pool", queues[queue])
 			}
@@ -233,11 +245,28 @@ func (c *Config) checkRest() error {
 	case c.ShutdownTimeout < Duration(time.Second):
 		return invalid("shutdown_timeout", "invalid duration %v: want 1s or more", c.ShutdownTimeout)
 	}
-	if c.Admin.Addr != "" {
-		_, port, err := net.SplitHostPort(c.Admin.Addr)
-		if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 0 || n > 65535 {
-			return invalid("admin.addr", "invalid address %q: want HOST:PORT, such as 127.0.0.1:9464", c.Admin.Addr)
-		}
+	if c.Admin.Addr != "" && !isAddress(c.Admin.Addr, 0) { // port 0 is any that is free
+		return invalid("admin.addr", "invalid address %q: want HOST:PORT, such as 127.0.0.1:9464", c.Admin.Addr)
+	}
+	if !isTidy(c.Admin.Token) { // no HTTP client could send it
+		return invalid("admin.token", "invalid token: want one %s", tidy)
 	}
 	return nil
+}
+
+// isAddress reports whether s is HOST:PORT, with a port from lowest on.
+func isAddress(s string, lowest uint64) bool {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil || strings.ContainsFunc(host, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+		return false
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n >= lowest
+}
+
+// tidy is what isTidy wants of a text.
+const tidy = "without control characters, and no blanks around it"
+
+func isTidy(s string) bool {
+	return strings.TrimSpace(s) == s && !strings.ContainsFunc(s, unicode.IsControl)
 }

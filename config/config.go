@@ -120,10 +120,11 @@ type Pool struct {
 	// Name tells pools apart in logs. It is required, and unique.
 	Name string `yaml:"name"`
 	// Concurrency is the number of slots: handlers that run at a time.
-	// It is required.
+	// It is required, and at most 100,000.
 	Concurrency int `yaml:"concurrency"`
 	// Queues are the queues and their weights: a queue of weight 6 is asked
-	// first six times as often as one of weight 1. Defaults to {default: 1}.
+	// first six times as often as one of weight 1. A weight is at most 1000.
+	// Defaults to {default: 1}.
 	Queues map[string]int `yaml:"queues"`
 	// Strict serves a queue only while all queues of higher weight are empty.
 	Strict bool `yaml:"strict"`

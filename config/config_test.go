@@ -115,13 +115,33 @@ func TestParseErrors(t *testing.T) {
 		{"same pattern", limits + "jobs:\n  \"x:\": {limits: [a]}\n  \"x:*\": {limits: [b]}\n", `6:3: jobs.x:*: matches the same types as "x:"`},
 		{"cluster", "redis: {addrs: [\"h:1\", \"h:2\"]}\n" + limits + "jobs:\n  x: {limits: [a, b]}\n",
 			`6:19: jobs.x.limits[1]: "a" and "b" lie in different slots of the Redis Cluster: give the limits of a job a common hash tag, such as {api}:a and {api}:b`},
-		{"no slots", "pools:\n  - {name: a}\n", `2:5: pools[0].concurrency: invalid number 0: want 1 or more slots`},
+		{"no slots", "pools:\n  - {name: a}\n", `2:5: pools[0].concurrency: invalid number 0: want 1 to 100000 slots`},
 		{"no name", "pools:\n  - {concurrency: 3}\n", `2:5: pools[0].name: missing: want a name`},
 		{"waiting", "pools:\n  - {name: a, concurrency: 3, max_waiting: 4}\n", `2:44: pools[0].max_waiting: invalid number 4: want 1 to the pool's concurrency of 3`},
 		{"queue twice", "pools:\n  - {name: a, concurrency: 3, queues: {q: 1}}\n  - {name: b, concurrency: 3, queues: {q: 1}}\n", `3:43: pools[1].queues.q: the queue belongs to pool "a" already: want it in one pool`},
-		{"weight", "pools:\n  - {name: a, concurrency: 3, queues: {q: 0}}\n", `2:43: pools[0].queues.q: invalid weight 0: want 1 or more`},
+		{"weight", "pools:\n  - {name: a, concurrency: 3, queues: {q: 0}}\n", `2:43: pools[0].queues.q: invalid weight 0: want 1 to 1000`},
 		{"host", "http: {allow_hosts: [\"https://a.example\"]}\n", `1:22: http.allow_hosts[0]: invalid host "https://a.example": want HOST, HOST:PORT or *.DOMAIN in ASCII, such as api.example.com`},
 		{"log", "log: {level: loud}\n", `1:14: log.level: invalid level "loud": want debug, info, warn or error`},
+		{"slots beyond all measure", "pools:\n  - {name: a, concurrency: 1000000000000}\n", `2:28: pools[0].concurrency: invalid number 1000000000000: want 1 to 100000 slots`},
+		{"a slot too many", "pools:\n  - {name: a, concurrency: 100001}\n", `2:28: pools[0].concurrency: invalid number 100001: want 1 to 100000 slots`},
+		{"weight beyond all measure", "pools:\n  - {name: a, concurrency: 3, queues: {q: 2000000000}}\n", `2:43: pools[0].queues.q: invalid weight 2000000000: want 1 to 1000`},
+		{"a weight too much", "pools:\n  - {name: a, concurrency: 3, queues: {q: 1001}}\n", `2:43: pools[0].queues.q: invalid weight 1001: want 1 to 1000`},
+		{"line in a pool", "pools:\n  - {name: \"a\\nb\", concurrency: 3}\n", `2:12: pools[0].name: invalid name "a\nb": want one without control characters, and no blanks around it`},
+		{"blank around a pool", "pools:\n  - {name: \"a \", concurrency: 3}\n", `2:12: pools[0].name: invalid name "a ": want one without control characters, and no blanks around it`},
+		{"line in a queue", "pools:\n  - {name: a, concurrency: 3, queues: {\"q\\nr\": 1}}\n", `2:48: pools[0].queues.q` + "\n" + `r: invalid queue name: want one without braces or control characters, and no blanks around it`},
+		{"blank around a queue", "pools:\n  - {name: a, concurrency: 3, queues: {\" q\": 1}}\n", `2:46: pools[0].queues. q: invalid queue name: want one without braces or control characters, and no blanks around it`},
+		{"port beyond all", "redis: {addrs: [\"h:99999999\"]}\n", `1:17: redis.addrs[0]: invalid address "h:99999999": want HOST:PORT, such as 127.0.0.1:6379`},
+		{"no port", "redis: {addrs: [\"h:1\", \"h:\"]}\n", `1:24: redis.addrs[1]: invalid address "h:": want HOST:PORT, such as 127.0.0.1:6379`},
+		{"port 0", "redis: {addrs: [\"h:0\"]}\n", `1:17: redis.addrs[0]: invalid address "h:0": want HOST:PORT, such as 127.0.0.1:6379`},
+		{"signed port", "redis: {addrs: [\"h:+1\"]}\n", `1:17: redis.addrs[0]: invalid address "h:+1": want HOST:PORT, such as 127.0.0.1:6379`},
+		{"blank in a host", "redis: {addrs: [\"a b:1\"]}\n", `1:17: redis.addrs[0]: invalid address "a b:1": want HOST:PORT, such as 127.0.0.1:6379`},
+		{"line in a host", "redis: {addrs: [\"h\\n:1\"]}\n", `1:17: redis.addrs[0]: invalid address "h\n:1": want HOST:PORT, such as 127.0.0.1:6379`},
+		{"blank in admin", "admin: {addr: \"a b:1\"}\n", `1:15: admin.addr: invalid address "a b:1": want HOST:PORT, such as 127.0.0.1:9464`},
+		{"port of admin", "admin: {addr: \":65536\"}\n", `1:15: admin.addr: invalid address ":65536": want HOST:PORT, such as 127.0.0.1:9464`},
+		{"line after a token", "admin: {token: \"s3cret\\n\"}\n", `1:16: admin.token: invalid token: want one without control characters, and no blanks around it`},
+		{"line in a token", "admin: {token: \"s3\\ncret\"}\n", `1:16: admin.token: invalid token: want one without control characters, and no blanks around it`},
+		{"blank before a token", "admin: {token: \" s3cret\"}\n", `1:16: admin.token: invalid token: want one without control characters, and no blanks around it`},
+		{"blank for a token", "admin: {token: \" \"}\n", `1:16: admin.token: invalid token: want one without control characters, and no blanks around it`},
 		{"admin", "admin: {addr: 9464}\n", `1:15: admin.addr: invalid address "9464": want HOST:PORT, such as 127.0.0.1:9464`},
 	}
 	for _, tt := range tests {
@@ -134,6 +154,18 @@ func TestParseErrors(t *testing.T) {
 				t.Errorf("\ngot  %s\nwant %s", got, want)
 			}
 		})
+	}
+}
+
+// TestBounds: what is just within the bounds is accepted.
+func TestBounds(t *testing.T) {
+	for _, text := range []string{
+		"pools: [{name: a b, concurrency: 100000, queues: {q: 1000, a b: 1}}]", "redis: {addrs: [\"h:1\", \"[::1]:65535\", \":6379\"]}",
+		"admin: {addr: \":0\"}", "admin: {addr: \"[fe80::1%eth0]:65535\", token: a token of some length}",
+	} {
+		if _, err := Parse("config.yaml", []byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -139,11 +138,7 @@ func knownKeys(path []string) []string {
 func keyOf(path []string) string {
 	var b strings.Builder
 	for _, name := range path {
-		if _, err := strconv.Atoi(name); err == nil {
-			b.WriteString("[" + name + "]")
-			continue
-		}
-		if b.Len() > 0 {
+		if b.Len() > 0 && !strings.HasPrefix(name, "[") {
 			b.WriteByte('.')
 		}
 		b.WriteString(name)
@@ -202,7 +197,7 @@ func eachPath(n ast.Node, path []string, f func(path []string, key, value *token
 		visit(n.Key.GetToken().Value, n.Key.GetToken(), n.Value)
 	case *ast.SequenceNode:
 		for i, v := range n.Values {
-			visit(strconv.Itoa(i), nil, v)
+			visit(fmt.Sprintf("[%d]", i), nil, v)
 		}
 	case *ast.AnchorNode:
 		eachPath(n.Value, path, f)
@@ -218,6 +213,8 @@ func firstToken(n ast.Node) *token.Token {
 		}
 	case *ast.MappingValueNode:
 		return n.Key.GetToken()
+	case *ast.AnchorNode:
+		return firstToken(n.Value)
 	}
 	return n.GetToken()
 }

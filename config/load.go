@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"time"
 
@@ -50,6 +51,9 @@ func Parse(name string, data []byte) (*Config, error) {
 		return nil, &Error{File: name, Line: at.Line, Column: at.Column, Msg: tagName(tag) + ": want the value without it"}
 	}
 	ast.Walk(envExpander{}, root)
+	if root, err = (scalars{anchors: map[string]ast.Node{}}).settle(root, reflect.TypeFor[Config]()); err != nil {
+		return nil, yamlError(name, root, err)
+	}
 	if err := yaml.NodeToValue(root, cfg, yaml.Strict()); err != nil {
 		return nil, yamlError(name, root, err)
 	}

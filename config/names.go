@@ -20,13 +20,12 @@ var ownKeys = []string{"value", "permits", "clients", "reply", "parked", "queues
 func (c *Config) checkNames() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Limits)) {
 		key, keyed := "limits."+name, c.Limits[name].Key != ""
-		for _, prefix := range []string{"jobthrottle", "asynq"} {
-			if keyed && name == prefix || strings.HasPrefix(name, prefix+":") {
-				return invalid(key, "%s has keys of its own in Redis that begin with %q: want another name", prefix, prefix+":")
-			}
+		begins := name
+		if keyed {
+			begins += ":"
 		}
-		if strings.HasPrefix(name, "{jobthrottle:") {
-			return invalid(key, "jobthrottle has keys of its own in Redis that begin with %q: want another name", "{jobthrottle:")
+		if owner, begin := limitname.Reserved(begins); owner != "" {
+			return invalid(key, "%s has keys of its own in Redis that begin with %q: want another name", owner, begin)
 		}
 		if most := limitname.MaxLength - 1; keyed && len(name) > most {
 			return invalid(key, "a name of %d bytes: want %d at most for a limit with a key", len(name), most)

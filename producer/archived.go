@@ -2,53 +2,55 @@ package producer
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 )
 
 // ErrArchived: a job of this ID failed for good, and asynq keeps it in its
-// archive, so that the new one would never run. Replace takes its place; the
+// archive, so that the new one would never run. Replace takes its place, unless
+// another job has the unique lock of the new one (asynq.ErrDuplicateTask); the
 // Inspector of asynq, or asynqmon, runs the old one again. It comes with the error
 // for which AlreadyThere is true.
 var ErrArchived = errors.New("a job of this id failed before and is archived")
 
-// archivedError is ErrArchived with the job's id, and what asynq said.
+// archivedError is ErrArchived with the job, and what asynq said.
 type archivedError struct {
-	id  string
-	err error
+	entry entry
+	err   error
 }
 
 func (e *archivedError) Error() string {
-	return fmt.Sprintf("job %q failed before and is archived", clip(e.id))
+	if e.entry.replaces() {
+		return fmt.Sprintf("job %q stays archived: another job of its type and payload is there, and unique_for allows no second", clip(e.entry.id))
+	}
+	return fmt.Sprintf("job %q failed before and is archived", clip(e.entry.id))
 }
 
 // Unwrap makes errors.Is see both.
 func (e *archivedError) Unwrap() []error { return []error{ErrArchived, e.err} }
 
-//go:embed archived.lua
-var removeArchivedLua string
-
-var removeArchived = redis.NewScript(removeArchivedLua)
-
 // taskKey and archiveKey are asynq's.
 func (e entry) taskKey() string    { return "asynq:{" + e.job.queue() + "}:t:" + e.id }
 func (e entry) archiveKey() string { return "asynq:{" + e.job.queue() + "}:archived" }
 
-// settleArchived looks which of the jobs that are there already are archived. It
-// makes their errors say so, or removes them for those that replace them, whose
-// positions it returns: they are to be written again.
-func (p *Producer) settleArchived(ctx context.Context, entries []entry, errs []error) (again []int) {
+// replaces says whether the entry takes the place of an archived job.
+func (e entry) replaces() bool { return e.job.Replace && !e.ours }
+
+// tellArchived looks which of the jobs that are there already are archived, and
+// makes their errors say so. One that replaces them was refused for its unique
+// lock then; refused for its ID, it found a job that was not archived.
+func (p *Producer) tellArchived(ctx context.Context, entries []entry, errs []error) {
 	var there []int
 	for i, err := range errs {
-		if AlreadyThere(err) && !entries[i].ours {
+		if e := entries[i]; AlreadyThere(err) && !e.ours && (!e.replaces() || errors.Is(err, asynq.ErrDuplicateTask)) {
 			there = append(there, i)
 		}
 	}
 	if len(there) == 0 {
-		return nil
+		return
 	}
 	states := make([]*redis.StringCmd, len(there))
 	_, _ = p.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each reply has its own error
@@ -58,21 +60,12 @@ func (p *Producer) settleArchived(ctx context.Context, entries []entry, errs []e
 		return nil
 	})
 	for n, i := range there {
-		state, err := states[n].Result()
-		switch {
-		case errors.Is(err, redis.Nil): // it is gone since
+		switch state, err := states[n].Result(); {
+		case errors.Is(err, redis.Nil): // it is gone since, or only the lock is there
 		case err != nil:
 			errs[i] = fmt.Errorf("look whether job %q is archived: %w", clip(entries[i].id), err)
-		case state != "archived":
-		case !entries[i].job.Replace:
-			errs[i] = &archivedError{entries[i].id, errs[i]}
-		default:
-			if err := removeArchived.Run(ctx, p.rdb, []string{entries[i].taskKey(), entries[i].archiveKey()}, entries[i].id).Err(); err != nil {
-				errs[i] = fmt.Errorf("replace job %q: %w", clip(entries[i].id), err)
-				continue
-			}
-			again = append(again, i)
+		case state == "archived":
+			errs[i] = &archivedError{entries[i], errs[i]}
 		}
 	}
-	return again
 }

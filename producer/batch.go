@@ -3,10 +3,11 @@ package producer
 import (
 	"context"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 )
 
-// write enqueues the entries in their order with one round trip for all, and returns one error each, nil for success.
+// write enqueues the entries in their order with one round trip for all, and returns for each what asynq says of it, or an error.
 //
 // asynq has no call for many tasks. So each entry goes through asynq's own Enqueue in a goroutine of its own, over a
 // client whose script calls wait for one another: once every goroutine has come to its call, all calls leave as one
@@ -14,15 +15,20 @@ import (
 // pending tasks gets the order of the file. A script that the server does not know yet makes one more round.
 //
 // A failed entry's error is the one of Redis, which asynq itself would hand on as text only.
-func (p *Producer) write(ctx context.Context, entries []entry) []error {
-	errs := make([]error, len(entries))
+func (p *Producer) write(ctx context.Context, entries []entry) (infos []*asynq.TaskInfo, errs []error) {
+	infos = make([]*asynq.TaskInfo, len(entries))
+	errs = make([]error, len(entries))
 	calls := make([]call, len(entries))
 	moves := make(chan move, len(entries))
 	for i := range entries {
 		c := &calls[i]
-		c.moves, c.sent = moves, make(chan struct{}, 1)
+		c.entry, c.moves, c.sent = &entries[i], moves, make(chan struct{}, 1)
+		client := p.client
+		if c.entry.replaces() || c.entry.job.UniqueFor > 0 {
+			client = p.whole
+		}
 		go func() {
-			_, errs[i] = entries[i].enqueue(context.WithValue(ctx, callKey{}, c), p.gathered)
+			infos[i], errs[i] = c.entry.enqueue(context.WithValue(ctx, callKey{}, c), client)
 			if c.cmd != nil && c.cmd.Err() != nil {
 				errs[i] = c.cmd.Err()
 			}
@@ -39,7 +45,7 @@ func (p *Producer) write(ctx context.Context, entries []entry) []error {
 		}
 		sendAll(ctx, p.rdb, calls)
 	}
-	return errs
+	return infos, errs
 }
 
 // sendAll sends the calls that wait and lets their goroutines go on.
@@ -73,6 +79,7 @@ const (
 // call is one goroutine's script call on its way into the common pipeline. The goroutine and write own it in turn,
 // handing it over through moves and sent.
 type call struct {
+	entry *entry
 	moves chan<- move
 	sent  chan struct{}
 	queue func(redis.Pipeliner) *redis.Cmd
@@ -80,6 +87,8 @@ type call struct {
 }
 
 type callKey struct{}
+
+func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
 // do hands the call to write and returns once it was sent and answered.
 func (c *call) do(queue func(redis.Pipeliner) *redis.Cmd) *redis.Cmd {
@@ -94,9 +103,9 @@ func (c *call) do(queue func(redis.Pipeliner) *redis.Cmd) *redis.Cmd {
 type gatherer struct{ redis.UniversalClient }
 
 func (g gatherer) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	return ctx.Value(callKey{}).(*call).do(func(p redis.Pipeliner) *redis.Cmd { return p.EvalSha(ctx, sha, keys, args...) })
+	return callOf(ctx).do(func(p redis.Pipeliner) *redis.Cmd { return p.EvalSha(ctx, sha, keys, args...) })
 }
 
 func (g gatherer) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
-	return ctx.Value(callKey{}).(*call).do(func(p redis.Pipeliner) *redis.Cmd { return p.Eval(ctx, script, keys, args...) })
+	return callOf(ctx).do(func(p redis.Pipeliner) *redis.Cmd { return p.Eval(ctx, script, keys, args...) })
 }

@@ -52,7 +52,8 @@ type Job struct {
 	Retention time.Duration
 
 	// Replace takes the place of a job of the same ID that failed for good and
-	// is archived. Job lines do not have it.
+	// is archived. If that fails, the archived one stays as it was. Job lines
+	// do not have it.
 	Replace bool
 }
 

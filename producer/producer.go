@@ -36,17 +36,17 @@ func MaxRetry(headers map[string]string) (int, bool) {
 
 // Producer enqueues jobs over a Redis client that its caller owns and closes. It is safe for concurrent use.
 type Producer struct {
-	client   *asynq.Client // one call, one round trip
-	gathered *asynq.Client // the same, its calls gathered by write into one pipeline
-	rdb      redis.UniversalClient
+	client *asynq.Client // its calls are gathered by write into one pipeline
+	whole  *asynq.Client // the same, and a refused job leaves nothing behind
+	rdb    redis.UniversalClient
 }
 
 // New returns a Producer over rdb. It makes no Redis call.
 func New(rdb redis.UniversalClient) *Producer {
 	return &Producer{
-		client:   asynq.NewClientFromRedisClient(rdb),
-		gathered: asynq.NewClientFromRedisClient(gatherer{rdb}),
-		rdb:      rdb,
+		client: asynq.NewClientFromRedisClient(gatherer{rdb}),
+		whole:  asynq.NewClientFromRedisClient(whole{gatherer{rdb}}),
+		rdb:    rdb,
 	}
 }
 
@@ -60,13 +60,13 @@ func (p *Producer) Enqueue(ctx context.Context, job Job) (*asynq.TaskInfo, error
 	if err != nil {
 		return nil, err
 	}
-	for {
-		info, err := e.enqueue(ctx, p.client)
-		errs := []error{err}
-		if again := p.settleArchived(ctx, []entry{e}, errs); len(again) == 0 {
-			return info, errs[0]
-		}
+	entries := []entry{e}
+	infos, errs := p.write(ctx, entries)
+	p.tellArchived(ctx, entries, errs)
+	if errs[0] != nil {
+		return nil, fmt.Errorf("job %s of type %q: %w", e.id, clip(e.job.Type), errs[0])
 	}
+	return infos[0], nil
 }
 
 // AlreadyThere reports whether err says that the job was enqueued before, which a rerun expects.
@@ -116,17 +116,14 @@ func newEntry(job Job) (entry, error) {
 	return e, nil
 }
 
+// enqueue writes the entry with asynq's own Enqueue.
 func (e entry) enqueue(ctx context.Context, client *asynq.Client) (*asynq.TaskInfo, error) {
 	info, err := client.EnqueueContext(ctx, e.task)
-	switch {
-	case err == nil:
-		return info, nil
-	case e.ours && errors.Is(err, asynq.ErrTaskIDConflict):
+	if e.ours && errors.Is(err, asynq.ErrTaskIDConflict) {
 		// An earlier attempt of this very write arrived and only its reply was lost.
 		return &asynq.TaskInfo{ID: e.id, Queue: e.job.queue(), Type: e.job.Type, Payload: e.job.Payload}, nil
-	default:
-		return nil, fmt.Errorf("job %s of type %q: %w", e.id, clip(e.job.Type), err)
 	}
+	return info, err
 }
 
 // size is about how many bytes the entry keeps in memory.

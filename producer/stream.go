@@ -201,16 +201,8 @@ func (s *Stream) writeOnce(ctx context.Context, batch []item, unsure []int, resu
 	for k, i := range unsure {
 		entries[k] = batch[i].entry
 	}
-	errs := s.producer.write(ctx, entries)
-	if again := s.producer.settleArchived(ctx, entries, errs); len(again) > 0 {
-		rewritten := make([]entry, len(again))
-		for n, k := range again {
-			rewritten[n] = entries[k]
-		}
-		for n, err := range s.producer.write(ctx, rewritten) {
-			errs[again[n]] = err
-		}
-	}
+	_, errs := s.producer.write(ctx, entries)
+	s.producer.tellArchived(ctx, entries, errs)
 	for k, err := range errs {
 		switch i := unsure[k]; {
 		case err == nil || AlreadyThere(err):

@@ -239,3 +239,28 @@ func TestForeignReplyIsAnError(t *testing.T) {
 		})
 	}
 }
+
+// A permit whose reply was lost, and which Redis tells of again after the limit was
+// paused, is not handed out in the pause, however long the guard lets it be fresh.
+func TestLostReplyIsNotBelievedAfterAChange(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		r := rate("10/1m")
+		r.Guard = 15 * time.Second
+		const back, paused, length = time.Second, 500 * time.Millisecond, 5 * time.Second
+		l := b.troubled(r, func(call int64, send func() *redis.Cmd) *redis.Cmd {
+			switch {
+			case call == 1:
+				return loseReply(send)
+			case time.Since(b.begin) < back:
+				return refuse(send)
+			}
+			return send()
+		})
+		other := b.limiter(b.client())
+		time.AfterFunc(paused, func() { check(b, other.Pause(b.Context(), length)) })
+		check(b, l.Acquire(b.Context(), 1))
+		if d := time.Since(b.begin); d < paused+length {
+			b.Errorf("a permit after %v, in a pause from %v to %v", d, paused, paused+length)
+		}
+	})
+}

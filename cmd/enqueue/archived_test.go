@@ -104,6 +104,51 @@ func TestArchivedIDs(t *testing.T) {
 	run(lines(many...), "--replace").done(t, "enqueued 600, already there 0, bad 0")
 }
 
+// TestReplaceMended: archived jobs whose lines were mended are replaced, though
+// their unique locks are others now; one whose lock another job has stays.
+func TestReplaceMended(t *testing.T) {
+	addr := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	inspector := asynq.NewInspectorFromRedisClient(rdb)
+	lines := func(version int) string {
+		var b strings.Builder
+		for i := range 3 {
+			fmt.Fprintf(&b, `{"type":"x","id":"b%d","payload":{"n":%d,"v":%d},"unique_for":"24h"}`+"\n", i, i, version)
+		}
+		return b.String()
+	}
+	run := func(input string, args ...string) ran {
+		t.Helper()
+		return enqueueWith(t, strings.NewReader(input), append([]string{"--redis", addr, "--file", "-"}, args...)...)
+	}
+	archive := func() {
+		t.Helper()
+		for i := range 3 {
+			if err := inspector.ArchiveTask("default", fmt.Sprint("b", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	run(lines(1)).done(t, "enqueued 3,")
+	archive()
+	run(lines(2)).want(t, cli.Failed, "3 jobs", "--replace") // and leaves nothing behind
+	run(lines(2), "--replace").done(t, "enqueued 3, already there 0, bad 0")
+	if info, err := inspector.GetQueueInfo("default"); err != nil || info.Archived != 0 || info.Pending != 3 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	archive()
+	run(`{"type":"x","id":"other","payload":{"n":1,"v":3},"unique_for":"24h"}`).done(t, "enqueued 1,")
+	got := run(lines(3), "--replace")
+	got.want(t, cli.Failed, "line 2: ", `"b1"`, "unique_for")
+	if !strings.Contains(got.stdout, "enqueued 2, already there 0, archived 1, bad 0") || strings.Contains(got.stderr, "--replace") {
+		t.Errorf("%+v", got)
+	}
+	if info, err := inspector.GetQueueInfo("default"); err != nil || info.Archived != 1 || info.Pending != 3 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+}
+
 // done checks that the run succeeded and printed that.
 func (r ran) done(t *testing.T, says string) {
 	t.Helper()

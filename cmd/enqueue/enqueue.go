@@ -66,10 +66,7 @@ func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr 
 	}
 	switch {
 	case total.Archived > 0:
-		err = fmt.Errorf("%d jobs failed before and are archived: they are not enqueued; --replace enqueues them in their place", total.Archived)
-		if total.Archived == 1 {
-			err = errors.New("1 job failed before and is archived: it is not enqueued; --replace enqueues it in its place")
-		}
+		err = archivedJobs(total.Archived, opts.replace)
 		fallthrough
 	case total.Bad > 0:
 		return errors.Join(err, badLines(total.Bad))
@@ -77,6 +74,17 @@ func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr 
 		return fmt.Errorf("%s has no job lines: write one JSON object a line", in.name)
 	}
 	return nil
+}
+
+// archivedJobs is the error for so many archived jobs.
+func archivedJobs(n int, replace bool) error {
+	switch {
+	case replace:
+		return fmt.Errorf("%d archived, not replaced: other jobs of the same type and payload are there, and unique_for allows no second", n)
+	case n == 1:
+		return errors.New("1 job failed before and is archived: it is not enqueued; --replace enqueues it in its place")
+	}
+	return fmt.Errorf("%d jobs failed before and are archived: they are not enqueued; --replace enqueues them in their place", n)
 }
 
 // badLines is the error for so many bad lines, if there are any.

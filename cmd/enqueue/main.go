@@ -41,7 +41,8 @@ and retention may follow. A bad line is reported with its number, the rest go on
 and the exit status is 1. Lines with an id can be enqueued again, for a day
 after the job is done: nothing doubles. A job that failed for good stays in
 asynq's archive under its id: a line that has the same id is counted as archived,
-and the exit status is 1, unless --replace takes its place.`,
+and the exit status is 1, unless --replace takes its place. If that cannot be, for
+another job has the line's unique lock, say, the archived job stays as it was.`,
 		Example: `  enqueue --file jobs.ndjson                     one job a line
   make-jobs | enqueue --file -                   the same from standard input
   enqueue --file jobs.ndjson --strict            all lines, or none if one is bad
@@ -60,7 +61,7 @@ and the exit status is 1, unless --replace takes its place.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&opts.config, "config", "", "configuration `file`, of which only redis is used here (config.yaml if there is one)")
-	flags.StringVar(&opts.redis, "redis", "", "`address` of Redis in place of the configuration's: host:port (several, with commas: a cluster) or redis://user@host:port/db, whose password is REDIS_PASSWORD in the environment (rediss:// for TLS)")
+	flags.StringVar(&opts.redis, "redis", "", "`address` of Redis in place of the configuration's: host:port (several, with commas: a cluster) or redis://user@host:port/db (rediss:// for TLS); its password is REDIS_PASSWORD in the environment")
 	flags.StringVar(&opts.file, "file", "", "`file` with one job a line, - is standard input")
 	flags.BoolVar(&opts.strict, "strict", false, "enqueue nothing unless every line is good")
 	flags.StringVar(&opts.jobType, "type", "", "`type` of the jobs to make, instead of --file")

@@ -80,22 +80,22 @@ func TestSpoiltValue(t *testing.T) {
 		s.limiter("account:"+value, perHour(10), 0)
 	}
 	s.check(s.rdb.HSet(t.Context(), "account:b", "offset", "1e300").Err())
-	got := s.run("pause", "account", "1h")
+	got := s.run("pause", "account", "1h", "--all-values")
 	if got.status != cli.Failed || !strings.Contains(got.stderr, `"account:b"`) || strings.Count(got.stdout, "paused 1h") != 2 {
 		t.Errorf("pause: %+v", got)
 	}
 	if out := s.done("show", "account"); strings.Count(out, "broken: ") != 1 || strings.Count(out, "account:") != 3 {
 		t.Errorf("show:\n%s", out)
 	}
-	if got := s.run("set", "account", "--smooth"); got.status != cli.Failed || !strings.Contains(got.stderr, `"account:b"`) {
+	if got := s.run("set", "account", "--smooth", "--all-values"); got.status != cli.Failed || !strings.Contains(got.stderr, `"account:b"`) {
 		t.Errorf("set --smooth: %+v", got)
 	}
-	s.done("set", "account", "20/1h", "--yes")
+	s.done("set", "account", "20/1h", "--yes", "--all-values")
 	if out := s.done("show", "account"); strings.Contains(out, "broken") || strings.Count(out, "20/1h") != 3 {
 		t.Errorf("after set:\n%s", out)
 	}
 	s.check(s.rdb.HSet(t.Context(), "account:b", "offset", "1e300").Err())
-	s.done("delete", "account", "--yes")
+	s.done("delete", "account", "--yes", "--all-values")
 	if n := s.rdb.Exists(t.Context(), "account:a", "account:b", "account:c").Val(); n != 0 {
 		t.Errorf("%d are left", n)
 	}

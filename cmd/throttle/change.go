@@ -33,7 +33,11 @@ func newChange(opts *options, name, short string, change func(context.Context, *
 		Short: short,
 		Args:  args(1, "NAME, the limit to "+name),
 		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
-			return s.change(ctx, args[0], change)
+			t, err := s.toChange(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return s.change(ctx, t, change)
 		}),
 		ValidArgsFunction: completeNames(opts),
 	}
@@ -48,7 +52,8 @@ func newPause(opts *options) *cobra.Command {
 		Short: "Let nobody through for a while",
 		Long: `pause keeps all workers from starting jobs of a limit for a while, such as 30s
 or 15m. Jobs that wait keep their turn. A longer pause that is under way stands:
-end it with throttle resume. Redisson clients do not see pauses.`,
+end it with throttle resume. Redisson clients do not see pauses. Several values of
+a limit with a key are paused after a question, or with --all-values.`,
 		Args: args(2, "NAME, the limit to pause", "DURATION, such as 30s or 15m"),
 		PreRunE: func(_ *cobra.Command, args []string) (err error) {
 			if d, err = time.ParseDuration(args[1]); err != nil || d <= 0 {
@@ -57,11 +62,19 @@ end it with throttle resume. Redisson clients do not see pauses.`,
 			return nil
 		},
 		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
-			return s.change(ctx, args[0], func(ctx context.Context, _ *session, l *throttle.Limiter) error { return l.Pause(ctx, d) })
+			t, err := s.toChange(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if err := s.sweep(ctx, t, "Pause"); err != nil {
+				return err
+			}
+			return s.change(ctx, t, func(ctx context.Context, _ *session, l *throttle.Limiter) error { return l.Pause(ctx, d) })
 		}),
 		ValidArgsFunction: completeNames(opts),
 	}
 	addressable(cmd, opts)
+	confirmable(cmd, opts)
 	return cmd
 }
 
@@ -71,7 +84,8 @@ func newDelete(opts *options) *cobra.Command {
 		Short: "Delete a limit and forget its usage",
 		Long: `delete removes a limit from Redis, with its pause and its pin, and forgets its
 usage. Workers that have it in their configuration create it again with their
-next job, and may then use all of it at once.`,
+next job, and may then use all of it at once. A key of Redis that is no limiter
+is not deleted.`,
 		Args:              args(1, "NAME, the limit to delete"),
 		RunE:              verb(opts, func(ctx context.Context, s *session, args []string) error { return s.delete(ctx, args[0]) }),
 		ValidArgsFunction: completeNames(opts),
@@ -83,7 +97,7 @@ next job, and may then use all of it at once.`,
 
 // delete is the verb behind its flags.
 func (s *session) delete(ctx context.Context, name string) error {
-	t, err := s.target(ctx, name)
+	t, err := s.toChange(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -100,6 +114,9 @@ func (s *session) delete(ctx context.Context, name string) error {
 			_, err := l.Delete(ctx)
 			return err
 		})
+	}
+	if err := s.ours(ctx, t.name); err != nil {
+		return err
 	}
 	before := (*limiter)(nil)
 	question := fmt.Sprintf("Delete limit %q, which is broken? What was used is forgotten.", t.name)
@@ -126,11 +143,7 @@ func (s *session) delete(ctx context.Context, name string) error {
 }
 
 // change changes what has to be there, and prints it as it was and as it is.
-func (s *session) change(ctx context.Context, name string, change func(context.Context, *session, *throttle.Limiter) error) error {
-	t, err := s.target(ctx, name)
-	if err != nil {
-		return err
-	}
+func (s *session) change(ctx context.Context, t target, change func(context.Context, *session, *throttle.Limiter) error) error {
 	if t.keyed {
 		return s.all(ctx, t, func(l *throttle.Limiter, _ *limiter) error { return change(ctx, s, l) })
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +60,12 @@ func TestKeyedLimit(t *testing.T) {
 			if known == "by the configuration" {
 				file = []string{"--config", configFile(t, config)}
 			}
-			with := func(args ...string) []string { return append(args, file...) }
+			with := func(args ...string) []string {
+				if !slices.Contains(args, "--value") {
+					args = append(args, "--all-values")
+				}
+				return append(args, file...)
+			}
 
 			got := changes(t, s.done(with("set", "account", "20/1h", "--pin", "--json")...))
 			if len(got) != 3 {
@@ -154,11 +160,72 @@ func TestKeyedLimitAmongOthers(t *testing.T) {
 	for i := range 50 {
 		s.limiter(fmt.Sprintf("account:%02d", i), throttle.Rate{Permits: 1, Interval: time.Hour}, 0)
 	}
-	got := s.run("set", "account", "2/1h")
+	got := s.run("set", "account", "2/1h", "--all-values")
 	if got.status != cli.Done || strings.Count(got.stdout, "before") != shownChanges || !strings.Contains(got.stderr, "50 values") {
 		t.Errorf("%+v", got)
 	}
 	if u := s.usage("account:49"); u.Rate.Permits != 2 {
 		t.Errorf("the last value has %v", u.Rate)
+	}
+}
+
+// --value is one value: an empty one, as an unset variable of a script is, or a second one is refused.
+func TestValueIsOne(t *testing.T) {
+	s := newSite(t)
+	s.limiter("account:acme", perHour(10), 0)
+	s.limiter("account:zed", perHour(10), 0)
+	file := configFile(t, "limits: { account: { rate: 10/1h, key: payload.account } }\njobs: { x: { limits: [account] } }\n")
+	for _, verb := range [][]string{
+		{"set", "account", "5/1h"}, {"pause", "account", "1m"}, {"resume", "account"}, {"pin", "account"}, {"unpin", "account"}, {"delete", "account", "--yes"}, {"show", "account"},
+	} {
+		with := func(more ...string) []string { return append(append(slices.Clone(verb), "--config", file), more...) }
+		s.fails(cli.Usage, with("--value", ""), []string{"--value", "empty"})
+		s.fails(cli.Usage, with("--value="), []string{"--value", "empty"})
+		s.fails(cli.Usage, with("--value", "acme", "--value", "zed"), []string{"--value", "twice"})
+		s.fails(cli.Usage, with("--value", "acme", "--all-values"), []string{"--value", "--all-values"})
+	}
+	// Several values are asked for, or named.
+	for _, verb := range [][]string{{"set", "account", "5/1h", "--config", file}, {"pause", "account", "1m", "--config", file}} {
+		s.fails(cli.Usage, verb, []string{"2 values", "--value", "--all-values", "--yes"})
+		for _, value := range []string{"acme", "zed"} {
+			if u := s.usage("account:" + value); u.Rate.Permits != 10 || u.Paused > 0 {
+				t.Errorf("%v changed %s: %+v", verb, value, u)
+			}
+		}
+	}
+	s.done("pause", "account", "1m", "--config", file, "--yes")
+	s.done("set", "account", "5/1h", "--config", file, "--all-values")
+	for _, value := range []string{"acme", "zed"} {
+		if u := s.usage("account:" + value); u.Rate.Permits != 5 || u.Paused == 0 {
+			t.Errorf("%s: %+v", value, u)
+		}
+	}
+}
+
+// Names that begin alike are no values: without a word that a limit has a key, a slip changes no other limit.
+func TestNamesThatBeginAlike(t *testing.T) {
+	s := newSite(t)
+	s.limiter("api:read", perHour(10), 0)
+	s.limiter("api:write", perHour(20), 0)
+	for _, verb := range [][]string{
+		{"set", "api", "5/1h"}, {"set", "api", "--smooth"}, {"pause", "api", "1m"}, {"resume", "api"}, {"pin", "api"}, {"unpin", "api"}, {"delete", "api", "--yes"},
+	} {
+		s.fails(cli.Usage, verb, []string{`no limiter "api"`, "2 limiters", `"api:"`, "--all-values", "--config"})
+	}
+	s.done("set", "api", "5/1h", "--create")
+	if u := s.usage("api"); u.Rate.Permits != 5 {
+		t.Errorf("created %+v", u)
+	}
+	s.fails(cli.Usage, []string{"set", "api", "6/1h", "--create", "--all-values"}, []string{"--create", "--value"})
+	for name, permits := range map[string]int64{"api:read": 10, "api:write": 20} {
+		if u := s.usage(name); u.Rate.Permits != permits || u.Rate.Smooth || u.Pinned || u.Paused > 0 {
+			t.Errorf("%s was changed: %+v", name, u)
+		}
+	}
+	s.done("set", "api", "7/1h", "--all-values")
+	for _, name := range []string{"api:read", "api:write"} {
+		if u := s.usage(name); u.Rate.Permits != 7 {
+			t.Errorf("%s is not changed: %+v", name, u)
+		}
 	}
 }

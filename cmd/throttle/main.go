@@ -20,7 +20,9 @@ type options struct {
 	redis  string
 	json   bool
 	yes    bool
-	value  string
+	value  valueFlag
+
+	allValues bool
 }
 
 func newCommand() *cobra.Command {
@@ -55,7 +57,7 @@ fleet; what it changes, all workers follow within 100ms.`,
 	flags := cmd.PersistentFlags()
 	flags.SortFlags = false
 	flags.StringVar(&opts.config, "config", "", "configuration `file`: its redis, and which limits have a key (config.yaml if there is one)")
-	flags.StringVar(&opts.redis, "redis", "", "`address` of Redis in place of the configuration's: host:port (several, with commas: a cluster) or redis://user@host:port/db, whose password is REDIS_PASSWORD in the environment (rediss:// for TLS)")
+	flags.StringVar(&opts.redis, "redis", "", "`address` of Redis in place of the configuration's: host:port (several, with commas: a cluster) or redis://user@host:port/db (rediss:// for TLS); its password is REDIS_PASSWORD in the environment")
 	flags.BoolVar(&opts.json, "json", false, "print JSON, one object a line")
 	cmd.AddCommand(
 		newList(opts), newShow(opts), newTop(opts), newSet(opts),

@@ -259,7 +259,8 @@ func TestConnections(t *testing.T) {
 	if got := runCommand(t.Context(), "list", "--redis", url+"/1"); got.status != cli.Done || !strings.Contains(got.stdout, "no limits") {
 		t.Errorf("database 1: %+v", got)
 	}
-	expectFailure(t, runCommand(t.Context(), "list", "--redis", s.addr), cli.Failed, []string{s.addr, "NOAUTH"})
+	t.Setenv("REDIS_PASSWORD", "")
+	expectFailure(t, runCommand(t.Context(), "list", "--redis", s.addr), cli.Failed, []string{s.addr, "NOAUTH", "REDIS_PASSWORD"})
 	expectFailure(t, runCommand(t.Context(), "list", "--redis", "rediss://"+s.addr), cli.Failed, []string{s.addr})
 	s.check(os.WriteFile("config.yaml", []byte(fmt.Sprintf("redis: { addrs: [%q], password: open sesame }\n", s.addr)), 0o600))
 	if got := runCommand(t.Context(), "list"); got.status != cli.Done || !strings.Contains(got.stdout, "api") || !strings.HasPrefix(got.stderr, "using config.yaml") {

@@ -34,8 +34,10 @@ within 100ms. What was used still counts: a lower rate holds at once, a higher o
 adds only the difference. What no flag names stays as it is. A limit that is not
 there is created with --create only.
 
-The name of a limit with a key means all of its values that are in Redis; --value
-picks one of them. Values that appear later have the rate of the configuration.
+The name of a limit with a key means all of its values that are in Redis, after a
+question or with --all-values; --value picks one of them. Values that appear later
+have the rate of the configuration. That a limit has a key is in the configuration;
+without it, say --all-values.
 
 A change of type (--per-client) forgets the usage, and is confirmed first.
 Workers that start apply the limits of their configuration again, except those
@@ -84,11 +86,22 @@ that are pinned: --pin, until throttle unpin.`,
 // set is the verb behind its flags.
 func (s *session) set(ctx context.Context, args []string, f setFlags, given func(flag string) bool) error {
 	t, err := s.target(ctx, args[0])
+	switch {
+	case err == nil && f.create && t.named:
+		t = target{name: t.name} // a limit of this very name is wanted
+	case err == nil && f.create && t.keyed:
+		return usage("limit %q has a key: --create makes the limiter of one value, give it with --value", t.name)
+	case err == nil && t.named:
+		t, err = s.toChange(ctx, args[0])
+	}
 	if err != nil {
 		return err
 	}
 	if t.keyed {
 		return s.setValues(ctx, t, args[1:], f, given)
+	}
+	if err := s.ours(ctx, t.name); err != nil {
+		return err
 	}
 	l, err := s.client.Limiter(t.name)
 	if err != nil {
@@ -166,6 +179,8 @@ func (s *session) setValues(ctx context.Context, t target, args []string, f setF
 		if err := s.confirm(ctx, typeForgets, question); err != nil {
 			return err
 		}
+	} else if err := s.sweep(ctx, t, "Change"); err != nil {
+		return err
 	}
 	return s.all(ctx, t, func(l *throttle.Limiter, before *limiter) error {
 		switch {

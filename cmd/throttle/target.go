@@ -20,36 +20,73 @@ import (
 type target struct {
 	name   string           // of the limiter, or of the limit with the key
 	keyed  bool             // all values
+	named  bool             // only the names in Redis look so, nobody says that it has a key
 	values []operate.Listed // their limiters, by name
 }
 
-// addressable gives a verb the flag that picks one value of a limit with a key.
+// addressable gives a verb the flags that say which values of a limit with a key it means.
 func addressable(cmd *cobra.Command, opts *options) {
-	cmd.Flags().StringVar(&opts.value, "value", "", "of a limit with a key: only this `value` of it (all values if not given)")
+	cmd.Flags().Var(&opts.value, "value", "of a limit with a key: only this `value` of it")
+	cmd.Flags().BoolVar(&opts.allValues, "all-values", false, "of a limit with a key: all values of it that are in Redis")
 }
 
-// target finds out what a name means. A limit has a key if the configuration says
-// so, or if nothing has the name itself and there are limiters of its values.
+// valueFlag is --value. It is given once, and not empty, as the variable of a
+// script may be.
+type valueFlag string
+
+func (v *valueFlag) String() string { return string(*v) }
+func (v *valueFlag) Type() string   { return "value" }
+
+// Set implements pflag.Value.
+func (v *valueFlag) Set(text string) error {
+	switch {
+	case text == "":
+		return errors.New("it is empty: want one value, or --all-values")
+	case *v != "":
+		return errors.New("it is given twice: want one value, or --all-values")
+	}
+	*v = valueFlag(text)
+	return nil
+}
+
+// target finds out what a name means. A limit has a key if the configuration or
+// --all-values says so. Where nothing has the name itself and there are limiters
+// that might be its values, their names do.
 func (s *session) target(ctx context.Context, name string) (target, error) {
 	if _, err := s.client.Limiter(name); err != nil {
 		return target{}, asUsage(err, throttle.ErrInvalidName)
 	}
+	if err := unreserved(name); err != nil {
+		return target{}, err
+	}
 	configured, known := s.configured(name)
-	if s.opts.value != "" {
+	switch {
+	case s.opts.value != "" && s.opts.allValues:
+		return target{}, usage("want either --value or --all-values")
+	case s.opts.value != "":
 		if known && configured.Key == "" {
 			return target{}, usage("limit %q has no key in the configuration: leave --value out", name)
 		}
-		of, err := limitname.OfValue(name, s.opts.value)
+		of, err := limitname.OfValue(name, string(s.opts.value))
 		if err != nil {
 			return target{}, &cli.UsageError{Err: fmt.Errorf("--value: %w", err)}
 		}
-		return target{name: of}, nil
+		return target{name: of}, unreserved(of)
 	}
-	t := target{name: name, keyed: known && configured.Key != ""}
-	if !t.keyed {
+	t := target{name: name, keyed: known && configured.Key != "" || s.opts.allValues}
+	switch {
+	case s.opts.allValues && known && configured.Key == "":
+		return target{}, usage("limit %q has no key in the configuration: leave --all-values out", name)
+	case !t.keyed:
 		if there, err := s.exists(ctx, name); err != nil || there || known {
 			return t, err
 		}
+	}
+	if err := unreserved(name + ":"); err != nil {
+		if t.keyed {
+			return target{}, err
+		}
+		return t, nil // the name itself is free
 	}
 	values, err := s.find(ctx, literal.Replace(name)+":*")
 	if err != nil {
@@ -59,8 +96,33 @@ func (s *session) target(ctx context.Context, name string) (target, error) {
 		_, other := s.configured(l.Name)
 		return other || strings.Contains(l.Name[len(name)+1:], ":") // no value has a colon
 	})
-	t.keyed = t.keyed || len(t.values) > 0
+	t.named = !t.keyed && len(t.values) > 0
+	t.keyed = t.keyed || t.named
 	return t, nil
+}
+
+// toChange is target for the verbs that change something. Names that look like
+// those of values are not enough for them: api:read and api:write are most likely
+// limits of their own, and api a slip.
+func (s *session) toChange(ctx context.Context, name string) (target, error) {
+	t, err := s.target(ctx, name)
+	if err == nil && t.named {
+		begin := "1 limiter begins"
+		if n := len(t.values); n > 1 {
+			begin = fmt.Sprintf("%d limiters begin", n)
+		}
+		err = usage("no limiter %q in Redis: %s with %q; if they are its values, give --all-values, or --config with the file that has its key", name, begin, name+":")
+	}
+	return t, err
+}
+
+// sweep asks before a verb changes several values that nobody named.
+func (s *session) sweep(ctx context.Context, t target, verb string) error {
+	if len(t.values) < 2 || s.opts.allValues {
+		return nil
+	}
+	return s.confirm(ctx, fmt.Sprintf("limit %q has %s in Redis (--value picks one, --all-values means all)", t.name, valuesOf(len(t.values))),
+		fmt.Sprintf("%s %s of limit %q?", verb, valuesOf(len(t.values)), t.name))
 }
 
 // exists says whether a limiter is in Redis, whatever its configuration says.

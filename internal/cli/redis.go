@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
 // dialTimeout bounds how long an address that does not answer is tried.
@@ -24,26 +26,31 @@ type Redis struct {
 	Client redis.UniversalClient // the command's to close
 	Addrs  string                // for messages
 	Config *config.Config        // the file that was read; nil if none was
-	file   string                // the same, if nobody named it
+	note   string                // what to tell of a file that nobody named
+
+	passwordOfFile bool // where a wrong password is to be corrected
 }
 
 // DefaultConfig is the configuration file of a command that is given none.
 const DefaultConfig = "config.yaml"
 
-// Tell says which file was read, if nobody named it: a command that is run in
-// another directory has another Redis.
+// Tell says in a line which file was read, if nobody named it, or why that one was
+// not: a command that is run in another directory has another Redis.
 func (r Redis) Tell(out io.Writer) {
-	if r.file != "" {
-		TellConfig(out)
+	if r.note != "" {
+		fmt.Fprintln(out, r.note)
 	}
 }
 
+const usingDefault = "using " + DefaultConfig + " of this directory"
+
 // TellConfig says that the command reads the file of the working directory.
-func TellConfig(out io.Writer) { fmt.Fprintln(out, "using "+DefaultConfig+" of this directory") }
+func TellConfig(out io.Writer) { fmt.Fprintln(out, usingDefault) }
 
 // OpenRedis returns the Redis that addr names, the value of --redis, else the one
 // in the configuration file at path, which defaults to config.yaml if there is
-// one. It makes no connection. An error is a *UsageError.
+// one. Beside an address that file may be broken: it counts as none then. It makes no
+// connection. An error is a *UsageError.
 func OpenRedis(path, addr string) (Redis, error) {
 	r, err := openRedis(path, addr)
 	if err != nil {
@@ -53,19 +60,13 @@ func OpenRedis(path, addr string) (Redis, error) {
 }
 
 func openRedis(path, addr string) (r Redis, err error) {
+	cfg, err := r.read(path, addr)
+	if err != nil {
+		return r, err
+	}
 	if strings.Contains(addr, "://") {
 		r.Client, r.Addrs, err = fromURL(addr)
 		return r, err
-	}
-	cfg := config.Default()
-	if _, err := os.Stat(DefaultConfig); path == "" && err == nil {
-		path, r.file = DefaultConfig, DefaultConfig
-	}
-	if path != "" {
-		if cfg, err = config.Load(path); err != nil {
-			return r, err
-		}
-		r.Config = cfg
 	}
 	if addr != "" {
 		cfg.Redis.Addrs, cfg.Redis.SentinelMaster = strings.Split(addr, ","), ""
@@ -78,16 +79,43 @@ func openRedis(path, addr string) (r Redis, err error) {
 			}
 		}
 	}
+	r.passwordOfFile = r.Config != nil && (addr == "" || cfg.Redis.Password != "")
+	if !r.passwordOfFile {
+		cfg.Redis.Password = os.Getenv(passwordEnv)
+	}
 	r.Addrs = strings.Join(cfg.Redis.Addrs, ", ")
 	r.Client, err = cfg.Redis.NewClient()
 	return r, err
 }
 
-// passwordEnv is where the password of a URL's user comes from if the URL has
-// none: everybody on the machine can read the arguments of a command.
+// read returns the configuration to start from.
+func (r *Redis) read(path, addr string) (*config.Config, error) {
+	named := path != ""
+	if !named {
+		path = DefaultConfig
+		if _, err := os.Stat(path); err != nil {
+			return config.Default(), nil
+		}
+	}
+	cfg, err := config.Load(path)
+	switch {
+	case err == nil && !named:
+		r.note = usingDefault
+	case err != nil && !named && addr != "":
+		r.note = hideSecrets("warning: " + DefaultConfig + " of this directory is not used: " + plain.Text(err.Error()))
+		return config.Default(), nil
+	case err != nil:
+		return nil, err
+	}
+	r.Config = cfg
+	return cfg, nil
+}
+
+// passwordEnv is where the password comes from if neither the address nor a file has
+// one: everybody on the machine can read the arguments of a command.
 const passwordEnv = "REDIS_PASSWORD"
 
-const urlAdvice = "redis://host:port/db (rediss:// for TLS; a user before the host has the password that " + passwordEnv + " has in the environment)"
+const urlAdvice = "redis://host:port/db (rediss:// for TLS; a user goes before the host, and the password into " + passwordEnv + " of the environment)"
 
 // fromURL reads redis:// and rediss:// as go-redis does; further nodes of a
 // cluster are its addr parameters. The password must not get into errors.
@@ -97,23 +125,15 @@ func fromURL(url string) (redis.UniversalClient, string, error) {
 		if err != nil || slices.ContainsFunc(cluster.Addrs, func(addr string) bool { return strings.Contains(addr, "@") }) {
 			return nil, "", badURL(url)
 		}
-		cluster.Password = passwordOf(cluster.Username, cluster.Password)
+		cluster.Password = cmp.Or(cluster.Password, os.Getenv(passwordEnv))
 		return redis.NewClusterClient(cluster), strings.Join(cluster.Addrs, ", "), nil
 	}
 	single, err := redis.ParseURL(url)
 	if err != nil || strings.Contains(single.Addr, "@") {
 		return nil, "", badURL(url)
 	}
-	single.Password = passwordOf(single.Username, single.Password)
+	single.Password = cmp.Or(single.Password, os.Getenv(passwordEnv))
 	return redis.NewClient(single), single.Addr, nil
-}
-
-// passwordOf is the password for a user that a URL names.
-func passwordOf(user, password string) string {
-	if user != "" && password == "" {
-		return os.Getenv(passwordEnv)
-	}
-	return password
 }
 
 func badURL(url string) error {
@@ -131,7 +151,19 @@ func (r Redis) Ping(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
 	default:
-		return fmt.Errorf("cannot use Redis at %s: %w: start redis-server, or give the address of another "+
-			"(worker --embedded prints its own) to --redis or redis.addrs of the configuration", r.Addrs, err)
+		return fmt.Errorf("cannot use Redis at %s: %w: %s", r.Addrs, err, r.advice(err))
 	}
+}
+
+// advice says what to do about a Redis that does not answer as it should.
+func (r Redis) advice(err error) string {
+	switch {
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return "grant that to the user: docs/redis.md lists what each command needs, under ACL"
+	case !redis.HasErrorPrefix(err, "NOAUTH") && !redis.HasErrorPrefix(err, "WRONGPASS"):
+		return "start redis-server, or give the address of another (worker --embedded prints its own) to --redis or redis.addrs of the configuration"
+	case r.passwordOfFile:
+		return "correct redis.username and redis.password in the configuration"
+	}
+	return "set " + passwordEnv + " in the environment to the password; its user, if there is one, goes before the host of a redis:// URL"
 }

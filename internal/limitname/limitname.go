@@ -65,3 +65,15 @@ func OfValue(limit, value string) (string, error) {
 // Value returns the value of a limit's key as a limiter's name has it, without
 // the escapes.
 func Value(escaped string) string { return unescape.Replace(escaped) }
+
+// Reserved says who has keys of its own in Redis that begin as a name does, and
+// with what. Both are empty for a name that nobody has reserved. The names of a
+// limit's values begin with the limit's and a colon.
+func Reserved(name string) (owner, begin string) {
+	for _, begin := range []string{"jobthrottle:", "{jobthrottle:", "asynq:"} {
+		if strings.HasPrefix(name, begin) {
+			return strings.Trim(begin, "{:"), begin
+		}
+	}
+	return "", ""
+}

@@ -4,12 +4,14 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"path"
 	"strings"
+	"time"
 )
 
 // guard decides which requests get through.
@@ -49,7 +51,7 @@ func otherSite(r *http.Request) bool {
 }
 
 // change lets a request through that comes from the page itself or from no web
-// page at all, and has the token.
+// page at all, and has the token, however many others have not.
 func (g guard) change(next http.HandlerFunc) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -60,18 +62,21 @@ func (g guard) change(next http.HandlerFunc) http.Handler {
 			refuse(w, http.StatusForbidden, "read only: to change limits, set admin.token in the worker's configuration")
 			return
 		}
-		if g.guesses.tooMany() {
-			refuse(w, http.StatusTooManyRequests, "too many wrong tokens: try again")
+		if token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); found && equal(token, g.token) {
+			next(w, r)
 			return
 		}
-		token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if !found || !equal(token, g.token) {
-			g.guesses.wrong(r.Context(), r.RemoteAddr, r.URL.Path)
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			refuse(w, http.StatusUnauthorized, "the token is missing or wrong: send admin.token of the worker's configuration as Authorization: Bearer")
+		at, ok := g.guesses.wrong(time.Now(), r.RemoteAddr, r.URL.Path)
+		if !ok {
+			refuse(w, http.StatusTooManyRequests, "the token is missing or wrong, as many are just now: the right one is let through")
 			return
 		}
-		next(w, r)
+		// The server sees that a client has gone only once its body is read.
+		if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxBody)); err == nil {
+			waitUntil(r.Context(), at)
+		}
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		refuse(w, http.StatusUnauthorized, "the token is missing or wrong: send admin.token of the worker's configuration as Authorization: Bearer")
 	}))
 }
 

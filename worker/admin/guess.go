@@ -11,56 +11,55 @@ import (
 const (
 	// guessEvery is how often a wrong token is answered.
 	guessEvery = 100 * time.Millisecond
-	// maxGuessing is how many may wait for that.
-	maxGuessing = 50
+	// maxGuessing is how many may wait for that: 2 s at most.
+	maxGuessing = 20
 	// toldEvery is how often wrong tokens are logged.
 	toldEvery = time.Second
 )
 
-// guesses slows down who sends wrong tokens, and tells of them.
+// guesses slows down who sends wrong tokens, and tells of them. It slows nobody
+// else, and forgets within the longest wait.
 type guesses struct {
 	logger *zap.Logger
 
-	mu      sync.Mutex
-	next    time.Time // when the next is answered
-	waiting int
-	told    time.Time // when it was last logged
-	untold  int       // how many came since
+	mu     sync.Mutex
+	next   time.Time // when the last that waits is answered
+	told   time.Time // when it was last logged
+	untold int       // how many came since
 }
 
-// tooMany says that so many wait that no more tokens are looked at.
-func (g *guesses) tooMany() bool {
+// wrong tells of a wrong token, and returns when to answer it. It is false if as
+// many wait as may: that one is answered at once, and delays no other.
+func (g *guesses) wrong(now time.Time, from, path string) (time.Time, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.waiting >= maxGuessing
+	g.tell(now, from, path)
+	if g.next.Before(now) {
+		g.next = now
+	}
+	at := g.next.Add(guessEvery)
+	if at.Sub(now) > maxGuessing*guessEvery {
+		return time.Time{}, false
+	}
+	g.next = at
+	return at, true
 }
 
-// wrong tells of a wrong token, and returns when it may be answered.
-func (g *guesses) wrong(ctx context.Context, from, path string) {
-	now := time.Now()
-	g.mu.Lock()
-	if now.Sub(g.told) >= toldEvery {
-		g.logger.Warn("wrong token for a change", zap.String("from", from), zap.String("path", path), zap.Int("not_logged_before", g.untold))
-		g.told, g.untold = now, 0
-	} else {
+func (g *guesses) tell(now time.Time, from, path string) {
+	if now.Sub(g.told) < toldEvery {
 		g.untold++
+		return
 	}
-	at := g.next
-	if at.Before(now) {
-		at = now
-	}
-	g.next = at.Add(guessEvery)
-	wait := g.next.Sub(now)
-	g.waiting++
-	g.mu.Unlock()
+	g.logger.Warn("wrong token for a change", zap.String("from", from), zap.String("path", path), zap.Int("not_logged_before", g.untold))
+	g.told, g.untold = now, 0
+}
 
-	timer := time.NewTimer(wait)
+// waitUntil waits until then, or until ctx ends.
+func waitUntil(ctx context.Context, then time.Time) {
+	timer := time.NewTimer(time.Until(then))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	g.mu.Lock()
-	g.waiting--
-	g.mu.Unlock()
 }

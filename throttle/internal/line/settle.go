@@ -130,7 +130,9 @@ func (l *Line) grant(b *batch, i int, r *script.Reply, of Reply, received Local)
 		} else if !run.Prefetch {
 			l.gathering.handed(int(g.Count), received)
 		}
-		p.confirm(b.asked, received, l.fresh())
+		if r.Base == r.Now { // else Redis repeats itself, and much may have changed since
+			p.confirm(b.asked, received, l.fresh())
+		}
 		l.fullUntil = p.due
 		if run.Prefetch {
 			l.stock.size, l.stock.left, l.stock.place, l.stock.until = g.Count, g.Count, p, p.earliest.Add(l.halfGuard())

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jobthrottle/jobthrottle/internal/limitname"
+)
+
+// unreserved refuses names whose keys are asynq's or jobthrottle's own.
+func unreserved(name string) error {
+	if owner, begin := limitname.Reserved(name); owner != "" {
+		return usage("%q is no limit: %s has keys of its own in Redis that begin with %q", name, owner, begin)
+	}
+	return nil
+}
+
+// ours refuses a name whose key in Redis is there and is no limiter, so that no
+// slip in a name deletes or overwrites what others keep there. A limiter may be
+// broken: it is a hash with a rate, whatever else is wrong with it.
+func (s *session) ours(ctx context.Context, name string) error {
+	kind, err := s.rdb.Type(ctx, name).Result()
+	if err != nil {
+		return fmt.Errorf("look what %q is: %w", name, err)
+	}
+	switch kind {
+	case "none":
+		return nil
+	case "hash":
+		rated, err := s.rdb.HExists(ctx, name, "rate").Result()
+		if err != nil {
+			return fmt.Errorf("look what %q is: %w", name, err)
+		}
+		if rated {
+			return nil
+		}
+		kind = "hash without a rate"
+	}
+	return fmt.Errorf("%q is not a limiter: the key in Redis is a %s; use redis-cli if you mean it", name, kind)
+}

@@ -1,0 +1,142 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+)
+
+// scalars makes the scalars of a file mean what its reader sees. YAML takes 0123
+// without quotes for a number, which as a password would be "83": where a
+// Config has a string, such a scalar is the text that is written. Where it has
+// a whole number, nothing else is taken for one.
+type scalars struct {
+	anchors map[string]ast.Node // the scalars that aliases stand for
+}
+
+// settle returns the node to decode into a value of type t, in place of n; nil is
+// a type that is not known.
+func (s scalars) settle(n ast.Node, t reflect.Type) (ast.Node, error) {
+	if t == nil || reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.NodeUnmarshaler]()) {
+		return n, nil
+	}
+	var err error
+	switch n := n.(type) {
+	case *ast.AnchorNode:
+		s.anchors[n.Name.GetToken().Value] = n.Value
+		n.Value, err = s.settle(n.Value, t)
+		return n, err
+	case *ast.MappingNode:
+		for _, v := range n.Values {
+			if _, err := s.settle(v, t); err != nil {
+				return n, err
+			}
+		}
+		return n, nil
+	case *ast.MappingValueNode:
+		s.settleKey(n)
+		n.Value, err = s.settle(n.Value, below(t, n.Key))
+		return n, err
+	case *ast.SequenceNode:
+		for i, v := range n.Values {
+			if t.Kind() == reflect.Slice {
+				if n.Values[i], err = s.settle(v, t.Elem()); err != nil {
+					return n, err
+				}
+			}
+		}
+		return n, nil
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return s.asWritten(n), nil
+	case reflect.Int:
+		return n, s.checkWhole(n)
+	}
+	return n, nil
+}
+
+// settleKey makes a key a string: all keys of a Config are.
+func (s scalars) settleKey(n *ast.MappingValueNode) {
+	if marked, ok := n.Key.(*ast.MappingKeyNode); ok {
+		marked.Value = s.asWritten(marked.Value)
+		return
+	}
+	if key, ok := s.asWritten(n.Key).(ast.MapKeyNode); ok {
+		n.Key = key
+	}
+}
+
+// below is the type of what a key of a value of type t has.
+func below(t reflect.Type, key ast.MapKeyNode) reflect.Type {
+	switch {
+	case key.IsMergeKey():
+		return t
+	case t.Kind() == reflect.Map:
+		return t.Elem()
+	case t.Kind() == reflect.Struct:
+		for f := range t.Fields() {
+			if f.Tag.Get("yaml") == key.GetToken().Value {
+				return f.Type
+			}
+		}
+	}
+	return nil
+}
+
+// asWritten returns a string with the text of a scalar that YAML takes for
+// something else. Null stays: it stands for a value that is left out.
+func (s scalars) asWritten(n ast.Node) ast.Node {
+	if _, alias := n.(*ast.AliasNode); !alias {
+		return text(n)
+	}
+	if scalar, ok := text(s.scalarOf(n)).(*ast.StringNode); ok {
+		copied := ast.String(n.GetToken())
+		copied.Value = scalar.Value
+		return copied
+	}
+	return n
+}
+
+func text(n ast.Node) ast.Node {
+	switch n.(type) {
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode, *ast.BoolNode:
+		return ast.String(n.GetToken())
+	}
+	return n
+}
+
+// scalarOf returns n, or what it stands for as an alias.
+func (s scalars) scalarOf(n ast.Node) ast.Node {
+	alias, ok := n.(*ast.AliasNode)
+	if !ok {
+		return n
+	}
+	return s.anchors[alias.Value.GetToken().Value]
+}
+
+var decimal = regexp.MustCompile(`^[-+]?(0|[1-9][0-9_]*)$`)
+
+// checkWhole refuses a scalar that is no whole number, and one that is another in
+// YAML 1.1, where 010 is 8, than in YAML 1.2.
+func (s scalars) checkWhole(n ast.Node) error {
+	scalar := s.scalarOf(n)
+	value, ok := text(scalar).(*ast.StringNode)
+	if !ok || decimal.MatchString(value.Value) {
+		return nil // what is no scalar, or too large, the decoder refuses
+	}
+	want := "a whole number"
+	if _, err := strconv.ParseInt(value.Value, 0, 64); err == nil || strings.Trim(value.Value, "0123456789") == "" && value.Value != "" {
+		want += " in decimal, without zeros before it"
+	}
+	shown := scalar.GetToken().Value
+	if alias, ok := n.(*ast.AliasNode); ok { // of a password, perhaps
+		shown = "*" + alias.Value.GetToken().Value
+	}
+	return &yaml.SyntaxError{Message: fmt.Sprintf("invalid value %q: want %s", shown, want), Token: n.GetToken()}
+}
