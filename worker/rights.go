@@ -27,7 +27,7 @@ var (
 		lpush lrem rpoplpush rpush zadd zcard zrange zrangebyscore zrem zremrangebyrank zremrangebyscore zscore`)
 	// lineCommands are those of the lines of parked tasks.
 	lineCommands = strings.Fields(`eval evalsha time del exists get hdel hget hgetall hincrby hkeys hlen hmget hset lpush lrem
-		pexpire pttl rpoplpush rpush sadd sismember srem zadd zcard zrange zrangebyscore zrem zremrangebyscore zscore`)
+		pexpire pttl rpop rpush sadd sismember srem zadd zcard zrange zrangebyscore zrem zremrangebyscore zscore`)
 	// pageCommands are those of the admin address alone.
 	pageCommands = strings.Fields("exec hvals llen lpos lrange memory|usage multi smembers zrank zscan")
 )
