@@ -272,7 +272,9 @@ func (v *view) once(changed bool, reply string) {
 	}
 	key, expires := v.batch(), true
 	for _, b := range v.before {
-		expires = expires && b.sl.gone // a limiter that goes takes its replies with it: a repeat is charged to another
+		// Known: a limiter that goes takes its replies with it: a repeat is charged to another.
+		// And where one is given a shorter keep-alive, they go as soon.
+		expires = expires && (b.sl.gone || b.expires && len(b.sl.changes) > 1)
 	}
 	// A clock that is set forward by an hour ends the time of the replies, too.
 	if first, done := v.s.served[key]; done && !expires && !v.s.steps {
