@@ -273,9 +273,8 @@ func (v *view) once(changed bool, reply string) {
 	key, expires := v.batch(), false
 	for _, b := range v.before {
 		// Known: a limiter that goes takes the replies with it, also those of a group of
-		// which the other members stay. A repeat is charged again. And where one is given
-		// a shorter keep-alive, they go as soon.
-		expires = expires || b.sl.gone || b.expires && len(b.sl.changes) > 1
+		// which the other members stay. A repeat is charged again.
+		expires = expires || b.sl.gone
 	}
 	// A clock that is set forward by an hour ends the time of the replies, too.
 	if first, done := v.s.served[key]; done && !expires && !v.s.steps {
