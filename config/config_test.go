@@ -128,7 +128,7 @@ func TestParseErrors(t *testing.T) {
 		{"a weight too much", "pools:\n  - {name: a, concurrency: 3, queues: {q: 1001}}\n", `2:43: pools[0].queues.q: invalid weight 1001: want 1 to 1000`},
 		{"line in a pool", "pools:\n  - {name: \"a\\nb\", concurrency: 3}\n", `2:12: pools[0].name: invalid name "a\nb": want one without control characters, and no blanks around it`},
 		{"blank around a pool", "pools:\n  - {name: \"a \", concurrency: 3}\n", `2:12: pools[0].name: invalid name "a ": want one without control characters, and no blanks around it`},
-		{"line in a queue", "pools:\n  - {name: a, concurrency: 3, queues: {\"q\\nr\": 1}}\n", `2:48: pools[0].queues.q` + "\n" + `r: invalid queue name: want one without braces or control characters, and no blanks around it`},
+		{"line in a queue", "pools:\n  - {name: a, concurrency: 3, queues: {\"q\\nr\": 1}}\n", `2:48: pools[0].queues.q\nr: invalid queue name: want one without braces or control characters, and no blanks around it`},
 		{"blank around a queue", "pools:\n  - {name: a, concurrency: 3, queues: {\" q\": 1}}\n", `2:46: pools[0].queues. q: invalid queue name: want one without braces or control characters, and no blanks around it`},
 		{"port beyond all", "redis: {addrs: [\"h:99999999\"]}\n", `1:17: redis.addrs[0]: invalid address "h:99999999": want HOST:PORT, such as 127.0.0.1:6379`},
 		{"no port", "redis: {addrs: [\"h:1\", \"h:\"]}\n", `1:24: redis.addrs[1]: invalid address "h:": want HOST:PORT, such as 127.0.0.1:6379`},

@@ -9,6 +9,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
 // Error says what is wrong with a configuration, where, and what would be right.
@@ -32,7 +34,7 @@ func (e *Error) Error() string {
 		b.WriteByte(' ')
 	}
 	if e.Key != "" {
-		b.WriteString(e.Key + ": ")
+		b.WriteString(plain.Text(e.Key) + ": ")
 	}
 	return b.String() + e.Msg
 }

@@ -162,7 +162,7 @@ func (r *replayed) end() {
 
 // operate changes limits now and then, from one of the processes.
 func (r *replayed) operate(every time.Duration) {
-	if r.ended {
+	if r.ended || r.steps {
 		return
 	}
 	r.after(time.Duration(r.random.Int64N(int64(every))), func() {
@@ -191,16 +191,7 @@ func (r *replayed) operate(every time.Duration) {
 		d := r.random.Int64N(3_000_000)
 		var name string
 		var args []any
-		what := r.random.IntN(14)
-		least := r.knownTime(p, sl.name)
-		if r.steps {
-			if least == 0 {
-				r.operate(every) // who knows nothing of the time takes what was used for places
-				return
-			}
-			what = 4 + what%4 // pauses and their ends: what callers see is all that is judged then
-		}
-		switch {
+		switch what := r.random.IntN(14); {
 		case what < 4:
 			name, args = set("update")
 		case what < 7:
@@ -222,7 +213,7 @@ func (r *replayed) operate(every time.Duration) {
 		m := message{name, keys[:], args}
 		if name != "inspect" {
 			m.keys = append(m.keys, fmt.Sprintf("%s:reply:%s:%d", script.Prefix(sl.name), p.name, r.no))
-			m.args = append([]any{r.now() + 10_000_000, int64(least)}, args...)
+			m.args = append([]any{r.now() + 10_000_000, int64(r.knownTime(p, sl.name))}, args...)
 		}
 		p.send(r, m, func(any, error) { r.changed(p, sl.name, line.Doubt) })
 		r.operate(every)

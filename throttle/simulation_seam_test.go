@@ -270,9 +270,11 @@ func (v *view) once(changed bool, reply string) {
 	if !changed {
 		return
 	}
-	key, expires := v.batch(), true
+	key, expires := v.batch(), false
 	for _, b := range v.before {
-		expires = expires && b.sl.gone // a limiter that goes takes its replies with it: a repeat is charged to another
+		// Known: a limiter that goes takes the replies with it, also those of a group of
+		// which the other members stay. A repeat is charged again.
+		expires = expires || b.sl.gone
 	}
 	// A clock that is set forward by an hour ends the time of the replies, too.
 	if first, done := v.s.served[key]; done && !expires && !v.s.steps {

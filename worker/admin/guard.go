@@ -68,7 +68,7 @@ func (g guard) change(next http.HandlerFunc) http.Handler {
 		}
 		at, ok := g.guesses.wrong(time.Now(), r.RemoteAddr, r.URL.Path)
 		if !ok {
-			refuse(w, http.StatusTooManyRequests, "the token is missing or wrong, as many are just now: the right one is let through")
+			refuse(w, http.StatusTooManyRequests, "too many wrong tokens just now; the right one still gets through")
 			return
 		}
 		// The server sees that a client has gone only once its body is read.

@@ -248,7 +248,6 @@ if changed then
   local kept = min(max(ceil(longest_W / 1000), KEPT), 60000)
   if latest > 0 or not lives then kept = min(kept, ttl or kept) end -- it goes with its limiter, if it can
   if given_back or lives or M > 1 then kept = max(kept, ceil((latest - now) / 1000) + 1) end
-  if kept < KEPT then kept = max(kept, call('PTTL', KEYS[1])) end -- calls before it may be served for longer
   call('SET', KEYS[1], batch .. ' ' .. body, 'PX', int(kept))
 end
 return at .. ' ' .. body

@@ -103,11 +103,6 @@ local reply = batch .. ' 3 ' .. at -- status 3: all was granted
 if look ~= '1' and last and #last == #reply then
   call('SETRANGE', KEYS[1], '0', reply)
 else
-  local kept = ARGV[5 + 3 * M] or '11000'
-  if kept + 0 < 11000 then -- calls before it may be served for longer
-    local left = call('PTTL', KEYS[1])
-    if left > kept + 0 then kept = string.format('%.0f', left) end
-  end
-  call('SET', KEYS[1], reply, 'PX', kept)
+  call('SET', KEYS[1], reply, 'PX', ARGV[5 + 3 * M] or '11000')
 end
 return at

@@ -92,10 +92,5 @@ for i = 1, n do
 end
 
 local reply = at .. ' ' .. table.concat(out)
-local kept = ARGV[4]
-if kept + 0 < 11000 then -- calls before it may be served for longer
-  local left = call('PTTL', KEYS[1])
-  if left > kept + 0 then kept = string.format('%.0f', left) end
-end
-call('SET', KEYS[1], no .. reply, 'PX', kept)
+call('SET', KEYS[1], no .. reply, 'PX', ARGV[4])
 return at .. ' ' .. reply
