@@ -1,9 +1,11 @@
 // Command jobs measures how jobs wait for limits: how long a backlog takes, to the
 // ideal time, and what that costs Redis for each job, beside the same jobs with a
-// limit that never binds. It starts a redis-server of its own.
+// limit that never binds; and how fast jobs run whose limits never bind, to asynq
+// alone. It starts a redis-server of its own.
 //
 //	go run ./bench/jobs                 all rows, 3 rounds
 //	go run ./bench/jobs --only accounts --rounds 5
+//	go run ./bench/jobs --only alone    15 pairs beside asynq alone
 package main
 
 import (
@@ -33,6 +35,7 @@ func main() {
 func run(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("jobs", flag.ContinueOnError)
 	only, rounds := flags.String("only", "", "measure only the rows whose name has this in it"), flags.Int("rounds", 3, "how often each row is measured")
+	pairs := flags.Int("pairs", 15, "how often asynq alone is compared with asynq with limits that never bind")
 	starts := flags.Bool("starts", false, "print how many jobs started in each tenth of a second")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -74,6 +77,9 @@ func run(ctx context.Context, args []string) (err error) {
 		if err := table.Flush(); err != nil {
 			return err
 		}
+	}
+	if strings.Contains(besideAsynq, *only) {
+		return compareWithAsynq(ctx, server, *pairs)
 	}
 	return nil
 }
