@@ -31,6 +31,7 @@ type job struct {
 	waited      time.Duration
 	taken       []int64 // permits of each limiter, until now
 	held        bool    // has got its permits
+	leaves      bool    // the list of those that wait, while it asks
 	inFlight    bool
 	acquires    bool        // its handler does
 	span        func(error) // ends that of a wait for permits; nil: none
@@ -111,10 +112,10 @@ func (j *job) process(ctx context.Context, next asynq.Handler) error {
 
 // run calls the handler, in a slot.
 func (j *job) run(ctx context.Context, next asynq.Handler) error {
-	if err := j.a.seat.toSlot(ctx); err != nil {
+	j.a.ask() // now or never
+	if err := j.slot(ctx); err != nil {
 		return j.undecided(ctx, err)
 	}
-	j.a.ask() // or else those behind it would wait until it is off the list
 	if !j.calls(ctx) {
 		return errGone
 	}
@@ -126,6 +127,20 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	j.l.logger.Debug("job done", "task_id", j.a.id, "type", j.task.Type(), "queue", j.a.queue,
 		"wait", began.Sub(j.began), "took", time.Since(began))
 	return nil
+}
+
+// slot waits for a slot, for no more than a quarter of the task's time.
+func (j *job) slot(ctx context.Context) error {
+	if j.a.seat.toSlotNow() {
+		return nil
+	}
+	running, cancel := j.l.whileRunning(ctx)
+	defer cancel()
+	if deadline, ok := ctx.Deadline(); ok {
+		running, cancel = context.WithTimeout(running, time.Until(deadline)/4)
+		defer cancel()
+	}
+	return j.a.seat.toSlot(running)
 }
 
 // errGone is what an attempt returns that asynq ends, or has ended, because its
@@ -178,7 +193,10 @@ func (j *job) plan(next asynq.Handler) (err error) {
 // place is where the task parks in a line: where it came from, if it was there
 // already, else by its arrival.
 func (j *job) place(name string) line.Place {
-	p := line.Place{Line: name, Since: j.a.since, Cost: j.needs.mostCost(), Refused: j.a.wait.Refused}
+	p := line.Place{Line: name, Since: j.a.since, Cost: 1, Refused: j.a.wait.Refused}
+	if !line.IsBlocked(name) { // from there, jobs are called by their number
+		p.Cost = j.needs.mostCost()
+	}
 	return p
 }
 

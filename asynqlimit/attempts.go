@@ -1,6 +1,7 @@
 package asynqlimit
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -13,9 +14,11 @@ import (
 type attempt struct {
 	queue, id string
 	wait      line.Wait // how it has waited before; zero if it is new
+	by        string    // the take, as Redis notes it
 	since     int64     // its arrival, by Redis's clock, in microseconds after 1970
 	seat      *seat
-	asked     chan struct{} // closed when it has asked for its permits, or will not
+	before    <-chan struct{} // closed when the one that came before it has asked; nil: there is none
+	asked     chan struct{}   // closed when it has asked for its permits, or will not now
 	asks      sync.Once
 	pending   bool // it was called, and its limiter has not answered: for the caller
 
@@ -23,15 +26,42 @@ type attempt struct {
 	last    time.Time // when it was taken, or was over
 	phase   phase
 	fate    fate
-	place   line.Place // where it parks
-	off     bool       // the list of those that wait in processes
-	settled bool       // asynq has ended it
-	over    bool       // its middleware has
+	place   line.Place      // where it parks
+	off     bool            // the list of those that wait in processes
+	left    <-chan struct{} // closed when Redis knows that; nil: it is known
+	settled bool            // asynq has ended it
+	over    bool            // its middleware has
 }
 
-// ask says that the task asks for its permits now, or that those behind it need not
-// wait for that.
+func (a *attempt) key() attemptKey { return attemptKey{a.queue, a.id} }
+
+// ask says that the task stands in line for its permits, or that those behind it need
+// not wait for that.
 func (a *attempt) ask() { a.asks.Do(func() { close(a.asked) }) }
+
+// inOrder is how long a task waits for the one before it to ask for its permits: to
+// be set a new rate in Redis first, for one.
+const inOrder = 250 * time.Millisecond
+
+// inTurn waits until the task that came before has asked for its permits: jobs ask
+// in the order in which they came.
+func (a *attempt) inTurn(ctx context.Context) {
+	if a.before == nil {
+		return
+	}
+	select {
+	case <-a.before:
+		return
+	default:
+	}
+	timer := time.NewTimer(inOrder)
+	defer timer.Stop()
+	select {
+	case <-a.before:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
 
 // start says that the middleware has the task, unless asynq has ended the attempt.
 func (a *attempt) start() bool {
@@ -63,13 +93,31 @@ func (a *attempt) goesOn(p phase) bool {
 	return true
 }
 
-// unlist says that the task is off the list, and whether it was on it.
-func (a *attempt) unlist() bool {
+// unlist says that the task is off the list, and whether it was on it. Left is closed
+// when Redis knows that, from this or from an earlier call.
+func (a *attempt) unlist(left <-chan struct{}) (was bool, since <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	was := !a.off
-	a.off = true
+	if was = !a.off; was {
+		a.off, a.left = true, left
+	}
+	return was, a.left
+}
+
+// list says that the task is on the list, and whether it was off it.
+func (a *attempt) list() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	was := a.off
+	a.off, a.left = false, nil
 	return was
+}
+
+// listed says whether the task is on the list.
+func (a *attempt) listed() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.off
 }
 
 // at returns how far the attempt has come.
@@ -108,7 +156,19 @@ func (a *attempt) ending(step line.Step) (fate, line.Place) {
 	if f == parks && (requeued || a.place.Line == "" && a.place.Away == 0) {
 		f = returns
 	}
-	return f, a.place
+	place := a.place
+	if a.phase == taken {
+		place = a.untouched()
+	}
+	place.By = a.by
+	return f, place
+}
+
+// untouched is the place of a task that asks for nothing in this process: that of
+// its last wait, if it had one.
+func (a *attempt) untouched() line.Place {
+	near := a.wait.State == line.Called || a.wait.State == line.Back
+	return line.Place{By: a.by, Since: a.since, Cost: a.wait.Cost, Refused: a.wait.Refused, Line: a.wait.Line, Untried: !near}
 }
 
 // settle says that asynq has ended the attempt, and what becomes of the task.
@@ -134,7 +194,7 @@ func newAttempts() *attempts { return &attempts{all: map[attemptKey]*attempt{}} 
 func (t *attempts) put(a *attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.all[attemptKey{a.queue, a.id}] = a
+	t.all[a.key()] = a
 }
 
 func (t *attempts) get(queue, id string) *attempt {
@@ -150,7 +210,7 @@ func (t *attempts) drop(a *attempt) {
 	a.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if key := (attemptKey{a.queue, a.id}); ended && t.all[key] == a {
+	if key := a.key(); ended && t.all[key] == a {
 		delete(t.all, key)
 	}
 }

@@ -21,6 +21,7 @@ type caller struct {
 	fleet  *operate.Fleet
 	queues []string
 	wake   chan struct{}
+	place  chan struct{} // there is one again for a task that waits in a line of max_in_flight
 
 	mu      sync.Mutex
 	pending map[probeKey]int64          // permits for which called tasks are here, and have no answer
@@ -28,14 +29,16 @@ type caller struct {
 	fresh   map[probeKey]bool           // lines to announce
 	probes  map[probeKey]*probe
 	tries   tries
+	onWay   map[probeKey]*expected // tasks called from lines of max_in_flight, that are not here yet
 }
 
 type probeKey struct{ queue, line string }
 
 func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
-		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1),
+		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), place: make(chan struct{}, 1),
 		pending: map[probeKey]int64{}, known: map[string]map[string]int64{}, fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{},
+		onWay: map[probeKey]*expected{},
 	}
 }
 
@@ -69,6 +72,7 @@ func (c *caller) run(ctx context.Context) {
 			}
 			continue
 		case <-c.l.gate.freed:
+		case <-c.place:
 		case <-timer.C:
 		}
 		if now := time.Now(); now.Sub(adopted) > adoptEvery {
@@ -110,6 +114,7 @@ type look struct {
 	cost    int64   // of each, about: that of the first
 	permits int64   // to call tasks for
 	from    float64 // where in the line, from 0 to 1
+	inOrder bool
 	next    time.Duration
 	short   bool // fewer than the limiter gives, for want of places
 }
@@ -168,10 +173,10 @@ func (c *caller) blocked(due []line.Due) (looks []*look) {
 			}
 			n, rule := p.look(now, &c.tries), c.l.fullRule(key.line)
 			if rule != nil {
-				n = cap(rule.inFlight) - len(rule.inFlight)
+				n = cap(rule.inFlight) - len(rule.inFlight) - int(c.pending[key]) - c.toCome(key, now)
 			}
 			if n > 0 {
-				k := &look{queue: i, name: key.line, permits: int64(n), next: probeFirst}
+				k := &look{queue: i, name: key.line, permits: int64(n), inOrder: rule != nil, next: probeFirst}
 				if n == 1 && rule == nil { // those at the head may be wrong for good
 					k.from = rand.Float64()
 				}
@@ -209,7 +214,7 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 	args := make([][]line.Look, len(queues))
 	for i := range queues {
 		for _, k := range of[i] {
-			args[i] = append(args[i], line.Look{Line: k.name, Permits: k.permits, From: k.from, Next: k.next})
+			args[i] = append(args[i], line.Look{Line: k.name, Permits: k.permits, From: k.from, InOrder: k.inOrder, Next: k.next})
 		}
 	}
 	brought, err := c.l.lines.Bring(ctx, queues, args)
@@ -220,6 +225,7 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 		called := int64(0)
 		for n, b := range brought[i] {
 			called += b.Called
+			c.expect(probeKey{queue, of[i][n].name}, int(b.Called))
 			c.note(queue, of[i][n].name, b.Left)
 		}
 		c.l.gate.expect(queue, int(called))

@@ -66,7 +66,11 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 	a.ask() // if it never began: nobody waits for it
 	c.l.caller.answered(a)
 	var cmd *redis.Cmd
-	switch f, place := a.settle(call.Step); f {
+	f, place := a.settle(call.Step)
+	if f == returns || f == parks {
+		c.l.room.stay(ctx, a)
+	}
+	switch f {
 	case returns:
 		cmd = c.repeat(ctx, func() *redis.Cmd {
 			return result(c.l.lines.GiveBack(ctx, call.Queue, call.ID, place))

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
 // retryFull is about when a job is tried again that found max_in_flight reached.
@@ -21,12 +23,17 @@ func (j *job) enterFlight(ctx context.Context) error {
 	if r == nil || r.inFlight == nil {
 		return nil
 	}
+	called := j.a.wait.State == line.Called || j.a.wait.State == line.Back
+	if !called && j.l.caller.lined(j.a.queue, fullLine+r.Name) {
+		return j.full(r)
+	}
 	select {
 	case r.inFlight <- struct{}{}:
-		j.inFlight = true
+		j.entered(r)
 		return nil
 	default:
 	}
+	j.a.ask() // those behind it have no reason to wait for it
 	j.a.waitsFor(j.place(fullLine + r.Name))
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
@@ -39,21 +46,43 @@ func (j *job) enterFlight(ctx context.Context) error {
 		defer timer.Stop()
 		select {
 		case r.inFlight <- struct{}{}:
-			j.inFlight = true
+			j.entered(r)
 			return nil
 		case <-timer.C:
 		case <-running.Done():
 			return j.undecided(ctx, running.Err())
 		}
 	}
+	return j.full(r)
+}
+
+// entered notes that the task has a place. If it was called for that, it counts as
+// called no more.
+func (j *job) entered(r *rule) {
+	j.inFlight = true
+	if j.a.wait.Line == fullLine+r.Name {
+		j.l.caller.answered(j.a)
+	}
+}
+
+// full parks the task in the line of those that wait for a place.
+func (j *job) full(r *rule) error {
 	j.a.decide(parks, j.place(fullLine+r.Name))
 	return &ThrottledError{RetryAfter: retryFull, Err: fmt.Errorf("max_in_flight of %q is reached", r.Name)}
 }
 
+// leaveFlight gives the place to the next in line.
 func (j *job) leaveFlight() {
-	if j.inFlight {
-		<-j.needs.rule.inFlight
-		j.inFlight = false
+	if !j.inFlight {
+		return
+	}
+	<-j.needs.rule.inFlight
+	j.inFlight = false
+	if j.l.caller.lined(j.a.queue, fullLine+j.needs.rule.Name) {
+		select {
+		case j.l.caller.place <- struct{}{}:
+		default:
+		}
 	}
 }
 

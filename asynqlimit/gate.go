@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
 // gate owns the slots and the room of one server. A slot is for a handler that
@@ -157,13 +159,20 @@ func (g *gate) expect(queue string, n int) {
 	g.announce()
 }
 
-// arrived notes that a task of the queue is here, and whether it was called.
-func (g *gate) arrived(queue string, called bool) {
+// arrived notes that a task of the queue is here, by a look that began then, and
+// how it had waited. Called tasks are at the head of their queue: if another comes,
+// others have taken those that were called before.
+func (g *gate) arrived(queue string, waited line.State, began time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.empties = 0
-	if e := g.onWay[queue]; called && e != nil && e.n > 0 {
+	e := g.onWay[queue]
+	switch {
+	case e == nil || e.n == 0 || waited == line.Back:
+	case waited == line.Called:
 		e.n--
+	case e.at.Before(began):
+		e.n = 0
 	}
 }
 

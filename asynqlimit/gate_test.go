@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
 // TestGateHoldsBack: nobody is taken from a queue while all slots are full, but
@@ -37,7 +39,7 @@ func TestGateHoldsBack(t *testing.T) {
 		if called.slot || !called.waits {
 			t.Errorf("%+v: want it in the room", called)
 		}
-		g.arrived("b", true)
+		g.arrived("b", line.Called, time.Now())
 		time.AfterFunc(300*time.Millisecond, first.leave)
 		began = time.Now()
 		admit("a", true)
@@ -178,7 +180,7 @@ func TestGateRests(t *testing.T) {
 			if after := look("b"); after < 50*time.Millisecond {
 				t.Errorf("looked after %v for tasks that others have taken", after)
 			}
-			g.arrived("b", false)
+			g.arrived("b", "", time.Now())
 		}
 	})
 }

@@ -16,11 +16,11 @@ import (
 type intake struct {
 	l *Limits
 
-	most int      // to take at the next time
-	last *attempt // that asynq has got
+	most int // to take at the next time
 
 	mu    sync.Mutex
-	taken []handed // in their order
+	taken []handed        // in their order
+	last  <-chan struct{} // closed when the last of them has asked for its permits
 }
 
 // handed is a task to hand to asynq.
@@ -35,9 +35,6 @@ const (
 	held = time.Second
 	// takenMost is how many tasks one call takes at most.
 	takenMost = 32
-	// inOrder is how long a task waits for the one before it to ask for its permits:
-	// jobs start in the order in which they came.
-	inOrder = 2 * time.Millisecond
 )
 
 // next is asynq's dequeue. What was taken before comes first, whichever queue asynq
@@ -45,7 +42,7 @@ const (
 func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	none := redis.NewCmdResult(nil, redis.Nil)
 	if t, ok := in.pop(); ok {
-		return in.hand(t)
+		return redis.NewCmdResult(t.message, nil)
 	}
 	g := in.l.gate
 	first, ok := g.admit(call.Queue, held/time.Duration(max(len(in.l.weights), 1)))
@@ -67,23 +64,9 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 		return none
 	}
 	for i, t := range tasks {
-		in.put(call.Queue, t, seats[i])
+		in.put(call.Queue, t, seats[i], began)
 	}
 	t, _ := in.pop()
-	return in.hand(t)
-}
-
-// hand gives asynq a task, when the one before it has asked for its permits.
-func (in *intake) hand(t handed) *redis.Cmd {
-	if in.last != nil {
-		timer := time.NewTimer(inOrder)
-		defer timer.Stop()
-		select {
-		case <-in.last.asked:
-		case <-timer.C:
-		}
-	}
-	in.last = t.a
 	return redis.NewCmdResult(t.message, nil)
 }
 
@@ -97,18 +80,19 @@ func takeNext(asked, came, slots int) int {
 	return min(2*asked, takenMost, max(slots/4, 1))
 }
 
-// put notes a task that was taken.
-func (in *intake) put(queue string, t line.Taken, s *seat) {
-	a := &attempt{queue: queue, id: t.ID, wait: t.Wait, since: t.At, seat: s, asked: make(chan struct{}), last: time.Now()}
+// put notes a task that was taken by a call that began then.
+func (in *intake) put(queue string, t line.Taken, s *seat, began time.Time) {
+	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.At, seat: s, asked: make(chan struct{}), last: time.Now()}
 	if t.Wait.State != "" && t.Wait.State != line.Arrived {
 		a.since = t.Wait.Since
 	}
-	in.l.gate.arrived(queue, t.Wait.State == line.Called)
-	in.l.room.entered(attemptKey{a.queue, a.id})
+	in.l.gate.arrived(queue, t.Wait.State, began)
+	in.l.room.taken(a)
 	in.l.attempts.put(a)
 	in.l.caller.taken(a)
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	a.before, in.last = in.last, a.asked
 	in.taken = append(in.taken, handed{t.Message, a})
 }
 
@@ -133,16 +117,21 @@ func (in *intake) giveBack(ctx context.Context) {
 	taken := in.taken
 	in.taken = nil
 	in.mu.Unlock()
-	for i := len(taken) - 1; i >= 0; i-- {
-		a := taken[i].a
-		place := line.Place{Since: a.since, Cost: a.wait.Cost, Refused: a.wait.Refused, Line: a.wait.Line}
-		if err := in.l.lines.GiveBack(ctx, a.queue, a.id, place); err != nil {
-			in.l.logger.Warn("cannot put a job back to its queue; asynq does so when its lease is over", "task_id", a.id, "queue", a.queue, "error", err)
+	ids, places := map[string][]string{}, map[string][]line.Place{}
+	for _, t := range taken {
+		ids[t.a.queue] = append(ids[t.a.queue], t.a.id)
+		places[t.a.queue] = append(places[t.a.queue], t.a.untouched())
+	}
+	for queue := range ids {
+		if err := in.l.lines.GiveBackAll(ctx, queue, ids[queue], places[queue]); err != nil {
+			in.l.logger.Warn("cannot put jobs back to their queue; asynq does so when their leases are over", "queue", queue, "jobs", len(ids[queue]), "error", err)
 		}
-		a.settle(line.Requeue)
-		a.finish(false)
-		a.seat.leave()
-		in.l.caller.answered(a)
-		in.l.attempts.drop(a)
+	}
+	for _, t := range taken {
+		t.a.settle(line.Requeue)
+		t.a.finish(false)
+		t.a.seat.leave()
+		in.l.caller.answered(t.a)
+		in.l.attempts.drop(t.a)
 	}
 }

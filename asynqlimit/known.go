@@ -93,10 +93,44 @@ func (c *caller) taken(a *attempt) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	key := probeKey{a.queue, a.wait.Line}
+	if e := c.onWay[key]; e != nil && e.n > 0 {
+		e.n--
+	}
 	if !a.pending {
 		a.pending = true
-		c.pending[probeKey{a.queue, a.wait.Line}] += max(a.wait.Cost, 1)
+		c.pending[key] += max(a.wait.Cost, 1)
 	}
+}
+
+// expect notes that tasks were called for places of max_in_flight, which are this
+// process's own.
+func (c *caller) expect(key probeKey, n int) {
+	if n == 0 || c.l.fullRule(key.line) == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	e := c.onWay[key]
+	if e == nil || now.After(e.until) {
+		e = &expected{}
+		c.onWay[key] = e
+	}
+	e.n, e.until = e.n+n, now.Add(expectedFor)
+}
+
+// toCome is how many of those are not here yet. Others may have them.
+func (c *caller) toCome(key probeKey, now time.Time) int {
+	e := c.onWay[key]
+	if e == nil {
+		return 0
+	}
+	if now.After(e.until) {
+		delete(c.onWay, key)
+		return 0
+	}
+	return e.n
 }
 
 // answered notes that its limiter has answered, or is not asked any more.
@@ -158,6 +192,13 @@ func (c *caller) ahead(queue string, limiters []string, rates []throttle.Rate) s
 		}
 	}
 	return ""
+}
+
+// lined says whether a queue has tasks in that line.
+func (c *caller) lined(queue, name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known[queue][name] != 0
 }
 
 // outlook is about how long a line takes to serve those who are in it.

@@ -99,12 +99,14 @@ jobs: { "x:limited": { limits: [api], max_in_flight: %d, hold: 100ms } }
 				<-time.After(200 * time.Millisecond)
 				return nil
 			}})
-			for i, st := range s.awaitStarts("x", jobs, 30*time.Second) {
+			starts := s.awaitStarts("x", jobs, 30*time.Second)
+			for i, st := range starts {
 				var n int
 				if _, err := fmt.Sscanf(st.id, "x%d", &n); err != nil || n > i+5 || n < i-5 {
 					t.Errorf("start %d is that of %s", i, st.id)
 				}
 			}
+			checkOrder(t, starts)
 			if n := attempts.Load(); n > 3*jobs {
 				t.Errorf("%d jobs had %d attempts", jobs, n)
 			}

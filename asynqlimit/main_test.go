@@ -283,3 +283,18 @@ func busiest(starts []start, window time.Duration) int {
 	}
 	return most
 }
+
+// checkOrder checks that no task started more than a second before one that came
+// earlier. Their ids say in which order they came.
+func checkOrder(t testing.TB, starts []start) {
+	t.Helper()
+	byID := slices.SortedFunc(slices.Values(starts), func(a, b start) int { return strings.Compare(a.id, b.id) })
+	for i, early := range byID {
+		for _, late := range byID[i+1:] {
+			if before := early.at.Sub(late.at); before > time.Second {
+				t.Errorf("%s started %v before %s", late.id, before, early.id)
+				return
+			}
+		}
+	}
+}

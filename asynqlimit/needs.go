@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -33,6 +34,7 @@ type rule struct {
 type limit struct {
 	*plan.Limit
 	counts limitCounts
+	atOnce atomic.Bool // it gave permits at once when it was last asked
 }
 
 // newRules returns what a valid configuration says.
@@ -125,16 +127,19 @@ type recent struct {
 
 const maxRecent = 10_000
 
-// add reports whether the name is new. It forgets all names when there are too many.
-func (r *recent) add(name string) bool {
+// has says whether it remembers the name.
+func (r *recent) has(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.names[name] {
-		return false
-	}
+	return r.names[name]
+}
+
+// add notes a name. It forgets all others when there are too many.
+func (r *recent) add(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.names == nil || len(r.names) >= maxRecent {
 		r.names = make(map[string]bool)
 	}
 	r.names[name] = true
-	return true
 }

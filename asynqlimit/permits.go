@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/internal/arrived"
 	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
@@ -63,13 +64,19 @@ func (j *job) hold(ctx context.Context) (err error) {
 	if err != nil {
 		return j.undecided(ctx, err)
 	}
+	atOnce := r.OK() && r.Delay() <= early
+	j.expectAtOnce(r.Limiter(), atOnce)
 	if !r.OK() {
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
 	j.reservation = r
 	j.a.waitsFor(j.place(r.Limiter()))
-	if r.Delay() <= early {
+	if atOnce {
 		return nil
+	}
+	if j.leaves {
+		j.leaves = false
+		j.l.room.enter(j.a)
 	}
 	due := s.came == line.Called || s.came == line.Back
 	if !j.a.seat.toRoom(j.needs.limiters, due) && !s.never && !due {
@@ -107,12 +114,40 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 		j.a.seat.asking(true)
 		defer j.a.seat.asking(false)
 		defer time.AfterFunc(askingLasts, func() {
-			j.a.seat.toRoomIfAsking(j.needs.limiters)
+			if j.a.seat.toRoomIfAsking(j.needs.limiters) {
+				j.l.room.enter(j.a)
+			}
 		}).Stop()
 	}
-	j.a.ask()
+	j.a.inTurn(ctx)
+	if j.leaves = j.atOnce(); j.leaves {
+		j.l.room.leaving(j.a)
+	}
+	defer j.a.ask()
 	defer j.l.caller.answered(j.a)
-	return j.reserve(ctx, j.needs.costs, maxWait)
+	return j.reserve(arrived.With(ctx, j.a.ask), j.needs.costs, maxWait)
+}
+
+// atOnce says whether the limits of the task gave permits at once when they were last
+// asked. Then it leaves the list of those that wait while it asks: a permit is worth
+// less the later it is used.
+func (j *job) atOnce() bool {
+	for _, d := range j.needs.draws {
+		if !j.l.rules.limits[d.Limit].atOnce.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// expectAtOnce notes for the next what became of a request: they were all there, or
+// those of one limiter were not.
+func (j *job) expectAtOnce(limiter string, there bool) {
+	for _, d := range j.needs.draws {
+		if limit := j.l.rules.limits[d.Limit]; (there || d.Limiter == limiter) && limit.atOnce.Load() != there {
+			limit.atOnce.Store(there)
+		}
+	}
 }
 
 func (j *job) reserve(ctx context.Context, costs []int64, maxWait time.Duration) (*throttle.Reservation, error) {
@@ -159,7 +194,9 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 		j.a.wait.State = line.Called // it has waited in turn
 		return false, nil
 	}
-	j.l.room.leave(ctx, j.a)
+	if !j.leaves || j.a.listed() {
+		j.l.room.leave(ctx, j.a)
+	}
 	longest, cancelWait := context.WithTimeout(running, max(j.needs.rule.Hold, r.Delay())+lead+slack)
 	defer cancelWait()
 	if err := r.Wait(longest); err != nil {
@@ -213,11 +250,14 @@ func (j *job) giveUp() {
 // applyRates sets the rates of keyed limiters that this process meets for the first time.
 func (j *job) applyRates(ctx context.Context) error {
 	for i, l := range j.limiter {
-		if limit := j.needs.draws[i].Limit; limit.Key != "" && j.l.applied.add(l.Name()) {
-			if _, err := l.ApplyRate(ctx, limit.Rate); err != nil {
-				return err
-			}
+		limit := j.needs.draws[i].Limit
+		if limit.Key == "" || j.l.applied.has(l.Name()) {
+			continue
 		}
+		if _, err := l.ApplyRate(ctx, limit.Rate); err != nil {
+			return err
+		}
+		j.l.applied.add(l.Name())
 	}
 	return nil
 }

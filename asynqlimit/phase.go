@@ -31,7 +31,7 @@ const (
 // that the task's own time is, or that it was cancelled.
 func fateOf(p phase, err error, over, draining bool) fate {
 	switch {
-	case p == taken, p == runs && (err == nil || !draining):
+	case p == taken && !draining, p == runs && (err == nil || !draining):
 		return asynqs
 	case draining:
 		return returns

@@ -19,7 +19,7 @@ func TestFateOf(t *testing.T) {
 		want           fate
 	}{
 		{"its time was over when it was taken", taken, context.DeadlineExceeded, true, false, asynqs},
-		{"taken, given back before it began", taken, nil, false, true, asynqs},
+		{"taken, given back before it began", taken, nil, false, true, returns},
 
 		{"waits, no answer", waits, errRedis, false, false, parks},
 		{"waits, its time is over", waits, context.DeadlineExceeded, true, false, parks},

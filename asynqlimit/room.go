@@ -9,12 +9,12 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// room takes tasks off the list in Redis of those that wait in a process. The
-// script that takes a task from its queue lists it. It is off the list when it
-// begins to run, or its attempt has ended: the scripts that park it or give it
-// back see to that themselves. If the process is killed, asynq's recoverer finds
-// the leases of its tasks lapsed. Those that are listed have not begun, and go
-// back to their queues without a failure.
+// room keeps the list in Redis of the tasks that wait in a process. The script that
+// takes a task from its queue lists it. It is off the list when it begins to run, or
+// its attempt has ended: the scripts that park it or give it back see to that
+// themselves. If the process is killed, asynq's recoverer finds the leases of its
+// tasks lapsed. Those that are listed have not begun, and go back to their queues
+// without a failure.
 //
 // Changes go to Redis together: those that come while a call is under way make up
 // the next.
@@ -23,36 +23,57 @@ type room struct {
 	logger *slog.Logger
 	wake   chan struct{}
 
-	mu     sync.Mutex
-	leaves map[attemptKey]bool
-	next   chan struct{} // closed when what is noted now is in Redis
+	mu      sync.Mutex
+	changes map[attemptKey]change
+	next    chan struct{} // closed when they are in Redis
+	flying  map[attemptKey]change
+	landed  chan struct{} // closed when those are
+}
+
+// change is of the list, by an attempt: it enters, or leaves.
+type change struct {
+	a      *attempt
+	enters bool
 }
 
 func newRoom(lines *line.Lines, logger *slog.Logger) *room {
-	return &room{lines: lines, logger: logger, wake: make(chan struct{}, 1), leaves: map[attemptKey]bool{}, next: make(chan struct{})}
+	return &room{lines: lines, logger: logger, wake: make(chan struct{}, 1), changes: map[attemptKey]change{}, next: make(chan struct{})}
 }
 
-// entered notes a task that is listed, perhaps once more.
-func (r *room) entered(key attemptKey) {
+// taken notes a new attempt, which is listed. What an earlier one has changed is past.
+func (r *room) taken(a *attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.leaves, key)
+	delete(r.changes, a.key())
 }
 
-// leaving takes the task of an attempt off the list, soon, and returns what is
-// closed when that is done; nil if it is off the list already.
-func (r *room) leaving(a *attempt) (done <-chan struct{}) {
-	if !a.unlist() {
-		return nil
+// enter puts the task of an attempt on the list again, soon.
+func (r *room) enter(a *attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.list() {
+		r.note(change{a, true})
 	}
+}
+
+// leaving takes the task of an attempt off the list, soon, and returns what is closed
+// when that is done; nil if it was done before.
+func (r *room) leaving(a *attempt) (done <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.leaves[attemptKey{a.queue, a.id}] = true
+	listed, done := a.unlist(r.next)
+	if listed {
+		r.note(change{a, false})
+	}
+	return done
+}
+
+func (r *room) note(c change) {
+	r.changes[c.a.key()] = c
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
-	return r.next
 }
 
 // leaveLasts is how long a start waits for Redis to know that the task does not
@@ -60,10 +81,32 @@ func (r *room) leaving(a *attempt) (done <-chan struct{}) {
 const leaveLasts = time.Second
 
 // leave takes the task of an attempt off the list, and waits until that is done.
-func (r *room) leave(ctx context.Context, a *attempt) {
-	done := r.leaving(a)
+func (r *room) leave(ctx context.Context, a *attempt) { await(ctx, r.leaving(a)) }
+
+// stay leaves the list to the script that parks the task of an attempt, or gives it
+// back: no change of it comes after that.
+func (r *room) stay(ctx context.Context, a *attempt) {
+	r.mu.Lock()
+	if r.changes[a.key()].a == a {
+		delete(r.changes, a.key())
+	}
+	var landed chan struct{}
+	if r.flying[a.key()].a == a {
+		landed = r.landed
+	}
+	r.mu.Unlock()
+	await(ctx, landed)
+}
+
+// await waits until done is closed, for leaveLasts at most. If it is nil, it was.
+func await(ctx context.Context, done <-chan struct{}) {
 	if done == nil {
 		return
+	}
+	select {
+	case <-done:
+		return
+	default:
 	}
 	timer := time.NewTimer(leaveLasts)
 	defer timer.Stop()
@@ -97,30 +140,35 @@ func (r *room) run(ctx context.Context) {
 // flush brings to Redis what was noted, and reports whether that is done.
 func (r *room) flush(ctx context.Context) (ok bool) {
 	r.mu.Lock()
-	gone, done := map[string][]string{}, r.next
-	for key := range r.leaves {
-		gone[key.queue] = append(gone[key.queue], key.id)
+	r.flying, r.landed = r.changes, r.next
+	r.changes, r.next = map[attemptKey]change{}, make(chan struct{})
+	listed := map[string]line.Listed{}
+	for key, c := range r.flying {
+		l := listed[key.queue]
+		if c.enters {
+			l.Enter = append(l.Enter, key.id)
+		} else {
+			l.Leave = append(l.Leave, key.id)
+		}
+		listed[key.queue] = l
 	}
-	clear(r.leaves)
-	r.next = make(chan struct{})
 	r.mu.Unlock()
 
-	defer close(done) // also if it failed: a start waits no longer, and the list is mended later
-	ok = true
-	for queue, ids := range gone {
-		if err := r.lines.Unlist(ctx, queue, ids); err != nil {
-			ok = false
-			r.logger.Debug("cannot take off the list who waits no more", "queue", queue, "error", err)
-			r.again(queue, ids)
+	failed := map[string]bool{}
+	for queue, l := range listed {
+		if err := r.lines.List(ctx, queue, l); err != nil {
+			failed[queue] = true
+			r.logger.Debug("cannot note who waits", "queue", queue, "error", err)
 		}
 	}
-	return ok
-}
-
-func (r *room) again(queue string, ids []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, id := range ids {
-		r.leaves[attemptKey{queue, id}] = true
+	for key, c := range r.flying {
+		if _, later := r.changes[key]; failed[key.queue] && !later && c.enters == c.a.listed() {
+			r.changes[key] = c
+		}
 	}
+	r.flying = nil
+	close(r.landed) // also if it failed: a start waits no longer, and the list is mended later
+	return len(failed) == 0
 }

@@ -56,13 +56,15 @@ func (s *seat) asking(asks bool) {
 	s.asks = asks
 }
 
-// toRoomIfAsking is toRoom for a task that may have its permits by now.
-func (s *seat) toRoomIfAsking(limiters []string) {
+// toRoomIfAsking is toRoom for a task that may have its permits by now, and reports
+// whether it is still asking for them.
+func (s *seat) toRoomIfAsking(limiters []string) bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	if s.asks {
 		s.toRoomNow(limiters, false)
 	}
+	return s.asks
 }
 
 func (s *seat) toRoomNow(limiters []string, due bool) bool {
@@ -85,20 +87,32 @@ func (s *seat) toRoomNow(limiters []string, due bool) bool {
 	return true
 }
 
+// toSlotNow says whether the task has a slot, or gets one without a wait.
+func (s *seat) toSlotNow() bool {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	return s.slotNow()
+}
+
+func (s *seat) slotNow() bool {
+	s.g.works(s)
+	switch {
+	case s.slot:
+	case len(s.g.idlers) > 0:
+		s.g.change(s.g.idlers[0], s)
+	case s.g.used < s.g.size.slots && len(s.g.asking) == 0:
+		s.g.exit(s)
+		s.g.occupy(s)
+	default:
+		return false
+	}
+	return true
+}
+
 // toSlot waits for a slot. A task that has one keeps it.
 func (s *seat) toSlot(ctx context.Context) error {
 	s.g.mu.Lock()
-	s.g.works(s)
-	if !s.slot && len(s.g.idlers) > 0 {
-		s.g.change(s.g.idlers[0], s)
-	}
-	if s.slot {
-		s.g.mu.Unlock()
-		return nil
-	}
-	if s.g.used < s.g.size.slots && len(s.g.asking) == 0 {
-		s.g.exit(s)
-		s.g.occupy(s)
+	if s.slotNow() {
 		s.g.mu.Unlock()
 		return nil
 	}

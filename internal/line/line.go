@@ -11,6 +11,7 @@
 //	asynq:{QUEUE}:jt:called:NAME  zset: "permits:id" -> when it was called, in milliseconds
 //	asynq:{QUEUE}:jt:room         set: ids of the jobs that wait in processes
 //	field jt of a task's hash     how it waits: see Wait
+//	field taken                   when its attempt took it from the queue, in microseconds after 1970
 //	{LIMITER}:queues              hash: how its queues share it: see share.lua
 //
 // The name of a line is that of a limiter, or begins with "!" for jobs that wait
@@ -99,6 +100,7 @@ const (
 	Parked  State = "p" // in line
 	Called  State = "c" // on its way from the line to a process
 	Back    State = "w" // on its way again: its process ended while it waited there
+	Untried State = "q" // in its queue again: its process ended before it had asked for anything
 	Arrived State = "a" // a process has it, or it has run since
 )
 
@@ -161,8 +163,9 @@ func IsNotFound(err error) bool {
 type Taken struct {
 	Message any // as asynq stores it
 	ID      string
-	At      int64 // by Redis's clock, in microseconds after 1970
-	Wait    Wait  // zero if it never waited
+	By      string // the take, as Redis notes it
+	At      int64  // by Redis's clock, in microseconds after 1970: each later than the one before it
+	Wait    Wait   // zero if it never waited
 }
 
 // Take takes the next tasks of a queue as asynq does, at most so many, and says how
@@ -183,7 +186,7 @@ func (l *Lines) Take(ctx context.Context, queue string, leaseEnds any, most int)
 	at, _ := strconv.ParseInt(now, 10, 64)
 	tasks := make([]Taken, 0, len(reply)/3)
 	for i := 1; i < len(reply); i += 3 {
-		t := Taken{Message: reply[i], At: at}
+		t := Taken{Message: reply[i], By: now, At: at + int64(len(tasks))}
 		t.ID, _ = reply[i+1].(string)
 		text, _ := reply[i+2].(string)
 		t.Wait, _ = ParseWait(text)
@@ -214,6 +217,8 @@ type Place struct {
 	Since   int64         // its first arrival, or 0 for now
 	Cost    int64
 	Refused int64
+	By      string // the take of the attempt: a later attempt of the task is left alone; empty: any
+	Untried bool   // it has not asked for anything: it queues behind those in line
 }
 
 // Park puts an active task in line. A nil message leaves that as it is.
@@ -227,7 +232,7 @@ func (l *Lines) Park(ctx context.Context, queue, id string, message any, p Place
 		after = p.Away.Seconds()
 	}
 	err := l.park.Run(ctx, l.rdb, keys, id, message, sinceText(p.Since), max(p.Cost, 1), p.Refused, p.Line,
-		after, settled.Milliseconds(), lockLasts.Milliseconds()).Err()
+		after, settled.Milliseconds(), lockLasts.Milliseconds(), p.By).Err()
 	return notActive(err)
 }
 
@@ -238,25 +243,63 @@ func fallbackOf(id string) float64 {
 
 // GiveBack puts an active task that only waited to the head of its queue.
 func (l *Lines) GiveBack(ctx context.Context, queue, id string, p Place) error {
-	_, err := l.giveBack(ctx, queue, id, "", p)
+	back, err := l.giveBack(ctx, queue, "", []string{id}, []Place{p})
+	if err == nil && back[0] < 0 {
+		return ErrNotActive
+	}
+	return err
+}
+
+// GiveBackAll does that for tasks of one queue. Those that are not active any more
+// are left alone.
+func (l *Lines) GiveBackAll(ctx context.Context, queue string, ids []string, places []Place) error {
+	_, err := l.giveBack(ctx, queue, "", ids, places)
 	return err
 }
 
 // GiveBackListed does that for a task of another process, if the room lists it,
 // and reports whether it does.
 func (l *Lines) GiveBackListed(ctx context.Context, queue, id string) (bool, error) {
-	return l.giveBack(ctx, queue, id, "listed", Place{})
+	back, err := l.giveBack(ctx, queue, "listed", []string{id}, []Place{{}})
+	if err == nil && back[0] < 0 {
+		return false, ErrNotActive
+	}
+	return err == nil && back[0] == 1, err
 }
 
-func (l *Lines) giveBack(ctx context.Context, queue, id, which string, p Place) (bool, error) {
-	keys := []string{activeKey(queue), leaseKey(queue), pendingKey(queue), TaskKey(queue, id), roomKey(queue)}
-	listed, err := l.back.Run(ctx, l.rdb, keys, id, which, sinceText(p.Since), max(p.Cost, 1), p.Refused, p.Line).Bool()
-	return listed, notActive(err)
+func (l *Lines) giveBack(ctx context.Context, queue, which string, ids []string, places []Place) ([]int64, error) {
+	keys := []string{activeKey(queue), leaseKey(queue), pendingKey(queue), roomKey(queue)}
+	args := []any{queuePrefix(queue), which}
+	for i, p := range places {
+		state := Back
+		if p.Untried {
+			state = Untried
+		}
+		args = append(args, ids[i], p.By, string(state), sinceText(p.Since), max(p.Cost, 1), p.Refused, p.Line)
+	}
+	back, err := l.back.Run(ctx, l.rdb, keys, args...).Int64Slice()
+	if err == nil && len(back) != len(ids) {
+		err = fmt.Errorf("back.lua: %d values for %d tasks", len(back), len(ids))
+	}
+	return back, err
 }
 
-// Unlist notes that tasks of a queue, which were taken, do not wait any more.
-func (l *Lines) Unlist(ctx context.Context, queue string, ids []string) error {
-	return l.rdb.SRem(ctx, roomKey(queue), anys(ids)...).Err()
+// Listed are changes of the list of those that wait in processes: ids of tasks.
+type Listed struct{ Enter, Leave []string }
+
+// List changes the list of a queue.
+func (l *Lines) List(ctx context.Context, queue string, c Listed) error {
+	if len(c.Enter) == 0 {
+		return l.rdb.SRem(ctx, roomKey(queue), anys(c.Leave)...).Err()
+	}
+	_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.SAdd(ctx, roomKey(queue), anys(c.Enter)...)
+		if len(c.Leave) > 0 {
+			p.SRem(ctx, roomKey(queue), anys(c.Leave)...)
+		}
+		return nil
+	})
+	return err
 }
 
 func anys(ids []string) []any {

@@ -134,6 +134,7 @@ type Look struct {
 	Line    string
 	Permits int64         // to call tasks for
 	From    float64       // where in the line to begin, from 0, its head, to 1
+	InOrder bool          // nobody is called before the head, though it parked too lately
 	Next    time.Duration // until the next look
 }
 
@@ -150,7 +151,11 @@ func (l *Lines) Bring(ctx context.Context, queues []string, looks [][]Look) ([][
 	for i, queue := range queues {
 		args := []any{queuePrefix(queue), (2 * calledCounts).Milliseconds()}
 		for _, look := range looks[i] {
-			args = append(args, look.Line, look.Permits, look.Next.Milliseconds(), look.From)
+			from := look.From
+			if look.InOrder {
+				from = -1
+			}
+			args = append(args, look.Line, look.Permits, look.Next.Milliseconds(), from)
 		}
 		calls[i] = call{[]string{pausedKey(queue), pendingKey(queue), retryKey(queue), linesKey(queue, ""), blockedKey(queue)}, args}
 	}

@@ -1,28 +1,53 @@
--- Puts an active task that only waited back to the head of its queue, where it keeps its arrival: its process drains, or
--- has died. No failure is counted.
+-- Puts active tasks that only waited back to the head of their queue: their process drains, or has died. There they are
+-- in the order of their arrivals, together with those that came back before. No failure is counted.
 --
--- KEYS[1] to KEYS[4] asynq's active list, leases, pending list, hash of the task
--- KEYS[5] room: as in park.lua
--- ARGV[1] id
--- ARGV[2] "listed": only if the room lists it; else ""
--- ARGV[3] first arrival, or "" for that of its last wait, or else now
--- ARGV[4] permits it costs
--- ARGV[5] when its API first refused it, or 0
--- ARGV[6] name of the line it would be in
--- Reply: 1, 0 if it is not listed, or the error NOT FOUND if the task is not active
-if ARGV[2] == "listed" and redis.call("SISMEMBER", KEYS[5], ARGV[1]) == 0 then return 0 end
-redis.call("SREM", KEYS[5], ARGV[1])
-if redis.call("LREM", KEYS[1], 0, ARGV[1]) == 0 then return redis.error_reply("NOT FOUND") end
-if redis.call("ZREM", KEYS[2], ARGV[1]) == 0 then return redis.error_reply("NOT FOUND") end
-redis.call("RPUSH", KEYS[3], ARGV[1])
-local before = redis.call("HGET", KEYS[4], "jt")
-local since, cost, refused, limiter = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-if ARGV[2] == "listed" and before then
-  since, cost, refused, limiter = string.match(before, "^%a (%d+) %d+ %d+ (%d+) (%d+) (.*)$")
+-- KEYS[1] to KEYS[3] asynq's active list, leases, pending list
+-- KEYS[4] room: as in park.lua
+-- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
+-- ARGV[2] "listed": only tasks that the room lists, with what is known of their last wait, if they had one; else ""
+-- ARGV    for each task: its id, when it was taken (as in park.lua), state, first arrival or "" for now, permits it costs,
+--         when its API first refused it or 0, name of the line it would be in
+-- Reply: for each task 1, 0 if it is not listed, or -1 if it is not active, or not any more from that take
+local t = redis.call("TIME")
+local now = t[1] .. string.format("%06d", tonumber(t[2]))
+local function field(task, name)
+  local value = redis.pcall("HGET", task, name)
+  return type(value) == "string" and value or ""
 end
-if since == "" then
-  local t = redis.call("TIME")
-  since = t[1] .. string.format("%06d", tonumber(t[2]))
+
+local function back(id, taken, state, since, cost, refused, limiter)
+  local task = ARGV[1] .. "t:" .. id
+  if ARGV[2] == "listed" and redis.call("SISMEMBER", KEYS[4], id) == 0 then return 0 end
+  local by = field(task, "taken")
+  if taken ~= "" and by ~= taken then return -1 end
+  redis.call("SREM", KEYS[4], id)
+  if redis.call("LREM", KEYS[1], 0, id) == 0 then return -1 end
+  if redis.call("ZREM", KEYS[2], id) == 0 then return -1 end
+  if ARGV[2] == "listed" then
+    local s, c, r, l = string.match(field(task, "jt"), "^%a (%d+) %d+ %d+ (%d+) (%d+) (.*)$")
+    if s then
+      since, cost, refused, limiter = s, c, r, l
+    else
+      state, since = "q", by
+    end
+  end
+  if since == "" then since = now end
+  local before = {}
+  while #before < 1000 do
+    local head = redis.call("LINDEX", KEYS[3], -1)
+    local came = head and string.match(field(ARGV[1] .. "t:" .. head, "jt"), "^[wq] (%d+) ")
+    if not came or tonumber(came) >= tonumber(since) then break end
+    before[#before + 1] = redis.call("RPOP", KEYS[3])
+  end
+  redis.call("RPUSH", KEYS[3], id)
+  for i = #before, 1, -1 do redis.call("RPUSH", KEYS[3], before[i]) end
+  redis.call("HDEL", task, "taken")
+  redis.call("HSET", task, "state", "pending", "jt", table.concat({state, since, "0", "0", cost, refused, limiter}, " "))
+  return 1
 end
-redis.call("HSET", KEYS[4], "state", "pending", "jt", table.concat({"w", since, "0", "0", cost, refused, limiter}, " "))
-return 1
+
+local reply = {}
+for i = 3, #ARGV, 7 do
+  reply[#reply + 1] = back(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5], ARGV[i + 6])
+end
+return reply

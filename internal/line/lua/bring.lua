@@ -6,7 +6,8 @@
 -- KEYS[4] lines, KEYS[5] blocked: as in due.lua
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV[2] milliseconds that the keys of called tasks are kept
--- ARGV    for each line: its name, permits to call tasks for, milliseconds until the next look, where to begin, from 0 to 1
+-- ARGV    for each line: its name, permits to call tasks for, milliseconds until the next look, where to begin, from 0 to 1; -1:
+--         at the head, and nobody is called before one at the head that parked too lately
 -- Reply: for each line: tasks called, tasks left in line
 local paused = redis.call("EXISTS", KEYS[1]) == 1
 local t = redis.call("TIME")
@@ -31,6 +32,10 @@ for i = 3, #ARGV, 4 do
       elseif permits <= 0 then
         break
       elseif tonumber(soonest) > now and tonumber(soonest) < now + 2000 then
+        if tonumber(ARGV[i + 3]) < 0 then
+          permits = 0
+          break
+        end
         at = at + 1
       else
         redis.call("ZREM", line, id)

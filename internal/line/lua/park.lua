@@ -15,7 +15,9 @@
 -- ARGV[7] seconds until asynq's forwarder brings the task back by itself
 -- ARGV[8] milliseconds before which nobody takes it from the line: asynq has to be done with this attempt first
 -- ARGV[9] milliseconds that its lock lasts at least, if it has one
--- Reply: OK, or the error NOT FOUND if the task is not active
+-- ARGV[10] when this attempt took it from its queue, as take.lua noted it, or "" if that is not known
+-- Reply: OK, or the error NOT FOUND if the task is not active, or is so by a later attempt
+if ARGV[10] ~= "" and redis.call("HGET", KEYS[1], "taken") ~= ARGV[10] then return redis.error_reply("NOT FOUND") end
 if redis.call("LREM", KEYS[2], 0, ARGV[1]) == 0 then return redis.error_reply("NOT FOUND") end
 if redis.call("ZREM", KEYS[3], ARGV[1]) == 0 then return redis.error_reply("NOT FOUND") end
 local t = redis.call("TIME")
@@ -31,6 +33,7 @@ if ARGV[6] ~= "" then
   redis.call("ZADD", KEYS[6], "NX", string.format("%.0f", soonest), ARGV[6])
 end
 redis.call("SREM", KEYS[7], ARGV[1])
+redis.call("HDEL", KEYS[1], "taken")
 local wait = table.concat({ARGV[6] == "" and "a" or "p", since, string.format("%.0f", soonest), score, ARGV[4], ARGV[5], ARGV[6]}, " ")
 if ARGV[2] == "" then
   redis.call("HSET", KEYS[1], "state", "retry", "jt", wait)

@@ -1,6 +1,6 @@
 -- Takes the next tasks of a queue: asynq's own dequeue, for several at a time, which also says how they have waited so
 -- far. From then on they are in no line. The room lists each until it begins to run, or parks, or goes back, in case its
--- process dies before.
+-- process dies before. The time of the take is noted: an answer that was lost moves nothing of a later attempt.
 --
 -- KEYS[1] to KEYS[4] asynq's pending list, paused mark, active list, leases
 -- ARGV[1] when the leases end, in seconds after 1970
@@ -16,14 +16,15 @@ redis.call("LPUSH", KEYS[3], unpack(ids))
 redis.call("ZADD", KEYS[4], unpack(leases))
 redis.call("SADD", ARGV[2] .. "jt:room", unpack(ids))
 local t = redis.call("TIME")
-local reply, called = {t[1] .. string.format("%06d", tonumber(t[2]))}, {}
+local now = t[1] .. string.format("%06d", tonumber(t[2]))
+local reply, called = {now}, {}
 for _, id in ipairs(ids) do
   local task = ARGV[2] .. "t:" .. id
   local known = redis.pcall("HMGET", task, "msg", "jt") -- nothing, where somebody has written what is no task
   local msg, wait = known[1], known[2] or ""
   if msg then
     local state, cost, limiter = string.match(wait, "^(%a) %d+ %d+ %d+ (%d+) %d+ (.*)$")
-    redis.call("HSET", task, "state", "active")
+    redis.call("HSET", task, "state", "active", "taken", now)
     redis.call("HDEL", task, "pending_since")
     if state and state ~= "a" then redis.call("HSET", task, "jt", "a" .. string.sub(wait, 2)) end
     if state == "p" then redis.pcall("ZREM", ARGV[2] .. "jt:line:" .. limiter, id) end

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/internal/arrived"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
 )
 
@@ -70,6 +71,7 @@ func (q *queue) arrive(ctx context.Context, w *line.Waiter, timed bool) {
 		q.c.wg.Add(1)
 	}
 	q.mu.Unlock()
+	arrived.Tell(ctx)
 	if call == nil {
 		return
 	}

@@ -1,0 +1,101 @@
+package asynqlimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+)
+
+// TestRateIsAppliedInTheEnd: the rate that a new configuration has for a value holds
+// in this process, also if Redis gave no answer when it was first to be set.
+func TestRateIsAppliedInTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	const yaml = `
+limits: { account: { rate: %s, key: payload.account } }
+jobs: { "x:limited": { limits: [account], hold: 100ms } }
+`
+	stop := s.serve(member{yaml: fmt.Sprintf(yaml, "1000/1s")})
+	s.enqueuePayload("x:limited", "a", []byte(`{"account": "1"}`))
+	s.awaitStarts("a", 1, 5*time.Second)
+	stop()
+	var failed atomic.Int64
+	rdb := s.hooked(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		args := fmt.Sprint(cmd.Args()...)
+		if strings.Contains(args, "apply") && strings.Contains(args, "account:1") && failed.Add(1) == 1 {
+			err := errors.New("READONLY You can't write against a read only replica.")
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	})
+	s.serve(member{yaml: fmt.Sprintf(yaml, "2/1s"), rdb: rdb})
+	for i := range 6 {
+		s.enqueuePayload("x:limited", fmt.Sprint("b", i), []byte(`{"account": "1"}`))
+	}
+	starts := s.awaitStarts("b", 6, 20*time.Second)
+	if failed.Load() == 0 {
+		t.Fatal("nothing failed")
+	}
+	if took := starts[5].at.Sub(starts[0].at); took < 1900*time.Millisecond {
+		t.Errorf("6 jobs at 2 a second took %v", took)
+	}
+}
+
+// TestLostAnswerOfPark: a job that parked, was called and runs is not parked again by
+// a repeated call whose first answer was lost. It runs once at a time.
+func TestLostAnswerOfPark(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	var lost atomic.Bool
+	rdb := s.hooked(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		args := fmt.Sprint(cmd.Args()...)
+		if !strings.HasPrefix(cmd.Name(), "eval") || !strings.Contains(args, "jt:line:api") || !strings.Contains(args, "jt:room") {
+			return next(ctx, cmd)
+		}
+		err := next(ctx, cmd)
+		if err == nil && lost.CompareAndSwap(false, true) {
+			<-time.After(3 * time.Second) // go-redis's read timeout; it sends it again
+			return next(ctx, cmd)
+		}
+		return err
+	})
+	var mu sync.Mutex
+	running, twice := map[string]int{}, false
+	handle := func(ctx context.Context, _ *asynq.Task) error {
+		id, _ := asynq.GetTaskID(ctx)
+		mu.Lock()
+		running[id]++
+		twice = twice || running[id] > 1
+		mu.Unlock()
+		<-time.After(4 * time.Second)
+		mu.Lock()
+		running[id]--
+		mu.Unlock()
+		return nil
+	}
+	const yaml = `
+limits: { api: { rate: 1/1s } }
+jobs: { "x:limited": { limits: [api], hold: 0 } }
+`
+	s.serve(member{name: "one", yaml: yaml, rdb: rdb, handle: handle})
+	for i := range 4 {
+		s.enqueue("x:limited", fmt.Sprint("x", i))
+	}
+	s.await(10*time.Second, func() (bool, string) { return lost.Load(), "none has parked" })
+	s.serve(member{name: "two", yaml: yaml, handle: handle})
+	s.awaitDone("default", 40*time.Second)
+	if n := len(s.seen("x")); n != 4 || twice {
+		t.Errorf("4 jobs started %d times; one ran twice at a time: %v", n, twice)
+	}
+}
