@@ -59,7 +59,11 @@ func Recognize(keys []string, args []any) Call {
 	if !ok {
 		return Call{}
 	}
-	is := func(i int, suffix string) bool { return keys[i] == queuePrefix(queue)+suffix }
+	prefix := keys[0][:len(queuePrefix(""))+len(queue)]
+	is := func(i int, suffix string) bool {
+		rest, ok := strings.CutPrefix(keys[i], prefix)
+		return ok && rest == suffix
+	}
 	moves := false
 	for i := range keys {
 		moves = moves || is(i, "active") || is(i, "lease")
