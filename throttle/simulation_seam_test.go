@@ -320,7 +320,7 @@ func readBatchCall(args []any) batchCall {
 		}
 		return ns
 	}
-	several(2)
+	several(3)
 	b.far = next()
 	members := next()
 	for range members {

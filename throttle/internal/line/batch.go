@@ -33,7 +33,7 @@ type batch struct {
 	request  script.Request
 	short    *script.Short // the short way, where that may do
 	declined bool
-	args     []any       // of acquire.lua, once it is to be asked
+	long     bool        // acquire.lua was asked
 	waiters  [][]*Waiter // of each run
 	upTo     uint64      // the arrival of the latest waiter that was in the line
 	returns  []returned
@@ -108,7 +108,11 @@ func (l *Line) nextBatch(now Local) *batch {
 		l.urgentAt, l.gathering.latest = 0, 0
 	}
 	if !l.binds(now) && now >= l.scarceUntil && b.far == 0 && b.request.Fits() { // far away, to be declined costs a round trip
-		b.short = b.request.Short(l.clock.least(now), l.servedFor(), l.looks(now))
+		least := l.clock.least(now)
+		if !l.clock.known { // the limiter may have to be told that the clock was set back
+			least = l.c.Clock.Least(now)
+		}
+		b.short = b.request.Short(least, l.servedFor(), l.looks(now))
 	}
 	return b
 }
@@ -147,9 +151,9 @@ func (l *Line) ask(b *batch, now, at Local) *Call {
 	if b.short != nil && !b.declined && at.Sub(b.first) < freshFor { // else what fast.lua did not look at may be long ago
 		return &Call{Script: script.Fast, batch: b, short: b.short}
 	}
-	if b.args == nil {
-		r := &b.request
-		r.Least = l.told.least(now)
+	r := &b.request
+	if r.Least = l.told.least(now); !b.long {
+		b.long = true
 		if l.clock.known {
 			r.Latest = l.clock.least(b.first) + Remote(l.servedFor().Microseconds())
 		}
@@ -157,9 +161,9 @@ func (l *Line) ask(b *batch, now, at Local) *Call {
 		for i, s := range l.config {
 			r.Members[i].Ahead = l.surplus.withheld(i, s, l.contenders) + l.reserved[i] + l.Around.Elsewhere[i]
 		}
-		b.args = r.Args()
 	}
-	return &Call{Script: script.Acquire, keys: b.request.Keys, args: b.args, batch: b}
+	r.Furthest = l.c.Clock.Least(now)
+	return &Call{Script: script.Acquire, keys: r.Keys, args: r.Args(), batch: b}
 }
 
 // servedFor is how long a batch may be served: not once its reply is forgotten, as it

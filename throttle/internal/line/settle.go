@@ -64,7 +64,7 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 	sent := of.Sent
 	l.trouble = nil
 	l.roundTrips.add(received.Sub(sent), received)
-	l.clock.learn(r.Now, sent, received)
+	l.showed(r.Now, sent, received)
 	switch r.Status {
 	case script.OK:
 	case script.Old:
