@@ -223,7 +223,7 @@ for _ = 1, take_number() do
 end
 out[contenders_at] = int(contenders)
 
-local ttl, lives = nil, false
+local ttl, lives, stays = 0, false, false
 local longest_W = 0
 for i, m in ipairs(members) do
   write(m, now)
@@ -239,9 +239,11 @@ for i, m in ipairs(members) do
     call('HDEL', m.name, 'frontier')
   end
   -- Keys that were there have what Expire, or Redisson's, gave them.
-  if written and (not (m.stays and last) or refresh[i]) then
-    local t = upkeep().expire(m, now)
-    if t and not m.per_client then ttl, lives = min(ttl or t, t), lives or m.keep > 0 end
+  local t = written and (not (m.stays and last) or refresh[i]) and upkeep().expire(m, now)
+  if t and not m.per_client then
+    ttl, lives = max(ttl, t), lives or m.keep > 0
+  else
+    stays = true
   end
   longest_W = max(longest_W, m.W)
 end
@@ -249,7 +251,7 @@ end
 local body = table.concat(out, ' ')
 if changed then
   local kept = min(max(ceil(longest_W / 1000), KEPT), 60000)
-  if latest > 0 or not lives then kept = min(kept, ttl or kept) end -- it goes with its limiter, if it can
+  if not stays and (latest > 0 or not lives) then kept = min(kept, ttl) end -- it goes with its limiter, or the last of them, if it can
   if given_back or lives or M > 1 then kept = max(kept, ceil((latest - now) / 1000) + 1) end
   call('SET', KEYS[1], batch .. ' ' .. body, 'PX', int(kept))
 end
