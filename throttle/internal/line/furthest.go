@@ -43,7 +43,17 @@ func (f *furthest) learn(now Remote, sent, received Local) {
 	}
 }
 
-// Least is what it is at the least; zero if nothing is known of the clock.
+// shows is what the clock shows at the least; zero if it was set back, or nothing is
+// known of it.
+func (f *Furthest) shows(now Local) Remote {
+	if seen := f.seen.Load(); seen != nil && seen.from == 0 {
+		return seen.clock.least(now)
+	}
+	return 0
+}
+
+// Least is what it would show at the least if it had not been set back; zero if nothing
+// is known of it.
 func (f *Furthest) Least(now Local) Remote {
 	if seen := f.seen.Load(); seen != nil {
 		return seen.clock.least(now)

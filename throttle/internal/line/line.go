@@ -82,6 +82,7 @@ type Line struct {
 	// When to ask next.
 	seq         uint64
 	keyNo       int
+	servedUntil Local // up to when a batch may be served
 	askAt       Local // the horizon does not reach the head of the line before
 	urgentAt    Local // when somebody must have an answer, if before askAt; zero: nobody
 	movedUpAt   Local
@@ -166,7 +167,15 @@ func (l *Line) Idle(now Local) bool {
 // KnownTime is what Redis's clock shows at the least, as this line heard last, and what
 // it would show if it had not been set back; zeros if it has not heard of it.
 func (l *Line) KnownTime(now Local) (shows, furthest Remote) {
-	return l.clock.least(now), l.c.Clock.Least(now)
+	return l.shows(now), l.c.Clock.Least(now)
+}
+
+// shows is what Redis's clock shows at the least; zero if nothing is known of it.
+func (l *Line) shows(now Local) Remote {
+	if l.clock.known {
+		return l.clock.least(now)
+	}
+	return l.c.Clock.shows(now)
 }
 
 // showed takes up that a reply showed Redis's clock.

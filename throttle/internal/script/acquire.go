@@ -134,6 +134,7 @@ type Reply struct {
 	Member     int    // whose rate is missing, or makes no sense
 	Field      string // which makes no sense
 	Base       Remote
+	Short      bool // it was served by the short way
 	Epochs     []int64
 	Changed    []*Settings // nil where the settings are those last seen
 	Contenders int64       // clients that ask for places far ahead; 0 if that was not counted
