@@ -78,3 +78,30 @@ func TestClockSetBackWhileACallIsRepeated(t *testing.T) {
 		}
 	})
 }
+
+// Redis's clock was set forward, and some permits were had before anybody noticed: these
+// count as of when they were had, and those from before as well.
+func TestClockSetForwardUnnoticedForAWhile(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		clock := newSetClock(b)
+		l := b.limited(guarded("10/1s"))
+		check(b, l.Acquire(b.Context(), 1))
+		time.Sleep(2 * time.Second)
+		clock.step(-time.Hour)
+		check(b, l.Acquire(b.Context(), 1)) // which sees it
+		time.Sleep(2 * time.Second)
+		used := time.Now()
+		for range 3 {
+			check(b, l.Acquire(b.Context(), 1))
+		}
+		clock.step(time.Hour)
+		for range 4 {
+			time.Sleep(ms(230))
+			check(b, l.Acquire(b.Context(), 1))
+		}
+		check(b, l.Acquire(b.Context(), 5))
+		if d := time.Since(used); d < time.Second {
+			b.Errorf("12 of 10 within %v", d)
+		}
+	})
+}

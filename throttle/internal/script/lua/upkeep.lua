@@ -57,15 +57,20 @@ local function lost(m, client, by)
   return m.keep > 0 and m.keep * 1000 < m.W + by
 end
 
--- shift moves all entries on by so much, but not to where places are dropped. Where
--- it is not known by how much, or the log is lost and all of the limit may have been
--- used, that counts as used now.
+-- shift moves all entries on by so much, but not to where places are dropped. What was
+-- granted since the clock was set forward stays where it is; what may be that, or a
+-- place, is moved and stays. Where it is not known by how much, or the log is lost and
+-- all of the limit may have been used, that counts as used now.
 local function shift(m, client, now, by)
   local gone = lost(m, client, by or 0)
   if gone or not by then return recount(m, '-inf', now, gone and m.rate or 0) end
   local raw, latest = call('ZRANGE', m.permits_key, 0, -1, 'WITHSCORES'), now + config().near(m)
   call('DEL', m.permits_key)
-  for i = 1, #raw, 2 do put(m, min(time_of(raw[i + 1]) + by, latest), weight(raw[i])) end
+  for i = 1, #raw, 2 do
+    local t, w = time_of(raw[i + 1]), weight(raw[i])
+    if t + by > now then put(m, t, w) end
+    if t <= bound(m, now - by) then put(m, min(t + by, latest), w) end
+  end
 end
 
 -- Redis's clock may be set: back, and forward to where it was. A clock that was
