@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -18,7 +19,10 @@ func TestChangeOfALimitWhoseClockWasSetBack(t *testing.T) {
 	}
 	for name, change := range changes {
 		for _, by := range []time.Duration{ms(50), ms(500), 3 * time.Second, 12 * time.Second, time.Minute, time.Hour} {
-			for _, who := range []string{"its user", "another handle", "a member of a group"} {
+			for _, who := range []string{"its user", "another handle", "a member of a group", "a process that uses another limit", "a new process"} {
+				if who == "a new process" && name != "late pause" {
+					continue // nobody has told Redis, and it does not know
+				}
 				t.Run(name+"/"+by.String()+"/"+who, func(t *testing.T) {
 					underFakeTime(t, func(b *bench) {
 						clock := newSetClock(b)
@@ -32,6 +36,16 @@ func TestChangeOfALimitWhoseClockWasSetBack(t *testing.T) {
 						time.Sleep(2 * time.Hour)
 						check(b, uses(b.Context(), 10))
 						used := time.Now()
+						changer := l
+						switch who {
+						case "another handle", "a member of a group":
+							changer = b.limiter(l.c)
+						case "a new process":
+							changer = b.limiter(b.client())
+						case "a process that uses another limit":
+							changer = b.limiter(b.client())
+							check(b, must(changer.c.LimiterWithRate("other", guarded("100/1s"))).Acquire(b.Context(), 1))
+						}
 						clock.step(-by)
 						time.Sleep(ms(5))
 						if name == "late pause" { // when somebody has asked already
@@ -40,10 +54,6 @@ func TestChangeOfALimitWhoseClockWasSetBack(t *testing.T) {
 								b.Error("used up, and one more when the clock is back")
 							}
 							cancel()
-						}
-						changer := l
-						if who != "its user" {
-							changer = b.limiter(l.c)
 						}
 						change(b, changer)
 						time.Sleep(ms(250))
@@ -108,6 +118,66 @@ func TestIdleClientKnowsTheClockWasSetBack(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The same of a process that has not asked for this limit before: it knows the clock by
+// another limit.
+func TestClockSetBackIsKnownByAnotherLimit(t *testing.T) {
+	for _, by := range []time.Duration{ms(1100), ms(1500), ms(2500), 5 * time.Second, time.Hour} {
+		for _, group := range []bool{false, true} {
+			t.Run(fmt.Sprint(by, " group ", group), func(t *testing.T) {
+				underFakeTime(t, func(b *bench) {
+					clock := newSetClock(b)
+					first := b.limited(guarded("10/1s"))
+					second := b.limiter(b.client())
+					other := must(second.c.LimiterWithRate("other", guarded("100/1s")))
+					check(b, other.Acquire(b.Context(), 1))
+					time.Sleep(30 * time.Second)
+					check(b, first.Acquire(b.Context(), 10))
+					used := time.Now()
+					clock.step(-by)
+					time.Sleep(ms(5))
+					check(b, other.Acquire(b.Context(), 1)) // which sees that it was set back
+					if group {
+						check(b, must(second.c.Group(other, second)).Acquire(b.Context(), 5))
+					} else {
+						check(b, second.Acquire(b.Context(), 5))
+					}
+					if d := time.Since(used); d < time.Second {
+						b.Errorf("10 of 10, and 5 more %v later", d)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A new process knows nothing of the clock. Where it shows a time before the latest
+// change of the limit it was set back, so what was used since then counts.
+func TestClockSetBackBeforeAChangeIsKnown(t *testing.T) {
+	for _, by := range []time.Duration{ms(1500), 5 * time.Second, time.Hour} {
+		for _, pause := range []bool{false, true} {
+			t.Run(fmt.Sprint(by, " pause ", pause), func(t *testing.T) {
+				underFakeTime(t, func(b *bench) {
+					clock := newSetClock(b)
+					first := b.limited(guarded("10/1s"))
+					check(b, first.Acquire(b.Context(), 10))
+					used := time.Now()
+					clock.step(-by)
+					time.Sleep(ms(5))
+					later := b.limiter(b.client())
+					if pause {
+						check(b, b.limiter(b.client()).Pause(b.Context(), ms(50)))
+						time.Sleep(ms(100))
+					}
+					check(b, later.Acquire(b.Context(), 5))
+					if d := time.Since(used); d < time.Second {
+						b.Errorf("10 of 10, and 5 more %v later", d)
+					}
+				})
+			})
+		}
 	}
 }
 

@@ -100,3 +100,28 @@ func TestRepeatOutlivesExpiry(t *testing.T) {
 		b.expectAvailable(long, 100-5)
 	})
 }
+
+// A call that comes again is known, also where the limiter is kept alive only since then.
+func TestRepeatFromBeforeAKeepAlive(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		way := &recording{Scripter: b.rdb}
+		b.loadScripts()
+		l := must(b.clientOf(way).LimiterWithRate("limit", rate("100/1m")))
+		check(b, l.Acquire(b.Context(), 1))
+		again := way.again
+		must(l.UpdateRate(b.Context(), kept(rate("100/1m"), time.Minute)))
+		must(l.UpdateRate(b.Context(), kept(rate("100/100ms"), time.Second)))
+		for range 10 {
+			check(b, l.Acquire(b.Context(), 1))
+			time.Sleep(ms(100))
+		}
+		other := must(b.client().LimiterWithRate("limit", kept(rate("100/100ms"), time.Second)))
+		for range 12 {
+			check(b, other.Acquire(b.Context(), 1))
+			time.Sleep(ms(200))
+		}
+		b.expectAvailable(other, 100)
+		check(b, again())
+		b.expectAvailable(other, 100)
+	})
+}

@@ -124,7 +124,7 @@ func (l *replayedLine) call(c *line.Call, serves bool) {
 			}
 		})
 	}
-	keys, args := c.With()
+	keys, args := c.With(sent)
 	l.p.send(r, message{replayedNames[c.Script], slices.Clone(keys), slices.Clone(args)}, func(value any, err error) {
 		over = true
 		if err != nil {

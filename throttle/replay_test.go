@@ -162,7 +162,7 @@ func (r *replayed) end() {
 
 // operate changes limits now and then, from one of the processes.
 func (r *replayed) operate(every time.Duration) {
-	if r.ended || r.steps {
+	if r.ended {
 		return
 	}
 	r.after(time.Duration(r.random.Int64N(int64(every))), func() {
@@ -191,7 +191,16 @@ func (r *replayed) operate(every time.Duration) {
 		d := r.random.Int64N(3_000_000)
 		var name string
 		var args []any
-		switch what := r.random.IntN(14); {
+		what := r.random.IntN(14)
+		least := p.clock.Least(r.local())
+		if r.steps {
+			if least == 0 {
+				r.operate(every) // who knows nothing of the time takes what was used for places
+				return
+			}
+			what = 4 + what%4 // pauses and their ends: what callers see is all that is judged then
+		}
+		switch {
 		case what < 4:
 			name, args = set("update")
 		case what < 7:
@@ -213,23 +222,11 @@ func (r *replayed) operate(every time.Duration) {
 		m := message{name, keys[:], args}
 		if name != "inspect" {
 			m.keys = append(m.keys, fmt.Sprintf("%s:reply:%s:%d", script.Prefix(sl.name), p.name, r.no))
-			m.args = append([]any{r.now() + 10_000_000, int64(r.knownTime(p, sl.name))}, args...)
+			m.args = append([]any{r.now() + 10_000_000, int64(least)}, args...)
 		}
 		p.send(r, m, func(any, error) { r.changed(p, sl.name, line.Doubt) })
 		r.operate(every)
 	})
-}
-
-// knownTime is what Redis's clock must show unless it was set back, as far as a line of
-// the process knows that has this limiter; zero if none does.
-func (r *replayed) knownTime(p *simulatedProcess, name string) (least line.Remote) {
-	for _, l := range r.lines {
-		if l.p == p && slices.Contains(l.names, name) {
-			_, knows := l.l.KnownTime(r.local())
-			least = max(least, knows)
-		}
-	}
-	return least
 }
 
 // changed lets the lines know that hear of it: at once those of the process that did it.
@@ -335,7 +332,7 @@ func (r *replayed) lineOf(p *simulatedProcess, q simulatedQueue) *replayedLine {
 	l := &replayedLine{r: r, p: p, names: names, asks: make(map[*line.Waiter]*replayedAsk), told: make([]int64, len(names))}
 	c := line.Config{
 		Client: p.name, Reply: fmt.Sprintf("%s:reply:%s:line%d", script.Prefix(names[0]), p.name, len(r.lines)),
-		Random: rand.New(rand.NewPCG(r.seed, uint64(1<<33+len(r.lines)))), Way: p.known,
+		Random: rand.New(rand.NewPCG(r.seed, uint64(1<<33+len(r.lines)))), Way: p.known, Clock: &p.clock,
 	}
 	for _, sl := range q.limits {
 		c.Members = append(c.Members, script.KeysOf(sl.name, p.name))

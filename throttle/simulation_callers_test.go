@@ -119,9 +119,6 @@ func (q simulatedQueue) ask(ns []int64) (acquire func(context.Context) error, re
 // operator changes limits now and then, from one of the processes.
 func (s *simulation) operator(ctx context.Context, random *rand.Rand) {
 	every := []time.Duration{ms(300), 3 * time.Second, time.Hour}[random.IntN(3)]
-	if s.steps {
-		every = time.Hour
-	}
 	for pass(ctx, time.Duration(random.Int64N(int64(every)))) {
 		p, sl := s.procs[random.IntN(len(s.procs))], s.limits[random.IntN(len(s.limits))]
 		l, err := p.client.LimiterWithRate(sl.name, sl.rate)
@@ -139,7 +136,14 @@ func (s *simulation) operator(ctx context.Context, random *rand.Rand) {
 			}
 		}
 		d := time.Duration(random.Int64N(int64(3 * time.Second)))
-		switch what := random.IntN(14); {
+		what := random.IntN(14)
+		if s.steps {
+			if p.client.Stats().Calls == 0 {
+				continue // who knows nothing of the time takes what was used for places
+			}
+			what = 4 + what%4 // pauses and their ends: what callers see is all that is judged then
+		}
+		switch {
 		case what < 4:
 			_, err = l.UpdateRate(ctx, changed)
 		case what < 7:

@@ -43,6 +43,7 @@ type simulatedProcess struct {
 	metRedis  bool
 	firstCall line.Local
 	known     line.RoundTrips
+	clock     line.Furthest
 	lateHere  int64
 
 	mu      sync.Mutex

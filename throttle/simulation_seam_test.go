@@ -270,11 +270,9 @@ func (v *view) once(changed bool, reply string) {
 	if !changed {
 		return
 	}
-	key, expires := v.batch(), false
+	key, expires := v.batch(), true
 	for _, b := range v.before {
-		// Known: a limiter that goes takes the replies with it, also those of a group of
-		// which the other members stay. A repeat is charged again.
-		expires = expires || b.sl.gone
+		expires = expires && b.sl.gone // a limiter that goes takes its replies with it: a repeat is charged to another
 	}
 	// A clock that is set forward by an hour ends the time of the replies, too.
 	if first, done := v.s.served[key]; done && !expires && !v.s.steps {
@@ -320,7 +318,7 @@ func readBatchCall(args []any) batchCall {
 		}
 		return ns
 	}
-	several(2)
+	several(3)
 	b.far = next()
 	members := next()
 	for range members {

@@ -63,6 +63,7 @@ type Client struct {
 	changes  changes
 	punctual punctual
 	sharing  sharing
+	clock    *line.Furthest // of Redis; nil: each limiter may be on a server of its own
 
 	met       atomic.Bool                     // Redis has answered a call
 	firstCall atomic.Int64                    // when that was made, a line.Local; zero: not yet
@@ -113,6 +114,9 @@ func New(c Config) *Client {
 		ctx: ctx, cancel: cancel, over: make(chan struct{}), queues: make(map[string]*queue), tidyAt: idleLines, known: make(map[string]line.Memory),
 	}
 	client.sharing.c, client.sharing.able = client, !c.Cluster && sharesCalls(c.Redis)
+	if client.sharing.able {
+		client.clock = new(line.Furthest)
+	}
 	return client
 }
 

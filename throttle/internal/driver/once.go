@@ -18,13 +18,13 @@ func (e *Entry) Change(ctx context.Context, s *redis.Script, args ...any) (any, 
 	m := e.members[0]
 	own := script.KeysOf(m.Name, e.c.ID)
 	keys := append(own[:], e.c.replyKey(m))
-	latest, least := e.c.knownTime(m.Name)
+	latest, furthest := e.c.knownTime(m.Name)
 	if latest > 0 {
 		latest += line.Remote(line.ServedFor.Microseconds())
 	}
 	for {
 		began := time.Now()
-		reply, err := e.c.Call(ctx, s, keys, append([]any{int64(latest), int64(least)}, args...)...)
+		reply, err := e.c.Call(ctx, s, keys, append([]any{int64(latest), int64(furthest)}, args...)...)
 		now, _ := reply.(int64)
 		if now <= 1 { // done, or not, but not for its time
 			return reply, err
@@ -36,17 +36,21 @@ func (e *Entry) Change(ctx context.Context, s *redis.Script, args ...any) (any, 
 	}
 }
 
-// knownTime is what Redis's clock shows at present, at the least, and what it must show
-// unless it was set back, as far as any line of the limiter knows; zeros if none does.
-func (c *Client) knownTime(name string) (now, least line.Remote) {
+// knownTime is what Redis's clock shows at present, at the least, as far as any line of
+// the limiter knows, and what it would show if it had not been set back, as far as any
+// that can know does; zeros if none does.
+func (c *Client) knownTime(name string) (now, furthest line.Remote) {
+	if c.clock != nil {
+		furthest = c.clock.Least(c.now())
+	}
 	for _, q := range c.queuesOf(name) {
 		q.mu.Lock()
-		shows, must := q.line.KnownTime(c.now())
+		shows, known := q.line.KnownTime(c.now())
 		q.mu.Unlock()
 		if shows > 0 && (now == 0 || shows < now) {
 			now = shows
 		}
-		least = max(least, must)
+		furthest = max(furthest, known)
 	}
-	return now, least
+	return now, furthest
 }

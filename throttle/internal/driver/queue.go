@@ -32,7 +32,7 @@ type queue struct {
 }
 
 func newQueue(c *Client, members []Member, known line.Memory) *queue {
-	config := line.Config{Client: c.ID, Known: known, Reply: c.replyKey(members[0]), Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+	config := line.Config{Client: c.ID, Known: known, Clock: c.clock, Reply: c.replyKey(members[0]), Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
 	if way := c.way.Load(); way != nil {
 		config.Way = *way
 	}

@@ -57,7 +57,7 @@ func (q *queue) answered(call *line.Call, r line.Reply) {
 func (q *queue) make(ctx context.Context, call *line.Call) line.Event {
 	stop := q.beside(call)
 	defer stop()
-	keys, args := call.With()
+	keys, args := call.With(q.c.now())
 	value, sent, err := q.c.call(ctx, call.Script, keys, args)
 	over := err != nil && q.c.ctx.Err() != nil
 	if over {

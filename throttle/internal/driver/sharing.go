@@ -46,8 +46,14 @@ type sharing struct {
 	waiting []part
 	timer   *time.Timer
 	no      uint64
-	keys    []string // for replies, of those that no call has now
+	keys    []replyKey // of those that no call has now
 	refused line.Local
+}
+
+// replyKey is a key for replies, and until when a call may be served that had it.
+type replyKey struct {
+	key   string
+	until line.Local
 }
 
 // flight is a call under way.
@@ -139,25 +145,27 @@ func (s *sharing) overdue() {
 }
 
 // key is one for replies that no other call has now.
-func (s *sharing) key(m Member) string {
+func (s *sharing) key(m Member) replyKey {
 	if n := len(s.keys); n > 0 {
 		key := s.keys[n-1]
 		s.keys = s.keys[:n-1]
 		return key
 	}
-	return s.c.replyKey(m)
+	return replyKey{key: s.c.replyKey(m)}
 }
 
 // fly makes one call for several lines, until it is answered: it is one call however
 // often it is made, for as long as its reply is kept. After that, or where Redis
 // refuses it, each goes its own long way.
-func (s *sharing) fly(f *flight, key string, no uint64, parts []part) {
+func (s *sharing) fly(f *flight, key replyKey, no uint64, parts []part) {
 	c := s.c
 	shorts := make([]*script.Short, len(parts))
 	for i, p := range parts {
 		shorts[i] = p.short
 	}
-	shared := script.Share(key, no, line.ServedFor, line.LeastServed, shorts)
+	now := c.now()
+	shared := script.Share(key.key, no, line.ServedFor, max(line.LeastServed, key.until.Sub(now)), shorts)
+	key.until = max(key.until, now.Add(shared.Within))
 	replies, sent, lost, err := s.call(shared, sharedPatience)
 	patience, first := sharedPatience, sent
 	for again := shareAgainFrom; err != nil && c.ctx.Err() == nil && script.Transient(err) && c.now().Sub(first) < line.ServedFor; again = min(2*again, shareAgainTo) {

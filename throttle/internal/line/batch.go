@@ -33,7 +33,7 @@ type batch struct {
 	request  script.Request
 	short    *script.Short // the short way, where that may do
 	declined bool
-	args     []any       // of acquire.lua, once it is to be asked
+	long     bool        // acquire.lua was asked
 	waiters  [][]*Waiter // of each run
 	upTo     uint64      // the arrival of the latest waiter that was in the line
 	returns  []returned
@@ -41,6 +41,7 @@ type batch struct {
 	far      time.Duration // see Line.far
 	first    Local         // when it was first sent
 	asked    Local         // when the script was first sent that answers it, or before
+	within   time.Duration // for how long from then on it may be served
 	doubts   uint64        // as of then
 	attempts int
 	alone    bool // it was made, and may have been served, by itself
@@ -82,7 +83,7 @@ func (l *Line) finish(b *batch, a Answer) {
 
 // nextBatch takes the waiters that are to be asked for now.
 func (l *Line) nextBatch(now Local) *batch {
-	b := &batch{far: l.wayThere(), upTo: l.arrivals, doubts: l.doubts}
+	b := &batch{far: l.wayThere(), upTo: l.arrivals, doubts: l.doubts, within: l.servedFor(now)}
 	refresh := l.refreshes(now)
 	l.expireStock(now)
 	l.seq++
@@ -108,7 +109,11 @@ func (l *Line) nextBatch(now Local) *batch {
 		l.urgentAt, l.gathering.latest = 0, 0
 	}
 	if !l.binds(now) && now >= l.scarceUntil && b.far == 0 && b.request.Fits() { // far away, to be declined costs a round trip
-		b.short = b.request.Short(l.clock.least(now), l.servedFor(), l.looks(now))
+		least := l.shows(now)
+		if least == 0 { // if it was set back, the limiter may have to be told
+			least = l.c.Clock.Least(now)
+		}
+		b.short = b.request.Short(least, b.within, l.looks(now))
 	}
 	return b
 }
@@ -147,31 +152,36 @@ func (l *Line) ask(b *batch, now, at Local) *Call {
 	if b.short != nil && !b.declined && at.Sub(b.first) < freshFor { // else what fast.lua did not look at may be long ago
 		return &Call{Script: script.Fast, batch: b, short: b.short}
 	}
-	if b.args == nil {
+	if !b.long {
+		b.long = true
 		r := &b.request
-		r.Least = l.told.least(now)
-		if l.clock.known {
-			r.Latest = l.clock.least(b.first) + Remote(l.servedFor().Microseconds())
+		if shows := l.shows(b.first); shows > 0 {
+			r.Latest = shows + Remote(b.within.Microseconds())
 		}
 		l.surplus.settle(l.config, l.contenders, now)
 		for i, s := range l.config {
 			r.Members[i].Ahead = l.surplus.withheld(i, s, l.contenders) + l.reserved[i] + l.Around.Elsewhere[i]
 		}
-		b.args = r.Args()
 	}
-	return &Call{Script: script.Acquire, keys: b.request.Keys, args: b.args, batch: b}
+	return &Call{Script: script.Acquire, batch: b, told: l.told, clock: l.c.Clock}
 }
 
-// servedFor is how long a batch may be served: not once its reply is forgotten, as it
-// is soon after a limiter that is kept alive has gone.
-func (l *Line) servedFor() time.Duration {
+// servedFor is how long a batch may be served that is made now: not once its reply is
+// forgotten, as it is soon after a limiter that is kept alive has gone; but for no
+// shorter than those before it, which its reply tells to be older.
+func (l *Line) servedFor(now Local) time.Duration {
 	d := ServedFor
-	for _, s := range l.config {
-		if s.KeepAlive > time.Millisecond {
-			d = min(d, max(s.KeepAlive, LeastServed))
+	for i, s := range l.config {
+		keep := s.KeepAlive
+		if s.Epoch == 0 { // it may be about to be created
+			keep = script.KeepAlive(l.Around.Create[i])
+		}
+		if keep > time.Millisecond && l.shows(now) > 0 {
+			d = min(d, max(keep, LeastServed))
 		}
 	}
-	return d
+	l.servedUntil = max(l.servedUntil, now.Add(d))
+	return l.servedUntil.Sub(now)
 }
 
 // byGrant adds up what is given back of one grant, for at most so many grants:

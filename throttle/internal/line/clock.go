@@ -60,6 +60,12 @@ func (c *serverClock) least(now Local) Remote {
 	return c.now + Remote((passed - passed.Abs()/maxDrift).Microseconds())
 }
 
+// most is what Redis's clock shows at the most when a reply is received now.
+func (c *serverClock) most(now Local) Remote {
+	passed := now.Sub(c.lo)
+	return c.now + Remote((passed + passed.Abs()/maxDrift).Microseconds())
+}
+
 // at is the stretch of time here in which Redis's clock shows t.
 func (c *serverClock) at(t Remote) (from, to Local) {
 	d := time.Duration(t-c.now) * time.Microsecond

@@ -24,6 +24,7 @@ type Config struct {
 	Members []script.Keys // of the limiters
 	Way     RoundTrips    // what another line has learnt of the way to Redis
 	Known   Memory        // what a line for the same limiter knew, or nothing
+	Clock   *Furthest     // of the server, shared with the lines for other limiters on it; nil if no other is known to be there
 	Random  *rand.Rand
 }
 
@@ -81,6 +82,7 @@ type Line struct {
 	// When to ask next.
 	seq         uint64
 	keyNo       int
+	servedUntil Local // up to when a batch may be served
 	askAt       Local // the horizon does not reach the head of the line before
 	urgentAt    Local // when somebody must have an answer, if before askAt; zero: nobody
 	movedUpAt   Local
@@ -100,6 +102,9 @@ type Line struct {
 
 // New is a line in which nobody waits.
 func New(c Config) *Line {
+	if c.Clock == nil {
+		c.Clock = new(Furthest)
+	}
 	l := &Line{
 		c: c, keys: script.RequestKeys(c.Reply, c.Members), roundTrips: c.Way,
 		config: make([]script.Settings, len(c.Members)), reserved: make([]int64, len(c.Members)),
@@ -160,10 +165,23 @@ func (l *Line) Idle(now Local) bool {
 }
 
 // KnownTime is what Redis's clock shows at the least, as this line heard last, and what
-// it must show unless it was set back since a batch was told it; zeros if it never was.
-func (l *Line) KnownTime(now Local) (shows, least Remote) {
-	shows = l.clock.least(now)
-	return shows, max(shows, l.told.least(now))
+// it would show if it had not been set back; zeros if it has not heard of it.
+func (l *Line) KnownTime(now Local) (shows, furthest Remote) {
+	return l.shows(now), l.c.Clock.Least(now)
+}
+
+// shows is what Redis's clock shows at the least; zero if nothing is known of it.
+func (l *Line) shows(now Local) Remote {
+	if l.clock.known {
+		return l.clock.least(now)
+	}
+	return l.c.Clock.shows(now)
+}
+
+// showed takes up that a reply showed Redis's clock.
+func (l *Line) showed(now Remote, sent, received Local) {
+	l.clock.learn(now, sent, received)
+	l.c.Clock.learn(now, sent, received)
 }
 
 // Due is when the turn of a waiter comes that has a place.

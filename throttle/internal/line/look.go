@@ -94,7 +94,7 @@ func (l *Line) looked(c *Call, r Reply, now Local) {
 	}
 	if !same {
 		if err == nil {
-			l.clock.learn(at, r.Sent, now)
+			l.showed(at, r.Sent, now)
 		}
 		l.replace(now)
 		l.askAt, l.heardAt = 0, r.Sent // what follows is a batch, which tells the rest
@@ -102,13 +102,14 @@ func (l *Line) looked(c *Call, r Reply, now Local) {
 	}
 	l.heard(r.Sent, c.doubts)
 	if time.Duration(l.clock.least(r.Sent)-at)*time.Microsecond >= l.span() {
+		l.c.Clock.learn(at, r.Sent, now)
 		// Redis's clock was set back. The places are further ahead than anybody
 		// should wait: the next batch tells Redis so (mind_clock in upkeep.lua).
 		l.replace(now)
 		l.askAt = 0
 		return
 	}
-	l.clock.learn(at, r.Sent, now)
+	l.showed(at, r.Sent, now)
 	l.confirm(r.Sent, now)
 }
 

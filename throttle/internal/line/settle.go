@@ -64,7 +64,7 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 	sent := of.Sent
 	l.trouble = nil
 	l.roundTrips.add(received.Sub(sent), received)
-	l.clock.learn(r.Now, sent, received)
+	l.showed(r.Now, sent, received)
 	switch r.Status {
 	case script.OK:
 	case script.Old:
@@ -77,9 +77,11 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 		l.refuse(b, r, received)
 		return
 	}
-	if b.short == nil || b.declined {
-		if r.Base == r.Now { // else Redis repeats itself, and has not looked at what it was told
+	if !r.Short {
+		if r.Base == r.Now {
 			l.told.learn(r.Now, sent, received)
+		} else { // Redis repeats itself: it looked at what it was told before
+			l.told.learn(r.Base, b.asked, received)
 		}
 		l.far = b.far
 	}

@@ -93,22 +93,28 @@ type Call struct {
 	// (Beside); zero: there is no need.
 	Beside time.Duration
 
-	keys   []string
-	args   []any
-	batch  *batch // nil: a look
+	keys   []string // of a look
+	batch  *batch   // nil: a look
 	short  *script.Short
+	told   serverClock
+	clock  *Furthest
 	doubts uint64
 	first  bool // it connects
 	beside bool
 	since  Local // when it was made
 }
 
-// With are the KEYS and ARGV of the script.
-func (c *Call) With() (keys []string, args []any) {
-	if c.short != nil {
+// With are the KEYS and ARGV of the script, which is sent now.
+func (c *Call) With(now Local) (keys []string, args []any) {
+	switch {
+	case c.batch == nil:
+		return c.keys, nil
+	case c.short != nil:
 		return c.short.Call()
 	}
-	return c.keys, c.args
+	r := &c.batch.request
+	r.Least, r.Furthest = c.told.least(now), c.clock.Least(now)
+	return r.Keys, r.Args()
 }
 
 // Shares is the call as it may share one with others; nil if it may not.

@@ -13,6 +13,7 @@ type Request struct {
 	No       string        // see BatchNo
 	Client   string        // its id
 	Least    Remote        // what Redis's clock shows at the least, as acquire.lua last told; zero if it never did
+	Furthest Remote        // what it would show if it had not been set back, as far as the client knows; zero if it does not
 	Latest   Remote        // after which it is not to be served, since its reply may be forgotten; zero: at any time
 	Far      time.Duration // up to where places may be used without having heard of a change, where that is more than usual
 	Members  []Member
@@ -68,7 +69,7 @@ func RequestKeys(reply string, members []Keys) []string {
 // Args are the ARGV of acquire.lua.
 func (r *Request) Args() []any {
 	ns := numbers(make([]byte, 0, 128))
-	ns.add(int64(r.Least), int64(r.Latest), r.Far.Microseconds(), int64(len(r.Members)))
+	ns.add(int64(r.Least), int64(r.Furthest), int64(r.Latest), r.Far.Microseconds(), int64(len(r.Members)))
 	for _, m := range r.Members {
 		ns.add(m.Epoch, one(m.Refresh), m.Ahead)
 	}
@@ -133,6 +134,7 @@ type Reply struct {
 	Member     int    // whose rate is missing, or makes no sense
 	Field      string // which makes no sense
 	Base       Remote
+	Short      bool // it was served by the short way
 	Epochs     []int64
 	Changed    []*Settings // nil where the settings are those last seen
 	Contenders int64       // clients that ask for places far ahead; 0 if that was not counted

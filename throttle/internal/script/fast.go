@@ -156,7 +156,7 @@ func (s *Short) granted(r *Reply) {
 			r.Runs[i].Grants = make([]Grant, 1)
 		}
 	}
-	r.Status = OK
+	r.Status, r.Short = OK, true
 	for i, m := range s.r.Members {
 		r.Epochs[i] = m.Epoch
 	}

@@ -13,18 +13,21 @@ func (s *Short) Shares() bool {
 
 // Shared is one call of many.lua for several requests by the short way.
 type Shared struct {
-	Keys []string
-	Args []any
-	n    int
+	Keys   []string
+	Args   []any
+	Within time.Duration // for how long it may be served
+	n      int
 }
 
 // Share is a call for requests that may share one, to be served for so long at the
-// most, or as long as one of the limiters lives, but never less than least. The key is for its reply, and of no call that is made at the same time; those
-// that had it before have lower numbers.
+// most, or as long as one of the limiters lives, but never less than least. The key is
+// for its reply, and of no call that is made at the same time; those that had it before
+// have lower numbers, and are not served for longer.
 func Share(reply string, no uint64, within, least time.Duration, parts []*Short) *Shared {
 	s := &Shared{Keys: make([]string, 1, 1+3*len(parts)), Args: make([]any, 4, 4+6*len(parts)), n: len(parts)}
 	s.Keys[0] = reply
 	var known Remote
+	most := within
 	for _, p := range parts {
 		known = max(known, p.least)
 		m, run := &p.r.Members[0], &p.r.Runs[0]
@@ -39,7 +42,10 @@ func Share(reply string, no uint64, within, least time.Duration, parts []*Short)
 	var latest Remote
 	if known > 0 {
 		latest = known + Remote(within.Microseconds())
+	} else {
+		within = most
 	}
+	s.Within = within
 	s.Args[0], s.Args[1], s.Args[2], s.Args[3] = BatchNo(no), int64(known), int64(latest), (within + replyBeyond).Milliseconds()
 	return s
 }

@@ -54,9 +54,7 @@ func (d *decoder) settings(epoch int64) *Settings {
 		d.fail("settings %+v", *s)
 	}
 	if f := strings.Split(s.Seal, ":"); len(f) == sealFields {
-		if ms, err := strconv.ParseInt(f[sealKeepAlive], 10, 64); err == nil {
-			s.KeepAlive = time.Duration(ms) * time.Millisecond
-		}
+		s.KeepAlive = KeepAlive(s.Seal)
 		s.Offset, _ = strconv.ParseInt(f[sealOffset], 10, 64)
 		if s.KeepAlive > time.Millisecond { // not one that expires in some other way
 			s.Expires = max(s.KeepAlive, (s.Span() + time.Millisecond - 1).Truncate(time.Millisecond))
@@ -64,4 +62,14 @@ func (d *decoder) settings(epoch int64) *Settings {
 		s.Plain = !s.Calendar && !s.Smooth && f[sealPause] == "0" && (s.KeepAlive == 0 || s.Expires > 0 && !s.PerClient)
 	}
 	return s
+}
+
+// KeepAlive is that of a seal, or of a configuration to create a limiter with; zero for none.
+func KeepAlive(config string) time.Duration {
+	f := strings.Split(config, ":")
+	if len(f) <= sealKeepAlive {
+		return 0
+	}
+	ms, _ := strconv.ParseInt(f[sealKeepAlive], 10, 64)
+	return time.Duration(ms) * time.Millisecond
 }

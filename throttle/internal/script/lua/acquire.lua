@@ -7,6 +7,7 @@
 --       M x: seal last seen ('' none), configuration to create it with (rate:interval:type:keepAlive:guard:smooth:window:offset) or ''
 -- The numbers are one argument, separated by spaces, which Redis takes sooner than many:
 --       us that Redis's clock must show at the least, as acquire.lua last told this queue (0: never)
+--       us that it would show if it had not been set back, as far as the client knows (0: it does not)
 --       us after which the batch is not to be served (0: any time), since its last reply may be forgotten
 --       us up to where places may be used without having heard of a change, if that is more than NEAR (0)
 --       members M; M x: epoch last seen (0 none), refresh (1: rebuild the cached value), permits this queue has reserved ahead
@@ -41,7 +42,7 @@ local function member(config, kept, known)
 end
 
 local now, at = clock()
-local least, latest, far, M = take_number(), take_number(), take_number(), take_number()
+local least, furthest, latest, far, M = take_number(), take_number(), take_number(), take_number(), take_number()
 
 -- Everything is read before anything is written: an error leaves no half-done batch.
 local members, seen, refresh, ahead, keys = {}, {}, {}, {}, { KEYS[1] }
@@ -82,9 +83,11 @@ end
 for i, m in ipairs(members) do
   local epoch = seen[i] + 0
   local ran = least >= m.epoch and least - now < min(m.W, NEAR) and now - least < m.W / 2 -- time has, since this client was told it
-  if not ran or epoch ~= m.epoch or m.epoch > now or refresh[i] then upkeep().mind_clock(m, client, epoch, least, now) end
+  if not ran or furthest - now >= m.W or epoch ~= m.epoch or m.epoch > now or refresh[i] then
+    upkeep().mind_clock(m, client, epoch, least, furthest, now)
+  end
   if far > 0 then upkeep().note_far(m, far) end
-  update(m, client, refresh[i], epoch, now, least)
+  update(m, client, refresh[i], epoch, now, furthest)
 end
 
 local changed, given_back = false, false
@@ -220,7 +223,7 @@ for _ = 1, take_number() do
 end
 out[contenders_at] = int(contenders)
 
-local ttl, lives = nil, false
+local ttl, lives, stays = 0, false, false
 local longest_W = 0
 for i, m in ipairs(members) do
   write(m, now)
@@ -236,9 +239,11 @@ for i, m in ipairs(members) do
     call('HDEL', m.name, 'frontier')
   end
   -- Keys that were there have what Expire, or Redisson's, gave them.
-  if written and (not (m.stays and last) or refresh[i]) then
-    local t = upkeep().expire(m, now)
-    if t and not m.per_client then ttl, lives = min(ttl or t, t), lives or m.keep > 0 end
+  local t = written and (not (m.stays and last) or refresh[i]) and upkeep().expire(m, now)
+  if t and not m.per_client then
+    ttl, lives = max(ttl, t), lives or m.keep > 0
+  else
+    stays = true
   end
   longest_W = max(longest_W, m.W)
 end
@@ -246,7 +251,7 @@ end
 local body = table.concat(out, ' ')
 if changed then
   local kept = min(max(ceil(longest_W / 1000), KEPT), 60000)
-  if latest > 0 or not lives then kept = min(kept, ttl or kept) end -- it goes with its limiter, if it can
+  if not stays and (latest > 0 or not lives) then kept = min(kept, ttl) end -- it goes with its limiter, or the last of them, if it can
   if given_back or lives or M > 1 then kept = max(kept, ceil((latest - now) / 1000) + 1) end
   call('SET', KEYS[1], batch .. ' ' .. body, 'PX', int(kept))
 end

@@ -21,8 +21,8 @@ end
 -- made: a repeated script changes nothing twice, and none that comes too late
 -- changes what others have done since. All that change a limiter have in KEYS[SPAN
 -- + 1] where the reply is kept, in ARGV[1] the us of Redis's clock up to which
--- the change may be made, and in ARGV[2] what it must show at the least, as far as
--- the client knows (least). If the time is over they reply what the clock shows.
+-- the change may be made, and in ARGV[2] what it would show if it had not been
+-- set back, as far as the client knows (furthest). If the time is over they reply what the clock shows.
 local function once(change)
   local now, reply = clock(), call('GET', KEYS[SPAN + 1])
   if reply then return tonumber(reply) end
@@ -111,31 +111,34 @@ local function announce(name) redis.pcall('PUBLISH', 'jobthrottle:changes', name
 local function announce_release(name) redis.pcall('PUBLISH', 'jobthrottle:releases', name) end
 
 -- shown is what Redis's clock has shown already if that is later than now by more than
--- masters differ, as far as the client knows (least) or one before it; else zero. Who
+-- masters differ, as far as the client knows (furthest) or one before it; else zero. Who
 -- finds that out notes it in the limiter's hash, until the clock has run there. What was
--- seen to (back) is no news.
-local function shown(m, now, least)
-  local h = call('HMGET', m.name, 'shown', 'back')
-  local noted = whole(h[1])
-  if h[2] and least - now >= m.W then least = 0 end
+-- seen to (back) is no news. It returns also what is noted of that, and of its end (forward).
+local function shown(m, now, furthest)
+  local h = call('HMGET', m.name, 'shown', 'back', 'forward')
+  local noted, back, forward = whole(h[1]), whole(h[2]), whole(h[3])
+  if back and furthest - now >= m.W then furthest = 0 end
   if noted and noted <= now then
     call('HDEL', m.name, 'shown')
     noted = nil
   end
-  if least <= max(now + NEAR, noted or 0) then return noted or 0 end
-  call('HSET', m.name, 'shown', int(least))
-  return least
+  if furthest <= max(now + NEAR, noted or 0) then return noted or 0, back, forward end
+  call('HSET', m.name, 'shown', int(furthest))
+  return furthest, back, forward
 end
 
 -- change raises the epoch, to one that no client can have been seen in, drops the
 -- places that are not near, and brings the cached value up to date: the log as it
 -- stands decides. Where Redis's clock was set back, what was used before seems to lie
--- ahead, as places do: nothing is dropped of a time that the clock has shown.
-local function change(m, now, least)
+-- ahead, as places do: nothing is dropped of a time that the clock has shown. Where that
+-- was not seen to, who knows how far that is: the next batch sees to all (mind_clock).
+local function change(m, now, furthest)
+  local shown, back = shown(m, now, furthest)
+  local unseen = not back and (m.epoch > now + 1000 or shown - now >= m.W)
   m.epoch = max(m.epoch, now) + 1
   write_seal(m)
   announce(m.name)
-  drop_places(m, max(min(m.epoch, now + 1), shown(m, now, least)) + near(m)) -- the epoch is later than now where the clock was set back
+  if not unseen then drop_places(m, max(now + 1, shown) + near(m)) end
   if call('EXISTS', m.value_key) == 1 then
     call('SET', m.value_key, format('%.0f', sum_log(m)), 'KEEPTTL')
   end

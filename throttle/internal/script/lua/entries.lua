@@ -30,11 +30,11 @@ end
 
 -- Brings a member up to date: a configuration changed by others, entries that
 -- expired, a cache that may be wrong.
-local function update(m, client, refresh, seen, now, least)
+local function update(m, client, refresh, seen, now, furthest)
   local rebuild = refresh or seen ~= m.epoch or not m.cached or m.cached > m.rate or m.cached < -LOWEST or m.card == 0 and m.cached ~= m.rate
   if m.foreign then
     m.cached = nil
-    config().change(m, now, least)
+    config().change(m, now, furthest)
     rebuild = true
   elseif m.pause > 0 and m.pause <= now then
     m.pause = 0
@@ -45,7 +45,7 @@ local function update(m, client, refresh, seen, now, least)
     if at < (m.reset or fields().reset_at(call('HGET', m.name, 'reset'))) then
       call('DEL', m.permits_key)
     elseif at < m.epoch then
-      config().drop_places(m, max(min(m.epoch, now), config().shown(m, now, least)) + config().near(m))
+      config().drop_places(m, max(min(m.epoch, now), (config().shown(m, now, furthest))) + config().near(m))
     end
     upkeep().check_in(m, client, now)
   end

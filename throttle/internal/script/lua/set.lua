@@ -7,7 +7,7 @@
 -- reply: 1 the rate is set, 0 it was left as it is
 -- A configuration that makes no sense is overwritten; with try it is an error.
 
-return config().once(function(now, least)
+return config().once(function(now, furthest)
   local mode, wanted = ARGV[3], {}
   for i = 4, 11 do wanted[#wanted + 1] = ARGV[i] end
 
@@ -49,7 +49,7 @@ return config().once(function(now, least)
     end
     for _, key in ipairs(logs) do call('PEXPIRE', key, ttl) end
     config().keep_clients(m)
-    config().change(m, now, least)
+    config().change(m, now, furthest)
   end
   return 1
 end)

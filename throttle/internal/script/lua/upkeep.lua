@@ -57,38 +57,41 @@ local function lost(m, client, by)
   return m.keep > 0 and m.keep * 1000 < m.W + by
 end
 
--- shift moves all entries on by so much, but not to where places are dropped. Where
--- it is not known by how much, or the log is lost and all of the limit may have been
--- used, that counts as used now.
+-- shift moves all entries on by so much, but not to where places are dropped. What was
+-- granted since the clock was set forward stays where it is; what may be that, or a
+-- place, is moved and stays. Where it is not known by how much, or the log is lost and
+-- all of the limit may have been used, that counts as used now.
 local function shift(m, client, now, by)
   local gone = lost(m, client, by or 0)
   if gone or not by then return recount(m, '-inf', now, gone and m.rate or 0) end
   local raw, latest = call('ZRANGE', m.permits_key, 0, -1, 'WITHSCORES'), now + config().near(m)
   call('DEL', m.permits_key)
-  for i = 1, #raw, 2 do put(m, min(time_of(raw[i + 1]) + by, latest), weight(raw[i])) end
+  for i = 1, #raw, 2 do
+    local t, w = time_of(raw[i + 1]), weight(raw[i])
+    if t + by > now then put(m, t, w) end
+    if t <= bound(m, now - by) then put(m, min(t + by, latest), w) end
+  end
 end
 
 -- Redis's clock may be set: back, and forward to where it was. A clock that was
 -- set back shows in the epoch, if that is of a time to come, or in what the client
--- knows (least) if nobody else has seen to it. What was used lately then seems to
+-- knows (least, furthest) if nobody else has seen to it. What was used lately then seems to
 -- lie ahead, where no window of the present counts it: it counts from now on.
 -- From then on until the clock has long passed the epoch, the limiter's hash says by
 -- how much it was set back. When it shows it without having run there, as far as this
 -- client has seen, it was set forward: what was used lately then seems long past,
 -- and is moved on by as much. Each client sees to its own log of a PER_CLIENT
 -- limit, if it has not been here since (forward).
-local function mind_clock(m, client, seen, least, now)
-  local h = call('HMGET', m.name, 'back', 'forward')
-  local back, forward = whole(h[1]), whole(h[2])
-  local shown = config().shown(m, now, least)
+local function mind_clock(m, client, seen, least, furthest, now)
+  local shown, back, forward = config().shown(m, now, furthest)
   if seen ~= m.epoch then least = max(least, shown) end
   local ran = now - least < m.W / 2 -- time has, for this client
-  local unseen = m.epoch <= now + 1000 and not back -- that it was set back
-  local set_back = least - now >= m.W and (m.per_client or seen == m.epoch or unseen)
-  if set_back or m.epoch > now + 1000 and not back then
+  local by = least - now -- by how much it was set back since that was seen to
+  if by < m.W or not m.per_client and seen ~= m.epoch then by = max(shown, furthest) - now - (back or 0) end
+  if by >= m.W or m.epoch > now + 1000 and not back then
     recount(m, '(' .. score(now), now, 0)
-    if m.pause > now then m.pause = max(now, m.pause - (set_back and least or m.epoch) + now) end
-    m.epoch = max(m.epoch, least)
+    if m.pause > now then m.pause = max(now, m.pause - (by >= m.W and by or m.epoch - now)) end
+    m.epoch = max(m.epoch, least, shown, furthest)
     call('HSET', m.name, 'back', int(m.epoch - now))
     call('HDEL', m.name, 'shown')
   elseif back and m.epoch <= now then
@@ -99,8 +102,8 @@ local function mind_clock(m, client, seen, least, now)
     call('HDEL', m.name, 'back')
     shift(m, client, now, max(back, least > 0 and now - least or 0)) -- or more, as this client saw it
     call('HSET', m.name, 'forward', int(max(m.epoch, now) + 1))
-  elseif back and least - now > back then
-    call('HSET', m.name, 'back', int(least - now)) -- this client knows better by how much
+  elseif back and max(least, furthest) - now > back then
+    call('HSET', m.name, 'back', int(max(least, furthest) - now)) -- this client knows better by how much
     return
   elseif m.per_client and forward and seen > 0 and seen < forward and not ran then
     shift(m, client, now)

@@ -1,0 +1,62 @@
+package line
+
+import "sync/atomic"
+
+// Furthest is what Redis's clock would show if it had not been set back since any of
+// the lines that share it heard of it. They are those of one client whose limiters are
+// on one server, and tell Redis so with each batch, also for limiters that they have
+// not asked for before. When the clock has run to where it was set back from, what it
+// shows is all there is to know again.
+//
+// The zero value knows nothing. Lines may use it concurrently.
+type Furthest struct{ seen atomic.Pointer[furthest] }
+
+type furthest struct {
+	clock serverClock // as it was before it was set back
+	from  Remote      // what it showed then at the most; zero if it was not set back
+}
+
+// learn takes up that a reply showed now.
+func (f *Furthest) learn(now Remote, sent, received Local) {
+	for {
+		old, next := f.seen.Load(), furthest{}
+		if old != nil {
+			next = *old
+		}
+		next.learn(now, sent, received)
+		if f.seen.CompareAndSwap(old, &next) {
+			return
+		}
+	}
+}
+
+func (f *furthest) learn(now Remote, sent, received Local) {
+	if f.from > 0 && now >= f.from { // it has run there
+		*f = furthest{}
+	}
+	switch {
+	case now >= f.clock.least(sent):
+		f.clock.learn(now, sent, received)
+		f.from = 0
+	case f.from == 0:
+		f.from = f.clock.most(received)
+	}
+}
+
+// shows is what the clock shows at the least; zero if it was set back, or nothing is
+// known of it.
+func (f *Furthest) shows(now Local) Remote {
+	if seen := f.seen.Load(); seen != nil && seen.from == 0 {
+		return seen.clock.least(now)
+	}
+	return 0
+}
+
+// Least is what it would show at the least if it had not been set back; zero if nothing
+// is known of it.
+func (f *Furthest) Least(now Local) Remote {
+	if seen := f.seen.Load(); seen != nil {
+		return seen.clock.least(now)
+	}
+	return 0
+}
