@@ -76,29 +76,12 @@ const anyNumber = 500
 // standings returns how limiters stand. Of those that the error concerns nothing
 // comes due.
 func (c *caller) standings(ctx context.Context, names []string, costs []int64) ([]limiterStanding, error) {
-	usages, err := c.fleet.Inspect(ctx, names...)
-	unknown := map[string]bool{}
-	if spoilt, ok := errors.AsType[*operate.SpoiltError](err); ok {
-		for _, l := range spoilt.Limiters {
-			unknown[l.Limiter] = true
-		}
-	} else if err != nil {
-		for _, name := range names {
-			unknown[name] = true
-		}
-	}
-	found := make(map[string]operate.FleetUsage, len(names))
-	for _, u := range usages {
-		found[u.Name] = u
-	}
+	found, unknown, err := c.inspect(ctx, names)
 	out := make([]limiterStanding, len(names))
 	for i, name := range names {
 		if out[i] = (limiterStanding{wait: longest, cost: costs[i]}); !unknown[name] {
 			out[i] = standingOf(found[name], costs[i])
 		}
-	}
-	if err != nil {
-		err = fmt.Errorf("read the limiters: %w", err)
 	}
 	return out, err
 }

@@ -23,9 +23,11 @@ type caller struct {
 	wake   chan struct{}
 
 	mu      sync.Mutex
-	pending map[probeKey]int64          // permits for which called tasks are here, and have no answer
-	known   map[string]map[string]int64 // tasks of the lines of each queue, -1 where that is not known
-	fresh   map[probeKey]bool           // lines to announce
+	pending map[probeKey]int64 // permits for which called tasks are here, and have no answer
+	known   map[string]*lineup // by queue
+	paces   map[string]pace    // of limiters
+	wanted  map[string]bool    // limiters whose pace jobs have asked for
+	fresh   map[probeKey]bool  // lines to announce
 	probes  map[probeKey]*probe
 	tries   tries
 }
@@ -35,7 +37,8 @@ type probeKey struct{ queue, line string }
 func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1),
-		pending: map[probeKey]int64{}, known: map[string]map[string]int64{}, fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{},
+		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
+		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{},
 	}
 }
 
@@ -117,12 +120,12 @@ type look struct {
 // pass looks at the lines that are due, and returns when to do so again. What
 // fails for one queue or limiter does not keep it from the others.
 func (c *caller) pass(ctx context.Context) (time.Duration, error) {
-	places := c.l.gate.places(lead)
+	places, began := c.l.gate.places(lead), time.Now()
 	due, err := c.l.lines.Due(ctx, c.queues, places)
 	if err != nil {
 		err = fmt.Errorf("read the lines: %w", err)
 	}
-	c.learn(due)
+	c.learn(due, began)
 	err = errors.Join(err, c.announce(ctx))
 	looks, next := c.blocked(due), empty
 	var claimed []*look
@@ -144,6 +147,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		err = errors.Join(err, c.budget(ctx, due, claimed, places))
 		next = busy
 	}
+	err = errors.Join(err, c.survey(ctx))
 	return next, errors.Join(err, c.bring(ctx, append(looks, claimed...)))
 }
 
