@@ -109,9 +109,10 @@ type look struct {
 	queue   int // among the queues
 	name    string
 	out     int64   // permits on their way
+	here    int64   // permits of tasks that have come from it, and have no answer yet
 	tasks   int64   // in the line
 	cost    int64   // of each, about: that of the first
-	permits int64   // to call tasks for
+	permits int64   // to call tasks for; after the call, those left of them
 	from    float64 // where in the line, from 0 to 1
 	next    time.Duration
 	short   bool // fewer than the limiter gives, for want of places
@@ -220,13 +221,19 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 	if err != nil {
 		err = fmt.Errorf("bring waiting jobs back: %w", err)
 	}
+	var unused []*look
 	for i, queue := range queues {
 		called := int64(0)
 		for n, b := range brought[i] {
+			k := of[i][n]
 			called += b.Called
-			c.note(queue, of[i][n].name, b.Left)
+			c.note(queue, k.name, b.Left)
+			k.out, k.tasks, k.permits = k.out+b.Cost, b.Left, k.permits-b.Cost
+			if k.permits != 0 && !line.IsBlocked(k.name) {
+				unused = append(unused, k)
+			}
 		}
 		c.l.gate.expect(queue, int(called))
 	}
-	return err
+	return errors.Join(err, c.refund(ctx, unused))
 }
