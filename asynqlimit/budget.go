@@ -17,50 +17,74 @@ import (
 func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, places int) error {
 	var names []string
 	var costs []int64 // the least of those that come first
-	for _, k := range looks {
-		if i := slices.Index(names, k.name); i < 0 {
-			names, costs = append(names, k.name), append(costs, k.cost)
-		} else {
-			costs[i] = min(costs[i], k.cost)
-		}
-	}
-	standings, err := c.standings(ctx, names, costs)
-	sharing := make([]line.Sharing, len(names))
-	for i, name := range names {
-		sharing[i] = line.Sharing{Limiter: name, Due: standings[i].due}
-	}
-	free := int64(places) // less those who are on their way, and may come here
-	for _, k := range looks {
-		free -= k.out / standings[slices.Index(names, k.name)].cost
-	}
-	free = max(free, 0)
-	needs := make([]int64, len(looks)) // tasks
-	for n, k := range looks {
-		s := standings[slices.Index(names, k.name)]
-		needs[n] = min(s.due/s.cost, k.tasks)
-	}
-	most := allot(free, needs)
-	where := make([]int, len(looks)) // the demand of each look
+	var tasks []int64
+	of := make([]int, len(looks)) // the limiter of each look
 	for n, k := range looks {
 		i := slices.Index(names, k.name)
-		where[n] = len(sharing[i].Queues)
-		sharing[i].Queues = append(sharing[i].Queues, line.Demand{
-			Queue: c.queues[k.queue], Weight: c.l.weightOf(c.queues[k.queue]), Left: k.tasks * standings[i].cost,
-			Out: k.out + c.pendingOf(c.queues[k.queue], k.name), Most: most[n] * standings[i].cost,
-		})
+		if i < 0 {
+			i = len(names)
+			names, costs, tasks = append(names, k.name), append(costs, k.cost), append(tasks, 0)
+		}
+		of[n], costs[i], tasks[i] = i, min(costs[i], k.cost), tasks[i]+k.tasks
+	}
+	standings, err := c.standings(ctx, names, costs)
+	free := int64(places) // less those who are on their way, and may come here
+	for n, k := range looks {
+		k.cost = min(k.cost, standings[of[n]].most)
+		free -= k.out / k.cost
+	}
+	needs := make([]int64, len(names)) // places
+	for i, s := range standings {
+		needs[i] = min(s.due/s.cost, tasks[i])
+	}
+	most := allot(max(free, 0), needs)
+	sharing := make([]line.Sharing, len(names))
+	for i, name := range names {
+		sharing[i] = line.Sharing{Limiter: name, Due: standings[i].due, Places: most[i]}
+	}
+	where := make([]int, len(looks)) // the demand of each look
+	for n, k := range looks {
+		k.here = c.pendingOf(c.queues[k.queue], k.name)
+		where[n] = len(sharing[of[n]].Queues)
+		sharing[of[n]].Queues = append(sharing[of[n]].Queues, c.demand(k))
 	}
 	shares, serr := c.l.lines.Share(ctx, sharing)
 	if serr != nil {
 		err = errors.Join(err, fmt.Errorf("share what comes due: %w", serr))
 	}
 	for n, k := range looks {
-		i := slices.Index(names, k.name)
-		s := standings[i]
+		i := of[n]
 		k.permits = shares[i][where[n]]
-		k.short = needs[n] > most[n]
-		k.next = nextLook(s.wait, due[k.queue].All, k.short)
+		k.short = needs[i] > most[i]
+		k.next = nextLook(standings[i].wait, due[k.queue].All, k.short)
 	}
 	return err
+}
+
+// demand is what a look could call tasks for, but for the places.
+func (c *caller) demand(k *look) line.Demand {
+	queue := c.queues[k.queue]
+	return line.Demand{
+		Queue: queue, Weight: c.l.weightOf(queue), Left: k.tasks * k.cost, Out: k.out + k.here, Cost: k.cost,
+	}
+}
+
+// refund gives back what queues were charged for and called no tasks for: those
+// that had come last are not to be called yet, or were gone.
+func (c *caller) refund(ctx context.Context, unused []*look) error {
+	if len(unused) == 0 {
+		return nil
+	}
+	sharing := make([]line.Sharing, len(unused))
+	for i, k := range unused {
+		d := c.demand(k)
+		d.Unused = k.permits
+		sharing[i] = line.Sharing{Limiter: k.name, Queues: []line.Demand{d}}
+	}
+	if _, err := c.l.lines.Share(ctx, sharing); err != nil {
+		return fmt.Errorf("give back shares: %w", err)
+	}
+	return nil
 }
 
 // limiterStanding is how a limiter stands.
@@ -68,6 +92,7 @@ type limiterStanding struct {
 	due  int64         // permits that come due within lead, for whole tasks
 	wait time.Duration // until the next
 	cost int64         // of a task, about
+	most int64         // permits that it gives at once
 }
 
 // anyNumber stands for the permits of a limiter that is not there: tasks create it.
@@ -76,29 +101,12 @@ const anyNumber = 500
 // standings returns how limiters stand. Of those that the error concerns nothing
 // comes due.
 func (c *caller) standings(ctx context.Context, names []string, costs []int64) ([]limiterStanding, error) {
-	usages, err := c.fleet.Inspect(ctx, names...)
-	unknown := map[string]bool{}
-	if spoilt, ok := errors.AsType[*operate.SpoiltError](err); ok {
-		for _, l := range spoilt.Limiters {
-			unknown[l.Limiter] = true
-		}
-	} else if err != nil {
-		for _, name := range names {
-			unknown[name] = true
-		}
-	}
-	found := make(map[string]operate.FleetUsage, len(names))
-	for _, u := range usages {
-		found[u.Name] = u
-	}
+	found, unknown, err := c.inspect(ctx, names)
 	out := make([]limiterStanding, len(names))
 	for i, name := range names {
-		if out[i] = (limiterStanding{wait: longest, cost: costs[i]}); !unknown[name] {
+		if out[i] = (limiterStanding{wait: longest, cost: costs[i], most: costs[i]}); !unknown[name] {
 			out[i] = standingOf(found[name], costs[i])
 		}
-	}
-	if err != nil {
-		err = fmt.Errorf("read the limiters: %w", err)
 	}
 	return out, err
 }
@@ -114,9 +122,9 @@ const misfit = lead + lead/2
 func standingOf(u operate.FleetUsage, cost int64) limiterStanding {
 	r := u.Rate
 	if r.Permits == 0 {
-		return limiterStanding{due: anyNumber, cost: cost}
+		return limiterStanding{due: anyNumber, cost: cost, most: anyNumber}
 	}
-	s := limiterStanding{wait: max(u.NextFree, u.Paused), cost: min(cost, r.Permits)}
+	s := limiterStanding{wait: max(u.NextFree, u.Paused), cost: min(cost, r.Permits), most: r.Permits}
 	add := func(permits int64) { s.due += permits - permits%s.cost }
 	switch {
 	case r.Type != throttle.PerClient:

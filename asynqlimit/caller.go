@@ -24,9 +24,11 @@ type caller struct {
 	place  chan struct{} // there is one again for a task that waits in a line of max_in_flight
 
 	mu      sync.Mutex
-	pending map[probeKey]int64          // permits for which called tasks are here, and have no answer
-	known   map[string]map[string]int64 // tasks of the lines of each queue, -1 where that is not known
-	fresh   map[probeKey]bool           // lines to announce
+	pending map[probeKey]int64 // permits for which called tasks are here, and have no answer
+	known   map[string]*lineup // by queue
+	paces   map[string]pace    // of limiters
+	wanted  map[string]bool    // limiters whose pace jobs have asked for
+	fresh   map[probeKey]bool  // lines to announce
 	probes  map[probeKey]*probe
 	tries   tries
 	onWay   map[probeKey]*expected // tasks called from lines of max_in_flight, that are not here yet
@@ -37,8 +39,8 @@ type probeKey struct{ queue, line string }
 func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), place: make(chan struct{}, 1),
-		pending: map[probeKey]int64{}, known: map[string]map[string]int64{}, fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{},
-		onWay: map[probeKey]*expected{},
+		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
+		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{},
 	}
 }
 
@@ -110,9 +112,10 @@ type look struct {
 	queue   int // among the queues
 	name    string
 	out     int64   // permits on their way
+	here    int64   // permits of tasks that have come from it, and have no answer yet
 	tasks   int64   // in the line
 	cost    int64   // of each, about: that of the first
-	permits int64   // to call tasks for
+	permits int64   // to call tasks for; after the call, those left of them
 	from    float64 // where in the line, from 0 to 1
 	inOrder bool
 	next    time.Duration
@@ -122,12 +125,12 @@ type look struct {
 // pass looks at the lines that are due, and returns when to do so again. What
 // fails for one queue or limiter does not keep it from the others.
 func (c *caller) pass(ctx context.Context) (time.Duration, error) {
-	places := c.l.gate.places(lead)
+	places, began := c.l.gate.places(lead), time.Now()
 	due, err := c.l.lines.Due(ctx, c.queues, places)
 	if err != nil {
 		err = fmt.Errorf("read the lines: %w", err)
 	}
-	c.learn(due)
+	c.learn(due, began)
 	err = errors.Join(err, c.announce(ctx))
 	looks, next := c.blocked(due), empty
 	var claimed []*look
@@ -149,6 +152,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		err = errors.Join(err, c.budget(ctx, due, claimed, places))
 		next = busy
 	}
+	err = errors.Join(err, c.survey(ctx))
 	return next, errors.Join(err, c.bring(ctx, append(looks, claimed...)))
 }
 
@@ -221,14 +225,20 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 	if err != nil {
 		err = fmt.Errorf("bring waiting jobs back: %w", err)
 	}
+	var unused []*look
 	for i, queue := range queues {
 		called := int64(0)
 		for n, b := range brought[i] {
+			k := of[i][n]
 			called += b.Called
-			c.expect(probeKey{queue, of[i][n].name}, int(b.Called))
-			c.note(queue, of[i][n].name, b.Left)
+			c.expect(probeKey{queue, k.name}, int(b.Called))
+			c.note(queue, k.name, b.Left)
+			k.out, k.tasks, k.permits = k.out+b.Cost, b.Left, k.permits-b.Cost
+			if k.permits != 0 && !line.IsBlocked(k.name) {
+				unused = append(unused, k)
+			}
 		}
 		c.l.gate.expect(queue, int(called))
 	}
-	return err
+	return errors.Join(err, c.refund(ctx, unused))
 }

@@ -30,6 +30,10 @@ type standing struct {
 	room  bool          // there is room for it here
 }
 
+// due says whether its turn is near: it was called, or comes back because its
+// process ended.
+func (s standing) due() bool { return s.came == line.Called || s.came == line.Back }
+
 // verdict is what to do with it.
 type verdict struct {
 	park string        // in the line of this limiter, without asking
@@ -42,13 +46,12 @@ type verdict struct {
 // for no more than a quarter of its time, since asynq counts the wait against its
 // timeout, and fails the attempt when that is over.
 func decide(s standing) verdict {
-	called := s.came == line.Called || s.came == line.Back
-	if s.ahead != "" && !called && !s.never {
+	if s.ahead != "" && !s.due() && !s.never {
 		return verdict{park: s.ahead}
 	}
 	wait := s.hold
 	switch {
-	case called:
+	case s.due():
 		wait = max(wait, lead+slack)
 	case !s.room && !s.never:
 		wait = 0

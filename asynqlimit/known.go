@@ -3,7 +3,6 @@ package asynqlimit
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/line"
@@ -13,12 +12,36 @@ import (
 // What a process knows of the lines of its queues: what the last pass read, and
 // what it has done since. It is the caller's.
 
+// lineup is what a process knows of the lines of a queue.
+type lineup struct {
+	lines map[string]lined
+	read  bool // by a pass
+	more  bool // there are, or may be, other lines of limiters
+}
+
+// lined is what it knows of one line.
+type lined struct {
+	tasks int64     // -1 where that is not known; 0: there is no such line
+	cost  int64     // of each, about; 0 where that is not known
+	at    time.Time // when a job asked for it, or parked in it; zero: the last pass read it
+}
+
 const (
 	// maxAnnounced is how many new lines one pass announces.
 	maxAnnounced = 100
 	// unmeasured stands for the length of a line that is not known.
 	unmeasured = 10_000
+	// askedLasts is for how long a process knows of a line that no pass has told it of.
+	askedLasts = empty
 )
+
+// lineup is what is known of a queue. The caller has locked c.
+func (c *caller) lineup(queue string) *lineup {
+	if c.known[queue] == nil {
+		c.known[queue] = &lineup{lines: map[string]lined{}, more: true}
+	}
+	return c.known[queue]
+}
 
 // announce tells of lines that this process has begun, or found when it started:
 // that it serves the queue counts before its first look, which may come later.
@@ -43,45 +66,81 @@ func (c *caller) announce(ctx context.Context) error {
 	return nil
 }
 
-// learn notes which lines there are.
-func (c *caller) learn(due []line.Due) {
+// learn notes which lines there were when a pass began.
+func (c *caller) learn(due []line.Due, began time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, d := range due {
 		if d.Known == nil { // it could not be read
 			continue
 		}
-		if c.known[d.Queue] == nil { // this process has just begun
+		if !c.lineup(d.Queue).read { // this process has just begun
 			for name := range d.Known {
 				if !line.IsBlocked(name) && len(c.fresh) < maxAnnounced {
 					c.fresh[probeKey{d.Queue, name}] = true
 				}
 			}
 		}
-		c.known[d.Queue] = maps.Clone(d.Known)
+		c.known[d.Queue] = learned(c.lineup(d.Queue), d, began)
 	}
 	cut := map[string]bool{}
 	for _, d := range due {
 		cut[d.Queue] = d.Cut || d.Known == nil
 	}
 	for key, p := range c.probes {
-		if _, there := c.known[key.queue][key.line]; !there && (!cut[key.queue] || len(c.probes) > maxProbes && !p.opens()) {
+		if c.lineup(key.queue).lines[key.line].tasks == 0 && (!cut[key.queue] || len(c.probes) > maxProbes && !p.opens()) {
 			delete(c.probes, key)
 		}
 	}
+}
+
+// learned is what a process knows of the lines of a queue after a pass: what that
+// has read, and what was noted since it began. Where there are more lines than a
+// pass tells of, jobs ask for theirs, and those answers count for a while.
+func learned(before *lineup, d line.Due, began time.Time) *lineup {
+	u := &lineup{lines: make(map[string]lined, len(d.Known)), read: true}
+	limiters := int64(0)
+	for name, tasks := range d.Known {
+		u.lines[name] = lined{tasks: tasks}
+		if !line.IsBlocked(name) {
+			limiters++
+		}
+	}
+	if u.more = limiters < d.All; u.more {
+		began = began.Add(-askedLasts)
+	}
+	for name, l := range before.lines {
+		if now, there := u.lines[name]; there {
+			now.cost = l.cost
+			u.lines[name] = now
+		} else if l.at.After(began) {
+			u.lines[name] = l
+		}
+	}
+	for _, claimed := range d.Claimed {
+		u.lines[claimed.Name] = lined{tasks: claimed.Tasks, cost: claimed.Cost}
+	}
+	return u
 }
 
 // maxProbes is how many lines of tasks that cannot run a process remembers about
 // when it has tried them. It begins anew with those beyond.
 const maxProbes = 10_000
 
+// note notes how many tasks are left in a line after a look.
 func (c *caller) note(queue, name string, left int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if left == 0 {
-		delete(c.known[queue], name)
-	} else if c.known[queue] != nil {
-		c.known[queue][name] = left
+	u := c.lineup(queue)
+	l := u.lines[name]
+	if l.tasks = left; left > 0 {
+		u.lines[name] = l
+	} else {
+		delete(u.lines, name)
+	}
+	key := probeKey{queue, name}
+	if p := c.probes[key]; p != nil && left == 0 && p.opens() {
+		delete(c.probes, key) // nobody is left to follow
 	}
 }
 
@@ -161,18 +220,15 @@ func (c *caller) parked(queue string, place line.Place) {
 		return
 	}
 	c.mu.Lock()
-	if c.known[queue] == nil {
-		c.known[queue] = map[string]int64{}
+	u := c.lineup(queue)
+	l := u.lines[name]
+	if l.tasks == 0 && !line.IsBlocked(name) && len(c.fresh) < maxAnnounced {
+		c.fresh[probeKey{queue, name}] = true
 	}
-	n, ok := c.known[queue][name]
-	if !ok && !line.IsBlocked(name) {
-		if len(c.fresh) < maxAnnounced {
-			c.fresh[probeKey{queue, name}] = true
-		}
+	if l.tasks >= 0 {
+		l.tasks++
 	}
-	if !ok || n >= 0 {
-		c.known[queue][name] = n + 1
-	}
+	u.lines[name] = lined{tasks: l.tasks, cost: max(l.cost, place.Cost), at: time.Now()}
 	c.mu.Unlock()
 	select {
 	case c.wake <- struct{}{}:
@@ -181,33 +237,75 @@ func (c *caller) parked(queue string, place line.Place) {
 }
 
 // ahead returns a limiter that has tasks of the queue in line, and that takes
-// more than a moment to serve them; empty if none does.
-func (c *caller) ahead(queue string, limiters []string, rates []throttle.Rate) string {
+// more than a moment to serve them; empty if none does. Where that is not known,
+// there are.
+func (c *caller) ahead(ctx context.Context, queue string, limiters []string, costs []int64) (string, error) {
+	if err := c.askFor(ctx, queue, limiters); err != nil {
+		return "", err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	u, now := c.lineup(queue), time.Now()
 	for i, name := range limiters {
-		n, lined := c.known[queue][name]
-		if lined && (n < 0 || takes(n, rates[i]) > soonGone) {
-			return name
+		l := u.lines[name]
+		if l.tasks == 0 {
+			continue
+		}
+		p, known := c.paceNow(name, now)
+		if l.tasks < 0 || !known || p.takes(l.tasks*max(l.cost, costs[i]), now) > soonGone {
+			return name, nil
 		}
 	}
-	return ""
+	return "", nil
+}
+
+// askFor finds out how long lines are that are none of those that a pass tells
+// of, where there are more.
+func (c *caller) askFor(ctx context.Context, queue string, limiters []string) error {
+	var names []string
+	c.mu.Lock()
+	if u := c.lineup(queue); u.more {
+		for _, name := range limiters {
+			if _, there := u.lines[name]; !there {
+				names = append(names, name)
+			}
+		}
+	}
+	c.mu.Unlock()
+	if len(names) == 0 {
+		return nil
+	}
+	lengths, err := c.l.lines.Lengths(ctx, []string{queue}, names)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := c.lineup(queue)
+	for _, name := range names {
+		if _, there := u.lines[name]; !there {
+			u.lines[name] = lined{tasks: lengths[name][0].Waiting, at: time.Now()}
+		}
+	}
+	return nil
 }
 
 // lined says whether a queue has tasks in that line.
 func (c *caller) lined(queue, name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.known[queue][name] != 0
+	return c.lineup(queue).lines[name].tasks != 0
 }
 
-// outlook is about how long a line takes to serve those who are in it.
+// outlook is about how long a line takes to serve those who are in it: with the
+// rate of the configuration, if that of the limiter is not known.
 func (c *caller) outlook(queue, name string, rate throttle.Rate) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return takes(max(c.known[queue][name], 1), rate)
-}
-
-func takes(n int64, rate throttle.Rate) time.Duration {
-	return time.Duration(float64(n) / float64(max(rate.Permits, 1)) * float64(rate.Interval))
+	l := c.lineup(queue).lines[name]
+	permits, now := max(l.tasks, 1)*max(l.cost, 1), time.Now()
+	if p, ok := c.paceNow(name, now); ok {
+		return p.takes(permits, now)
+	}
+	return timeFor(permits, rate)
 }

@@ -54,7 +54,10 @@ func (j *job) hold(ctx context.Context) (err error) {
 	if err := j.applyRates(running); err != nil {
 		return j.undecided(ctx, err)
 	}
-	s := j.standing(ctx)
+	s, err := j.standing(running)
+	if err != nil {
+		return j.undecided(ctx, err)
+	}
 	v := decide(s)
 	if v.park != "" {
 		return j.throttled(v.park, j.l.caller.outlook(j.a.queue, v.park, j.rateOf(v.park)), nil)
@@ -78,8 +81,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 		j.leaves = false
 		j.l.room.enter(j.a)
 	}
-	due := s.came == line.Called || s.came == line.Back
-	if !j.a.seat.toRoom(j.needs.limiters, due) && !s.never && !due {
+	if !j.a.seat.toRoom(j.needs.limiters, s.due()) && !s.never && !s.due() {
 		j.giveUp()
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
@@ -95,16 +97,18 @@ func (j *job) hold(ctx context.Context) (err error) {
 }
 
 // standing is what is known about the task now.
-func (j *job) standing(ctx context.Context) standing {
-	s := standing{came: j.a.wait.State, hold: j.needs.rule.Hold, never: j.needs.rule.never, time: -1, room: j.a.seat.hasRoom(j.needs.limiters)}
+func (j *job) standing(ctx context.Context) (s standing, err error) {
+	s = standing{came: j.a.wait.State, hold: j.needs.rule.Hold, never: j.needs.rule.never, time: -1, room: j.a.seat.hasRoom(j.needs.limiters)}
 	if s.came == line.Called && line.IsBlocked(j.a.wait.Line) {
 		s.came = "" // it was not called for its permits
 	}
-	s.ahead = j.l.caller.ahead(j.a.queue, j.needs.limiters, j.rates())
+	if !s.due() && !s.never {
+		s.ahead, err = j.l.caller.ahead(ctx, j.a.queue, j.needs.limiters, j.needs.costs)
+	}
 	if deadline, ok := ctx.Deadline(); ok {
 		s.time = max(time.Until(deadline), 0)
 	}
-	return s
+	return s, err
 }
 
 // ask reserves the permits of all limiters, or of none. If that takes long, the
@@ -114,9 +118,7 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 		j.a.seat.asking(true)
 		defer j.a.seat.asking(false)
 		defer time.AfterFunc(askingLasts, func() {
-			if j.a.seat.toRoomIfAsking(j.needs.limiters) {
-				j.l.room.enter(j.a)
-			}
+			j.a.seat.toRoomIfAsking(j.needs.limiters, func() { j.l.room.enter(j.a) })
 		}).Stop()
 	}
 	j.a.inTurn(ctx)

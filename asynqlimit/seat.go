@@ -56,15 +56,15 @@ func (s *seat) asking(asks bool) {
 	s.asks = asks
 }
 
-// toRoomIfAsking is toRoom for a task that may have its permits by now, and reports
-// whether it is still asking for them.
-func (s *seat) toRoomIfAsking(limiters []string) bool {
+// toRoomIfAsking is toRoom for a task that may have its permits by now. If it has
+// not, it calls waits.
+func (s *seat) toRoomIfAsking(limiters []string, waits func()) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	if s.asks {
 		s.toRoomNow(limiters, false)
+		waits()
 	}
-	return s.asks
 }
 
 func (s *seat) toRoomNow(limiters []string, due bool) bool {

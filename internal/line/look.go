@@ -93,13 +93,15 @@ type Demand struct {
 	Queue     string
 	Weight    int
 	Left, Out int64 // permits of tasks in line, and on their way
-	Most      int64 // permits of tasks for which there are places
+	Cost      int64 // of a task, about
+	Unused    int64 // permits of an earlier share for which no task was called
 }
 
 // Sharing is a limiter whose permits are shared among queues.
 type Sharing struct {
 	Limiter string
 	Due     int64 // permits that come due
+	Places  int64 // for tasks of the queues
 	Queues  []Demand
 }
 
@@ -108,9 +110,9 @@ type Sharing struct {
 func (l *Lines) Share(ctx context.Context, of []Sharing) ([][]int64, error) {
 	calls := make([]call, len(of))
 	for i, s := range of {
-		args := []any{s.Due, absence.Milliseconds()}
+		args := []any{s.Due, absence.Milliseconds(), s.Places}
 		for _, d := range s.Queues {
-			args = append(args, d.Queue, max(d.Weight, 1), d.Left, d.Out, d.Most)
+			args = append(args, d.Queue, max(d.Weight, 1), d.Left, d.Out, max(d.Cost, 1), d.Unused)
 		}
 		calls[i] = call{[]string{queuesKey(s.Limiter)}, args}
 	}
@@ -141,6 +143,7 @@ type Look struct {
 // Brought is what came of a Look.
 type Brought struct {
 	Called int64
+	Cost   int64 // permits of those
 	Left   int64 // tasks in line
 }
 
@@ -167,7 +170,7 @@ func (l *Lines) Bring(ctx context.Context, queues []string, looks [][]Look) ([][
 		}
 		r := reader{reply: reply}
 		for range looks[i] {
-			brought[i] = append(brought[i], Brought{r.int(), r.int()})
+			brought[i] = append(brought[i], Brought{r.int(), r.int(), r.int()})
 		}
 		err = errors.Join(err, r.failed("bring.lua"))
 	}

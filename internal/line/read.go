@@ -117,7 +117,7 @@ func (l *Lines) Parts(ctx context.Context, limiter string, queues []string) ([]P
 // read reads what share.lua notes of a queue.
 func (p *Part) read(text string, now time.Time) {
 	f := strings.Fields(text)
-	if len(f) != 5 {
+	if len(f) != 6 {
 		return
 	}
 	ms, err := strconv.ParseInt(f[0], 10, 64)

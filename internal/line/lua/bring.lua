@@ -8,14 +8,14 @@
 -- ARGV[2] milliseconds that the keys of called tasks are kept
 -- ARGV    for each line: its name, permits to call tasks for, milliseconds until the next look, where to begin, from 0 to 1; -1:
 --         at the head, and nobody is called before one at the head that parked too lately
--- Reply: for each line: tasks called, tasks left in line
+-- Reply: for each line: tasks called, permits that they cost, tasks left in line
 local paused = redis.call("EXISTS", KEYS[1]) == 1
 local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 local ms = string.format("%.0f", now)
 local reply, brought = {}, {}
 for i = 3, #ARGV, 4 do
-  local name, permits, n = ARGV[i], tonumber(ARGV[i + 1]), 0
+  local name, permits, n, spent = ARGV[i], tonumber(ARGV[i + 1]), 0, 0
   local line, called = ARGV[1] .. "jt:line:" .. name, ARGV[1] .. "jt:called:" .. name
   local at, steps = 0, 0
   if tonumber(ARGV[i + 3]) > 0 then at = math.floor(redis.call("ZCARD", line) * tonumber(ARGV[i + 3])) end
@@ -43,7 +43,7 @@ for i = 3, #ARGV, 4 do
         redis.call("HSET", task, "state", "pending", "pending_since", t[1] .. string.format("%06d000", tonumber(t[2])),
           "jt", table.concat({"c", since, "0", "0", cost, refused, limiter}, " "))
         redis.call("ZADD", called, ms, cost .. ":" .. id)
-        brought[#brought + 1], n, permits = id, n + 1, permits - tonumber(cost)
+        brought[#brought + 1], n, permits, spent = id, n + 1, permits - tonumber(cost), spent + tonumber(cost)
       end
     end
   end
@@ -56,6 +56,7 @@ for i = 3, #ARGV, 4 do
     redis.call("ZREM", lines, name)
   end
   reply[#reply + 1] = n
+  reply[#reply + 1] = spent
   reply[#reply + 1] = left
 end
 for i = #brought, 1, -1 do redis.call("RPUSH", KEYS[2], brought[i]) end

@@ -2,34 +2,40 @@
 -- tag is the smallest goes next, and its tag grows by permits/weight: start-time fair queueing. A queue counts for as long
 -- as somebody who can run its tasks looks at its line; one that comes back does not get what it missed.
 --
--- KEYS[1] queues: hash, QUEUE -> "look weight tag out left": when somebody looked, in milliseconds after 1970, its weight,
---         its tag, permits of its tasks on their way, permits of its tasks in line; "" -> the largest tag that was served
+-- Permits are dealt for whole tasks. If they are too few for a task of the queue that goes next, nobody gets them: they are
+-- left for it.
+--
+-- KEYS[1] queues: hash, QUEUE -> "look weight tag out left cost": when somebody looked, in milliseconds after 1970, its
+--         weight, its tag, permits of its tasks on their way, permits of its tasks in line, permits that one costs;
+--         "" -> the largest tag that was served
 -- ARGV[1] permits that come due
 -- ARGV[2] milliseconds after the last look after which a queue counts for nothing
--- ARGV    for each of the caller's queues: its name, weight, permits in line, permits on their way, permits that the caller
---         has places for
+-- ARGV[3] tasks of the caller's queues that it has places for
+-- ARGV    for each of the caller's queues: its name, weight, permits in line, permits on their way, permits that a task
+--         costs, permits that it got before and has not used
 -- Reply: permits for each of the caller's queues
 local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
-local permits, absence = tonumber(ARGV[1]), tonumber(ARGV[2])
+local permits, absence, places = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local all, queues, served, gone = redis.call("HGETALL", KEYS[1]), {}, 0, {}
 for i = 1, #all, 2 do
   if all[i] == "" then
     served = tonumber(all[i + 1])
   else
-    local look, weight, tag, out, left = string.match(all[i + 1], "^(%S+) (%S+) (%S+) (%S+) (%S+)$")
-    if math.abs(now - tonumber(look)) <= absence then
-      queues[all[i]] = { weight = tonumber(weight), tag = tonumber(tag), out = tonumber(out), left = tonumber(left), got = 0 }
+    local look, weight, tag, out, left, cost = string.match(all[i + 1], "^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$")
+    if look and math.abs(now - tonumber(look)) <= absence then
+      queues[all[i]] = { weight = tonumber(weight), tag = tonumber(tag), out = tonumber(out), left = tonumber(left),
+        cost = tonumber(cost), got = 0 }
     else
       gone[#gone + 1] = all[i]
     end
   end
 end
 if #gone > 0 then redis.call("HDEL", KEYS[1], unpack(gone)) end
-for i = 3, #ARGV, 5 do
+for i = 4, #ARGV, 6 do
   local q = queues[ARGV[i]] or { tag = served, got = 0 }
   q.own, q.weight, q.left, q.out = true, tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
-  q.most = tonumber(ARGV[i + 4])
+  q.cost, q.tag = tonumber(ARGV[i + 4]), q.tag - tonumber(ARGV[i + 5]) / q.weight
   queues[ARGV[i]] = q
 end
 for _, q in pairs(queues) do permits = permits - q.out end
@@ -37,21 +43,22 @@ for _, q in pairs(queues) do permits = permits - q.out end
 local names = {}
 for name in pairs(queues) do names[#names + 1] = name end
 table.sort(names)
-for _ = 1, math.min(permits, 5000) do
+for _ = 1, 5000 do
   local first
   for _, name in ipairs(names) do
     local q = queues[name]
-    if q.left > q.got and (not q.own or q.most > q.got) and (not first or q.tag < first.tag) then first = q end
+    if q.left > q.got and (not q.own or places > 0) and (not first or q.tag < first.tag) then first = q end
   end
-  if not first then break end
-  if first.own then served = math.max(served, first.tag) end
-  first.got, first.tag = first.got + 1, first.tag + 1 / first.weight
+  if not first or first.cost > permits then break end
+  if first.own then places, served = places - 1, math.max(served, first.tag) end
+  permits, first.got, first.tag = permits - first.cost, first.got + first.cost, first.tag + first.cost / first.weight
 end
 local reply = {}
-for i = 3, #ARGV, 5 do
+for i = 4, #ARGV, 6 do
   local q = queues[ARGV[i]]
   reply[#reply + 1] = q.got
-  redis.call("HSET", KEYS[1], ARGV[i], string.format("%.0f %.17g %.17g %.0f %.0f", now, q.weight, q.tag, q.out + q.got, q.left - q.got))
+  redis.call("HSET", KEYS[1], ARGV[i],
+    string.format("%.0f %.17g %.17g %.0f %.0f %.0f", now, q.weight, q.tag, q.out + q.got, q.left - q.got, q.cost))
 end
 redis.call("HSET", KEYS[1], "", string.format("%.17g", served))
 redis.call("PEXPIRE", KEYS[1], 60000)

@@ -1,0 +1,69 @@
+package asynqlimit_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+)
+
+// TestFreshJobsQueueBehindTheLine: jobs keep coming while others are in line. The
+// line is as long as its jobs cost, and as the limit in Redis is slow: nobody
+// starts more than a second before one who came earlier.
+func TestFreshJobsQueueBehindTheLine(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		rate    string
+		permits int
+		inRedis int64 // permits of the limit that an operator has set; 0: as in the file
+	}{
+		"expensive": {rate: "100/1s", permits: 50},
+		"lowered":   {rate: "200/1s", permits: 1, inRedis: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			s.serve(member{yaml: fmt.Sprintf(`
+limits: { api: { rate: %s } }
+jobs: { "x:limited": { limits: [api], permits: %d } }
+`, c.rate, c.permits), asynq: asynq.Config{Concurrency: 20}})
+			s.enqueue("x:limited", "first")
+			s.awaitStarts("first", 1, 5*time.Second)
+			if c.inRedis > 0 {
+				l := s.limiter("api")
+				r, err := l.Config(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Permits = c.inRedis
+				if err := l.SetRate(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			const old = 20
+			for i := range old {
+				s.enqueue("x:limited", fmt.Sprintf("old%02d", i))
+			}
+			began, fresh := time.Now(), 0
+			tick := time.NewTicker(250 * time.Millisecond)
+			defer tick.Stop()
+			for len(s.seen("old")) < old && time.Since(began) < 20*time.Second {
+				<-tick.C
+				if time.Since(began) > 2*time.Second {
+					s.enqueue("x:limited", fmt.Sprintf("new%02d", fresh))
+					fresh++
+				}
+			}
+			starts := s.awaitStarts("old", old, 30*time.Second)
+			last := starts[old-1].at
+			for _, st := range s.seen("new") {
+				if before := last.Sub(st.at); before > time.Second {
+					t.Errorf("%s, one of %d that came later, started %v before the last of those in line", st.id, fresh, before)
+				}
+			}
+		})
+	}
+}

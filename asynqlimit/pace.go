@@ -1,0 +1,106 @@
+package asynqlimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
+)
+
+// pace is how fast a limiter serves its lines: the limiter in Redis, which
+// operators change, not the limit of the configuration.
+type pace struct {
+	rate throttle.Rate // no permits: the limiter is not there, and gives any number
+	free time.Time     // when its next permit comes
+	read time.Time
+}
+
+const (
+	// paceLasts is for how long a pace counts as known.
+	paceLasts = time.Second
+	// maxPaces is how many paces a process remembers, and maxSurveyed how many of
+	// those that jobs have asked for one pass reads.
+	maxPaces, maxSurveyed = 10_000, 100
+)
+
+// paceOf returns the pace of a limiter that was read now.
+func paceOf(u operate.FleetUsage, now time.Time) pace {
+	return pace{rate: u.Rate, free: now.Add(max(u.NextFree, u.Paused)), read: now}
+}
+
+// takes is about how long a line with tasks for so many permits takes to empty.
+func (p pace) takes(permits int64, now time.Time) time.Duration {
+	return max(p.free.Sub(now), 0) + timeFor(permits, p.rate)
+}
+
+// timeFor is how long a rate takes to give so many permits.
+func timeFor(permits int64, rate throttle.Rate) time.Duration {
+	return time.Duration(float64(permits) / float64(max(rate.Permits, 1)) * float64(rate.Interval))
+}
+
+// inspect reads limiters, and notes their paces. Those of which there is no
+// telling are in unknown.
+func (c *caller) inspect(ctx context.Context, names []string) (found map[string]operate.FleetUsage, unknown map[string]bool, err error) {
+	usages, err := c.fleet.Inspect(ctx, names...)
+	unknown = map[string]bool{}
+	if spoilt, ok := errors.AsType[*operate.SpoiltError](err); ok {
+		for _, l := range spoilt.Limiters {
+			unknown[l.Limiter] = true
+		}
+	} else if err != nil {
+		for _, name := range names {
+			unknown[name] = true
+		}
+	}
+	found = make(map[string]operate.FleetUsage, len(names))
+	for _, u := range usages {
+		found[u.Name] = u
+	}
+	if err != nil {
+		err = fmt.Errorf("read the limiters: %w", err)
+	}
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.paces) > maxPaces {
+		clear(c.paces)
+	}
+	for _, name := range names {
+		if delete(c.wanted, name); !unknown[name] {
+			c.paces[name] = paceOf(found[name], now)
+		}
+	}
+	return found, unknown, err
+}
+
+// survey reads the limiters whose pace jobs have asked for.
+func (c *caller) survey(ctx context.Context) error {
+	var names []string
+	c.mu.Lock()
+	for name := range c.wanted {
+		if len(names) < maxSurveyed {
+			names = append(names, name)
+		}
+	}
+	clear(c.wanted)
+	c.mu.Unlock()
+	if len(names) == 0 {
+		return nil
+	}
+	_, _, err := c.inspect(ctx, names)
+	return err
+}
+
+// paceNow returns the pace of a limiter, if it is known. If not, the next pass
+// reads it. The caller has locked c.
+func (c *caller) paceNow(name string, now time.Time) (pace, bool) {
+	p, ok := c.paces[name]
+	if !ok || now.Sub(p.read) > paceLasts {
+		c.wanted[name] = true
+		return p, false
+	}
+	return p, true
+}

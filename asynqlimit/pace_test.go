@@ -1,0 +1,35 @@
+package asynqlimit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
+)
+
+func TestPace(t *testing.T) {
+	now := time.Now()
+	usage := func(permits int64, free, paused time.Duration) operate.FleetUsage {
+		return operate.FleetUsage{Usage: throttle.Usage{Rate: throttle.Rate{Permits: permits, Interval: time.Second}, NextFree: free, Paused: paused}}
+	}
+	for name, tt := range map[string]struct {
+		of      operate.FleetUsage
+		permits int64
+		after   time.Duration // since the limiter was read
+		want    time.Duration
+	}{
+		"idle":                {usage(100, 0, 0), 50, 0, 500 * time.Millisecond},
+		"places ahead":        {usage(100, 2*time.Second, 0), 50, 0, 2500 * time.Millisecond},
+		"places ahead, later": {usage(100, 2*time.Second, 0), 50, time.Second, 1500 * time.Millisecond},
+		"paused":              {usage(100, 0, time.Minute), 1, 0, time.Minute + 10*time.Millisecond},
+		"pause over":          {usage(100, 0, time.Minute), 1, 2 * time.Minute, 10 * time.Millisecond},
+		"not there":           {operate.FleetUsage{}, 1000, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := paceOf(tt.of, now).takes(tt.permits, now.Add(tt.after)); got != tt.want {
+				t.Errorf("a line for %d permits takes %v, want %v", tt.permits, got, tt.want)
+			}
+		})
+	}
+}

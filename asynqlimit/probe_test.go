@@ -1,0 +1,82 @@
+package asynqlimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+)
+
+// mentions counts the commands that have an argument, one by one.
+type mentions struct {
+	arg string
+	n   *atomic.Int64
+}
+
+func (m mentions) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (m mentions) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if slices.Contains(cmd.Args(), any(m.arg)) {
+			m.n.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (m mentions) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// TestEmptiedLinesCostNothing: jobs of more types wait for something to be mended
+// than a pass tells of. Those of one run, as it is mended, and nobody looks for
+// more of them.
+func TestEmptiedLinesCostNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	rdb := redis.NewClient(s.rdb.Options())
+	t.Cleanup(func() { rdb.Close() })
+	var looks atomic.Int64
+	rdb.AddHook(mentions{"!no_credential:x:limited", &looks})
+	var mended atomic.Bool
+	s.serve(member{yaml: `
+limits: { api: { rate: 1000/1s } }
+jobs: { "x:limited": { limits: [api] } }
+`, rdb: rdb, handle: func(context.Context, *asynq.Task) error {
+		if !mended.Load() {
+			return asynqlimit.Blocked("no_credential", errors.New("none"))
+		}
+		return nil
+	}})
+	const types, jobs = 1600, 40
+	for i := range types {
+		s.enqueue(fmt.Sprintf("nobody:%d", i), fmt.Sprintf("nobody%d", i))
+	}
+	for i := range jobs {
+		s.enqueue("x:limited", fmt.Sprintf("x%d", i))
+	}
+	s.await(20*time.Second, func() (bool, string) {
+		n := s.rdb.ZCard(t.Context(), "asynq:{default}:jt:line:!no_credential:x:limited").Val()
+		return n == jobs, fmt.Sprintf("%d of %d blocked", n, jobs)
+	})
+	mended.Store(true)
+	s.await(60*time.Second, func() (bool, string) {
+		n := s.rdb.ZCard(t.Context(), "asynq:{default}:jt:line:!no_credential:x:limited").Val()
+		return n == 0, fmt.Sprintf("%d of %d still blocked", n, jobs)
+	})
+	<-time.After(time.Second) // what is under way
+	before := looks.Load()
+	<-time.After(3 * time.Second)
+	if n := looks.Load() - before; n > 2 {
+		t.Errorf("%d looks in 3 s at a line that is empty", n)
+	}
+}
