@@ -159,7 +159,9 @@ func (j *job) calls(ctx context.Context) bool {
 // begins says whether the task is to run now: Redis knows that it waits no more,
 // and asynq still has it.
 func (j *job) begins(ctx context.Context) bool {
-	j.l.room.leave(ctx, j.a)
+	if !j.held { // else it has left
+		j.l.room.leave(ctx, j.a)
+	}
 	return ctx.Err() == nil && j.a.goesOn(runs)
 }
 

@@ -1,11 +1,16 @@
 package asynqlimit_test
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
 const tenPerSecond = `
@@ -37,4 +42,29 @@ func TestLimitHolds(t *testing.T) {
 			s.t.Errorf("%d starts of 60, failures %v", len(s.starts), s.failures)
 		}
 	})
+}
+
+// TestStartsAreNotLaterThanTheirPermits: Redis is slow to note, now and then, that jobs
+// wait no more. They start with permits of their time all the same.
+func TestStartsAreNotLaterThanTheirPermits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	var n atomic.Int64
+	rdb := s.hooked(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if cmd.Name() == "srem" && n.Add(1)%3 == 0 {
+			<-time.After(150 * time.Millisecond)
+		}
+		return next(ctx, cmd)
+	})
+	for i := range 400 {
+		s.enqueue("x:limited", fmt.Sprintf("x%03d", i))
+	}
+	s.serve(member{rdb: rdb, asynq: asynq.Config{Concurrency: 60}, yaml: `
+limits: { api: { rate: 20/200ms } }
+jobs: { "x:limited": { limits: [api] } }
+`})
+	starts := s.awaitStarts("x", 400, 30*time.Second)
+	if most := busiest(starts, 195*time.Millisecond); most > 20 {
+		t.Errorf("%d starts within 195ms, want at most 20", most)
+	}
 }

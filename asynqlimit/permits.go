@@ -196,9 +196,7 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 		j.a.wait.State = line.Called // it has waited in turn
 		return false, nil
 	}
-	if !j.leaves || j.a.listed() {
-		j.l.room.leave(ctx, j.a)
-	}
+	j.l.room.leave(ctx, j.a) // before it takes the permits: they would be late
 	longest, cancelWait := context.WithTimeout(running, max(j.needs.rule.Hold, r.Delay())+lead+slack)
 	defer cancelWait()
 	if err := r.Wait(longest); err != nil {
