@@ -31,6 +31,7 @@ type job struct {
 	waited      time.Duration
 	taken       []int64 // permits of each limiter, until now
 	held        bool    // has got its permits
+	goes        bool    // as soon as it has its permits
 	leaves      bool    // the list of those that wait, while it asks
 	inFlight    bool
 	acquires    bool        // its handler does
@@ -262,7 +263,7 @@ func (j *job) end(err error) {
 	}
 	j.counts().attempt(err)
 	j.a.finish(err == nil)
-	if err == nil {
+	if err == nil || errors.Is(err, asynq.RevokeTask) { // asynq ends it by a script that knows nothing of the list
 		j.l.room.leaving(j.a)
 	}
 	j.l.attempts.drop(j.a)

@@ -104,10 +104,21 @@ func (a *attempt) unlist(left <-chan struct{}) (was bool, since <-chan struct{})
 	return was, a.left
 }
 
-// list says that the task is on the list, and whether it was off it.
+// relist says that the task is on the list, though its attempt is over.
+func (a *attempt) relist() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.off, a.left = false, nil
+}
+
+// list says that the task is on the list, and whether it was off it. One whose attempt
+// asynq has ended is parked, or has left.
 func (a *attempt) list() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.settled {
+		return false
+	}
 	was := a.off
 	a.off, a.left = false, nil
 	return was
@@ -223,21 +234,23 @@ const (
 	forgotten = 3 * time.Minute
 )
 
-// sweep gives back the seats of attempts that asynq took and never began, and
-// forgets those that it never ended.
-func (t *attempts) sweep(now time.Time) {
+// sweep gives back the seats of attempts that asynq took and never began, which it
+// returns, and forgets those that it never ended.
+func (t *attempts) sweep(now time.Time) (idle []*attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for key, a := range t.all {
 		a.mu.Lock()
-		idle := a.phase == taken && now.Sub(a.last) > neverBegan
+		never := a.phase == taken && now.Sub(a.last) > neverBegan
 		old := (a.over || a.phase == taken) && now.Sub(a.last) > forgotten
 		a.mu.Unlock()
-		if idle {
+		if never {
 			a.seat.leave()
+			idle = append(idle, a)
 		}
 		if old {
 			delete(t.all, key)
 		}
 	}
+	return idle
 }

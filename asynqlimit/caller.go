@@ -32,6 +32,7 @@ type caller struct {
 	probes  map[probeKey]*probe
 	tries   tries
 	onWay   map[probeKey]*expected // tasks called from lines of max_in_flight, that are not here yet
+	spare   map[probeKey]bool      // such lines that had nobody to call for all the places when they were last looked at
 }
 
 type probeKey struct{ queue, line string }
@@ -40,7 +41,7 @@ func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), place: make(chan struct{}, 1),
 		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
-		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{},
+		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{},
 	}
 }
 
@@ -50,6 +51,9 @@ const (
 	busy  = 25 * time.Millisecond
 	idle  = 100 * time.Millisecond
 	empty = 400 * time.Millisecond
+	// placeAfter is how soon a place of max_in_flight goes to the next in line, together
+	// with those that come meanwhile.
+	placeAfter = 5 * time.Millisecond
 	// adoptEvery is how often lines of the version before this one are looked for.
 	adoptEvery = 10 * time.Second
 	// sweepEvery is how often attempts are looked for that asynq never began or ended.
@@ -75,6 +79,11 @@ func (c *caller) run(ctx context.Context) {
 			continue
 		case <-c.l.gate.freed:
 		case <-c.place:
+			if time.Until(at) > placeAfter {
+				at = time.Now().Add(placeAfter)
+				timer.Reset(placeAfter)
+			}
+			continue
 		case <-timer.C:
 		}
 		if now := time.Now(); now.Sub(adopted) > adoptEvery {
@@ -87,7 +96,10 @@ func (c *caller) run(ctx context.Context) {
 		}
 		if now := time.Now(); now.Sub(swept) > sweepEvery {
 			swept = now
-			c.l.attempts.sweep(now)
+			for _, a := range c.l.attempts.sweep(now) {
+				a.ask()
+				c.answered(a)
+			}
 		}
 		at = time.Now().Add(next)
 		timer.Reset(next)
@@ -132,7 +144,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	}
 	c.learn(due, began)
 	err = errors.Join(err, c.announce(ctx))
-	looks, next := c.blocked(due), empty
+	looks, next := c.blocked(due, places), empty
 	var claimed []*look
 	for i, d := range due {
 		if d.All > 0 {
@@ -158,7 +170,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 
 // blocked are the lines of tasks that cannot run as things stand from which some
 // are to be tried.
-func (c *caller) blocked(due []line.Due) (looks []*look) {
+func (c *caller) blocked(due []line.Due, places int) (looks []*look) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -177,7 +189,7 @@ func (c *caller) blocked(due []line.Due) (looks []*look) {
 			}
 			n, rule := p.look(now, &c.tries), c.l.fullRule(key.line)
 			if rule != nil {
-				n = cap(rule.inFlight) - len(rule.inFlight) - int(c.pending[key]) - c.toCome(key, now)
+				n = min(cap(rule.inFlight)-len(rule.inFlight)-int(c.pending[key])-c.toCome(key, now), places)
 			}
 			if n > 0 {
 				k := &look{queue: i, name: key.line, permits: int64(n), inOrder: rule != nil, next: probeFirst}
@@ -231,7 +243,7 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 		for n, b := range brought[i] {
 			k := of[i][n]
 			called += b.Called
-			c.expect(probeKey{queue, k.name}, int(b.Called))
+			c.expect(probeKey{queue, k.name}, k.permits, b)
 			c.note(queue, k.name, b.Left)
 			k.out, k.tasks, k.permits = k.out+b.Cost, b.Left, k.permits-b.Cost
 			if k.permits != 0 && !line.IsBlocked(k.name) {

@@ -60,29 +60,22 @@ func (c client) eval(ctx context.Context, keys []string, args []any, asynqs func
 // that waited or was put off.
 func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cmd) *redis.Cmd {
 	a := c.l.attempts.get(call.Queue, call.ID)
-	if a == nil {
-		return c.recovered(ctx, call, asynqs)
+	if _, leased := ctx.Deadline(); a == nil || a.at() == taken && !leased && call.Step != line.Requeue {
+		return c.recovered(ctx, call, asynqs) // the recoverer's
 	}
 	a.ask() // if it never began: nobody waits for it
 	c.l.caller.answered(a)
 	var cmd *redis.Cmd
 	f, place := a.settle(call.Step)
-	if f == returns || f == parks {
-		c.l.room.stay(ctx, a)
-	}
 	switch f {
 	case returns:
-		cmd = c.repeat(ctx, func() *redis.Cmd {
-			return result(c.l.lines.GiveBack(ctx, call.Queue, call.ID, place))
-		})
+		cmd = c.wait(ctx, a, func() error { return c.l.lines.GiveBack(ctx, call.Queue, call.ID, place) })
 	case parks:
 		message := call.Message
 		if call.Failure {
 			message = nil // it counts a retry
 		}
-		cmd = c.repeat(ctx, func() *redis.Cmd {
-			return result(c.l.lines.Park(ctx, call.Queue, call.ID, message, place))
-		})
+		cmd = c.wait(ctx, a, func() error { return c.l.lines.Park(ctx, call.Queue, call.ID, message, place) })
 		if cmd.Err() == nil {
 			c.l.caller.parked(call.Queue, place)
 		}
@@ -99,6 +92,19 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 	}
 	c.l.attempts.drop(a)
 	return cmd
+}
+
+// wait repeats what parks a task or gives it back. As long as that does not succeed, the
+// task counts as one that waits: others bring it back when its lease is over.
+func (c client) wait(ctx context.Context, a *attempt, try func() error) *redis.Cmd {
+	return c.repeat(ctx, func() *redis.Cmd {
+		c.l.room.stay(ctx, a)
+		cmd := result(try())
+		if err := cmd.Err(); err != nil && !redis.HasErrorPrefix(err, "NOSCRIPT") {
+			c.l.room.waits(a)
+		}
+		return cmd
+	})
 }
 
 // recovered is for tasks of other processes, which have died: asynq's recoverer

@@ -24,7 +24,7 @@ func (j *job) enterFlight(ctx context.Context) error {
 		return nil
 	}
 	called := j.a.wait.State == line.Called || j.a.wait.State == line.Back
-	if !called && j.l.caller.lined(j.a.queue, fullLine+r.Name) {
+	if !called && j.l.caller.inTurn(j.a.queue, fullLine+r.Name) {
 		return j.full(r)
 	}
 	select {

@@ -168,7 +168,7 @@ func (g *gate) arrived(queue string, waited line.State, began time.Time) {
 	g.empties = 0
 	e := g.onWay[queue]
 	switch {
-	case e == nil || e.n == 0 || waited == line.Back:
+	case e == nil || e.n == 0 || waited == line.Back || waited == line.Untried:
 	case waited == line.Called:
 		e.n--
 	case e.at.Before(began):

@@ -111,6 +111,9 @@ func learned(before *lineup, d line.Due, began time.Time) *lineup {
 	}
 	for name, l := range before.lines {
 		if now, there := u.lines[name]; there {
+			if now.tasks < 0 && l.tasks > 0 && l.at.After(began.Add(-askedLasts)) {
+				now.tasks, now.at = l.tasks, l.at
+			}
 			now.cost = l.cost
 			u.lines[name] = now
 		} else if l.at.After(began) {
@@ -162,15 +165,23 @@ func (c *caller) taken(a *attempt) {
 	}
 }
 
-// expect notes that tasks were called for places of max_in_flight, which are this
+// expect notes what came of calling tasks for places of max_in_flight, which are this
 // process's own.
-func (c *caller) expect(key probeKey, n int) {
-	if n == 0 || c.l.fullRule(key.line) == nil {
+func (c *caller) expect(key probeKey, places int64, b line.Brought) {
+	if c.l.fullRule(key.line) == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
+	if b.Left > 0 && b.Called < places {
+		c.spare[key] = true
+	} else {
+		delete(c.spare, key)
+	}
+	if b.Called == 0 {
+		return
+	}
+	now, n := time.Now(), int(b.Called)
 	e := c.onWay[key]
 	if e == nil || now.After(e.until) {
 		e = &expected{}
@@ -295,6 +306,14 @@ func (c *caller) lined(queue, name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lineup(queue).lines[name].tasks != 0
+}
+
+// inTurn says whether a task that comes now has to stand behind a line of max_in_flight:
+// not while those in it parked too lately to be called, and there are places.
+func (c *caller) inTurn(queue, name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lineup(queue).lines[name].tasks != 0 && !c.spare[probeKey{queue, name}]
 }
 
 // outlook is about how long a line takes to serve those who are in it: with the

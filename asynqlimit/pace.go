@@ -19,8 +19,9 @@ type pace struct {
 }
 
 const (
-	// paceLasts is for how long a pace counts as known.
-	paceLasts = time.Second
+	// paceLasts is for how long a pace counts as known; it is read again when it is
+	// used after paceFresh.
+	paceLasts, paceFresh = 5 * time.Second, 500 * time.Millisecond
 	// maxPaces is how many paces a process remembers, and maxSurveyed how many of
 	// those that jobs have asked for one pass reads.
 	maxPaces, maxSurveyed = 10_000, 100
@@ -94,13 +95,13 @@ func (c *caller) survey(ctx context.Context) error {
 	return err
 }
 
-// paceNow returns the pace of a limiter, if it is known. If not, the next pass
-// reads it. The caller has locked c.
+// paceNow returns the pace of a limiter, if it is known. If not, or if it is not
+// fresh, the next pass reads it. The caller has locked c.
 func (c *caller) paceNow(name string, now time.Time) (pace, bool) {
 	p, ok := c.paces[name]
-	if !ok || now.Sub(p.read) > paceLasts {
+	age := now.Sub(p.read)
+	if !ok || age > paceFresh {
 		c.wanted[name] = true
-		return p, false
 	}
-	return p, true
+	return p, ok && age <= paceLasts
 }

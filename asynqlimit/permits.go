@@ -23,6 +23,7 @@ func (j *job) acquire(ctx context.Context) error {
 	if len(j.limiter) == 0 || j.held {
 		return nil
 	}
+	j.goes = true
 	for tries := 0; ; tries++ {
 		if err := j.hold(ctx); err != nil {
 			return err
@@ -77,10 +78,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 	if atOnce {
 		return nil
 	}
-	if j.leaves {
-		j.leaves = false
-		j.l.room.enter(j.a)
-	}
+	j.stays()
 	if !j.a.seat.toRoom(j.needs.limiters, s.due()) && !s.never && !s.due() {
 		j.giveUp()
 		return j.throttled(r.Limiter(), r.Delay(), nil)
@@ -114,6 +112,10 @@ func (j *job) standing(ctx context.Context) (s standing, err error) {
 // ask reserves the permits of all limiters, or of none. If that takes long, the
 // task waits for it in the room.
 func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reservation, error) {
+	j.a.inTurn(ctx)
+	if j.leaves = j.goes && j.atOnce(); j.leaves {
+		j.l.room.leaving(j.a)
+	}
 	if maxWait > askingLasts {
 		j.a.seat.asking(true)
 		defer j.a.seat.asking(false)
@@ -121,13 +123,17 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 			j.a.seat.toRoomIfAsking(j.needs.limiters, func() { j.l.room.enter(j.a) })
 		}).Stop()
 	}
-	j.a.inTurn(ctx)
-	if j.leaves = j.atOnce(); j.leaves {
-		j.l.room.leaving(j.a)
-	}
 	defer j.a.ask()
 	defer j.l.caller.answered(j.a)
 	return j.reserve(arrived.With(ctx, j.a.ask), j.needs.costs, maxWait)
+}
+
+// stays puts the task on the list again of those that wait, if it has left that.
+func (j *job) stays() {
+	if j.leaves {
+		j.leaves = false
+		j.l.room.enter(j.a)
+	}
 }
 
 // atOnce says whether the limits of the task gave permits at once when they were last
@@ -176,6 +182,9 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	defer stop()
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
+	if !j.a.seat.toSlotNow() {
+		j.stays()
+	}
 	inTime, cancelSlot := context.WithTimeout(running, max(r.Delay(), 0)+j.lateBy())
 	err = j.a.seat.toSlot(inTime)
 	cancelSlot()

@@ -56,6 +56,15 @@ func (r *room) enter(a *attempt) {
 	}
 }
 
+// waits puts a task on the list that could be neither parked nor given back: asynq's
+// recoverer brings it back.
+func (r *room) waits(a *attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a.relist()
+	r.note(change{a, true})
+}
+
 // leaving takes the task of an attempt off the list, soon, and returns what is closed
 // when that is done; nil if it was done before.
 func (r *room) leaving(a *attempt) (done <-chan struct{}) {

@@ -107,9 +107,13 @@ func (c *cutOff) ZAddXX(ctx context.Context, key string, members ...redis.Z) *re
 func TestPutOffThenRecoveredElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
-	goOn := s.stopLimit("api", "50/1s")
 	first := &cutOff{UniversalClient: s.rdb}
 	s.serve(member{name: "cut off", yaml: fiftyPerSecond, rdb: first, asynq: asynq.Config{ShutdownTimeout: time.Second}})
+	for i := range 5 { // the limit gives at once
+		s.enqueue("x:limited", fmt.Sprint("before", i))
+	}
+	s.awaitStarts("before", 5, 10*time.Second)
+	goOn := s.stopLimit("api", "50/1s")
 	s.enqueue("x:limited", "nightly", asynq.MaxRetry(0))
 	s.await(5*time.Second, func() (bool, string) { return first.lost.Load(), "not put off" })
 	s.rdb.ZAdd(t.Context(), "asynq:{default}:lease", redis.Z{Member: "nightly", Score: float64(time.Now().Add(-time.Hour).Unix())})

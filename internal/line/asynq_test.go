@@ -12,6 +12,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -134,5 +136,33 @@ func TestUnknownScripts(t *testing.T) {
 		if got := Recognize(tt.keys, tt.args); got.Step != tt.want {
 			t.Errorf("%s: step %d, want %d", fmt.Sprint(tt.keys), got.Step, tt.want)
 		}
+	}
+}
+
+// TestRecoveredOnce: a task that waits is given back once by those who find its lease
+// lapsed. One who comes late finds a lease that is not, and leaves the task alone.
+func TestRecoveredOnce(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
+	t.Cleanup(func() { rdb.Close() })
+	ctx, lines := t.Context(), New(rdb)
+	if _, err := asynq.NewClientFromRedisClient(rdb).Enqueue(asynq.NewTask("x", nil), asynq.TaskID("1")); err != nil {
+		t.Fatal(err)
+	}
+	take := func(ends time.Duration) {
+		t.Helper()
+		if tasks, err := lines.Take(ctx, "default", time.Now().Add(ends).Unix(), 1); err != nil || len(tasks) != 1 {
+			t.Fatalf("%v, %v", tasks, err)
+		}
+	}
+	take(-time.Minute)
+	if ok, err := lines.GiveBackListed(ctx, "default", "1"); !ok || err != nil {
+		t.Fatalf("the first: %v, %v", ok, err)
+	}
+	take(30 * time.Second)
+	if ok, err := lines.GiveBackListed(ctx, "default", "1"); ok || !errors.Is(err, ErrNotActive) {
+		t.Errorf("one who comes late: %v, %v", ok, err)
+	}
+	if n := rdb.LLen(ctx, "asynq:{default}:active").Val(); n != 1 {
+		t.Errorf("%d are active, want the one that was taken again", n)
 	}
 }

@@ -257,8 +257,9 @@ func (l *Lines) GiveBackAll(ctx context.Context, queue string, ids []string, pla
 	return err
 }
 
-// GiveBackListed does that for a task of another process, if the room lists it,
-// and reports whether it does.
+// GiveBackListed does that for a task whose lease has lapsed, if the room lists it, and
+// reports whether it does. If the lease has not lapsed, somebody else has given it back
+// and it was taken again: that is ErrNotActive.
 func (l *Lines) GiveBackListed(ctx context.Context, queue, id string) (bool, error) {
 	back, err := l.giveBack(ctx, queue, "listed", []string{id}, []Place{{}})
 	if err == nil && back[0] < 0 {

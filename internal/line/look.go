@@ -136,7 +136,7 @@ type Look struct {
 	Line    string
 	Permits int64         // to call tasks for
 	From    float64       // where in the line to begin, from 0, its head, to 1
-	InOrder bool          // nobody is called before the head, though it parked too lately
+	InOrder bool          // nobody is called before one at the head that came and parked just now
 	Next    time.Duration // until the next look
 }
 

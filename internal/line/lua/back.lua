@@ -4,10 +4,11 @@
 -- KEYS[1] to KEYS[3] asynq's active list, leases, pending list
 -- KEYS[4] room: as in park.lua
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
--- ARGV[2] "listed": only tasks that the room lists, with what is known of their last wait, if they had one; else ""
+-- ARGV[2] "listed": only tasks whose lease has lapsed and that the room lists, with what is known of their last wait, if
+--         they had one; else ""
 -- ARGV    for each task: its id, when it was taken (as in park.lua), state, first arrival or "" for now, permits it costs,
 --         when its API first refused it or 0, name of the line it would be in
--- Reply: for each task 1, 0 if it is not listed, or -1 if it is not active, or not any more from that take
+-- Reply: for each task 1, 0 if it is not listed, or -1 if it is not active, or by a later take
 local t = redis.call("TIME")
 local now = t[1] .. string.format("%06d", tonumber(t[2]))
 local function field(task, name)
@@ -15,8 +16,15 @@ local function field(task, name)
   return type(value) == "string" and value or ""
 end
 
+-- live says whether a lease does not end before a while ago: asynq extends those of processes that live.
+local function live(id)
+  local ends = redis.call("ZSCORE", KEYS[2], id)
+  return not ends or tonumber(ends) > tonumber(t[1]) - 15
+end
+
 local function back(id, taken, state, since, cost, refused, limiter)
   local task = ARGV[1] .. "t:" .. id
+  if ARGV[2] == "listed" and live(id) then return -1 end
   if ARGV[2] == "listed" and redis.call("SISMEMBER", KEYS[4], id) == 0 then return 0 end
   local by = field(task, "taken")
   if taken ~= "" and by ~= taken then return -1 end

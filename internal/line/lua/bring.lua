@@ -7,7 +7,7 @@
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV[2] milliseconds that the keys of called tasks are kept
 -- ARGV    for each line: its name, permits to call tasks for, milliseconds until the next look, where to begin, from 0 to 1; -1:
---         at the head, and nobody is called before one at the head that parked too lately
+--         at the head, and nobody is called before one there that came and parked just now
 -- Reply: for each line: tasks called, permits that they cost, tasks left in line
 local paused = redis.call("EXISTS", KEYS[1]) == 1
 local t = redis.call("TIME")
@@ -32,7 +32,7 @@ for i = 3, #ARGV, 4 do
       elseif permits <= 0 then
         break
       elseif tonumber(soonest) > now and tonumber(soonest) < now + 2000 then
-        if tonumber(ARGV[i + 3]) < 0 then
+        if tonumber(ARGV[i + 3]) < 0 and tonumber(soonest) - tonumber(since) / 1000 < 2000 then
           permits = 0
           break
         end
