@@ -34,7 +34,8 @@
 //	attempt.go   the middleware: one attempt, from its dequeue to its end
 //	permits.go   its permits: ask, wait in the room, get a slot, go
 //	decide.go    pure: ask or park, how long to wait, how much to call
-//	caller.go    owns what is known of lines: brings tasks back
+//	caller.go    brings tasks back from their lines; owns, with known.go and pace.go,
+//	             what is known of lines and of how fast their limiters serve them
 //	probe.go     pure: how many jobs to try that could not run
 //	room.go      owns the list of who waits here, for the case that we are killed
 //
