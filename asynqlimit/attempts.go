@@ -178,8 +178,7 @@ func (a *attempt) ending(step line.Step) (fate, line.Place) {
 // untouched is the place of a task that asks for nothing in this process: that of
 // its last wait, if it had one.
 func (a *attempt) untouched() line.Place {
-	near := a.wait.State == line.Called || a.wait.State == line.Back
-	return line.Place{By: a.by, Since: a.since, Cost: a.wait.Cost, Refused: a.wait.Refused, Line: a.wait.Line, Untried: !near}
+	return line.Place{By: a.by, Since: a.since, Cost: a.wait.Cost, Refused: a.wait.Refused, Line: a.wait.Line, Untried: !a.wait.State.Near()}
 }
 
 // settle says that asynq has ended the attempt, and what becomes of the task.

@@ -32,7 +32,7 @@ type standing struct {
 
 // due says whether its turn is near: it was called, or comes back because its
 // process ended.
-func (s standing) due() bool { return s.came == line.Called || s.came == line.Back }
+func (s standing) due() bool { return s.came.Near() }
 
 // verdict is what to do with it.
 type verdict struct {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
 // retryFull is about when a job is tried again that found max_in_flight reached.
@@ -23,8 +21,7 @@ func (j *job) enterFlight(ctx context.Context) error {
 	if r == nil || r.inFlight == nil {
 		return nil
 	}
-	called := j.a.wait.State == line.Called || j.a.wait.State == line.Back
-	if !called && j.l.caller.inTurn(j.a.queue, fullLine+r.Name) {
+	if !j.a.wait.State.Near() && j.l.caller.queuesFor(j.a.queue, fullLine+r.Name) {
 		return j.full(r)
 	}
 	select {

@@ -308,9 +308,9 @@ func (c *caller) lined(queue, name string) bool {
 	return c.lineup(queue).lines[name].tasks != 0
 }
 
-// inTurn says whether a task that comes now has to stand behind a line of max_in_flight:
+// queuesFor says whether a task that comes now has to stand behind a line of max_in_flight:
 // not while those in it parked too lately to be called, and there are places.
-func (c *caller) inTurn(queue, name string) bool {
+func (c *caller) queuesFor(queue, name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lineup(queue).lines[name].tasks != 0 && !c.spare[probeKey{queue, name}]

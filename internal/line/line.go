@@ -104,6 +104,10 @@ const (
 	Arrived State = "a" // a process has it, or it has run since
 )
 
+// Near says whether the turn of a task that comes so is near: it was called, or waited
+// in a process that ended.
+func (s State) Near() bool { return s == Called || s == Back }
+
 // Wait is how a task waits: the field jt of its hash.
 type Wait struct {
 	State   State
