@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/jobthrottle/jobthrottle/worker"
+	"github.com/jobthrottle/jobthrottle/internal/jobview"
 )
 
 // readTimeout bounds what a scrape waits for Redis.
@@ -15,8 +15,8 @@ const readTimeout = 2 * time.Second
 
 // Source is what a Collector shows: a *worker.Worker.
 type Source interface {
-	Stats() worker.Stats
-	Overview(context.Context) (worker.Overview, error)
+	Stats() jobview.Stats
+	Overview(context.Context) (jobview.Overview, error)
 }
 
 // Collector shows a worker to a Prometheus registry. The counters are of the
@@ -70,7 +70,7 @@ func (e emitter) gauge(d *prometheus.Desc, x float64, labels ...string) {
 	e.metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x, labels...)
 }
 
-func (e emitter) stats(s worker.Stats) {
+func (e emitter) stats(s jobview.Stats) {
 	e.counter(redisCalls, s.Throttle.Calls)
 	e.counter(redisErrors, s.Throttle.Errors)
 	e.counter(stalePermits, s.Throttle.Stale)
@@ -88,15 +88,15 @@ func (e emitter) stats(s worker.Stats) {
 		e.counter(attempts, j.Failed, j.Name, "failed")
 		e.counter(attempts, j.PutOff, j.Name, "put_off")
 		e.counter(attempts, j.Blocked, j.Name, "blocked")
-		buckets := make(map[float64]uint64, len(worker.WaitBounds))
-		for i, bound := range worker.WaitBounds {
+		buckets := make(map[float64]uint64, len(jobview.WaitBounds))
+		for i, bound := range jobview.WaitBounds {
 			buckets[bound.Seconds()] = uint64(j.Waits.Buckets[i])
 		}
 		e.metrics <- prometheus.MustNewConstHistogram(waits, uint64(j.Waits.Count), j.Waits.Sum.Seconds(), buckets, j.Name)
 	}
 }
 
-func (e emitter) limits(limits []worker.LimitOverview) {
+func (e emitter) limits(limits []jobview.LimitOverview) {
 	for _, l := range limits {
 		e.gauge(parkedJobs, float64(l.Parked), l.Name)
 		e.gauge(parkedLimiters, float64(l.Lines), l.Name)
@@ -114,7 +114,7 @@ func (e emitter) limits(limits []worker.LimitOverview) {
 	}
 }
 
-func (e emitter) pools(pools []worker.PoolOverview) {
+func (e emitter) pools(pools []jobview.PoolOverview) {
 	for _, p := range pools {
 		e.gauge(slots, float64(p.Slots), p.Name)
 		for _, q := range p.Queues {

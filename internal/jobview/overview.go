@@ -1,10 +1,11 @@
-package worker
+package jobview
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,11 +16,11 @@ import (
 )
 
 const (
-	// overviewLines is how many lines of parked tasks an Overview reads: a
+	// MaxLines is how many lines of parked tasks an Overview reads: a
 	// keyed limit can have one for each of a million values.
-	overviewLines = 1000
-	// overviewLimiters is how many limiters of a keyed limit it names.
-	overviewLimiters = 10
+	MaxLines = 1000
+	// MaxLimiters is how many limiters of a keyed limit it names.
+	MaxLimiters = 10
 )
 
 // Overview is how the limits and queues of a worker's configuration stand at
@@ -73,30 +74,24 @@ type QueueOverview struct {
 // Overview reads how the limits and queues of this worker's configuration
 // stand. It changes nothing. It costs a script call a limit and client, and
 // some calls a queue: call it once a second at most.
-func (w *Worker) Overview(ctx context.Context) (Overview, error) {
+func (v *View) Overview(ctx context.Context) (Overview, error) {
 	o := Overview{At: time.Now()}
-	lines, err := w.readLines(ctx)
+	lines, err := v.readLines(ctx)
 	if err != nil {
 		return Overview{}, err
 	}
 	o.Unread = lines.unread
-	if o.Limits, err = w.overlookLimits(ctx, lines); err != nil {
+	if o.Limits, err = v.overlookLimits(ctx, lines); err != nil {
 		return Overview{}, err
 	}
-	o.Pools, err = w.overlookPools(lines)
+	o.Pools, err = v.overlookPools(lines)
 	return o, err
 }
 
-// Fleet reads and pins limiters, in this worker's Redis.
-func (w *Worker) Fleet() *operate.Fleet { return operate.NewFleet(w.rdb) }
-
-// Inspector reads which tasks wait for which limit, in this worker's Redis.
-func (w *Worker) Inspector() *Inspector { return NewInspector(w.rdb) }
-
-func (w *Worker) overlookLimits(ctx context.Context, lines parkedLines) ([]LimitOverview, error) {
+func (v *View) overlookLimits(ctx context.Context, lines parkedLines) ([]LimitOverview, error) {
 	var limits []LimitOverview
 	var names []string
-	for _, l := range w.plans.Limits() {
+	for _, l := range v.plans.Limits() {
 		lo := LimitOverview{Name: l.Name, Rate: l.Rate, Key: l.Key}
 		limiters := []string{l.Name}
 		if l.Key != "" {
@@ -107,7 +102,7 @@ func (w *Worker) overlookLimits(ctx context.Context, lines parkedLines) ([]Limit
 			lo.Limiters = append(lo.Limiters, LimiterOverview{FleetUsage: operate.FleetUsage{Name: name}, Parked: lines.tasks[name]})
 		}
 		names = append(names, limiters...)
-		for _, j := range w.plans.All() {
+		for _, j := range v.plans.All() {
 			if slices.Contains(j.Limits, l) {
 				lo.Jobs = append(lo.Jobs, j.Name)
 			}
@@ -115,7 +110,7 @@ func (w *Worker) overlookLimits(ctx context.Context, lines parkedLines) ([]Limit
 		slices.Sort(lo.Jobs)
 		limits = append(limits, lo)
 	}
-	usages, err := w.Fleet().Inspect(ctx, names...)
+	usages, err := v.inspector.fleet.Inspect(ctx, names...)
 	broken := map[string]error{}
 	if spoilt, ok := errors.AsType[*operate.SpoiltError](err); ok {
 		for _, l := range spoilt.Limiters {
@@ -143,18 +138,18 @@ func (w *Worker) overlookLimits(ctx context.Context, lines parkedLines) ([]Limit
 	return limits, nil
 }
 
-func (w *Worker) overlookPools(lines parkedLines) ([]PoolOverview, error) {
-	known, err := w.inspector.Queues() // those that a job was ever enqueued in
+func (v *View) overlookPools(lines parkedLines) ([]PoolOverview, error) {
+	known, err := v.inspector.asynq.Queues() // those that a job was ever enqueued in
 	if err != nil {
 		return nil, fmt.Errorf("read the names of the queues: %w", err)
 	}
 	var pools []PoolOverview
-	for _, pc := range w.cfg.Pools {
-		p := PoolOverview{Name: pc.Name, Slots: pc.Concurrency, MaxWaiting: pc.WaitingSlots()}
-		for _, name := range sortedKeys(pc.QueueWeights()) {
-			q := QueueOverview{Name: name, Weight: pc.QueueWeights()[name]}
+	for _, pool := range v.pools() {
+		p := PoolOverview{Name: pool.Name, Slots: pool.Slots, MaxWaiting: pool.MaxWaiting}
+		for _, name := range slices.Sorted(maps.Keys(pool.Weights)) {
+			q := QueueOverview{Name: name, Weight: pool.Weights[name]}
 			if slices.Contains(known, name) {
-				info, err := w.inspector.GetQueueInfo(name)
+				info, err := v.inspector.asynq.GetQueueInfo(name)
 				if err != nil {
 					return nil, fmt.Errorf("read queue %q: %w", name, err)
 				}
@@ -178,28 +173,30 @@ type parkedLines struct {
 	unread int64
 }
 
-func (w *Worker) readLines(ctx context.Context) (parkedLines, error) {
+func (v *View) readLines(ctx context.Context) (parkedLines, error) {
 	lines := parkedLines{tasks: map[string]int64{}, queues: map[string]int64{}}
 	fail := func(err error) (parkedLines, error) {
 		return parkedLines{}, fmt.Errorf("read the lines of parked tasks: %w", err)
 	}
-	queues, err := w.inspector.Queues()
+	queues, err := v.inspector.asynq.Queues()
 	if err != nil {
 		return fail(err)
 	}
-	queues = append(queues, w.queues()...)
+	for _, pool := range v.pools() {
+		queues = slices.AppendSeq(queues, maps.Keys(pool.Weights))
+	}
 	slices.Sort(queues)
 	queues = slices.Compact(queues)
-	names, all, err := w.lines.First(ctx, queues, overviewLines)
+	names, all, err := v.inspector.lines.First(ctx, queues, MaxLines)
 	if err != nil {
 		return fail(err)
 	}
-	left := overviewLines
+	left := MaxLines
 	for i, queue := range queues {
 		read := names[i][:min(len(names[i]), left)]
 		left -= len(read)
 		lines.unread += max(all[i]-int64(len(read)), 0)
-		lengths, err := w.lines.Lengths(ctx, []string{queue}, read)
+		lengths, err := v.inspector.lines.Lengths(ctx, []string{queue}, read)
 		if err != nil {
 			return fail(err)
 		}
@@ -238,5 +235,5 @@ func (p parkedLines) longest(prefix string) []string {
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(p.tasks[b], p.tasks[a]), strings.Compare(a, b))
 	})
-	return names[:min(len(names), overviewLimiters)]
+	return names[:min(len(names), MaxLimiters)]
 }
