@@ -37,8 +37,30 @@ type limitCounts struct {
 
 type jobCounts struct {
 	done, failed, putOff, blocked atomic.Int64
-	waited                        atomic.Int64                      // nanoseconds
-	waits                         [len(WaitBounds) + 1]atomic.Int64 // by bucket, those beyond the last bound last
+	waits, wholeWaits, handlers   durations
+}
+
+// durations count for a Waits.
+type durations struct {
+	sum     atomic.Int64                      // nanoseconds
+	buckets [len(WaitBounds) + 1]atomic.Int64 // those beyond the last bound last
+}
+
+func (ds *durations) add(d time.Duration) {
+	i, _ := slices.BinarySearch(WaitBounds[:], d)
+	ds.buckets[i].Add(1)
+	ds.sum.Add(int64(d))
+}
+
+func (ds *durations) stats() Waits {
+	w := Waits{Sum: time.Duration(ds.sum.Load())}
+	for i := range ds.buckets {
+		w.Count += ds.buckets[i].Load()
+		if i < len(w.Buckets) {
+			w.Buckets[i] = w.Count
+		}
+	}
+	return w
 }
 
 // Stats returns the counters as they are now.
@@ -62,21 +84,10 @@ func (p *process) stats() Stats {
 }
 
 func (c *jobCounts) stats(name string) JobStats {
-	s := JobStats{Name: name, Done: c.done.Load(), Failed: c.failed.Load(), PutOff: c.putOff.Load(), Blocked: c.blocked.Load()}
-	s.Waits.Sum = time.Duration(c.waited.Load())
-	for i := range c.waits {
-		s.Waits.Count += c.waits[i].Load()
-		if i < len(s.Waits.Buckets) {
-			s.Waits.Buckets[i] = s.Waits.Count
-		}
+	return JobStats{
+		Name: name, Done: c.done.Load(), Failed: c.failed.Load(), PutOff: c.putOff.Load(), Blocked: c.blocked.Load(),
+		Waits: c.waits.stats(), WholeWaits: c.wholeWaits.stats(), Handlers: c.handlers.stats(),
 	}
-	return s
-}
-
-func (c *jobCounts) wait(d time.Duration) {
-	i, _ := slices.BinarySearch(WaitBounds[:], d)
-	c.waits[i].Add(1)
-	c.waited.Add(int64(d))
 }
 
 func (c *jobCounts) attempt(err error) {
@@ -99,6 +110,14 @@ func (j *job) counts() *jobCounts {
 		return &r.counts
 	}
 	return &j.l.others
+}
+
+// ran counts a run of the handler. One that was told to wait when it asked for its
+// permits, or that could not ask, has prepared to run and will again.
+func (j *job) ran(took time.Duration, err error) {
+	if j.held || len(j.limiter) == 0 || !isPutOff(err) && asBlocked(err) == nil {
+		j.counts().handlers.add(took)
+	}
 }
 
 // took counts permits of each limit.

@@ -7,21 +7,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-const (
-	// MaxLines is how many lines of parked tasks an Overview reads: a
-	// keyed limit can have one for each of a million values.
-	MaxLines = 1000
-	// MaxLimiters is how many limiters of a keyed limit it names.
-	MaxLimiters = 10
-)
+// MaxLimiters is how many limiters of a keyed limit an Overview names.
+const MaxLimiters = 10
 
 // Overview is how the limits and queues of a worker's configuration stand at
 // one time, over the whole fleet.
@@ -40,6 +33,10 @@ type LimitOverview struct {
 	Jobs   []string      // the patterns of jobs that draw on it
 	Parked int64         // tasks that wait for it outside of slots
 	Lines  int64         // limiters that they wait for
+	// Oldest is for how long the first to arrive of those tasks has waited, by Redis's
+	// clock; 0 if none waits. If there are more lines than an Overview reads, it goes
+	// on to others at each look, and so finds the oldest after a while.
+	Oldest time.Duration
 	// Limiters has one element, or none if nobody has created the limiter yet.
 	// Of a keyed limit, it has those with the longest lines.
 	Limiters []LimiterOverview
@@ -98,6 +95,7 @@ func (v *View) overlookLimits(ctx context.Context, lines parkedLines) ([]LimitOv
 			limiters = lines.longest(l.Name + ":")
 		}
 		lo.Lines, lo.Parked = lines.of(l)
+		lo.Oldest = lines.oldest[l].age
 		for _, name := range limiters {
 			lo.Limiters = append(lo.Limiters, LimiterOverview{FleetUsage: operate.FleetUsage{Name: name}, Parked: lines.tasks[name]})
 		}
@@ -164,76 +162,4 @@ func (v *View) overlookPools(lines parkedLines) ([]PoolOverview, error) {
 		pools = append(pools, p)
 	}
 	return pools, nil
-}
-
-// parkedLines are how many tasks are in line.
-type parkedLines struct {
-	tasks  map[string]int64 // by limiter
-	queues map[string]int64 // by queue, over all limiters
-	unread int64
-}
-
-func (v *View) readLines(ctx context.Context) (parkedLines, error) {
-	lines := parkedLines{tasks: map[string]int64{}, queues: map[string]int64{}}
-	fail := func(err error) (parkedLines, error) {
-		return parkedLines{}, fmt.Errorf("read the lines of parked tasks: %w", err)
-	}
-	queues, err := v.inspector.asynq.Queues()
-	if err != nil {
-		return fail(err)
-	}
-	for _, pool := range v.pools() {
-		queues = slices.AppendSeq(queues, maps.Keys(pool.Weights))
-	}
-	slices.Sort(queues)
-	queues = slices.Compact(queues)
-	names, all, err := v.inspector.lines.First(ctx, queues, MaxLines)
-	if err != nil {
-		return fail(err)
-	}
-	left := MaxLines
-	for i, queue := range queues {
-		read := names[i][:min(len(names[i]), left)]
-		left -= len(read)
-		lines.unread += max(all[i]-int64(len(read)), 0)
-		lengths, err := v.inspector.lines.Lengths(ctx, []string{queue}, read)
-		if err != nil {
-			return fail(err)
-		}
-		for name, length := range lengths {
-			lines.add(name, queue, length[0].Waiting)
-		}
-	}
-	return lines, nil
-}
-
-func (p parkedLines) add(limiter, queue string, n int64) {
-	if n > 0 {
-		p.tasks[limiter] += n
-		p.queues[queue] += n
-	}
-}
-
-// of returns how many limiters of a limit have tasks in line, and how many those are.
-func (p parkedLines) of(l *plan.Limit) (limiters, tasks int64) {
-	for name, n := range p.tasks {
-		if name == l.Name && l.Key == "" || l.Key != "" && strings.HasPrefix(name, l.Name+":") {
-			limiters, tasks = limiters+1, tasks+n
-		}
-	}
-	return limiters, tasks
-}
-
-// longest returns the limiters with that prefix that have the longest lines.
-func (p parkedLines) longest(prefix string) []string {
-	var names []string
-	for name := range p.tasks {
-		if strings.HasPrefix(name, prefix) {
-			names = append(names, name)
-		}
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		return cmp.Or(cmp.Compare(p.tasks[b], p.tasks[a]), strings.Compare(a, b))
-	})
-	return names[:min(len(names), MaxLimiters)]
 }

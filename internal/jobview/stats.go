@@ -37,6 +37,13 @@ type JobStats struct {
 	// Blocked are those of jobs that cannot run as things stand: see BlockedError.
 	Blocked int64
 	Waits   Waits // of attempts that got their permits, in this process
+	// WholeWaits are those from a job's first arrival, when a process first took it
+	// from its queue, to the start of its handler: in line, in processes, and between.
+	// What a handler gets its permits itself for starts then. A retry begins anew.
+	WholeWaits Waits
+	// Handlers is how long handlers ran, without their waits for permits. Those that
+	// were put off before they had their permits are not counted.
+	Handlers Waits
 }
 
 // Waits is a histogram of durations.
@@ -49,5 +56,6 @@ type Waits struct {
 // WaitBounds are the bounds of the buckets of Waits.
 var WaitBounds = [...]time.Duration{
 	time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
-	500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 30 * time.Second, 5 * time.Minute,
+	500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+	time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 24 * time.Hour,
 }

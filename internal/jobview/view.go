@@ -18,6 +18,8 @@ type View struct {
 	throttle  *throttle.Client
 	pools     func() []Pool
 	inspector *Inspector
+	limits    map[string]*plan.Limit // by name
+	ages      ages
 }
 
 // Pool is an asynq server of this process.
@@ -31,7 +33,11 @@ type Pool struct {
 // New returns a View of what is in rdb, with the pools that this process has when
 // it is looked at. It makes no Redis call.
 func New(rdb redis.UniversalClient, client *throttle.Client, plans *plan.Jobs, pools func() []Pool) *View {
-	return &View{plans: plans, throttle: client, pools: pools, inspector: NewInspector(rdb)}
+	v := &View{plans: plans, throttle: client, pools: pools, inspector: NewInspector(rdb), limits: map[string]*plan.Limit{}}
+	for _, l := range plans.Limits() {
+		v.limits[l.Name] = l
+	}
+	return v
 }
 
 // ID is what the process's per_client limits are keyed by.

@@ -70,6 +70,14 @@ func (e emitter) gauge(d *prometheus.Desc, x float64, labels ...string) {
 	e.metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x, labels...)
 }
 
+func (e emitter) histogram(d *prometheus.Desc, w jobview.Waits, labels ...string) {
+	buckets := make(map[float64]uint64, len(jobview.WaitBounds))
+	for i, bound := range jobview.WaitBounds {
+		buckets[bound.Seconds()] = uint64(w.Buckets[i])
+	}
+	e.metrics <- prometheus.MustNewConstHistogram(d, uint64(w.Count), w.Sum.Seconds(), buckets, labels...)
+}
+
 func (e emitter) stats(s jobview.Stats) {
 	e.counter(redisCalls, s.Throttle.Calls)
 	e.counter(redisErrors, s.Throttle.Errors)
@@ -88,11 +96,9 @@ func (e emitter) stats(s jobview.Stats) {
 		e.counter(attempts, j.Failed, j.Name, "failed")
 		e.counter(attempts, j.PutOff, j.Name, "put_off")
 		e.counter(attempts, j.Blocked, j.Name, "blocked")
-		buckets := make(map[float64]uint64, len(jobview.WaitBounds))
-		for i, bound := range jobview.WaitBounds {
-			buckets[bound.Seconds()] = uint64(j.Waits.Buckets[i])
-		}
-		e.metrics <- prometheus.MustNewConstHistogram(waits, uint64(j.Waits.Count), j.Waits.Sum.Seconds(), buckets, j.Name)
+		e.histogram(waits, j.Waits, j.Name)
+		e.histogram(jobWaits, j.WholeWaits, j.Name)
+		e.histogram(handlers, j.Handlers, j.Name)
 	}
 }
 
@@ -100,6 +106,7 @@ func (e emitter) limits(limits []jobview.LimitOverview) {
 	for _, l := range limits {
 		e.gauge(parkedJobs, float64(l.Parked), l.Name)
 		e.gauge(parkedLimiters, float64(l.Lines), l.Name)
+		e.gauge(oldestWaiting, l.Oldest.Seconds(), l.Name)
 		if l.Key != "" {
 			continue // its limiters have figures of their own, one for each value
 		}
