@@ -50,7 +50,6 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 		return fmt.Errorf("asynqlimit: start the server: %w", err)
 	}
 	l.takes.Store(true)
-	defer l.takes.Store(false)
 	calling, stopCalling := context.WithCancel(context.WithoutCancel(ctx))
 	var calls sync.WaitGroup
 	calls.Go(func() { l.caller.run(calling) })

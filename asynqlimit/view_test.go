@@ -287,3 +287,28 @@ func TestSeveralServersShown(t *testing.T) {
 		t.Errorf("pools %+v, %v", reply.Pools, err)
 	}
 }
+
+// TestShownOddNames: names that asynq lets queues have, and Prometheus no label.
+func TestShownOddNames(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	cfg, err := config.Parse("config.yaml", []byte("limits: { api: { rate: 1/1s } }\njobs: { x: { limits: [api] } }\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits, err := asynqlimit.New(s.rdb, cfg, asynqlimit.Options{Name: "a \xff"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { limits.Close() })
+	limits.Configure(asynq.Config{Concurrency: 7, Queues: map[string]int{"mail \xff": 1, "a:b %\n": 1}})
+	page := newShown(t, limits)
+	for _, queue := range []string{"mail \uFFFD", "a:b %\n"} {
+		if n := page.metric("jobthrottle_queue_jobs", "pool", "a \uFFFD", "queue", queue, "state", "pending"); n != 0 {
+			t.Errorf("%q has %v pending jobs", queue, n)
+		}
+	}
+	if status, body := page.get("/metrics"); status != http.StatusOK || !strings.Contains(body, "} 7") {
+		t.Errorf("%d %s", status, body)
+	}
+}

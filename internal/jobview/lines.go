@@ -172,21 +172,22 @@ func (a *ages) look(ctx context.Context, v *View, p *parkedLines, queues []queue
 		}
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	from, known := a.next, a.known // which nobody changes: they are replaced
+	a.mu.Unlock()
 	next := map[string]int64{}
 	for _, q := range queues {
 		if !q.more() {
 			continue
 		}
 		most := max(MaxLines*q.all/all, 1)
-		names, err := v.inspector.lines.Some(ctx, q.queue, a.next[q.queue], most)
+		names, err := v.inspector.lines.Some(ctx, q.queue, from[q.queue], most)
 		if err != nil {
 			return err
 		}
 		if int64(len(names)) == most {
-			next[q.queue] = a.next[q.queue] + most
+			next[q.queue] = from[q.queue] + most
 		}
-		for _, at := range a.known {
+		for _, at := range known {
 			if at.queue == q.queue {
 				names = append(names, at.limiter)
 			}
@@ -199,10 +200,13 @@ func (a *ages) look(ctx context.Context, v *View, p *parkedLines, queues []queue
 			p.see(v.limitOf(name), lineAt{q.queue, name}, heads[i], now)
 		}
 	}
-	a.next, a.known = next, map[*plan.Limit]lineAt{}
+	known = map[*plan.Limit]lineAt{}
 	for l, oldest := range p.oldest {
-		a.known[l] = oldest.lineAt
+		known[l] = oldest.lineAt
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.next, a.known = next, known
 	return nil
 }
 

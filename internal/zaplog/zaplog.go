@@ -15,12 +15,13 @@ func New(logger *zap.Logger) *slog.Logger {
 	if logger == nil {
 		return nil
 	}
-	return slog.New(handler{core: logger.Core()})
+	return slog.New(handler{core: logger.Core(), name: logger.Name()})
 }
 
 // handler is a slog.Handler.
 type handler struct {
 	core   zapcore.Core
+	name   string // of the logger
 	prefix string // of the group
 }
 
@@ -35,7 +36,7 @@ func (h handler) Enabled(_ context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (h handler) Handle(_ context.Context, r slog.Record) error {
-	entry := zapcore.Entry{Level: levels[r.Level], Time: r.Time, Message: r.Message}
+	entry := zapcore.Entry{Level: levels[r.Level], Time: r.Time, Message: r.Message, LoggerName: h.name}
 	checked := h.core.Check(entry, nil)
 	if checked == nil {
 		return nil

@@ -4,6 +4,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,13 +34,7 @@ type Options struct {
 
 // logger returns the one of them that there is.
 func (o Options) logger() *slog.Logger {
-	if o.Slog != nil {
-		return o.Slog
-	}
-	if o.Logger != nil {
-		return zaplog.New(o.Logger)
-	}
-	return slog.New(slog.DiscardHandler)
+	return cmp.Or(o.Slog, zaplog.New(o.Logger), slog.New(slog.DiscardHandler))
 }
 
 // Server is an address that serves a Handler.

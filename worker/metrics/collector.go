@@ -3,6 +3,7 @@ package metrics
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -63,11 +64,11 @@ type emitter struct {
 }
 
 func (e emitter) counter(d *prometheus.Desc, n int64, labels ...string) {
-	e.metrics <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	e.metrics <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), valid(labels)...)
 }
 
 func (e emitter) gauge(d *prometheus.Desc, x float64, labels ...string) {
-	e.metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x, labels...)
+	e.metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x, valid(labels)...)
 }
 
 func (e emitter) histogram(d *prometheus.Desc, w jobview.Waits, labels ...string) {
@@ -75,7 +76,16 @@ func (e emitter) histogram(d *prometheus.Desc, w jobview.Waits, labels ...string
 	for i, bound := range jobview.WaitBounds {
 		buckets[bound.Seconds()] = uint64(w.Buckets[i])
 	}
-	e.metrics <- prometheus.MustNewConstHistogram(d, uint64(w.Count), w.Sum.Seconds(), buckets, labels...)
+	e.metrics <- prometheus.MustNewConstHistogram(d, uint64(w.Count), w.Sum.Seconds(), buckets, valid(labels)...)
+}
+
+// valid makes labels of names that are not UTF-8, which asynq lets queues have:
+// Prometheus has no others.
+func valid(labels []string) []string {
+	for i, l := range labels {
+		labels[i] = strings.ToValidUTF8(l, "\uFFFD")
+	}
+	return labels
 }
 
 func (e emitter) stats(s jobview.Stats) {
