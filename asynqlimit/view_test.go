@@ -19,7 +19,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
-	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 const adminToken = "a token of some length"
@@ -109,7 +109,6 @@ func TestShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
 	var page *shown
-	var client *throttle.Client
 	s.serve(member{
 		yaml: `
 limits: { api: { rate: 2/24h }, tenant: { rate: 100/1s, key: payload.tenant } }
@@ -117,7 +116,7 @@ jobs: { x: { limits: [api, tenant] } }
 admin: { token: "` + adminToken + `" }
 `,
 		asynq: asynq.Config{Queues: map[string]int{"mail": 2, "default": 1}},
-		made:  func(l *asynqlimit.Limits) { page, client = newShown(t, l), l.Throttle() },
+		made:  func(l *asynqlimit.Limits) { page = newShown(t, l) },
 	})
 	s.await(10*time.Second, func() (bool, string) {
 		status, body := page.get("/readyz")
@@ -160,15 +159,11 @@ admin: { token: "` + adminToken + `" }
 	}
 
 	paused := func() bool {
-		l, err := client.Limiter("api")
-		if err != nil {
-			t.Fatal(err)
+		found, err := operate.NewFleet(s.rdb).Inspect(t.Context(), "api")
+		if err != nil || len(found) != 1 {
+			t.Fatal(found, err)
 		}
-		u, err := l.Inspect(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return u.Paused > 0
+		return found[0].Paused > 0
 	}
 	pause := func(headers ...string) (int, string) {
 		return page.ask(http.MethodPost, "/api/limits/api/pause", `{"for": "1m"}`, headers...)
