@@ -120,10 +120,15 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	if !j.calls(ctx) {
 		return errGone
 	}
-	began := time.Now()
-	defer func() { j.a.seat.ran(time.Since(began)) }()
-	if err := next.ProcessTask(context.WithValue(ctx, jobKey{}, j), j.task); err != nil {
-		return err
+	began, waited := time.Now(), j.waited
+	ended := errPanicked
+	defer func() {
+		j.a.seat.ran(time.Since(began))
+		j.ran(time.Since(began)-(j.waited-waited), ended)
+	}()
+	ended = next.ProcessTask(context.WithValue(ctx, jobKey{}, j), j.task)
+	if ended != nil {
+		return ended
 	}
 	j.l.logger.Debug("job done", "task_id", j.a.id, "type", j.task.Type(), "queue", j.a.queue,
 		"wait", began.Sub(j.began), "took", time.Since(began))
@@ -163,7 +168,11 @@ func (j *job) begins(ctx context.Context) bool {
 	if !j.held { // else it has left
 		j.l.room.leave(ctx, j.a)
 	}
-	return ctx.Err() == nil && j.a.goesOn(runs)
+	if ctx.Err() != nil || !j.a.goesOn(runs) {
+		return false
+	}
+	j.counts().wholeWaits.add(j.a.wholeWait())
+	return true
 }
 
 // plan finds out what the task has to acquire, and that there is a handler for it.

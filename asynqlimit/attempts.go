@@ -13,9 +13,11 @@ import (
 // script with which asynq ends it.
 type attempt struct {
 	queue, id string
-	wait      line.Wait // how it has waited before; zero if it is new
-	by        string    // the take, as Redis notes it
-	since     int64     // its arrival, by Redis's clock, in microseconds after 1970
+	wait      line.Wait     // how it has waited before; zero if it is new
+	by        string        // the take, as Redis notes it
+	since     int64         // its arrival, by Redis's clock, in microseconds after 1970
+	came      time.Time     // when it was taken
+	earlier   time.Duration // from its arrival until then
 	seat      *seat
 	before    <-chan struct{} // closed when the one that came before it has asked; nil: there is none
 	asked     chan struct{}   // closed when it has asked for its permits, or will not now
@@ -62,6 +64,9 @@ func (a *attempt) inTurn(ctx context.Context) {
 	case <-timer.C:
 	}
 }
+
+// wholeWait is how long the task has waited since its arrival.
+func (a *attempt) wholeWait() time.Duration { return a.earlier + time.Since(a.came) }
 
 // start says that the middleware has the task, unless asynq has ended the attempt.
 func (a *attempt) start() bool {

@@ -38,7 +38,9 @@
 //	             what is known of lines and of how fast their limiters serve them
 //	probe.go     pure: how many jobs to try that could not run
 //	room.go      owns the list of who waits here, for the case that we are killed
+//	view.go      what a process shows of itself: its metrics and its page
 //
 // Which limits a task has is package plan's. The lines, their keys and scripts,
-// and whatever is known about asynq's own, are package line's.
+// and whatever is known about asynq's own, are package line's. What people read of limits
+// and jobs is package jobview's, which decides nothing.
 package asynqlimit

@@ -3,12 +3,11 @@ package asynqlimit
 import (
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
 
+	"github.com/jobthrottle/jobthrottle/internal/jobview"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -43,20 +42,7 @@ func (e *ThrottledError) Unwrap() error { return e.Err }
 // WasPutOff says whether the text, the last error of a task, is that of a
 // ThrottledError whose task is not blocked. A handler's own error may begin with
 // the same word.
-func WasPutOff(text string) bool {
-	rest, ok := strings.CutPrefix(text, "throttled")
-	if by, named := strings.CutPrefix(rest, " by limiter "); named {
-		name, err := strconv.QuotedPrefix(by)
-		if err != nil {
-			return false
-		}
-		rest = by[len(name):]
-	}
-	rest, next := strings.CutPrefix(rest, ", next try in about ")
-	wait, _, _ := strings.Cut(rest, ": ")
-	_, err := time.ParseDuration(wait)
-	return ok && next && err == nil
-}
+func WasPutOff(text string) bool { return jobview.WasPutOff(text) }
 
 // RetryAfterError is what RetryAfter returns.
 type RetryAfterError struct {
@@ -81,7 +67,7 @@ const minRetryAfter = 100 * time.Millisecond
 func RetryAfter(d time.Duration) error { return &RetryAfterError{After: max(d, minRetryAfter)} }
 
 // BlockReason is why a job cannot run as things stand.
-type BlockReason string
+type BlockReason = jobview.BlockReason
 
 // The reasons of a BlockedError. Handlers may have reasons of their own.
 const (
@@ -124,12 +110,7 @@ func Blocked(reason string, err error) error {
 
 // BlockedFor returns the reason in the text of a BlockedError, and the rest of it.
 func BlockedFor(text string) (reason BlockReason, rest string, ok bool) {
-	text, ok = strings.CutPrefix(text, "blocked (")
-	if !ok {
-		return "", "", false
-	}
-	before, rest, ok := strings.Cut(text, "): ")
-	return BlockReason(before), rest, ok
+	return jobview.BlockedFor(text)
 }
 
 // asBlocked returns the *BlockedError in what an attempt ended with, or nil.

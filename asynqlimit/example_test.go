@@ -7,12 +7,15 @@ import (
 	"log"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/signal"
 	"strconv"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
@@ -72,6 +75,52 @@ jobs:
 	// {"customer": "acme"}
 	// {"customer": "acme"}
 	// {"customer": "acme"}
+}
+
+// A program shows its limits in its own HTTP server: metrics for Prometheus, and a
+// page for operators. Keep them where strangers cannot reach them.
+func ExampleLimits_Admin() {
+	redisServer, err := miniredis.Run() // your Redis
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer redisServer.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: redisServer.Addr()})
+	defer rdb.Close()
+	cfg, err := config.Parse("config.yaml", []byte(`
+limits: { mail: { rate: 5/1s } }
+jobs: { "mail:": { limits: [mail] } }
+admin: { token: "which the page asks for before it changes a limit" }
+`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	limits, err := asynqlimit.New(rdb, cfg, asynqlimit.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer limits.Close() // Serve does that
+
+	registry := prometheus.NewRegistry() // or the default
+	registry.MustRegister(limits.Collector())
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("/limits/", http.StripPrefix("/limits", limits.Admin()))
+	server := httptest.NewServer(mux) // your http.Server
+	defer server.Close()
+
+	for _, path := range []string{"/metrics", "/limits/", "/limits/api/explain?task=nobody"} {
+		resp, err := server.Client().Get(server.URL + path)
+		if err != nil {
+			log.Fatal(err)
+		}
+		resp.Body.Close()
+		fmt.Println(path, resp.Status)
+	}
+	// Output:
+	// /metrics 200 OK
+	// /limits/ 200 OK
+	// /limits/api/explain?task=nobody 404 Not Found
 }
 
 // A handler that learns from its API that it has to wait returns RetryAfter.

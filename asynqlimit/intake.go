@@ -82,9 +82,11 @@ func takeNext(asked, came, slots int) int {
 
 // put notes a task that was taken by a call that began then.
 func (in *intake) put(queue string, t line.Taken, s *seat, began time.Time) {
-	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.At, seat: s, asked: make(chan struct{}), last: time.Now()}
+	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.At, seat: s, asked: make(chan struct{}), came: time.Now()}
+	a.last = a.came
 	if t.Wait.State != "" && t.Wait.State != line.Arrived {
 		a.since = t.Wait.Since
+		a.earlier = max(time.Duration(t.At-a.since)*time.Microsecond, 0)
 	}
 	in.l.gate.arrived(queue, t.Wait.State, began)
 	in.l.room.taken(a)

@@ -1,6 +1,7 @@
 package asynqlimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/jobview"
 	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
@@ -25,6 +27,10 @@ type Options struct {
 	// Logger gets what an operator has to know, and each attempt at level debug.
 	// Defaults to slog.Default().
 	Logger *slog.Logger
+	// Name is what metrics and the page call the server, as a pool. Defaults to the
+	// name of the configuration's first pool, with a number if there are several
+	// servers.
+	Name string
 	// Concurrency is how many handlers run at a time where the server's own
 	// configuration says nothing. Defaults to that of the first pool of the
 	// configuration.
@@ -57,8 +63,10 @@ type Limits struct {
 	room     *room
 	attempts *attempts
 	caller   *caller
-	weights  map[string]int // of the queues
-	timeout  time.Duration  // of the shutdown
+	name     string                       // of the server, among those of this process
+	pool     atomic.Pointer[jobview.Pool] // as it is shown, but for its name
+	weights  map[string]int               // of the queues
+	timeout  time.Duration                // of the shutdown
 
 	serving  atomic.Bool
 	takes    atomic.Bool
@@ -84,6 +92,8 @@ type process struct {
 	reports  reports
 	logger   *slog.Logger
 	users    atomic.Int64
+	servers  servers
+	page     page
 	unserved sync.Once // types without a handler are told
 }
 
@@ -112,6 +122,7 @@ func New(rdb redis.UniversalClient, cfg *config.Config, opts Options) (*Limits, 
 		}
 		p.owned = true
 	}
+	p.page = newPage(p)
 	return p.server(opts), nil
 }
 
@@ -129,6 +140,7 @@ func (p *process) server(opts Options) *Limits {
 	l.draining, l.drain = context.WithCancel(context.Background())
 	l.late, l.giveUp = context.WithCancel(context.Background())
 	l.configure(asynq.Config{})
+	p.servers.add(l, cmp.Or(opts.Name, p.cfg.Pools[0].Name))
 	return l
 }
 
@@ -216,6 +228,7 @@ func (l *Limits) configure(cfg asynq.Config) gateSize {
 		l.timeout = 8 * time.Second // asynq's own
 	}
 	l.weights = size.weights
+	l.pool.Store(&jobview.Pool{Slots: size.slots, MaxWaiting: size.room, Weights: size.weights})
 	l.gate = newGate(size)
 	l.intake = &intake{l: l, most: 1}
 	l.caller = newCaller(l, slices.Sorted(maps.Keys(size.weights)))
@@ -256,6 +269,7 @@ func (l *Limits) Close() (err error) {
 	l.closed.Do(func() {
 		l.drain()
 		l.giveUp()
+		l.servers.remove(l)
 		if l.users.Add(-1) == 0 && l.owned {
 			if err = l.throttle.Close(); err != nil {
 				err = fmt.Errorf("asynqlimit: %w", err)

@@ -65,8 +65,9 @@ type member struct {
 	asynq  asynq.Config
 	opts   asynqlimit.Options
 	handle func(context.Context, *asynq.Task) error
-	mux    *asynq.ServeMux       // nil: one that handles x and y
-	rdb    redis.UniversalClient // nil: that of the site
+	mux    *asynq.ServeMux          // nil: one that handles x and y
+	rdb    redis.UniversalClient    // nil: that of the site
+	made   func(*asynqlimit.Limits) // before it serves
 }
 
 // serve runs a server until the returned function is called, or the test ends.
@@ -102,6 +103,9 @@ func (s *site) serve(m member) (stop func()) {
 		for _, pattern := range []string{"x", "y"} {
 			m.mux.HandleFunc(pattern, s.handler(m))
 		}
+	}
+	if m.made != nil {
+		m.made(limits)
 	}
 	srv := asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(m.asynq))
 	ctx, cancel := context.WithCancel(context.Background())

@@ -218,7 +218,7 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	}
 	j.reservation = nil
 	stop()
-	j.needs.rule.counts.wait(j.waited)
+	j.needs.rule.counts.waits.add(j.waited)
 	j.took(j.needs.costs)
 	j.held = true
 	j.span(nil)

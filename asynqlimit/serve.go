@@ -43,17 +43,18 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 	listing, stopListing := context.WithCancel(context.WithoutCancel(ctx))
 	var lists sync.WaitGroup
 	lists.Go(func() { l.room.run(listing) })
+	lists.Go(func() { l.page.run(listing) })
 	defer lists.Wait()
 	defer stopListing()
 	if err := srv.Start(l.middleware(handler)); err != nil {
 		return fmt.Errorf("asynqlimit: start the server: %w", err)
 	}
 	l.takes.Store(true)
-	defer l.takes.Store(false)
 	calling, stopCalling := context.WithCancel(context.WithoutCancel(ctx))
 	var calls sync.WaitGroup
 	calls.Go(func() { l.caller.run(calling) })
 	<-ctx.Done()
+	l.takes.Store(false)
 	stopCalling()
 	l.gate.close()
 	srv.Stop() // waits until it takes no more tasks

@@ -172,6 +172,7 @@ func (j *job) makeUp(ctx context.Context, of []bool, cost int64) error {
 func (j *job) moreOf(ctx context.Context, i int, l *throttle.Limiter, n int64) (err error) {
 	span := j.l.trace(ctx, []string{l.Name()}, n)
 	defer func() { span(err) }()
+	defer j.clock()()
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
 	if err := l.Acquire(running, n); err != nil {
@@ -186,6 +187,7 @@ func (j *job) moreOf(ctx context.Context, i int, l *throttle.Limiter, n int64) (
 func (j *job) more(ctx context.Context, costs []int64) (err error) {
 	span := j.l.trace(ctx, j.needs.limiters, j.needs.mostCost())
 	defer func() { span(err) }()
+	defer j.clock()()
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
 	r, err := j.reserve(running, costs, holdForever)

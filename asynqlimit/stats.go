@@ -7,54 +7,29 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/internal/jobview"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// Stats counts what the jobs of this process did. The figures only grow, but for
-// Throttle.Waiting. Limiters of one keyed limit count together: there is an entry
-// for each limit and job of the configuration, whatever the values that jobs bring.
-type Stats struct {
-	Throttle throttle.Stats
-	Limits   []LimitStats // by name
-	Jobs     []JobStats   // by name; last, those of types that no pattern matches
-}
+// What Stats returns. Package internal/jobview has it, which shows it.
+type (
+	// Stats counts what the jobs of this process did. The figures only grow, but for
+	// Throttle.Waiting. Limiters of one keyed limit count together: there is an entry
+	// for each limit and job of the configuration, whatever the values that jobs bring.
+	Stats = jobview.Stats
+	// LimitStats counts for one limit of the configuration.
+	LimitStats = jobview.LimitStats
+	// JobStats counts the attempts of one pattern's jobs.
+	JobStats = jobview.JobStats
+	// Waits is a histogram of durations.
+	Waits = jobview.Waits
+)
 
 // OtherJobs is the name in Stats of jobs that the configuration does not know.
-const OtherJobs = "(other)"
-
-// LimitStats counts for one limit of the configuration.
-type LimitStats struct {
-	Name     string
-	Granted  int64 // permits that jobs took
-	Returned int64 // of them, given back by Settle
-	Denied   int64 // attempts put off because the turn was too far, or others were in line
-	Parked   int64 // times that a job got in line
-	Paused   int64 // pauses because an API said to try later
-}
-
-// JobStats counts the attempts of one pattern's jobs.
-type JobStats struct {
-	Name   string
-	Done   int64
-	Failed int64
-	PutOff int64 // by a limit, the API or max_in_flight: they use up no retry
-	// Blocked are those of jobs that cannot run as things stand: see BlockedError.
-	Blocked int64
-	Waits   Waits // of attempts that got their permits, in this process
-}
-
-// Waits is a histogram of durations.
-type Waits struct {
-	Count   int64
-	Sum     time.Duration
-	Buckets [len(WaitBounds)]int64 // those that lasted at most as long as the bound
-}
+const OtherJobs = jobview.OtherJobs
 
 // WaitBounds are the bounds of the buckets of Waits.
-var WaitBounds = [...]time.Duration{
-	time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
-	500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 30 * time.Second, 5 * time.Minute,
-}
+var WaitBounds = jobview.WaitBounds
 
 type limitCounts struct {
 	granted, returned, denied, parked, paused atomic.Int64
@@ -62,44 +37,57 @@ type limitCounts struct {
 
 type jobCounts struct {
 	done, failed, putOff, blocked atomic.Int64
-	waited                        atomic.Int64                      // nanoseconds
-	waits                         [len(WaitBounds) + 1]atomic.Int64 // by bucket, those beyond the last bound last
+	waits, wholeWaits, handlers   durations
+}
+
+// durations count for a Waits.
+type durations struct {
+	sum     atomic.Int64                      // nanoseconds
+	buckets [len(WaitBounds) + 1]atomic.Int64 // those beyond the last bound last
+}
+
+func (ds *durations) add(d time.Duration) {
+	i, _ := slices.BinarySearch(WaitBounds[:], d)
+	ds.buckets[i].Add(1)
+	ds.sum.Add(int64(d))
+}
+
+func (ds *durations) stats() Waits {
+	w := Waits{Sum: time.Duration(ds.sum.Load())}
+	for i := range ds.buckets {
+		w.Count += ds.buckets[i].Load()
+		if i < len(w.Buckets) {
+			w.Buckets[i] = w.Count
+		}
+	}
+	return w
 }
 
 // Stats returns the counters as they are now.
-func (l *Limits) Stats() Stats {
-	s := Stats{Throttle: l.throttle.Stats()}
-	for _, p := range l.rules.plan.Limits() {
-		c := &l.rules.limits[p].counts
+func (l *Limits) Stats() Stats { return l.stats() }
+
+func (p *process) stats() Stats {
+	s := Stats{Throttle: p.throttle.Stats()}
+	for _, limit := range p.rules.plan.Limits() {
+		c := &p.rules.limits[limit].counts
 		s.Limits = append(s.Limits, LimitStats{
-			Name:    p.Name,
+			Name:    limit.Name,
 			Granted: c.granted.Load(), Returned: c.returned.Load(), Denied: c.denied.Load(), Parked: c.parked.Load(), Paused: c.paused.Load(),
 		})
 	}
-	for _, r := range l.rules.all {
+	for _, r := range p.rules.all {
 		s.Jobs = append(s.Jobs, r.counts.stats(r.Name))
 	}
 	slices.SortFunc(s.Jobs, func(a, b JobStats) int { return strings.Compare(a.Name, b.Name) })
-	s.Jobs = append(s.Jobs, l.others.stats(OtherJobs))
+	s.Jobs = append(s.Jobs, p.others.stats(OtherJobs))
 	return s
 }
 
 func (c *jobCounts) stats(name string) JobStats {
-	s := JobStats{Name: name, Done: c.done.Load(), Failed: c.failed.Load(), PutOff: c.putOff.Load(), Blocked: c.blocked.Load()}
-	s.Waits.Sum = time.Duration(c.waited.Load())
-	for i := range c.waits {
-		s.Waits.Count += c.waits[i].Load()
-		if i < len(s.Waits.Buckets) {
-			s.Waits.Buckets[i] = s.Waits.Count
-		}
+	return JobStats{
+		Name: name, Done: c.done.Load(), Failed: c.failed.Load(), PutOff: c.putOff.Load(), Blocked: c.blocked.Load(),
+		Waits: c.waits.stats(), WholeWaits: c.wholeWaits.stats(), Handlers: c.handlers.stats(),
 	}
-	return s
-}
-
-func (c *jobCounts) wait(d time.Duration) {
-	i, _ := slices.BinarySearch(WaitBounds[:], d)
-	c.waits[i].Add(1)
-	c.waited.Add(int64(d))
 }
 
 func (c *jobCounts) attempt(err error) {
@@ -122,6 +110,14 @@ func (j *job) counts() *jobCounts {
 		return &r.counts
 	}
 	return &j.l.others
+}
+
+// ran counts a run of the handler. One that was told to wait when it asked for its
+// permits, or that could not ask, has prepared to run and will again.
+func (j *job) ran(took time.Duration, err error) {
+	if j.held || len(j.limiter) == 0 || !isPutOff(err) && asBlocked(err) == nil {
+		j.counts().handlers.add(took)
+	}
 }
 
 // took counts permits of each limit.

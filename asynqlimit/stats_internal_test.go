@@ -11,7 +11,7 @@ func TestWaits(t *testing.T) {
 	var c jobCounts
 	last := WaitBounds[len(WaitBounds)-1]
 	for _, d := range []time.Duration{0, WaitBounds[0], WaitBounds[0] + 1, last, last + 1} {
-		c.wait(d)
+		c.waits.add(d)
 	}
 	got := c.stats("x").Waits
 	if got.Count != 5 || got.Sum != 2*WaitBounds[0]+1+2*last+1 {

@@ -17,8 +17,9 @@ import (
 // imports are the packages that fragments of Go may use without saying so.
 var imports = []string{
 	"bytes", "context", "errors", "fmt", "net/http", "time",
-	"github.com/hibiken/asynq", "github.com/redis/go-redis/v9", "go.uber.org/zap",
-	"github.com/jobthrottle/jobthrottle/config", "github.com/jobthrottle/jobthrottle/producer", "github.com/jobthrottle/jobthrottle/throttle",
+	"github.com/hibiken/asynq", "github.com/prometheus/client_golang/prometheus", "github.com/prometheus/client_golang/prometheus/promhttp",
+	"github.com/redis/go-redis/v9", "go.uber.org/zap",
+	"github.com/jobthrottle/jobthrottle/asynqlimit", "github.com/jobthrottle/jobthrottle/config", "github.com/jobthrottle/jobthrottle/producer", "github.com/jobthrottle/jobthrottle/throttle",
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit", "github.com/jobthrottle/jobthrottle/throttle/operate",
 	"github.com/jobthrottle/jobthrottle/throttle/replicas", "github.com/jobthrottle/jobthrottle/worker",
 }
@@ -26,7 +27,7 @@ var imports = []string{
 // surroundings are what fragments may use beside packages: what the pages have
 // introduced before.
 const surroundings = `ctx context.Context, rdb *redis.Client, client *throttle.Client, limiter *throttle.Limiter,
-	w *worker.Worker, logger *zap.Logger, ask func(context.Context, []byte) (int64, error)`
+	limits *asynqlimit.Limits, w *worker.Worker, logger *zap.Logger, ask func(context.Context, []byte) (int64, error)`
 
 // TestSnippets: all Go on the pages compiles, and go vet finds nothing in it.
 // Whole programs stand for themselves, a fragment becomes the body of a function.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/jobthrottle/jobthrottle/internal/jobview"
 	"github.com/jobthrottle/jobthrottle/producer"
 )
 
@@ -179,10 +180,10 @@ func TestExplainCopy(t *testing.T) {
 	f.work(nil)
 	f.enqueue("x:limited", "first")
 	f.await(1, 5*time.Second)
-	f.enqueue("x:limited", "last"+copySuffix, asynq.MaxRetry(1))
+	f.enqueue("x:limited", "last"+jobview.CopySuffix, asynq.MaxRetry(1))
 	f.awaitParked("api", 1)
 	f.awaitExplained("last", func(e *Explanation) bool { return e.State == StateParked })
-	if e := f.explain("last", `goes on as "last~1"`, `limit "api" holds it`); e.ID != "last"+copySuffix || e.CopyOf != "last" {
+	if e := f.explain("last", `goes on as "last~1"`, `limit "api" holds it`); e.ID != "last"+jobview.CopySuffix || e.CopyOf != "last" {
 		t.Errorf("%+v", *e)
 	}
 }

@@ -61,7 +61,7 @@ log: { level: warn }
 	f.awaitLine("account:other", func(l Line) bool { return l.Parked == 1 })
 
 	lines, err := inspector.Lines(ctx)
-	if err != nil || len(lines) != 2 || lines[0] != (Line{"account:other", 1, 0}) || lines[1] != (Line{"api", 3, 0}) {
+	if err != nil || len(lines) != 2 || lines[0] != (Line{Limiter: "account:other", Parked: 1}) || lines[1] != (Line{Limiter: "api", Parked: 3}) {
 		t.Errorf("lines %+v, error %v, want 1 for account:other and 3 for api", lines, err)
 	}
 	tasks, err := inspector.Parked(ctx, "api", 0, 10)

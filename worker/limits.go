@@ -85,17 +85,6 @@ func retryDelay(retried int, err error, task *asynq.Task) time.Duration {
 	return asynq.DefaultRetryDelayFunc(retried, err, task)
 }
 
-// queues returns the queues that the worker serves, by name.
-func (w *Worker) queues() []string {
-	queues := map[string]bool{}
-	for _, pc := range w.cfg.Pools {
-		for queue := range pc.QueueWeights() {
-			queues[queue] = true
-		}
-	}
-	return sortedKeys(queues)
-}
-
 func sortedKeys[V any](m map[string]V) []string {
 	return slices.Sorted(maps.Keys(m))
 }

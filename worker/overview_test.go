@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/jobview"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -32,7 +33,7 @@ jobs: { "x:both": { limits: [api, account] }, "x:one": { limits: [api] } }
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.close() })
-	const lines = overviewLines + 200
+	const lines = jobview.MaxLines + 200
 	for i := range lines {
 		name := fmt.Sprintf("account:%04d", i)
 		for range 1 + i%3 {
@@ -60,11 +61,11 @@ jobs: { "x:both": { limits: [api, account] }, "x:one": { limits: [api] } }
 		t.Errorf("%d lines unread, want 200", o.Unread)
 	}
 	account, api := o.Limits[0], o.Limits[1]
-	if account.Name != "account" || account.Lines != overviewLines || account.Key != "payload.account" || len(account.Jobs) != 1 {
+	if account.Name != "account" || account.Lines != jobview.MaxLines || account.Key != "payload.account" || len(account.Jobs) != 1 {
 		t.Errorf("%+v", account)
 	}
-	if len(account.Limiters) != overviewLimiters {
-		t.Errorf("%d limiters, want %d", len(account.Limiters), overviewLimiters)
+	if len(account.Limiters) != jobview.MaxLimiters {
+		t.Errorf("%d limiters, want %d", len(account.Limiters), jobview.MaxLimiters)
 	}
 	for _, l := range account.Limiters {
 		if l.Parked != 3 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -13,6 +12,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
+	"github.com/jobthrottle/jobthrottle/internal/zaplog"
 )
 
 // delayedCheckInterval is how often asynq looks for tasks to retry.
@@ -32,7 +32,7 @@ func newPools(w *Worker) ([]*pool, error) {
 	for i, pc := range w.cfg.Pools {
 		p := &pool{w: w, name: pc.Name}
 		opts := asynqlimit.Options{
-			Logger:          slog.New(zapHandler{core: w.logger.Core()}),
+			Logger:          zaplog.New(w.logger),
 			Concurrency:     pc.Concurrency,
 			MaxWaiting:      pc.WaitingSlots(),
 			HandlersAcquire: []string{HTTPTaskType},

@@ -78,10 +78,10 @@ log: { level: error }
 			{Name: "tokens", Granted: 10 + 15 + 2, Returned: 6, Parked: 1, Paused: 1},
 		},
 		Jobs: []JobStats{
-			{Name: "x:plain", Done: 5, Failed: 2, Waits: Waits{Count: 7}},
-			{Name: "x:refused", Done: 1, PutOff: 1, Waits: Waits{Count: 2}},
-			{Name: "x:settles", Done: 2, Waits: Waits{Count: 2}},
-			{Name: OtherJobs, Done: 1},
+			{Name: "x:plain", Done: 5, Failed: 2, Waits: Waits{Count: 7}, WholeWaits: Waits{Count: 7}, Handlers: Waits{Count: 7}},
+			{Name: "x:refused", Done: 1, PutOff: 1, Waits: Waits{Count: 2}, WholeWaits: Waits{Count: 2}, Handlers: Waits{Count: 2}},
+			{Name: "x:settles", Done: 2, Waits: Waits{Count: 2}, WholeWaits: Waits{Count: 2}, Handlers: Waits{Count: 2}},
+			{Name: OtherJobs, Done: 1, WholeWaits: Waits{Count: 1}, Handlers: Waits{Count: 1}},
 		},
 	}
 	for i, l := range got.Limits {
@@ -93,6 +93,7 @@ log: { level: error }
 		if j.Waits.Count > 0 && j.Waits.Sum <= 0 {
 			t.Errorf("%s: %d waits took %v", j.Name, j.Waits.Count, j.Waits.Sum)
 		}
+		j.WholeWaits, j.Handlers = Waits{Count: j.WholeWaits.Count}, Waits{Count: j.Handlers.Count}
 		j.Waits = Waits{Count: j.Waits.Count} // how long they were is the machine's business
 		if j != want.Jobs[i] {
 			t.Errorf("got  %+v\nwant %+v", j, want.Jobs[i])

@@ -24,7 +24,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/jobthrottle/jobthrottle/config"
-	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/internal/jobview"
 	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
@@ -38,7 +38,7 @@ type Worker struct {
 	owned     io.Closer // rdb, if this Worker made it
 	throttle  *throttle.Client
 	inspector *asynq.Inspector
-	lines     *line.Lines
+	view      *jobview.View
 	mux       *asynq.ServeMux
 	plans     *plan.Jobs
 	pools     []*pool
@@ -92,13 +92,14 @@ func NewWithClient(cfg *config.Config, logger *zap.Logger, rdb redis.UniversalCl
 	if err != nil {
 		return nil, err
 	}
+	pools := poolsOf(cfg)
 	w := &Worker{
 		cfg:       cfg,
 		logger:    logger,
 		rdb:       rdb,
 		throttle:  client,
 		inspector: asynq.NewInspectorFromRedisClient(rdb),
-		lines:     line.New(rdb),
+		view:      jobview.New(rdb, client, plans, func() []jobview.Pool { return pools }),
 		mux:       asynq.NewServeMux(),
 		plans:     plans,
 		ranOut:    redis.NewScript(ranOutLua),

@@ -66,6 +66,43 @@ func (l *Lines) Names(ctx context.Context, queue string, blocked bool) (names []
 	}
 }
 
+// Head is how a queue's part of a line begins.
+type Head struct {
+	Tasks int64
+	Since time.Time // the first arrival of its first task; zero if there is none
+}
+
+// Heads returns the heads of lines of a queue, and Redis's time.
+func (l *Lines) Heads(ctx context.Context, queue string, names []string) ([]Head, time.Time, error) {
+	if len(names) == 0 {
+		return nil, time.Time{}, nil
+	}
+	tasks, first, now := make([]*redis.IntCmd, len(names)), make([]*redis.ZSliceCmd, len(names)), new(redis.TimeCmd)
+	if _, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		now = p.Time(ctx)
+		for i, name := range names {
+			tasks[i], first[i] = p.ZCard(ctx, lineKey(queue, name)), p.ZRangeWithScores(ctx, lineKey(queue, name), 0, 0)
+		}
+		return nil
+	}); err != nil {
+		return nil, time.Time{}, err
+	}
+	heads := make([]Head, len(names))
+	for i := range names {
+		heads[i].Tasks = tasks[i].Val()
+		if z := first[i].Val(); len(z) > 0 {
+			heads[i].Since = time.UnixMicro(int64(z[0].Score))
+		}
+	}
+	return heads, now.Val(), nil
+}
+
+// Some returns names of the lines of limiters that a queue has: n of them, from the
+// given one on.
+func (l *Lines) Some(ctx context.Context, queue string, from, n int64) ([]string, error) {
+	return l.rdb.ZRange(ctx, linesKey(queue, ""), from, from+n-1).Result()
+}
+
 // First returns the first lines of limiters that each queue has, at most so many,
 // and how many there are.
 func (l *Lines) First(ctx context.Context, queues []string, most int64) (names [][]string, all []int64, err error) {

@@ -1,4 +1,4 @@
-package admin
+package admin_test
 
 import (
 	"bufio"
@@ -13,17 +13,19 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/jobthrottle/jobthrottle/worker/admin"
 )
 
 // serve serves the site's worker at another address, with what it logs.
 func (s *site) serve(addr, adminToken string) *observer.ObservedLogs {
 	s.tb.Helper()
 	core, logs := observer.New(zap.InfoLevel)
-	listener, err := Listen(addr)
+	listener, err := admin.Listen(addr)
 	if err != nil {
 		s.tb.Fatal(err)
 	}
-	a := Serve(listener, s.first, Options{Token: adminToken, Logger: zap.New(core)})
+	a := admin.Serve(listener, s.first, admin.Options{Token: adminToken, Logger: zap.New(core)})
 	s.tb.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
 		if err := a.Close(); err != nil {
@@ -90,7 +92,7 @@ func TestWrongTokens(t *testing.T) {
 	}
 	group.Wait()
 	took := time.Since(start)
-	if least := (guesses - 1) * guessEvery; took < least {
+	if least := (guesses - 1) * admin.GuessEvery; took < least {
 		t.Errorf("%d guesses took %v, want %v at least", guesses, took, least)
 	}
 	told := logs.FilterMessageSnippet("wrong token").All()
@@ -111,7 +113,7 @@ func TestWrongTokens(t *testing.T) {
 func TestTooManyGuesses(t *testing.T) {
 	s := newSite(t, 1, twoLimits, token)
 	s.serve("127.0.0.1:0", token)
-	statuses := make(chan int, maxGuessing+10)
+	statuses := make(chan int, admin.MaxGuessing+10)
 	var group sync.WaitGroup
 	for range cap(statuses) {
 		group.Go(func() {
@@ -125,7 +127,7 @@ func TestTooManyGuesses(t *testing.T) {
 	for status := range statuses {
 		seen[status]++
 	}
-	if seen[http.StatusUnauthorized] < maxGuessing || seen[http.StatusTooManyRequests] == 0 || len(seen) != 2 {
+	if seen[http.StatusUnauthorized] < admin.MaxGuessing || seen[http.StatusTooManyRequests] == 0 || len(seen) != 2 {
 		t.Errorf("statuses %v", seen)
 	}
 }
@@ -166,7 +168,7 @@ func TestConnectionsAreCapped(t *testing.T) {
 		return conn
 	}
 	var idle []net.Conn
-	for i := range maxConnections + 50 {
+	for i := range admin.MaxConnections + 50 {
 		idle = append(idle, open(i%2 == 0)) // some ask and stay, some say nothing
 	}
 	if status, _ := s.ask(asked{method: http.MethodGet, path: "/healthz"}); status != http.StatusOK {
@@ -213,8 +215,8 @@ func TestExplainIsOne(t *testing.T) {
 // TestTimeouts: no client holds a connection by reading or writing nothing.
 func TestTimeouts(t *testing.T) {
 	s := newSite(t, 1, twoLimits, "")
-	h := &s.server.http
-	if h.ReadHeaderTimeout <= 0 || h.ReadTimeout <= 0 || h.WriteTimeout <= explainTimeout || h.IdleTimeout <= 0 {
+	h := s.server.HTTP()
+	if h.ReadHeaderTimeout <= 0 || h.ReadTimeout <= 0 || h.WriteTimeout <= admin.ExplainTimeout || h.IdleTimeout <= 0 {
 		t.Errorf("timeouts %v, %v, %v, %v: want all, and writing longer than an explanation", h.ReadHeaderTimeout, h.ReadTimeout, h.WriteTimeout, h.IdleTimeout)
 	}
 }

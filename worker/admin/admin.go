@@ -1,12 +1,14 @@
-// Package admin serves what operators look at and use while a worker runs:
-// health checks, metrics for Prometheus, and a page that shows every limit and
-// changes it.
+// Package admin serves what operators look at and use while a worker runs, or an
+// asynq server with limits: health checks, metrics for Prometheus, and a page that
+// shows every limit and changes it.
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -15,10 +17,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/jobthrottle/jobthrottle/worker"
+	"github.com/jobthrottle/jobthrottle/internal/zaplog"
 )
 
-// Options of a Server.
+// Options of a Server or Handler.
 type Options struct {
 	// Token is what changes need, as "Authorization: Bearer TOKEN". Without one
 	// the server only reads.
@@ -26,19 +28,16 @@ type Options struct {
 	// Logger is told of every change, of wrong tokens, once a second at most, and
 	// of an address that everybody can read. Defaults to none.
 	Logger *zap.Logger
+	// Slog is told in place of Logger, if it is set.
+	Slog *slog.Logger
 }
 
-// Server serves a worker's admin address:
-//
-//	/healthz   200 while the process lives
-//	/readyz    200 while the worker can do jobs, 503 with the reason when it cannot
-//	/metrics   for Prometheus: see package metrics
-//	/          the page, which uses /api/
-//
-// Reading needs no token: do not serve the address where strangers can reach
-// it. Pages of other sites read nothing, as browsers tell who asks. On a loopback address requests must name localhost or a loopback address
-// as their host, except for the health checks, so that no web page of another
-// site can read it through a name of its own.
+// logger returns the one of them that there is.
+func (o Options) logger() *slog.Logger {
+	return cmp.Or(o.Slog, zaplog.New(o.Logger), slog.New(slog.DiscardHandler))
+}
+
+// Server is an address that serves a Handler.
 type Server struct {
 	http   http.Server
 	served chan error
@@ -65,19 +64,18 @@ func Listen(addr string) (net.Listener, error) {
 	return listener, nil
 }
 
-// Serve serves w on the listener until the caller closes the Server.
-func Serve(listener net.Listener, w *worker.Worker, opts Options) *Server {
-	if opts.Logger == nil {
-		opts.Logger = zap.NewNop()
-	}
+// Serve serves source, a *worker.Worker, on the listener until the caller closes
+// the Server.
+func Serve(listener net.Listener, source Source, opts Options) *Server {
 	if opts.Token == "" && onEvery(listener.Addr()) {
-		opts.Logger.Warn("anybody who reaches this machine can read the admin address: serve 127.0.0.1, or an address of an internal network",
-			zap.String("admin", listener.Addr().String()))
+		opts.logger().Warn("anybody who reaches this machine can read the admin address: serve 127.0.0.1, or an address of an internal network",
+			"admin", listener.Addr().String())
 	}
-	sampler := newSampler(w)
+	loopback := onLoopback(listener.Addr())
+	handler := newHandler(source, opts, func(*http.Request) bool { return loopback })
 	s := &Server{
 		http: http.Server{
-			Handler:           newHandler(w, sampler, opts, onLoopback(listener.Addr())),
+			Handler:           handler,
 			ReadHeaderTimeout: 5 * time.Second,
 			ReadTimeout:       10 * time.Second,
 			WriteTimeout:      writeTimeout,
@@ -90,7 +88,7 @@ func Serve(listener net.Listener, w *worker.Worker, opts Options) *Server {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.closeOnce = sync.OnceValue(s.close)
-	s.sampling.Go(func() { sampler.run(ctx) })
+	s.sampling.Go(func() { handler.Run(ctx) })
 	go func() { s.served <- s.http.Serve(listener) }()
 	return s
 }

@@ -1,4 +1,4 @@
-package admin
+package admin_test
 
 import (
 	"net"
@@ -13,6 +13,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/worker"
+	"github.com/jobthrottle/jobthrottle/worker/admin"
 )
 
 // TestPages: what is where, and under which headers.
@@ -87,22 +88,6 @@ func TestHost(t *testing.T) {
 	}
 }
 
-func TestOnLoopback(t *testing.T) {
-	for addr, want := range map[string]bool{"127.0.0.1:0": true, "[::1]:0": true, "0.0.0.0:0": false, ":0": false} {
-		listener, err := Listen(addr)
-		if err != nil {
-			if addr == "[::1]:0" {
-				continue // a machine without IPv6
-			}
-			t.Fatal(err)
-		}
-		defer listener.Close()
-		if got := onLoopback(listener.Addr()); got != want {
-			t.Errorf("%s: %t, want %t", addr, got, want)
-		}
-	}
-}
-
 // TestRedisAway: the address goes on to answer, and says what is wrong.
 func TestRedisAway(t *testing.T) {
 	server := redistest.New(t)
@@ -116,11 +101,11 @@ func TestRedisAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := Listen("127.0.0.1:0")
+	listener, err := admin.Listen("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := Serve(listener, w, Options{Token: token})
+	a := admin.Serve(listener, w, admin.Options{Token: token})
 	defer a.Close()
 	defer http.DefaultClient.CloseIdleConnections()
 	s := &site{tb: t, addr: listener.Addr().String()}
@@ -153,7 +138,7 @@ func TestListen(t *testing.T) {
 	}
 	defer taken.Close()
 	for addr, want := range map[string]string{"not-an-address": "not-an-address", taken.Addr().String(): "--admin-addr"} {
-		if _, err := Listen(addr); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := admin.Listen(addr); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", addr, err, want)
 		}
 	}

@@ -2,23 +2,22 @@ package admin
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
-	"go.uber.org/zap"
-
+	"github.com/jobthrottle/jobthrottle/internal/jobview"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
-	"github.com/jobthrottle/jobthrottle/worker"
 )
 
 // api is what the page asks and says, in JSON. Times are milliseconds.
 type api struct {
-	worker   *worker.Worker
+	source   Source
 	sampler  *sampler
 	writable bool
-	logger   *zap.Logger
+	logger   *slog.Logger
 
 	explaining chan struct{} // holds one while a job is explained
 }
@@ -95,7 +94,7 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply := overviewReply{
-		Worker: a.worker.ID(), At: o.At.UnixMilli(), Writable: a.writable, Waiting: a.worker.Stats().Throttle.Waiting,
+		Worker: a.source.ID(), At: o.At.UnixMilli(), Writable: a.writable, Waiting: a.source.Stats().Throttle.Waiting,
 		Limits: make([]limit, 0, len(o.Limits)), Pools: make([]pool, 0, len(o.Pools)), Unread: o.Unread,
 	}
 	for _, l := range o.Limits {
@@ -111,7 +110,7 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 	answer(w, reply)
 }
 
-func showLimit(l worker.LimitOverview) limit {
+func showLimit(l jobview.LimitOverview) limit {
 	shown := limit{
 		Name: l.Name, Configured: l.Rate.String(), Type: l.Rate.Type.String(), Key: l.Key, Jobs: l.Jobs, Parked: l.Parked, Lines: l.Lines,
 		Limiters: make([]limiter, 0, len(l.Limiters)), Broken: make([]string, 0, len(l.Broken)),
@@ -125,7 +124,7 @@ func showLimit(l worker.LimitOverview) limit {
 	return shown
 }
 
-func showLimiter(l worker.LimiterOverview) limiter {
+func showLimiter(l jobview.LimiterOverview) limiter {
 	shown := limiter{
 		Name: l.Name, Rate: l.Rate.String(), Interval: l.Rate.Interval.Milliseconds(), Allowed: allowed(l.FleetUsage),
 		Used: l.Used, Reserved: l.Reserved, Available: l.Available, NextFree: ceilMS(l.NextFree), Paused: ceilMS(l.Paused),

@@ -1,4 +1,4 @@
-package admin
+package admin_test
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/worker"
+	"github.com/jobthrottle/jobthrottle/worker/admin"
 )
 
 // BenchmarkCostOfLooking prints how many jobs a worker does in a second while
@@ -123,11 +124,11 @@ func drain(b *testing.B, rdb *redis.Client, cfg *config.Config, jobs int, seen b
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	if seen {
-		listener, err := Listen("127.0.0.1:0")
+		listener, err := admin.Listen("127.0.0.1:0")
 		if err != nil {
 			b.Fatal(err)
 		}
-		server := Serve(listener, w, Options{})
+		server := admin.Serve(listener, w, admin.Options{})
 		defer server.Close()
 		addr := "http://" + listener.Addr().String()
 		running.Go(func() { watch(ctx, b, addr+"/api/overview", time.Second) })
@@ -200,7 +201,7 @@ http: { allow_hosts: ["$API"] }
 		}
 	})
 	b.Run("metrics", func(b *testing.B) {
-		all := registry(s.first)
+		all := admin.Registry(s.first)
 		for b.Loop() {
 			if _, err := all.Gather(); err != nil {
 				b.Fatal(err)

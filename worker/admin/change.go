@@ -9,10 +9,8 @@ import (
 	"net/http"
 	"time"
 
-	"go.uber.org/zap"
-
+	"github.com/jobthrottle/jobthrottle/internal/jobview"
 	"github.com/jobthrottle/jobthrottle/throttle"
-	"github.com/jobthrottle/jobthrottle/worker"
 )
 
 const (
@@ -49,7 +47,7 @@ func (a *api) setRate(w http.ResponseWriter, r *http.Request) {
 		if err := rate.Validate(); err != nil {
 			return &inputError{err}
 		}
-		fleet := a.worker.Fleet()
+		fleet := a.source.Fleet()
 		// The pin comes before the rate, so that no starting worker has the last
 		// word on it, and a replica that is waited for has both.
 		if body.Pin != nil && *body.Pin {
@@ -98,9 +96,9 @@ func (e *inputError) Error() string { return e.err.Error() }
 
 // change reads the body, does what is to be done to the limiter of the path, and says how that went.
 func (a *api) change(w http.ResponseWriter, r *http.Request, body any, do func(context.Context, *throttle.Limiter, throttle.Rate) error) {
-	l, configured, err := a.worker.Limiter(r.PathValue("name"))
+	l, configured, err := a.source.Limiter(r.PathValue("name"))
 	switch {
-	case errors.Is(err, worker.ErrUnknownLimit):
+	case errors.Is(err, jobview.ErrUnknownLimit):
 		refuse(w, http.StatusNotFound, err.Error())
 		return
 	case err != nil:
@@ -125,10 +123,19 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, body any, do func(c
 	case err != nil:
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 	default:
-		a.logger.Info("limit changed by an operator", zap.String("limiter", l.Name()), zap.String("path", r.URL.Path),
-			zap.Any("change", body), zap.String("from", r.RemoteAddr))
+		a.logger.Info("limit changed by an operator", "limiter", l.Name(), "path", r.URL.Path,
+			"change", asJSON(body), "from", r.RemoteAddr)
 		answer(w, map[string]string{"limiter": l.Name()})
 	}
+}
+
+// asJSON is how a logger writes the body of a change, whichever logger it is.
+func asJSON(body any) json.RawMessage {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return json.RawMessage("null")
+	}
+	return text
 }
 
 // decode reads one JSON value, with no field that v does not know.

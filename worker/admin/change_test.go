@@ -1,4 +1,4 @@
-package admin
+package admin_test
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
+	"github.com/jobthrottle/jobthrottle/worker/admin"
 )
 
 const twoLimits = `
@@ -224,18 +225,18 @@ http: { allow_hosts: ["$API"] }
 		t.Fatal(err)
 	}
 	// shows waits for an overview, of which one is a second old at most.
-	shows := func(want func(api, web limit) bool) {
+	shows := func(want func(api, web admin.Limit) bool) {
 		t.Helper()
 		s.await(patience, func() (bool, string) {
 			status, body := s.ask(asked{method: http.MethodGet, path: "/api/overview"})
-			var reply overviewReply
+			var reply admin.OverviewReply
 			if err := json.Unmarshal([]byte(body), &reply); status != http.StatusOK || err != nil || len(reply.Limits) != 3 {
 				return false, fmt.Sprint(status, body)
 			}
 			return want(reply.Limits[1], reply.Limits[2]), body
 		})
 	}
-	shows(func(api, web limit) bool {
+	shows(func(api, web admin.Limit) bool {
 		return len(web.Limiters) == 1 && web.Limiters[0].Allowed == 20 && len(web.Broken) == 0 &&
 			len(api.Limiters) == 0 && len(api.Broken) == 1 && strings.Contains(api.Broken[0], `"api"`) && strings.Contains(api.Broken[0], "guard")
 	})
@@ -245,7 +246,7 @@ http: { allow_hosts: ["$API"] }
 	if status, body := s.ask(asked{path: "/api/limits/api/rate", body: `{"rate": "30/1h"}`}); status != http.StatusOK {
 		t.Errorf("mend: %d %s", status, body)
 	}
-	shows(func(api, _ limit) bool {
+	shows(func(api, _ admin.Limit) bool {
 		return len(api.Limiters) == 1 && api.Limiters[0].Allowed == 30 && len(api.Broken) == 0
 	})
 }

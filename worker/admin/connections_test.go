@@ -1,4 +1,4 @@
-package admin
+package admin_test
 
 import (
 	"bufio"
@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/worker/admin"
 )
 
 // dialFrom opens a connection to the site from an address of this machine.
@@ -51,7 +53,7 @@ func TestHealthAmongBusyConnections(t *testing.T) {
 	for _, addresses := range []int{1, 50} {
 		t.Run(fmt.Sprintf("from %d addresses", addresses), func(t *testing.T) {
 			s := newSite(t, 1, twoLimits, token)
-			for i := range 3 * maxConnections {
+			for i := range 3 * admin.MaxConnections {
 				keepBusy(s.dialFrom(fmt.Sprintf("127.0.0.%d", 2+i%addresses)))
 				if i%16 != 0 {
 					continue
@@ -75,7 +77,7 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	var his []net.Conn
-	for i := range 3 * maxConnections {
+	for i := range 3 * admin.MaxConnections {
 		conn := s.dialFrom("127.0.0.2")
 		if his = append(his, conn); i%2 == 0 {
 			keepBusy(conn)
@@ -84,7 +86,7 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 	if err := get(operator, "/healthz"); err != nil {
 		t.Errorf("a connection of another that idled: %v", err)
 	}
-	for _, conn := range his[:len(his)-maxOfClient] { // all but the latest are closed, in whatever state
+	for _, conn := range his[:len(his)-admin.MaxOfClient] { // all but the latest are closed, in whatever state
 		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 		if _, err := io.Copy(io.Discard, conn); err != nil {
 			if timeout, ok := err.(net.Error); ok && timeout.Timeout() {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/jobthrottle/jobthrottle/worker"
+	"github.com/jobthrottle/jobthrottle/internal/jobview"
 )
 
 // explainTimeout bounds how long an explanation may take, and how long others
@@ -33,8 +33,8 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, "other jobs are being explained: try again")
 		return
 	}
-	e, err := a.worker.Inspector().Explain(ctx, task, queue)
-	_, ambiguous := errors.AsType[*worker.AmbiguousTaskError](err)
+	e, err := a.source.Inspector().Explain(ctx, task, queue)
+	_, ambiguous := errors.AsType[*jobview.AmbiguousTaskError](err)
 	switch {
 	case ambiguous:
 		refuse(w, http.StatusBadRequest, err.Error())

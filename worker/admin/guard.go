@@ -17,7 +17,7 @@ import (
 // guard decides which requests get through.
 type guard struct {
 	token    string
-	loopback bool
+	loopback func(*http.Request) bool // whether only this machine can send the request
 	guesses  *guesses
 }
 
@@ -59,7 +59,7 @@ func (g guard) change(next http.HandlerFunc) http.Handler {
 	}))
 	return origin.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.token == "" {
-			refuse(w, http.StatusForbidden, "read only: to change limits, set admin.token in the worker's configuration")
+			refuse(w, http.StatusForbidden, "read only: to change limits, set admin.token in the configuration")
 			return
 		}
 		if token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); found && equal(token, g.token) {
@@ -76,7 +76,7 @@ func (g guard) change(next http.HandlerFunc) http.Handler {
 			waitUntil(r.Context(), at)
 		}
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		refuse(w, http.StatusUnauthorized, "the token is missing or wrong: send admin.token of the worker's configuration as Authorization: Bearer")
+		refuse(w, http.StatusUnauthorized, "the token is missing or wrong: send admin.token of the configuration as Authorization: Bearer")
 	}))
 }
 
@@ -89,10 +89,11 @@ func equal(a, b string) bool {
 // host refuses requests for names that do not belong to a loopback address: a
 // browser sends them when somebody's name server has pointed his name here.
 func (g guard) host(next http.Handler) http.Handler {
-	if !g.loopback {
-		return next
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.loopback(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
 		host := r.Host
 		if h, _, err := net.SplitHostPort(host); err == nil {
 			host = h
@@ -110,6 +111,12 @@ func (g guard) host(next http.Handler) http.Handler {
 func onLoopback(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
+}
+
+// cameByLoopback reports whether the request came to a loopback address.
+func cameByLoopback(r *http.Request) bool {
+	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && onLoopback(addr)
 }
 
 // cleanPath refuses what http.ServeMux would redirect: nobody who means well sends it.

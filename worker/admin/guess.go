@@ -2,10 +2,9 @@ package admin
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
-
-	"go.uber.org/zap"
 )
 
 const (
@@ -20,7 +19,7 @@ const (
 // guesses slows down who sends wrong tokens, and tells of them. It slows nobody
 // else, and forgets within the longest wait.
 type guesses struct {
-	logger *zap.Logger
+	logger *slog.Logger
 
 	mu     sync.Mutex
 	next   time.Time // when the last that waits is answered
@@ -50,7 +49,7 @@ func (g *guesses) tell(now time.Time, from, path string) {
 		g.untold++
 		return
 	}
-	g.logger.Warn("wrong token for a change", zap.String("from", from), zap.String("path", path), zap.Int("not_logged_before", g.untold))
+	g.logger.Warn("wrong token for a change", "from", from, "path", path, "not_logged_before", g.untold)
 	g.told, g.untold = now, 0
 }
 

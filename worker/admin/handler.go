@@ -13,8 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/jobthrottle/jobthrottle/internal/jobview"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
-	"github.com/jobthrottle/jobthrottle/worker"
+	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 	"github.com/jobthrottle/jobthrottle/worker/metrics"
 )
 
@@ -24,9 +26,46 @@ const readyTimeout = 2 * time.Second
 //go:embed page
 var page embed.FS
 
-func newHandler(w *worker.Worker, s *sampler, opts Options, loopback bool) http.Handler {
-	g := guard{token: opts.Token, loopback: loopback, guesses: &guesses{logger: opts.Logger}}
-	a := &api{worker: w, sampler: s, writable: opts.Token != "", logger: opts.Logger, explaining: make(chan struct{}, 1)}
+// Source is what a Handler shows: a *worker.Worker, or the limits of an asynq server.
+type Source interface {
+	metrics.Source
+	ID() string
+	Inspector() *jobview.Inspector
+	Fleet() *operate.Fleet
+	Limiter(name string) (*throttle.Limiter, throttle.Rate, error)
+	Ready(context.Context) error
+}
+
+// Handler serves what operators look at:
+//
+//	/healthz   200 while the process lives
+//	/readyz    200 while it can do jobs, 503 with the reason when it cannot
+//	/metrics   for Prometheus: see package metrics
+//	/          the page, which uses /api/
+//
+// Reading needs no token: do not serve it where strangers can reach it. Pages of
+// other sites read nothing, as browsers tell who asks. On a loopback address
+// requests must name localhost or a loopback address as their host, except for the
+// health checks, so that no web page of another site can read it through a name of
+// its own.
+type Handler struct {
+	http.Handler
+	sampler *sampler
+}
+
+// NewHandler returns a Handler for a server of the caller's. It takes what comes to
+// a loopback address for a request on one.
+func NewHandler(source Source, opts Options) *Handler {
+	return newHandler(source, opts, cameByLoopback)
+}
+
+// Run keeps the history of limits going while nobody looks, until ctx ends.
+func (h *Handler) Run(ctx context.Context) { h.sampler.run(ctx) }
+
+func newHandler(source Source, opts Options, loopback func(*http.Request) bool) *Handler {
+	s, logger := newSampler(source), opts.logger()
+	g := guard{token: opts.Token, loopback: loopback, guesses: &guesses{logger: logger}}
+	a := &api{source: source, sampler: s, writable: opts.Token != "", logger: logger, explaining: make(chan struct{}, 1)}
 	inside := http.NewServeMux()
 	inside.Handle("GET /", files())
 	inside.Handle("GET /metrics", g.read(promhttp.HandlerFor(registry(s), promhttp.HandlerOpts{})))
@@ -46,14 +85,14 @@ func newHandler(w *worker.Worker, s *sampler, opts Options, loopback bool) http.
 	outside.HandleFunc("GET /readyz", func(rw http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
-		if err := w.Ready(ctx); err != nil {
+		if err := source.Ready(ctx); err != nil {
 			http.Error(rw, plain.Lines(err), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(rw, "ready")
 	})
 	outside.Handle("/", g.host(inside))
-	return headers(cleanPath(outside))
+	return &Handler{Handler: headers(cleanPath(outside)), sampler: s}
 }
 
 // files serves the page. Its files change only with the program.

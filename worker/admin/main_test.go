@@ -1,4 +1,4 @@
-package admin
+package admin_test
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/strictapi"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 	"github.com/jobthrottle/jobthrottle/worker"
+	"github.com/jobthrottle/jobthrottle/worker/admin"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,8 +36,8 @@ type site struct {
 	api    *strictapi.API
 	apiURL string
 	first  *worker.Worker
-	server *Server // the admin
-	addr   string  // its address
+	server *admin.Server // the admin
+	addr   string        // its address
 }
 
 // newSite starts n workers with this configuration, in which $API is the host of the API.
@@ -60,11 +61,11 @@ func newSite(tb testing.TB, n int, yaml, adminToken string) *site {
 			continue
 		}
 		s.first = w
-		listener, err := Listen("127.0.0.1:0")
+		listener, err := admin.Listen("127.0.0.1:0")
 		if err != nil {
 			tb.Fatal(err)
 		}
-		s.server = Serve(listener, w, Options{Token: adminToken})
+		s.server = admin.Serve(listener, w, admin.Options{Token: adminToken})
 		tb.Cleanup(func() {
 			http.DefaultClient.CloseIdleConnections()
 			if err := s.server.Close(); err != nil {

@@ -1,4 +1,4 @@
-package admin
+package admin_test
 
 import (
 	"fmt"
@@ -11,6 +11,8 @@ import (
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/jobthrottle/jobthrottle/worker/admin"
 )
 
 // stuck are limits so slow that nothing moves while the page is looked at.
@@ -69,7 +71,7 @@ func TestPageMatchesRedis(t *testing.T) {
 		}
 		for selector, want := range map[string]string{
 			`[data-show="used"]`: fmt.Sprint(u.Used), `[data-show="available"]`: fmt.Sprint(u.Available), `[data-show="reserved"]`: fmt.Sprint(u.Reserved),
-			`[data-show="allowed"]`: fmt.Sprint(allowed(u)), `.about`: u.Rate.String(),
+			`[data-show="allowed"]`: fmt.Sprint(admin.Allowed(u)), `.about`: u.Rate.String(),
 		} {
 			if got := shown(b, name, selector); !strings.HasPrefix(got, want) {
 				t.Errorf("%s %s: the page shows %q, Redis has %q", name, selector, got, want)

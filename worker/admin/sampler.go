@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/internal/jobview"
 	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
-	"github.com/jobthrottle/jobthrottle/worker"
 )
 
 const (
@@ -25,10 +25,10 @@ const (
 // sampler reads overviews for everybody who looks, one a second at most, and
 // remembers what they said of the limiters.
 type sampler struct {
-	*worker.Worker
+	Source
 
 	mu      sync.Mutex
-	latest  worker.Overview
+	latest  jobview.Overview
 	err     error
 	readAt  time.Time
 	history map[string][]point // by limiter
@@ -42,14 +42,14 @@ type point struct {
 	paused         bool
 }
 
-func newSampler(w *worker.Worker) *sampler {
-	return &sampler{Worker: w, history: map[string][]point{}}
+func newSampler(source Source) *sampler {
+	return &sampler{Source: source, history: map[string][]point{}}
 }
 
 // Overview returns the latest overview if it is at most a second old, and
 // reads one otherwise, whoever waits for it meanwhile. An error counts like an
 // overview: Redis is not asked more often because it is away.
-func (s *sampler) Overview(ctx context.Context) (worker.Overview, error) {
+func (s *sampler) Overview(ctx context.Context) (jobview.Overview, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.readAt.IsZero() && time.Since(s.readAt) < sampleEvery {
@@ -58,7 +58,7 @@ func (s *sampler) Overview(ctx context.Context) (worker.Overview, error) {
 	// One who goes away while it is read does not spoil it for the others.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sampleTimeout)
 	defer cancel()
-	s.latest, s.err = s.Worker.Overview(ctx)
+	s.latest, s.err = s.Source.Overview(ctx)
 	s.readAt = time.Now()
 	if s.err == nil {
 		s.remember()

@@ -3,11 +3,12 @@ package metrics
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/jobthrottle/jobthrottle/worker"
+	"github.com/jobthrottle/jobthrottle/internal/jobview"
 )
 
 // readTimeout bounds what a scrape waits for Redis.
@@ -15,8 +16,8 @@ const readTimeout = 2 * time.Second
 
 // Source is what a Collector shows: a *worker.Worker.
 type Source interface {
-	Stats() worker.Stats
-	Overview(context.Context) (worker.Overview, error)
+	Stats() jobview.Stats
+	Overview(context.Context) (jobview.Overview, error)
 }
 
 // Collector shows a worker to a Prometheus registry. The counters are of the
@@ -63,14 +64,31 @@ type emitter struct {
 }
 
 func (e emitter) counter(d *prometheus.Desc, n int64, labels ...string) {
-	e.metrics <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	e.metrics <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), valid(labels)...)
 }
 
 func (e emitter) gauge(d *prometheus.Desc, x float64, labels ...string) {
-	e.metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x, labels...)
+	e.metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x, valid(labels)...)
 }
 
-func (e emitter) stats(s worker.Stats) {
+func (e emitter) histogram(d *prometheus.Desc, w jobview.Waits, labels ...string) {
+	buckets := make(map[float64]uint64, len(jobview.WaitBounds))
+	for i, bound := range jobview.WaitBounds {
+		buckets[bound.Seconds()] = uint64(w.Buckets[i])
+	}
+	e.metrics <- prometheus.MustNewConstHistogram(d, uint64(w.Count), w.Sum.Seconds(), buckets, valid(labels)...)
+}
+
+// valid makes labels of names that are not UTF-8, which asynq lets queues have:
+// Prometheus has no others.
+func valid(labels []string) []string {
+	for i, l := range labels {
+		labels[i] = strings.ToValidUTF8(l, "\uFFFD")
+	}
+	return labels
+}
+
+func (e emitter) stats(s jobview.Stats) {
 	e.counter(redisCalls, s.Throttle.Calls)
 	e.counter(redisErrors, s.Throttle.Errors)
 	e.counter(stalePermits, s.Throttle.Stale)
@@ -88,18 +106,17 @@ func (e emitter) stats(s worker.Stats) {
 		e.counter(attempts, j.Failed, j.Name, "failed")
 		e.counter(attempts, j.PutOff, j.Name, "put_off")
 		e.counter(attempts, j.Blocked, j.Name, "blocked")
-		buckets := make(map[float64]uint64, len(worker.WaitBounds))
-		for i, bound := range worker.WaitBounds {
-			buckets[bound.Seconds()] = uint64(j.Waits.Buckets[i])
-		}
-		e.metrics <- prometheus.MustNewConstHistogram(waits, uint64(j.Waits.Count), j.Waits.Sum.Seconds(), buckets, j.Name)
+		e.histogram(waits, j.Waits, j.Name)
+		e.histogram(jobWaits, j.WholeWaits, j.Name)
+		e.histogram(handlers, j.Handlers, j.Name)
 	}
 }
 
-func (e emitter) limits(limits []worker.LimitOverview) {
+func (e emitter) limits(limits []jobview.LimitOverview) {
 	for _, l := range limits {
 		e.gauge(parkedJobs, float64(l.Parked), l.Name)
 		e.gauge(parkedLimiters, float64(l.Lines), l.Name)
+		e.gauge(oldestWaiting, l.Oldest.Seconds(), l.Name)
 		if l.Key != "" {
 			continue // its limiters have figures of their own, one for each value
 		}
@@ -114,7 +131,7 @@ func (e emitter) limits(limits []worker.LimitOverview) {
 	}
 }
 
-func (e emitter) pools(pools []worker.PoolOverview) {
+func (e emitter) pools(pools []jobview.PoolOverview) {
 	for _, p := range pools {
 		e.gauge(slots, float64(p.Slots), p.Name)
 		for _, q := range p.Queues {

@@ -14,6 +14,9 @@ var (
 	attempts = desc("attempts_total", "Attempts of jobs that ended in this worker: done, failed, put_off, or blocked until somebody mends something; the last two use up no retry.", "pattern", "outcome")
 	waits    = desc("wait_seconds", "How long jobs waited in their slots for the permits they then got; the time they were parked is not in it.", "pattern")
 
+	jobWaits = desc("job_wait_seconds", "How long jobs waited in all, parked or not: from when a worker first took them from their queue until they ran. A retry begins anew.", "pattern")
+	handlers = desc("handler_seconds", "How long handlers ran, without their waits for permits.", "pattern")
+
 	waiters      = desc("waiters", "Requests for permits that wait in this worker now.")
 	stalePermits = desc("permits_stale_total", "Permits of this worker that were exchanged because their time had passed.")
 	latePermits  = desc("permits_late_total", "Permits of this worker that were used late because the round trip to Redis takes longer than half the guard.")
@@ -30,14 +33,15 @@ var (
 
 	parkedJobs     = desc("parked_jobs", "Jobs of the fleet in line for the limit, outside of slots; of a limit with a key, for all its limiters.", "limit")
 	parkedLimiters = desc("parked_limiters", "Limiters of the limit that jobs are in line for.", "limit")
+	oldestWaiting  = desc("oldest_waiting_seconds", "For how long the first to arrive of the jobs in line for the limit has waited; 0 if there is none. Of a limit with a key, of all its limiters.", "limit")
 	queueJobs      = desc("queue_jobs", "Jobs in a queue by state. Unlike asynq, it tells jobs that are parked from those that failed and wait to retry.", "pool", "queue", "state")
 	slots          = desc("pool_slots", "Slots of the pool in this worker.", "pool")
 )
 
 // all are the metrics above.
 var all = []*prometheus.Desc{
-	granted, returned, denials, parked, pauses, attempts, waits, waiters, stalePermits, latePermits, redisCalls, redisErrors, redisUp,
-	permits, interval, used, reserved, available, paused, parkedJobs, parkedLimiters, queueJobs, slots,
+	granted, returned, denials, parked, pauses, attempts, waits, jobWaits, handlers, waiters, stalePermits, latePermits, redisCalls, redisErrors, redisUp,
+	permits, interval, used, reserved, available, paused, parkedJobs, parkedLimiters, oldestWaiting, queueJobs, slots,
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {

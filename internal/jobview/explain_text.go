@@ -1,4 +1,4 @@
-package worker
+package jobview
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
@@ -77,7 +76,7 @@ func (e *Explanation) sayPending(say sayer, task string) {
 	}
 	if e.Limiter == nil {
 		say("%s is pending: it waits for a free slot of a worker, %s. No limit holds it.", task, position)
-		if _, why, ok := asynqlimit.BlockedFor(e.LastError); ok {
+		if _, why, ok := BlockedFor(e.LastError); ok {
 			say("When it was last tried, it could not run as things stood: %s.", why)
 		}
 		return
@@ -101,7 +100,7 @@ func (e *Explanation) sayActive(say sayer, task string) {
 
 func (e *Explanation) sayRetry(say sayer, task string) {
 	if e.Blocked != "" {
-		_, why, _ := asynqlimit.BlockedFor(e.LastError)
+		_, why, _ := BlockedFor(e.LastError)
 		say("%s waits: it cannot run as things stand (%s). It did not fail, and uses up no retry.", task, e.Blocked)
 		say("What to mend: %s.", why)
 		say("It was tried %s. One job of its kind is tried every 30s at least, by each worker, and when one passes the others follow.", e.when(e.Since))

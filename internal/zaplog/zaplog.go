@@ -1,4 +1,5 @@
-package worker
+// Package zaplog lets what logs by log/slog write to zap.
+package zaplog
 
 import (
 	"context"
@@ -9,24 +10,33 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// zapHandler writes what is logged by log/slog to zap.
-type zapHandler struct {
+// New returns a logger of log/slog that writes to a zap logger; nil if that is nil.
+func New(logger *zap.Logger) *slog.Logger {
+	if logger == nil {
+		return nil
+	}
+	return slog.New(handler{core: logger.Core(), name: logger.Name()})
+}
+
+// handler is a slog.Handler.
+type handler struct {
 	core   zapcore.Core
+	name   string // of the logger
 	prefix string // of the group
 }
 
-var zapLevels = map[slog.Level]zapcore.Level{
+var levels = map[slog.Level]zapcore.Level{
 	slog.LevelDebug: zap.DebugLevel, slog.LevelInfo: zap.InfoLevel, slog.LevelWarn: zap.WarnLevel, slog.LevelError: zap.ErrorLevel,
 }
 
 // Enabled implements slog.Handler.
-func (h zapHandler) Enabled(_ context.Context, level slog.Level) bool {
-	return h.core.Enabled(zapLevels[level])
+func (h handler) Enabled(_ context.Context, level slog.Level) bool {
+	return h.core.Enabled(levels[level])
 }
 
 // Handle implements slog.Handler.
-func (h zapHandler) Handle(_ context.Context, r slog.Record) error {
-	entry := zapcore.Entry{Level: zapLevels[r.Level], Time: r.Time, Message: r.Message}
+func (h handler) Handle(_ context.Context, r slog.Record) error {
+	entry := zapcore.Entry{Level: levels[r.Level], Time: r.Time, Message: r.Message, LoggerName: h.name}
 	checked := h.core.Check(entry, nil)
 	if checked == nil {
 		return nil
@@ -40,7 +50,7 @@ func (h zapHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func (h zapHandler) field(a slog.Attr) zap.Field {
+func (h handler) field(a slog.Attr) zap.Field {
 	key := h.prefix + a.Key
 	switch v := a.Value.Resolve().Any().(type) {
 	case error:
@@ -55,7 +65,7 @@ func (h zapHandler) field(a slog.Attr) zap.Field {
 }
 
 // WithAttrs implements slog.Handler.
-func (h zapHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	fields := make([]zap.Field, len(attrs))
 	for i, a := range attrs {
 		fields[i] = h.field(a)
@@ -65,7 +75,7 @@ func (h zapHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 // WithGroup implements slog.Handler.
-func (h zapHandler) WithGroup(name string) slog.Handler {
+func (h handler) WithGroup(name string) slog.Handler {
 	h.prefix += name + "."
 	return h
 }

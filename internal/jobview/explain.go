@@ -1,4 +1,4 @@
-package worker
+package jobview
 
 import (
 	"context"
@@ -11,15 +11,14 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/producer"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// copySuffix ends the id of a task that goes on in place of one that was put off
+// CopySuffix ends the id of a task that goes on in place of one that was put off
 // on its last attempt. Versions before this one made such copies.
-const copySuffix = "~1"
+const CopySuffix = "~1"
 
 // StateParked is the state of a task that is in line for a limiter. asynq has it
 // in its retry set, although it did not fail. The other states are asynq's own:
@@ -116,8 +115,8 @@ func (i *Inspector) Explain(ctx context.Context, id, queue string) (*Explanation
 	if most, ours := producer.MaxRetry(info.Headers); ours {
 		e.MaxRetry = most
 	}
-	e.LastError, e.PutOff = info.LastErr, asynqlimit.WasPutOff(info.LastErr)
-	if reason, _, ok := asynqlimit.BlockedFor(info.LastErr); ok && (info.State == asynq.TaskStateRetry || info.State == asynq.TaskStatePending) {
+	e.LastError, e.PutOff = info.LastErr, WasPutOff(info.LastErr)
+	if reason, _, ok := BlockedFor(info.LastErr); ok && (info.State == asynq.TaskStateRetry || info.State == asynq.TaskStatePending) {
 		e.Blocked, e.PutOff = reason, true
 	}
 	e.Group, e.Orphaned = info.Group, info.IsOrphaned
@@ -151,7 +150,7 @@ func (i *Inspector) find(id, queue string) (*asynq.TaskInfo, error) {
 		}
 		slices.Sort(queues)
 	}
-	for _, id := range []string{id, id + copySuffix} {
+	for _, id := range []string{id, id + CopySuffix} {
 		var found []*asynq.TaskInfo
 		var in []string
 		for _, q := range queues {

@@ -1,4 +1,4 @@
-package worker
+package jobview
 
 import (
 	"errors"
@@ -17,8 +17,8 @@ var ErrUnknownLimit = errors.New("no such limit in the configuration")
 // that of one limiter, "limit:value", with % and : of the value written %25 and
 // %3A. A name that no limiter can have is an error; one that the configuration
 // does not know is ErrUnknownLimit.
-func (w *Worker) Limiter(name string) (*throttle.Limiter, throttle.Rate, error) {
-	for _, l := range w.plans.Limits() {
+func (v *View) Limiter(name string) (*throttle.Limiter, throttle.Rate, error) {
+	for _, l := range v.plans.Limits() {
 		value, keyed := strings.CutPrefix(name, l.Name+":")
 		switch {
 		case l.Key == "" && name == l.Name:
@@ -33,7 +33,7 @@ func (w *Worker) Limiter(name string) (*throttle.Limiter, throttle.Rate, error) 
 		default:
 			continue
 		}
-		limiter, err := w.throttle.Limiter(name)
+		limiter, err := v.throttle.Limiter(name)
 		return limiter, l.Rate, err
 	}
 	if err := limitname.Check(name); err != nil {

@@ -1,0 +1,224 @@
+package jobview
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/internal/plan"
+)
+
+// MaxLines is how many lines of parked tasks an Overview reads: a keyed limit can
+// have one for each of a million values. It looks at the ages of as many others.
+const MaxLines = 1000
+
+// parkedLines is what an Overview reads of the lines.
+type parkedLines struct {
+	tasks  map[string]int64 // by limiter
+	queues map[string]int64 // by queue, over all limiters
+	unread int64
+	oldest map[*plan.Limit]lineAge
+}
+
+// lineAt is what a queue has in line for a limiter.
+type lineAt struct{ queue, limiter string }
+
+// lineAge is for how long the first task of a line has waited.
+type lineAge struct {
+	lineAt
+	age time.Duration
+}
+
+// queueLines are the lines of one queue.
+type queueLines struct {
+	queue string
+	read  []string // the first of them
+	all   int64
+}
+
+// more says whether there are lines that are not read.
+func (q queueLines) more() bool { return q.all > int64(len(q.read)) }
+
+func (v *View) readLines(ctx context.Context) (parkedLines, error) {
+	p := parkedLines{tasks: map[string]int64{}, queues: map[string]int64{}, oldest: map[*plan.Limit]lineAge{}}
+	queues, err := v.firstLines(ctx)
+	for _, q := range queues {
+		if err == nil {
+			err = v.readQueue(ctx, &p, q)
+		}
+	}
+	if err == nil {
+		err = v.ages.look(ctx, v, &p, queues)
+	}
+	if err != nil {
+		return parkedLines{}, fmt.Errorf("read the lines of parked tasks: %w", err)
+	}
+	return p, nil
+}
+
+// firstLines returns the lines to read of each queue: those that somebody looks at next.
+func (v *View) firstLines(ctx context.Context) ([]queueLines, error) {
+	queues, err := v.inspector.asynq.Queues()
+	if err != nil {
+		return nil, err
+	}
+	for _, pool := range v.pools() {
+		queues = slices.AppendSeq(queues, maps.Keys(pool.Weights))
+	}
+	slices.Sort(queues)
+	queues = slices.Compact(queues)
+	names, all, err := v.inspector.lines.First(ctx, queues, MaxLines)
+	if err != nil {
+		return nil, err
+	}
+	lines, left := make([]queueLines, len(queues)), MaxLines
+	for i, queue := range queues {
+		lines[i] = queueLines{queue: queue, read: names[i][:min(len(names[i]), left)], all: all[i]}
+		left -= len(lines[i].read)
+	}
+	return lines, nil
+}
+
+// readQueue reads lines of a queue, and those of limits without a key in any case:
+// they are the ones that most jobs wait for.
+func (v *View) readQueue(ctx context.Context, p *parkedLines, q queueLines) error {
+	names := slices.Clip(q.read)
+	if q.more() {
+		for _, l := range v.plans.Limits() {
+			if l.Key == "" && !slices.Contains(q.read, l.Name) {
+				names = append(names, l.Name)
+			}
+		}
+	}
+	heads, now, err := v.inspector.lines.Heads(ctx, q.queue, names)
+	if err != nil {
+		return err
+	}
+	p.unread += max(q.all-int64(len(q.read)), 0)
+	for i, name := range names {
+		if i >= len(q.read) && heads[i].Tasks > 0 {
+			p.unread--
+		}
+		p.add(name, q.queue, heads[i].Tasks)
+		p.see(v.limitOf(name), lineAt{q.queue, name}, heads[i], now)
+	}
+	return nil
+}
+
+func (p *parkedLines) add(limiter, queue string, n int64) {
+	if n > 0 {
+		p.tasks[limiter] += n
+		p.queues[queue] += n
+	}
+}
+
+// see notes for how long the first task of a line has waited.
+func (p *parkedLines) see(l *plan.Limit, at lineAt, head line.Head, now time.Time) {
+	if l == nil || head.Since.IsZero() {
+		return
+	}
+	age := max(now.Sub(head.Since), 0)
+	if oldest, ok := p.oldest[l]; !ok || age > oldest.age {
+		p.oldest[l] = lineAge{at, age}
+	}
+}
+
+// of returns how many limiters of a limit have tasks in line, and how many those are.
+func (p *parkedLines) of(l *plan.Limit) (limiters, tasks int64) {
+	for name, n := range p.tasks {
+		if name == l.Name && l.Key == "" || l.Key != "" && strings.HasPrefix(name, l.Name+":") {
+			limiters, tasks = limiters+1, tasks+n
+		}
+	}
+	return limiters, tasks
+}
+
+// longest returns the limiters with that prefix that have the longest lines.
+func (p *parkedLines) longest(prefix string) []string {
+	var names []string
+	for name := range p.tasks {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(p.tasks[b], p.tasks[a]), strings.Compare(a, b))
+	})
+	return names[:min(len(names), MaxLimiters)]
+}
+
+// ages finds the oldest task in line of each limit where there are more lines than
+// an Overview reads. Those come first whose limiters give permits soon, so that one
+// whose limiter is stuck would never be among them. Ages goes through the lines, some
+// at each look, and looks again at the oldest that it knows.
+type ages struct {
+	mu    sync.Mutex
+	next  map[string]int64 // by queue: the line to go on with
+	known map[*plan.Limit]lineAt
+}
+
+// look adds to what was read.
+func (a *ages) look(ctx context.Context, v *View, p *parkedLines, queues []queueLines) error {
+	all := int64(0)
+	for _, q := range queues {
+		if q.more() {
+			all += q.all
+		}
+	}
+	a.mu.Lock()
+	from, known := a.next, a.known // which nobody changes: they are replaced
+	a.mu.Unlock()
+	next := map[string]int64{}
+	for _, q := range queues {
+		if !q.more() {
+			continue
+		}
+		most := max(MaxLines*q.all/all, 1)
+		names, err := v.inspector.lines.Some(ctx, q.queue, from[q.queue], most)
+		if err != nil {
+			return err
+		}
+		if int64(len(names)) == most {
+			next[q.queue] = from[q.queue] + most
+		}
+		for _, at := range known {
+			if at.queue == q.queue {
+				names = append(names, at.limiter)
+			}
+		}
+		heads, now, err := v.inspector.lines.Heads(ctx, q.queue, names)
+		if err != nil {
+			return err
+		}
+		for i, name := range names {
+			p.see(v.limitOf(name), lineAt{q.queue, name}, heads[i], now)
+		}
+	}
+	known = map[*plan.Limit]lineAt{}
+	for l, oldest := range p.oldest {
+		known[l] = oldest.lineAt
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.next, a.known = next, known
+	return nil
+}
+
+// limitOf returns the limit that a limiter belongs to, or nil.
+func (v *View) limitOf(limiter string) *plan.Limit {
+	if l := v.limits[limiter]; l != nil && l.Key == "" {
+		return l
+	}
+	for i, c := range limiter {
+		if l := v.limits[limiter[:i]]; c == ':' && l != nil && l.Key != "" {
+			return l
+		}
+	}
+	return nil
+}

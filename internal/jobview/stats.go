@@ -1,0 +1,61 @@
+package jobview
+
+import (
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// Stats counts what the jobs of a process did. The figures only grow, but for
+// Throttle.Waiting. Limiters of one keyed limit count together: there is an entry
+// for each limit and job of the configuration, whatever the values that jobs bring.
+type Stats struct {
+	Throttle throttle.Stats
+	Limits   []LimitStats // by name
+	Jobs     []JobStats   // by name; last, those of types that no pattern matches
+}
+
+// OtherJobs is the name in Stats of jobs that the configuration does not know.
+const OtherJobs = "(other)"
+
+// LimitStats counts for one limit of the configuration.
+type LimitStats struct {
+	Name     string
+	Granted  int64 // permits that jobs took
+	Returned int64 // of them, given back by Settle
+	Denied   int64 // attempts put off because the turn was too far, or others were in line
+	Parked   int64 // times that a job got in line
+	Paused   int64 // pauses because an API said to try later
+}
+
+// JobStats counts the attempts of one pattern's jobs.
+type JobStats struct {
+	Name   string
+	Done   int64
+	Failed int64
+	PutOff int64 // by a limit, the API or max_in_flight: they use up no retry
+	// Blocked are those of jobs that cannot run as things stand: see BlockedError.
+	Blocked int64
+	Waits   Waits // of attempts that got their permits, in this process
+	// WholeWaits are those from a job's first arrival, when a process first took it
+	// from its queue, to the start of its handler: in line, in processes, and between.
+	// What a handler gets its permits itself for starts then. A retry begins anew.
+	WholeWaits Waits
+	// Handlers is how long handlers ran, without their waits for permits. Those that
+	// were put off before they had their permits are not counted.
+	Handlers Waits
+}
+
+// Waits is a histogram of durations.
+type Waits struct {
+	Count   int64
+	Sum     time.Duration
+	Buckets [len(WaitBounds)]int64 // those that lasted at most as long as the bound
+}
+
+// WaitBounds are the bounds of the buckets of Waits.
+var WaitBounds = [...]time.Duration{
+	time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
+	500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+	time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 24 * time.Hour,
+}
