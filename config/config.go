@@ -139,9 +139,8 @@ type Job struct {
 	// Limits are names of Limits. A job starts when all of them have a permit
 	// for it at the same time, and takes from all or none.
 	Limits []string `yaml:"limits"`
-	// Permits is what a job costs of each limit: a number, or payload.PATH or
-	// header.NAME for a number the job brings. Defaults to 1.
-	Permits string `yaml:"permits"`
+	// Permits is what a job costs of its limits. Defaults to 1 of each.
+	Permits Permits `yaml:"permits"`
 	// Hold is how long a job may wait in its slot; one whose turn comes later
 	// parks, and its slot is free at once. A duration, 0 to never wait, or
 	// forever to never park. Forever needs a pool all of whose slots may wait

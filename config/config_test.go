@@ -51,7 +51,7 @@ shutdown_timeout: 8s
 		"stripe-account": {Rate: "10/1s", Key: "payload.account"},
 	}
 	want.Pools = []Pool{{Name: "default", Concurrency: 20, Queues: map[string]int{"critical": 6, "default": 3, "low": 1}}}
-	want.Jobs = map[string]Job{"http:request": {Limits: []string{"stripe", "stripe-worker", "stripe-account"}, Permits: "1", Hold: "2s"}}
+	want.Jobs = map[string]Job{"http:request": {Limits: []string{"stripe", "stripe-worker", "stripe-account"}, Permits: Permits{Each: "1"}, Hold: "2s"}}
 	want.HTTP.AllowHosts = []string{"api.example.com"}
 	if !reflect.DeepEqual(cfg, want) {
 		t.Errorf("got  %+v\nwant %+v", cfg, want)
@@ -109,6 +109,14 @@ func TestParseErrors(t *testing.T) {
 		{"who acquires", limits + "jobs:\n  x: {limits: [a, b], acquire: worker}\n", `5:32: jobs.x.acquire: invalid value "worker": want handler, or leave it out`},
 		{"permits 0", limits + "jobs:\n  x: {limits: [a, b], permits: 0}\n", `5:32: jobs.x.permits: invalid number 0: want 1 to 4294967295`},
 		{"permits", limits + "jobs:\n  x: {limits: [a, b], permits: tokens}\n", `5:32: jobs.x.permits: invalid permits "tokens": want a whole number, payload.PATH or header.NAME`},
+		{"permits of another limit", limits + "jobs:\n  x: {limits: [a], permits: {a: 2, b: 3}}\n  y: {limits: [b]}\n", `5:39: jobs.x.permits.b: "b" is not a limit of this job: want some of a`},
+		{"permits of one limit", limits + "jobs:\n  x:\n    limits: [a, b]\n    permits:\n      a: tokens\n", `8:10: jobs.x.permits.a: invalid permits "tokens": want a whole number, payload.PATH or header.NAME`},
+		{"no permits of one limit", limits + "jobs:\n  x: {limits: [a, b], permits: {a: }}\n", `5:35: jobs.x.permits.a: missing: want a whole number, payload.PATH or header.NAME`},
+		{"permits of one limit 0", limits + "jobs:\n  x: {limits: [a, b], permits: {b: 0}}\n", `5:36: jobs.x.permits.b: invalid number 0: want 1 to 4294967295`},
+		{"above the rate of one limit", limits + "jobs:\n  x: {limits: [a, b], permits: {b: 11}}\n", `5:36: jobs.x.permits.b: 11 permits are more than limit "b" ever gives at once (10/1s)`},
+		{"permits twice", limits + "jobs:\n  x: {limits: [a, b], permits: {b: 1, b: 2}}\n", `5:39: mapping key "b" already defined at [5:33]`},
+		{"a list of permits", limits + "jobs:\n  x: {limits: [a, b], permits: [1, 2]}\n", `5:32: jobs.x.permits: invalid value: want a number, a path, or a mapping from limits to these`},
+		{"permits in permits", limits + "jobs:\n  x: {limits: [a, b], permits: {b: {a: 1}}}\n", `5:36: jobs.x.permits.b: invalid value: want a string`},
 		{"hold", limits + "jobs:\n  x: {limits: [a, b], hold: long}\n", `5:29: jobs.x.hold: invalid hold "long": want a duration such as 2s, 0 or forever`},
 		{"hold forever", limits + "jobs:\n  x: {limits: [a, b], hold: forever}\n", `5:29: jobs.x.hold: forever needs a pool all of whose slots may wait: set max_waiting to the pool's concurrency`},
 		{"pause", limits + "jobs:\n  x: {limits: [a], pause_on_429: [b]}\n  y: {limits: [b]}\n", `5:35: jobs.x.pause_on_429[0]: "b" is not a limit of this job: want some of a`},

@@ -71,7 +71,7 @@ func TestStringsThatANumberIsWrittenFor(t *testing.T) {
 		}
 	}
 	cfg, err := Parse("config.yaml", []byte("limits: { a: { rate: 100/1s } }\njobs: { x: { limits: [a], permits: 010 } }"))
-	if err != nil || cfg.Jobs["x"].Permits != "010" {
+	if err != nil || cfg.Jobs["x"].Permits.Each != "010" {
 		t.Errorf("permits: 010: %v, %v", cfg, err)
 	}
 }

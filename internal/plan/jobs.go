@@ -31,7 +31,7 @@ type Job struct {
 	Acquires    bool          // its handler gets the permits itself
 
 	pattern expr.Pattern
-	cost    expr.Cost
+	costs   costs
 	pauses  []bool // of Limits: Draw.Pauses
 }
 
@@ -82,7 +82,7 @@ func newLimit(name string, lc config.Limit) (l *Limit, err error) {
 func newJob(name string, jc config.Job, limits map[string]*Limit) (j *Job, err error) {
 	j = &Job{Name: name, MaxInFlight: jc.MaxInFlight, MaxPause: jc.LongestPause(), MaxWait: jc.LongestWait(),
 		Acquires: jc.Acquire == config.AcquireByHandler, pattern: expr.ParsePattern(name)}
-	if j.cost, err = expr.ParseCost(jc.Permits); err != nil {
+	if j.costs, err = newCosts(jc); err != nil {
 		return nil, err
 	}
 	if j.Hold, err = jc.HoldTime(); err != nil {
@@ -121,6 +121,11 @@ func pauses(limits []*Limit, names []string) []bool {
 // beginning of many.
 func (j *Job) Type() (string, bool) { return j.pattern.Type() }
 
+// CostsByLimit says whether its tasks cost of some limit what they do not of others.
+func (j *Job) CostsByLimit() bool {
+	return slices.ContainsFunc(j.costs.own, func(own *expr.Cost) bool { return own != nil })
+}
+
 // All returns the jobs, the pattern that wins first.
 func (js *Jobs) All() []*Job { return js.jobs }
 
@@ -149,7 +154,9 @@ func (js *Jobs) Fields() []string {
 		add(l.key.Field())
 	}
 	for _, j := range slices.SortedFunc(slices.Values(js.jobs), func(a, b *Job) int { return strings.Compare(a.Name, b.Name) }) {
-		add(j.cost.Field())
+		for _, field := range j.costs.fields() {
+			add(field)
+		}
 	}
 	return fields
 }

@@ -111,9 +111,9 @@ limits:
   b: { rate: 1/1s, key: payload.account }
   c: { rate: 1/1s, key: header.tenant }
   d: { rate: 1/1s }
-jobs: { x: { limits: [a, b, c, d], permits: payload.tokens }, y: { permits: 3 }, z: { permits: header.cost } }
+jobs: { x: { limits: [a, b, c, d], permits: payload.tokens }, y: { permits: 3 }, z: { limits: [a, d], permits: { d: payload.usage.total, a: header.n } } }
 `)
-	if got, want := js.Fields(), []string{"account", "tokens"}; !slices.Equal(got, want) {
+	if got, want := js.Fields(), []string{"account", "tokens", "usage"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
