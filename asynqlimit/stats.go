@@ -127,9 +127,14 @@ func (j *job) counts() *jobCounts {
 // took counts permits of each limit.
 func (j *job) took(costs []int64) {
 	for i, n := range costs {
-		j.taken[i] += n
-		j.countsOf(i).granted.Add(n)
+		j.tookOf(i, n)
 	}
+}
+
+// tookOf counts permits of the limit of one of the task's draws.
+func (j *job) tookOf(draw int, n int64) {
+	j.taken[draw].add(n, time.Now())
+	j.countsOf(draw).granted.Add(n)
 }
 
 // countsOf are those of the limit of one of the task's draws.
