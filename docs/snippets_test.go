@@ -18,7 +18,7 @@ import (
 var imports = []string{
 	"bytes", "context", "errors", "fmt", "net/http", "time",
 	"github.com/hibiken/asynq", "github.com/redis/go-redis/v9", "go.uber.org/zap",
-	"github.com/jobthrottle/jobthrottle/config", "github.com/jobthrottle/jobthrottle/producer", "github.com/jobthrottle/jobthrottle/throttle",
+	"github.com/jobthrottle/jobthrottle/asynqlimit", "github.com/jobthrottle/jobthrottle/config", "github.com/jobthrottle/jobthrottle/producer", "github.com/jobthrottle/jobthrottle/throttle",
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit", "github.com/jobthrottle/jobthrottle/throttle/operate",
 	"github.com/jobthrottle/jobthrottle/throttle/replicas", "github.com/jobthrottle/jobthrottle/worker",
 }
