@@ -121,5 +121,5 @@ func (j *job) rateNow(i int) throttle.Rate {
 	if p, known := j.l.caller.paceNow(j.needs.limiters[i], time.Now()); known && p.rate.Permits > 0 {
 		return p.rate
 	}
-	return j.needs.draws[i].Limit.Rate
+	return j.needs.draws[i].Rate
 }

@@ -136,7 +136,7 @@ func (j *job) makeUp(ctx context.Context, of []bool, cost int64) error {
 		if !of[i] {
 			continue
 		}
-		most := j.needs.draws[i].Limit.Rate.Permits
+		most := j.needs.draws[i].Rate.Permits
 		for j.taken[i].sum() < cost {
 			most = min(most, cost-j.taken[i].sum())
 			err := j.moreOf(ctx, i, l, most)

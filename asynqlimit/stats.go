@@ -154,14 +154,14 @@ func (j *job) limitOf(limiter string) *limitCounts {
 func (j *job) rates() []throttle.Rate {
 	rates := make([]throttle.Rate, len(j.needs.limiters))
 	for i := range rates {
-		rates[i] = j.needs.draws[i].Limit.Rate
+		rates[i] = j.needs.draws[i].Rate
 	}
 	return rates
 }
 
 func (j *job) rateOf(limiter string) throttle.Rate {
 	if i := slices.Index(j.needs.limiters, limiter); i >= 0 {
-		return j.needs.draws[i].Limit.Rate
+		return j.needs.draws[i].Rate
 	}
 	return throttle.Rate{}
 }

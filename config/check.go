@@ -87,6 +87,9 @@ func (c *Config) checkLimits() error {
 		if _, err := l.ThrottleRate(); err != nil {
 			return invalid(key, "%s", bare(err))
 		}
+		if err := l.checkRates(key+".rates", name); err != nil {
+			return err
+		}
 	}
 	return nil
 }

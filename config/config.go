@@ -100,6 +100,9 @@ type Limit struct {
 	// picks the value out of a JSON payload, header.NAME out of the task's
 	// headers, queue is the task's queue. Empty means one for all.
 	Key string `yaml:"key"`
+	// Rates are other rates for some values of Key, as PERMITS/INTERVAL by value.
+	// All else is the limit's.
+	Rates map[string]string `yaml:"rates"`
 	// Guard is how late a permit may be used. Zero is throttle's default,
 	// negative means none.
 	Guard Duration `yaml:"guard"`
@@ -227,7 +230,8 @@ func Default() *Config {
 	}
 }
 
-// ThrottleRate returns the limit as package throttle has it.
+// ThrottleRate returns the limit as package throttle has it: of a limit with a key,
+// the rate of the values that Rates does not name.
 func (l Limit) ThrottleRate() (throttle.Rate, error) {
 	r, err := throttle.ParseRate(l.Rate)
 	if err != nil {

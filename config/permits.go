@@ -91,7 +91,7 @@ func (c *Config) checkPermits(key string, j Job) error {
 		if err != nil {
 			return invalid(place, "%v", err)
 		}
-		if rate, err := c.Limits[name].ThrottleRate(); err == nil && cost.Fixed() > rate.Permits {
+		if rate, err := c.Limits[name].highest(); err == nil && cost.Fixed() > rate.Permits {
 			return invalid(place, "%d permits are more than limit %q ever gives at once (%s)", cost.Fixed(), name, rate)
 		}
 	}

@@ -50,7 +50,8 @@ type LimitOverview struct {
 // LimiterOverview is a limiter in Redis.
 type LimiterOverview struct {
 	operate.FleetUsage
-	Parked int64
+	Configured throttle.Rate // that of its value, where the limit has rates for some
+	Parked     int64
 }
 
 // PoolOverview is a pool of the configuration.
@@ -104,7 +105,7 @@ func (w *Worker) overlookLimits(ctx context.Context, lines parkedLines) ([]Limit
 		}
 		lo.Lines, lo.Parked = lines.of(l)
 		for _, name := range limiters {
-			lo.Limiters = append(lo.Limiters, LimiterOverview{FleetUsage: operate.FleetUsage{Name: name}, Parked: lines.tasks[name]})
+			lo.Limiters = append(lo.Limiters, LimiterOverview{FleetUsage: operate.FleetUsage{Name: name}, Configured: l.RateOf(name), Parked: lines.tasks[name]})
 		}
 		names = append(names, limiters...)
 		for _, j := range w.plans.All() {

@@ -9,7 +9,10 @@
 // nobody.
 package plan
 
-import "github.com/jobthrottle/jobthrottle/internal/expr"
+import (
+	"github.com/jobthrottle/jobthrottle/internal/expr"
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
 
 // Task is what a plan depends on.
 type Task = expr.Task
@@ -23,9 +26,10 @@ type Plan struct {
 // Draw is what a task takes of one limit.
 type Draw struct {
 	Limit   *Limit
-	Limiter string // the limit's own name, or that of the task's value of its key
-	Cost    int64  // permits
-	Pauses  bool   // the limiter pauses when the task's API says to try later
+	Limiter string        // the limit's own name, or that of the task's value of its key
+	Rate    throttle.Rate // of the limiter, as configured
+	Cost    int64         // permits
+	Pauses  bool          // the limiter pauses when the task's API says to try later
 }
 
 // Plan returns the plan of a task. An error is a *Mistake; the plan then has those
@@ -43,7 +47,7 @@ func (js *Jobs) Plan(t Task) (Plan, error) {
 	for i, l := range j.Limits {
 		limiter, wrong := l.limiterOf(t, j)
 		if wrong == nil {
-			p.Draws = append(p.Draws, Draw{Limit: l, Limiter: limiter, Cost: ns[i], Pauses: j.pauses[i]})
+			p.Draws = append(p.Draws, Draw{Limit: l, Limiter: limiter, Rate: l.RateOf(limiter), Cost: ns[i], Pauses: j.pauses[i]})
 		} else if err == nil {
 			err = wrong
 		}
