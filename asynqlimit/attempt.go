@@ -29,7 +29,7 @@ type job struct {
 
 	reservation *throttle.Reservation
 	waited      time.Duration
-	taken       []int64 // permits of each limiter, until now
+	taken       []takes // of each limiter, until now
 	held        bool    // has got its permits
 	goes        bool    // as soon as it has its permits
 	leaves      bool    // the list of those that wait, while it asks
@@ -191,9 +191,9 @@ func (j *job) plan(next asynq.Handler) (err error) {
 		return err
 	}
 	j.acquires = j.acquires || j.needs.rule != nil && j.needs.rule.Acquires
-	j.taken = make([]int64, len(j.needs.limiters))
+	j.taken = make([]takes, len(j.needs.limiters))
 	for i, name := range j.needs.limiters {
-		limiter, err := j.l.throttle.LimiterWithRate(name, j.needs.draws[i].Limit.Rate)
+		limiter, err := j.l.throttle.LimiterWithRate(name, j.needs.draws[i].Rate)
 		if err != nil {
 			return &BlockedError{Reason: BadKey, Err: err, Mend: "correct the key of the limit, or the job"}
 		}
@@ -207,7 +207,7 @@ func (j *job) plan(next asynq.Handler) (err error) {
 func (j *job) place(name string) line.Place {
 	p := line.Place{Line: name, Since: j.a.since, Cost: 1, Refused: j.a.wait.Refused}
 	if !line.IsBlocked(name) { // from there, jobs are called by their number
-		p.Cost = j.needs.mostCost()
+		p.Cost = j.needs.costOf(name)
 	}
 	return p
 }

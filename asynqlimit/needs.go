@@ -85,6 +85,14 @@ func (rs *rules) of(task *asynq.Task, queue string) (needs, error) {
 	return n, nil
 }
 
+// costOf is what the task costs of a limiter.
+func (n needs) costOf(limiter string) int64 {
+	if i := slices.Index(n.limiters, limiter); i >= 0 {
+		return n.costs[i]
+	}
+	return 1
+}
+
 // mostCost is what the task costs of the limit of which it costs most.
 func (n needs) mostCost() int64 {
 	if len(n.costs) == 0 {

@@ -259,11 +259,11 @@ func (j *job) giveUp() {
 // applyRates sets the rates of keyed limiters that this process meets for the first time.
 func (j *job) applyRates(ctx context.Context) error {
 	for i, l := range j.limiter {
-		limit := j.needs.draws[i].Limit
-		if limit.Key == "" || j.l.applied.has(l.Name()) {
+		draw := j.needs.draws[i]
+		if draw.Limit.Key == "" || j.l.applied.has(l.Name()) {
 			continue
 		}
-		if _, err := l.ApplyRate(ctx, limit.Rate); err != nil {
+		if _, err := l.ApplyRate(ctx, draw.Rate); err != nil {
 			return err
 		}
 		j.l.applied.add(l.Name())

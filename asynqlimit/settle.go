@@ -89,6 +89,9 @@ func AcquireMore(ctx context.Context) error {
 // gave no answer, or the process drains or ctx ends before the turn comes. The
 // job's work is done all the same; returning the error would do it again.
 //
+// A job whose permits differ by limit settles each with SettleLimit: Settle is an
+// error for it, since one cost cannot be that of requests and of tokens.
+//
 // Settle is for the goroutine of the handler. It does nothing for jobs without
 // limits.
 func Settle(ctx context.Context, cost int64) error { return settle(ctx, "", cost) }
@@ -111,6 +114,8 @@ func settle(ctx context.Context, limit string, cost int64) error {
 		return fmt.Errorf("settle: a job cannot cost %d permits", cost)
 	case len(j.limiter) == 0:
 		return nil
+	case limit == "" && len(j.limiter) > 1 && j.needs.rule.CostsByLimit():
+		return errors.New("settle: the permits of this job differ by limit: say which one with SettleLimit")
 	}
 	of := make([]bool, len(j.limiter))
 	for i, d := range j.needs.draws {
@@ -125,43 +130,22 @@ func settle(ctx context.Context, limit string, cost int64) error {
 	return j.makeUp(ctx, of, cost)
 }
 
-// giveBack releases what was taken beyond the cost.
-func (j *job) giveBack(ctx context.Context, of []bool, cost int64) error {
-	var errs []error
-	for i, l := range j.limiter {
-		n := j.taken[i] - cost
-		if !of[i] || n <= 0 {
-			continue
-		}
-		if err := l.Release(ctx, n); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		j.taken[i] -= n
-		j.countsOf(i).returned.Add(n)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("settle: %w", err)
-	}
-	return nil
-}
-
 // makeUp takes what was taken too little, in portions that the limits give at once.
 func (j *job) makeUp(ctx context.Context, of []bool, cost int64) error {
 	for i, l := range j.limiter {
 		if !of[i] {
 			continue
 		}
-		most := j.needs.draws[i].Limit.Rate.Permits
-		for j.taken[i] < cost {
-			most = min(most, cost-j.taken[i])
+		most := j.needs.draws[i].Rate.Permits
+		for j.taken[i].sum() < cost {
+			most = min(most, cost-j.taken[i].sum())
 			err := j.moreOf(ctx, i, l, most)
 			if errors.Is(err, throttle.ErrExceedsRate) && most > 1 {
 				most /= 2 // the limit has been lowered since
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("settle: %d of %d permits taken: %w", j.taken[i], cost, err)
+				return fmt.Errorf("settle: %d of %d permits taken: %w", j.taken[i].sum(), cost, err)
 			}
 		}
 	}
@@ -178,8 +162,7 @@ func (j *job) moreOf(ctx context.Context, i int, l *throttle.Limiter, n int64) (
 	if err := l.Acquire(running, n); err != nil {
 		return err
 	}
-	j.taken[i] += n
-	j.countsOf(i).granted.Add(n)
+	j.tookOf(i, n)
 	return nil
 }
 

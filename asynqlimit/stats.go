@@ -123,9 +123,14 @@ func (j *job) ran(took time.Duration, err error) {
 // took counts permits of each limit.
 func (j *job) took(costs []int64) {
 	for i, n := range costs {
-		j.taken[i] += n
-		j.countsOf(i).granted.Add(n)
+		j.tookOf(i, n)
 	}
+}
+
+// tookOf counts permits of the limit of one of the task's draws.
+func (j *job) tookOf(draw int, n int64) {
+	j.taken[draw].add(n, time.Now())
+	j.countsOf(draw).granted.Add(n)
 }
 
 // countsOf are those of the limit of one of the task's draws.
@@ -145,14 +150,14 @@ func (j *job) limitOf(limiter string) *limitCounts {
 func (j *job) rates() []throttle.Rate {
 	rates := make([]throttle.Rate, len(j.needs.limiters))
 	for i := range rates {
-		rates[i] = j.needs.draws[i].Limit.Rate
+		rates[i] = j.needs.draws[i].Rate
 	}
 	return rates
 }
 
 func (j *job) rateOf(limiter string) throttle.Rate {
 	if i := slices.Index(j.needs.limiters, limiter); i >= 0 {
-		return j.needs.draws[i].Limit.Rate
+		return j.needs.draws[i].Rate
 	}
 	return throttle.Rate{}
 }

@@ -87,6 +87,9 @@ func (c *Config) checkLimits() error {
 		if _, err := l.ThrottleRate(); err != nil {
 			return invalid(key, "%s", bare(err))
 		}
+		if err := l.checkRates(key+".rates", name); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -201,16 +204,7 @@ func (c *Config) checkJobLimits(key string, j Job) error {
 			return invalid(fmt.Sprintf("%s.pause_on_429[%d]", key, i), "%q is not a limit of this job: want some of %s", name, strings.Join(j.Limits, ", "))
 		}
 	}
-	cost, err := expr.ParseCost(j.Permits)
-	if err != nil {
-		return invalid(key+".permits", "%v", err)
-	}
-	for _, name := range j.Limits {
-		if rate, err := c.Limits[name].ThrottleRate(); err == nil && cost.Fixed() > rate.Permits {
-			return invalid(key+".permits", "%d permits are more than limit %q ever gives at once (%s)", cost.Fixed(), name, rate)
-		}
-	}
-	return nil
+	return c.checkPermits(key+".permits", j)
 }
 
 // checkUse refuses limits that nothing draws on: somebody believes that they protect an API.

@@ -100,6 +100,9 @@ type Limit struct {
 	// picks the value out of a JSON payload, header.NAME out of the task's
 	// headers, queue is the task's queue. Empty means one for all.
 	Key string `yaml:"key"`
+	// Rates are other rates for some values of Key, as PERMITS/INTERVAL by value.
+	// All else is the limit's.
+	Rates map[string]string `yaml:"rates"`
 	// Guard is how late a permit may be used. Zero is throttle's default,
 	// negative means none.
 	Guard Duration `yaml:"guard"`
@@ -139,9 +142,8 @@ type Job struct {
 	// Limits are names of Limits. A job starts when all of them have a permit
 	// for it at the same time, and takes from all or none.
 	Limits []string `yaml:"limits"`
-	// Permits is what a job costs of each limit: a number, or payload.PATH or
-	// header.NAME for a number the job brings. Defaults to 1.
-	Permits string `yaml:"permits"`
+	// Permits is what a job costs of its limits. Defaults to 1 of each.
+	Permits Permits `yaml:"permits"`
 	// Hold is how long a job may wait in its slot; one whose turn comes later
 	// parks, and its slot is free at once. A duration, 0 to never wait, or
 	// forever to never park. Forever needs a pool all of whose slots may wait
@@ -228,7 +230,8 @@ func Default() *Config {
 	}
 }
 
-// ThrottleRate returns the limit as package throttle has it.
+// ThrottleRate returns the limit as package throttle has it: of a limit with a key,
+// the rate of the values that Rates does not name.
 func (l Limit) ThrottleRate() (throttle.Rate, error) {
 	r, err := throttle.ParseRate(l.Rate)
 	if err != nil {

@@ -51,7 +51,7 @@ shutdown_timeout: 8s
 		"stripe-account": {Rate: "10/1s", Key: "payload.account"},
 	}
 	want.Pools = []Pool{{Name: "default", Concurrency: 20, Queues: map[string]int{"critical": 6, "default": 3, "low": 1}}}
-	want.Jobs = map[string]Job{"http:request": {Limits: []string{"stripe", "stripe-worker", "stripe-account"}, Permits: "1", Hold: "2s"}}
+	want.Jobs = map[string]Job{"http:request": {Limits: []string{"stripe", "stripe-worker", "stripe-account"}, Permits: Permits{Each: "1"}, Hold: "2s"}}
 	want.HTTP.AllowHosts = []string{"api.example.com"}
 	if !reflect.DeepEqual(cfg, want) {
 		t.Errorf("got  %+v\nwant %+v", cfg, want)
@@ -78,7 +78,7 @@ func TestParseErrors(t *testing.T) {
 		{"a tag", "pools: !!int\n", `1:8: the tag !!int: want the value without it`},
 		{"a tag in a list", "redis: {addrs: !!seq, db: 0}\n", `1:16: the tag !!seq: want the value without it`},
 		{"unknown section", "rediss: {}\n", `1:1: rediss: unknown key: want one of redis, limits, pools, jobs, http, admin, log, shutdown_timeout`},
-		{"unknown key", "limits:\n  a:\n    rate: 1/1s\n    burst: 3\n", `4:5: limits.a.burst: unknown key: want one of rate, type, key, guard, smooth, window, offset, keep_alive`},
+		{"unknown key", "limits:\n  a:\n    rate: 1/1s\n    burst: 3\n", `4:5: limits.a.burst: unknown key: want one of rate, type, key, rates, guard, smooth, window, offset, keep_alive`},
 		{"unknown key of a pool", "pools:\n  - {name: a, slots: 3}\n", `2:15: pools[0].slots: unknown key: want one of name, concurrency, queues, strict, max_waiting`},
 		{"twice", "log: {level: info, level: warn}\n", `1:20: mapping key "level" already defined at [1:7]`},
 		{"word for a number", "pools:\n  - name: a\n    concurrency: many\n", `3:18: pools[0].concurrency: invalid value "many": want a whole number`},
@@ -100,6 +100,14 @@ func TestParseErrors(t *testing.T) {
 		{"type", "limits: {a: {rate: 1/1s, type: all}}\n", `1:32: limits.a.type: invalid type "all": want overall or per_client`},
 		{"window", "limits: {a: {rate: 1/1s, window: day}}\n", `1:34: limits.a.window: invalid window "day": want sliding or calendar`},
 		{"key", "limits: {a: {rate: 1/1s, key: account}}\n", `1:31: limits.a.key: invalid path "account": want payload.PATH, header.NAME or queue`},
+		{"rates without a key", "limits:\n  a:\n    rate: 1/1s\n    rates: {b: 2/1s}\n", `4:12: limits.a.rates: needs limits.a.key: without a key there are no values`},
+		{"half a rate of a value", "limits:\n  a: {rate: 1/1s, key: queue, rates: {b: 2/}}\n", `2:42: limits.a.rates.b: invalid rate "2/": want PERMITS/INTERVAL, such as 100/1s`},
+		{"no rate of a value", "limits:\n  a: {rate: 1/1s, key: queue, rates: {b: }}\n", `2:41: limits.a.rates.b: missing: want PERMITS/INTERVAL, such as 100/1s`},
+		{"a value that no job has", "limits:\n  a: {rate: 1/1s, key: queue, rates: {\"b{\": 2/1s}}\n", `2:45: limits.a.rates.b{: the key of limit "a" has braces or control characters: "b{"`},
+		{"guard of a value", "limits:\n  a: {rate: 1/1m, key: queue, guard: 2s, rates: {b: 2/1s}}\n", `2:53: limits.a.rates.b: guard 2s is longer than the interval 1s`},
+		{"twice a value", "limits:\n  a: {rate: 1/1s, key: queue, rates: {b: 2/1s, b: 3/1s}}\n", `2:48: mapping key "b" already defined at [2:39]`},
+		{"above the rates of all values", "limits: {a: {rate: 1/1s, key: queue, rates: {b: 2/1s}}}\njobs: {x: {limits: [a], permits: 3}}\n",
+			`2:34: jobs.x.permits: 3 permits are more than limit "a" ever gives at once (2/1s)`},
 		{"braces", "limits:\n  \"a{b\": {rate: 1/1s}\n", `2:3: limits.a{b: invalid name "a{b": want no braces, or one hash tag such as {api}`},
 		{"unused", "limits:\n  a: {rate: 1/1s}\n", `2:3: limits.a: no job uses this limit: name it in the limits of a job, or remove it`},
 		{"undeclared", limits + "jobs:\n  x: {limits: [a, c, b]}\n", `5:19: jobs.x.limits[1]: no limit is named "c": want one of limits (a, b)`},
@@ -109,6 +117,14 @@ func TestParseErrors(t *testing.T) {
 		{"who acquires", limits + "jobs:\n  x: {limits: [a, b], acquire: worker}\n", `5:32: jobs.x.acquire: invalid value "worker": want handler, or leave it out`},
 		{"permits 0", limits + "jobs:\n  x: {limits: [a, b], permits: 0}\n", `5:32: jobs.x.permits: invalid number 0: want 1 to 4294967295`},
 		{"permits", limits + "jobs:\n  x: {limits: [a, b], permits: tokens}\n", `5:32: jobs.x.permits: invalid permits "tokens": want a whole number, payload.PATH or header.NAME`},
+		{"permits of another limit", limits + "jobs:\n  x: {limits: [a], permits: {a: 2, b: 3}}\n  y: {limits: [b]}\n", `5:39: jobs.x.permits.b: "b" is not a limit of this job: want some of a`},
+		{"permits of one limit", limits + "jobs:\n  x:\n    limits: [a, b]\n    permits:\n      a: tokens\n", `8:10: jobs.x.permits.a: invalid permits "tokens": want a whole number, payload.PATH or header.NAME`},
+		{"no permits of one limit", limits + "jobs:\n  x: {limits: [a, b], permits: {a: }}\n", `5:35: jobs.x.permits.a: missing: want a whole number, payload.PATH or header.NAME`},
+		{"permits of one limit 0", limits + "jobs:\n  x: {limits: [a, b], permits: {b: 0}}\n", `5:36: jobs.x.permits.b: invalid number 0: want 1 to 4294967295`},
+		{"above the rate of one limit", limits + "jobs:\n  x: {limits: [a, b], permits: {b: 11}}\n", `5:36: jobs.x.permits.b: 11 permits are more than limit "b" ever gives at once (10/1s)`},
+		{"permits twice", limits + "jobs:\n  x: {limits: [a, b], permits: {b: 1, b: 2}}\n", `5:39: mapping key "b" already defined at [5:33]`},
+		{"a list of permits", limits + "jobs:\n  x: {limits: [a, b], permits: [1, 2]}\n", `5:32: jobs.x.permits: invalid value: want a number, a path, or a mapping from limits to these`},
+		{"permits in permits", limits + "jobs:\n  x: {limits: [a, b], permits: {b: {a: 1}}}\n", `5:36: jobs.x.permits.b: invalid value: want a string`},
 		{"hold", limits + "jobs:\n  x: {limits: [a, b], hold: long}\n", `5:29: jobs.x.hold: invalid hold "long": want a duration such as 2s, 0 or forever`},
 		{"hold forever", limits + "jobs:\n  x: {limits: [a, b], hold: forever}\n", `5:29: jobs.x.hold: forever needs a pool all of whose slots may wait: set max_waiting to the pool's concurrency`},
 		{"pause", limits + "jobs:\n  x: {limits: [a], pause_on_429: [b]}\n  y: {limits: [b]}\n", `5:35: jobs.x.pause_on_429[0]: "b" is not a limit of this job: want some of a`},

@@ -22,6 +22,9 @@ type scalars struct {
 // settle returns the node to decode into a value of type t, in place of n; nil is
 // a type that is not known.
 func (s scalars) settle(n ast.Node, t reflect.Type) (ast.Node, error) {
+	if t == reflect.TypeFor[Permits]() {
+		t = permitsType(n)
+	}
 	if t == nil || reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.NodeUnmarshaler]()) {
 		return n, nil
 	}

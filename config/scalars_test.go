@@ -64,14 +64,14 @@ func TestStringsThatANumberIsWrittenFor(t *testing.T) {
 		"limits: { 7: { rate: x } }":           `config.yaml:1:22: limits.7.rate: invalid rate "x": want PERMITS/INTERVAL, such as 100/1s`,
 		"redis: { password: [7] }":             `config.yaml:1:20: redis.password: invalid value: want a string`,
 		"admin: { token: { 7: 8 } }":           `config.yaml:1:17: admin.token: invalid value: want a string`,
-		"limits: { 010: { rate: 1/1s, 7: 8 }}": `config.yaml:1:30: limits.010.7: unknown key: want one of rate, type, key, guard, smooth, window, offset, keep_alive`,
+		"limits: { 010: { rate: 1/1s, 7: 8 }}": `config.yaml:1:30: limits.010.7: unknown key: want one of rate, type, key, rates, guard, smooth, window, offset, keep_alive`,
 	} {
 		if _, err := Parse("config.yaml", []byte(text)); err == nil || err.Error() != want {
 			t.Errorf("%s:\ngot  %v\nwant %s", text, err, want)
 		}
 	}
 	cfg, err := Parse("config.yaml", []byte("limits: { a: { rate: 100/1s } }\njobs: { x: { limits: [a], permits: 010 } }"))
-	if err != nil || cfg.Jobs["x"].Permits != "010" {
+	if err != nil || cfg.Jobs["x"].Permits.Each != "010" {
 		t.Errorf("permits: 010: %v, %v", cfg, err)
 	}
 }

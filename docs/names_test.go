@@ -57,6 +57,8 @@ func eachKey(prefix string, t reflect.Type, f func(key, kind string)) {
 	switch {
 	case t == reflect.TypeFor[config.Duration]():
 		f(prefix, "duration")
+	case t == reflect.TypeFor[config.Permits]():
+		f(prefix, "text or map")
 	case t.Kind() == reflect.Struct:
 		for field := range t.Fields() {
 			tag := field.Tag.Get("yaml")

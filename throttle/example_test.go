@@ -178,6 +178,48 @@ func ExampleClient_Group() {
 	// left for the fleet: 99 <nil>
 }
 
+// A call of an LLM API costs one request and an estimate of tokens. What it did not
+// cost in the end is given back.
+func ExampleGroup_AcquireEach() {
+	client, closeAll := connect()
+	defer closeAll()
+	ctx := context.Background()
+	requests, err := client.LimiterWithRate("llm-requests", throttle.Rate{Permits: 500, Interval: time.Minute})
+	if err != nil {
+		log.Fatal(err)
+	}
+	tokens, err := client.LimiterWithRate("llm-tokens", throttle.Rate{Permits: 90_000, Interval: time.Minute})
+	if err != nil {
+		log.Fatal(err)
+	}
+	llm, err := client.Group(requests, tokens)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	const estimate = 1000
+	if err := llm.AcquireEach(ctx, 1, estimate); err != nil {
+		log.Fatal(err)
+	}
+	used := int64(740) // as the API's answer says
+	if used < estimate {
+		err = llm.ReleaseEach(ctx, 0, estimate-used)
+	} else if used > estimate {
+		err = tokens.Acquire(ctx, used-estimate)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	left, err := tokens.AvailablePermits(ctx)
+	fmt.Println("tokens left:", left, err)
+	left, err = requests.AvailablePermits(ctx)
+	fmt.Println("requests left:", left, err)
+	// Output:
+	// tokens left: 89260 <nil>
+	// requests left: 499 <nil>
+}
+
 // UpdateRate changes a limit under way, for all processes, and keeps its usage.
 func ExampleLimiter_UpdateRate() {
 	client, closeAll := connect()

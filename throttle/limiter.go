@@ -97,6 +97,10 @@ func (l *Limiter) Reserve(ctx context.Context, n int64, maxWait time.Duration) (
 // Release gives back n permits that were acquired and not used. They come off
 // the oldest grants that still count, and never exceed what was taken. Zero
 // does nothing; a negative number is ErrInvalidPermits.
+//
+// Release only what was acquired within the last Interval, or, in Calendar
+// windows, in this window. Older permits do not count any more: releasing them
+// would free those of others, and the limit would be exceeded.
 func (l *Limiter) Release(ctx context.Context, n int64) error {
 	ns, err := releasable([]*Limiter{l}, []int64{n})
 	if err != nil || ns == nil {

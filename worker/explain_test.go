@@ -239,3 +239,36 @@ log: { level: warn }
 		t.Errorf("comes back in %v, want almost 3h: 20 permits are ahead", in)
 	}
 }
+
+// TestExplainCosts: a job that costs different numbers of its limits is explained by
+// what it costs of the one that holds it.
+func TestExplainCostsByLimit(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+limits: { requests: { rate: 100/1h }, tokens: { rate: 1000/1h } }
+jobs: { "x:llm": { limits: [requests, tokens], hold: 0, permits: { tokens: payload.estimate } } }
+`)
+	f.work(nil)
+	for i, estimate := range []int{900, 600, 300} {
+		task := asynq.NewTask("x:llm", fmt.Appendf(nil, `{"estimate": %d}`, estimate))
+		if _, err := f.client.Enqueue(task, asynq.TaskID(fmt.Sprint("llm", i))); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			f.await(1, 5*time.Second)
+		} else {
+			f.awaitParked("tokens", int64(i))
+		}
+	}
+	e := f.explain("llm2", `limit "tokens" holds it since`, "1 task is before it", "has 100 free now: 900 used", "The task costs 300 of its permits.")
+	if e.Limiter == nil || e.Limiter.Cost != 300 || e.Limiter.Name != "tokens" {
+		t.Errorf("%+v", e.Limiter)
+	}
+	tasks, err := NewInspector(f.rdb).Parked(t.Context(), "tokens", 0, 10)
+	if err != nil || len(tasks) != 2 || tasks[0].Permits != 600 || tasks[1].Permits != 300 {
+		t.Errorf("in line %+v, %v, want tasks of 600 and 300 permits", tasks, err)
+	}
+	if in := e.ComesBack.Sub(e.At); in < 40*time.Minute || in > 2*time.Hour {
+		t.Errorf("comes back in %v, want about an hour: 900 permits, of which 100 are free", in)
+	}
+}

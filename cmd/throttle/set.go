@@ -35,7 +35,8 @@ adds only the difference. What no flag names stays as it is. A limit that is not
 there is created with --create only.
 
 The name of a limit with a key means all of its values that are in Redis, after a
-question or with --all-values; --value picks one of them. Values that appear later
+question or with --all-values; --value picks one of them, and pins it: its rate stays
+until throttle unpin, also when it is not used for long. Values that appear later
 have the rate of the configuration. That a limit has a key is in the configuration;
 without it, say --all-values.
 
@@ -67,7 +68,7 @@ that are pinned: --pin, until throttle unpin.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.BoolVar(&f.perClient, "per-client", false, "each worker has the permits for itself (=false: the fleet shares them)")
-	flags.BoolVar(&f.pin, "pin", false, "make workers that start leave the limit as it is")
+	flags.BoolVar(&f.pin, "pin", false, "make workers that start leave the limit as it is (with --value: unless =false)")
 	flags.DurationVar(&f.guard, "guard", 0, "how late a permit may be used: 0 for the default, negative for none")
 	flags.BoolVar(&f.smooth, "smooth", false, "spread permits evenly instead of in bursts (=false: in bursts)")
 	flags.StringVar(&f.window, "window", "", "sliding or calendar")
@@ -78,6 +79,9 @@ that are pinned: --pin, until throttle unpin.`,
 	confirmable(cmd, opts)
 	cmd.RunE = verb(opts, func(ctx context.Context, s *session, args []string) error {
 		given := func(flag string) bool { return cmd.Flags().Changed(flag) }
+		if opts.value != "" && !given("pin") {
+			f.pin = true // who gives a value a rate of its own means it to stay
+		}
 		return s.set(ctx, args, f, given)
 	})
 	return cmd
@@ -126,7 +130,11 @@ func (s *session) set(ctx context.Context, args []string, f setFlags, given func
 	default:
 		return s.uncreated(ctx, t.name)
 	}
-	rate, err := f.rate(before, args[1:], given)
+	base := before
+	if base == nil {
+		base = s.likeOthers(args[0])
+	}
+	rate, err := f.rate(base, args[1:], given)
 	if err != nil {
 		return asUsage(err, throttle.ErrInvalidRate)
 	}
@@ -150,6 +158,20 @@ func (s *session) set(ctx context.Context, args []string, f setFlags, given func
 		fmt.Fprintln(s.stderr, "not pinned: a worker that starts applies the rate of its configuration, if it has this limit")
 	}
 	return nil
+}
+
+// likeOthers is what a new limiter of a value begins with: what the configuration
+// says of its limit, where it is known, or nil.
+func (s *session) likeOthers(limit string) *limiter {
+	configured, known := s.configured(limit)
+	if s.opts.value == "" || !known {
+		return nil
+	}
+	rate, err := configured.ThrottleRate()
+	if err != nil {
+		return nil
+	}
+	return &limiter{rate: rate}
 }
 
 const typeForgets = "changing the type of a limit forgets what was used"

@@ -76,6 +76,7 @@ type Explanation struct {
 // HoldingLimiter is the limiter that holds a task, and how it stands.
 type HoldingLimiter struct {
 	Name        string    `json:"name"`
+	Cost        int64     `json:"cost"`           // permits of it that the task costs
 	Rate        string    `json:"rate,omitempty"` // empty if Redis has no such limiter any more
 	PerClient   bool      `json:"per_client"`
 	Used        int64     `json:"used"`
@@ -247,7 +248,7 @@ func (i *Inspector) explainLine(ctx context.Context, e *Explanation, info *asynq
 		}
 		e.Ahead = &ahead
 	}
-	return i.explainLimiter(ctx, e, w.Line)
+	return i.explainLimiter(ctx, e, w.Line, max(w.Cost, 1))
 }
 
 // maxCosts is how many tasks ahead have their permits counted; those beyond
@@ -255,8 +256,8 @@ func (i *Inspector) explainLine(ctx context.Context, e *Explanation, info *asynq
 const maxCosts = 1000
 
 // explainLimiter tells how the limiter stands, and about when the task's turn comes.
-func (i *Inspector) explainLimiter(ctx context.Context, e *Explanation, name string) error {
-	e.Limiter = &HoldingLimiter{Name: name}
+func (i *Inspector) explainLimiter(ctx context.Context, e *Explanation, name string, cost int64) error {
+	e.Limiter = &HoldingLimiter{Name: name, Cost: cost}
 	found, err := i.fleet.Inspect(ctx, name)
 	if err != nil {
 		return err
@@ -281,14 +282,17 @@ func (i *Inspector) explainLimiter(ctx context.Context, e *Explanation, name str
 		return nil
 	}
 	first, err := i.Parked(ctx, name, 0, min(*e.Ahead, maxCosts))
-	if err != nil || len(first) == 0 {
+	if err != nil || len(first) == 0 && *e.Ahead > 0 {
 		return err
 	}
 	permits := int64(0)
 	for _, t := range first {
 		permits += t.Permits
 	}
-	ahead := float64(permits) / float64(len(first)) * float64(*e.Ahead)
+	ahead := float64(cost - 1) // its own, but for the one that is free when its turn comes
+	if *e.Ahead > 0 {
+		ahead += float64(permits) / float64(len(first)) * float64(*e.Ahead)
+	}
 	rate := float64(u.Rate.Permits)
 	if l.PerClient {
 		rate *= float64(max(len(u.Clients), 1))

@@ -144,6 +144,9 @@ func (e *Explanation) sayLimiter(say sayer) {
 	default:
 		say("The limit (%s%s) has %d free now: %d used, %d reserved.", l.Rate, each, l.Available, l.Used, l.Reserved)
 	}
+	if l.Cost > 1 {
+		say("The task costs %d of its permits.", l.Cost)
+	}
 }
 
 // when writes a time and how far away it is.

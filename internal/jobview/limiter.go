@@ -34,7 +34,7 @@ func (v *View) Limiter(name string) (*throttle.Limiter, throttle.Rate, error) {
 			continue
 		}
 		limiter, err := v.throttle.Limiter(name)
-		return limiter, l.Rate, err
+		return limiter, l.RateOf(name), err
 	}
 	if err := limitname.Check(name); err != nil {
 		return nil, throttle.Rate{}, err

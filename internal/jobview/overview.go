@@ -48,7 +48,8 @@ type LimitOverview struct {
 // LimiterOverview is a limiter in Redis.
 type LimiterOverview struct {
 	operate.FleetUsage
-	Parked int64
+	Configured throttle.Rate // that of its value, where the limit has rates for some
+	Parked     int64
 }
 
 // PoolOverview is a pool of the configuration.
@@ -97,7 +98,7 @@ func (v *View) overlookLimits(ctx context.Context, lines parkedLines) ([]LimitOv
 		lo.Lines, lo.Parked = lines.of(l)
 		lo.Oldest = lines.oldest[l].age
 		for _, name := range limiters {
-			lo.Limiters = append(lo.Limiters, LimiterOverview{FleetUsage: operate.FleetUsage{Name: name}, Parked: lines.tasks[name]})
+			lo.Limiters = append(lo.Limiters, LimiterOverview{FleetUsage: operate.FleetUsage{Name: name}, Configured: l.RateOf(name), Parked: lines.tasks[name]})
 		}
 		names = append(names, limiters...)
 		for _, j := range v.plans.All() {

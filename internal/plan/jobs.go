@@ -31,7 +31,7 @@ type Job struct {
 	Acquires    bool          // its handler gets the permits itself
 
 	pattern expr.Pattern
-	cost    expr.Cost
+	costs   costs
 	pauses  []bool // of Limits: Draw.Pauses
 }
 
@@ -42,7 +42,8 @@ type Limit struct {
 	Rate throttle.Rate
 	Key  string // where a task has the value; empty if there is one limiter for all
 
-	key expr.Selector // Key
+	key   expr.Selector            // Key
+	rates map[string]throttle.Rate // of limiters whose values have rates of their own
 }
 
 // New returns what a configuration says. It has no error for one that is valid.
@@ -73,16 +74,43 @@ func newLimit(name string, lc config.Limit) (l *Limit, err error) {
 	if l.Rate, err = lc.ThrottleRate(); err != nil {
 		return nil, err
 	}
-	if l.Key != "" {
-		l.key, err = expr.ParseSelector(l.Key)
+	if l.Key == "" {
+		return l, nil
 	}
-	return l, err
+	if l.key, err = expr.ParseSelector(l.Key); err != nil {
+		return nil, err
+	}
+	values, err := lc.ValueRates()
+	if err != nil {
+		return nil, err
+	}
+	l.rates = make(map[string]throttle.Rate, len(values))
+	for value, rate := range values {
+		limiter, err := limitname.OfValue(name, value)
+		if err != nil {
+			return nil, err
+		}
+		l.rates[limiter] = rate
+	}
+	return l, nil
 }
+
+// RateOf returns the rate that the configuration has for one of the limit's limiters:
+// that of its value, or the common one.
+func (l *Limit) RateOf(limiter string) throttle.Rate {
+	if rate, own := l.rates[limiter]; own {
+		return rate
+	}
+	return l.Rate
+}
+
+// Rates returns the rates of limiters whose values have rates of their own.
+func (l *Limit) Rates() map[string]throttle.Rate { return maps.Clone(l.rates) }
 
 func newJob(name string, jc config.Job, limits map[string]*Limit) (j *Job, err error) {
 	j = &Job{Name: name, MaxInFlight: jc.MaxInFlight, MaxPause: jc.LongestPause(), MaxWait: jc.LongestWait(),
 		Acquires: jc.Acquire == config.AcquireByHandler, pattern: expr.ParsePattern(name)}
-	if j.cost, err = expr.ParseCost(jc.Permits); err != nil {
+	if j.costs, err = newCosts(jc); err != nil {
 		return nil, err
 	}
 	if j.Hold, err = jc.HoldTime(); err != nil {
@@ -121,6 +149,11 @@ func pauses(limits []*Limit, names []string) []bool {
 // beginning of many.
 func (j *Job) Type() (string, bool) { return j.pattern.Type() }
 
+// CostsByLimit says whether its tasks cost of some limit what they do not of others.
+func (j *Job) CostsByLimit() bool {
+	return slices.ContainsFunc(j.costs.own, func(own *expr.Cost) bool { return own != nil })
+}
+
 // All returns the jobs, the pattern that wins first.
 func (js *Jobs) All() []*Job { return js.jobs }
 
@@ -149,7 +182,9 @@ func (js *Jobs) Fields() []string {
 		add(l.key.Field())
 	}
 	for _, j := range slices.SortedFunc(slices.Values(js.jobs), func(a, b *Job) int { return strings.Compare(a.Name, b.Name) }) {
-		add(j.cost.Field())
+		for _, field := range j.costs.fields() {
+			add(field)
+		}
 	}
 	return fields
 }

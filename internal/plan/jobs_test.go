@@ -65,6 +65,20 @@ jobs: { "*": { limits: [c, a] }, "x:": { limits: [b] }, "x:a": {}, "x:a*": {} }
 	}
 }
 
+// TestRatesOfValues: a draw has the rate of its value, or the common one.
+func TestRatesOfValues(t *testing.T) {
+	js := jobsOf(t, `
+limits: { a: { rate: 1/1s, key: queue, rates: { q: 2/1s, "x:y": 3/1s } }, b: { rate: 4/1s } }
+jobs: { x: { limits: [a, b] } }
+`)
+	for queue, want := range map[string]string{"q": "2/1s", "x:y": "3/1s", "other": "1/1s"} {
+		p, err := js.Plan(Task{Type: "x", Queue: queue})
+		if err != nil || p.Draws[0].Rate.String() != want || p.Draws[1].Rate.String() != "4/1s" {
+			t.Errorf("queue %s: draws %+v, %v, want one at %s", queue, p.Draws, err, want)
+		}
+	}
+}
+
 func TestPausedLimits(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -111,9 +125,9 @@ limits:
   b: { rate: 1/1s, key: payload.account }
   c: { rate: 1/1s, key: header.tenant }
   d: { rate: 1/1s }
-jobs: { x: { limits: [a, b, c, d], permits: payload.tokens }, y: { permits: 3 }, z: { permits: header.cost } }
+jobs: { x: { limits: [a, b, c, d], permits: payload.tokens }, y: { permits: 3 }, z: { limits: [a, d], permits: { d: payload.usage.total, a: header.n } } }
 `)
-	if got, want := js.Fields(), []string{"account", "tokens"}; !slices.Equal(got, want) {
+	if got, want := js.Fields(), []string{"account", "tokens", "usage"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

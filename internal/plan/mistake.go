@@ -17,7 +17,7 @@ type Mistake struct {
 	Reason Reason
 	Type   string // of the task
 	Job    string // the pattern of the configuration that matches it
-	Limit  string // whose key it is; empty for BadCost
+	Limit  string // whose key or cost it is; empty for a cost of all limits
 	Path   string // what the configuration reads: payload.account, header.tenant
 	Err    error  // what is wrong with what is there
 }
@@ -29,7 +29,10 @@ func (m *Mistake) Unwrap() error { return m.Err }
 
 // Mend says what to change.
 func (m *Mistake) Mend() string {
-	if m.Reason == BadCost {
+	switch {
+	case m.Reason == BadCost && m.Limit != "":
+		return fmt.Sprintf("correct jobs.%s.permits.%s, or the job", m.Job, m.Limit)
+	case m.Reason == BadCost:
 		return fmt.Sprintf("correct jobs.%s.permits, or the job", m.Job)
 	}
 	return fmt.Sprintf("correct limits.%s.key, or the job", m.Limit)

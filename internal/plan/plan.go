@@ -9,7 +9,10 @@
 // nobody.
 package plan
 
-import "github.com/jobthrottle/jobthrottle/internal/expr"
+import (
+	"github.com/jobthrottle/jobthrottle/internal/expr"
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
 
 // Task is what a plan depends on.
 type Task = expr.Task
@@ -23,13 +26,14 @@ type Plan struct {
 // Draw is what a task takes of one limit.
 type Draw struct {
 	Limit   *Limit
-	Limiter string // the limit's own name, or that of the task's value of its key
-	Cost    int64  // permits
-	Pauses  bool   // the limiter pauses when the task's API says to try later
+	Limiter string        // the limit's own name, or that of the task's value of its key
+	Rate    throttle.Rate // of the limiter, as configured
+	Cost    int64         // permits
+	Pauses  bool          // the limiter pauses when the task's API says to try later
 }
 
 // Plan returns the plan of a task. An error is a *Mistake; the plan then has those
-// draws whose limiter is known, at no cost if the cost is the mistake.
+// draws whose limiter is known, at no cost where the cost is the mistake.
 //
 // Whether a limit ever gives as much as the task costs is not known here: that
 // depends on the limit in Redis, not on the one of the configuration.
@@ -39,25 +43,16 @@ func (js *Jobs) Plan(t Task) (Plan, error) {
 		return Plan{Job: j}, nil
 	}
 	p := Plan{Job: j, Draws: make([]Draw, 0, len(j.Limits))}
-	cost, err := j.costOf(t)
+	ns, err := j.costs.of(t, j.Name)
 	for i, l := range j.Limits {
 		limiter, wrong := l.limiterOf(t, j)
 		if wrong == nil {
-			p.Draws = append(p.Draws, Draw{Limit: l, Limiter: limiter, Cost: cost, Pauses: j.pauses[i]})
+			p.Draws = append(p.Draws, Draw{Limit: l, Limiter: limiter, Rate: l.RateOf(limiter), Cost: ns[i], Pauses: j.pauses[i]})
 		} else if err == nil {
 			err = wrong
 		}
 	}
 	return p, err
-}
-
-// costOf returns what the task costs of each limit.
-func (j *Job) costOf(t Task) (int64, error) {
-	n, err := j.cost.Of(t)
-	if err != nil {
-		return 0, &Mistake{Reason: BadCost, Type: t.Type, Job: j.Name, Path: j.cost.String(), Err: err}
-	}
-	return n, nil
 }
 
 // limiterOf returns the name of the limiter that a task of the job draws on.

@@ -24,6 +24,7 @@ limits:
 jobs:
   "x:": { limits: [api, account], permits: payload.cost }
   "y:": { limits: [tenant, worker, queue] }
+  "llm": { limits: [api, account, queue], permits: { account: payload.cost, queue: payload.usage.n } }
   "fixed": { limits: [api, worker], permits: 3 }
   "free": {}
 `
@@ -50,6 +51,7 @@ func TestPlan(t *testing.T) {
 		{"more than the limit of the file", Task{Type: "x:a", Payload: []byte(`{"account": 7, "cost": 4294967295}`)}, "x:", []string{"api=api 4294967295", "account=account:7 4294967295"}},
 		{"escapes", Task{Type: "x:a", Payload: []byte(`{"account": "a:b%", "cost": 1}`)}, "x:", []string{"api=api 1", "account=account:a%3Ab%25 1"}},
 		{"header and queue", Task{Type: "y:a", Queue: "low", Headers: map[string]string{"tenant": "t"}}, "y:", []string{"tenant=tenant:t 1", "worker=worker 1", "queue=queue:low 1"}},
+		{"costs by limit", Task{Type: "llm", Queue: "low", Payload: []byte(`{"account": "acme", "cost": 4, "usage": {"n": "70"}}`)}, "llm", []string{"api=api 1", "account=account:acme 4", "queue=queue:low 70"}},
 		{"a fixed cost needs no payload", Task{Type: "fixed"}, "fixed", []string{"api=api 3", "worker=worker 3"}},
 		{"no limits", Task{Type: "free", Payload: []byte("not JSON")}, "free", nil},
 		{"no job", Task{Type: "z", Payload: []byte("not JSON")}, "", nil},
@@ -113,6 +115,41 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestMistakesByLimit: a cost of one limit that cannot be read names the limit, and
+// the others keep their costs.
+func TestMistakesByLimit(t *testing.T) {
+	js := jobsOf(t, several)
+	for payload, want := range map[string]struct {
+		mistake Mistake
+		says    string
+		draws   []string
+	}{
+		`{"account": "a", "cost": -1, "usage": {"n": 2}}`: {
+			Mistake{Reason: BadCost, Limit: "account", Path: "payload.cost"},
+			`limit "account": permits: payload.cost is "-1": want a whole number from 1 to 4294967295: correct jobs.llm.permits.account, or the job`,
+			[]string{"api=api 1", "account=account:a 0", "queue=queue:q 2"},
+		},
+		`{"account": "a", "cost": 5, "usage": 2}`: {
+			Mistake{Reason: BadCost, Limit: "queue", Path: "payload.usage.n"},
+			`limit "queue": permits: payload.usage is not a JSON object: correct jobs.llm.permits.queue, or the job`,
+			[]string{"api=api 1", "account=account:a 5", "queue=queue:q 0"},
+		},
+	} {
+		p, err := js.Plan(Task{Type: "llm", Queue: "q", Payload: []byte(payload)})
+		got, ok := errors.AsType[*Mistake](err)
+		if !ok {
+			t.Fatalf("%s: error %v, want a *Mistake", payload, err)
+		}
+		want.mistake.Type, want.mistake.Job, want.mistake.Err = "llm", "llm", got.Err
+		if says := got.Error() + ": " + got.Mend(); *got != want.mistake || says != want.says {
+			t.Errorf("%s:\ngot  %+v\nwant %+v\nsays %s\nwant %s", payload, *got, want.mistake, says, want.says)
+		}
+		if draws := drawsOf(p); !slices.Equal(draws, want.draws) {
+			t.Errorf("%s: draws %q, want %q", payload, draws, want.draws)
+		}
+	}
+}
+
 // FuzzPlan: a task has a plan that takes from each limit, of limiters that the
 // throttle knows by these names, or a *Mistake that says what to change; and it has
 // the same one each time.
@@ -136,7 +173,7 @@ func FuzzPlan(f *testing.F) {
 	f.Fuzz(func(t *testing.T, taskType, queue, key, permits string, payload []byte, header string) {
 		cfg := config.Default()
 		cfg.Limits = map[string]config.Limit{"{s}": {Rate: "4000000000/1s"}, "keyed": {Rate: "4000000000/1s", Key: key}}
-		cfg.Jobs = map[string]config.Job{"x:": {Limits: []string{"{s}", "keyed"}, Permits: permits}}
+		cfg.Jobs = map[string]config.Job{"x:": {Limits: []string{"{s}", "keyed"}, Permits: config.Permits{Each: permits}}}
 		if cfg.Validate() != nil {
 			return
 		}

@@ -45,18 +45,20 @@ type limit struct {
 }
 
 type limiter struct {
-	Name      string   `json:"name"`
-	Rate      string   `json:"rate"`
-	Interval  int64    `json:"interval"`
-	Allowed   int64    `json:"allowed"`
-	Used      int64    `json:"used"`
-	Reserved  int64    `json:"reserved"`
-	Available int64    `json:"available"`
-	NextFree  int64    `json:"next_free"`
-	Paused    int64    `json:"paused"`
-	Pinned    bool     `json:"pinned"`
-	Parked    int64    `json:"parked"`
-	Clients   []client `json:"clients"` // of limits of each client
+	Name string `json:"name"`
+	// Configured is that of its value, where the limit has rates for some.
+	Configured string   `json:"configured"`
+	Rate       string   `json:"rate"`
+	Interval   int64    `json:"interval"`
+	Allowed    int64    `json:"allowed"`
+	Used       int64    `json:"used"`
+	Reserved   int64    `json:"reserved"`
+	Available  int64    `json:"available"`
+	NextFree   int64    `json:"next_free"`
+	Paused     int64    `json:"paused"`
+	Pinned     bool     `json:"pinned"`
+	Parked     int64    `json:"parked"`
+	Clients    []client `json:"clients"` // of limits of each client
 }
 
 type client struct {
@@ -126,7 +128,7 @@ func showLimit(l jobview.LimitOverview) limit {
 
 func showLimiter(l jobview.LimiterOverview) limiter {
 	shown := limiter{
-		Name: l.Name, Rate: l.Rate.String(), Interval: l.Rate.Interval.Milliseconds(), Allowed: allowed(l.FleetUsage),
+		Name: l.Name, Configured: l.Configured.String(), Rate: l.Rate.String(), Interval: l.Rate.Interval.Milliseconds(), Allowed: allowed(l.FleetUsage),
 		Used: l.Used, Reserved: l.Reserved, Available: l.Available, NextFree: ceilMS(l.NextFree), Paused: ceilMS(l.Paused),
 		Pinned: l.Pinned, Parked: l.Parked, Clients: make([]client, 0, len(l.PerClient)),
 	}

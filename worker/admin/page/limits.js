@@ -123,7 +123,7 @@ function showMany(el, limit, writable, changed) {
     text(count, `${number(l.parked)} parked`);
     setMeter(meter, l.used, l.allowed, `${l.used} of ${l.allowed} used`);
     meter.setAttribute("aria-label", `permits of ${l.name} used`);
-    text(about, `${number(l.used)} of ${number(l.allowed)} used` + (l.rate === limit.configured ? "" : `, changed to ${l.rate}`) + (l.pinned ? ", pinned" : ""));
+    text(about, `${number(l.used)} of ${number(l.allowed)} used` + (l.configured === limit.configured ? "" : `, its own rate ${l.configured}`) + (l.rate === l.configured ? "" : `, changed to ${l.rate}`) + (l.pinned ? ", pinned" : ""));
     showPlot(plot, l, "small");
     showButtons(buttons, writable ? l : null, changed, "small");
   });

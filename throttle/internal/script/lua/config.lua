@@ -85,9 +85,9 @@ local function write_config(k, c, epoch)
     call('HDEL', KEYS[k], 'pause')
     m = open(k)
   end
-  if m.keep > 0 then
+  if m.keep > 0 and not m.pinned then
     call('PEXPIRE', KEYS[k], int(lives(m, clock(), 0)))
-  else
+  elseif m.keep == 0 then
     for i = k, k + 2 do call('PERSIST', KEYS[i]) end -- its log too, if it had one
   end
   write_seal(m)

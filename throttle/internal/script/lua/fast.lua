@@ -93,7 +93,7 @@ for i = 1, M do
   end
   local all = ARGV[4 + 3 * M + 3 * i]
   if all and all ~= '0' and call('PTTL', permits) < ARGV[5 + 3 * M + 3 * i] + 0 then
-    call('PEXPIRE', KEYS[1 + M + i], all)
+    if call('PTTL', KEYS[1 + M + i]) >= 0 then call('PEXPIRE', KEYS[1 + M + i], all) end -- else it is pinned
     call('PEXPIRE', value, all)
     call('PEXPIRE', permits, all)
   end

@@ -107,7 +107,7 @@ local function open(k, known)
       name = KEYS[k], value_key = KEYS[k + 1 + own], permits_key = KEYS[k + 2 + own], clients_key = KEYS[k + 5],
       rate = h[3] + 0, interval = interval, guard = guard, W = calendar and interval or interval + guard,
       per_client = own == 2, keep = h[6] + 0, smooth = h[8] == '1', calendar = calendar, offset = h[10] + 0,
-      epoch = h[11] + 0, pause = h[12] + 0, seal = known,
+      epoch = h[11] + 0, pause = h[12] + 0, seal = known, pinned = h[14] == '1',
     }, h[2], true
   end
   if not h[3] then return nil end

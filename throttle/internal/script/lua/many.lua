@@ -79,7 +79,7 @@ for i = 1, n do
         said = '+'
         local ttl = ARGV[a + 3]
         if ttl ~= '0' and call('PTTL', log) < ARGV[a + 4] + 0 then
-          call('PEXPIRE', KEYS[3 * i], ttl)
+          if call('PTTL', KEYS[3 * i]) >= 0 then call('PEXPIRE', KEYS[3 * i], ttl) end -- else it is pinned
           call('PEXPIRE', keys[i], ttl)
           call('PEXPIRE', log, ttl)
         end

@@ -45,7 +45,7 @@ return config().once(function(now, furthest)
     call('ZREMRANGEBYSCORE', KEYS[3], '-inf', before)
     for i = 2, #logs, 2 do call('ZREMRANGEBYSCORE', logs[i], '-inf', before) end
     if m.keep > 0 then
-      for i = 1, 3 do call('PEXPIRE', KEYS[i], ttl) end
+      for i = m.pinned and 2 or 1, 3 do call('PEXPIRE', KEYS[i], ttl) end
     end
     for _, key in ipairs(logs) do call('PEXPIRE', key, ttl) end
     config().keep_clients(m)

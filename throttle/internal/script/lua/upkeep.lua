@@ -173,7 +173,8 @@ local function unpack_log(m)
 end
 
 -- Keys that only one process owns live as long as their entries count; others
--- follow keepAliveTime or the expiry given to the limiter.
+-- follow keepAliveTime or the expiry given to the limiter. The hash of a pinned one
+-- stays: the rate that an operator has set is not forgotten when nobody asks.
 local function expire(m, now)
   local need
   if m.keep > 0 or m.per_client then
@@ -182,7 +183,7 @@ local function expire(m, now)
     need = ceil((latest + m.W - now + max(m.epoch - now, 0)) / 1000) -- a clock that was set back may be set forward again
     if m.keep > 0 then
       need = config().lives(m, now, need)
-      call('PEXPIRE', m.name, need)
+      if not m.pinned then call('PEXPIRE', m.name, need) end
     elseif m.cached and call('PTTL', m.permits_key) >= need then
       return nil
     else

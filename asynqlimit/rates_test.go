@@ -1,0 +1,88 @@
+package asynqlimit_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
+)
+
+// TestRatesForSomeValues: values have the rates that the configuration gives them,
+// from their next job on, through deploys that change, add and remove them. What was
+// used stays used. What an operator has pinned stays.
+func TestRatesForSomeValues(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	yaml := func(rates string) string {
+		return `
+limits: { account: { rate: 100/1h, guard: 20ms, key: payload.account` + rates + ` } }
+jobs: { "x:": { limits: [account] } }
+`
+	}
+	accounts := []string{"acme", "zed", "a:b", "pinned", "7"}
+	used := int64(0)
+	deploy := func(rates string, want map[string]int64) {
+		t.Helper()
+		var stops []func()
+		for _, name := range []string{"one", "two"} {
+			stops = append(stops, s.serve(member{name: name, yaml: yaml(rates)}))
+		}
+		for i := range 4 { // each process meets some of them
+			for _, account := range accounts {
+				s.enqueuePayload("x:job", fmt.Sprint("job", used, account, i), fmt.Appendf(nil, `{"account": %q}`, account))
+			}
+		}
+		s.awaitDone("default", 20*time.Second)
+		for _, stop := range stops {
+			stop()
+		}
+		used += 4
+		for limiter, permits := range want {
+			rate, err := s.limiter(limiter).Config(t.Context())
+			if err != nil || rate.Permits != permits || rate.KeepAlive != 2*time.Hour || rate.Guard != 20*time.Millisecond {
+				t.Errorf("%q: %s has %+v, %v; want %d permits", rates, limiter, rate, err, permits)
+			}
+			if left, err := s.limiter(limiter).AvailablePermits(t.Context()); err != nil || left != permits-used {
+				t.Errorf("%q: %s has %d left, %v; want %d of %d used", rates, limiter, left, err, used, permits)
+			}
+		}
+	}
+	deploy(", rates: { acme: 500/1h, pinned: 300/1h, 7: 70/1h, 'a:b': 80/1h }",
+		map[string]int64{"account:acme": 500, "account:zed": 100, "account:pinned": 300, "account:7": 70, "account:a%3Ab": 80})
+
+	operator := throttle.Rate{Permits: 900, Interval: time.Hour, Guard: 20 * time.Millisecond, KeepAlive: 2 * time.Hour}
+	if ok, err := s.limiter("account:pinned").UpdateRate(t.Context(), operator); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if err := operate.NewFleet(s.rdb).Pin(t.Context(), "account:pinned"); err != nil {
+		t.Fatal(err)
+	}
+	deploy(", rates: { acme: 400/1h, zed: 50/1h, 7: 70/1h }",
+		map[string]int64{"account:acme": 400, "account:zed": 50, "account:pinned": 900, "account:7": 70, "account:a%3Ab": 100})
+	deploy("", map[string]int64{"account:acme": 100, "account:zed": 100, "account:pinned": 900, "account:7": 100, "account:a%3Ab": 100})
+}
+
+// TestCostsOfValuesWithRates: a job that costs more than the common rate, and less than
+// that of its value, runs. One of another value waits.
+func TestCostsOfValuesWithRates(t *testing.T) {
+	t.Parallel()
+	for _, permits := range []string{"payload.cost", "20"} {
+		s := newSite(t, redistest.Start(t))
+		s.serve(member{yaml: `
+limits: { account: { rate: 10/1h, key: payload.account, rates: { acme: 50/1h } } }
+jobs: { "x:": { limits: [account], permits: ` + permits + ` } }
+`, asynq: asynq.Config{Concurrency: 4}})
+		s.enqueuePayload("x:job", "other", []byte(`{"account": "zed", "cost": 20}`))
+		s.enqueuePayload("x:job", "acme", []byte(`{"account": "acme", "cost": 20}`))
+		s.awaitStarts("acme", 1, 10*time.Second)
+		s.awaitWaiting("default", 1)
+		if n := len(s.seen("other")); n != 0 {
+			t.Errorf("permits: %s: the job of another account ran", permits)
+		}
+	}
+}
