@@ -58,6 +58,8 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, stdin io.Reader
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &UsageError{Err: fmt.Errorf("%w: see %s --help", err, cmd.Name())}
 	})
+	addMan(cmd, args)
+	completeFlags(cmd)
 	cmd.SetArgs(args)
 	cmd.SetIn(stdin)
 	cmd.SetOut(stdout)
