@@ -34,8 +34,8 @@ func TestDeployments(t *testing.T) {
 	})
 	compose, kubernetes, systemd := composeWorker(t), kubernetesWorker(t), systemdWorker(t)
 	for name, d := range map[string]deployed{
-		// docker stop waits for 10s, unless it is told otherwise: config.yaml as it is fits in.
-		"docker":     {args: img.cmd, config: string(read(t, "config.yaml")), env: noSecrets, port: port(t, img.ports), grace: 13 * time.Second},
+		// docker stop waits for 10s, unless it is told otherwise: enough for config.yaml as it ships.
+		"docker":     {args: img.cmd, config: string(read(t, "config.yaml")), env: noSecrets, port: port(t, img.ports), grace: 10 * time.Second},
 		"compose":    compose.withDefaults(img),
 		"kubernetes": kubernetes,
 		"systemd":    systemd,

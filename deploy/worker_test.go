@@ -57,7 +57,7 @@ func (d deployed) configuration(t *testing.T) *config.Config {
 
 // margin is what a worker needs beside shutdown_timeout: to put back what waits, and
 // to tell Redis what it leaves.
-const margin = 5 * time.Second
+const margin = 2 * time.Second
 
 var reference = regexp.MustCompile(`(?m)^[^#\n]*\$\{(\w+)\}`)
 
