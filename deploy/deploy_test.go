@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,15 +33,19 @@ func TestDeployments(t *testing.T) {
 			t.Errorf("entrypoint %q", img.entrypoint)
 		}
 	})
+	page := string(read(t, "docs", "install.md"))
 	compose, kubernetes, systemd := composeWorker(t), kubernetesWorker(t), systemdWorker(t)
 	for name, d := range map[string]deployed{
 		// docker stop waits for 10s, unless it is told otherwise: enough for config.yaml as it ships.
 		"docker":     {args: img.cmd, config: string(read(t, "config.yaml")), env: noSecrets, port: port(t, img.ports), grace: 10 * time.Second},
-		"compose":    compose.withDefaults(img),
-		"kubernetes": kubernetes,
+		"Compose":    compose.withDefaults(img),
+		"Kubernetes": kubernetes,
 		"systemd":    systemd,
 	} {
 		t.Run(name, func(t *testing.T) { d.run(t, img) })
+		if row := fmt.Sprintf("\n| %s | %d s |", name, d.grace/time.Second); !strings.Contains(page, row) {
+			t.Errorf("docs/install.md does not say %q", row[1:])
+		}
 	}
 }
 
