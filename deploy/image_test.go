@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
+	"github.com/moby/buildkit/frontend/dockerfile/linter"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 	"github.com/moby/patternmatcher"
 	"github.com/moby/patternmatcher/ignorefile"
@@ -39,9 +40,13 @@ func buildImage(t *testing.T, version string) *image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stages, _, err := instructions.Parse(file.AST, nil)
+	lint := linter.New(&linter.Config{Warn: func(rule, _, _, message string, _ []parser.Range) { t.Errorf("%s: %s", rule, message) }})
+	stages, _, err := instructions.Parse(file.AST, lint)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if want := "golang:" + goVersion(t) + "-"; !strings.HasPrefix(stages[0].BaseName, want) {
+		t.Errorf("the commands are built by %s, go.mod wants %s", stages[0].BaseName, want)
 	}
 	built := map[string]*image{}
 	var last *image
@@ -59,6 +64,14 @@ func buildImage(t *testing.T, version string) *image {
 		t.Fatalf("the image begins with %s: this test knows only scratch", base)
 	}
 	return last
+}
+
+// goVersion is the Go of go.mod, such as 1.26.
+func goVersion(t *testing.T) string {
+	t.Helper()
+	_, version, _ := strings.Cut(string(read(t, "go.mod")), "\ngo ")
+	version, _, _ = strings.Cut(version, "\n")
+	return strings.Join(strings.SplitN(version, ".", 3)[:2], ".")
 }
 
 // follow does what one instruction says.

@@ -113,6 +113,9 @@ func TestKubernetes(t *testing.T) {
 	if limit := m.budget.Spec.MaxUnavailable; limit == nil || limit.IntVal < 1 || m.budget.Spec.MinAvailable != nil {
 		t.Errorf("the budget is %+v: nodes could not be drained", m.budget.Spec)
 	}
+	if policy := m.budget.Spec.UnhealthyPodEvictionPolicy; policy == nil || *policy != policyv1.AlwaysAllow {
+		t.Error("while Redis is away no worker is ready, and the budget lets no node be drained")
+	}
 	c := pod.Containers[0]
 	if len(c.EnvFrom) != 1 || c.EnvFrom[0].SecretRef == nil || c.EnvFrom[0].SecretRef.Name != m.secret.Name {
 		t.Errorf("the environment is not from the secret %s: %+v", m.secret.Name, c.EnvFrom)

@@ -21,7 +21,7 @@ func systemdWorker(t *testing.T) deployed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	service := map[string]string{}
+	service, always := map[string]string{}, false
 	for _, o := range options {
 		if _, twice := service[o.Name]; twice && o.Section == "Service" {
 			t.Errorf("%s is there twice", o.Name)
@@ -29,6 +29,10 @@ func systemdWorker(t *testing.T) deployed {
 		if o.Section == "Service" {
 			service[o.Name] = o.Value
 		}
+		always = always || o.Section == "Unit" && o.Name == "StartLimitIntervalSec" && o.Value == "0"
+	}
+	if !always {
+		t.Error("systemd gives up after 5 starts in 10s: a worker that starts while Redis is away stays away")
 	}
 	argv := strings.Fields(service["ExecStart"])
 	if len(argv) == 0 || argv[0] != "/usr/local/bin/worker" {
