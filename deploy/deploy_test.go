@@ -33,6 +33,15 @@ func TestDeployments(t *testing.T) {
 			t.Errorf("entrypoint %q", img.entrypoint)
 		}
 	})
+	t.Run("completion", func(t *testing.T) {
+		if _, err := exec.LookPath("bash"); err != nil {
+			t.Skip("bash is missing")
+		}
+		img.completes(t, []string{"worker", "--he"}, "--health", "--help")
+		img.completes(t, []string{"enqueue", "--rep"}, "--replace")
+		img.completes(t, []string{"enqueue", "--config", ""}, "files ending in yaml|yml|")
+		img.completes(t, []string{"throttle", "--redis", "127.0.0.1:1", "re"}, "release", "resume")
+	})
 	page := string(read(t, "docs", "install.md"))
 	compose, kubernetes, systemd := composeWorker(t), kubernetesWorker(t), systemdWorker(t)
 	for name, d := range map[string]deployed{
