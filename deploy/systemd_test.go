@@ -72,6 +72,9 @@ func TestSystemdUnit(t *testing.T) {
 		t.Errorf("verify: %v\n%s", err, out)
 	}
 	out, err = exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--threshold=20", "--no-pager", path).CombinedOutput()
+	if strings.Contains(string(out), "unrecognized option") {
+		t.Skip("this systemd-analyze is older than 250: the unit is verified, its exposure is not judged")
+	}
 	if err != nil {
 		t.Errorf("security: %v: want an exposure of 2.0 or less\n%s", err, out)
 	}
