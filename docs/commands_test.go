@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,19 +46,25 @@ func TestCommands(t *testing.T) {
 			t.Fatalf("%d blocks of commands: some are missing", s.ran)
 		}
 	})
-	t.Run("README", func(t *testing.T) { // its jobs; it then goes on as getting-started.md does
+	t.Run("README", func(t *testing.T) { // the demo is a step of .ci/run
 		t.Parallel()
 		s := newShell(t, bin)
-		for _, b := range blocks([]page{readPage(t, filepath.Join("..", "README.md"))}, "sh") {
-			if _, jobs, found := strings.Cut(b.text, "\ncat > jobs.ndjson"); found {
-				jobs, _, _ = strings.Cut(jobs, "\nworker ")
-				if out := s.do(t.Context(), "cat > jobs.ndjson"+jobs); !strings.Contains(out, "enqueued 2,") {
-					t.Errorf("%s: %s", b, out)
-				}
-				return
+		readme := readPage(t, filepath.Join("..", "README.md"))
+		readme.blocks = slices.DeleteFunc(readme.blocks, func(b block) bool { return strings.Contains(b.text, "--demo") })
+		s.runAll(readme)
+		if s.ran < 3 {
+			t.Fatalf("%d blocks of commands: some are missing", s.ran)
+		}
+	})
+	t.Run("install", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t, bin)
+		s.runAll(readPage(t, "install.md"))
+		for _, file := range []string{"completions/worker", "completions/enqueue", "completions/throttle", "man/worker.1", "man/enqueue.1", "man/throttle.1"} {
+			if info, err := os.Stat(filepath.Join(s.dir, file)); err != nil || info.Size() == 0 {
+				t.Errorf("%s: %v", file, err)
 			}
 		}
-		t.Error("the README enqueues no jobs")
 	})
 	t.Run("operating", func(t *testing.T) { // on limits and a job of the names that it uses
 		t.Parallel()
@@ -119,8 +126,11 @@ func (s *shell) runAll(p page) {
 		}
 		s.ran++
 		switch {
-		case strings.TrimSpace(b.text) == buildCommands:
+		case strings.HasPrefix(b.text, buildCommands+"\n"):
 			s.built = true
+			if b.text = b.text[len(buildCommands)+1:]; b.text != "" {
+				s.run(b, want)
+			}
 		case b.marked("background"):
 			s.start(b, want)
 		case b.marked("stopped"):

@@ -46,7 +46,8 @@ func (b block) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
 
 func (b block) marked(mark string) bool { return slices.Contains(b.marks, mark) }
 
-// readPages returns all pages: those of this directory, and the README above it.
+// readPages returns all pages: those of this directory, and those above it that
+// users read.
 func readPages(t *testing.T) []page {
 	t.Helper()
 	paths, err := filepath.Glob("*.md")
@@ -54,7 +55,7 @@ func readPages(t *testing.T) []page {
 		t.Fatal(err)
 	}
 	var pages []page
-	for _, path := range append(paths, filepath.Join("..", "README.md")) {
+	for _, path := range append(paths, filepath.Join("..", "README.md"), filepath.Join("..", "CHANGELOG.md"), filepath.Join("..", "CONTRIBUTING.md")) {
 		pages = append(pages, readPage(t, path))
 	}
 	if len(pages) < 10 {
@@ -249,9 +250,11 @@ func TestPictures(t *testing.T) {
 }
 
 // pagesWithCommands are the pages whose commands somebody runs: TestCommands,
-// or .ci/run and .ci/nightly for the README's and for those of scaling.md,
-// which are tests and benchmarks themselves.
-var pagesWithCommands = []string{"getting-started.md", "operating.md", "scaling.md", filepath.Join("..", "README.md")}
+// or .ci/run and .ci/nightly for those of CONTRIBUTING.md and scaling.md, which are
+// tests and benchmarks themselves.
+var pagesWithCommands = []string{
+	"getting-started.md", "install.md", "operating.md", "scaling.md", filepath.Join("..", "CONTRIBUTING.md"), filepath.Join("..", "README.md"),
+}
 
 // TestLanguages: a block says what it is, so that none escapes these tests.
 func TestLanguages(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +26,7 @@ var imports = []string{
 // surroundings are what fragments may use beside packages: what the pages have
 // introduced before.
 const surroundings = `ctx context.Context, rdb *redis.Client, client *throttle.Client, limiter *throttle.Limiter,
-	limits *asynqlimit.Limits, w *worker.Worker, logger *zap.Logger, ask func(context.Context, []byte) (int64, error)`
+	limits *asynqlimit.Limits, mux *asynq.ServeMux, w *worker.Worker, logger *zap.Logger, ask func(context.Context, []byte) (int64, error)`
 
 // TestSnippets: all Go on the pages compiles, and go vet finds nothing in it.
 // Whole programs stand for themselves, a fragment becomes the body of a function.
@@ -35,7 +34,7 @@ func TestSnippets(t *testing.T) {
 	t.Parallel()
 	var packages []string
 	dir := snippetDir(t)
-	for i, b := range blocks(documents(t), "go") {
+	for i, b := range blocks(readPages(t), "go") {
 		packages = append(packages, writeSnippet(t, dir, i, b))
 	}
 	if len(packages) < 10 {
@@ -52,7 +51,7 @@ func TestPrograms(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	dir, ran := snippetDir(t), 0
-	for _, p := range documents(t) {
+	for _, p := range readPages(t) {
 		for i, b := range p.blocks {
 			if b.lang != "go" || !b.marked("run") {
 				continue
@@ -71,13 +70,6 @@ func TestPrograms(t *testing.T) {
 	if ran == 0 {
 		t.Error("no program is marked run")
 	}
-}
-
-// documents are the pages of this directory. The README above it abridges its
-// Go, which the examples of the packages have in full.
-func documents(t *testing.T) []page {
-	t.Helper()
-	return slices.DeleteFunc(readPages(t), func(p page) bool { return strings.HasPrefix(p.path, "..") })
 }
 
 // snippetDir returns a directory within the module, so that snippets see what

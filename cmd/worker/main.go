@@ -19,6 +19,7 @@ type options struct {
 	demo      bool
 	json      bool
 	adminAddr string
+	health    bool
 }
 
 func newCommand() *cobra.Command {
@@ -33,17 +34,22 @@ The first SIGTERM or SIGINT lets running jobs finish (shutdown_timeout), the
 second ends the process at once; its jobs come back by themselves.`,
 		Example: `  worker --demo                    see it work, without Redis
   worker --config config.yaml      run until SIGTERM
-  worker --embedded                the same with a Redis inside the process`,
+  worker --embedded                the same with a Redis inside the process
+  worker --health                  is the worker of config.yaml here alive? 0 if it is`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			set := cmd.Flags().Changed
 			switch {
+			case opts.health && (opts.demo || opts.embedded):
+				return &cli.UsageError{Err: errors.New("--health asks a worker that runs: only --config and --admin-addr go with it")}
 			case opts.demo && (set("config") || set("embedded") || set("admin-addr")):
 				return &cli.UsageError{Err: errors.New("--demo brings its own Redis, API and configuration: only --json goes with it")}
 			case opts.demo:
 				return runDemo(cmd.Context(), opts.json, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			case opts.json:
 				return &cli.UsageError{Err: errors.New("--json goes with --demo")}
+			case opts.health:
+				return runHealth(cmd.Context(), opts, cmd.OutOrStdout())
 			}
 			if !set("config") {
 				cli.TellConfig(cmd.ErrOrStderr())
@@ -56,6 +62,7 @@ second ends the process at once; its jobs come back by themselves.`,
 	flags.StringVar(&opts.config, "config", cli.DefaultConfig, "configuration `file`")
 	flags.BoolVar(&opts.embedded, "embedded", false, "start a Redis in memory on a loopback port and use it; it forgets everything at the end")
 	flags.StringVar(&opts.adminAddr, "admin-addr", "", "serve the dashboard, /metrics, /healthz and /readyz on `host:port`, in place of admin.addr in the configuration")
+	flags.BoolVar(&opts.health, "health", false, "ask /healthz of the worker that serves the admin address on this machine; exit with 0 if it is alive, else with 1")
 	flags.BoolVar(&opts.demo, "demo", false, "run 360 jobs on 3 workers against an API that allows 50 requests in any second; needs nothing")
 	flags.BoolVar(&opts.json, "json", false, "with --demo: end with the summary as one line of JSON on standard output")
 	return cmd

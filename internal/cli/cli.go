@@ -9,13 +9,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
 	"github.com/jobthrottle/jobthrottle/internal/plain"
+	"github.com/jobthrottle/jobthrottle/internal/version"
 )
 
 // Exit statuses.
@@ -53,11 +53,13 @@ func Main(cmd *cobra.Command) {
 // Run runs a command until it is done or ctx ends, says on stderr what was
 // wrong, and returns the exit status.
 func Run(ctx context.Context, cmd *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	cmd.Version = version()
+	cmd.Version = version.String()
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &UsageError{Err: fmt.Errorf("%w: see %s --help", err, cmd.Name())}
 	})
+	addMan(cmd, args)
+	completeFlags(cmd)
 	cmd.SetArgs(args)
 	cmd.SetIn(stdin)
 	cmd.SetOut(stdout)
@@ -71,13 +73,4 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, stdin io.Reader
 		return Usage
 	}
 	return Failed
-}
-
-// version is the module's version, as the go command recorded it in the binary.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(unknown)"
-	}
-	return info.Main.Version
 }
