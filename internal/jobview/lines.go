@@ -15,7 +15,8 @@ import (
 )
 
 // MaxLines is how many lines of parked tasks an Overview reads: a keyed limit can
-// have one for each of a million values. It looks at the ages of as many others.
+// have one for each of a million values. Beyond those it reads as many lines of limits
+// without a key, and looks at the ages of as many others.
 const MaxLines = 1000
 
 // parkedLines is what an Overview reads of the lines.
@@ -37,9 +38,10 @@ type lineAge struct {
 
 // queueLines are the lines of one queue.
 type queueLines struct {
-	queue string
-	read  []string // the first of them
-	all   int64
+	queue  string
+	read   []string // the first of them
+	all    int64
+	single []string // others, if there are, of limits without a key: most jobs wait for those
 }
 
 // more says whether there are lines that are not read.
@@ -77,25 +79,37 @@ func (v *View) firstLines(ctx context.Context) ([]queueLines, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines, left := make([]queueLines, len(queues)), MaxLines
+	lines, left, more := make([]queueLines, len(queues)), MaxLines, MaxLines
 	for i, queue := range queues {
 		lines[i] = queueLines{queue: queue, read: names[i][:min(len(names[i]), left)], all: all[i]}
 		left -= len(lines[i].read)
+		if lines[i].more() {
+			single := v.single(lines[i].read)
+			lines[i].single = single[:min(len(single), more)]
+			more -= len(lines[i].single)
+		}
 	}
 	return lines, nil
 }
 
-// readQueue reads lines of a queue, and those of limits without a key in any case:
-// they are the ones that most jobs wait for.
-func (v *View) readQueue(ctx context.Context, p *parkedLines, q queueLines) error {
-	names := slices.Clip(q.read)
-	if q.more() {
-		for _, l := range v.plans.Limits() {
-			if l.Key == "" && !slices.Contains(q.read, l.Name) {
-				names = append(names, l.Name)
-			}
+// single returns the names of the limits without a key, but for those.
+func (v *View) single(but []string) []string {
+	known := make(map[string]bool, len(but))
+	for _, name := range but {
+		known[name] = true
+	}
+	var names []string
+	for _, l := range v.plans.Limits() {
+		if l.Key == "" && !known[l.Name] {
+			names = append(names, l.Name)
 		}
 	}
+	return names
+}
+
+// readQueue reads lines of a queue.
+func (v *View) readQueue(ctx context.Context, p *parkedLines, q queueLines) error {
+	names := slices.Concat(q.read, q.single)
 	heads, now, err := v.inspector.lines.Heads(ctx, q.queue, names)
 	if err != nil {
 		return err

@@ -2,6 +2,8 @@ package admin_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -300,4 +302,23 @@ func (s *site) awaitRequests(n int) {
 		got := s.api.Report().Requests
 		return got >= n, fmt.Sprintf("%d of %d requests", got, n)
 	})
+}
+
+// TestPageBelowPath: a program serves the page below a path of its own.
+func TestPageBelowPath(t *testing.T) {
+	b := openBrowser(t)
+	s := newSite(t, 1, stuck, token)
+	s.awaitCreated("api")
+	mux := http.NewServeMux()
+	mux.Handle("/limits/", http.StripPrefix("/limits", admin.NewHandler(s.first, admin.Options{Token: token})))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	b.do(chromedp.Navigate(server.URL + "/limits"))
+	b.until(patience, `document.getElementById("live").dataset.state === "ok"`)
+	if got, want := shown(b, "api", ".about"), s.usage("api").Rate.String(); !strings.HasPrefix(got, want) {
+		t.Errorf("the page shows %q, want %q", got, want)
+	}
+	if said := b.said(); len(said) > 0 {
+		t.Errorf("the page complains: %q", said)
+	}
 }
