@@ -1,16 +1,19 @@
 package throttle
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/throttle/internal/driver"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/slots"
 )
 
 // Options of a Client. The zero value is ready for use.
@@ -30,6 +33,7 @@ type Options struct {
 // process, not one a request. Its methods may be called concurrently.
 type Client struct {
 	core    *driver.Client
+	slots   *slots.Keeper
 	cluster bool
 	latest  atomic.Pointer[rateText]
 }
@@ -57,7 +61,10 @@ func New(rdb redis.Scripter, opts Options) (*Client, error) {
 	_, isCluster := rdb.(*redis.ClusterClient)
 	cluster := isCluster || opts.Cluster
 	core := driver.New(driver.Config{Redis: rdb, Cluster: cluster, ID: id, Fail: failure})
-	return &Client{core: core, cluster: cluster}, nil
+	keeper := slots.New(rdb, id, func(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, time.Time, error) {
+		return core.CallAt(ctx, s, keys, args...)
+	})
+	return &Client{core: core, slots: keeper, cluster: cluster}, nil
 }
 
 // ID is what this Client's PER_CLIENT limits are keyed by.
@@ -92,7 +99,7 @@ func (c *Client) limiter(name, create string) *Limiter {
 // limiters of one name have different rates, the one that was made last counts, of
 // those that were asked for permits; and what a plain Limiter of that name asks, of
 // which they share the queue, creates it, too, as long as the Client keeps that queue:
-// of more than a few thousand it forgets the idle ones.
+// of more than some ten thousand it forgets the idle ones.
 func (c *Client) LimiterWithRate(name string, r Rate) (*Limiter, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -151,7 +158,11 @@ func (c *Client) Group(ls ...*Limiter) (*Group, error) {
 }
 
 // Close ends every wait with ErrClosed, gives back what is reserved and not
-// yet due, and waits until all goroutines of the Client have ended. It does not
+// yet due, and waits until all goroutines of the Client have ended. The contexts of
+// Leases end; their slots are free when the leases have run out: Release before Close. It does not
 // close the Redis client. Places that could not be given back within a second
 // are named in the error: they count as used.
-func (c *Client) Close() error { return c.core.Close() }
+func (c *Client) Close() error {
+	c.slots.Close()
+	return c.core.Close()
+}

@@ -12,16 +12,16 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
-// setClock makes a Redis in memory go by a clock that is set to another time now and then.
+// setClock makes a Redis in memory go by a clock that is set to another time now and
+// then, for all commands at once: also for those with which a connection begins.
 type setClock struct {
-	redis.Hook
-	b   *bench
-	mu  sync.Mutex
-	off time.Duration
+	away // how to dial
+	mu   sync.Mutex
+	by   time.Duration // which it is off
 }
 
 func newSetClock(b *bench) *setClock {
-	s := &setClock{Hook: away{b, 0}, b: b}
+	s := &setClock{away: away{b: b}}
 	b.rdb.AddHook(s)
 	return s
 }
@@ -29,15 +29,28 @@ func newSetClock(b *bench) *setClock {
 func (s *setClock) step(by time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.off += by
+	s.by += by
+}
+
+// set sets the clock for a command. One that was under way as the clock was stepped
+// does not set it back.
+func (s *setClock) set() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.b.fake.SetTime(time.Now().Add(s.by))
 }
 
 func (s *setClock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		s.mu.Lock()
-		off := s.off
-		s.mu.Unlock()
-		return away{s.b, off}.ProcessHook(next)(ctx, cmd)
+		s.set()
+		return next(ctx, cmd)
+	}
+}
+
+func (s *setClock) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		s.set()
+		return next(ctx, cmds)
 	}
 }
 
@@ -101,6 +114,7 @@ func (uses usesOf) expect(b *bench, r Rate, from, to time.Duration) {
 // When Redis's clock is set back, by much or by little, no window has more than
 // the limit, and after two intervals all is as before.
 func TestRedisClockSetBack(t *testing.T) {
+	t.Parallel()
 	const step, length = 3300 * time.Millisecond, 12 * time.Second
 	each, smooth := guarded("10/1s"), guarded("40/1s")
 	each.Type, smooth.Smooth = PerClient, true
@@ -124,6 +138,7 @@ func TestRedisClockSetBack(t *testing.T) {
 // where it was, no window has more than the limit, and after two intervals all is
 // as before.
 func TestRedisClockSetBackAndForward(t *testing.T) {
+	t.Parallel()
 	const step, length = 3300 * time.Millisecond, 14 * time.Second
 	each, smooth, kept := guarded("10/1s"), guarded("40/1s"), guarded("20/1s")
 	each.Type, smooth.Smooth, kept.KeepAlive = PerClient, true, 2*time.Hour

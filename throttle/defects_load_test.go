@@ -12,7 +12,6 @@ import (
 // Defects that need many waiters, or much use. See scenarios_load_test.go.
 
 func TestD1LoweringKeepsUsage(t *testing.T) {
-	t.Parallel()
 	forEachRedis(t, func(b *bench) {
 		l, book := b.recorded(b.perSecond(10))
 		ctx, cancel := context.WithTimeout(b.Context(), 20*b.second())
@@ -42,7 +41,6 @@ func TestD1LoweringKeepsUsage(t *testing.T) {
 // A request for many permits comes in its turn: of those for one, each passes
 // it at most twice, once in line before it and once before it is in line.
 func TestD12BigRequestsAreServedInTurn(t *testing.T) {
-	t.Parallel()
 	for _, n := range []int64{5, 10} {
 		t.Run(fmt.Sprintf("%d of 10", n), func(t *testing.T) {
 			forEachRedis(t, func(b *bench) {
@@ -75,7 +73,6 @@ func TestD12BigRequestsAreServedInTurn(t *testing.T) {
 }
 
 func TestD13WaitersShareCalls(t *testing.T) {
-	t.Parallel()
 	for _, waiters := range []int{100, 300, 600} {
 		t.Run(fmt.Sprintf("%d waiters", waiters), func(t *testing.T) {
 			forEachRedis(t, func(b *bench) {
@@ -101,7 +98,6 @@ func TestD13WaitersShareCalls(t *testing.T) {
 }
 
 func TestD14LogStaysSmall(t *testing.T) {
-	t.Parallel()
 	r := Rate{Permits: 100_000, Interval: time.Minute, Guard: -1}
 	// However the use is spread over the interval, the entries stay few, and
 	// all that has expired makes room.

@@ -17,6 +17,7 @@ import (
 // and those who are before it in the queue and have a chance. And everybody who could
 // not is told at once, where all ask one limit for the same; elsewhere nearly everybody.
 func TestHopelessAgainstAnOracle(t *testing.T) {
+	t.Parallel()
 	runs := 60
 	if nightly() {
 		runs = 2000

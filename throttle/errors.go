@@ -8,6 +8,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/slots"
 )
 
 // The errors of this package, for errors.Is. Those that concern a limiter
@@ -35,6 +36,18 @@ var (
 	ErrInvalidGroup = errors.New("invalid group")
 	// ErrWrongType: a key of the limiter holds something that is not the limiter's.
 	ErrWrongType = script.ErrWrongType
+	// ErrInvalidSlots: see Slots. Also what anybody wrote into Redis in place of a
+	// limit in flight, and a name that is a rate limit's.
+	ErrInvalidSlots = errors.New("invalid limit in flight")
+	// ErrInvalidID: the id of a holder is empty, or longer than 1024 bytes.
+	ErrInvalidID = errors.New("invalid id of a holder")
+	// ErrLeaseEnded is the cause with which a Lease's context ends whose slot is lost,
+	// or could be lost any moment.
+	ErrLeaseEnded = slots.ErrEnded
+	// ErrReleased is that cause for a Lease that was released.
+	ErrReleased = slots.ErrReleased
+	// ErrReentered is that cause, or ends a wait, where another has come with the same id.
+	ErrReentered = slots.ErrReentered
 	// ErrClosed: the Client was closed.
 	ErrClosed = line.ErrClosed
 )

@@ -22,6 +22,7 @@ var groupIntervals = []time.Duration{
 // a limit is full whose log is kept in parts, as soon as may also be at the end of
 // its part: 14 s later for one of an hour.
 func TestGroupsUseWhatThereIs(t *testing.T) {
+	t.Parallel()
 	groups := uint64(40)
 	if nightly() {
 		groups = 200

@@ -147,12 +147,12 @@ func (l *Limiter) UpdateRate(ctx context.Context, r Rate) (bool, error) {
 
 // ApplyRate is what a configuration file does at start: it creates the
 // limiter, or updates it and keeps its usage, unless an operator has pinned it.
-// It reports whether the limiter now has this rate.
+// It reports whether the limiter now has this rate. A limiter that was adaptive is not any more: see ApplyAdapt.
 func (l *Limiter) ApplyRate(ctx context.Context, r Rate) (bool, error) {
 	return l.setRate(ctx, "apply", r)
 }
 
-func (l *Limiter) setRate(ctx context.Context, mode string, r Rate) (bool, error) {
+func (l *Limiter) setRate(ctx context.Context, mode string, r Rate, more ...any) (bool, error) {
 	if err := r.Validate(); err != nil {
 		return false, l.error(err)
 	}
@@ -160,6 +160,7 @@ func (l *Limiter) setRate(ctx context.Context, mode string, r Rate) (bool, error
 	for _, f := range r.fields() {
 		args = append(args, f)
 	}
+	args = append(args, more...)
 	reply, err := l.line.Change(ctx, script.Set, args...)
 	if err != nil {
 		return false, l.error(err)

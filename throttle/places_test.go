@@ -19,6 +19,7 @@ import (
 // Whoever asks a limit that has room is served at once, also if a reply comes too
 // late to be of use: it takes some round trips more, and holds up nobody else.
 func TestStalePermitOfALimitThatHasRoom(t *testing.T) {
+	t.Parallel()
 	for _, r := range []string{"100000/24h", "3000/1h", "1000000/720h"} {
 		for _, late := range []int64{1, 2, 3} {
 			t.Run(fmt.Sprint(r, late), func(t *testing.T) {

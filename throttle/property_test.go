@@ -30,7 +30,10 @@ func steps() int {
 
 // Every reply of the script is the one that the model predicts, whatever came
 // before; and no window ever holds more than the limit, at any point of a trace.
-func TestPropertyFakeClock(t *testing.T) { checkTraces(t, fakeServer(t)) }
+func TestPropertyFakeClock(t *testing.T) {
+	t.Parallel()
+	checkTraces(t, fakeServer(t))
+}
 
 // The same on a real Redis, whose own clock feeds the model.
 func TestPropertyRealRedis(t *testing.T) { checkTraces(t, realServer(t, redistest.Start(t))) }

@@ -24,7 +24,8 @@ type bench struct {
 }
 
 // underFakeTime runs a test in a bubble whose time passes only while all wait,
-// with a Redis in memory that goes by the same clock.
+// with a Redis in memory that goes by the same clock. Long tests that run under fake
+// time alone are parallel: they begin when those that watch a real clock are over.
 func underFakeTime(t *testing.T, f func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := miniredis.NewMiniRedis()

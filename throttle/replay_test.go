@@ -27,20 +27,23 @@ const replayedFleets = 40
 //	JOBTHROTTLE_SEED=17 go test ./throttle -count 1 -run TestReplay
 //	JOBTHROTTLE_FLEETS=2000 go test ./throttle -count 1 -timeout 1h -run TestReplay
 func TestReplay(t *testing.T) {
-	total, met := make(map[string]int), make(map[string]int)
+	var total, met counted
 	fleets := eachFleet(t, replayedFleets, 250*replayedFleets, func(t *testing.T, seed uint64) {
 		r := replay(t, seed)
-		add(total, r.count)
-		add(met, r.met)
+		total.add(r.count)
+		met.add(r.met)
 	})
-	t.Logf("%d fleets: %v", fleets, total)
-	for _, pair := range slices.Sorted(maps.Keys(met)) {
-		t.Logf("%8d  %s", met[pair], pair)
-	}
+	t.Cleanup(func() { // when all have run
+		t.Logf("%d fleets: %v", fleets, total.counts)
+		for _, pair := range slices.Sorted(maps.Keys(met.counts)) {
+			t.Logf("%8d  %s", met.counts[pair], pair)
+		}
+	})
 }
 
 // TestReplayIsExact: the same seed makes the same calls at the same times, to the byte.
 func TestReplayIsExact(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(5) {
 		var sums [2]uint64
 		for i := range sums {

@@ -168,7 +168,6 @@ func TestScenario4StaysUsed(t *testing.T) {
 }
 
 func TestScenario14NeverAboveTheRate(t *testing.T) {
-	t.Parallel()
 	forEachRedis(t, func(b *bench) {
 		l, book := b.recorded(b.perSecond(18))
 		var wg sync.WaitGroup
@@ -193,7 +192,6 @@ func TestScenario14NeverAboveTheRate(t *testing.T) {
 }
 
 func TestScenario15TryAndSleep(t *testing.T) {
-	t.Parallel()
 	forEachRedis(t, func(b *bench) {
 		const want = 500
 		r := b.perSecond(10)
@@ -230,7 +228,6 @@ func TestScenario15TryAndSleep(t *testing.T) {
 }
 
 func TestScenario27AcquireAndRelease(t *testing.T) {
-	t.Parallel()
 	forEachRedis(t, func(b *bench) {
 		l := b.limited(b.perSecond(10))
 		for i := range 100 {

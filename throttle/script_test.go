@@ -248,11 +248,11 @@ func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) script.Re
 	if b.plain(q.config) {
 		now, err := rdb.Time(context.Background()).Result()
 		check(tb, err)
-		look := !q.calm || now.Sub(q.looked).Abs() >= 100*time.Millisecond
-		if look {
-			q.looked = now
+		look := script.Barely
+		if !q.calm || now.Sub(q.looked).Abs() >= 100*time.Millisecond {
+			q.looked, look = now, script.Fields
 		}
-		q.fast = r.Short(0, 10*time.Second, look)
+		q.fast = r.Short(0, 10*time.Second, look, 0)
 	}
 	return q.resend(tb, rdb)
 }

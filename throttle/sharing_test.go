@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -120,6 +122,115 @@ func TestKeepAliveCountsFromTheLatestUse(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A log that somebody emptied is a new key, which is to expire as well, whoever
+// writes it next: with others in one call, or alone.
+func TestEmptiedLogIsKeptAlive(t *testing.T) {
+	for name, n := range map[string]int{"shared": 8, "alone": 1} {
+		t.Run(name, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				c := b.client()
+				ls := many(b, c, n, "emptied:%d", kept(ample(), time.Minute))
+				if n > 1 {
+					b.rdb.AddHook(new(sharedCalls))
+				}
+				check(b, errors.Join(atOnce(ls)...))
+				other := b.client()
+				for _, l := range ls {
+					check(b, must(other.Limiter(l.Name())).Release(b.Context(), 2))
+					if n := b.rdb.Exists(b.Context(), l.keys()[2]).Val(); n > 0 {
+						b.Fatalf("the log of %s is there", l.Name())
+					}
+				}
+				check(b, errors.Join(atOnce(ls)...))
+				for _, l := range ls {
+					for _, key := range l.keys()[:3] {
+						if ttl := b.rdb.PTTL(b.Context(), key).Val(); ttl <= 0 || ttl > time.Minute {
+							b.Errorf("%s lives for %v, want at most a minute", key, ttl)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// What a Redisson client changes is seen by the next look, also where the new number is
+// how the one before begins.
+func TestSharedCallsSeeWhatRedissonChanges(t *testing.T) {
+	for field, v := range map[string]int{"rate": 100, "interval": 100, "keepAliveTime": 6000} {
+		t.Run(field, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				ls := many(b, b.client(), 8, "theirs:%d", kept(ample(), time.Minute))
+				b.rdb.AddHook(new(sharedCalls))
+				check(b, errors.Join(atOnce(ls)...))
+				for _, l := range ls {
+					check(b, b.rdb.HSet(b.Context(), l.Name(), field, v).Err())
+				}
+				time.Sleep(ms(110))
+				check(b, errors.Join(atOnce(ls)...))
+				for _, l := range ls {
+					h := b.rdb.HGetAll(b.Context(), l.Name()).Val()
+					want := strings.Join([]string{h["rate"], h["interval"], h["type"], h["keepAliveTime"], ""}, ":")
+					if !strings.HasPrefix(h["seal"], want) {
+						b.Errorf("%s is known as %s, want %s", l.Name(), h["seal"], want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A call that is served late counts on no log that is about to vanish: what it grants
+// is known for as long as it counts.
+func TestLateCallRenewsItsLimiter(t *testing.T) {
+	for name, n := range map[string]int{"shared": 8, "alone": 1} {
+		t.Run(name, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				const interval, keep = 2 * time.Second, 3 * time.Second
+				c := b.client()
+				r := kept(ample(), keep)
+				r.Interval = interval
+				ls := many(b, c, n, "late:%d", r)
+				b.rdb.AddHook(new(sharedCalls))
+				check(b, errors.Join(atOnce(ls)...))
+				b.rdb.AddHook(&lateCalls{until: time.Now().Add(ms(100)), delay: keep - ms(500), served: func(cmd redis.Cmder) {
+					for _, l := range ls {
+						if !slices.Contains(cmd.Args(), any(l.keys()[2])) {
+							continue
+						}
+						for _, key := range l.keys()[:3] {
+							if ttl := b.rdb.PTTL(b.Context(), key).Val(); ttl < interval {
+								b.Errorf("%s lives for %v after a use, which counts for %v", key, ttl, interval)
+							}
+						}
+					}
+				}})
+				check(b, errors.Join(atOnce(ls)...))
+			})
+		})
+	}
+}
+
+// lateCalls has the scripts that are called until then wait before Redis serves them.
+type lateCalls struct {
+	sharedCalls
+	until  time.Time
+	delay  time.Duration
+	served func(redis.Cmder)
+}
+
+func (h *lateCalls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "evalsha" || time.Now().After(h.until) {
+			return next(ctx, cmd)
+		}
+		time.Sleep(h.delay)
+		err := next(context.WithoutCancel(ctx), cmd)
+		h.served(cmd)
+		return err
+	}
 }
 
 // In a group each lives on, whatever is next to it.

@@ -52,6 +52,7 @@ func (f crew) expect(b *bench) {
 // Of a short limit nearly all is used, also where round trips are about as long
 // as half its guard.
 func TestShortIntervals(t *testing.T) {
+	t.Parallel()
 	for _, f := range []crew{
 		{"10/1ms", 4, 8, us(60), ms(300), 0.97},
 		{"10/1ms", 4, 8, us(100), ms(300), 0.95},

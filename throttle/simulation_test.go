@@ -39,19 +39,19 @@ const (
 //	JOBTHROTTLE_SEED=17 go test ./throttle -count 1 -run TestSimulation
 //	JOBTHROTTLE_FLEETS=5000 go test ./throttle -count 1 -timeout 2h -run TestSimulation
 func TestSimulation(t *testing.T) {
-	total := make(map[string]int)
+	var total counted
 	fleets := eachFleet(t, simulatedFleets, 50*simulatedFleets, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSimulation(t, seed)
 			s.replays = "TestSimulation"
 			s.run()
-			add(total, s.count)
+			total.add(s.count)
 		})
 	})
-	t.Logf("%d fleets: %v", fleets, total)
+	t.Cleanup(func() { t.Logf("%d fleets: %v", fleets, total.counts) }) // when all have run
 }
 
-// eachFleet runs so many fleets, one after the other, each as a test of its own, and
+// eachFleet runs so many fleets, one on each core, each as a test of its own, and
 // says how many they were. At night they are others each time. The environment may
 // ask for another number of them, or for a seed.
 func eachFleet(t *testing.T, fleets, atNight int, run func(t *testing.T, seed uint64)) int {
@@ -66,9 +66,27 @@ func eachFleet(t *testing.T, fleets, atNight int, run func(t *testing.T, seed ui
 		fleets = n
 	}
 	for seed := first; seed < first+uint64(fleets); seed++ {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { run(t, seed) })
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			run(t, seed)
+		})
 	}
 	return fleets
+}
+
+// counted is how often things happened in fleets that run at the same time.
+type counted struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (c *counted) add(more map[string]int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = make(map[string]int)
+	}
+	add(c.counts, more)
 }
 
 // add counts what one fleet did.

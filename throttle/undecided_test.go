@@ -36,6 +36,7 @@ func TestUndecidedIsNoDenial(t *testing.T) {
 // Where so many processes ask for a limit that each asks now and then, a request that
 // Redis has put off is told no by the end of its timeout: others had what it might have had.
 func TestOvertakenIsADenial(t *testing.T) {
+	t.Parallel()
 	for _, roundTrip := range []time.Duration{0, ms(10)} {
 		t.Run(roundTrip.String(), func(t *testing.T) {
 			underFakeTime(t, func(b *bench) {

@@ -27,11 +27,19 @@ const closeTimeout = time.Second
 
 const (
 	// idleLines is how many lines are kept though nobody waits in them: some 3 KB each.
-	idleLines = 4096
+	// To make one anew costs as much as two requests.
+	idleLines = 1 << 14
+	// tidied is how many lines are looked at, whether they are idle, when there are more
+	// and another comes.
+	tidied = 4
 	// knownLimiters is of how many more limiters it is known how they were configured:
 	// some 300 bytes each, which spare a call the long way.
 	knownLimiters = 1 << 17
 )
+
+// wayEvery is how often lines that begin learn of the way to Redis from those that
+// are forgotten.
+const wayEvery = time.Second
 
 // longAgo is how old a Client's clock seems to be when it begins: a Local of zero
 // is longer ago than any interval.
@@ -67,18 +75,22 @@ type Client struct {
 
 	met       atomic.Bool                     // Redis has answered a call
 	firstCall atomic.Int64                    // when that was made, a line.Local; zero: not yet
-	way       atomic.Pointer[line.RoundTrips] // what the first line learnt of the way to Redis
+	way       atomic.Pointer[line.RoundTrips] // what another line has learnt of the way to Redis
 
 	mu     sync.Mutex
 	closed bool
 	over   chan struct{} // closed when Close has ended all
 	queues map[string]*queue
-	tidyAt int                    // number of queues at which idle ones are looked for
 	known  map[string]line.Memory // what lines that were forgotten knew
+	wayAt  line.Local             // when one of them told of the way to Redis
 
-	limiters sync.Map // that some line has, by their names: *limiter
-	keyNo    atomic.Uint64
-	given    atomic.Uint64 // configurations to create limiters with
+	limiters map[string]*limiter // that some line has, by their names
+
+	reporters reporters     // of limiters that adapt
+	reports   atomic.Uint64 // their number so far
+
+	keyNo atomic.Uint64
+	given atomic.Uint64 // configurations to create limiters with
 }
 
 // Counters are what throttle.Stats tells.
@@ -111,7 +123,7 @@ func New(c Config) *Client {
 	ctx, cancel := context.WithCancel(context.Background())
 	client := &Client{
 		Config: c, nonce: hex.EncodeToString(nonce), heeds: heedsDeadlines(c.Redis), start: time.Now().Add(-longAgo),
-		ctx: ctx, cancel: cancel, over: make(chan struct{}), queues: make(map[string]*queue), tidyAt: idleLines, known: make(map[string]line.Memory),
+		ctx: ctx, cancel: cancel, over: make(chan struct{}), queues: make(map[string]*queue), limiters: make(map[string]*limiter), known: make(map[string]line.Memory),
 	}
 	client.sharing.c, client.sharing.able = client, !c.Cluster && sharesCalls(c.Redis)
 	if client.sharing.able {
@@ -144,6 +156,12 @@ func (c *Client) Call(ctx context.Context, s *redis.Script, keys []string, args 
 	return reply, err
 }
 
+// CallAt is Call, and says when what was answered was sent.
+func (c *Client) CallAt(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, time.Time, error) {
+	reply, sent, err := c.call(ctx, s, keys, args)
+	return reply, c.start.Add(time.Duration(sent)), err
+}
+
 // call is Call, and says when what was answered was sent.
 func (c *Client) call(ctx context.Context, s *redis.Script, keys []string, args []any) (any, line.Local, error) {
 	c.Calls.Add(1)
@@ -160,29 +178,42 @@ func (c *Client) call(ctx context.Context, s *redis.Script, keys []string, args 
 	return reply, c.local(sent), err
 }
 
-// tidy forgets the queues that are idle but for what they know of their limiter, and
-// the limiters that no queue has any more: nothing of them is reserved.
+// tidy forgets queues that are idle, where there are many: a few at a time, whichever.
 func (c *Client) tidy() {
-	maps.DeleteFunc(c.queues, func(key string, q *queue) bool {
-		idle, m, ok := q.retire()
-		if ok {
-			c.remember(key, m)
+	if len(c.queues) < idleLines {
+		return
+	}
+	n := 0
+	for key, q := range c.queues {
+		if n == tidied {
+			return
 		}
-		return idle
-	})
-	c.tidyAt = max(idleLines, 2*len(c.queues))
-	has := make(map[string]bool)
-	for _, q := range c.queues {
-		for _, m := range q.members {
-			has[m.Name] = true
+		n++
+		c.forget(key, q)
+	}
+}
+
+// forget forgets a queue if it is idle, but for what it knows of its limiter, and the
+// limiters that no other has: nothing of them is reserved.
+func (c *Client) forget(key string, q *queue) {
+	idle, m, ok := q.retire()
+	if !idle {
+		return
+	}
+	delete(c.queues, key)
+	if ok {
+		c.remember(key, m)
+	}
+	for i, l := range q.limiters {
+		if l.lines--; l.lines == 0 {
+			delete(c.limiters, q.members[i].Name)
 		}
 	}
-	c.limiters.Range(func(name, _ any) bool {
-		if !has[name.(string)] {
-			c.limiters.Delete(name)
-		}
-		return true
-	})
+	if now := c.now(); now.Sub(c.wayAt) > wayEvery {
+		way := q.line.Way()
+		c.wayAt = now
+		c.way.Store(&way)
+	}
 }
 
 func (c *Client) remember(key string, m line.Memory) {
@@ -199,20 +230,28 @@ func (c *Client) remember(key string, m line.Memory) {
 func (c *Client) Forget() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tidy()
+	for key, q := range c.queues {
+		c.forget(key, q)
+	}
 	return len(c.queues)
 }
 
 // limiter is what all queues of a client together have of one.
 type limiter struct {
+	lines    int // that have it, counted with the mutex of the client
 	reserved atomic.Int64
 	latest   atomic.Pointer[Member] // how to create it, of all that were asked for permits
 }
 
-// limiter is that of a member.
+// limiter is that of a member, for one more line. The mutex is held.
 func (c *Client) limiter(m Member) *limiter {
-	l, _ := c.limiters.LoadOrStore(m.Name, new(limiter))
-	return l.(*limiter)
+	l := c.limiters[m.Name]
+	if l == nil {
+		l = new(limiter)
+		c.limiters[m.Name] = l
+	}
+	l.lines++
+	return l
 }
 
 // give has a limiter created as a member says, if nobody has said otherwise since.
@@ -330,9 +369,7 @@ func (e *Entry) enter() *queue {
 	defer c.mu.Unlock()
 	q := c.queues[key]
 	if q == nil {
-		if len(c.queues) >= c.tidyAt {
-			c.tidy()
-		}
+		c.tidy()
 		q = newQueue(c, e.members, c.known[key])
 		delete(c.known, key)
 		if c.closed {

@@ -82,7 +82,16 @@ func (q *queue) retire() (idle bool, m line.Memory, leaves bool) {
 }
 
 func (q *queue) fail(member int, err error) error {
-	return q.c.Fail(q.members[member].Name, line.Answer{Err: err, Member: member})
+	return q.failed(line.Answer{Err: err, Member: member})
+}
+
+// failed is the error for an answer that is no grant. A limit that adapts hears what it is to give at once.
+func (q *queue) failed(a line.Answer) error {
+	name := q.members[a.Member].Name
+	if a.Err == line.ErrExceedsRate {
+		q.c.want(name, a.N)
+	}
+	return q.c.Fail(name, a)
 }
 
 // happens is a step of which nobody waits for more.

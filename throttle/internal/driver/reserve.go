@@ -33,7 +33,7 @@ func (e *Entry) Reserve(ctx context.Context, ns []int64, maxWait time.Duration) 
 	q.arrive(ctx, w, true)
 	a := q.await(ctx, w)
 	if a.Err != nil {
-		return nil, q.c.Fail(q.members[a.Member].Name, a)
+		return nil, q.failed(a)
 	}
 	return &Ticket{q: q, w: w, answer: a}, nil
 }
@@ -116,7 +116,7 @@ func (t *Ticket) wait(ctx context.Context) error {
 			break
 		}
 	}
-	return q.c.Fail(q.members[t.answer.Member].Name, t.answer)
+	return q.failed(t.answer)
 }
 
 // Cancel gives the place back, so that the next in turn can have it, and waits

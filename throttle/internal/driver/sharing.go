@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,9 +20,13 @@ const (
 	// maxFlights is how many calls are under way before others wait for each
 	// other: one that Redis serves, and one on its way.
 	maxFlights = 2
-	// flightLate is how long a call is waited for before the others go without:
-	// Redis may be far, and a connection lost.
+	// flightLate is how long after a call the next goes at the least that goes before
+	// one has come back: Redis may be far, or busy, and a connection lost. It waits
+	// for one part in paceShare of what a call takes at present, as long as it has
+	// room, and not for longer than paceTo: so the calls under way remain few, and full.
 	flightLate = time.Millisecond
+	paceShare  = 4
+	paceTo     = 10 * time.Millisecond
 	// sharedPatience is how long the first attempt may take: a connection that is lost
 	// is not to keep so many.
 	sharedPatience = 100 * time.Millisecond
@@ -41,13 +44,15 @@ type sharing struct {
 	c    *Client
 	able bool // all limiters are on one server, whatever their names
 
-	mu      sync.Mutex
-	flights []*flight // in the order of their departure; those that are late are no longer among them
-	waiting []part
-	timer   *time.Timer
-	no      uint64
-	keys    []replyKey // of those that no call has now
-	refused line.Local
+	mu       sync.Mutex
+	flights  int           // calls under way
+	departed line.Local    // when the latest of them was made
+	took     time.Duration // by the latest that came back
+	waiting  []part
+	timer    *time.Timer
+	no       uint64
+	keys     []replyKey // of those that no call has now
+	refused  line.Local
 }
 
 // replyKey is a key for replies, and until when a call may be served that had it.
@@ -55,9 +60,6 @@ type replyKey struct {
 	key   string
 	until line.Local
 }
-
-// flight is a call under way.
-type flight struct{ since line.Local }
 
 // part is one line's part of a call.
 type part struct {
@@ -87,47 +89,53 @@ func (s *sharing) join(q *queue, call *line.Call) (shared bool, landed func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.c.now()
-	s.forgetLate(now)
-	if len(s.waiting) == 0 && len(s.flights) < maxFlights || s.refused != 0 && now.Sub(s.refused) < alone {
-		f := &flight{now}
-		s.flights = append(s.flights, f)
-		return false, func() { s.landed(f) }
+	if len(s.waiting) == 0 && s.flights < maxFlights || s.refused != 0 && now.Sub(s.refused) < alone {
+		s.flights++
+		s.departed = now
+		return false, func() { s.landed(now) }
 	}
 	s.waiting = append(s.waiting, part{q, call, short})
 	s.depart(now)
 	return true, nil
 }
 
-// landed takes up that a call has come back: those who wait go in the next.
-func (s *sharing) landed(f *flight) {
+// landed takes up that a call has come back which was made then: those who wait may
+// go in the next.
+func (s *sharing) landed(since line.Local) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flights = slices.DeleteFunc(s.flights, func(g *flight) bool { return g == f })
-	s.depart(s.c.now())
+	now := s.c.now()
+	s.flights--
+	s.took = now.Sub(since)
+	s.depart(now)
 }
 
-func (s *sharing) forgetLate(now line.Local) {
-	s.flights = slices.DeleteFunc(s.flights, func(f *flight) bool { return now.Sub(f.since) >= flightLate })
+// pace is how long after the call before the next goes though too many are under way.
+func (s *sharing) pace() time.Duration {
+	if len(s.waiting) >= maxShared {
+		return flightLate
+	}
+	return max(flightLate, min(s.took/paceShare, paceTo))
 }
 
 // depart has those who wait go as soon as they may. The mutex is held.
 func (s *sharing) depart(now line.Local) {
-	for len(s.waiting) > 0 && len(s.flights) < maxFlights {
+	for len(s.waiting) > 0 && (s.flights < maxFlights || now.Sub(s.departed) >= s.pace()) {
 		n := min(len(s.waiting), maxShared)
 		parts := s.waiting[:n:n]
 		if s.waiting = s.waiting[n:]; len(s.waiting) == 0 {
 			s.waiting = nil
 		}
-		f, key := &flight{now}, s.key(parts[0].q.members[0])
-		s.flights = append(s.flights, f)
+		s.flights++
+		s.departed = now
 		s.no++
-		no := s.no
-		s.c.wg.Go(func() { s.fly(f, key, no, parts) })
+		no, key := s.no, s.key(parts[0].q.members[0])
+		s.c.wg.Go(func() { s.fly(key, no, parts, now) })
 	}
 	if len(s.waiting) == 0 {
 		return
 	}
-	d := s.flights[0].since.Add(flightLate).Sub(now)
+	d := s.departed.Add(s.pace()).Sub(now)
 	if s.timer == nil {
 		s.timer = time.AfterFunc(d, s.overdue)
 	} else {
@@ -135,13 +143,11 @@ func (s *sharing) depart(now line.Local) {
 	}
 }
 
-// overdue has those who wait go without the call that does not come back.
+// overdue has those who wait go without the calls that do not come back.
 func (s *sharing) overdue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.c.now()
-	s.forgetLate(now)
-	s.depart(now)
+	s.depart(s.c.now())
 }
 
 // key is one for replies that no other call has now.
@@ -157,7 +163,7 @@ func (s *sharing) key(m Member) replyKey {
 // fly makes one call for several lines, until it is answered: it is one call however
 // often it is made, for as long as its reply is kept. After that, or where Redis
 // refuses it, each goes its own long way.
-func (s *sharing) fly(f *flight, key replyKey, no uint64, parts []part) {
+func (s *sharing) fly(key replyKey, no uint64, parts []part, since line.Local) {
 	c := s.c
 	shorts := make([]*script.Short, len(parts))
 	for i, p := range parts {
@@ -194,7 +200,7 @@ func (s *sharing) fly(f *flight, key replyKey, no uint64, parts []part) {
 		s.keys = append(s.keys, key)
 	}
 	s.mu.Unlock()
-	s.landed(f)
+	s.landed(since)
 	for i, p := range parts {
 		r := line.Reply{Err: err, Sent: sent, Shared: true, Final: over}
 		if err == nil {

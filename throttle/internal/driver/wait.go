@@ -45,7 +45,7 @@ func (e *Entry) Acquire(ctx context.Context, ns []int64) error {
 			return nil
 		}
 	}
-	return q.c.Fail(q.members[a.Member].Name, a)
+	return q.failed(a)
 }
 
 // draw takes one permit of each member, if the line has lent any.
@@ -206,7 +206,7 @@ func (e *Entry) Release(ctx context.Context, ns []int64) error {
 		if a.Err == nil {
 			return nil
 		}
-		return q.c.Fail(q.members[a.Member].Name, a)
+		return q.failed(a)
 	case <-ctx.Done():
 		return q.interrupted(ctx)
 	}

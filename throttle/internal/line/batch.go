@@ -26,6 +26,11 @@ const (
 	// lookEvery is how many calls by the short way have one see to what others may
 	// have done, if freshFor has not passed since the last.
 	lookEvery = 16
+	// fieldsEvery is after how long one also sees to what only people can have done,
+	// who write into a limiter's hash by hand.
+	fieldsEvery = time.Second
+	// renewEarly is in the last of how many parts of script.RenewIn limiters are renewed.
+	renewEarly = 8
 )
 
 // batch is one call for many waiters.
@@ -113,7 +118,7 @@ func (l *Line) nextBatch(now Local) *batch {
 		if least == 0 { // if it was set back, the limiter may have to be told
 			least = l.c.Clock.Least(now)
 		}
-		b.short = b.request.Short(least, b.within, l.looks(now))
+		b.short = b.request.Short(least, b.within, l.looks(now), l.renewsFrom(least))
 	}
 	return b
 }
@@ -132,15 +137,28 @@ func (l *Line) refreshes(now Local) bool {
 	return true
 }
 
-// looks reports whether a call by the short way is to look after what need not be
-// seen to each time.
-func (l *Line) looks(now Local) bool {
+// looks is what a call by the short way is to look after of what need not be seen to
+// each time.
+func (l *Line) looks(now Local) script.Look {
 	l.unlooked++
 	if l.unlooked < lookEvery && now.Sub(l.lookedAt) < freshFor {
-		return false
+		return script.Barely
 	}
 	l.lookedAt, l.unlooked = now, 0
-	return true
+	if now.Sub(l.fieldsAt) < fieldsEvery {
+		return script.Others
+	}
+	l.fieldsAt = now
+	return script.Fields
+}
+
+// renewsFrom is from when on a call by the short way is to have limiters that expire
+// live on; zero: at once, as some time before, because many share a call.
+func (l *Line) renewsFrom(least Remote) Remote {
+	if l.renews-least < Remote(script.RenewIn(l.config).Microseconds()/renewEarly) {
+		return 0
+	}
+	return l.renews
 }
 
 // ask is the call for a batch that is made at some time, now or after a pause that

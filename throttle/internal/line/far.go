@@ -68,7 +68,7 @@ func (l *Line) maybeFresh(w *Waiter, half time.Duration, now Local) bool {
 func (l *Line) isFar(d time.Duration, now Local) bool {
 	starts := now.Sub(l.Around.FirstCall) < startFor
 	if starts || l.roundTrips.n < len(l.roundTrips.last) {
-		return l.roundTrips.steady(max(d, farCertain))
+		return l.roundTrips.steadyAtStart(max(d, farCertain))
 	}
 	return l.roundTrips.allAbove(d)
 }
@@ -89,7 +89,7 @@ func (l *Line) met(c *Call, now Local) {
 	case l.meeting > 0:
 		l.meeting--
 	}
-	if l.failures > 0 || l.roundTrips.n >= steadyFrom && (l.roundTrips.least() <= farSuspected || l.roundTrips.steady(farCertain)) {
+	if l.failures > 0 || l.roundTrips.n >= steadyFrom && (l.roundTrips.least() <= farSuspected || l.roundTrips.steadyAtStart(farCertain)) {
 		l.meeting = 0 // it is known
 	}
 	l.out.Met = l.meeting == 0

@@ -86,11 +86,13 @@ type Line struct {
 	askAt       Local // the horizon does not reach the head of the line before
 	urgentAt    Local // when somebody must have an answer, if before askAt; zero: nobody
 	movedUpAt   Local
-	moveUpAt    Local // when to ask for the places anew that are not near; zero: there is no need
-	binding     bool  // the latest batch did not get all it asked for at once
-	scarceUntil Local // the short way, which found too little free, is not tried before
-	lookedAt    Local // when it last looked after all
-	unlooked    int   // calls by it since it looked at the log
+	moveUpAt    Local  // when to ask for the places anew that are not near; zero: there is no need
+	binding     bool   // the latest batch did not get all it asked for at once
+	scarceUntil Local  // the short way, which found too little free, is not tried before
+	lookedAt    Local  // when it last looked after all
+	unlooked    int    // calls by it since it looked at the log
+	fieldsAt    Local  // when it last looked at all fields
+	renews      Remote // until when limiters that expire need not be told to live on; zero: nobody knows
 	gathering   gathering
 	fullUntil   Local   // when the latest place that was had falls due
 	fullFor     []int64 // what it was for
@@ -111,7 +113,8 @@ func New(c Config) *Line {
 		Around: Around{Create: make([]string, len(c.Members)), Elsewhere: make([]int64, len(c.Members))},
 	}
 	l.config[0], l.told = c.Known.settings, c.Known.told
-	l.refreshedAt, l.sinceRefresh, l.unlooked = c.Known.refreshedAt, c.Known.sinceRefresh, c.Known.unlooked
+	l.refreshedAt, l.sinceRefresh = c.Known.refreshedAt, c.Known.sinceRefresh
+	l.lookedAt, l.fieldsAt, l.unlooked, l.renews = c.Known.lookedAt, c.Known.fieldsAt, c.Known.unlooked, c.Known.renews
 	return l
 }
 
@@ -121,8 +124,10 @@ func New(c Config) *Line {
 type Memory struct {
 	settings               script.Settings
 	told                   serverClock
-	refreshedAt            Local
 	sinceRefresh, unlooked int
+
+	refreshedAt, lookedAt, fieldsAt Local
+	renews                          Remote
 }
 
 // Memory is of use for a limiter that the short way may serve.
@@ -130,7 +135,7 @@ func (l *Line) Memory() (m Memory, ok bool) {
 	if len(l.config) > 1 || !l.config[0].Plain || l.config[0].PerClient || l.closed {
 		return m, false
 	}
-	return Memory{l.config[0], l.told, l.refreshedAt, l.sinceRefresh, l.unlooked}, true
+	return Memory{l.config[0], l.told, l.sinceRefresh, l.unlooked, l.refreshedAt, l.lookedAt, l.fieldsAt, l.renews}, true
 }
 
 // Phase names where the line stands, for people and for tests that count what was met.
@@ -145,7 +150,7 @@ func (l *Line) Phase() string {
 	case len(l.front)+len(l.waiting) > 0:
 		return "holds back"
 	case len(l.placed) > 0:
-		return "has places"
+		return "has reservations"
 	case l.stock.left > 0:
 		return "has a stock"
 	}

@@ -87,6 +87,12 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 	}
 	unknown := l.config[0].Epoch == 0
 	l.learn(r, b, received)
+	switch {
+	case r.Renewed:
+		l.renews = r.Base + Remote(script.RenewIn(l.config).Microseconds())
+	case !r.Short:
+		l.renews = 0
+	}
 	l.confirm(b.asked, received)
 	if r.Contenders > 0 {
 		l.contenders = r.Contenders

@@ -135,6 +135,7 @@ type Reply struct {
 	Field      string // which makes no sense
 	Base       Remote
 	Short      bool // it was served by the short way
+	Renewed    bool // limiters that expire live on from Base for as long as they are kept alive
 	Epochs     []int64
 	Changed    []*Settings // nil where the settings are those last seen
 	Contenders int64       // clients that ask for places far ahead; 0 if that was not counted
@@ -211,6 +212,7 @@ func (d *decoder) served(r *Reply, members, runs int) {
 	r.Runs = make([]Outcome, runs)
 	for i := range r.Runs {
 		d.outcome(&r.Runs[i], members)
+		r.Renewed = r.Renewed || len(r.Runs[i].Grants) > 0
 		if d.err != nil {
 			return
 		}

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -12,7 +13,8 @@ type Short struct {
 	r      *Request
 	least  Remote        // what Redis's clock is to show at the least
 	within time.Duration // for how long from then on it may be served
-	look   bool          // at what need not be seen to each time
+	look   Look          // at what need not be seen to each time
+	renews Remote        // from when on limiters that expire are told to live on; zero: now
 }
 
 const (
@@ -46,10 +48,19 @@ func (r *Request) Fits() bool {
 
 // Short is the short way of a request that fits, to be served within so long.
 // Redis's clock is to show least at the least; look has it see to what need not be seen
-// to each time.
-func (r *Request) Short(least Remote, within time.Duration, look bool) *Short {
-	return &Short{r, least, within, look}
+// to each time; limiters that expire live on until renews at the least (see RenewIn).
+func (r *Request) Short(least Remote, within time.Duration, look Look, renews Remote) *Short {
+	return &Short{r, least, within, look, renews}
 }
+
+// Look is what a call by the short way looks after.
+type Look int64
+
+const (
+	Barely Look = iota // that nothing was changed by who tells of it
+	Others             // that Redisson's clients changed nothing, and the log is there and short
+	Fields             // that nobody changed anything
+)
 
 // Call are the KEYS and ARGV of fast.lua.
 func (s *Short) Call() (keys []string, args []any) {
@@ -68,21 +79,20 @@ func (s *Short) Call() (keys []string, args []any) {
 		lives = lives || m.PerClient || m.Expires > 0
 		args = append(args, m.Seal, r.Runs[0].Ns[i]*r.Runs[0].Count+prefetch, m.Rate)
 	}
-	if prefetch == 0 && !s.look && !lives {
+	if prefetch == 0 && s.look == Barely && !lives {
 		return keys, args
 	}
 	kept, latest := anyTime+replyBeyond, Remote(0)
 	if s.within < anyTime && s.least > 0 { // it goes soon after a limiter that does
 		kept, latest = s.within+replyBeyond, s.least+Remote(s.within.Microseconds())
 	}
-	args = append(args, prefetch > 0, s.look, kept.Milliseconds())
+	args = append(args, prefetch > 0, s.look != Barely, kept.Milliseconds(), int64(s.renews))
 	for _, m := range r.Members {
 		var ms int64
 		if m.PerClient {
 			ms = (m.Span() + time.Millisecond - 1).Milliseconds()
 		}
-		expires, least := m.expires()
-		args = append(args, ms, expires, least)
+		args = append(args, ms, m.Expires.Milliseconds())
 	}
 	if latest > 0 {
 		args = append(args, int64(latest))
@@ -103,14 +113,17 @@ func (r *Request) keysOf(member int) (value, name, permits string) {
 // after it was used by the short way, which then need not see to it each time.
 const renewShare = 16
 
-// expires is for how many ms the keys of a limiter are to live on where they would
-// live for less than least, as the short way is told; zeros for one that stays.
-func (m *Member) expires() (ms, least int64) {
-	if m.Expires == 0 {
-		return 0, 0
+// RenewIn is how long after limiters were used, and so live on for as long as they are
+// kept alive, they have to be told so again: what is granted has to be known for as long
+// as it counts.
+func RenewIn(limiters []Settings) time.Duration {
+	d := time.Duration(math.MaxInt64)
+	for i := range limiters {
+		if s := &limiters[i]; s.Expires > 0 {
+			d = min(d, s.Expires/renewShare, s.Expires-s.Span())
+		}
 	}
-	span := (m.Span() + time.Millisecond - 1).Milliseconds()
-	return m.Expires.Milliseconds(), max(span, (m.Expires - m.Expires/renewShare).Milliseconds())
+	return d
 }
 
 // Decode reads the reply of fast.lua, or its part of many.lua's. If it was declined
@@ -156,7 +169,7 @@ func (s *Short) granted(r *Reply) {
 			r.Runs[i].Grants = make([]Grant, 1)
 		}
 	}
-	r.Status, r.Short = OK, true
+	r.Status, r.Short, r.Renewed = OK, true, r.Base >= s.renews
 	for i, m := range s.r.Members {
 		r.Epochs[i] = m.Epoch
 	}

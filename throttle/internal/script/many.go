@@ -1,6 +1,7 @@
 package script
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,20 +25,31 @@ type Shared struct {
 // for its reply, and of no call that is made at the same time; those that had it before
 // have lower numbers, and are not served for longer.
 func Share(reply string, no uint64, within, least time.Duration, parts []*Short) *Shared {
-	s := &Shared{Keys: make([]string, 1, 1+3*len(parts)), Args: make([]any, 4, 4+6*len(parts)), n: len(parts)}
+	n := len(parts)
+	s := &Shared{Keys: make([]string, 1, 1+3*n), Args: make([]any, 6+n, 6+n+2*kindArgs), n: n}
 	s.Keys[0] = reply
-	var known Remote
-	most := within
-	for _, p := range parts {
+	var known, renews Remote
+	most, of, kinds := within, make([]byte, n), make([]kind, 0, 8)
+	for i, p := range parts {
 		known = max(known, p.least)
 		m, run := &p.r.Members[0], &p.r.Runs[0]
 		value, name, permits := p.r.keysOf(0)
+		k := kind{permits: run.Ns[0] * run.Count, rate: m.Rate, look: p.look}
 		if m.Expires > 0 {
 			within = min(within, max(m.Expires, least))
+			k.expires, k.renew = m.Expires, p.renews == 0
+			if p.renews > 0 && (renews == 0 || p.renews < renews) {
+				renews = p.renews
+			}
 		}
-		s.Keys = append(s.Keys, value, name, permits)
-		expires, soon := m.expires()
-		s.Args = append(s.Args, m.Seal, run.Ns[0]*run.Count, m.Rate, p.look, expires, soon)
+		j := slices.Index(kinds, k)
+		if j < 0 {
+			j, kinds = len(kinds), append(kinds, k)
+		}
+		s.Keys, s.Args[6+i], of[i] = append(s.Keys, value, name, permits), m.Seal, byte('@'+j)
+	}
+	for _, k := range kinds {
+		s.Args = append(s.Args, k.permits, k.rate, int64(k.look), k.expires.Milliseconds(), k.renew)
 	}
 	var latest Remote
 	if known > 0 {
@@ -47,8 +59,20 @@ func Share(reply string, no uint64, within, least time.Duration, parts []*Short)
 	}
 	s.Within = within
 	s.Args[0], s.Args[1], s.Args[2], s.Args[3] = BatchNo(no), int64(known), int64(latest), (within + replyBeyond).Milliseconds()
+	s.Args[4], s.Args[5] = int64(renews), string(of)
 	return s
 }
+
+// kind is all that the part of a limiter in a shared call may have like others.
+type kind struct {
+	permits, rate int64
+	look          Look
+	expires       time.Duration
+	renew         bool
+}
+
+// kindArgs is how many arguments a kind is.
+const kindArgs = 5
 
 // Declined is what fast.lua says to whoever has to go the long way, to each.
 func (s *Shared) Declined() []any {

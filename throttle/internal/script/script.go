@@ -1,6 +1,14 @@
 // Package script is all that this module says to Redis of limiters: the Lua
 // scripts that decide, what a call asks and what is answered, encoded and decoded
 // side by side, and what it means when a call fails.
+//
+// How a limit finds what its API bears is one rule, in lua/learn.lua, which is pure: it
+// changes a state by what was seen, at a time that it is told, and calls nothing. So
+// it runs in any Lua: learn.fresh makes a state, learn.learn(state, news) changes it
+// and returns for how long to pause, state.limit is the limit then, and learn.evenly
+// says whether permits are to be spread. adapt.lua runs it in Redis, on the state in
+// the limiter's hash: Report is a call of it, DecodeReport reads what it says, and
+// adaptive.lua begins and ends it.
 package script
 
 import (
@@ -49,19 +57,28 @@ var (
 	inspectLua string
 	//go:embed lua/pin.lua
 	pinLua string
+	//go:embed lua/learn.lua
+	learnLua string
+	//go:embed lua/adapt.lua
+	adaptLua string
+	//go:embed lua/adaptive.lua
+	adaptiveLua string
 	//go:embed lua/epoch.lua
 	epochLua string
 
 	Acquire = verb(module("config", configLua), module("windows", windowsLua), frontierLua, module("upkeep", upkeepLua), entriesLua, acquireLua)
 	Fast    = redis.NewScript(fastLua)
 	Many    = redis.NewScript(manyLua)
-	Set     = verb(module("config", configLua), setLua)
+	Set     = verb(module("config", configLua), module("learn", learnLua), setLua)
 	Pause   = verb(module("config", configLua), module("upkeep", upkeepLua), pauseLua)
 	Expire  = verb(module("config", configLua), expireLua)
 	Delete  = verb(module("config", configLua), deleteLua)
 	Inspect = verb(module("config", configLua), module("windows", windowsLua), inspectLua)
 	Pin     = verb(module("config", configLua), pinLua)
-	Epoch   = redis.NewScript(epochLua)
+	Adapt   = verb(module("config", configLua), module("learn", learnLua), adaptLua)
+
+	Adaptive = verb(module("config", configLua), module("learn", learnLua), adaptiveLua)
+	Epoch    = redis.NewScript(epochLua)
 )
 
 // verb puts a script together. Redis runs the whole text each time, and to make

@@ -9,8 +9,8 @@
 --       M x: seal last seen, permits, rate
 --       and, if one of these is not 0: 1 if half of each limit has to stay free; 1 to look after all that need not be seen to
 --       each time (what others may have done to the configuration and to the log, and how long the reply is kept); ms for
---       which the reply is kept; M x: ms for which entries count, if the keys are this client's own; ms after which the
---       limiter is to expire, where it would within the ms that follow (0: as it is);
+--       which the reply is kept; us from which limiters that expire are to live on; M x: ms for which entries count, if the
+--       keys are this client's own; ms after which the limiter is to expire, counted from its latest use (0: as it is);
 --       and, if it may not be served at any time, us after which it is not, since its reply may be forgotten
 -- reply: when all was granted, us; or 0, or 1 if that was for want of room, which will be the same a moment later
 
@@ -49,7 +49,7 @@ end
 local t = call('TIME')
 local s, us = t[1], sub('00000' .. t[2], -6) -- string.format is slow, and so are floats
 local at = s .. us
-local latest = ARGV[6 + 6 * M]
+local latest = ARGV[7 + 5 * M]
 if at < ARGV[2] or latest and at > latest then return 0 end
 
 -- The bytes of the time, the last first, as pack_entry has them.
@@ -67,7 +67,7 @@ rest = (rest - e) / 256
 local f = rest % 256
 local score = s .. sub(us, 1, 3) .. '.' .. sub(us, 4)
 for i = 1, M do
-  local value, permits, n, ms = KEYS[1 + i], KEYS[1 + 2 * M + i], ARGV[1 + 3 * i], ARGV[3 + 3 * M + 3 * i]
+  local value, permits, n, ms = KEYS[1 + i], KEYS[1 + 2 * M + i], ARGV[1 + 3 * i], ARGV[5 + 3 * M + 2 * i]
   local x = n + 0
   while true do
     local p = x % 256
@@ -91,8 +91,9 @@ for i = 1, M do
     call('PEXPIRE', permits, ttl)
     call('PEXPIRE', value, ttl)
   end
-  local all = ARGV[4 + 3 * M + 3 * i]
-  if all and all ~= '0' and call('PTTL', permits) < ARGV[5 + 3 * M + 3 * i] + 0 then
+  local all = ARGV[6 + 3 * M + 2 * i]
+  local fresh = values[1 + i] == ARGV[2 + 3 * i] -- the log may have been empty, and so not there
+  if all and all ~= '0' and (fresh or at >= ARGV[6 + 3 * M]) and call('PTTL', permits) < all + 0 then
     if call('PTTL', KEYS[1 + M + i]) >= 0 then call('PEXPIRE', KEYS[1 + M + i], all) end -- else it is pinned
     call('PEXPIRE', value, all)
     call('PEXPIRE', permits, all)

@@ -5,12 +5,14 @@
 -- KEYS: 1 the last reply to such a call, then for each: value, name, log
 -- ARGV: 1 a number, higher than that of any call before for this key (all are of one length), 2 us that Redis's clock must
 --       show at the least, 3 us after which it is not to be served (0: any time), since its reply may be forgotten, 4 ms for
---       which that is kept; then for each: seal last seen, permits, rate, 1 to look after all that need not be seen to each time (0), ms after which the
---       limiter is to expire, where it would within the ms that follow (0: as it is)
+--       which that is kept, 5 us from which all that expire are to live on, 6 for each its kind, as a character from @ on;
+--       then for each: seal last seen; then of each kind, of which there are few (to read an argument costs as much as
+--       to use it): permits, rate, 1 to look after what need not be seen to each time, 2 after all of it (0), ms after which
+--       the limiter is to expire, counted from its latest use (0: as it is), 1 to have it live on (0)
 -- reply: us as Redis's clock shows, us of the grants, and for each a character: + granted, 0 asked of acquire.lua, 1 the
 --       same for want of room
 
-local call, pcall, sub, char, tonumber, type = redis.call, redis.pcall, string.sub, string.char, tonumber, type
+local call, pcall, sub, byte, char, tonumber, type = redis.call, redis.pcall, string.sub, string.byte, string.char, tonumber, type
 local FULL = 512 -- entries above which acquire.lua has some to drop or to merge: COMPACT there
 local LONG = string.rep('-', 65)
 local no = ARGV[1] .. ' '
@@ -47,14 +49,20 @@ local function entry(permits)
 end
 
 -- known reports whether a limiter is as the client knows it; with look, also what
--- others may have done to it, and to its log.
+-- Redisson's clients may have done to it, and others to its log; and with 2, what people may have.
 local function known(name, seal, look, log)
   if look == '0' then return pcall('HGET', name, 'seal') == seal end
-  local h = pcall('HMGET', name, 'seal', 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset', 'epoch', 'pause')
-  for j = 1, 11 do
+  local h
+  if look == '2' then
+    h = pcall('HMGET', name, 'seal', 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset', 'epoch', 'pause')
+  else
+    h = pcall('HMGET', name, 'seal', 'rate', 'interval', 'type', 'keepAliveTime')
+  end
+  for j = 1, look == '2' and 11 or 5 do
     if not h[j] then return false end
   end
-  if h[1] ~= seal or table.concat(h, ':', 2) ~= seal then return false end
+  local shown = table.concat(h, ':', 2)
+  if h[1] ~= seal or sub(seal .. ':', 1, #shown + 1) ~= shown .. ':' then return false end
   local card = pcall('ZCARD', log)
   if type(card) ~= 'number' or card == 0 or card > FULL then return false end
   if card >= 32 and card <= 128 then -- see unpack_log
@@ -64,22 +72,22 @@ local function known(name, seal, look, log)
   return true
 end
 
-local keys = {}
+local keys, all, kinds = {}, at >= ARGV[5], ARGV[6]
 for i = 1, n do keys[i] = KEYS[3 * i - 1] end
 local values = call('MGET', unpack(keys))
 local out = {}
 for i = 1, n do
-  local a, log, said = 6 * i, KEYS[3 * i + 1], '0'
-  local value, permits, rate = tonumber(values[i] or nil), ARGV[a] + 0, ARGV[a + 1] + 0
-  if value and value <= rate and known(KEYS[3 * i], ARGV[a - 1], ARGV[a + 2], log) then
-    if value < permits then
+  local k, name, log, said = n + 5 * byte(kinds, i) - 313, KEYS[3 * i], KEYS[3 * i + 1], '0' -- @ is 64
+  local value, permits, rate = tonumber(values[i] or nil), ARGV[k], ARGV[k + 1] + 0
+  if value and value <= rate and known(name, ARGV[6 + i], ARGV[k + 2], log) then
+    if value < permits + 0 then
       said = '1'
     elseif pcall('ZADD', log, 'NX', score, entries[permits] or entry(permits)) == 1 then -- else another's of this microsecond, or no log
-      if type(pcall('DECRBY', keys[i], ARGV[a])) == 'number' then
+      if type(pcall('DECRBY', keys[i], permits)) == 'number' then
         said = '+'
-        local ttl = ARGV[a + 3]
-        if ttl ~= '0' and call('PTTL', log) < ARGV[a + 4] + 0 then
-          if call('PTTL', KEYS[3 * i]) >= 0 then call('PEXPIRE', KEYS[3 * i], ttl) end -- else it is pinned
+        local ttl = ARGV[k + 3] -- of which a log knows nothing that was empty, and so was not there
+        if ttl ~= '0' and (all or ARGV[k + 4] == '1' or value == rate) and call('PTTL', log) < ttl + 0 then
+          if call('PTTL', name) >= 0 then call('PEXPIRE', name, ttl) end -- else it is pinned
           call('PEXPIRE', keys[i], ttl)
           call('PEXPIRE', log, ttl)
         end

@@ -4,6 +4,8 @@
 -- ARGV: 3 mode: try (only if absent), set (overwrite, forget all usage), update (only if
 --       present, keep usage), apply (create, or update unless pinned)
 --       4.. rate, interval ms, type, keepAlive ms, guard us, smooth, window, offset us
+--       12 with apply: 1 if the limiter is to be adaptive (adaptive.lua follows): while it is, and started from this
+--       rate, it keeps the one that it has. Otherwise it is not adaptive any more.
 -- reply: 1 the rate is set, 0 it was left as it is
 -- A configuration that makes no sense is overwritten; with try it is an error.
 
@@ -21,7 +23,16 @@ return config().once(function(now, furthest)
     return 1
   end
 
-  local fields = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset')
+  local fields = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset', 'adapt')
+  local learnt = fields[9] and fields[9] ~= '0' and learn().read(fields[9])
+  local even = learnt and (wanted[6] == fields[6] and learnt.even or tonumber(wanted[6]))
+  if learnt and mode == 'apply' then
+    if ARGV[12] ~= '1' then
+      call('HSET', KEYS[1], 'adapt', '0')
+    elseif not old.bad and fields[6] and learnt.start == tonumber(wanted[1]) and learnt.interval == wanted[2] * 1000 and learnt.even == tonumber(wanted[6]) then
+      wanted[1], wanted[6] = fields[1], fields[6]
+    end
+  end
   local same = not old.foreign and not old.bad
   for i = 1, 8 do same = same and fields[i] == wanted[i] end
 
@@ -30,6 +41,10 @@ return config().once(function(now, furthest)
   local epoch = max(now, old.epoch + 1)
   local forget = mode == 'set' or (old.per_client and '1' or '0') ~= wanted[3]
   local m = config().write_config(1, wanted, epoch)
+  if learnt and mode ~= 'apply' then -- what was learnt is of another time
+    learnt.even, learnt.interval = even, m.interval
+    call('HSET', KEYS[1], 'adapt', learn().text(learn().fresh(learnt, m.rate, now)))
+  end
   if forget then
     -- Clients whose keys are not known here see the reset when they next ask.
     call('HSET', KEYS[1], 'reset', format('%.0f', epoch))

@@ -1,0 +1,293 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/arrived"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/slots"
+)
+
+// Slots is what an InFlight allows.
+type Slots struct {
+	// Limit is how many hold a slot at a time, over all processes: 1 to 1,000,000.
+	Limit int64
+	// Lease is for how long a slot stays taken whose process died, or cannot reach
+	// Redis: 3s to 24h, in whole milliseconds. Zero is DefaultLease. While the process
+	// lives, it renews its leases every third of that.
+	Lease time.Duration
+}
+
+const (
+	// DefaultLease is the Lease of Slots that name none.
+	DefaultLease = 15 * time.Second
+	// MaxLease is the longest.
+	MaxLease = slots.MaxLease
+)
+
+// Validate returns an error that wraps ErrInvalidSlots and says what would be right.
+func (s Slots) Validate() error {
+	switch {
+	case s.Limit < 1 || s.Limit > slots.MaxLimit:
+		return fmt.Errorf("%w: %d slots, want 1 to %d", ErrInvalidSlots, s.Limit, slots.MaxLimit)
+	case s.Lease == 0:
+	case s.Lease < slots.MinLease || s.Lease > slots.MaxLease || s.Lease%time.Millisecond != 0:
+		return fmt.Errorf("%w: a lease of %v, want %v to %v", ErrInvalidSlots, s.Lease, slots.MinLease, slots.MaxLease)
+	}
+	return nil
+}
+
+// InFlight limits how many run at a time, over all processes that use its name in the
+// same Redis. Who gets a slot holds a Lease of it until Release.
+//
+// At most Slots.Limit Leases have a context that has not ended, whatever dies, hangs or
+// is cut off, as long as Redis loses no write and nobody sets its clock forward by a
+// Lease or more (then up to Limit more do, until the next renewal): what runs under a
+// Lease has to heed its context. Slots are given in the order in which they were asked for, across processes;
+// one that is free again is handed to whoever is next. If a holder dies, its slot is
+// free when its lease has run out.
+//
+// An InFlight is safe for concurrent use.
+type InFlight struct {
+	c     *Client
+	limit slots.Limit
+}
+
+// InFlight returns the limit in flight of that name. It makes no Redis call. The first
+// Acquire of a Client creates it in Redis, or changes it to s, unless an operator has
+// pinned it. The name must not be that of a Limiter.
+func (c *Client) InFlight(name string, s Slots) (*InFlight, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	if err := s.Validate(); err != nil {
+		return nil, &Error{Limiter: name, Err: err}
+	}
+	if s.Lease == 0 {
+		s.Lease = DefaultLease
+	}
+	return &InFlight{c, slots.Limit{Name: name, Slots: s.Limit, Lease: s.Lease}}, nil
+}
+
+// Name is the limit's name, and the key of its configuration in Redis.
+func (f *InFlight) Name() string { return f.limit.Name }
+
+// Acquire waits for a slot, at the latest until ctx ends. The id names who holds it:
+// whoever comes with the same id takes the slot over, and the earlier Lease ends. If that
+// is another process's, and may still be in use, Acquire waits until it has run out or
+// was released. The slot stays with the id meanwhile.
+func (f *InFlight) Acquire(ctx context.Context, id string) (*Lease, error) {
+	g := &SlotGroup{c: f.c, slots: []*InFlight{f}}
+	return g.AcquireEach(ctx, id)
+}
+
+// Lease is a slot of an InFlight, or one of each of a SlotGroup. It is safe for
+// concurrent use.
+type Lease struct{ lease *slots.Lease }
+
+// Context ends when the slot is released, lost, or can be lost any moment: its cause is
+// ErrReleased, ErrLeaseEnded, ErrReentered or ErrClosed. What runs under the Lease has to
+// end then. Its Err compares this process's monotonic clock, so that it tells the truth
+// also in a process that was stopped and goes on.
+func (l *Lease) Context() context.Context { return l.lease.Context() }
+
+// Release gives the slot back and waits until Redis has it, at the latest until ctx ends:
+// it goes back all the same. A Lease that was released, or has ended, is left alone: its
+// slot may be another's.
+func (l *Lease) Release(ctx context.Context) error { return l.lease.Release(ctx) }
+
+// SlotGroup is limits in flight that are acquired together, perhaps with the permits of
+// a Group: from all of them, or from none. It is safe for concurrent use.
+type SlotGroup struct {
+	c     *Client
+	rates *Group // nil: none
+	slots []*InFlight
+}
+
+// WithSlots returns the group with limits in flight: who acquires gets permits of each
+// limiter and a slot of each limit, or nothing. They must be different and of the group's
+// Client, and on Redis Cluster share its {hash tag}.
+func (g *Group) WithSlots(fs ...*InFlight) (*SlotGroup, error) {
+	names := make([]string, len(g.members))
+	for i, l := range g.members {
+		names[i] = l.name
+	}
+	return g.members[0].c.slotGroup(g, names, fs)
+}
+
+// SlotGroup returns limits in flight that are acquired together, without any permits.
+func (c *Client) SlotGroup(fs ...*InFlight) (*SlotGroup, error) { return c.slotGroup(nil, nil, fs) }
+
+func (c *Client) slotGroup(g *Group, names []string, fs []*InFlight) (*SlotGroup, error) {
+	if len(fs) == 0 {
+		return nil, fmt.Errorf("throttle: %w: no limits in flight", ErrInvalidGroup)
+	}
+	for _, f := range fs {
+		bad := func(detail string) error {
+			return &Error{Limiter: f.limit.Name, Err: ErrInvalidGroup, Detail: detail}
+		}
+		if f.c != c {
+			return nil, bad("made by another Client")
+		}
+		for _, other := range names {
+			if other == f.limit.Name {
+				return nil, bad("twice in one group")
+			}
+			tag, _ := script.HashTag(f.limit.Name)
+			if first, _ := script.HashTag(other); c.cluster && tag != first {
+				return nil, bad(fmt.Sprintf("not in the slot of %q on Redis Cluster: give both names one {hash tag}", other))
+			}
+		}
+		names = append(names, f.limit.Name)
+	}
+	return &SlotGroup{c: c, rates: g, slots: slices.Clone(fs)}, nil
+}
+
+const (
+	// early is how long before its permits come due a request claims its slots: the way
+	// to Redis and back.
+	early = 20 * time.Millisecond
+	// lateBy is how long after that it holds them at the most while its permits do not
+	// come: their limit was changed, or they were late and are exchanged.
+	lateBy = 200 * time.Millisecond
+)
+
+// AcquireEach waits for a slot of each limit in flight and for ns permits of the group's
+// limiters, in the order in which it was made, and takes them together: when it returns
+// the permits may be used, now. A request that waits holds nothing, and stands in one
+// line: that of the limit that it waits for.
+func (g *SlotGroup) AcquireEach(ctx context.Context, id string, ns ...int64) (*Lease, error) {
+	if id == "" || len(id) > slots.MaxID {
+		return nil, g.failed(0, fmt.Errorf("%w: %d bytes, want 1 to %d", ErrInvalidID, len(id), slots.MaxID))
+	}
+	told := arrived.SlotsOf(ctx)
+	first := told.First
+	if first == nil {
+		first = new(atomic.Int64)
+	}
+	if g.rates == nil {
+		if len(ns) > 0 {
+			return nil, g.failed(0, fmt.Errorf("%w: there is no limiter to take permits of", ErrInvalidPermits))
+		}
+		return g.claim(ctx, id, first, told.Refused)
+	}
+	if _, err := g.rates.costs(ns); err != nil {
+		return nil, err
+	}
+	// The permits come first: their place is reserved without a slot. Behind others who
+	// wait for a slot, the slot does.
+	for behind := g.c.slots.Crowded(g.limits()); ; behind = false {
+		lease, err := g.take(ctx, id, first, behind, ns)
+		if lease != nil || err != nil {
+			return lease, err
+		}
+	}
+}
+
+// take takes slots and permits, or, if the permits are too late for the slots, neither:
+// then it returns nil, and the place of its permits comes first.
+func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, behind bool, ns []int64) (lease *Lease, err error) {
+	var r *Reservation
+	giveUp := func() {
+		if r != nil {
+			r.Cancel()
+			r = nil
+		}
+	}
+	defer func() {
+		if lease == nil {
+			giveUp()
+		}
+	}()
+	if !behind {
+		if r, err = g.rates.ReserveEach(ctx, endless, ns...); err != nil {
+			return nil, err
+		}
+		if !r.OK() {
+			return nil, &Error{Limiter: r.Limiter(), Err: ErrExceedsDeadline, Wait: r.Delay()}
+		}
+		if err := sleep(ctx, r.Delay()-early); err != nil {
+			return nil, &Error{Limiter: r.Limiter(), Err: err}
+		}
+	}
+	held, err := g.claim(ctx, id, first, giveUp) // if it has to wait for a slot, the place goes back
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if lease == nil {
+			held.lease.Free()
+		}
+	}()
+	if r == nil {
+		r, err = g.rates.ReserveEach(ctx, early, ns...)
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			return nil, nil // Redis has not answered by then
+		}
+		if err != nil || !r.OK() {
+			return nil, err
+		}
+	}
+	soon, cancel := context.WithTimeout(ctx, r.Delay()+lateBy)
+	defer cancel()
+	if err := r.Wait(soon); err != nil {
+		if ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrExceedsDeadline)) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	return held, nil
+}
+
+// endless is a wait that only its context ends.
+const endless = 100 * 365 * 24 * time.Hour
+
+// sleep waits, at the latest until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (g *SlotGroup) limits() []slots.Limit {
+	limits := make([]slots.Limit, len(g.slots))
+	for i, f := range g.slots {
+		limits[i] = f.limit
+	}
+	return limits
+}
+
+// claim waits for the slots. Refused, if not nil, is called when they are not free.
+func (g *SlotGroup) claim(ctx context.Context, id string, first *atomic.Int64, refused func()) (*Lease, error) {
+	lease, limit, err := g.c.slots.Acquire(ctx, g.limits(), id, first, refused)
+	if err != nil {
+		return nil, g.failed(limit, err)
+	}
+	return &Lease{lease}, nil
+}
+
+// failed is the error that names a limit.
+func (g *SlotGroup) failed(limit int, err error) error {
+	switch {
+	case errors.Is(err, slots.ErrClosed):
+		err = ErrClosed
+	case errors.Is(err, slots.ErrRated):
+		err = fmt.Errorf("%w: %w", ErrInvalidSlots, err)
+	case errors.Is(err, script.ErrInvalidRate):
+		err = fmt.Errorf("%w: its configuration in Redis makes no sense: delete it", ErrInvalidSlots)
+	}
+	return &Error{Limiter: g.slots[limit].limit.Name, Err: err}
+}

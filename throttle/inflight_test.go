@@ -1,0 +1,298 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// inFlight is c's view of the test's limit in flight.
+func (b *bench) inFlight(c *Client, name string, n int64) *InFlight {
+	b.Helper()
+	f, err := c.InFlight(b.name()+name, Slots{Limit: n})
+	check(b, err)
+	return f
+}
+
+func (b *bench) hold(f *InFlight, id string) *Lease {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+	defer cancel()
+	l, err := f.Acquire(ctx, id)
+	check(b, err)
+	return l
+}
+
+// TestSlotsAreLimited: no more hold a slot than the limit says, in one process and
+// in several; who waits has the next that is released, in the order of arrival.
+func TestSlotsAreLimited(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		fs := []*InFlight{b.inFlight(b.client(), "", 2), b.inFlight(b.client(), "", 2)}
+		held := []*Lease{b.hold(fs[0], "a"), b.hold(fs[1], "b")}
+		var mu sync.Mutex
+		var order []int
+		var wg sync.WaitGroup
+		leases := make(chan *Lease, 10)
+		for i := range 10 {
+			wg.Go(func() {
+				l := b.hold(fs[i%2], fmt.Sprint("w", i))
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				leases <- l
+			})
+			time.Sleep(30 * time.Millisecond) // they come one after the other
+		}
+		for n := range 10 {
+			if len(leases) != 0 {
+				b.Fatalf("%d more hold a slot than the limit allows", len(leases))
+			}
+			check(b, held[n].Release(b.Context()))
+			l := <-leases
+			check(b, l.Context().Err())
+			held = append(held, l)
+		}
+		wg.Wait()
+		for i, n := range order {
+			if i != n {
+				b.Fatalf("in the order %v, want that of arrival", order)
+			}
+		}
+		for _, l := range held {
+			check(b, l.Release(b.Context()))
+			if cause := context.Cause(l.Context()); !errors.Is(cause, ErrReleased) {
+				b.Errorf("the lease ended with %v, want %v", cause, ErrReleased)
+			}
+		}
+	})
+}
+
+// cut is a way to Redis that can be cut off.
+type cut struct {
+	redis.Scripter
+	off atomic.Bool
+}
+
+var errCut = errors.New("cut off")
+
+func (c *cut) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	if c.off.Load() {
+		cmd := redis.NewCmd(ctx)
+		cmd.SetErr(errCut)
+		return cmd
+	}
+	return c.Scripter.EvalSha(ctx, sha, keys, args...)
+}
+
+// TestLeaseOfTheDead: a slot whose holder is gone is free when its lease has run out,
+// and not before the holder's context has ended; one that is renewed lasts.
+func TestLeaseOfTheDead(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		way := &cut{Scripter: b.rdb}
+		dead, err := New(way, Options{})
+		check(b, err)
+		defer dead.Close()
+		f, err := dead.InFlight(b.name(), Slots{Limit: 1})
+		check(b, err)
+		l := b.hold(f, "dead")
+		b.until(40 * time.Second) // it is renewed
+		check(b, l.Context().Err())
+		way.off.Store(true)
+		cutAt := time.Now()
+		ended := make(chan time.Time, 1)
+		context.AfterFunc(l.Context(), func() { ended <- time.Now() })
+		next := b.hold(b.inFlight(b.client(), "", 1), "next")
+		took := time.Since(cutAt)
+		if took < 10*time.Second || took > 16*time.Second {
+			b.Errorf("the slot was free %v after the holder was cut off, want what was left of 15s", took)
+		}
+		if end := <-ended; !end.Before(time.Now()) {
+			b.Errorf("the holder's context ended %v after the slot was another's", time.Until(end))
+		}
+		if !errors.Is(context.Cause(l.Context()), ErrLeaseEnded) {
+			b.Errorf("the cause is %v", context.Cause(l.Context()))
+		}
+		check(b, next.Release(b.Context()))
+	})
+}
+
+// TestStaleReleaseDoesNothing: a holder whose slot is another's takes nothing from it.
+func TestStaleReleaseDoesNothing(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		way := &cut{Scripter: b.rdb}
+		dead, err := New(way, Options{})
+		check(b, err)
+		defer dead.Close()
+		f, err := dead.InFlight(b.name(), Slots{Limit: 1, Lease: 3 * time.Second})
+		check(b, err)
+		stale := b.hold(f, "same")
+		way.off.Store(true)
+		g := b.inFlight(b.client(), "", 1)
+		b.until(4 * time.Second)
+		l := b.hold(g, "same")
+		way.off.Store(false)
+		_ = stale.Release(b.Context())
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		defer cancel()
+		if other, err := g.Acquire(ctx, "other"); err == nil {
+			b.Errorf("a stale release freed the slot of another: %v", other)
+		}
+		check(b, l.Context().Err())
+		check(b, l.Release(b.Context()))
+	})
+}
+
+// TestReentry: the same id takes its slot over, at once within a process. From another
+// process it does when the earlier lease is released or has run out: the two never hold
+// it at a time, and nobody else gets it between.
+func TestReentry(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		f, g := b.inFlight(b.client(), "", 1), b.inFlight(b.client(), "", 1)
+		first := b.hold(f, "job")
+		second := b.hold(f, "job")
+		if !errors.Is(context.Cause(first.Context()), ErrReentered) {
+			b.Errorf("the earlier lease has %v", context.Cause(first.Context()))
+		}
+		_ = first.Release(b.Context())
+		check(b, second.Context().Err())
+		got := make(chan *Lease, 2)
+		go func() { got <- b.hold(f, "another") }()
+		time.Sleep(50 * time.Millisecond)
+		go func() { got <- b.hold(g, "job") }()
+		time.Sleep(700 * time.Millisecond)
+		if len(got) > 0 {
+			b.Fatal("two hold the only slot")
+		}
+		check(b, second.Release(b.Context()))
+		third := <-got
+		check(b, third.Context().Err())
+		if third.lease.ID() != "job" {
+			b.Fatalf("%q got the slot, want the one that came with the same id", third.lease.ID())
+		}
+		check(b, third.Release(b.Context()))
+		check(b, (<-got).Release(b.Context()))
+	})
+}
+
+// TestSlotsAndPermits: five limits of all kinds, and many who take some of them at
+// random: none is exceeded, nobody is stuck, and nothing is left.
+func TestSlotsAndPermits(t *testing.T) {
+	times := 3000
+	if os.Getenv("JOBTHROTTLE_NIGHTLY") == "1" {
+		times = 100_000
+	}
+	onRealRedis(t, func(b *bench) { randomAcquisitions(b, times, 3, 32) })
+}
+
+// randomAcquisitions takes some of five limits at random, so many times.
+func randomAcquisitions(b *bench, times, clients, workers int) {
+	sizes := []int64{7, 3, 1}
+	running := make([]atomic.Int64, len(sizes))
+	var done atomic.Int64
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
+	defer cancel()
+	for range clients {
+		c := b.client()
+		var fs []*InFlight
+		for i, n := range sizes {
+			fs = append(fs, b.inFlight(c, fmt.Sprint("s", i), n))
+		}
+		fast, err := c.LimiterWithRate(b.name()+"fast", Rate{Permits: 5000, Interval: 100 * time.Millisecond})
+		check(b, err)
+		slow, err := c.LimiterWithRate(b.name()+"slow", Rate{Permits: 100, Interval: 50 * time.Millisecond})
+		check(b, err)
+		rates := [][]*Limiter{nil, {fast}, {slow}, {fast, slow}}
+		for w := range workers {
+			wg.Go(func() {
+				for n := done.Add(1); n <= int64(times); n = done.Add(1) {
+					some := rand.IntN(7) + 1
+					var take []*InFlight
+					for i := range fs {
+						if some&(1<<i) != 0 {
+							take = append(take, fs[i])
+						}
+					}
+					ls := rates[rand.IntN(len(rates))]
+					var g *SlotGroup
+					var err error
+					ns := make([]int64, len(ls))
+					if len(ls) == 0 {
+						g, err = c.SlotGroup(take...)
+					} else {
+						var r *Group
+						r, err = c.Group(ls...)
+						check(b, err)
+						for i := range ns {
+							ns[i] = 1 + rand.Int64N(3)
+						}
+						g, err = r.WithSlots(take...)
+					}
+					check(b, err)
+					within, cancel := ctx, context.CancelFunc(func() {})
+					if rand.IntN(10) == 0 { // some give up
+						within, cancel = context.WithTimeout(ctx, rand.N(20*time.Millisecond))
+					}
+					l, err := g.AcquireEach(within, fmt.Sprint(w, ":", n), ns...)
+					cancel()
+					if err != nil {
+						if within == ctx {
+							b.Error(err)
+						}
+						continue
+					}
+					for i := range fs {
+						if some&(1<<i) != 0 && running[i].Add(1) > sizes[i] {
+							b.Errorf("more than %d at a time", sizes[i])
+						}
+					}
+					if rand.IntN(4) == 0 {
+						time.Sleep(rand.N(time.Millisecond))
+					}
+					for i := range fs {
+						if some&(1<<i) != 0 {
+							running[i].Add(-1)
+						}
+					}
+					if rand.IntN(2) == 0 {
+						check(b, l.Release(ctx))
+					} else {
+						l.lease.Free()
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for i, n := range sizes {
+		c := b.client()
+		f := b.inFlight(c, fmt.Sprint("s", i), n)
+		for k := range n { // all are there again
+			within, cancel := context.WithTimeout(ctx, 5*time.Second)
+			_, err := f.Acquire(within, fmt.Sprint("last", k))
+			cancel()
+			check(b, err)
+		}
+	}
+}
+
+// TestSlotThatRedisLost: Redis has evicted the slots of a limit, but not who held them. Who
+// comes with the id of one of those is not stuck.
+func TestSlotThatRedisLost(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		f, g := b.inFlight(b.client(), "", 2), b.inFlight(b.client(), "", 2)
+		first := b.hold(f, "job")
+		check(b, b.rdb.Del(b.Context(), "{"+b.name()+"}:slots").Err())
+		second := b.hold(g, "job")
+		check(b, second.Release(b.Context()))
+		_ = first.Release(b.Context())
+	})
+}

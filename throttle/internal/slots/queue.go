@@ -1,0 +1,451 @@
+package slots
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/arrived"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
+)
+
+// queue is those who wait in this process for a slot of the same limits. It makes one
+// call at a time, for all who came meanwhile.
+type queue struct {
+	k      *Keeper
+	limits []Limit
+	token  string
+	users  int // of the Keeper: guarded by its mutex
+
+	mu       sync.Mutex
+	waiting  map[string]*waiter // by id
+	standing int                // of those, in line
+	order    []*waiter          // those of them, and some that have left, by arrival
+	asks     []*waiter          // to claim with the next call
+	gives    []*giving          // to go back with it
+	running  bool               // its goroutine is there
+	closed   bool
+	no       uint64
+	trouble  error // of the last call
+	wake     chan struct{}
+	idle     chan struct{} // closed when running ends
+}
+
+// waiter waits for a slot.
+type waiter struct {
+	id      string
+	no      uint64
+	first   *atomic.Int64 // arrival, in microseconds of Redis's clock; 0: not known
+	limit   atomic.Int64  // in whose line it stands
+	stands  bool          // in line
+	asking  bool          // it is in asks
+	over    bool          // it has its answer, or has left
+	refused chan struct{} // it has been, for the first time
+	out     chan answer
+}
+
+// answer is a lease, or an error.
+type answer struct {
+	lease *Lease
+	err   error
+}
+
+// giving is a slot that goes back. Done is closed when Redis has it; err says whether.
+type giving struct {
+	give
+	done chan struct{}
+	err  error
+	dies time.Time // when it has ended by itself; zero: never
+}
+
+const (
+	// maxAsks and maxGives bound a call.
+	maxAsks, maxGives = 64, 256
+	// pollHeard is how often those who wait ask though nothing was told: what was told
+	// may be lost, and Redis forgets who is silent. pollUnheard is the same without a
+	// subscription.
+	pollHeard, pollUnheard = 500 * time.Millisecond, 20 * time.Millisecond
+	// pollQueues is how many queues may wait without asking less often, and pollMost how
+	// seldom they do at the most: Redis forgets who is silent for GONE of slots.lua.
+	pollQueues, pollMost = 64, time.Second
+	// retryLeast and retryMost are how soon a call that failed is made again.
+	retryLeast, retryMost = 5 * time.Millisecond, 500 * time.Millisecond
+	// callLasts bounds a call.
+	callLasts = 5 * time.Second
+)
+
+func newQueue(k *Keeper, limits []Limit, token string) *queue {
+	return &queue{k: k, limits: slices.Clone(limits), token: token, waiting: map[string]*waiter{}, wake: make(chan struct{}, 1)}
+}
+
+// callKey is where Redis has the number of the queue's last call.
+func (q *queue) callKey() string { return script.Prefix(q.limits[0].Name) + ":call:" + q.token }
+
+// arrive puts a waiter into the queue. One that waits with the same id is told that
+// another has come.
+func (q *queue) arrive(limits []Limit, w *waiter) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return ErrClosed
+	}
+	q.limits = limits // the latest counts
+	if old := q.waiting[w.id]; old != nil {
+		if w.first.Load() == 0 {
+			w.first.Store(old.first.Load())
+		}
+		q.answer(old, answer{err: ErrReentered})
+	}
+	q.waiting[w.id] = w
+	q.order = append(q.order, w)
+	q.ask(w)
+	q.start()
+	return nil
+}
+
+func (q *queue) ask(w *waiter) {
+	if !w.asking {
+		w.asking = true
+		q.asks = append(q.asks, w)
+	}
+}
+
+// answer ends the wait of w. The mutex is held.
+func (q *queue) answer(w *waiter, a answer) {
+	if w.over {
+		return
+	}
+	q.out(w)
+	if q.waiting[w.id] == w {
+		delete(q.waiting, w.id)
+	}
+	w.out <- a
+}
+
+// out notes that w waits no more. The mutex is held.
+func (q *queue) out(w *waiter) {
+	w.over = true
+	if w.stands {
+		q.standing--
+	}
+}
+
+// start has the queue's goroutine see what is to be done. The mutex is held.
+func (q *queue) start() {
+	if !q.running {
+		q.running, q.idle = true, make(chan struct{})
+		if !q.k.begin(q.run) {
+			q.stop()
+		}
+		return
+	}
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// handed says that a slot was handed to the one with this id.
+func (q *queue) handed(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w := q.waiting[id]; w != nil {
+		q.ask(w)
+		q.start()
+	}
+}
+
+// leave ends the wait of w, whose caller has gone, and returns what keeps Redis from
+// answering, if anything does. What w was given goes back.
+func (q *queue) leave(w *waiter) (trouble error) {
+	q.mu.Lock()
+	if w.over { // its answer may be a lease
+		q.mu.Unlock()
+		if a := <-w.out; a.lease != nil {
+			a.lease.Free()
+		}
+		return nil
+	}
+	defer q.mu.Unlock()
+	q.out(w)
+	if q.waiting[w.id] == w {
+		delete(q.waiting, w.id)
+	}
+	q.give(give{w.id, "0", w.no}, time.Time{})
+	return q.trouble
+}
+
+// give has something go back. The mutex is held.
+func (q *queue) give(g give, dies time.Time) *giving {
+	gone := &giving{give: g, done: make(chan struct{}), dies: dies}
+	q.gives = append(q.gives, gone)
+	q.start()
+	return gone
+}
+
+// run makes the queue's calls until there is nothing more to do.
+func (q *queue) run() {
+	q.k.busy.Add(1)
+	defer q.k.busy.Add(-1)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	polled := time.Now()
+	for {
+		x, asks, gives := q.next(&polled)
+		if x == nil {
+			return
+		}
+		if len(asks)+len(gives) == 0 {
+			timer.Reset(max(time.Until(polled.Add(q.poll())), time.Millisecond))
+			select {
+			case <-q.wake:
+			case <-timer.C:
+			case <-q.k.ctx.Done():
+			}
+			continue
+		}
+		out, sent, err := q.exchange(x, gives)
+		q.settle(x, asks, gives, out, sent, err)
+	}
+}
+
+// poll is how long those who wait say nothing.
+func (q *queue) poll() time.Duration {
+	every := pollUnheard
+	if q.k.heard.Load() {
+		every = pollHeard
+	}
+	return min(every*time.Duration(1+q.k.busy.Load()/pollQueues), pollMost)
+}
+
+// next is the next call, without anything in it if nobody has to ask; nil if there is
+// nobody.
+func (q *queue) next(polled *time.Time) (x *exchange, asks []*waiter, gives []*giving) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.order = slices.DeleteFunc(q.order, func(w *waiter) bool { return w.over })
+	if now := time.Now(); len(q.order) > 0 && now.Sub(*polled) >= q.poll() {
+		*polled = now
+		for _, w := range q.order[:min(len(q.order), maxAsks)] {
+			q.ask(w)
+		}
+	}
+	q.asks = slices.DeleteFunc(q.asks, func(w *waiter) bool { return w.over })
+	asks, gives = q.asks[:min(len(q.asks), maxAsks)], q.gives[:min(len(q.gives), maxGives)]
+	if len(asks)+len(gives) == 0 && len(q.order) == 0 || q.k.ctx.Err() != nil {
+		q.stop()
+		return nil, nil, nil
+	}
+	asks, gives = slices.Clone(asks), slices.Clone(gives)
+	q.asks, q.gives = slices.Delete(q.asks, 0, len(asks)), slices.Delete(q.gives, 0, len(gives))
+	q.no++
+	x = &exchange{limits: q.limits, token: q.token, client: q.k.client, no: q.no, callKey: q.callKey()}
+	for _, g := range gives {
+		x.gives = append(x.gives, g.give)
+	}
+	for _, w := range asks {
+		w.asking = false
+		x.claims = append(x.claims, claim{id: w.id, no: w.no, since: w.first.Load()})
+	}
+	if len(asks)+len(gives) > 0 {
+		x.apply = q.k.toApply(x.limits)
+	}
+	return x, asks, gives
+}
+
+// stop is the end of the queue's goroutine. What is left is refused: the Keeper is
+// closed. The mutex is held.
+func (q *queue) stop() {
+	for _, w := range q.order {
+		q.answer(w, answer{err: ErrClosed})
+	}
+	for _, g := range q.gives {
+		g.err = ErrClosed
+		close(g.done)
+	}
+	q.gives, q.asks, q.order, q.running = nil, nil, nil, false
+	close(q.idle)
+}
+
+// exchange makes a call until Redis answers it.
+func (q *queue) exchange(x *exchange, gives []*giving) (out []outcome, sent time.Time, err error) {
+	wait := retryLeast
+	for {
+		keys, args := x.keysAndArgs()
+		ctx, cancel := context.WithTimeout(q.k.ctx, callLasts)
+		var reply any
+		reply, sent, err = q.k.call(ctx, exchangeScript, keys, args...)
+		cancel()
+		if err = classify(err); err == nil {
+			if out, err = x.decode(reply); err == nil {
+				q.k.didApply(x.limits)
+			}
+		}
+		q.mu.Lock()
+		q.trouble = err
+		if err == errOld { // Redis served a copy of it late, after others: as a new one
+			q.no++
+			x.no = q.no
+		}
+		q.mu.Unlock()
+		if err == nil || err != errOld && !transient(err) || q.k.ctx.Err() != nil || q.inVain(x, gives) {
+			return out, sent, err
+		}
+		pause, cancel := context.WithTimeout(q.k.ctx, wait/2+rand.N(wait))
+		<-pause.Done()
+		cancel()
+		wait = min(2*wait, retryMost)
+	}
+}
+
+// inVain reports whether nobody needs the answer any more: what was to go back has ended
+// by itself.
+func (q *queue) inVain(x *exchange, gives []*giving) bool {
+	if len(x.claims) > 0 {
+		return false
+	}
+	now := time.Now()
+	return !slices.ContainsFunc(gives, func(g *giving) bool { return g.dies.IsZero() || now.Before(g.dies) })
+}
+
+// settle tells those concerned what Redis has answered.
+func (q *queue) settle(x *exchange, asks []*waiter, gives []*giving, out []outcome, sent time.Time, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, g := range gives {
+		g.err = err
+		close(g.done)
+	}
+	for i, w := range asks {
+		if err != nil {
+			if q.k.ctx.Err() != nil {
+				err = ErrClosed
+			}
+			q.answer(w, answer{err: err})
+			continue
+		}
+		o := out[i]
+		switch {
+		case o.fence != "":
+			if w.over {
+				if q.waiting[w.id] == nil { // nobody else asks for this id
+					q.give(give{w.id, o.fence, w.no}, sent.Add(o.lasts))
+				}
+				continue // else what it left with gives the slot back, or the other re-enters it
+			}
+			if l := newLease(q, w, o.fence, sent.Add(o.lasts), o.lasts); l != nil {
+				q.answer(w, answer{lease: l})
+			} else {
+				q.give(give{w.id, o.fence, w.no}, sent.Add(o.lasts))
+				q.answer(w, answer{err: ErrClosed})
+			}
+		case !w.over:
+			w.first.CompareAndSwap(0, o.since)
+			w.limit.Store(int64(o.limit))
+			if !w.stands {
+				w.stands = true
+				q.standing++
+				w.refused <- struct{}{}
+				q.k.listen()
+			}
+			if o.blocked > 0 { // nobody tells it: the other's lease ends
+				time.AfterFunc(min(o.blocked+time.Millisecond, pollHeard), func() { q.handed(w.id) })
+			}
+		}
+	}
+}
+
+// close refuses whoever comes, and ends every wait.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	for _, w := range q.order {
+		if !w.over {
+			q.give(give{w.id, "0", w.no}, time.Time{})
+			q.answer(w, answer{err: ErrClosed})
+		}
+	}
+}
+
+// drained waits until the queue has nothing more to do.
+func (q *queue) drained(patience time.Duration) {
+	q.mu.Lock()
+	running, idle := q.running, q.idle
+	q.mu.Unlock()
+	if !running {
+		return
+	}
+	select {
+	case <-idle:
+	case <-time.After(patience):
+	}
+}
+
+// Acquire waits for a slot of all limits, for the holder with this id. First is its first
+// arrival in microseconds of Redis's clock, or 0 for now: then it is set. Refused, if not
+// nil, is called when the slots are not free. An error concerns a limit, by its index.
+func (k *Keeper) Acquire(ctx context.Context, limits []Limit, id string, first *atomic.Int64, refused func()) (lease *Lease, limit int, err error) {
+	if ctx.Err() != nil {
+		return nil, 0, context.Cause(ctx)
+	}
+	q, err := k.enter(limits)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer k.leave(q)
+	w := &waiter{id: id, no: k.claims.Add(1), first: first, out: make(chan answer, 1), refused: make(chan struct{}, 1)}
+	if err := q.arrive(limits, w); err != nil {
+		return nil, 0, err
+	}
+	arrived.Tell(ctx) // who asks next stands behind it
+	for {
+		select {
+		case a := <-w.out:
+			return a.lease, int(w.limit.Load()), a.err
+		case <-w.refused:
+			if refused != nil {
+				refused()
+				refused = nil
+			}
+		case <-ctx.Done():
+			trouble := q.leave(w)
+			err := context.Cause(ctx)
+			if trouble != nil {
+				err = fmt.Errorf("%w, waiting for Redis: %w", err, trouble)
+			}
+			return nil, int(w.limit.Load()), err
+		}
+	}
+}
+
+// Waiting is how many wait in this process for a slot, and stand in line.
+func (k *Keeper) Waiting() (n int) {
+	k.mu.Lock()
+	queues := slices.Collect(maps.Values(k.queues))
+	k.mu.Unlock()
+	for _, q := range queues {
+		q.mu.Lock()
+		n += q.standing
+		q.mu.Unlock()
+	}
+	return n
+}
+
+// Crowded reports whether somebody waits here for slots of these limits.
+func (k *Keeper) Crowded(limits []Limit) bool {
+	k.mu.Lock()
+	q := k.queues[keyOf(limits)]
+	k.mu.Unlock()
+	if q == nil {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.standing > 0
+}

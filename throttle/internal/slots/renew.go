@@ -1,0 +1,180 @@
+package slots
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// renewTogether is by what part of its lease one is renewed sooner, to go with others.
+	renewTogether = 6
+	// renewMost is how many leases one script renews at most.
+	renewMost = 500
+	// renewRetry is how soon a renewal that failed is tried again.
+	renewRetry = 250 * time.Millisecond
+)
+
+// renewal is a call of renew.lua.
+type renewal struct {
+	limit  string
+	leases []*Lease
+}
+
+func (r *renewal) keysAndArgs() (keys []string, args []any) {
+	for _, l := range r.leases {
+		args = append(args, l.id, l.fence)
+	}
+	return Limit{Name: r.limit}.keys(), args
+}
+
+// renew renews all leases of the process, until the Keeper is closed or there are none.
+func (k *Keeper) renew() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		k.mu.Lock()
+		if k.closed || len(k.leases) == 0 {
+			k.renews = false
+			k.mu.Unlock()
+			return
+		}
+		now := time.Now()
+		next := now.Add(time.Hour)
+		var due []*Lease
+		ripe := false
+		for _, l := range k.leases {
+			l.mu.Lock()
+			if at := l.renewAt; now.Before(at) {
+				next = earlier(next, at)
+				if !now.Before(at.Add(-l.lasts / renewTogether)) {
+					due = append(due, l)
+				}
+			} else {
+				ripe = true
+				due = append(due, l)
+			}
+			l.mu.Unlock()
+		}
+		k.renewNext = next
+		k.mu.Unlock()
+		if ripe {
+			k.renewAll(due)
+			continue
+		}
+		timer.Reset(time.Until(next))
+		select {
+		case <-timer.C:
+		case <-k.renewNow:
+		case <-k.ctx.Done():
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// renewAll renews leases: a call for each limit, in one pipeline.
+func (k *Keeper) renewAll(due []*Lease) {
+	of := map[string]*renewal{}
+	var calls []*renewal
+	for _, l := range due {
+		for _, name := range l.names {
+			r := of[name]
+			if r == nil || len(r.leases) >= renewMost {
+				r = &renewal{limit: name}
+				of[name], calls = r, append(calls, r)
+			}
+			r.leases = append(r.leases, l)
+		}
+	}
+	left := map[*Lease]time.Duration{} // what its limits say at the least; -1: it is over
+	failed := map[*Lease]bool{}
+	sent := time.Now()
+	for i, reply := range k.callAll(calls) {
+		ms, err := []time.Duration(nil), reply.err
+		if err == nil {
+			ms, err = decodeRenewed(reply.value, len(calls[i].leases))
+		}
+		for n, l := range calls[i].leases {
+			if err != nil {
+				failed[l] = true
+				continue
+			}
+			if had, is := left[l]; !is || ms[n] < had {
+				left[l] = ms[n]
+			}
+		}
+	}
+	now := time.Now()
+	for _, l := range due {
+		lasts, told := left[l]
+		switch {
+		case told && lasts < 0:
+			l.end(ErrEnded)
+		case failed[l] || !told:
+			l.mu.Lock()
+			l.renewAt = now.Add(renewRetry)
+			l.mu.Unlock()
+		default:
+			l.mu.Lock()
+			l.lasts = lasts
+			l.ends, l.renewAt = sent.Add(lasts-margin(lasts)), sent.Add(lasts/3)
+			if !l.over {
+				l.timer.Reset(time.Until(l.ends))
+			}
+			l.mu.Unlock()
+		}
+	}
+}
+
+type reply struct {
+	value any
+	err   error
+}
+
+// pipeliner is what most Scripters of go-redis are as well.
+type pipeliner interface {
+	Pipelined(ctx context.Context, fn func(redis.Pipeliner) error) ([]redis.Cmder, error)
+}
+
+// callAll runs renew.lua for each, in one pipeline if rdb has any. What Redis does not
+// know by its hash goes again, whole.
+func (k *Keeper) callAll(calls []*renewal) []reply {
+	ctx, cancel := context.WithTimeout(k.ctx, callLasts)
+	defer cancel()
+	replies := make([]reply, len(calls))
+	again := make([]int, 0, len(calls))
+	p, pipes := k.rdb.(pipeliner)
+	if pipes && len(calls) > 1 {
+		cmds := make([]*redis.Cmd, len(calls))
+		_, _ = p.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
+			for i, c := range calls {
+				keys, args := c.keysAndArgs()
+				cmds[i] = renewScript.EvalSha(ctx, p, keys, args...)
+			}
+			return nil
+		})
+		for i, cmd := range cmds {
+			value, err := cmd.Result()
+			if replies[i] = (reply{value, err}); redis.HasErrorPrefix(err, "NOSCRIPT") {
+				again = append(again, i)
+			}
+		}
+	} else {
+		for i := range calls {
+			again = append(again, i)
+		}
+	}
+	for _, i := range again {
+		keys, args := calls[i].keysAndArgs()
+		value, _, err := k.call(ctx, renewScript, keys, args...)
+		replies[i] = reply{value, err}
+	}
+	return replies
+}

@@ -1,0 +1,232 @@
+package slots
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
+)
+
+// The scripts, one a verb. Each begins with slots.lua.
+var (
+	//go:embed lua/slots.lua
+	slotsLua string
+	//go:embed lua/exchange.lua
+	exchangeLua string
+	//go:embed lua/renew.lua
+	renewLua string
+	//go:embed lua/holders.lua
+	holdersLua string
+
+	exchangeScript = redis.NewScript(slotsLua + exchangeLua)
+	renewScript    = redis.NewScript(slotsLua + renewLua)
+	holdersScript  = redis.NewScript(slotsLua + holdersLua)
+)
+
+// ErrRated: the name is that of a rate limit.
+var ErrRated = errors.New("the name is that of a rate limit")
+
+// Bounds of slots.lua.
+const (
+	MaxLimit = 1_000_000
+	MinLease = 3 * time.Second
+	MaxLease = 24 * time.Hour
+	MaxID    = 1024 // bytes of a holder's id
+)
+
+// Limit is a limit in flight: how many may hold a slot at a time, and for how long
+// one that is not renewed lasts.
+type Limit struct {
+	Name  string
+	Slots int64
+	Lease time.Duration
+}
+
+func (l Limit) keys() []string {
+	p := script.Prefix(l.Name)
+	return []string{l.Name, p + ":slots", p + ":held", p + ":line", p + ":seen"}
+}
+
+// give is a slot that goes back, or, with a fence of 0, a claim that is over.
+type give struct {
+	id, fence string
+	claim     uint64
+}
+
+// claim is what one asks of all limits of a queue.
+type claim struct {
+	id    string
+	no    uint64
+	since int64 // first arrival, in microseconds of Redis's clock; 0: now
+}
+
+// exchange is one call of exchange.lua.
+type exchange struct {
+	limits  []Limit
+	apply   []bool
+	token   string
+	client  string
+	no      uint64
+	gives   []give
+	claims  []claim
+	callKey string
+}
+
+func (x *exchange) keysAndArgs() (keys []string, args []any) {
+	for _, l := range x.limits {
+		keys = append(keys, l.keys()...)
+	}
+	keys = append(keys, x.callKey)
+	args = make([]any, 0, 6+3*len(x.limits)+3*len(x.gives)+3*len(x.claims))
+	args = append(args, x.token, x.client, script.BatchNo(x.no), len(x.limits))
+	for i, l := range x.limits {
+		args = append(args, l.Slots, l.Lease.Milliseconds(), x.apply[i])
+	}
+	args = append(args, len(x.gives))
+	for _, g := range x.gives {
+		args = append(args, g.id, g.fence, g.claim)
+	}
+	args = append(args, len(x.claims))
+	for _, c := range x.claims {
+		args = append(args, c.id, c.no, c.since)
+	}
+	return keys, args
+}
+
+// outcome answers a claim.
+type outcome struct {
+	fence   string        // of the lease; empty: refused
+	lasts   time.Duration // the lease
+	limit   int           // that refused it
+	blocked time.Duration // until a lease ends that another has of the id; 0: none has
+	since   int64         // first arrival in line
+}
+
+// errOld: a later call of the queue was served before.
+var errOld = errors.New("a later call was served before")
+
+func (x *exchange) decode(reply any) ([]outcome, error) {
+	if reply == "old" {
+		return nil, errOld
+	}
+	lines, ok := reply.([]any)
+	if !ok || len(lines) != len(x.claims) {
+		return nil, fmt.Errorf("%w: %T to %d claims", script.ErrReply, reply, len(x.claims))
+	}
+	out := make([]outcome, len(lines))
+	for i, line := range lines {
+		text, _ := line.(string)
+		f := strings.Fields(text)
+		ns := make([]int64, len(f))
+		bad := len(f) < 3
+		for n := 1; n < len(f) && !bad; n++ {
+			var err error
+			ns[n], err = strconv.ParseInt(f[n], 10, 64)
+			bad = err != nil || ns[n] < 0
+		}
+		switch {
+		case !bad && f[0] == "g" && len(f) == 3 && ns[2] <= MaxLease.Milliseconds():
+			out[i] = outcome{fence: f[1], lasts: time.Duration(ns[2]) * time.Millisecond}
+		case !bad && f[0] == "w" && len(f) == 4 && ns[1] < int64(len(x.limits)):
+			out[i] = outcome{limit: int(ns[1]), blocked: min(time.Duration(ns[2])*time.Millisecond, MaxLease), since: ns[3]}
+		default:
+			return nil, fmt.Errorf("%w: %q to a claim", script.ErrReply, script.Clip(text))
+		}
+	}
+	return out, nil
+}
+
+// classify turns what the scripts say into this package's errors.
+func classify(err error) error {
+	if err != nil && strings.HasPrefix(err.Error(), "RATED") {
+		return ErrRated
+	}
+	return err
+}
+
+// decodeRenewed reads the reply of renew.lua to so many leases.
+func decodeRenewed(reply any, n int) ([]time.Duration, error) {
+	values, ok := reply.([]any)
+	if !ok || len(values) != n {
+		return nil, fmt.Errorf("%w: %T to %d leases", script.ErrReply, reply, n)
+	}
+	out := make([]time.Duration, n)
+	for i, v := range values {
+		ms, ok := v.(int64)
+		if !ok || ms > MaxLease.Milliseconds() {
+			return nil, fmt.Errorf("%w: %v to a lease", script.ErrReply, v)
+		}
+		out[i] = time.Duration(ms) * time.Millisecond
+	}
+	return out, nil
+}
+
+// Standing is how a limit in flight stands.
+type Standing struct {
+	Limit
+	Taken   int64         // slots that are held, or were handed to one that waits
+	Waiting int64         // in its line
+	Pinned  bool          // configuration files leave it alone
+	Oldest  time.Duration // for how long the head of the line has waited
+	Holders []Holder      // those whose lease ends first
+}
+
+// Holder holds a slot.
+type Holder struct {
+	ID     string
+	Client string        // the Client that holds it; empty: it was handed to one that waits, and is not claimed yet
+	Held   time.Duration // since it got the slot
+	Ends   time.Duration // until its lease ends, unless it is renewed
+}
+
+// Look reads how a limit stands, with so many holders at most; false if there is none.
+func Look(ctx context.Context, rdb redis.Scripter, name string, holders int) (s Standing, found bool, err error) {
+	reply, _, err := script.Call(ctx, rdb, holdersScript, Limit{Name: name}.keys(), holders)
+	return DecodeLook(name, reply, err)
+}
+
+// PipeLook has a pipeline make the call of Look. The script is loaded if Redis says that
+// it does not know it: see DecodeLook.
+func PipeLook(ctx context.Context, p redis.Scripter, name string, holders int) *redis.Cmd {
+	return holdersScript.EvalSha(ctx, p, Limit{Name: name}.keys(), holders)
+}
+
+// DecodeLook reads what Redis replied to a look.
+func DecodeLook(name string, reply any, err error) (s Standing, found bool, _ error) {
+	if errors.Is(err, redis.Nil) || err == nil && reply == nil {
+		return s, false, nil
+	}
+	if err != nil {
+		return s, false, script.Classify(err)
+	}
+	values, ok := reply.([]any)
+	if !ok || len(values) < 6 || len(values)%5 != 1 {
+		return s, false, fmt.Errorf("%w: %T to a look", script.ErrReply, reply)
+	}
+	number := func(i int) int64 {
+		n, isInt := values[i].(int64)
+		if !isInt || n < 0 {
+			ok = false
+		}
+		return n
+	}
+	ms := func(i int) time.Duration { return time.Duration(number(i)) * time.Millisecond }
+	s = Standing{Limit: Limit{Name: name, Slots: number(0), Lease: ms(1)}, Taken: number(2), Waiting: number(3), Pinned: number(4) == 1, Oldest: ms(5)}
+	for i := 6; i < len(values); i += 5 {
+		h := Holder{Ends: ms(i + 1), Held: ms(i + 2)}
+		h.ID, _ = values[i].(string)
+		h.Client, _ = values[i+4].(string)
+		s.Holders = append(s.Holders, h)
+	}
+	if !ok {
+		return s, false, fmt.Errorf("%w: to a check of %q", script.ErrReply, script.Clip(name))
+	}
+	return s, true, nil
+}
