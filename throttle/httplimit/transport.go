@@ -46,6 +46,8 @@ type Acquirer interface {
 // it, since nothing else keeps net/http from writing; an HTTP/2 connection
 // stays, for the streams of others.
 //
+// What a response says about a limit an Observer is told, such as a limiter that adapts.
+//
 // A 429 or 503 response that says how long to stay away, see RetryAfter, pauses
 // a for that long, at most an hour, before it is returned. If the pause cannot
 // be recorded, the response is returned all the same: it tells the caller more
@@ -79,7 +81,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 			return nil, err
 		}
-		g.paid = true
+		g.paid, g.at = true, time.Now()
 	}
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: g.gotConn})
 	resp, err := t.base.RoundTrip(req.WithContext(traced))
@@ -93,6 +95,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
+	observe(t.acquirer, g.acquired(), resp)
 	if d, ok := RetryAfter(resp); ok && d > 0 {
 		t.pause(ctx, d)
 	}
@@ -142,7 +145,15 @@ type gate struct {
 
 	mu   sync.Mutex // a base may call gotConn from goroutines of its own
 	paid bool       // a permit was acquired that no attempt has used
+	at   time.Time  // when the latest was
 	err  error      // why the gate is shut
+}
+
+// acquired is when the latest attempt got its permit.
+func (g *gate) acquired() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.at
 }
 
 // gotConn is called when an attempt has its connection. base writes as soon as
@@ -158,6 +169,7 @@ func (g *gate) gotConn(info httptrace.GotConnInfo) {
 		g.err = g.acquirer.Acquire(g.ctx, 1)
 	}
 	if g.err == nil {
+		g.at = time.Now()
 		return
 	}
 	// The context ends first: an *http.Transport whose connection fails before

@@ -22,7 +22,7 @@ func TestPinnedAndIdle(t *testing.T) {
 func testPinnedAndIdle(s *site, pass func(time.Duration)) {
 	ctx, f, c := s.Context(), s.fleet(), s.client()
 	const alive = 200 * time.Millisecond
-	rate := throttle.Rate{Permits: 1000, Interval: 100 * time.Millisecond, KeepAlive: alive}
+	rate := throttle.Rate{Permits: 1000, Interval: 100 * time.Millisecond, Guard: 50 * time.Millisecond, KeepAlive: alive} // in memory no time passes while this process stands still
 	for i, typ := range []throttle.RateType{throttle.Overall, throttle.PerClient} {
 		rate.Type = typ
 		name := fmt.Sprint("account:", i)

@@ -38,38 +38,50 @@ type Listed struct {
 // one may be found twice while Redis rehashes or slots move.
 func (f *Fleet) Limiters(ctx context.Context, match string) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
-		nodes, err := f.nodes(ctx)
+		err := f.scan(ctx, match, func(page []Listed, _ []string) bool {
+			for _, l := range page {
+				if !yield(l, nil) {
+					return false
+				}
+			}
+			return true
+		})
 		if err != nil {
 			yield(Listed{}, err)
-			return
 		}
-		for _, node := range nodes {
-			cursor := uint64(0)
-			for {
-				var names []string
-				if names, cursor, err = node.ScanType(ctx, cursor, match, scanPage, "hash").Result(); err != nil {
-					yield(Listed{}, fmt.Errorf("operate: list limiters: %w", err))
-					return
-				}
-				if f.Skip != nil {
-					names = slices.DeleteFunc(names, f.Skip)
-				}
-				page, err := f.page(ctx, names)
-				if err != nil {
-					yield(Listed{}, fmt.Errorf("operate: list limiters: %w", err))
-					return
-				}
-				for _, l := range page {
-					if !yield(l, nil) {
-						return
-					}
-				}
-				if cursor == 0 {
-					break
-				}
+	}
+}
+
+// scan visits the limiters, and the names of limits in flight, page by page, until visit
+// says that it has enough.
+func (f *Fleet) scan(ctx context.Context, match string, visit func(page []Listed, inFlight []string) bool) error {
+	nodes, err := f.nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		cursor := uint64(0)
+		for {
+			var names []string
+			if names, cursor, err = node.ScanType(ctx, cursor, match, scanPage, "hash").Result(); err != nil {
+				return fmt.Errorf("operate: list limiters: %w", err)
+			}
+			if f.Skip != nil {
+				names = slices.DeleteFunc(names, f.Skip)
+			}
+			page, inFlight, err := f.page(ctx, names)
+			if err != nil {
+				return fmt.Errorf("operate: list limiters: %w", err)
+			}
+			if !visit(page, inFlight) {
+				return nil
+			}
+			if cursor == 0 {
+				break
 			}
 		}
 	}
+	return nil
 }
 
 // nodes are the servers that have keys of their own.
@@ -94,25 +106,27 @@ func (f *Fleet) nodes(ctx context.Context) ([]redis.UniversalClient, error) {
 	return []redis.UniversalClient{f.rdb}, nil
 }
 
-// page reads the configurations of those among the hashes that are limiters.
-func (f *Fleet) page(ctx context.Context, names []string) ([]Listed, error) {
+// page reads the configurations of those among the hashes that are limiters, and finds
+// those that are limits in flight.
+func (f *Fleet) page(ctx context.Context, names []string) (page []Listed, inFlight []string, err error) {
 	if len(names) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
+	wanted := append(slices.Clone(script.ListedFields), "in_flight")
 	var clock *redis.TimeCmd
 	hashes := make([]*redis.SliceCmd, len(names))
 	_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
 		clock = p.Time(ctx)
 		for i, name := range names {
-			hashes[i] = p.HMGet(ctx, name, script.ListedFields...)
+			hashes[i] = p.HMGet(ctx, name, wanted...)
 		}
 		return nil
 	})
 	now, err := clock.Result()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	page := make([]Listed, 0, len(names))
+	page = make([]Listed, 0, len(names))
 	for i, hash := range hashes {
 		fields, err := hash.Result()
 		switch {
@@ -122,10 +136,12 @@ func (f *Fleet) page(ctx context.Context, names []string) ([]Listed, error) {
 					l.Err = failed(l.Name, l.Err)
 				}
 				page = append(page, Listed(l))
+			} else if _, has := fields[len(script.ListedFields)].(string); has && fields[0] == nil && script.CheckName(names[i]) == "" {
+				inFlight = append(inFlight, names[i])
 			}
 		case !script.Says(err, "WRONGTYPE"): // a key that has become another's since
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return page, nil
+	return page, inFlight, nil
 }

@@ -1,0 +1,95 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/slots"
+)
+
+// SlotUsage is how a limit in flight stands. One that is not there has only its name.
+type SlotUsage struct {
+	Name    string
+	Limit   int64         // slots
+	Lease   time.Duration // for which one stays taken whose holder died
+	Taken   int64         // slots that are held, or were handed to one that waits
+	Waiting int64         // requests in its line; parked jobs are not among them
+	Oldest  time.Duration // for how long the first of them has waited
+	Pinned  bool          // configuration files leave it alone
+	Holders []SlotHolder  // those first whose leases end first
+}
+
+// SlotHolder holds a slot of a limit in flight.
+type SlotHolder struct {
+	ID     string        // as Acquire was told; of a job QUEUE/ID
+	Client string        // whose it is; empty: it was handed to one that waits, who has not claimed it yet
+	Held   time.Duration // since it got the slot
+	Ends   time.Duration // until its lease ends, unless it is renewed
+}
+
+// InFlight returns how limits in flight stand, in the order of the names, each with so
+// many holders at most. Those that cannot be read have a Limit of -1, and the error, which
+// names them, comes with the others.
+func (f *Fleet) InFlight(ctx context.Context, holders int, names ...string) ([]SlotUsage, error) {
+	for _, name := range names {
+		if err := checkName(name); err != nil {
+			return nil, err
+		}
+	}
+	cmds := make([]*redis.Cmd, len(names))
+	if len(names) > 1 {
+		_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
+			for i, name := range names {
+				cmds[i] = slots.PipeLook(ctx, p, name, holders)
+			}
+			return nil
+		})
+	}
+	usages := make([]SlotUsage, len(names))
+	var unread []error
+	for i, name := range names {
+		var s slots.Standing
+		var err error
+		if cmds[i] == nil || redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") {
+			s, _, err = slots.Look(ctx, f.rdb, name, holders)
+		} else {
+			s, _, err = slots.DecodeLook(name, cmds[i].Val(), cmds[i].Err())
+		}
+		if err != nil {
+			unread = append(unread, failed(name, err))
+			usages[i] = SlotUsage{Name: name, Limit: -1}
+			continue
+		}
+		usages[i] = SlotUsage{Name: name, Limit: s.Slots, Lease: s.Lease, Taken: s.Taken, Waiting: s.Waiting, Oldest: s.Oldest, Pinned: s.Pinned}
+		for _, h := range s.Holders {
+			usages[i].Holders = append(usages[i].Holders, SlotHolder(h))
+		}
+	}
+	return usages, errors.Join(unread...)
+}
+
+// maxListed is how many limits in flight a list has at most: one of a key has one for
+// each value in use.
+const maxListed = 1000
+
+// All returns the limiters and the limits in flight whose names match a pattern, as
+// Limiters has it: those by name, without their holders, and 1000 of them at most.
+func (f *Fleet) All(ctx context.Context, match string) (limiters []Listed, inFlight []SlotUsage, err error) {
+	var names []string
+	err = f.scan(ctx, match, func(page []Listed, slots []string) bool {
+		limiters, names = append(limiters, page...), append(names, slots...)
+		return true
+	})
+	if err != nil || len(names) == 0 {
+		return limiters, nil, err
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	inFlight, err = f.InFlight(ctx, 0, names[:min(len(names), maxListed)]...)
+	inFlight = slices.DeleteFunc(inFlight, func(u SlotUsage) bool { return u.Limit < 0 })
+	return limiters, inFlight, err
+}
