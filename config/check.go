@@ -67,6 +67,17 @@ func (c *Config) checkLimits() error {
 		if err := limitname.Check(name); err != nil {
 			return invalid(key, "%v", err)
 		}
+		if err := l.checkInFlight(key); err != nil {
+			return err
+		}
+		if l.Key != "" {
+			if _, err := expr.ParseSelector(l.Key); err != nil {
+				return invalid(key+".key", "%v", err)
+			}
+		}
+		if l.IsInFlight() {
+			continue
+		}
 		if l.Rate == "" {
 			return invalid(key+".rate", "missing: want PERMITS/INTERVAL, such as 100/1s")
 		}
@@ -76,11 +87,6 @@ func (c *Config) checkLimits() error {
 		if !slices.Contains([]string{"", "sliding", "calendar"}, l.Window) {
 			return invalid(key+".window", "invalid window %q: want sliding or calendar", l.Window)
 		}
-		if l.Key != "" {
-			if _, err := expr.ParseSelector(l.Key); err != nil {
-				return invalid(key+".key", "%v", err)
-			}
-		}
 		if _, err := throttle.ParseRate(l.Rate); err != nil {
 			return invalid(key+".rate", "%s", bare(err))
 		}
@@ -88,6 +94,12 @@ func (c *Config) checkLimits() error {
 			return invalid(key, "%s", bare(err))
 		}
 		if err := l.checkRates(key+".rates", name); err != nil {
+			return err
+		}
+		if err := l.checkShare(key, name); err != nil {
+			return err
+		}
+		if err := l.checkAdapt(key); err != nil {
 			return err
 		}
 	}
@@ -166,6 +178,11 @@ func (c *Config) checkJobs() error {
 		if err != nil || hold < 0 {
 			return invalid(key+".hold", "invalid hold %q: want a duration such as 2s, 0 or forever", j.Hold)
 		}
+		for _, limit := range j.Limits {
+			if j.Hold == "forever" && c.Limits[limit].Share != "" {
+				return invalid(key+".hold", "forever keeps jobs in their processes, where the tenants of limit %q cannot take turns: want a duration such as 2s", limit)
+			}
+		}
 		if j.Hold == "forever" && !slices.ContainsFunc(c.Pools, func(p Pool) bool { return p.WaitingSlots() == p.Concurrency }) {
 			return invalid(key+".hold", "forever needs a pool all of whose slots may wait: set max_waiting to the pool's concurrency")
 		}
@@ -186,6 +203,7 @@ func (c *Config) checkJobs() error {
 }
 
 func (c *Config) checkJobLimits(key string, j Job) error {
+	adapts := ""
 	for i, name := range j.Limits {
 		lkey := fmt.Sprintf("%s.limits[%d]", key, i)
 		if _, ok := c.Limits[name]; !ok {
@@ -193,6 +211,12 @@ func (c *Config) checkJobLimits(key string, j Job) error {
 		}
 		if slices.Contains(j.Limits[:i], name) {
 			return invalid(lkey, "%q is there twice", name)
+		}
+		if c.Limits[name].Adapt != nil {
+			if adapts != "" {
+				return invalid(lkey, "%q adapts, and so does %q: when the API refuses, nobody knows whose limit it was; give one of them a fixed rate", name, adapts)
+			}
+			adapts = name
 		}
 		if c.Redis.cluster() && limitname.HashTag(name) != limitname.HashTag(j.Limits[0]) {
 			return invalid(lkey, "%q and %q lie in different slots of the Redis Cluster: give the limits of a job a common hash tag, such as {api}:%s and {api}:%s",
@@ -202,6 +226,9 @@ func (c *Config) checkJobLimits(key string, j Job) error {
 	for i, name := range j.PauseOn429 {
 		if !slices.Contains(j.Limits, name) {
 			return invalid(fmt.Sprintf("%s.pause_on_429[%d]", key, i), "%q is not a limit of this job: want some of %s", name, strings.Join(j.Limits, ", "))
+		}
+		if c.Limits[name].IsInFlight() {
+			return invalid(fmt.Sprintf("%s.pause_on_429[%d]", key, i), "%q is a limit in flight, which cannot pause: want a rate", name)
 		}
 	}
 	return c.checkPermits(key+".permits", j)
@@ -241,6 +268,11 @@ func (c *Config) checkRest() error {
 	}
 	if c.Admin.Addr != "" && !isAddress(c.Admin.Addr, 0) { // port 0 is any that is free
 		return invalid("admin.addr", "invalid address %q: want HOST:PORT, such as 127.0.0.1:9464", c.Admin.Addr)
+	}
+	for i, host := range c.Admin.Hosts {
+		if host == "" || strings.ContainsAny(host, "/:*@ ") || !isTidy(host) {
+			return invalid(fmt.Sprintf("admin.hosts[%d]", i), "invalid name %q: want a name without a port, such as ops.example.com", host)
+		}
 	}
 	if !isTidy(c.Admin.Token) { // no HTTP client could send it
 		return invalid("admin.token", "invalid token: want one %s", tidy)

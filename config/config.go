@@ -89,10 +89,17 @@ type Redis struct {
 	PoolSize int `yaml:"-"`
 }
 
-// Limit is a rate limit, as throttle.Rate has it.
+// Limit is a rate limit, as throttle.Rate has it, or, with InFlight, a limit of how
+// many jobs run at a time.
 type Limit struct {
 	// Rate is PERMITS/INTERVAL, such as 100/1s.
 	Rate string `yaml:"rate"`
+	// InFlight is how many jobs may run at a time, over all workers, in place of a
+	// rate. Of the other fields it goes with Key and Lease.
+	InFlight SlotCount `yaml:"in_flight"`
+	// Lease is for how long the slot of a worker that died stays taken. Workers that
+	// live renew theirs. Defaults to 15s; 3s is the minimum.
+	Lease Duration `yaml:"lease"`
 	// Type is overall (the fleet shares the permits) or per_client (each
 	// worker has them). Defaults to overall.
 	Type string `yaml:"type"`
@@ -103,6 +110,15 @@ type Limit struct {
 	// Rates are other rates for some values of Key, as PERMITS/INTERVAL by value.
 	// All else is the limit's.
 	Rates map[string]string `yaml:"rates"`
+	// Share says whose job it is, as Key says its value: payload.tenant, say. Tenants
+	// whose jobs wait get permits in turns, by their weights. Empty means that jobs
+	// get them in the order in which they came.
+	Share string `yaml:"share"`
+	// Weights are how much tenants get beside others. Those it does not name have
+	// DefaultWeight.
+	Weights map[string]float64 `yaml:"weights"`
+	// DefaultWeight defaults to 1.
+	DefaultWeight *float64 `yaml:"default_weight"`
 	// Guard is how late a permit may be used. Zero is throttle's default,
 	// negative means none.
 	Guard Duration `yaml:"guard"`
@@ -116,6 +132,33 @@ type Limit struct {
 	// it, except that the limiters of a Key default to an hour, or to twice the
 	// interval if that is longer: idle values leave nothing behind.
 	KeepAlive Duration `yaml:"keep_alive"`
+	// Adapt lets the limit find what its API bears, from Rate on. Nil: it stays what
+	// Rate says.
+	Adapt *Adapt `yaml:"adapt"`
+	// Preset is whose headers the API of an http:request sends: see
+	// httplimit.Presets. Empty: those that many have.
+	Preset string `yaml:"preset"`
+	// DryRun tells which jobs would wait for the limit, and has none wait. They
+	// take its permits as long as there are some. It pauses nothing, blocks nothing,
+	// and changes nothing of what their other limits do.
+	DryRun bool `yaml:"dry_run"`
+}
+
+// Adapt is between which permits a limit may find its own, per interval of its rate.
+type Adapt struct {
+	// Min is at least 1.
+	Min int64 `yaml:"min"`
+	// Max is what the limit never exceeds, whatever the API says.
+	Max int64 `yaml:"max"`
+}
+
+// ThrottleAdapt returns how the limit adapts as package throttle has it: the zero value if
+// it does not.
+func (l Limit) ThrottleAdapt() throttle.Adapt {
+	if l.Adapt == nil {
+		return throttle.Adapt{}
+	}
+	return throttle.Adapt{Min: l.Adapt.Min, Max: l.Adapt.Max}
 }
 
 // Pool is a group of slots.
@@ -192,6 +235,13 @@ type Admin struct {
 	Addr string `yaml:"addr"`
 	// Token allows changes. Without a token the address only reads.
 	Token string `yaml:"token"`
+	// Hosts are names under which the dashboard shows jobs without the token: those that
+	// strangers could register, such as ops.example.com. An address, and a name without a
+	// dot, need not be among them.
+	Hosts []string `yaml:"hosts"`
+	// Hide are names of payload fields and headers that the dashboard does not show,
+	// beside those that it hides by itself, such as authorization and password.
+	Hide []string `yaml:"hide"`
 }
 
 // Log says what is logged, and how.

@@ -78,7 +78,7 @@ func TestParseErrors(t *testing.T) {
 		{"a tag", "pools: !!int\n", `1:8: the tag !!int: want the value without it`},
 		{"a tag in a list", "redis: {addrs: !!seq, db: 0}\n", `1:16: the tag !!seq: want the value without it`},
 		{"unknown section", "rediss: {}\n", `1:1: rediss: unknown key: want one of redis, limits, pools, jobs, http, admin, log, shutdown_timeout`},
-		{"unknown key", "limits:\n  a:\n    rate: 1/1s\n    burst: 3\n", `4:5: limits.a.burst: unknown key: want one of rate, type, key, rates, guard, smooth, window, offset, keep_alive`},
+		{"unknown key", "limits:\n  a:\n    rate: 1/1s\n    burst: 3\n", `4:5: limits.a.burst: unknown key: want one of rate, in_flight, lease, type, key, rates, share, weights, default_weight, guard, smooth, window, offset, keep_alive, adapt, preset, dry_run`},
 		{"unknown key of a pool", "pools:\n  - {name: a, slots: 3}\n", `2:15: pools[0].slots: unknown key: want one of name, concurrency, queues, strict, max_waiting`},
 		{"twice", "log: {level: info, level: warn}\n", `1:20: mapping key "level" already defined at [1:7]`},
 		{"word for a number", "pools:\n  - name: a\n    concurrency: many\n", `3:18: pools[0].concurrency: invalid value "many": want a whole number`},

@@ -12,7 +12,7 @@ import (
 // ownKeys are what the keys of a limiter, and of the lines of its parked tasks,
 // go on with after its name in braces: {name}:permits, say. A test of package
 // worker finds those that are missing.
-var ownKeys = []string{"value", "permits", "clients", "reply", "parked", "queues", "refused"}
+var ownKeys = []string{"value", "permits", "clients", "reply", "parked", "queues", "refused", "finish", "weights", "slots", "held", "line", "seen", "call"}
 
 // checkNames refuses limits of whose limiters one could have a key of Redis
 // that is another's. A key's values bring no colons of their own (see

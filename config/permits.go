@@ -75,6 +75,9 @@ func (c *Config) checkPermits(key string, j Job) error {
 		if !slices.Contains(j.Limits, name) {
 			return invalid(own, "%q is not a limit of this job: want some of %s", name, strings.Join(j.Limits, ", "))
 		}
+		if c.Limits[name].IsInFlight() {
+			return invalid(own, "%q is a limit in flight: a job takes one slot of it", name)
+		}
 		if _, err := expr.ParseCost(text); err != nil {
 			return invalid(own, "%v", err)
 		}
@@ -83,6 +86,9 @@ func (c *Config) checkPermits(key string, j Job) error {
 		}
 	}
 	for _, name := range j.Limits {
+		if c.Limits[name].IsInFlight() {
+			continue
+		}
 		place := key
 		if _, own := j.Permits.ByLimit[name]; own {
 			place += "." + name
@@ -93,6 +99,9 @@ func (c *Config) checkPermits(key string, j Job) error {
 		}
 		if rate, err := c.Limits[name].highest(); err == nil && cost.Fixed() > rate.Permits {
 			return invalid(place, "%d permits are more than limit %q ever gives at once (%s)", cost.Fixed(), name, rate)
+		}
+		if a := c.Limits[name].Adapt; a != nil && cost.Fixed() > a.Min {
+			return invalid(place, "%d permits are more than limit %q gives once it has adapted down to %d: raise adapt.min", cost.Fixed(), name, a.Min)
 		}
 	}
 	return nil

@@ -64,7 +64,7 @@ func TestStringsThatANumberIsWrittenFor(t *testing.T) {
 		"limits: { 7: { rate: x } }":           `config.yaml:1:22: limits.7.rate: invalid rate "x": want PERMITS/INTERVAL, such as 100/1s`,
 		"redis: { password: [7] }":             `config.yaml:1:20: redis.password: invalid value: want a string`,
 		"admin: { token: { 7: 8 } }":           `config.yaml:1:17: admin.token: invalid value: want a string`,
-		"limits: { 010: { rate: 1/1s, 7: 8 }}": `config.yaml:1:30: limits.010.7: unknown key: want one of rate, type, key, rates, guard, smooth, window, offset, keep_alive`,
+		"limits: { 010: { rate: 1/1s, 7: 8 }}": `config.yaml:1:30: limits.010.7: unknown key: want one of rate, in_flight, lease, type, key, rates, share, weights, default_weight, guard, smooth, window, offset, keep_alive, adapt, preset, dry_run`,
 	} {
 		if _, err := Parse("config.yaml", []byte(text)); err == nil || err.Error() != want {
 			t.Errorf("%s:\ngot  %v\nwant %s", text, err, want)

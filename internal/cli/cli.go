@@ -9,12 +9,15 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/jobthrottle/jobthrottle/internal/plain"
+	"github.com/jobthrottle/jobthrottle/internal/similar"
 	"github.com/jobthrottle/jobthrottle/internal/version"
 )
 
@@ -33,6 +36,15 @@ func (e *UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns the mistake.
 func (e *UsageError) Unwrap() error { return e.Err }
 
+// ToldError is an error that the command has told where it tells things: Run does not
+// repeat it.
+type ToldError struct{ Err error }
+
+func (e *ToldError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what was told.
+func (e *ToldError) Unwrap() error { return e.Err }
+
 // NoArgs is cobra's check for commands that take nothing but flags.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
@@ -50,13 +62,39 @@ func Main(cmd *cobra.Command) {
 	os.Exit(Run(ctx, cmd, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
+// meantFlag suggests a flag in place of one that is not known.
+func meantFlag(cmd *cobra.Command, err error) string {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return ""
+	}
+	var flags []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, "--"+f.Name) })
+	return similar.Hint("--"+unknown.GetSpecifiedName(), flags)
+}
+
+// lacksRight says whether Redis refused something that its user has no right to. Of what
+// scripts run, Redis 7.0 says it in words alone, and asynq passes on the words alone.
+func lacksRight(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "NOPERM") || strings.Contains(text, "The user executing the script can't ") || strings.Contains(text, "EXECABORT")
+}
+
+// refused adds what to do to the error of a Redis whose user lacks a right.
+func refused(err error) error {
+	if !lacksRight(err) || strings.Contains(err.Error(), rightsAdvice) {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, rightsAdvice)
+}
+
 // Run runs a command until it is done or ctx ends, says on stderr what was
 // wrong, and returns the exit status.
 func Run(ctx context.Context, cmd *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	cmd.Version = version.String()
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &UsageError{Err: fmt.Errorf("%w: see %s --help", err, cmd.Name())}
+		return &UsageError{Err: fmt.Errorf("%w%s: see %s --help", err, meantFlag(cmd, err), cmd.CommandPath())}
 	})
 	addMan(cmd, args)
 	completeFlags(cmd)
@@ -68,7 +106,9 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, stdin io.Reader
 	if err == nil {
 		return Done
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", cmd.Name(), hideSecrets(plain.Lines(err))) // which may quote what others wrote
+	if _, told := errors.AsType[*ToldError](err); !told {
+		fmt.Fprintf(stderr, "%s: %s\n", cmd.Name(), hideSecrets(plain.Lines(refused(err)))) // which may quote what others wrote
+	}
 	if _, ok := errors.AsType[*UsageError](err); ok {
 		return Usage
 	}

@@ -155,11 +155,13 @@ func (r Redis) Ping(ctx context.Context) error {
 	}
 }
 
+const rightsAdvice = "grant that to the user: docs/redis.md lists what each command needs, under ACL"
+
 // advice says what to do about a Redis that does not answer as it should.
 func (r Redis) advice(err error) string {
 	switch {
-	case redis.HasErrorPrefix(err, "NOPERM"):
-		return "grant that to the user: docs/redis.md lists what each command needs, under ACL"
+	case lacksRight(err):
+		return rightsAdvice
 	case !redis.HasErrorPrefix(err, "NOAUTH") && !redis.HasErrorPrefix(err, "WRONGPASS"):
 		return "start redis-server, or give the address of another (worker --embedded prints its own) to --redis or redis.addrs of the configuration"
 	case r.passwordOfFile:

@@ -43,6 +43,13 @@ type Explanation struct {
 	QueuePaused bool `json:"queue_paused"`
 	Servers     int  `json:"servers"`
 
+	// NoHandler says that no running worker has a handler for the type. Lacking is how
+	// many of those that serve the queue have none. Configs are their configurations,
+	// if they have several.
+	NoHandler bool        `json:"no_handler"`
+	Lacking   int         `json:"lacking"`
+	Configs   []Differing `json:"configs,omitempty"`
+
 	// Ahead are the tasks that come first: in its queue while it is pending, in
 	// the line while it is parked. Unknown, and nil, in a very long queue.
 	Ahead *int64 `json:"ahead,omitempty"`
@@ -55,6 +62,10 @@ type Explanation struct {
 
 	// Limiter is what holds a parked task.
 	Limiter *HoldingLimiter `json:"limiter,omitempty"`
+	// Tenant is whose task it is, where tenants share that limiter.
+	Tenant *HoldingTenant `json:"tenant,omitempty"`
+	// Slots is the limit in flight whose slots a parked task waits for.
+	Slots *HoldingSlots `json:"slots,omitempty"`
 	// Called says that the limiter has called it: it is on its way to a slot.
 	Called bool `json:"called"`
 
@@ -84,6 +95,18 @@ type HoldingLimiter struct {
 	Available   int64     `json:"available"`
 	NextFree    time.Time `json:"next_free,omitzero"`
 	PausedUntil time.Time `json:"paused_until,omitzero"`
+	// Known is what its API takes as far as known, if the limit finds that, and OthersSeen
+	// when the API last refused far less than it had taken.
+	Known      string    `json:"known,omitempty"`
+	OthersSeen time.Time `json:"others_seen,omitzero"`
+}
+
+// HoldingSlots is the limit in flight that holds a task, and how it stands.
+type HoldingSlots struct {
+	Name     string `json:"name"`
+	InFlight int64  `json:"in_flight"` // how many may run; 0 if Redis has no such limit any more
+	Taken    int64  `json:"taken"`
+	Waiting  int64  `json:"waiting"` // in workers, before it
 }
 
 // AmbiguousTaskError says that several queues have a task of that id.
@@ -121,7 +144,7 @@ func (i *Inspector) Explain(ctx context.Context, id, queue string) (*Explanation
 		e.Blocked, e.PutOff = reason, true
 	}
 	e.Group, e.Orphaned = info.Group, info.IsOrphaned
-	if err := i.explainQueue(e); err != nil {
+	if err := errors.Join(i.explainQueue(e), i.explainWorkers(ctx, e)); err != nil {
 		return nil, err
 	}
 	switch info.State {
@@ -233,6 +256,9 @@ func (i *Inspector) explainLine(ctx context.Context, e *Explanation, info *asynq
 	if err != nil || !waits || w.Line == "" {
 		return err
 	}
+	if limit, ok := line.SlotLimit(w.Line); ok {
+		return i.explainSlots(ctx, e, limit, w)
+	}
 	if line.IsBlocked(w.Line) {
 		e.ComesBack = time.Time{} // when what blocks it is gone
 		return nil
@@ -241,14 +267,37 @@ func (i *Inspector) explainLine(ctx context.Context, e *Explanation, info *asynq
 	if info.State == asynq.TaskStateRetry {
 		e.State = StateParked
 	}
+	limiter, tenant, shared := line.Split(w.Line)
+	if shared {
+		if err := i.explainTenant(ctx, e, limiter, tenant, place); err != nil {
+			return err
+		}
+		if !e.Called {
+			if place, err = i.placeAmong(ctx, e.Queue, limiter, tenant, place); err != nil {
+				return err
+			}
+		}
+	}
 	if !e.Called {
-		ahead, err := i.ahead(ctx, w.Line, e.Queue, place)
+		ahead, err := i.ahead(ctx, limiter, e.Queue, place)
 		if err != nil {
 			return err
 		}
 		e.Ahead = &ahead
 	}
-	return i.explainLimiter(ctx, e, w.Line, max(w.Cost, 1))
+	return i.explainLimiter(ctx, e, limiter, max(w.Cost, 1))
+}
+
+// explainSlots tells how the limit in flight stands that a task waits for.
+func (i *Inspector) explainSlots(ctx context.Context, e *Explanation, limit string, w line.Wait) error {
+	e.ComesBack = time.Time{} // when a slot is free
+	e.Called, e.Since = w.State == line.Called, time.UnixMicro(w.Since)
+	found, err := i.fleet.InFlight(ctx, 0, limit)
+	if err != nil {
+		return err
+	}
+	e.Slots = &HoldingSlots{Name: limit, InFlight: found[0].Limit, Taken: found[0].Taken, Waiting: found[0].Waiting}
+	return nil
 }
 
 // maxCosts is how many tasks ahead have their permits counted; those beyond
@@ -278,6 +327,13 @@ func (i *Inspector) explainLimiter(ctx context.Context, e *Explanation, name str
 		l.PausedUntil = e.At.Add(u.Paused)
 	}
 	e.ComesBack = e.At.Add(wait)
+	learnt, adapts, err := i.fleet.Learnt(ctx, name)
+	if err != nil {
+		return err
+	}
+	if adapts {
+		l.Known, l.OthersSeen = learnt.Known(), learnt.OthersSeen
+	}
 	if e.Called || e.Ahead == nil {
 		return nil
 	}
@@ -289,16 +345,10 @@ func (i *Inspector) explainLimiter(ctx context.Context, e *Explanation, name str
 	for _, t := range first {
 		permits += t.Permits
 	}
-	ahead := float64(cost - 1) // its own, but for the one that is free when its turn comes
+	before := float64(cost - 1) // its own, but for the one that is free when its turn comes
 	if *e.Ahead > 0 {
-		ahead += float64(permits) / float64(len(first)) * float64(*e.Ahead)
+		before += float64(permits) / float64(len(first)) * float64(*e.Ahead)
 	}
-	rate := float64(u.Rate.Permits)
-	if l.PerClient {
-		rate *= float64(max(len(u.Clients), 1))
-	}
-	if ahead -= float64(u.Available); ahead > 0 {
-		e.ComesBack = e.ComesBack.Add(time.Duration(ahead / rate * float64(u.Rate.Interval)))
-	}
+	e.ComesBack = e.At.Add(turn(u, before))
 	return nil
 }

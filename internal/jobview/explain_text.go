@@ -49,7 +49,40 @@ func (e *Explanation) Text() []string {
 	if e.Servers == 0 {
 		say("No running worker serves queue %s: start one that has it in its pools.", e.Queue)
 	}
+	e.sayWorkers(say)
 	return lines
+}
+
+// sayWorkers tells what the workers of the queue lack, and in what they differ.
+func (e *Explanation) sayWorkers(say sayer) {
+	switch {
+	case e.NoHandler:
+		say("No running worker that serves queue %s has a handler for type %s: start one that has, or correct the type.", e.Queue, e.Type)
+	case e.Lacking > 0:
+		say("%d of the workers that serve queue %s %s no handler for type %s.", e.Lacking, e.Queue, have(e.Lacking), e.Type)
+	}
+	if len(e.Configs) == 0 {
+		return
+	}
+	most := e.Configs[0]
+	for _, c := range e.Configs[1:] {
+		say("%s (%s) %s another configuration (%s) than %s (%s; %s): limits, jobs or allowed hosts differ.",
+			workers(c.Workers), c.Example, have(c.Workers), c.Config, workers(most.Workers), most.Example, most.Config)
+	}
+}
+
+func have(n int) string {
+	if n == 1 {
+		return "has"
+	}
+	return "have"
+}
+
+func workers(n int) string {
+	if n == 1 {
+		return "1 worker"
+	}
+	return fmt.Sprintf("%d workers", n)
 }
 
 type sayer func(format string, args ...any)
@@ -59,13 +92,14 @@ func (e *Explanation) sayParked(say sayer, task string) {
 	if !e.Since.IsZero() {
 		since = " since " + e.when(e.Since)
 	}
-	say("%s is parked: limit %q holds it%s. It did not fail, and burns no retry.", task, e.Limiter.Name, since)
+	say("%s is parked: limit %q holds it%s. It did not fail, and uses up no retry.", task, e.Limiter.Name, since)
 	switch {
 	case e.Called:
 		say("The limit has called it just now: it is on its way back to its queue.")
 	case e.Ahead != nil:
 		say("%s before it in line; its turn comes in about %s.", tasks(*e.Ahead), e.in(e.ComesBack))
 	}
+	e.sayTenant(say)
 	e.sayLimiter(say)
 }
 
@@ -106,6 +140,11 @@ func (e *Explanation) sayRetry(say sayer, task string) {
 		say("It was tried %s. One job of its kind is tried every 30s at least, by each worker, and when one passes the others follow.", e.when(e.Since))
 		return
 	}
+	if s := e.Slots; s != nil {
+		say("%s is parked: it waits for a slot of limit %q since %s. It did not fail, and uses up no retry.", task, s.Name, e.when(e.Since))
+		say("%d of %d slots are taken, and %d jobs wait for one in workers: throttle holders %s shows who has them.", s.Taken, s.InFlight, s.Waiting, s.Name)
+		return
+	}
 	if e.PutOff {
 		back := "a worker brings it back when it has a place"
 		if !e.ComesBack.IsZero() {
@@ -143,6 +182,12 @@ func (e *Explanation) sayLimiter(say sayer) {
 		say("The limit (%s%s) is full: %d used, %d reserved; a permit is free in %s.", l.Rate, each, l.Used, l.Reserved, e.in(l.NextFree))
 	default:
 		say("The limit (%s%s) has %d free now: %d used, %d reserved.", l.Rate, each, l.Available, l.Used, l.Reserved)
+	}
+	if l.Known != "" {
+		say("The limit finds by itself what its API takes: %s, as far as known.", l.Known)
+	}
+	if !l.OthersSeen.IsZero() {
+		say("Somebody else uses the quota, or the API has lowered its limit: it refused far less than it had taken before, %s.", e.when(l.OthersSeen))
 	}
 	if l.Cost > 1 {
 		say("The task costs %d of its permits.", l.Cost)

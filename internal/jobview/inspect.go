@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobthrottle/jobthrottle/internal/history"
 	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
@@ -24,12 +25,24 @@ type Inspector struct {
 	lines *line.Lines
 	asynq *asynq.Inspector
 	fleet *operate.Fleet
+	past  *history.Reader
+
+	weight func(limiter, tenant string) float64 // in the configuration; nil: 1
 }
 
 // NewInspector returns an Inspector of what is in rdb, which remains the
 // caller's to close.
 func NewInspector(rdb redis.UniversalClient) *Inspector {
-	return &Inspector{rdb: rdb, lines: line.New(rdb), asynq: asynq.NewInspectorFromRedisClient(rdb), fleet: operate.NewFleet(rdb)}
+	return &Inspector{rdb: rdb, lines: line.New(rdb), asynq: asynq.NewInspectorFromRedisClient(rdb), fleet: operate.NewFleet(rdb), past: history.NewReader(rdb)}
+}
+
+// Past returns what the fleet did in the last hour.
+func (i *Inspector) Past(ctx context.Context) (history.Past, error) {
+	past, err := i.past.Read(ctx)
+	if err != nil {
+		return past, fmt.Errorf("read the last hour: %w", err)
+	}
+	return past, nil
 }
 
 // Line is how many tasks are parked for a limiter.
@@ -63,16 +76,26 @@ func (i *Inspector) LinesOf(ctx context.Context, limiters ...string) ([]Line, er
 		if err != nil {
 			return nil, wrap(err)
 		}
-		for _, name := range page {
+		shared, err := i.lines.SharedLengths(ctx, queues, page)
+		if err != nil {
+			return nil, wrap(err)
+		}
+		for p, name := range page {
 			l := Line{Limiter: name}
 			for _, n := range lengths[name] {
 				l.Parked, l.Called = l.Parked+n.Waiting, l.Called+n.Called
+			}
+			for _, n := range shared[p] {
+				l.Parked += n
 			}
 			lines = append(lines, l)
 		}
 	}
 	return lines, nil
 }
+
+// Queues returns the queues that a job was ever enqueued in, by name.
+func (i *Inspector) Queues(context.Context) ([]string, error) { return i.queues() }
 
 // queues are those that a job was ever enqueued in, by name.
 func (i *Inspector) queues() ([]string, error) {
@@ -96,7 +119,10 @@ func (i *Inspector) lined(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the lines of queue %q: %w", queue, err)
 		}
-		names = append(names, page...)
+		for _, name := range page {
+			limiter, _, _ := line.Split(name)
+			names = append(names, limiter)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil // a scan may repeat
@@ -137,7 +163,7 @@ func (i *Inspector) Parked(ctx context.Context, limiter string, from, n int64) (
 	}
 	found := map[int][]line.InLine{}
 	for p := range first {
-		if found[p], err = i.lines.Tasks(ctx, parts[p].Queue, limiter, first[p], last[p]-first[p]+1); err != nil {
+		if found[p], err = i.tasks(ctx, parts[p].Queue, limiter, first[p], last[p]-first[p]+1); err != nil {
 			return nil, wrap(err)
 		}
 	}

@@ -24,11 +24,12 @@ type parkedLines struct {
 	tasks  map[string]int64 // by limiter
 	queues map[string]int64 // by queue, over all limiters
 	unread int64
+	seen   []string // the queues
 	oldest map[*plan.Limit]lineAge
 }
 
-// lineAt is what a queue has in line for a limiter.
-type lineAt struct{ queue, limiter string }
+// lineAt is the line that a queue has for a limiter.
+type lineAt struct{ queue, line string }
 
 // lineAge is for how long the first task of a line has waited.
 type lineAge struct {
@@ -51,6 +52,7 @@ func (v *View) readLines(ctx context.Context) (parkedLines, error) {
 	p := parkedLines{tasks: map[string]int64{}, queues: map[string]int64{}, oldest: map[*plan.Limit]lineAge{}}
 	queues, err := v.firstLines(ctx)
 	for _, q := range queues {
+		p.seen = append(p.seen, q.queue)
 		if err == nil {
 			err = v.readQueue(ctx, &p, q)
 		}
@@ -100,8 +102,12 @@ func (v *View) single(but []string) []string {
 	}
 	var names []string
 	for _, l := range v.plans.Limits() {
-		if l.Key == "" && !known[l.Name] {
-			names = append(names, l.Name)
+		name := l.Name
+		if l.Share != "" {
+			name = line.SharedBy(name)
+		}
+		if l.Key == "" && !known[name] {
+			names = append(names, name)
 		}
 	}
 	return names
@@ -119,8 +125,9 @@ func (v *View) readQueue(ctx context.Context, p *parkedLines, q queueLines) erro
 		if i >= len(q.read) && heads[i].Tasks > 0 {
 			p.unread--
 		}
-		p.add(name, q.queue, heads[i].Tasks)
-		p.see(v.limitOf(name), lineAt{q.queue, name}, heads[i], now)
+		limiter, _, _ := line.Split(name)
+		p.add(limiter, q.queue, heads[i].Tasks)
+		p.see(v.limitOf(limiter), lineAt{q.queue, name}, heads[i], now)
 	}
 	return nil
 }
@@ -143,28 +150,31 @@ func (p *parkedLines) see(l *plan.Limit, at lineAt, head line.Head, now time.Tim
 	}
 }
 
-// of returns how many limiters of a limit have tasks in line, and how many those are.
-func (p *parkedLines) of(l *plan.Limit) (limiters, tasks int64) {
-	for name, n := range p.tasks {
-		if name == l.Name && l.Key == "" || l.Key != "" && strings.HasPrefix(name, l.Name+":") {
-			limiters, tasks = limiters+1, tasks+n
+// byLimit returns the limiters that have tasks in line, by their limit.
+func (v *View) byLimit(p parkedLines) map[*plan.Limit][]string {
+	of := map[*plan.Limit][]string{}
+	for name := range p.tasks {
+		if l := v.limitOf(name); l != nil {
+			of[l] = append(of[l], name)
 		}
 	}
-	return limiters, tasks
+	return of
 }
 
-// longest returns the limiters with that prefix that have the longest lines.
-func (p *parkedLines) longest(prefix string) []string {
-	var names []string
-	for name := range p.tasks {
-		if strings.HasPrefix(name, prefix) {
-			names = append(names, name)
-		}
+// sum is how many tasks are in the lines of limiters.
+func (p *parkedLines) sum(limiters []string) (tasks int64) {
+	for _, name := range limiters {
+		tasks += p.tasks[name]
 	}
-	slices.SortFunc(names, func(a, b string) int {
+	return tasks
+}
+
+// longest returns those of the limiters that have the longest lines.
+func (p *parkedLines) longest(limiters []string) []string {
+	limiters = slices.SortedFunc(slices.Values(limiters), func(a, b string) int {
 		return cmp.Or(cmp.Compare(p.tasks[b], p.tasks[a]), strings.Compare(a, b))
 	})
-	return names[:min(len(names), MaxLimiters)]
+	return limiters[:min(len(limiters), MaxLimiters)]
 }
 
 // ages finds the oldest task in line of each limit where there are more lines than
@@ -203,7 +213,7 @@ func (a *ages) look(ctx context.Context, v *View, p *parkedLines, queues []queue
 		}
 		for _, at := range known {
 			if at.queue == q.queue {
-				names = append(names, at.limiter)
+				names = append(names, at.line)
 			}
 		}
 		heads, now, err := v.inspector.lines.Heads(ctx, q.queue, names)
@@ -211,7 +221,8 @@ func (a *ages) look(ctx context.Context, v *View, p *parkedLines, queues []queue
 			return err
 		}
 		for i, name := range names {
-			p.see(v.limitOf(name), lineAt{q.queue, name}, heads[i], now)
+			limiter, _, _ := line.Split(name)
+			p.see(v.limitOf(limiter), lineAt{q.queue, name}, heads[i], now)
 		}
 	}
 	known = map[*plan.Limit]lineAt{}

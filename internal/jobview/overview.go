@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
@@ -22,7 +23,10 @@ type Overview struct {
 	At     time.Time // when it was read, by this process's clock
 	Limits []LimitOverview
 	Pools  []PoolOverview
-	Unread int64 // lines of parked tasks that were too many to read: their tasks count as Retry
+	// Blocked are jobs that cannot run as things stand, by why and type, the most first;
+	// MaxBlocked of them at most.
+	Blocked []BlockedOverview
+	Unread  int64 // lines of parked tasks that were too many to read: their tasks count as Retry
 }
 
 // LimitOverview is a limit of the configuration.
@@ -40,6 +44,14 @@ type LimitOverview struct {
 	// Limiters has one element, or none if nobody has created the limiter yet.
 	// Of a keyed limit, it has those with the longest lines.
 	Limiters []LimiterOverview
+	// Learnt is what a limit without a key has learnt that adapts; else nil.
+	Learnt *operate.Learnt
+	Share  string // where a job has its tenant; empty if tenants do not share the limit
+	// Tenants are those that have jobs in line for a limit which tenants share and that
+	// has no key, the most weight first; MaxTenants of them at most. AllTenants is how
+	// many there are.
+	Tenants    []TenantShare
+	AllTenants int64
 	// Broken are limiters that are missing in Limiters because somebody wrote
 	// into Redis what makes no sense there.
 	Broken []error
@@ -82,31 +94,64 @@ func (v *View) Overview(ctx context.Context) (Overview, error) {
 	if o.Limits, err = v.overlookLimits(ctx, lines); err != nil {
 		return Overview{}, err
 	}
+	if o.Blocked, err = v.inspector.blocked(ctx, lines.seen); err != nil {
+		return Overview{}, err
+	}
+	if err = v.overlookTenants(ctx, o.Limits); err != nil {
+		return Overview{}, err
+	}
 	o.Pools, err = v.overlookPools(lines)
 	return o, err
+}
+
+const (
+	// MaxTenants is how many tenants of a limit an Overview has.
+	MaxTenants = 20
+	// maxShared is of how many limits it reads them: of those that hold the most jobs.
+	maxShared = 20
+)
+
+// overlookTenants adds who has what of the limits that tenants share.
+func (v *View) overlookTenants(ctx context.Context, limits []LimitOverview) error {
+	var shared []*LimitOverview
+	for i := range limits {
+		if l := &limits[i]; l.Share != "" && l.Key == "" && l.Parked > 0 {
+			shared = append(shared, l)
+		}
+	}
+	slices.SortStableFunc(shared, func(a, b *LimitOverview) int { return cmp.Compare(b.Parked, a.Parked) })
+	for _, l := range shared[:min(len(shared), maxShared)] {
+		tenants, all, err := v.inspector.Tenants(ctx, l.Name)
+		if err != nil {
+			return err
+		}
+		l.Tenants, l.AllTenants = tenants[:min(len(tenants), MaxTenants)], all
+	}
+	return nil
 }
 
 func (v *View) overlookLimits(ctx context.Context, lines parkedLines) ([]LimitOverview, error) {
 	var limits []LimitOverview
 	var names []string
+	byLimit, jobs := v.byLimit(lines), map[*plan.Limit][]string{}
+	for _, j := range v.plans.All() {
+		for _, l := range j.Limits {
+			jobs[l] = append(jobs[l], j.Name)
+		}
+	}
 	for _, l := range v.plans.Limits() {
-		lo := LimitOverview{Name: l.Name, Rate: l.Rate, Key: l.Key}
+		lo := LimitOverview{Name: l.Name, Rate: l.Rate, Key: l.Key, Share: l.Share}
 		limiters := []string{l.Name}
 		if l.Key != "" {
-			limiters = lines.longest(l.Name + ":")
+			limiters = lines.longest(byLimit[l])
 		}
-		lo.Lines, lo.Parked = lines.of(l)
+		lo.Lines, lo.Parked = int64(len(byLimit[l])), lines.sum(byLimit[l])
 		lo.Oldest = lines.oldest[l].age
 		for _, name := range limiters {
 			lo.Limiters = append(lo.Limiters, LimiterOverview{FleetUsage: operate.FleetUsage{Name: name}, Configured: l.RateOf(name), Parked: lines.tasks[name]})
 		}
 		names = append(names, limiters...)
-		for _, j := range v.plans.All() {
-			if slices.Contains(j.Limits, l) {
-				lo.Jobs = append(lo.Jobs, j.Name)
-			}
-		}
-		slices.Sort(lo.Jobs)
+		lo.Jobs = slices.Compact(slices.Sorted(slices.Values(jobs[l])))
 		limits = append(limits, lo)
 	}
 	usages, err := v.inspector.fleet.Inspect(ctx, names...)
@@ -127,6 +172,15 @@ func (v *View) overlookLimits(ctx context.Context, lines parkedLines) ([]LimitOv
 		for _, l := range lo.Limiters {
 			if err := broken[l.Name]; err != nil {
 				lo.Broken = append(lo.Broken, err)
+			}
+		}
+		if l := v.plans.Limits()[i]; l.Key == "" && l.Adapt != (throttle.Adapt{}) {
+			learnt, ok, err := v.inspector.fleet.Learnt(ctx, l.Name)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				lo.Learnt = &learnt
 			}
 		}
 		lo.Limiters = slices.DeleteFunc(lo.Limiters, func(l LimiterOverview) bool { _, ok := found[l.Name]; return !ok })

@@ -12,6 +12,7 @@ import (
 type Stats struct {
 	Throttle throttle.Stats
 	Limits   []LimitStats // by name
+	Slots    []SlotStats  // of limits in flight, by name
 	Jobs     []JobStats   // by name; last, those of types that no pattern matches
 }
 
@@ -26,6 +27,20 @@ type LimitStats struct {
 	Denied   int64 // attempts put off because the turn was too far, or others were in line
 	Parked   int64 // times that a job got in line
 	Paused   int64 // pauses because an API said to try later
+	// DryRun says that the limit holds nobody. WouldWait are the jobs that ran all the
+	// same when it had no permits for them, or would have been blocked by it.
+	DryRun    bool
+	WouldWait int64
+}
+
+// SlotStats counts for one limit in flight of the configuration.
+type SlotStats struct {
+	Name     string
+	Held     int64 // slots that jobs got
+	Running  int64 // jobs of this process that hold one now
+	Parked   int64 // times that a job got in line
+	Lost     int64 // slots that running jobs lost: Redis, or the process, did not answer for a lease
+	Outlived int64 // handlers that ran on after that, when another job may have had the slot
 }
 
 // JobStats counts the attempts of one pattern's jobs.

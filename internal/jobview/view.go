@@ -37,6 +37,12 @@ func New(rdb redis.UniversalClient, client *throttle.Client, plans *plan.Jobs, p
 	for _, l := range plans.Limits() {
 		v.limits[l.Name] = l
 	}
+	v.inspector.WeightsFrom(func(limiter, tenant string) float64 {
+		if l := v.limitOf(limiter); l != nil {
+			return l.WeightOf(tenant)
+		}
+		return 1
+	})
 	return v
 }
 

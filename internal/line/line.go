@@ -14,6 +14,8 @@
 //	field taken                   when its attempt took it from the queue, in microseconds after 1970
 //	{LIMITER}:queues              hash: how its queues share it: see share.lua
 //
+// Tenants that share a limiter have lines of their own: see tenants.go.
+//
 // The name of a line is that of a limiter, or begins with "!" for jobs that wait
 // for something else. This package is the only owner of these keys. It decides
 // nothing: package asynqlimit does.
@@ -38,6 +40,8 @@ var files embed.FS
 type Lines struct {
 	rdb                                                   redis.UniversalClient
 	take, park, back, due, share, bring, release, refused *redis.Script
+	tenants, charge                                       *redis.Script
+	shelf, stored, pull                                   *redis.Script // for people
 	adopted, unlist, retire                               *redis.Script // for the version before this one
 }
 
@@ -54,6 +58,11 @@ func New(rdb redis.UniversalClient) *Lines {
 		release: load("release"),
 		adopted: load("adopt"),
 		refused: load("refused"),
+		tenants: load("tenants"),
+		charge:  load("charge"),
+		shelf:   load("shelf"),
+		stored:  load("stored"),
+		pull:    load("pull"),
 		unlist:  load("unlist"),
 		retire:  load("retire"),
 	}
@@ -67,10 +76,13 @@ func load(name string) *redis.Script {
 	return redis.NewScript(string(text))
 }
 
-func lineKey(queue, name string) string   { return queuePrefix(queue) + "jt:line:" + name }
-func calledKey(queue, name string) string { return queuePrefix(queue) + "jt:called:" + name }
-func blockedKey(queue string) string      { return queuePrefix(queue) + "jt:blocked" }
-func roomKey(queue string) string         { return queuePrefix(queue) + "jt:room" }
+func lineKey(queue, name string) string { return queuePrefix(queue) + "jt:line:" + name }
+func calledKey(queue, name string) string {
+	limiter, _, _ := Split(name)
+	return queuePrefix(queue) + "jt:called:" + limiter
+}
+func blockedKey(queue string) string { return queuePrefix(queue) + "jt:blocked" }
+func roomKey(queue string) string    { return queuePrefix(queue) + "jt:room" }
 
 // linesKey is where a queue has the names of its lines.
 func linesKey(queue, name string) string {
@@ -80,17 +92,22 @@ func linesKey(queue, name string) string {
 	return queuePrefix(queue) + "jt:lines"
 }
 
+// Blocked begins the names of those lines that are not of a limiter.
+const Blocked = "!"
+
+// InFlight begins the names of the lines of tasks that wait for a slot of a limit in
+// flight.
+const InFlight = Blocked + "in_flight:"
+
+// SlotLimit returns the limit in flight whose slots the tasks of a line wait for.
+func SlotLimit(name string) (limiter string, ok bool) { return strings.CutPrefix(name, InFlight) }
+
 // IsBlocked says whether a line is of tasks that cannot run as things stand,
 // rather than of a limiter.
-func IsBlocked(name string) bool { return strings.HasPrefix(name, "!") }
+func IsBlocked(name string) bool { return strings.HasPrefix(name, Blocked) }
 
 // queuesKey is in the limiter's own slot. Names with a hash tag are their own.
-func queuesKey(limiter string) string {
-	if strings.Contains(limiter, "{") {
-		return limiter + ":queues"
-	}
-	return "{" + limiter + "}:queues"
-}
+func queuesKey(limiter string) string { return ofLimiter(limiter, "queues") }
 
 // A State is where a task's wait stands.
 type State string
@@ -115,8 +132,18 @@ type Wait struct {
 	Soonest int64  // before which nobody takes it from the line, in milliseconds after 1970
 	Score   int64  // of the parked task, in asynq's retry set
 	Cost    int64  // permits
-	Refused int64  // when its API first told it to try later, in seconds after 1970; 0: never
+	Refused int64  // when its API first told it to try later, in seconds after 1970, moved on by what it has waited for other things since; 0: never
 	Line    string // the name of its line
+}
+
+// InLine is for how long a task was in line that was taken then, by Redis's clock, in
+// microseconds after 1970: 0 if it was not in line, or if that is not known.
+func (w Wait) InLine(taken int64) time.Duration {
+	if w.State != Parked && w.State != Called || w.Soonest == 0 {
+		return 0
+	}
+	parked := time.Duration(w.Soonest)*time.Millisecond - settled
+	return max(time.Duration(taken)*time.Microsecond-parked, 0)
 }
 
 // ParseWait reads the field. It returns false for a task that never waited.
@@ -223,10 +250,26 @@ type Place struct {
 	Refused int64
 	By      string // the take of the attempt: a later attempt of the task is left alone; empty: any
 	Untried bool   // it has not asked for anything: it queues behind those in line
+	AtOnce  bool   // asynq never had the attempt: the task may be called at once
 }
 
 // Park puts an active task in line. A nil message leaves that as it is.
 func (l *Lines) Park(ctx context.Context, queue, id string, message any, p Place) error {
+	c := parking(queue, id, message, p)
+	return notActive(l.park.Run(ctx, l.rdb, c.keys, c.args...).Err())
+}
+
+// ParkAll puts active tasks of a queue in line.
+func (l *Lines) ParkAll(ctx context.Context, queue string, ids []string, places []Place) error {
+	calls := make([]call, len(ids))
+	for i, id := range ids {
+		calls[i] = parking(queue, id, nil, places[i])
+	}
+	_, err := l.all(ctx, l.park, calls)
+	return err
+}
+
+func parking(queue, id string, message any, p Place) call {
 	if message == nil {
 		message = ""
 	}
@@ -235,9 +278,15 @@ func (l *Lines) Park(ctx context.Context, queue, id string, message any, p Place
 	if p.Line == "" {
 		after = p.Away.Seconds()
 	}
-	err := l.park.Run(ctx, l.rdb, keys, id, message, sinceText(p.Since), max(p.Cost, 1), p.Refused, p.Line,
-		after, settled.Milliseconds(), lockLasts.Milliseconds(), p.By).Err()
-	return notActive(err)
+	if limiter, _, shared := Split(p.Line); shared {
+		keys = append(keys, tenantsKey(queue, limiter), tasksKey(queue))
+	}
+	stays := settled.Milliseconds()
+	if p.AtOnce {
+		stays = 0
+	}
+	return call{keys, []any{id, message, sinceText(p.Since), max(p.Cost, 1), p.Refused, p.Line,
+		after, stays, lockLasts.Milliseconds(), p.By}}
 }
 
 // fallbackOf is after how many seconds asynq brings a task back by itself.

@@ -45,12 +45,14 @@ type Claimed struct {
 
 // Due claims the lines of the queues that are due for a look, at most so many
 // of each queue as the caller has places, and tells what lines there are. A queue
-// that the error concerns has no Known.
-func (l *Lines) Due(ctx context.Context, queues []string, places int) ([]Due, error) {
+// that the error concerns has no Known. Lines that tenants share come back among those
+// to look at, if a worker that knows no tenants has removed them, and if there are mends
+// of them at most.
+func (l *Lines) Due(ctx context.Context, queues []string, places, mends int) ([]Due, error) {
 	calls := make([]call, len(queues))
 	for i, queue := range queues {
 		calls[i] = call{[]string{pausedKey(queue), linesKey(queue, ""), blockedKey(queue)}, []any{
-			queuePrefix(queue), lookLasts.Milliseconds(), min(places, maxClaimed), maxKnown, maxMeasured, calledCounts.Milliseconds()}}
+			queuePrefix(queue), lookLasts.Milliseconds(), min(places, maxClaimed), maxKnown, maxMeasured, calledCounts.Milliseconds(), mends}}
 	}
 	replies, err := l.all(ctx, l.due, calls)
 	due := make([]Due, len(queues))
@@ -138,6 +140,10 @@ type Look struct {
 	From    float64       // where in the line to begin, from 0, its head, to 1
 	InOrder bool          // nobody is called before one at the head that came and parked just now
 	Next    time.Duration // until the next look
+
+	// Of the line of a tenant, in place of From and InOrder: the start tag of its
+	// first task, and its weight.
+	Start, Weight float64
 }
 
 // Brought is what came of a Look.
@@ -147,7 +153,8 @@ type Brought struct {
 	Left   int64 // tasks in line
 }
 
-// Bring calls tasks from lines of queues to the heads of the queues. Of those that
+// Bring calls tasks from lines of queues to the heads of the queues. Tasks of tenants
+// come there by their start tags. Of those that
 // the error concerns there is nothing.
 func (l *Lines) Bring(ctx context.Context, queues []string, looks [][]Look) ([][]Brought, error) {
 	calls := make([]call, len(queues))
@@ -157,6 +164,10 @@ func (l *Lines) Bring(ctx context.Context, queues []string, looks [][]Look) ([][
 			from := look.From
 			if look.InOrder {
 				from = -1
+			}
+			if _, tenant, _ := Split(look.Line); tenant != "" {
+				args = append(args, look.Line, look.Permits, look.Next.Milliseconds(), floatText(look.Start)+" "+floatText(look.Weight))
+				continue
 			}
 			args = append(args, look.Line, look.Permits, look.Next.Milliseconds(), from)
 		}
@@ -182,7 +193,23 @@ const releaseBatch = 500
 
 // Release returns all tasks of a line of a queue to pending, and says how many.
 func (l *Lines) Release(ctx context.Context, queue, name string) (released int64, err error) {
+	limiter, tenant, shared := Split(name)
+	if shared && tenant == "" {
+		for {
+			first, err := l.rdb.ZRange(ctx, tenantsKey(queue, limiter), 0, 0).Result()
+			if err != nil || len(first) == 0 {
+				return released, err
+			}
+			n, err := l.Release(ctx, queue, OfTenant(limiter, first[0]))
+			if released += n; err != nil {
+				return released, err
+			}
+		}
+	}
 	keys := []string{pendingKey(queue), retryKey(queue), lineKey(queue, name), linesKey(queue, name)}
+	if shared {
+		keys = append(keys, tenantsKey(queue, limiter), tasksKey(queue))
+	}
 	for {
 		reply, err := l.release.Run(ctx, l.rdb, keys, queuePrefix(queue), name, releaseBatch).Int64Slice()
 		if err == nil && len(reply) != 2 {

@@ -18,28 +18,73 @@ type Length struct {
 
 // Lengths returns the lengths of lines, for each of the queues.
 func (l *Lines) Lengths(ctx context.Context, queues, names []string) (map[string][]Length, error) {
-	waiting, called := make([]*redis.IntCmd, len(queues)*len(names)), make([]*redis.IntCmd, len(queues)*len(names))
+	waiting, called := make([]func() int64, len(queues)*len(names)), make([]*redis.IntCmd, len(queues)*len(names))
 	if len(waiting) == 0 {
 		return nil, nil
 	}
 	if _, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n, name := range names {
 			for q, queue := range queues {
-				waiting[n*len(queues)+q] = p.ZCard(ctx, lineKey(queue, name))
+				waiting[n*len(queues)+q] = length(ctx, p, queue, name)
 				called[n*len(queues)+q] = p.ZCard(ctx, calledKey(queue, name))
+			}
+		}
+		return nil
+	}); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, err
+	}
+	lengths := make(map[string][]Length, len(names))
+	for n, name := range names {
+		for q := range queues {
+			lengths[name] = append(lengths[name], Length{waiting[n*len(queues)+q](), called[n*len(queues)+q].Val()})
+		}
+	}
+	return lengths, nil
+}
+
+// length asks for the tasks of a line.
+func length(ctx context.Context, p redis.Pipeliner, queue, name string) func() int64 {
+	if isShared(name) {
+		limiter, _, _ := Split(name)
+		n := p.HGet(ctx, tasksKey(queue), limiter)
+		return func() int64 { tasks, _ := n.Int64(); return max(tasks, 0) }
+	}
+	n := p.ZCard(ctx, lineKey(queue, name))
+	return n.Val
+}
+
+// SharedLengths returns for each of the limiters how many tasks of their tenants the
+// queues have in line. Where there are none it reads no more than that.
+func (l *Lines) SharedLengths(ctx context.Context, queues, limiters []string) (tasks [][]int64, err error) {
+	tasks = make([][]int64, len(limiters))
+	for i := range limiters {
+		tasks[i] = make([]int64, len(queues))
+	}
+	if len(queues)*len(limiters) == 0 {
+		return tasks, nil
+	}
+	tenants := make([]*redis.IntCmd, 0, len(queues)*len(limiters))
+	if _, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, limiter := range limiters {
+			for _, queue := range queues {
+				tenants = append(tenants, p.ZCard(ctx, tenantsKey(queue, limiter)))
 			}
 		}
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	lengths := make(map[string][]Length, len(names))
-	for n, name := range names {
-		for q := range queues {
-			lengths[name] = append(lengths[name], Length{waiting[n*len(queues)+q].Val(), called[n*len(queues)+q].Val()})
+	for n, of := range tenants {
+		if of.Val() == 0 {
+			continue
 		}
+		i, q := n/len(queues), n%len(queues)
+		if tasks[i][q], err = l.rdb.HGet(ctx, tasksKey(queues[q]), limiters[i]).Int64(); err != nil && !errors.Is(err, redis.Nil) {
+			return nil, err
+		}
+		tasks[i][q] = max(tasks[i][q], 0)
 	}
-	return lengths, nil
+	return tasks, nil
 }
 
 // scanned is how many names one round trip reads.
@@ -77,22 +122,30 @@ func (l *Lines) Heads(ctx context.Context, queue string, names []string) ([]Head
 	if len(names) == 0 {
 		return nil, time.Time{}, nil
 	}
-	tasks, first, now := make([]*redis.IntCmd, len(names)), make([]*redis.ZSliceCmd, len(names)), new(redis.TimeCmd)
+	tasks, first, now := make([]func() int64, len(names)), make([]*redis.ZSliceCmd, len(names)), new(redis.TimeCmd)
 	if _, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		now = p.Time(ctx)
 		for i, name := range names {
-			tasks[i], first[i] = p.ZCard(ctx, lineKey(queue, name)), p.ZRangeWithScores(ctx, lineKey(queue, name), 0, 0)
+			if tasks[i] = length(ctx, p, queue, name); isShared(name) {
+				continue
+			}
+			first[i] = p.ZRangeWithScores(ctx, lineKey(queue, name), 0, 0)
 		}
 		return nil
-	}); err != nil {
+	}); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, time.Time{}, err
 	}
 	heads := make([]Head, len(names))
 	for i := range names {
-		heads[i].Tasks = tasks[i].Val()
+		if heads[i].Tasks = tasks[i](); first[i] == nil {
+			continue
+		}
 		if z := first[i].Val(); len(z) > 0 {
 			heads[i].Since = time.UnixMicro(int64(z[0].Score))
 		}
+	}
+	if err := l.sharedHeads(ctx, queue, names, heads); err != nil {
+		return nil, time.Time{}, err
 	}
 	return heads, now.Val(), nil
 }
@@ -133,19 +186,23 @@ type Part struct {
 // Parts returns the parts of a limiter's line, for each of the queues.
 func (l *Lines) Parts(ctx context.Context, limiter string, queues []string) ([]Part, error) {
 	known, now := new(redis.MapStringStringCmd), new(redis.TimeCmd)
-	lengths := make([]*redis.IntCmd, len(queues))
+	lengths := make([]func() int64, len(queues))
 	if _, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		known, now = p.HGetAll(ctx, queuesKey(limiter)), p.Time(ctx)
 		for i, queue := range queues {
-			lengths[i] = p.ZCard(ctx, lineKey(queue, limiter))
+			lengths[i] = length(ctx, p, queue, limiter)
 		}
 		return nil
-	}); err != nil {
+	}); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, err
+	}
+	shared, err := l.SharedLengths(ctx, queues, []string{limiter})
+	if err != nil {
 		return nil, err
 	}
 	parts := make([]Part, len(queues))
 	for i, queue := range queues {
-		parts[i] = Part{Queue: queue, Tasks: lengths[i].Val(), Weight: 1}
+		parts[i] = Part{Queue: queue, Tasks: lengths[i]() + shared[0][i], Weight: 1}
 		parts[i].read(known.Val()[queue], now.Val())
 	}
 	return parts, nil
@@ -224,4 +281,75 @@ func (l *Lines) Of(ctx context.Context, queue, id string) (w Wait, place int64, 
 		return Wait{}, 0, false, nil
 	}
 	return w, place, err == nil && serr == nil, errors.Join(err, serr)
+}
+
+// Ranks returns where tasks stand in their queues' parts of lines, from 0, or -1 if they
+// do not, and how long those parts are.
+func (l *Lines) Ranks(ctx context.Context, queues, names, ids []string) (places, lengths []int64, err error) {
+	ranks, parts := make([]*redis.IntCmd, len(ids)), make([]*redis.IntCmd, len(ids))
+	if len(ids) == 0 {
+		return nil, nil, nil
+	}
+	if _, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, id := range ids {
+			key := lineKey(queues[i], names[i])
+			ranks[i], parts[i] = p.ZRank(ctx, key, id), p.ZCard(ctx, key)
+		}
+		return nil
+	}); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, nil, err
+	}
+	for i := range ids {
+		place := ranks[i].Val()
+		if ranks[i].Err() != nil {
+			place = -1
+		}
+		places, lengths = append(places, place), append(lengths, parts[i].Val())
+	}
+	return places, lengths, nil
+}
+
+// Paused says whether asynq takes no task from a queue.
+func (l *Lines) Paused(ctx context.Context, queue string) (bool, error) {
+	n, err := l.rdb.Exists(ctx, pausedKey(queue)).Result()
+	return n > 0, err
+}
+
+// BlockedPart is what a queue has of a line of tasks that cannot run.
+type BlockedPart struct {
+	Name  string
+	Tasks int64
+}
+
+// Blocked returns the lines of tasks that cannot run, of each of the queues; most of
+// each at most.
+func (l *Lines) Blocked(ctx context.Context, queues []string, most int64) ([]BlockedPart, error) {
+	if len(queues) == 0 {
+		return nil, nil
+	}
+	names := make([]*redis.StringSliceCmd, len(queues))
+	if _, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, queue := range queues {
+			names[i] = p.ZRange(ctx, blockedKey(queue), 0, most-1)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	var parts []BlockedPart
+	var lengths []*redis.IntCmd
+	if _, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, queue := range queues {
+			for _, name := range names[i].Val() {
+				parts, lengths = append(parts, BlockedPart{Name: name}), append(lengths, p.ZCard(ctx, lineKey(queue, name)))
+			}
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	for i := range parts {
+		parts[i].Tasks = lengths[i].Val()
+	}
+	return parts, nil
 }

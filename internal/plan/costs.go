@@ -33,35 +33,39 @@ func newCosts(jc config.Job) (c costs, err error) {
 	return c, nil
 }
 
-// of returns what a task of the job costs of each limit. An error is a *Mistake,
-// the first of them; the task costs nothing of the limits that it concerns.
-func (c costs) of(t Task, job string) (ns []int64, err error) {
-	ns = make([]int64, len(c.limits))
-	mistake := func(limit string, cost expr.Cost, wrong error) {
-		if err == nil {
-			err = &Mistake{Reason: BadCost, Type: t.Type, Job: job, Limit: limit, Path: cost.String(), Err: wrong}
+// cost is what a task costs of a limit: nothing where that is a mistake.
+type cost struct {
+	permits int64
+	mistake error // a *Mistake, or nil
+}
+
+// of returns what a task of the job costs of each limit.
+func (c costs) of(t Task, job string) []cost {
+	read := func(limit string, x expr.Cost) (of cost) {
+		n, wrong := x.Of(t)
+		if of.permits = n; wrong == nil {
+			return of
 		}
+		if limit != "" {
+			wrong = fmt.Errorf("limit %q: %w", limit, wrong)
+		}
+		of.mistake = &Mistake{Reason: BadCost, Type: t.Type, Job: job, Limit: limit, Path: x.String(), Err: wrong}
+		return of
 	}
-	each := int64(-1) // read once: a payload may be large
+	all := make([]cost, len(c.limits))
+	var each *cost // read once: a payload may be large
 	for i, own := range c.own {
 		switch {
 		case own != nil:
-			n, wrong := own.Of(t)
-			if wrong != nil {
-				mistake(c.limits[i], *own, fmt.Errorf("limit %q: %w", c.limits[i], wrong))
-			}
-			ns[i] = n
-		case each < 0:
-			n, wrong := c.each.Of(t)
-			if wrong != nil {
-				mistake("", c.each, wrong)
-			}
-			each, ns[i] = n, n
+			all[i] = read(c.limits[i], *own)
+		case each == nil:
+			all[i] = read("", c.each)
+			each = &all[i]
 		default:
-			ns[i] = each
+			all[i] = *each
 		}
 	}
-	return ns, err
+	return all
 }
 
 // fields returns the fields of payloads that costs read.

@@ -18,12 +18,14 @@ import (
 type Jobs struct {
 	jobs   []*Job
 	limits []*Limit
+	slots  []*SlotLimit
 }
 
 // Job is what applies to the tasks of a pattern.
 type Job struct {
-	Name        string   // the pattern, as configured
-	Limits      []*Limit // a task draws on all of them
+	Name        string       // the pattern, as configured
+	Limits      []*Limit     // a task draws on all of them
+	Slots       []*SlotLimit // and holds a slot of each of these while it runs
 	Hold        time.Duration
 	MaxInFlight int // 0: no cap
 	MaxPause    time.Duration
@@ -40,9 +42,17 @@ type Job struct {
 type Limit struct {
 	Name string
 	Rate throttle.Rate
+	Dry  bool   // it only tells who would wait
 	Key  string // where a task has the value; empty if there is one limiter for all
 
-	key   expr.Selector            // Key
+	Share string // where a task has its tenant; empty if tenants do not share it
+
+	Adapt  throttle.Adapt // zero: it does not
+	Preset string         // whose headers its API sends
+
+	key   expr.Selector // Key
+	share expr.Selector // Share
+	limit config.Limit
 	rates map[string]throttle.Rate // of limiters whose values have rates of their own
 }
 
@@ -51,6 +61,14 @@ func New(cfg *config.Config) (*Jobs, error) {
 	js := &Jobs{}
 	limits := make(map[string]*Limit, len(cfg.Limits))
 	for _, name := range slices.Sorted(maps.Keys(cfg.Limits)) {
+		if cfg.Limits[name].IsInFlight() {
+			l, err := newSlotLimit(name, cfg.Limits[name])
+			if err != nil {
+				return nil, fmt.Errorf("limit %q: %w", name, err)
+			}
+			js.slots = append(js.slots, l)
+			continue
+		}
 		l, err := newLimit(name, cfg.Limits[name])
 		if err != nil {
 			return nil, fmt.Errorf("limit %q: %w", name, err)
@@ -59,7 +77,7 @@ func New(cfg *config.Config) (*Jobs, error) {
 		js.limits = append(js.limits, l)
 	}
 	for name, jc := range cfg.Jobs {
-		j, err := newJob(name, jc, limits)
+		j, err := newJob(name, jc, limits, js.slots)
 		if err != nil {
 			return nil, fmt.Errorf("job %q: %w", name, err)
 		}
@@ -70,9 +88,14 @@ func New(cfg *config.Config) (*Jobs, error) {
 }
 
 func newLimit(name string, lc config.Limit) (l *Limit, err error) {
-	l = &Limit{Name: name, Key: lc.Key}
+	l = &Limit{Name: name, Key: lc.Key, Share: lc.Share, Dry: lc.DryRun, Adapt: lc.ThrottleAdapt(), Preset: lc.Preset, limit: lc}
 	if l.Rate, err = lc.ThrottleRate(); err != nil {
 		return nil, err
+	}
+	if l.Share != "" {
+		if l.share, err = expr.ParseSelector(l.Share); err != nil {
+			return nil, err
+		}
 	}
 	if l.Key == "" {
 		return l, nil
@@ -104,12 +127,16 @@ func (l *Limit) RateOf(limiter string) throttle.Rate {
 	return l.Rate
 }
 
+// WeightOf returns the weight that the configuration gives a tenant.
+func (l *Limit) WeightOf(tenant string) float64 { return l.limit.WeightOf(tenant) }
+
 // Rates returns the rates of limiters whose values have rates of their own.
 func (l *Limit) Rates() map[string]throttle.Rate { return maps.Clone(l.rates) }
 
-func newJob(name string, jc config.Job, limits map[string]*Limit) (j *Job, err error) {
+func newJob(name string, jc config.Job, limits map[string]*Limit, slots []*SlotLimit) (j *Job, err error) {
 	j = &Job{Name: name, MaxInFlight: jc.MaxInFlight, MaxPause: jc.LongestPause(), MaxWait: jc.LongestWait(),
 		Acquires: jc.Acquire == config.AcquireByHandler, pattern: expr.ParsePattern(name)}
+	j.Slots, jc.Limits = splitSlots(jc.Limits, slots)
 	if j.costs, err = newCosts(jc); err != nil {
 		return nil, err
 	}
@@ -128,13 +155,13 @@ func newJob(name string, jc config.Job, limits map[string]*Limit) (j *Job, err e
 }
 
 // pauses returns which limits of a job stop when the API says to try later: the
-// narrowest that fit, so that one account does not stop the others.
+// narrowest that fit, so that one account does not stop the others; none of a dry run.
 func pauses(limits []*Limit, names []string) []bool {
 	var keyed, overall, named []bool
 	for _, l := range limits {
-		keyed = append(keyed, l.Key != "")
-		overall = append(overall, l.Rate.Type == throttle.Overall)
-		named = append(named, slices.Contains(names, l.Name))
+		keyed = append(keyed, l.Key != "" && !l.Dry)
+		overall = append(overall, l.Rate.Type == throttle.Overall && !l.Dry)
+		named = append(named, slices.Contains(names, l.Name) && !l.Dry)
 	}
 	switch {
 	case names != nil:
@@ -180,6 +207,10 @@ func (js *Jobs) Fields() []string {
 	}
 	for _, l := range js.limits {
 		add(l.key.Field())
+		add(l.share.Field())
+	}
+	for _, l := range js.slots {
+		add(l.key.Field())
 	}
 	for _, j := range slices.SortedFunc(slices.Values(js.jobs), func(a, b *Job) int { return strings.Compare(a.Name, b.Name) }) {
 		for _, field := range j.costs.fields() {
@@ -206,6 +237,15 @@ func (l *Limit) String() string {
 	}
 	if l.Key != "" {
 		s += " per " + l.Key
+	}
+	if l.Share != "" {
+		s += " shared by " + l.Share
+	}
+	if l.Adapt != (throttle.Adapt{}) {
+		s += fmt.Sprintf(" adapts between %d and %d", l.Adapt.Min, l.Adapt.Max)
+	}
+	if l.Dry {
+		s += " (dry run)"
 	}
 	return s
 }

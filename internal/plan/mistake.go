@@ -7,8 +7,9 @@ type Reason string
 
 // The reasons of a Mistake.
 const (
-	BadKey  Reason = "bad_key"  // the task has no usable value where a limit's key reads one
-	BadCost Reason = "bad_cost" // nor where the job's permits do
+	BadKey   Reason = "bad_key"   // the task has no usable value where a limit's key reads one
+	BadCost  Reason = "bad_cost"  // nor where the job's permits do
+	BadShare Reason = "bad_share" // nor where a limit's share does
 )
 
 // Mistake says why a task has no whole plan. Either the task is wrong or the
@@ -34,6 +35,8 @@ func (m *Mistake) Mend() string {
 		return fmt.Sprintf("correct jobs.%s.permits.%s, or the job", m.Job, m.Limit)
 	case m.Reason == BadCost:
 		return fmt.Sprintf("correct jobs.%s.permits, or the job", m.Job)
+	case m.Reason == BadShare:
+		return fmt.Sprintf("correct limits.%s.share, or the job", m.Limit)
 	}
 	return fmt.Sprintf("correct limits.%s.key, or the job", m.Limit)
 }

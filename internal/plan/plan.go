@@ -10,7 +10,11 @@
 package plan
 
 import (
+	"cmp"
+	"fmt"
+
 	"github.com/jobthrottle/jobthrottle/internal/expr"
+	"github.com/jobthrottle/jobthrottle/internal/fair"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -21,6 +25,8 @@ type Task = expr.Task
 type Plan struct {
 	Job   *Job   // nil if no pattern of the configuration matches
 	Draws []Draw // in the order of Job.Limits; none if the task has no limits
+	Slots []Slot // in the order of Job.Slots
+	Dry   []Draw // on limits that only tell who would wait: nothing depends on them
 }
 
 // Draw is what a task takes of one limit.
@@ -30,6 +36,8 @@ type Draw struct {
 	Rate    throttle.Rate // of the limiter, as configured
 	Cost    int64         // permits
 	Pauses  bool          // the limiter pauses when the task's API says to try later
+	Tenant  string        // who shares the limiter with others; empty if nobody does
+	Mistake error         // of Plan.Dry: why the task would be blocked, a *Mistake; else nil
 }
 
 // Plan returns the plan of a task. An error is a *Mistake; the plan then has those
@@ -39,20 +47,33 @@ type Draw struct {
 // depends on the limit in Redis, not on the one of the configuration.
 func (js *Jobs) Plan(t Task) (Plan, error) {
 	j := js.For(t.Type)
-	if j == nil || len(j.Limits) == 0 {
+	if j == nil || len(j.Limits) == 0 && len(j.Slots) == 0 {
 		return Plan{Job: j}, nil
 	}
-	p := Plan{Job: j, Draws: make([]Draw, 0, len(j.Limits))}
-	ns, err := j.costs.of(t, j.Name)
-	for i, l := range j.Limits {
-		limiter, wrong := l.limiterOf(t, j)
-		if wrong == nil {
-			p.Draws = append(p.Draws, Draw{Limit: l, Limiter: limiter, Rate: l.RateOf(limiter), Cost: ns[i], Pauses: j.pauses[i]})
-		} else if err == nil {
-			err = wrong
-		}
+	p := Plan{Job: j}
+	slots, badSlot := j.slotsOf(t)
+	if p.Slots = slots; len(j.Limits) == 0 {
+		return p, badSlot
 	}
-	return p, err
+	p.Draws = make([]Draw, 0, len(j.Limits))
+	var badCost, badKey error
+	for i, of := range j.costs.of(t, j.Name) {
+		l := j.Limits[i]
+		limiter, noKey := l.limiterOf(t, j)
+		d := Draw{Limit: l, Limiter: limiter, Rate: l.RateOf(limiter), Cost: of.permits, Pauses: j.pauses[i]}
+		if l.Dry {
+			d.Mistake = cmp.Or(of.mistake, noKey)
+			p.Dry = append(p.Dry, d)
+			continue
+		}
+		noTenant := noKey
+		if noKey == nil {
+			d.Tenant, noTenant = l.tenantOf(t, j)
+			p.Draws = append(p.Draws, d)
+		}
+		badCost, badKey = cmp.Or(badCost, of.mistake), cmp.Or(badKey, noTenant)
+	}
+	return p, cmp.Or(badCost, badKey, badSlot)
 }
 
 // limiterOf returns the name of the limiter that a task of the job draws on.
@@ -65,4 +86,19 @@ func (l *Limit) limiterOf(t Task, j *Job) (string, error) {
 		return "", &Mistake{Reason: BadKey, Type: t.Type, Job: j.Name, Limit: l.Name, Path: l.Key, Err: err}
 	}
 	return name, nil
+}
+
+// tenantOf returns whose task of the job it is, where tenants share the limit.
+func (l *Limit) tenantOf(t Task, j *Job) (string, error) {
+	if l.Share == "" {
+		return "", nil
+	}
+	tenant, err := l.share.Pick(t)
+	if err == nil {
+		err = fair.CheckTenant(tenant)
+	}
+	if err != nil {
+		return "", &Mistake{Reason: BadShare, Type: t.Type, Job: j.Name, Limit: l.Name, Path: l.Share, Err: fmt.Errorf("the share of limit %q: %w", l.Name, err)}
+	}
+	return tenant, nil
 }

@@ -211,3 +211,29 @@ func FuzzPlan(f *testing.F) {
 		}
 	})
 }
+
+// TestDryRun: a limit with dry_run is no part of what a task has to get, whatever is
+// wrong with it, and pauses nothing.
+func TestDryRun(t *testing.T) {
+	js := jobsOf(t, `
+limits: { a: { rate: 1/1s }, b: { rate: 1/1s, key: payload.x, dry_run: true }, c: { rate: 9/1s, dry_run: true } }
+jobs: { t: { limits: [b, a, c], permits: { c: payload.n }, pause_on_429: [a, b] } }
+`)
+	for payload, want := range map[string]string{
+		`{"x": "v", "n": 2}`: "a 1 true; b:v 1 <nil>, c 2 <nil>",
+		`{"n": 2}`:           `a 1 true;  1 limit "b": the payload has no x, c 2 <nil>`,
+	} {
+		p, err := js.Plan(Task{Type: "t", Payload: []byte(payload)})
+		if err != nil || len(p.Draws) != 1 || len(p.Dry) != 2 {
+			t.Fatalf("%s: %+v, %v", payload, p, err)
+		}
+		d := p.Draws[0]
+		got := fmt.Sprintf("%s %d %v; %s %d %v, %s %d %v", d.Limiter, d.Cost, d.Pauses, p.Dry[0].Limiter, p.Dry[0].Cost, p.Dry[0].Mistake, p.Dry[1].Limiter, p.Dry[1].Cost, p.Dry[1].Mistake)
+		if got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", payload, got, want)
+		}
+		if p.Dry[0].Pauses {
+			t.Errorf("%s: it pauses a limit with dry_run", payload)
+		}
+	}
+}

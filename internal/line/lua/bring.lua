@@ -7,57 +7,85 @@
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV[2] milliseconds that the keys of called tasks are kept
 -- ARGV    for each line: its name, permits to call tasks for, milliseconds until the next look, where to begin, from 0 to 1; -1:
---         at the head, and nobody is called before one there that came and parked just now
--- Reply: for each line: tasks called, permits that they cost, tasks left in line
+--         at the head, and nobody is called before one there that came and parked just now. Of the line of a tenant, in place of
+--         where to begin: its start tag and its weight
+-- Reply: for each line: tasks called, permits that they cost, tasks left in line; tenants left of a line that they share,
+--         which comes after the lines of its tenants, with no permits
 local paused = redis.call("EXISTS", KEYS[1]) == 1
 local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 local ms = string.format("%.0f", now)
-local reply, brought = {}, {}
+local reply, brought, starts = {}, {}, {}
 for i = 3, #ARGV, 4 do
   local name, permits, n, spent = ARGV[i], tonumber(ARGV[i + 1]), 0, 0
-  local line, called = ARGV[1] .. "jt:line:" .. name, ARGV[1] .. "jt:called:" .. name
-  local at, steps = 0, 0
-  if tonumber(ARGV[i + 3]) > 0 then at = math.floor(redis.call("ZCARD", line) * tonumber(ARGV[i + 3])) end
+  local shared, tenant = string.match(name, "^([^\t]*)\t(.+)$") -- the line of a tenant: see tenants.lua
+  local line, called = ARGV[1] .. "jt:line:" .. name, ARGV[1] .. "jt:called:" .. (shared or name)
+  local at, steps, gone, from, tag, weight = 0, 0, 0, 0, nil, nil
+  if shared then
+    tag, weight = string.match(ARGV[i + 3], "^(%S+) (%S+)$")
+  else
+    from = tonumber(ARGV[i + 3])
+  end
+  if from > 0 then at = math.floor(redis.call("ZCARD", line) * from) end
   while permits > 0 and not paused and steps < 1000 do
     local heads = redis.call("ZRANGE", line, at, at + math.min(math.ceil(permits), 100) - 1)
     if #heads == 0 then break end
     for _, id in ipairs(heads) do
       steps = steps + 1
       local task = ARGV[1] .. "t:" .. id
-      local known = redis.call("HMGET", task, "state", "jt")
+      local known = redis.pcall("HMGET", task, "state", "jt")
+      if known.err and string.sub(known.err, 1, 9) ~= "WRONGTYPE" then return known end -- else somebody has written what is no task
       local since, soonest, score, cost, refused, limiter = string.match(known[2] or "", "^p (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$")
       if known[1] ~= "retry" or limiter ~= name or tonumber(redis.call("ZSCORE", KEYS[3], id) or "0") ~= tonumber(score) then
-        redis.call("ZREM", line, id)
+        gone = gone + redis.call("ZREM", line, id)
       elseif permits <= 0 then
         break
       elseif tonumber(soonest) > now and tonumber(soonest) < now + 2000 then
-        if tonumber(ARGV[i + 3]) < 0 and tonumber(soonest) - tonumber(since) / 1000 < 2000 then
+        if from < 0 and tonumber(soonest) - tonumber(since) / 1000 < 2000 then
           permits = 0
           break
         end
         at = at + 1
       else
-        redis.call("ZREM", line, id)
+        gone = gone + redis.call("ZREM", line, id)
         redis.call("ZREM", KEYS[3], id)
         redis.call("HSET", task, "state", "pending", "pending_since", t[1] .. string.format("%06d000", tonumber(t[2])),
-          "jt", table.concat({"c", since, "0", "0", cost, refused, limiter}, " "))
+          "jt", table.concat({"c", since, soonest, "0", cost, refused, limiter}, " "))
         redis.call("ZADD", called, ms, cost .. ":" .. id)
+        if shared then starts[id] = tonumber(tag) + spent / tonumber(weight) end
         brought[#brought + 1], n, permits, spent = id, n + 1, permits - tonumber(cost), spent + tonumber(cost)
       end
     end
   end
   if n > 0 then redis.call("PEXPIRE", called, ARGV[2]) end
-  local left = redis.call("ZCARD", line)
+  local all = string.match(name, "^(.*)\t$") -- the limiter, in the line that its tenants share
+  local left = redis.call("ZCARD", all and ARGV[1] .. "jt:tenants:" .. all or line)
   local lines = string.sub(name, 1, 1) == "!" and KEYS[5] or KEYS[4]
-  if left > 0 then
+  if shared then
+    if gone > 0 then redis.call("HINCRBY", ARGV[1] .. "jt:tasks", shared, -gone) end
+    if left > 0 then
+      redis.call("ZADD", ARGV[1] .. "jt:tenants:" .. shared, string.format("%.17g", tonumber(tag) + spent / tonumber(weight)), tenant)
+    else
+      redis.call("ZREM", ARGV[1] .. "jt:tenants:" .. shared, tenant)
+    end
+  elseif left > 0 then
     redis.call("ZADD", lines, string.format("%.0f", now + tonumber(ARGV[i + 2])), name)
   else
     redis.call("ZREM", lines, name)
+    if all then redis.call("HDEL", ARGV[1] .. "jt:tasks", all) end
   end
   reply[#reply + 1] = n
   reply[#reply + 1] = spent
   reply[#reply + 1] = left
+end
+if next(starts) then -- tenants take turns
+  local came = {}
+  for i, id in ipairs(brought) do came[id] = i end
+  table.sort(brought, function(a, b)
+    local sa, sb = starts[a] or -1, starts[b] or -1
+    if sa ~= sb then return sa < sb end
+    return came[a] < came[b]
+  end)
 end
 for i = #brought, 1, -1 do redis.call("RPUSH", KEYS[2], brought[i]) end
 return reply

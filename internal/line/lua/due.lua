@@ -9,14 +9,22 @@
 -- ARGV[4] lines to tell of at most
 -- ARGV[5] of those, how many with the number of their tasks
 -- ARGV[6] milliseconds after which a called task that nobody took does not count any more
+-- ARGV[7] puts lines that tenants share back among the lines, if they are not there and if they are so many at most
 -- Reply: {paused, number of lines, milliseconds until the next look at one (or -1), number claimed n, n times {name, permits on
 -- their way, tasks, permits that the first costs}, then {name, tasks or -1} of those told of}
 local paused = redis.call("EXISTS", KEYS[1])
+if tonumber(ARGV[7]) > 0 and redis.call("HLEN", ARGV[1] .. "jt:tasks") <= tonumber(ARGV[7]) then
+  for _, limiter in ipairs(redis.call("HKEYS", ARGV[1] .. "jt:tasks")) do redis.call("ZADD", KEYS[2], "NX", "0", limiter .. "\t") end
+end
 local all = redis.call("ZCARD", KEYS[2])
 local blocked = redis.call("ZRANGE", KEYS[3], 0, tonumber(ARGV[4]) - 1)
 if all + #blocked == 0 then return {paused, 0, -1, 0} end
 local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
+local function tasks(name, shared)
+  if shared then return tonumber(redis.call("HGET", ARGV[1] .. "jt:tasks", shared) or "0") end
+  return redis.call("ZCARD", ARGV[1] .. "jt:line:" .. name)
+end
 local due = {}
 if paused == 0 and tonumber(ARGV[3]) > 0 then
   due = redis.call("ZRANGEBYSCORE", KEYS[2], "-inf", string.format("%.0f", now), "LIMIT", 0, ARGV[3])
@@ -28,7 +36,8 @@ end
 local reply = {paused, all, -1, #due}
 for _, name in ipairs(due) do
   redis.call("ZADD", KEYS[2], string.format("%.0f", now + tonumber(ARGV[2])), name)
-  local called, permits = ARGV[1] .. "jt:called:" .. name, 0
+  local shared = string.match(name, "^(.*)\t$") -- among tenants: see tenants.lua
+  local called, permits = ARGV[1] .. "jt:called:" .. (shared or name), 0
   redis.call("ZREMRANGEBYSCORE", called, "-inf", string.format("%.0f", now - tonumber(ARGV[6])))
   redis.call("ZREMRANGEBYSCORE", called, string.format("%.0f", now + 2000), "+inf") -- Redis's clock was set back
   for _, task in ipairs(redis.call("ZRANGE", called, 0, -1)) do
@@ -37,16 +46,17 @@ for _, name in ipairs(due) do
   reply[#reply + 1] = name
   reply[#reply + 1] = permits
   local line = ARGV[1] .. "jt:line:" .. name
-  local first = redis.call("ZRANGE", line, 0, 0)[1]
+  local first = redis.call("ZRANGE", shared and ARGV[1] .. "jt:tenants:" .. shared or line, 0, 0)[1]
+  if shared and first then first = redis.call("ZRANGE", line .. first, 0, 0)[1] end
   local wait = first and redis.call("HGET", ARGV[1] .. "t:" .. first, "jt") or ""
-  reply[#reply + 1] = redis.call("ZCARD", line)
+  reply[#reply + 1] = tasks(name, shared)
   reply[#reply + 1] = tonumber(string.match(wait, "^p %d+ %d+ %d+ (%d+) ") or "1")
 end
 local first = redis.call("ZRANGE", KEYS[2], 0, 0, "WITHSCORES")
 if first[2] then reply[3] = math.max(tonumber(first[2]) - now, 0) end
 for i, name in ipairs(redis.call("ZRANGE", KEYS[2], 0, tonumber(ARGV[4]) - 1)) do
   reply[#reply + 1] = name
-  reply[#reply + 1] = i <= tonumber(ARGV[5]) and redis.call("ZCARD", ARGV[1] .. "jt:line:" .. name) or -1
+  reply[#reply + 1] = i <= tonumber(ARGV[5]) and tasks(name, string.match(name, "^(.*)\t$")) or -1
 end
 for _, name in ipairs(blocked) do
   reply[#reply + 1] = name

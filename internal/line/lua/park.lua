@@ -6,6 +6,7 @@
 -- KEYS[5] line:  zset, id -> first arrival, in microseconds after 1970
 -- KEYS[6] lines: zset, name of a line -> when to look at it next, in milliseconds after 1970
 -- KEYS[7] room:  set of the ids that wait in processes
+-- KEYS[8], KEYS[9] only for the line of a tenant: see tenants.lua
 -- ARGV[1] id
 -- ARGV[2] its message with the reason why it waits, or "" to leave the message as it is
 -- ARGV[3] first arrival, or "" for now
@@ -28,7 +29,13 @@ if since == "" then since = t[1] .. string.format("%06d", tonumber(t[2])) end
 
 redis.call("ZADD", KEYS[4], score, ARGV[1])
 local soonest = ms + tonumber(ARGV[8])
-if ARGV[6] ~= "" then
+local limiter, tenant = string.match(ARGV[6], "^([^\t]*)\t(.*)$")
+if tenant then
+  if redis.call("ZADD", KEYS[5], since, ARGV[1]) == 1 then redis.call("HINCRBY", KEYS[9], limiter, 1) end
+  local first = redis.call("ZRANGE", KEYS[8], 0, 0, "WITHSCORES")
+  redis.call("ZADD", KEYS[8], "NX", first[2] or "0", tenant)
+  redis.call("ZADD", KEYS[6], "NX", string.format("%.0f", soonest), limiter .. "\t")
+elseif ARGV[6] ~= "" then
   redis.call("ZADD", KEYS[5], since, ARGV[1])
   redis.call("ZADD", KEYS[6], "NX", string.format("%.0f", soonest), ARGV[6])
 end

@@ -27,8 +27,11 @@ for _, id in ipairs(ids) do
     redis.call("HSET", task, "state", "active", "taken", now)
     redis.call("HDEL", task, "pending_since")
     if state and state ~= "a" then redis.call("HSET", task, "jt", "a" .. string.sub(wait, 2)) end
-    if state == "p" then redis.pcall("ZREM", ARGV[2] .. "jt:line:" .. limiter, id) end
+    if state == "p" and redis.pcall("ZREM", ARGV[2] .. "jt:line:" .. limiter, id) == 1 and string.find(limiter, "\t", 1, true) then
+      redis.call("HINCRBY", ARGV[2] .. "jt:tasks", string.match(limiter, "^[^\t]*"), -1)
+    end
     if state == "c" then
+      limiter = string.match(limiter, "^[^\t]*") -- without the tenant
       called[limiter] = called[limiter] or {}
       table.insert(called[limiter], cost .. ":" .. id)
     end

@@ -1,0 +1,39 @@
+package fair
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// MinWeight and MaxWeight bound weights: beyond them, tags would lose what
+	// single permits add.
+	MinWeight, MaxWeight = 0.001, 1_000_000
+	// MaxTenant bounds the names of tenants, in bytes.
+	MaxTenant = 128
+)
+
+// CheckWeight says what is wrong with a weight.
+func CheckWeight(w float64) error {
+	if !(w >= MinWeight && w <= MaxWeight) { // nor is it NaN
+		return fmt.Errorf("invalid weight %v: want a number from %v to %d", w, MinWeight, MaxWeight)
+	}
+	return nil
+}
+
+// CheckTenant says what is wrong with the name of a tenant.
+func CheckTenant(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("the tenant is empty")
+	case len(name) > MaxTenant:
+		return fmt.Errorf("the tenant has %d bytes: want %d at most", len(name), MaxTenant)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("the tenant is not valid UTF-8: %.40q", name)
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("the tenant has control characters: %.40q", name)
+	}
+	return nil
+}

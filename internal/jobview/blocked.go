@@ -1,0 +1,45 @@
+package jobview
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
+)
+
+// MaxBlocked is how many kinds of jobs that cannot run an Overview has.
+const MaxBlocked = 50
+
+// BlockedOverview is jobs of a type that cannot run as things stand.
+type BlockedOverview struct {
+	Reason BlockReason `json:"reason"`
+	Type   string      `json:"type"`
+	Jobs   int64       `json:"jobs"`
+}
+
+// blocked reads which jobs of those queues cannot run. It is one round trip where
+// there are none.
+func (i *Inspector) blocked(ctx context.Context, queues []string) ([]BlockedOverview, error) {
+	found, err := i.lines.Blocked(ctx, queues, MaxBlocked)
+	if err != nil {
+		return nil, fmt.Errorf("read which jobs cannot run: %w", err)
+	}
+	jobs := map[string]int64{}
+	for _, b := range found {
+		jobs[b.Name] += b.Tasks
+	}
+	var all []BlockedOverview
+	for name, n := range jobs {
+		reason, taskType, _ := strings.Cut(strings.TrimPrefix(name, "!"), ":")
+		if n > 0 && line.IsBlocked(name) {
+			all = append(all, BlockedOverview{BlockReason(reason), taskType, n})
+		}
+	}
+	slices.SortFunc(all, func(a, b BlockedOverview) int {
+		return cmp.Or(cmp.Compare(b.Jobs, a.Jobs), strings.Compare(a.Type, b.Type), cmp.Compare(a.Reason, b.Reason))
+	})
+	return all[:min(len(all), MaxBlocked)], nil
+}

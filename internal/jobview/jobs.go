@@ -1,0 +1,365 @@
+package jobview
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
+)
+
+// JobState tells apart the jobs that somebody may have to look after. Those that run,
+// are scheduled for later, or are done, are none of them.
+type JobState string
+
+// The states of a Job.
+const (
+	Waiting  JobState = "waiting"  // for a limit, for something to be mended, for a slot
+	Failed   JobState = "failed"   // and asynq tries it again
+	Archived JobState = "archived" // for good, unless somebody runs it again
+)
+
+// JobStates are all of them.
+var JobStates = []JobState{Waiting, Failed, Archived}
+
+// Why a job that waits does so, in one word. For one that cannot run as things stand,
+// it is the BlockReason.
+const (
+	WhyLimit   = "limit"        // it is in line for Job.Limit
+	WhyPaused  = "limit_paused" // the same, and the limit is paused
+	WhyCalled  = "called"       // Job.Limit has called it: it is on its way
+	WhyWorker  = "in_worker"    // a worker has it, where it waits for a permit or a slot
+	WhyRefused = "refused"      // its API told it to try later
+	WhyQueue   = "queue_paused"
+	WhySlot    = "slot" // it waits in its queue for a worker that takes it
+)
+
+// Job is a job that waits, failed or is archived.
+type Job struct {
+	ID       string    `json:"id"`
+	Queue    string    `json:"queue"`
+	Type     string    `json:"type"`
+	State    JobState  `json:"state"`
+	Why      string    `json:"why,omitempty"`   // of one that waits: one of the words above
+	Limit    string    `json:"limit,omitempty"` // the limiter that holds it
+	Cost     int64     `json:"cost,omitempty"`  // permits of that
+	Since    time.Time `json:"since,omitzero"`  // when it first arrived there, or failed, or was archived; zero if unknown
+	Next     time.Time `json:"next,omitzero"`   // when it is tried next: exact for those that failed, else about; zero if unknown
+	Retried  int       `json:"retried"`
+	MaxRetry int       `json:"max_retry"`            // as its producer asked
+	Error    string    `json:"last_error,omitempty"` // that its last attempt ended with, whatever that has in it
+
+	seen   line.Seen // where it stands; without a State if a process has it
+	line   string    // of its limit that it is in
+	shared bool      // that is a tenant's
+}
+
+// JobQuery says which jobs to list.
+type JobQuery struct {
+	State JobState // empty: all
+	Limit string   // only those that wait for this limiter, or for one of the values of this limit
+	Queue string   // empty: all
+	Type  string   // empty: all; one that ends in * or : matches what begins so
+	After string   // a JobPage.Next: go on from there
+	Max   int      // jobs of a page; 0 is MaxJobs, which is the most
+
+	// For those who work through a list: archived jobs begin with the oldest, and of one
+	// that goes on later, those that failed or were archived since it was begun are not in it.
+	works bool
+	later bool     // somebody else has begun with it
+	not   JobState // a state that is not meant; empty: none
+	value bool     // Limit is the limiter of a value, whose jobs in line are those of its own line
+	// of reads the payloads and has those jobs alone that it says yes to.
+	of func(queue string, m line.Message) bool
+}
+
+// MaxJobs is how many jobs a page has at most.
+const MaxJobs = 500
+
+// maxLooked is how many tasks a page looks at, for those that it has.
+const maxLooked = 1000
+
+// maxBytes is how many bytes of messages a page looks at, beside those of its last round
+// trip: Redis copies them.
+const maxBytes = 32 << 20
+
+// maxPayloads is that where payloads are read: they are parsed here, too.
+const maxPayloads = 2 << 20
+
+// JobPage is a part of a list of jobs.
+type JobPage struct {
+	At   time.Time // when it was read, by Redis's clock, as all its times are
+	Jobs []Job
+	// Next goes on behind this page; empty if it was the last. A page may have few jobs,
+	// or none, and not be the last: of many tasks few may match.
+	Next string
+}
+
+// ErrBadCursor says that JobQuery.After is no JobPage.Next.
+var ErrBadCursor = errors.New("not a place in a list of jobs")
+
+// Jobs lists jobs over the whole fleet: queue by queue, the states in the order of
+// JobStates, except that failed jobs come between those that wait, in asynq's order of
+// retries. With Limit, those in its line come first, in their order. Archived
+// jobs begin with the newest.
+//
+// It changes nothing. A page looks at 1,000 tasks at most, fewer if they are large, and
+// at the limiters of those that it has (at most 50 of them; the others have no Next).
+// While jobs move, a list may have one on two pages; one that stays where it is is in it.
+func (i *Inspector) Jobs(ctx context.Context, q JobQuery) (JobPage, error) {
+	page, err := i.list(ctx, q)
+	if err != nil {
+		return JobPage{}, err
+	}
+	return page, i.judge(ctx, &page)
+}
+
+// list is Jobs without a look at the limiters.
+func (i *Inspector) list(ctx context.Context, q JobQuery) (JobPage, error) {
+	now, err := i.rdb.Time(ctx).Result()
+	if err != nil {
+		return JobPage{}, fmt.Errorf("ask Redis for the time: %w", err)
+	}
+	queues, err := i.queues()
+	if err != nil {
+		return JobPage{}, err
+	}
+	r := jobReader{i: i, query: q, most: MaxJobs, page: JobPage{At: now}, began: now.Unix()}
+	if q.Max > 0 {
+		r.most = min(q.Max, MaxJobs)
+	}
+	stops := stopsOf(queues, q)
+	at := place{}
+	if q.After != "" {
+		if at, err = parsePlace(q.After); err != nil {
+			return JobPage{}, err
+		}
+		if at.Began > 0 {
+			r.began = at.Began
+		}
+		from := slices.IndexFunc(stops, func(s stop) bool { return s == at.Stop })
+		if from < 0 { // its queue is gone: those behind it are not
+			from = slices.IndexFunc(stops, func(s stop) bool { return s.Queue > at.Stop.Queue })
+			if at.Last = (line.Entry{}); from < 0 {
+				from = len(stops)
+			}
+		}
+		stops = stops[from:]
+	}
+	for n, s := range stops {
+		last := line.Entry{}
+		if n == 0 {
+			last = at.Last
+		}
+		more, err := r.readStop(ctx, s, last)
+		if err != nil {
+			return JobPage{}, fmt.Errorf("list jobs of queue %q: %w", s.Queue, err)
+		}
+		if more {
+			break
+		}
+		r.page.Next = ""
+	}
+	r.page.Jobs = lastOfEach(r.page.Jobs)
+	return r.page, nil
+}
+
+// lastOfEach returns the jobs without those that moved while the page was read, where they were
+// before.
+func lastOfEach(jobs []Job) []Job {
+	last := make(map[JobID]int, len(jobs))
+	for n, j := range jobs {
+		last[JobID{j.Queue, j.ID}] = n
+	}
+	if len(last) == len(jobs) {
+		return jobs
+	}
+	var once []Job
+	for n, j := range jobs {
+		if last[JobID{j.Queue, j.ID}] == n {
+			once = append(once, j)
+		}
+	}
+	return once
+}
+
+// stop is a shelf to read, in the order of the list.
+type stop struct {
+	Queue string     `json:"q"`
+	Shelf line.Shelf `json:"s"`
+}
+
+// place is where a list goes on.
+type place struct {
+	Stop stop       `json:"at"`
+	Last line.Entry `json:"last"`
+	// Began is when the first page was read, in seconds after 1970, for those who work
+	// through the list.
+	Began int64 `json:"began,omitempty"`
+}
+
+func (p place) String() string {
+	text, _ := json.Marshal(p) // texts and a number
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func parsePlace(text string) (p place, err error) {
+	decoded, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(decoded, &p)
+	}
+	if err != nil {
+		return place{}, ErrBadCursor
+	}
+	return p, nil
+}
+
+// stopsOf returns what to read for a query.
+func stopsOf(queues []string, q JobQuery) []stop {
+	var stops []stop
+	for _, queue := range queues {
+		if q.Queue != "" && q.Queue != queue {
+			continue
+		}
+		shelves := []line.Shelf{line.Retrying, line.Room, line.Pending, line.Archived}
+		if q.works {
+			shelves[3] = line.Oldest
+		}
+		switch {
+		case q.Limit != "" && q.value && (q.State == "" || q.State == Waiting):
+			shelves = []line.Shelf{line.ShelfOf(q.Limit), line.ShelfOf(line.InFlight + q.Limit), line.Room, line.Pending}
+		case q.Limit != "" && (q.State == "" || q.State == Waiting):
+			shelves = []line.Shelf{line.ShelfOf(q.Limit), line.ShelfOf(line.InFlight + q.Limit), line.Retrying, line.Room, line.Pending}
+		case q.Limit != "":
+			shelves = nil // neither failed nor archived jobs wait for a limit
+		case q.State == Waiting:
+			shelves = shelves[:3]
+		case q.State == Failed:
+			shelves = shelves[:1]
+		case q.State == Archived:
+			shelves = shelves[3:]
+		case q.not == Waiting:
+			shelves = []line.Shelf{line.Retrying, shelves[3]}
+		}
+		for _, s := range shelves {
+			stops = append(stops, stop{queue, s})
+		}
+	}
+	return stops
+}
+
+// jobReader fills a page.
+type jobReader struct {
+	i      *Inspector
+	query  JobQuery
+	most   int
+	looked int
+	bytes  int64
+	page   JobPage
+	began  int64 // when the list was, in seconds after 1970
+}
+
+// shownOfError is how much of an error a list shows, in bytes: a handler may return an
+// API's whole answer, and a list has hundreds.
+const shownOfError = 2048
+
+func clip(text string) string {
+	if len(text) <= shownOfError {
+		return text
+	}
+	text = strings.ToValidUTF8(text[:shownOfError], "")
+	if at := strings.LastIndexAny(text, " \t\n"); at > shownOfError/2 { // half a word may be a secret that cannot be told
+		text = text[:at]
+	}
+	return text + " ..."
+}
+
+// lookAtOnce is how many tasks one round trip reads at the most.
+const lookAtOnce = 100
+
+// readStop reads a shelf, from behind a task on, and reports whether the page ends
+// there, with Next set.
+func (r *jobReader) readStop(ctx context.Context, s stop, last line.Entry) (full bool, err error) {
+	paused := false
+	if s.Shelf == line.Pending {
+		if paused, err = r.i.lines.Paused(ctx, s.Queue); err != nil {
+			return false, err
+		}
+	}
+	mostBytes := int64(maxBytes)
+	if r.query.of != nil {
+		mostBytes = maxPayloads
+	}
+	for {
+		entries, err := r.i.lines.Shelf(ctx, s.Queue, s.Shelf, last, lookAtOnce)
+		if err != nil || len(entries) == 0 {
+			return false, err
+		}
+		stored, bytes, err := r.i.lines.Stored(ctx, s.Queue, entries, r.query.of != nil)
+		if err != nil {
+			return false, err
+		}
+		for n, t := range stored {
+			if len(r.page.Jobs) == r.most || r.looked >= maxLooked || r.bytes > mostBytes {
+				r.page.Next = r.next(s, last)
+				return true, nil
+			}
+			if job, ok := jobOf(s, entries[n], t, paused); ok && r.wants(job, s, t) {
+				r.page.Jobs = append(r.page.Jobs, job)
+			}
+			last = entries[n]
+			r.looked++
+		}
+		r.bytes += bytes
+	}
+}
+
+// next is where the list goes on behind a task.
+func (r *jobReader) next(s stop, last line.Entry) string {
+	p := place{Stop: s, Last: last}
+	if r.query.works {
+		p.Began = r.began
+	}
+	return p.String()
+}
+
+// wants says whether the page has a job that a stop has.
+func (r *jobReader) wants(j Job, s stop, t line.Stored) bool {
+	switch {
+	case !r.query.matches(j, s):
+		return false
+	case r.query.later && j.State != Waiting && j.Since.Unix() > r.began:
+		return false
+	}
+	return r.query.of == nil || r.query.of(j.Queue, t.Message)
+}
+
+// matches says whether the query asks for a job that a stop has.
+func (q JobQuery) matches(j Job, s stop) bool {
+	switch {
+	case q.State != "" && j.State != q.State, q.not != "" && j.State == q.not:
+		return false
+	case q.Type != "" && !typeMatches(q.Type, j.Type):
+		return false
+	case q.Limit == "":
+		return true
+	case s.Shelf == line.Retrying: // those of the limiter itself come from its line, unless tenants have lines of their own
+		return j.shared && j.Limit == q.Limit || strings.HasPrefix(j.Limit, q.Limit+":")
+	}
+	return j.Limit == q.Limit || strings.HasPrefix(j.Limit, q.Limit+":")
+}
+
+func typeMatches(pattern, name string) bool {
+	switch prefix, star := strings.CutSuffix(pattern, "*"); {
+	case star:
+		return strings.HasPrefix(name, prefix)
+	case strings.HasSuffix(pattern, ":"):
+		return strings.HasPrefix(name, pattern)
+	}
+	return pattern == name
+}

@@ -1,0 +1,80 @@
+package jobview
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+
+	"github.com/jobthrottle/jobthrottle/internal/limitname"
+	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/internal/plan"
+)
+
+// JobsOfValue lists jobs as Inspector.Jobs does, of those that have this value in a key,
+// whichever limit the key belongs to. Limit of the query, if it is set, names that.
+//
+// Of jobs that wait, and of a query without a state, it lists those that wait for a
+// limiter of the value. Failed and archived jobs wait for none: their payloads are read,
+// and what the configuration makes of them counts.
+func (v *View) JobsOfValue(ctx context.Context, q JobQuery, value string) (JobPage, error) {
+	if q.State != Failed && q.State != Archived {
+		return v.waitingForValue(ctx, q, value)
+	}
+	limit := q.Limit
+	q.Limit = ""
+	q.of = func(queue string, m line.Message) bool {
+		// One that cannot run as things stand has those that are known.
+		p, _ := v.plans.Plan(plan.Task{Type: m.Type, Queue: queue, Payload: m.Payload, Headers: m.Headers})
+		has := func(name, key, limiter string) bool {
+			if key == "" || limit != "" && name != limit {
+				return false
+			}
+			of, err := limitname.OfValue(name, value)
+			return err == nil && limiter == of
+		}
+		return slices.ContainsFunc(slices.Concat(p.Draws, p.Dry), func(d plan.Draw) bool { return has(d.Limit.Name, d.Limit.Key, d.Limiter) }) ||
+			slices.ContainsFunc(p.Slots, func(s plan.Slot) bool { return has(s.Limit.Name, s.Limit.Key, s.Limiter) })
+	}
+	return v.inspector.Jobs(ctx, q)
+}
+
+// waitingForValue lists jobs that wait for limiters of a value, limit by limit.
+func (v *View) waitingForValue(ctx context.Context, q JobQuery, value string) (JobPage, error) {
+	var limiters []string
+	for _, l := range v.plans.Limits() {
+		if l.Key == "" || q.Limit != "" && l.Name != q.Limit {
+			continue
+		}
+		if limiter, err := limitname.OfValue(l.Name, value); err == nil {
+			limiters = append(limiters, limiter)
+		}
+	}
+	var at struct {
+		N     int    `json:"n"` // of limiters
+		After string `json:"after"`
+	}
+	if q.After != "" {
+		decoded, err := base64.RawURLEncoding.DecodeString(q.After)
+		if err != nil || json.Unmarshal(decoded, &at) != nil || at.N < 0 {
+			return JobPage{}, ErrBadCursor
+		}
+	}
+	if at.N >= len(limiters) {
+		return JobPage{}, nil
+	}
+	q.State, q.Limit, q.value, q.After = Waiting, limiters[at.N], true, at.After
+	page, err := v.inspector.Jobs(ctx, q)
+	if err != nil {
+		return page, err
+	}
+	if at.After = page.Next; at.After == "" {
+		at.N++
+	}
+	page.Next = ""
+	if at.N < len(limiters) {
+		next, _ := json.Marshal(at) // a text and a number
+		page.Next = base64.RawURLEncoding.EncodeToString(next)
+	}
+	return page, nil
+}

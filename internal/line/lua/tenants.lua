@@ -1,0 +1,30 @@
+-- Tells which tenants of a limiter have tasks of a queue in line: those that come first by what is known here.
+--
+-- KEYS[1] tenants: zset, tenant -> its start tag, as it was known when tasks of it were called last. It grows elsewhere as
+--         well, and is never above what it really is.
+-- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
+-- ARGV[2] limiter
+-- ARGV[3] tenants to tell of at most
+-- ARGV[4] tenant to tell of alone, or ""
+-- The tasks of a tenant are in the zset asynq:{QUEUE}:jt:line:LIMITER<tab>TENANT, as in any line. How many tasks all tenants
+-- have in line is in the hash asynq:{QUEUE}:jt:tasks, LIMITER -> tasks.
+-- Reply: number of tenants, then for each of those told of: tenant, start tag, tasks, permits that the first costs, its first
+-- arrival
+local reply = {redis.call("ZCARD", KEYS[1])}
+local first
+if ARGV[4] == "" then
+  first = redis.call("ZRANGE", KEYS[1], 0, tonumber(ARGV[3]) - 1, "WITHSCORES")
+else
+  local tag = redis.call("ZSCORE", KEYS[1], ARGV[4])
+  first = tag and {ARGV[4], tag} or {}
+end
+for i = 1, #first, 2 do
+  local line = ARGV[1] .. "jt:line:" .. ARGV[2] .. "\t" .. first[i]
+  local head = redis.call("ZRANGE", line, 0, 0)[1]
+  local wait = head and redis.call("HGET", ARGV[1] .. "t:" .. head, "jt") or ""
+  local since, cost = string.match(wait, "^p (%d+) %d+ %d+ (%d+) ")
+  local n = #reply
+  reply[n + 1], reply[n + 2], reply[n + 3] = first[i], first[i + 1], redis.call("ZCARD", line)
+  reply[n + 4], reply[n + 5] = tonumber(cost or "1"), since or "0"
+end
+return reply

@@ -1,0 +1,118 @@
+package line
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Message is what asynq stores of a task, in the field msg of its hash.
+type Message struct {
+	Type     string
+	Payload  []byte
+	Headers  map[string]string
+	MaxRetry int // as asynq counts: a producer may have asked for another number
+	Retried  int
+	// LastError is what the last attempt ended with, and FailedAt when.
+	LastError string
+	FailedAt  time.Time
+}
+
+// ErrNoMessage says that a task's hash has no message that asynq could have written.
+var ErrNoMessage = errors.New("no message of asynq")
+
+// The fields of asynq's TaskMessage: see TestMessageOfAsynq.
+const (
+	fieldType     = 1
+	fieldPayload  = 2
+	fieldRetry    = 5
+	fieldRetried  = 6
+	fieldError    = 7
+	fieldFailedAt = 11
+	fieldHeaders  = 15
+)
+
+// ParseMessage reads a message. The payload and the texts share no memory with it.
+func ParseMessage(text string) (Message, error) {
+	var m Message
+	wrong := func(n int) (Message, error) {
+		return Message{}, fmt.Errorf("%w: %w", ErrNoMessage, protowire.ParseError(n))
+	}
+	if text == "" {
+		return Message{}, ErrNoMessage
+	}
+	for b := []byte(text); len(b) > 0; {
+		field, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return wrong(n)
+		}
+		b = b[n:]
+		if n = protowire.ConsumeFieldValue(field, kind, b); n < 0 {
+			return wrong(n)
+		}
+		value := b[:n]
+		b = b[n:]
+		switch kind {
+		case protowire.VarintType:
+			v, _ := protowire.ConsumeVarint(value)
+			m.number(field, int64(v))
+		case protowire.BytesType:
+			v, _ := protowire.ConsumeBytes(value)
+			m.text(field, v)
+		}
+	}
+	return m, nil
+}
+
+func (m *Message) number(field protowire.Number, v int64) {
+	switch field {
+	case fieldRetry:
+		m.MaxRetry = int(int32(v))
+	case fieldRetried:
+		m.Retried = int(int32(v))
+	case fieldFailedAt:
+		if v > 0 {
+			m.FailedAt = time.Unix(v, 0)
+		}
+	}
+}
+
+func (m *Message) text(field protowire.Number, v []byte) {
+	switch field {
+	case fieldType:
+		m.Type = string(v)
+	case fieldPayload:
+		m.Payload = v
+	case fieldError:
+		m.LastError = string(v)
+	case fieldHeaders:
+		if m.Headers == nil {
+			m.Headers = map[string]string{}
+		}
+		key, value := mapEntry(v)
+		m.Headers[key] = value
+	}
+}
+
+// mapEntry reads an entry of a map from text to text.
+func mapEntry(b []byte) (key, value string) {
+	for len(b) > 0 {
+		field, kind, n := protowire.ConsumeTag(b)
+		if n < 0 || kind != protowire.BytesType {
+			return key, value
+		}
+		v, size := protowire.ConsumeBytes(b[n:])
+		if size < 0 {
+			return key, value
+		}
+		if field == 1 {
+			key = string(v)
+		} else {
+			value = string(v)
+		}
+		b = b[n+size:]
+	}
+	return key, value
+}

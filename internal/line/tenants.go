@@ -1,0 +1,281 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Tenants that share a limiter have lines of their own:
+//
+//	asynq:{QUEUE}:jt:line:LIMITER<tab>TENANT  zset: as any line
+//	asynq:{QUEUE}:jt:tenants:LIMITER          zset: tenant -> start tag: see tenants.lua
+//	asynq:{QUEUE}:jt:tasks                    hash: limiter -> tasks of all tenants
+//	{LIMITER}:finish                          zset: tenant -> finish tag: see charge.lua
+//	{LIMITER}:weights                         hash: tenant -> weight, where an operator has given it one
+//
+// The limiter's own line is LIMITER<tab>: that is its name wherever a line is named,
+// in asynq:{QUEUE}:jt:lines for one. Neither limiters nor tenants have tabs in
+// their names. A worker of a version that knows no tenants takes it for a line that is
+// empty, and removes it from there: see Due.
+
+// tenantSep ends the name of a limiter in the name of a line of tenants.
+const tenantSep = "\t"
+
+// SharedBy returns the name of the line of a limiter that tenants share.
+func SharedBy(limiter string) string { return limiter + tenantSep }
+
+// OfTenant returns the name of the line of one tenant.
+func OfTenant(limiter, tenant string) string { return limiter + tenantSep + tenant }
+
+// Split returns what the name of a line says: the limiter, and whether tenants share
+// it. Tenant is empty in the name of the line of them all.
+func Split(name string) (limiter, tenant string, shared bool) { return strings.Cut(name, tenantSep) }
+
+// Whole returns the name of the line that a line is part of: that of all tenants for
+// the line of one.
+func Whole(name string) string {
+	limiter, _, shared := Split(name)
+	if shared {
+		return SharedBy(limiter)
+	}
+	return name
+}
+
+func tenantsKey(queue, limiter string) string { return queuePrefix(queue) + "jt:tenants:" + limiter }
+func tasksKey(queue string) string            { return queuePrefix(queue) + "jt:tasks" }
+
+// ofLimiter is a key in a limiter's own slot. Names with a hash tag are their own.
+func ofLimiter(limiter, what string) string {
+	if strings.Contains(limiter, "{") {
+		return limiter + ":" + what
+	}
+	return "{" + limiter + "}:" + what
+}
+
+// Tenant is one that has tasks of a queue in line.
+type Tenant struct {
+	Name  string
+	Start float64 // start tag as it was when its tasks were called last: never above what it is
+	Tasks int64
+	Cost  int64 // of the first
+	Since int64 // first arrival of that, by Redis's clock, in microseconds after 1970
+}
+
+// Waiting are the tenants that have tasks of a queue in line for a limiter.
+type Waiting struct {
+	All   int64 // tenants
+	First []Tenant
+}
+
+// TenantsOf asks for the tenants of a limiter that have tasks of a queue in line.
+type TenantsOf struct {
+	Queue, Limiter string
+	Most           int
+	Only           string // this one; empty: those that come first
+}
+
+// Tenants returns them. Those that the error concerns are not there.
+func (l *Lines) Tenants(ctx context.Context, of []TenantsOf) ([]Waiting, error) {
+	calls := make([]call, len(of))
+	for i, o := range of {
+		calls[i] = call{[]string{tenantsKey(o.Queue, o.Limiter)}, []any{queuePrefix(o.Queue), o.Limiter, o.Most, o.Only}}
+	}
+	replies, err := l.all(ctx, l.tenants, calls)
+	out := make([]Waiting, len(of))
+	for i, reply := range replies {
+		if reply == nil {
+			continue
+		}
+		r := reader{reply: reply}
+		w := Waiting{All: r.int()}
+		for r.more() {
+			t := Tenant{Name: r.text(), Start: r.float(), Tasks: r.int(), Cost: r.int()}
+			t.Since, _ = strconv.ParseInt(r.text(), 10, 64)
+			w.First = append(w.First, t)
+		}
+		if failed := r.failed("tenants.lua"); failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		out[i] = w
+	}
+	return out, err
+}
+
+// float reads a finite number that Redis writes as text.
+func (r *reader) float() float64 {
+	x, err := strconv.ParseFloat(r.text(), 64)
+	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
+}
+
+// Tags are how far tenants of a limiter have got, in the order in which they were
+// asked for.
+type Tags struct {
+	V       float64   // the virtual time; negative if it is not known
+	Finish  []float64 // 0 where it is not above V
+	Weights []float64 // that operators gave; 0: none
+}
+
+// Tags returns the tags of tenants of limiters. Of a limiter whose keys somebody has
+// written over they are not known: Charge says so.
+func (l *Lines) Tags(ctx context.Context, limiters []string, tenants [][]string) ([]Tags, error) {
+	finish, weights := make([]*redis.Cmd, len(limiters)), make([]*redis.SliceCmd, len(limiters))
+	_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, limiter := range limiters {
+			args := []any{"ZMSCORE", ofLimiter(limiter, "finish"), ""}
+			for _, t := range tenants[i] {
+				args = append(args, t)
+			}
+			finish[i] = p.Do(ctx, args...)
+			weights[i] = p.HMGet(ctx, ofLimiter(limiter, "weights"), append([]string{""}, tenants[i]...)...)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return nil, fmt.Errorf("read how tenants share: %w", err)
+	}
+	out := make([]Tags, len(limiters))
+	for i := range limiters {
+		scores, _ := finish[i].Slice()
+		given := weights[i].Val()
+		t := Tags{V: -1, Finish: make([]float64, len(tenants[i])), Weights: make([]float64, len(tenants[i]))}
+		if redis.HasErrorPrefix(finish[i].Err(), "WRONGTYPE") || redis.HasErrorPrefix(weights[i].Err(), "WRONGTYPE") {
+			out[i] = t
+			continue
+		}
+		if len(scores) != len(tenants[i])+1 || len(given) != len(scores) {
+			return nil, fmt.Errorf("read how tenants share limiter %q: %d tags and %d weights of %d tenants", limiters[i], len(scores), len(given), len(tenants[i]))
+		}
+		if v, ok := number(scores[0]); ok {
+			t.V = max(v, 0)
+		}
+		for n := range tenants[i] {
+			t.Finish[n], _ = number(scores[n+1])
+			if w, ok := number(given[n+1]); ok && w > 0 {
+				t.Weights[n] = w
+			}
+		}
+		out[i] = t
+	}
+	return out, nil
+}
+
+// number reads a finite number out of a reply.
+func number(x any) (float64, bool) {
+	var f float64
+	switch x := x.(type) {
+	case float64:
+		f = x
+	case string:
+		var err error
+		if f, err = strconv.ParseFloat(x, 64); err != nil {
+			return 0, false
+		}
+	default:
+		return 0, false
+	}
+	return f, !math.IsNaN(f) && !math.IsInf(f, 0)
+}
+
+// Charge is what tenants of a limiter have got.
+type Charge struct {
+	Limiter string
+	V       float64 // the virtual time at least; negative leaves it as it is
+	Tenants []Charged
+}
+
+// Charged is what one of them has got.
+type Charged struct {
+	Name    string
+	Permits int64   // negative: given back
+	Weight  float64 // in the configuration
+}
+
+// Charge notes what tenants have got.
+func (l *Lines) Charge(ctx context.Context, of []Charge) error {
+	calls := make([]call, len(of))
+	for i, c := range of {
+		v := ""
+		if c.V >= 0 {
+			v = floatText(c.V)
+		}
+		args := []any{v}
+		for _, t := range c.Tenants {
+			args = append(args, t.Name, t.Permits, floatText(t.Weight))
+		}
+		calls[i] = call{[]string{ofLimiter(c.Limiter, "finish"), ofLimiter(c.Limiter, "weights")}, args}
+	}
+	_, err := l.all(ctx, l.charge, calls)
+	return err
+}
+
+func floatText(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
+
+// isShared says whether a line is that of all tenants of a limiter.
+func isShared(name string) bool {
+	_, tenant, shared := Split(name)
+	return shared && tenant == ""
+}
+
+// maxHeads is of how many tenants the first tasks are read, to find the oldest: those
+// that are called next.
+const maxHeads = 100
+
+// sharedHeads adds the first arrivals of lines that tenants share.
+func (l *Lines) sharedHeads(ctx context.Context, queue string, names []string, heads []Head) error {
+	var of []TenantsOf
+	var at []int
+	for i, name := range names {
+		if limiter, _, _ := Split(name); isShared(name) && heads[i].Tasks > 0 {
+			of, at = append(of, TenantsOf{Queue: queue, Limiter: limiter, Most: maxHeads}), append(at, i)
+		}
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	waiting, err := l.Tenants(ctx, of)
+	for n, w := range waiting {
+		for _, t := range w.First {
+			if since := time.UnixMicro(t.Since); t.Since > 0 && (heads[at[n]].Since.IsZero() || since.Before(heads[at[n]].Since)) {
+				heads[at[n]].Since = since
+			}
+		}
+	}
+	return err
+}
+
+// SetWeight gives a tenant of a limiter a weight; 0 takes it back.
+func (l *Lines) SetWeight(ctx context.Context, limiter, tenant string, weight float64) error {
+	if weight == 0 {
+		return l.rdb.HDel(ctx, ofLimiter(limiter, "weights"), tenant).Err()
+	}
+	return l.rdb.HSet(ctx, ofLimiter(limiter, "weights"), tenant, floatText(weight)).Err()
+}
+
+// Weights returns the weights that were given to tenants of a limiter.
+func (l *Lines) Weights(ctx context.Context, limiter string) (map[string]float64, error) {
+	given, err := l.rdb.HGetAll(ctx, ofLimiter(limiter, "weights")).Result()
+	weights := make(map[string]float64, len(given))
+	for tenant, text := range given {
+		if w, ok := number(text); ok && w > 0 {
+			weights[tenant] = w
+		}
+	}
+	return weights, err
+}
+
+// ForgetShares forgets what tenants of a limiter have got, and what weights they were
+// given.
+func (l *Lines) ForgetShares(ctx context.Context, limiter string) error {
+	return l.rdb.Del(ctx, ofLimiter(limiter, "finish"), ofLimiter(limiter, "weights")).Err()
+}

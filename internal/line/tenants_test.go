@@ -1,0 +1,283 @@
+package line
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+)
+
+// crowd has tasks of tenants in line for the limiter api, on one server.
+type crowd struct {
+	t     *testing.T
+	rdb   *redis.Client
+	lines *Lines
+}
+
+func onBothServers(t *testing.T, test func(crowd)) {
+	for name, start := range map[string]func() string{
+		"redis": func() string { return redistest.Start(t) }, "miniredis": func() string { return miniredis.RunT(t).Addr() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{Addr: start()})
+			t.Cleanup(func() { rdb.Close() })
+			test(crowd{t, rdb, New(rdb)})
+		})
+	}
+}
+
+// park enqueues tasks and parks them at once, in the lines of their tenants.
+func (c crowd) park(tenant string, n int, cost int64) {
+	c.t.Helper()
+	client := asynq.NewClientFromRedisClient(c.rdb)
+	for i := range n {
+		if _, err := client.Enqueue(asynq.NewTask("x", nil), asynq.TaskID(fmt.Sprintf("%s-%03d", tenant, i))); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for {
+		taken, err := c.lines.Take(c.t.Context(), "default", time.Now().Add(time.Minute).Unix(), 50)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if len(taken) == 0 {
+			return
+		}
+		ids, places := make([]string, len(taken)), make([]Place, len(taken))
+		for i, task := range taken {
+			ids[i], places[i] = task.ID, Place{Line: OfTenant("api", tenant), Since: task.At, Cost: cost, By: task.By, AtOnce: true}
+		}
+		if err := c.lines.ParkAll(c.t.Context(), "default", ids, places); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// bring calls tasks of tenants with so many permits each, whose start tags are as given.
+func (c crowd) bring(looks ...Look) []Brought {
+	c.t.Helper()
+	b, err := c.lines.Bring(c.t.Context(), []string{"default"}, [][]Look{append(looks, Look{Line: SharedBy("api")})})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return b[0]
+}
+
+func (c crowd) check(when string, tasks int64, tenants ...string) {
+	c.t.Helper()
+	w, err := c.lines.Tenants(c.t.Context(), []TenantsOf{{Queue: "default", Limiter: "api", Most: 100}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	got := map[string]int64{}
+	for _, t := range w[0].First {
+		got[t.Name] = t.Tasks
+	}
+	lengths, err := c.lines.Lengths(c.t.Context(), []string{"default"}, []string{SharedBy("api")})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	sum := int64(0)
+	for _, n := range got {
+		sum += n
+	}
+	if n := lengths[SharedBy("api")][0].Waiting; n != tasks || len(got) != len(tenants) || w[0].All != int64(len(tenants)) || sum != tasks {
+		c.t.Errorf("%s: %d tasks in line, of %v; want %d of %v", when, n, got, tasks, tenants)
+	}
+	for _, name := range tenants {
+		if got[name] == 0 {
+			c.t.Errorf("%s: tenant %s is not in line", when, name)
+		}
+	}
+}
+
+// TestLinesOfTenants: who is in line and how many, through all that happens to tasks,
+// and that nothing is left when all are gone.
+func TestLinesOfTenants(t *testing.T) {
+	onBothServers(t, func(c crowd) {
+		ctx := c.t.Context()
+		c.park("a", 30, 1)
+		c.park("b", 20, 2)
+		c.check("parked", 50, "a", "b")
+		due, err := c.lines.Due(ctx, []string{"default"}, 10, 0)
+		if err != nil || len(due[0].Claimed) != 1 || due[0].Claimed[0] != (Claimed{Name: SharedBy("api"), Tasks: 50, Cost: 1}) {
+			c.t.Fatalf("due: %+v, %v", due, err)
+		}
+		b := c.bring(Look{Line: OfTenant("api", "a"), Permits: 4, Weight: 1, Start: 0}, Look{Line: OfTenant("api", "b"), Permits: 8, Weight: 4, Start: 0})
+		if b[0].Called != 4 || b[1].Called != 4 || b[1].Cost != 8 {
+			c.t.Errorf("called %+v, want 4 each, for 8 permits of b", b)
+		}
+		c.check("called", 42, "a", "b")
+		order, err := c.rdb.LRange(ctx, "asynq:{default}:pending", 0, -1).Result()
+		// The head is last. The tags of a are 0, 1, 2 and 3, those of b 0, .5, 1 and 1.5.
+		if err != nil || fmt.Sprint(order) != "[a-003 a-002 b-003 b-002 a-001 b-001 b-000 a-000]" {
+			c.t.Errorf("called in the order %v, %v", order, err)
+		}
+		w, _ := c.lines.Tenants(ctx, []TenantsOf{{Queue: "default", Limiter: "api", Most: 100}})
+		if first := w[0].First; len(first) != 2 || first[0].Name != "b" || first[0].Start != 2 || first[1].Start != 4 || first[0].Cost != 2 {
+			c.t.Errorf("tags %+v, want 2 for b and 4 for a", w)
+		}
+		// Deleted behind our back, and run by hand.
+		inspector := asynq.NewInspectorFromRedisClient(c.rdb)
+		for i := 4; i < 30; i++ {
+			if err := inspector.DeleteTask("default", fmt.Sprintf("a-%03d", i)); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		if err := inspector.RunTask("default", "b-010"); err != nil {
+			c.t.Fatal(err)
+		}
+		taken, err := c.lines.Take(ctx, "default", time.Now().Add(time.Minute).Unix(), 50)
+		if err != nil || len(taken) != 9 {
+			c.t.Fatalf("took %d, %v", len(taken), err)
+		}
+		c.check("one taken by hand", 41, "a", "b")
+		c.bring(Look{Line: OfTenant("api", "a"), Permits: 1, Weight: 1, Start: 4})
+		c.check("deleted tasks leave", 15, "b")
+		if n, err := c.lines.Release(ctx, "default", SharedBy("api")); n != 15 || err != nil {
+			c.t.Errorf("released %d, %v", n, err)
+		}
+		for _, key := range []string{"tenants:api", "line:api\ta", "line:api\tb", "tasks", "lines"} {
+			if n := c.rdb.Exists(ctx, "asynq:{default}:jt:"+key).Val(); n != 0 {
+				c.t.Errorf("%q is left", key)
+			}
+		}
+	})
+}
+
+// TestCharge: tags grow by permits and weight, that of an operator before that of the
+// configuration; tenants that are behind are forgotten; what is lost begins anew.
+func TestCharge(t *testing.T) {
+	onBothServers(t, func(c crowd) {
+		ctx := c.t.Context()
+		tags := func(tenants ...string) Tags {
+			c.t.Helper()
+			tags, err := c.lines.Tags(ctx, []string{"api"}, [][]string{tenants})
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			return tags[0]
+		}
+		charge := func(v float64, tenants ...Charged) {
+			c.t.Helper()
+			if err := c.lines.Charge(ctx, []Charge{{Limiter: "api", V: v, Tenants: tenants}}); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		if v := tags("a").V; v >= 0 {
+			c.t.Errorf("a virtual time of %v out of nothing", v)
+		}
+		charge(-1, Charged{"a", 5, 1})
+		if v := tags("a").V; v >= 0 {
+			c.t.Errorf("what is owed begins a virtual time: %v", v)
+		}
+		charge(3, Charged{"a", 10, 2}, Charged{"b", 10, 1})
+		if got := tags("a", "b", "c"); got.V != 3 || fmt.Sprint(got.Finish) != "[8 13 0]" {
+			c.t.Errorf("tags %+v", got)
+		}
+		if err := c.lines.SetWeight(ctx, "api", "a", 10); err != nil {
+			c.t.Fatal(err)
+		}
+		charge(9, Charged{"a", 20, 2}, Charged{"b", -1, 1})
+		if got := tags("a", "b"); got.V != 9 || fmt.Sprint(got.Finish) != "[10 12]" || fmt.Sprint(got.Weights) != "[10 0]" {
+			c.t.Errorf("tags %+v", got)
+		}
+		charge(11)
+		if n := c.rdb.ZCard(ctx, "{api}:finish").Val(); n != 2 { // b and the virtual time
+			c.t.Errorf("%d tags are kept", n)
+		}
+		if err := c.lines.SetWeight(ctx, "api", "a", 0); err != nil {
+			c.t.Fatal(err)
+		}
+		if w, err := c.lines.Weights(ctx, "api"); len(w) != 0 || err != nil {
+			c.t.Errorf("weights %v, %v", w, err)
+		}
+	})
+}
+
+// TestLineThatAnOldWorkerRemoved: a worker that knows no tenants takes their line for an
+// empty one, and removes it from the lines. It comes back; none is made of nothing.
+func TestLineThatAnOldWorkerRemoved(t *testing.T) {
+	onBothServers(t, func(c crowd) {
+		ctx := c.t.Context()
+		claimed := func(mends int) []Claimed {
+			c.t.Helper()
+			due, err := c.lines.Due(ctx, []string{"default"}, 10, mends)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			return due[0].Claimed
+		}
+		c.park("a", 3, 1)
+		c.rdb.ZRem(ctx, "asynq:{default}:jt:lines", SharedBy("api"))
+		if of := claimed(0); len(of) != 0 {
+			c.t.Errorf("claimed %+v of no lines", of)
+		}
+		if of := claimed(5); len(of) != 1 || of[0] != (Claimed{Name: SharedBy("api"), Tasks: 3, Cost: 1}) {
+			c.t.Errorf("claimed %+v, want the line of the tenants", of)
+		}
+		var seen []Seen
+		for _, z := range c.rdb.ZRangeWithScores(ctx, "asynq:{default}:retry", 0, -1).Val() {
+			seen = append(seen, Seen{z.Member.(string), "retry", z.Score})
+		}
+		if gone, err := c.lines.Delete(ctx, "default", seen); err != nil || fmt.Sprint(gone) != "[true true true]" {
+			c.t.Errorf("deleted %v, %v", gone, err)
+		}
+		if n := c.rdb.HGet(ctx, "asynq:{default}:jt:tasks", "api").Val(); n != "0" {
+			c.t.Errorf("%s tasks are left in line", n)
+		}
+		c.bring(Look{Line: OfTenant("api", "a"), Weight: 1})
+		if of := claimed(5); len(of) != 0 {
+			c.t.Errorf("claimed %+v after all were deleted", of)
+		}
+	})
+}
+
+// TestSpoiltTags: what somebody has written over one limiter's tags holds up no other's.
+func TestSpoiltTags(t *testing.T) {
+	onBothServers(t, func(c crowd) {
+		ctx := c.t.Context()
+		if err := c.lines.Charge(ctx, []Charge{{Limiter: "api", V: 0, Tenants: []Charged{{"a", 5, 1}}}}); err != nil {
+			c.t.Fatal(err)
+		}
+		for _, key := range []string{ofLimiter("other", "finish"), ofLimiter("third", "weights")} {
+			if err := c.rdb.Set(ctx, key, "x", 0).Err(); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		tags, err := c.lines.Tags(ctx, []string{"other", "api", "third"}, [][]string{{"a"}, {"a"}, {"a"}})
+		if err != nil || len(tags) != 3 || tags[0].V >= 0 || tags[1].Finish[0] != 5 || tags[2].V >= 0 {
+			c.t.Errorf("%+v, %v", tags, err)
+		}
+	})
+}
+
+// TestLineWithWhatIsNoTask: where somebody has written over a task that is in line, the
+// others are called, and released.
+func TestLineWithWhatIsNoTask(t *testing.T) {
+	onBothServers(t, func(c crowd) {
+		ctx := c.t.Context()
+		c.park("a", 6, 1)
+		spoil := func(n int) {
+			if err := c.rdb.Set(ctx, TaskKey("default", fmt.Sprintf("a-%03d", n)), "x", 0).Err(); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		spoil(1)
+		if b := c.bring(Look{Line: OfTenant("api", "a"), Permits: 3, Weight: 1}); b[0].Called != 3 {
+			c.t.Errorf("called %+v, want 3", b)
+		}
+		spoil(4)
+		if n, err := c.lines.Release(ctx, "default", OfTenant("api", "a")); n != 1 || err != nil {
+			c.t.Errorf("released %d, %v, want 1", n, err)
+		}
+		if n := c.rdb.LLen(ctx, "asynq:{default}:pending").Val(); n != 4 {
+			c.t.Errorf("%d in the queue, want 4", n)
+		}
+	})
+}

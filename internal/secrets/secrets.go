@@ -1,0 +1,199 @@
+// Package secrets hides what nobody should read over an operator's shoulder: the
+// values of fields and headers whose names say that they are secret, and texts that
+// look like tokens wherever they stand.
+//
+// It errs on the side of hiding, and is no more than that: who may read Redis may
+// read everything.
+package secrets
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// Hidden stands for what is hidden.
+const Hidden = "(hidden)"
+
+// names are parts of the names of fields that hold secrets, without - and _.
+var names = []string{
+	"authorization", "cookie", "password", "passwd", "passphrase", "secret", "token", "apikey", "accesskey", "privatekey",
+	"credential", "signature", "sessionid", "otp", "cvv", "cvc", "cardnumber",
+}
+
+// tokens are texts that give somebody away as somebody.
+var tokens = regexp.MustCompile(`(?i)\b(?:bearer|basic|token)\s+[A-Za-z0-9._~+/=-]{8,}` +
+	`|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?` + // JSON web tokens
+	`|\b(?:sk|pk|rk|whsec)_[A-Za-z0-9_]{12,}|\bsk-[A-Za-z0-9_-]{16,}` +
+	`|\bgh[opsur]_[A-Za-z0-9]{16,}|\bgithub_pat_[A-Za-z0-9_]{16,}|\bglpat-[A-Za-z0-9_-]{16,}` +
+	`|\bxox[abeprs]-[A-Za-z0-9-]{8,}|\bAKIA[A-Z0-9]{12,}|\bAIza[A-Za-z0-9_-]{20,}|\bshp(?:at|ca|pa|ss)_[A-Za-z0-9]{16,}` +
+	`|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`)
+
+// parameters are those of a query, or of a form, in a text.
+var parameters = regexp.MustCompile(`([?&;\s"'#(,{:]|^)([A-Za-z0-9_.%\[\]-]{1,64})=([^&;\s"']+)`)
+
+// userinfo is what stands before the host of a URL.
+var userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]{0,20}://)[^/@\s"']+@`)
+
+// Hider hides. The zero value hides what this package knows.
+type Hider struct {
+	more []string
+}
+
+// New returns a Hider that hides fields of these names, too.
+func New(more []string) *Hider {
+	h := &Hider{}
+	for _, name := range more {
+		if name = plainName(name); name != "" {
+			h.more = append(h.more, name)
+		}
+	}
+	return h
+}
+
+// plainName is a name without what people write it with.
+func plainName(name string) string {
+	return strings.NewReplacer("-", "", "_", "", " ", "", ".", "").Replace(strings.ToLower(name))
+}
+
+// Secret says whether a field of that name holds a secret.
+func (h *Hider) Secret(name string) bool {
+	name = plainName(name)
+	for _, part := range names {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	for _, part := range h.more {
+		if name == part {
+			return true
+		}
+	}
+	return false
+}
+
+// Text returns a text without the secrets in it.
+func (h *Hider) Text(s string) string {
+	s = h.bare(h.fields(s))
+	s = userinfo.ReplaceAllString(s, "${1}"+Hidden+"@")
+	s = parameters.ReplaceAllStringFunc(s, func(match string) string {
+		at := parameters.FindStringSubmatch(match)
+		name, err := url.QueryUnescape(at[2])
+		if err != nil || !h.Secret(name) {
+			return match
+		}
+		return at[1] + at[2] + "=" + Hidden
+	})
+	return tokens.ReplaceAllString(s, Hidden)
+}
+
+// maxParsed is how large a JSON value may be that is looked into. What is larger is
+// not shown.
+const maxParsed = 256 << 10
+
+// Payload returns a payload as a person reads it: JSON indented, other text as it is,
+// without the secrets in it, and no more than most bytes. What is no text is told.
+func (h *Hider) Payload(payload []byte, most int) string {
+	switch {
+	case len(payload) == 0:
+		return ""
+	case len(payload) > maxParsed:
+		return fmt.Sprintf("(%d bytes: too long to show)", len(payload))
+	}
+	if v, ok := decode(payload); ok {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		if err := e.Encode(h.value(v, 0)); err == nil {
+			return cut(strings.TrimSuffix(b.String(), "\n"), most)
+		}
+	}
+	if !utf8.Valid(payload) {
+		return fmt.Sprintf("(%d bytes that are no text)", len(payload))
+	}
+	return cut(h.Text(string(payload)), most)
+}
+
+// Map returns fields and values, such as headers, without the secrets.
+func (h *Hider) Map(fields map[string]string) map[string]string {
+	shown := make(map[string]string, len(fields))
+	for name, value := range fields {
+		shown[name] = h.Text(value)
+		if h.Secret(name) {
+			shown[name] = Hidden
+		}
+	}
+	return shown
+}
+
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	at := most
+	for at > 0 && !utf8.RuneStart(s[at]) {
+		at--
+	}
+	return fmt.Sprintf("%s\n… and %d bytes more", s[:at], len(s)-at)
+}
+
+func decode(text []byte) (any, bool) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil || d.More() {
+		return nil, false
+	}
+	return v, true
+}
+
+// maxDepth is how deep a value is looked into. What is deeper is hidden.
+const maxDepth = 32
+
+func (h *Hider) value(v any, depth int) any {
+	if depth > maxDepth {
+		return Hidden
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		// {"name": "Authorization", "value": "..."}, as lists of headers have it
+		secret := false
+		for key, name := range v {
+			name, ok := name.(string)
+			secret = secret || ok && plainName(key) == "name" && h.Secret(name)
+		}
+		for name, field := range v {
+			if (h.Secret(name) || secret && plainName(name) == "value") && field != nil {
+				v[name] = Hidden
+				continue
+			}
+			v[name] = h.value(field, depth+1)
+		}
+		return v
+	case []any:
+		for i := range v {
+			v[i] = h.value(v[i], depth+1)
+		}
+		return v
+	case string:
+		return h.string(v, depth)
+	}
+	return v
+}
+
+// string looks into JSON that stands in a text, as the body of a request does.
+func (h *Hider) string(s string, depth int) string {
+	if trimmed := strings.TrimSpace(s); strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "[") {
+		if v, ok := decode([]byte(s)); ok {
+			if shown, err := json.Marshal(h.value(v, depth+1)); err == nil {
+				return string(shown)
+			}
+		}
+	}
+	return h.Text(s)
+}
