@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -26,16 +27,23 @@ type job struct {
 	needs   needs
 	began   time.Time
 	limiter []*throttle.Limiter // what it acquires, together
+	slots   *throttle.SlotGroup // and what it holds while it runs; nil: nothing
 
 	reservation *throttle.Reservation
 	waited      time.Duration
-	taken       []takes // of each limiter, until now
-	held        bool    // has got its permits
-	goes        bool    // as soon as it has its permits
-	leaves      bool    // the list of those that wait, while it asks
+	handling    time.Time     // when its handler began; zero: it has not
+	before      time.Duration // of waited
+	taken       []takes       // of each limiter, until now
+	held        bool          // has got its permits
+	sent        time.Time     // when it got the latest
+	observed    bool          // what the API made of the request with these is told
+	goes        bool          // as soon as it has its permits
+	leaves      bool          // the list of those that wait, while it asks
 	inFlight    bool
-	acquires    bool        // its handler does
-	span        func(error) // ends that of a wait for permits; nil: none
+	lease       *throttle.Lease // of its slots; nil: it has none
+	counted     bool            // among those that run in slots
+	acquires    bool            // its handler does
+	span        func(error)     // ends that of a wait for permits; nil: none
 }
 
 type jobKey struct{}
@@ -103,7 +111,12 @@ func (j *job) process(ctx context.Context, next asynq.Handler) error {
 	if err := j.enterFlight(ctx); err != nil {
 		return err
 	}
-	if !j.acquires || len(j.limiter) == 0 {
+	switch {
+	case j.slots != nil:
+		if err := j.together(ctx); err != nil {
+			return err
+		}
+	case !j.acquires || len(j.limiter) == 0:
 		if err := j.acquire(ctx); err != nil {
 			return err
 		}
@@ -117,16 +130,23 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	if err := j.slot(ctx); err != nil {
 		return j.undecided(ctx, err)
 	}
+	if j.lease != nil && j.lease.Context().Err() != nil { // lost before it began
+		return j.parkForSlot(j.needs.slots[0].Limiter)
+	}
 	if !j.calls(ctx) {
 		return errGone
 	}
 	began, waited := time.Now(), j.waited
+	j.handling, j.before = began, waited
 	ended := errPanicked
 	defer func() {
 		j.a.seat.ran(time.Since(began))
 		j.ran(time.Since(began)-(j.waited-waited), ended)
 	}()
+	ctx, done := j.underLease(ctx)
+	defer done()
 	ended = next.ProcessTask(context.WithValue(ctx, jobKey{}, j), j.task)
+	j.observe(ended)
 	if ended != nil {
 		return ended
 	}
@@ -166,13 +186,22 @@ func (j *job) calls(ctx context.Context) bool {
 // and asynq still has it.
 func (j *job) begins(ctx context.Context) bool {
 	if !j.held { // else it has left
-		j.l.room.leave(ctx, j.a)
+		j.l.rooms.of(j.a).leave(ctx, j.a)
 	}
 	if ctx.Err() != nil || !j.a.goesOn(runs) {
 		return false
 	}
-	j.counts().wholeWaits.add(j.a.wholeWait())
+	waited := j.a.wholeWait()
+	j.counts().wholeWaits.add(waited)
+	j.tally(func(t *tally) { t.start(waited) })
+	j.dryRun()
 	return true
+}
+
+// mux is a handler of several types, as an *asynq.ServeMux is: it says which pattern
+// a task's handler is registered for, or none.
+type mux interface {
+	Handler(*asynq.Task) (asynq.Handler, string)
 }
 
 // plan finds out what the task has to acquire, and that there is a handler for it.
@@ -180,14 +209,14 @@ func (j *job) begins(ctx context.Context) bool {
 // is for the throttle to say: the limit in Redis counts, not the one of the
 // configuration.
 func (j *job) plan(next asynq.Handler) (err error) {
-	if mux, ok := next.(*asynq.ServeMux); ok {
+	if mux, ok := next.(mux); ok {
 		_, pattern := mux.Handler(j.task)
 		j.acquires = slices.Contains(j.l.opts.HandlersAcquire, pattern)
 		if pattern == "" {
 			return &BlockedError{Reason: NoHandler, Err: fmt.Errorf("%w %q", asynq.ErrHandlerNotFound, j.task.Type()), Mend: "run a worker that has a handler for this type"}
 		}
 	}
-	if j.needs, err = j.l.rules.of(j.task, j.a.queue); err != nil {
+	if j.needs, err = j.l.rules.of(plan.Task{Type: j.task.Type(), Queue: j.a.queue, Payload: j.task.Payload(), Headers: j.task.Headers()}); err != nil {
 		return err
 	}
 	j.acquires = j.acquires || j.needs.rule != nil && j.needs.rule.Acquires
@@ -199,15 +228,18 @@ func (j *job) plan(next asynq.Handler) (err error) {
 		}
 		j.limiter = append(j.limiter, limiter)
 	}
+	if j.slots, err = j.slotGroup(); err != nil {
+		return &BlockedError{Reason: BadKey, Err: err, Mend: "correct the key of the limit, or the job"}
+	}
 	return nil
 }
 
 // place is where the task parks in a line: where it came from, if it was there
 // already, else by its arrival.
 func (j *job) place(name string) line.Place {
-	p := line.Place{Line: name, Since: j.a.since, Cost: 1, Refused: j.a.wait.Refused}
+	p := line.Place{Line: name, Since: j.a.since, Cost: 1, Refused: j.refusedFirst(time.Now())}
 	if !line.IsBlocked(name) { // from there, jobs are called by their number
-		p.Cost = j.needs.costOf(name)
+		p.Cost, p.Line = j.needs.costOf(name), j.needs.lineOf(name)
 	}
 	return p
 }
@@ -250,6 +282,11 @@ func (j *job) undecided(ctx context.Context, err error) error {
 			return blocked
 		}
 	}
+	if f == parks && name == "" && len(j.needs.slots) > 0 {
+		throttled := j.parkForSlot(j.needs.slots[0].Limiter)
+		throttled.Err, throttled.RetryAfter = err, retryUndecided
+		return throttled
+	}
 	if f == parks && name != "" {
 		return j.throttled(name, retryUndecided, err)
 	}
@@ -261,19 +298,24 @@ func (j *job) undecided(ctx context.Context, err error) error {
 func (j *job) end(err error) {
 	j.a.ask()
 	j.l.caller.answered(j.a)
+	j.uncalled()
 	j.giveUp()
 	if j.span != nil { // of what was held and never used
 		j.span(nil)
 	}
+	j.freeSlots()
 	j.leaveFlight()
 	j.a.seat.leave()
 	if err != nil && !isPutOff(err) && !errors.Is(err, errGone) {
 		j.a.decide(asynqs, line.Place{}) // it has failed
+		if !errors.Is(err, asynq.RevokeTask) {
+			j.tally(func(t *tally) { t.failed.Add(1) })
+		}
 	}
 	j.counts().attempt(err)
 	j.a.finish(err == nil)
 	if err == nil || errors.Is(err, asynq.RevokeTask) { // asynq ends it by a script that knows nothing of the list
-		j.l.room.leaving(j.a)
+		j.l.rooms.of(j.a).leaving(j.a)
 	}
 	j.l.attempts.drop(j.a)
 	if j.a.wait.State == line.Called && line.IsBlocked(j.a.wait.Line) {
@@ -308,22 +350,22 @@ func blockedLine(reason BlockReason, taskType string) string {
 // other was meanwhile, the API means this task: it alone stays away, and then
 // queues behind the others. After max_wait it is a failure.
 func (j *job) refused(ctx context.Context, after *RetryAfterError, err error) error {
-	now := time.Now().Unix()
-	first := j.a.wait.Refused
+	j.tally(func(t *tally) { t.refused.Add(1) })
+	now := time.Now()
+	first := j.refusedFirst(now)
 	if first == 0 {
-		first = now
+		first = now.Unix()
 	}
-	if time.Duration(now-first)*time.Second > j.needs.maxWait() {
-		return fmt.Errorf("refused by its API since %v: %v", time.Unix(first, 0).UTC().Format(time.RFC3339), err)
+	if refused := time.Duration(now.Unix()-first) * time.Second; refused > j.needs.maxWait() {
+		return fmt.Errorf("refused by its API for %v, without its waits for other things: %v", refused, err)
 	}
-	j.a.wait.Refused = first
 	d := min(after.After, j.needs.maxPause())
 	alone := func(d time.Duration, limiter string) error {
 		j.a.decide(parks, line.Place{Away: d, Cost: 1, Refused: first, Since: j.a.since})
 		return &ThrottledError{Limiter: limiter, RetryAfter: d, Err: after}
 	}
 	if len(j.needs.paused()) == 0 {
-		return alone(d, "")
+		return alone(max(d, minRetryAfter), "")
 	}
 	limiter := j.limiter[j.needs.paused()[0]].Name()
 	pausing, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
@@ -333,16 +375,21 @@ func (j *job) refused(ctx context.Context, after *RetryAfterError, err error) er
 		j.l.logger.Warn("cannot note that a task was refused", "task_id", j.a.id, "error", rerr)
 	}
 	if r.Times > 1 && !r.Others {
-		return alone(stayAway(after.After, j.needs.maxPause(), r.Times), limiter)
+		return alone(stayAway(max(after.After, minRetryAfter), j.needs.maxPause(), r.Times), limiter)
 	}
 	for _, i := range j.needs.paused() {
+		if d == 0 {
+			break // the limit adapts, and has been told
+		}
 		if perr := j.limiter[i].Pause(pausing, d); perr != nil {
 			j.l.logger.Warn("cannot pause a limit", "task_id", j.a.id, "error", perr)
 			continue
 		}
 		j.countsOf(i).paused.Add(1)
+		j.l.pausedBy(j, j.limiter[i].Name(), d)
 	}
 	p := j.place(limiter)
+	p.Refused = first
 	if r.Times > 1 {
 		p.Since = 0 // behind the others
 	}

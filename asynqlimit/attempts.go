@@ -22,6 +22,7 @@ type attempt struct {
 	before    <-chan struct{} // closed when the one that came before it has asked; nil: there is none
 	asked     chan struct{}   // closed when it has asked for its permits, or will not now
 	asks      sync.Once
+	called    bool // from the line that wait names
 	pending   bool // it was called, and its limiter has not answered: for the caller
 
 	mu      sync.Mutex
@@ -31,8 +32,9 @@ type attempt struct {
 	place   line.Place      // where it parks
 	off     bool            // the list of those that wait in processes
 	left    <-chan struct{} // closed when Redis knows that; nil: it is known
-	settled bool            // asynq has ended it
-	over    bool            // its middleware has
+	settled bool            // asynq ends it: nothing of it begins any more
+	noted   bool            // and the script that does so has run
+	over    bool            // its middleware has returned
 }
 
 func (a *attempt) key() attemptKey { return attemptKey{a.queue, a.id} }
@@ -84,7 +86,14 @@ func (a *attempt) finish(done bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.over, a.last = true, time.Now()
-	a.settled = a.settled || done
+	a.settled, a.noted = a.settled || done, a.noted || done
+}
+
+// note says that Redis has what became of the task.
+func (a *attempt) note() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.noted = true
 }
 
 // goesOn says that the attempt is in a later phase, unless asynq has ended it.
@@ -186,7 +195,7 @@ func (a *attempt) untouched() line.Place {
 	return line.Place{By: a.by, Since: a.since, Cost: a.wait.Cost, Refused: a.wait.Refused, Line: a.wait.Line, Untried: !a.wait.State.Near()}
 }
 
-// settle says that asynq has ended the attempt, and what becomes of the task.
+// settle says that asynq ends the attempt, and what becomes of the task.
 func (a *attempt) settle(step line.Step) (fate, line.Place) {
 	a.mu.Lock()
 	a.settled = true
@@ -221,7 +230,7 @@ func (t *attempts) get(queue, id string) *attempt {
 // drop forgets an attempt that has ended here and in asynq.
 func (t *attempts) drop(a *attempt) {
 	a.mu.Lock()
-	ended := a.settled && a.over
+	ended := a.noted && a.over
 	a.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()

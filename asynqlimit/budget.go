@@ -20,10 +20,11 @@ func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, plac
 	var tasks []int64
 	of := make([]int, len(looks)) // the limiter of each look
 	for n, k := range looks {
-		i := slices.Index(names, k.name)
+		limiter, _, _ := line.Split(k.name)
+		i := slices.Index(names, limiter)
 		if i < 0 {
 			i = len(names)
-			names, costs, tasks = append(names, k.name), append(costs, k.cost), append(tasks, 0)
+			names, costs, tasks = append(names, limiter), append(costs, k.cost), append(tasks, 0)
 		}
 		of[n], costs[i], tasks[i] = i, min(costs[i], k.cost), tasks[i]+k.tasks
 	}
@@ -54,7 +55,7 @@ func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, plac
 	}
 	for n, k := range looks {
 		i := of[n]
-		k.permits = shares[i][where[n]]
+		k.permits, k.places = shares[i][where[n]], most[i]
 		k.short = needs[i] > most[i]
 		k.next = nextLook(standings[i].wait, due[k.queue].All, k.short)
 	}
@@ -79,7 +80,8 @@ func (c *caller) refund(ctx context.Context, unused []*look) error {
 	for i, k := range unused {
 		d := c.demand(k)
 		d.Unused = k.permits
-		sharing[i] = line.Sharing{Limiter: k.name, Queues: []line.Demand{d}}
+		limiter, _, _ := line.Split(k.name)
+		sharing[i] = line.Sharing{Limiter: limiter, Queues: []line.Demand{d}}
 	}
 	if _, err := c.l.lines.Share(ctx, sharing); err != nil {
 		return fmt.Errorf("give back shares: %w", err)

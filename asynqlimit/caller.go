@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -32,7 +34,11 @@ type caller struct {
 	probes  map[probeKey]*probe
 	tries   tries
 	onWay   map[probeKey]*expected // tasks called from lines of max_in_flight, that are not here yet
-	spare   map[probeKey]bool      // such lines that had nobody to call for all the places when they were last looked at
+	owed    map[owedKey]line.Charged
+	average map[string]int64  // permits that a task costs, by line that tenants share: of the goroutine that passes
+	mended  time.Time         // when a look last put all lines back: of the goroutine that passes
+	free    map[string]int64  // slots of limits in flight, by name, as this pass read them: of the goroutine that passes
+	spare   map[probeKey]bool // such lines that had nobody to call for all the places when they were last looked at
 }
 
 type probeKey struct{ queue, line string }
@@ -41,7 +47,8 @@ func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), place: make(chan struct{}, 1),
 		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
-		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{},
+		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]int64{},
+		owed: map[owedKey]line.Charged{}, average: map[string]int64{},
 	}
 }
 
@@ -91,8 +98,8 @@ func (c *caller) run(ctx context.Context) {
 			c.adopt(ctx)
 		}
 		next, err := c.pass(ctx)
-		if err != nil && ctx.Err() == nil && c.l.reports.add(time.Now(), "bring") > 0 {
-			c.l.logger.Warn("cannot bring waiting jobs back; trying on", "error", err)
+		if ctx.Err() == nil {
+			c.l.redisAnswered(err)
 		}
 		if now := time.Now(); now.Sub(swept) > sweepEvery {
 			swept = now
@@ -119,6 +126,22 @@ func (c *caller) adopt(ctx context.Context) {
 	}
 }
 
+// fewShared is how many lines that tenants share a look puts back, if workers have removed
+// them that know no tenants. If there are more, one look a second does.
+const fewShared = 100
+
+// mends is how many of them a look puts back: none where tenants share no limit.
+func (c *caller) mends(now time.Time) int {
+	switch {
+	case !c.l.rules.share:
+		return 0
+	case now.Sub(c.mended) < sweepEvery:
+		return fewShared
+	}
+	c.mended = now
+	return math.MaxInt32
+}
+
 // look is a line of one queue that this process looks at.
 type look struct {
 	queue   int // among the queues
@@ -128,6 +151,7 @@ type look struct {
 	tasks   int64   // in the line
 	cost    int64   // of each, about: that of the first
 	permits int64   // to call tasks for; after the call, those left of them
+	places  int64   // for them
 	from    float64 // where in the line, from 0 to 1
 	inOrder bool
 	next    time.Duration
@@ -138,14 +162,14 @@ type look struct {
 // fails for one queue or limiter does not keep it from the others.
 func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	places, began := c.l.gate.places(lead), time.Now()
-	due, err := c.l.lines.Due(ctx, c.queues, places)
+	due, err := c.l.lines.Due(ctx, c.queues, places, c.mends(began))
 	if err != nil {
 		err = fmt.Errorf("read the lines: %w", err)
 	}
 	c.learn(due, began)
-	err = errors.Join(err, c.announce(ctx))
+	err = errors.Join(err, c.announce(ctx), c.freeOf(ctx, due))
 	looks, next := c.blocked(due, places), empty
-	var claimed []*look
+	var claimed, strays []*look
 	for i, d := range due {
 		if d.All > 0 {
 			next = min(next, idle)
@@ -157,14 +181,22 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 			next = min(next, idle)
 		}
 		for _, line := range d.Claimed {
-			claimed = append(claimed, &look{queue: i, name: line.Name, out: line.Out, tasks: line.Tasks, cost: max(line.Cost, 1)})
+			k := &look{queue: i, name: line.Name, out: line.Out, tasks: line.Tasks, cost: max(line.Cost, 1)}
+			if average := c.average[k.name]; average > 0 {
+				k.cost = average
+			}
+			if c.l.rules.strays(k.name) {
+				strays = append(strays, k)
+				continue
+			}
+			claimed = append(claimed, k)
 		}
 	}
 	if len(claimed) > 0 {
 		err = errors.Join(err, c.budget(ctx, due, claimed, places))
 		next = busy
 	}
-	err = errors.Join(err, c.survey(ctx))
+	err = errors.Join(err, c.survey(ctx), c.chargeOwed(ctx), c.release(ctx, strays))
 	return next, errors.Join(err, c.bring(ctx, append(looks, claimed...)))
 }
 
@@ -188,12 +220,16 @@ func (c *caller) blocked(due []line.Due, places int) (looks []*look) {
 				continue
 			}
 			n, rule := p.look(now, &c.tries), c.l.fullRule(key.line)
-			if rule != nil {
+			limiter, slots := line.SlotLimit(key.line)
+			switch {
+			case slots:
+				n = min(int(c.free[limiter])-int(c.pending[key])-c.toCome(key, now), places)
+			case rule != nil:
 				n = min(cap(rule.inFlight)-len(rule.inFlight)-int(c.pending[key])-c.toCome(key, now), places)
 			}
 			if n > 0 {
-				k := &look{queue: i, name: key.line, permits: int64(n), inOrder: rule != nil, next: probeFirst}
-				if n == 1 && rule == nil { // those at the head may be wrong for good
+				k := &look{queue: i, name: key.line, permits: int64(n), inOrder: rule != nil || slots, next: probeFirst}
+				if n == 1 && !k.inOrder { // those at the head may be wrong for good
 					k.from = rand.Float64()
 				}
 				looks = append(looks, k)
@@ -227,9 +263,20 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 		}
 		of[i] = append(of[i], k)
 	}
+	shares := map[*look]*sharing{}
+	for _, k := range looks {
+		if limiter, _, shared := line.Split(k.name); shared {
+			shares[k] = &sharing{k: k, limiter: limiter}
+		}
+	}
+	derr := c.deal(ctx, slices.Collect(maps.Values(shares)))
 	args := make([][]line.Look, len(queues))
 	for i := range queues {
 		for _, k := range of[i] {
+			if s := shares[k]; s != nil {
+				args[i] = append(append(args[i], s.looks...), line.Look{Line: k.name, Next: k.next})
+				continue
+			}
 			args[i] = append(args[i], line.Look{Line: k.name, Permits: k.permits, From: k.from, InOrder: k.inOrder, Next: k.next})
 		}
 	}
@@ -237,11 +284,32 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 	if err != nil {
 		err = fmt.Errorf("bring waiting jobs back: %w", err)
 	}
+	err = errors.Join(err, derr)
 	var unused []*look
+	var charges []line.Charge
 	for i, queue := range queues {
-		called := int64(0)
-		for n, b := range brought[i] {
-			k := of[i][n]
+		called, n := int64(0), 0
+		for _, k := range of[i] {
+			if n >= len(brought[i]) { // it could not be looked at
+				break
+			}
+			b := brought[i][n]
+			if s := shares[k]; s != nil {
+				own := brought[i][n : n+len(s.looks)]
+				n += len(s.looks)
+				b = line.Brought{Left: k.tasks}
+				for _, of := range own {
+					b.Called, b.Cost, b.Left = b.Called+of.Called, b.Cost+of.Cost, b.Left-of.Called
+				}
+				if brought[i][n].Left == 0 {
+					b.Left = 0
+				}
+				c.costs(k.name, b)
+				if len(s.looks) > 0 {
+					charges = append(charges, s.charge(own))
+				}
+			}
+			n++
 			called += b.Called
 			c.expect(probeKey{queue, k.name}, k.permits, b)
 			c.note(queue, k.name, b.Left)
@@ -251,6 +319,9 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 			}
 		}
 		c.l.gate.expect(queue, int(called))
+	}
+	if len(charges) > 0 {
+		err = errors.Join(err, c.l.lines.Charge(ctx, charges))
 	}
 	return errors.Join(err, c.refund(ctx, unused))
 }

@@ -80,12 +80,13 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 			c.l.caller.parked(call.Queue, place)
 		}
 	default:
-		c.l.room.leaving(a)
+		c.l.rooms.of(a).leaving(a)
 		cmd = c.repeat(ctx, asynqs)
 	}
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		return cmd // asynq sends the whole script
+		return cmd // asynq sends the whole script, for which the attempt stays
 	}
+	a.note()
 	if a.at() == taken { // its time was over before it began, and nobody else ends it
 		a.seat.leave()
 		a.finish(false)
@@ -98,10 +99,10 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 // task counts as one that waits: others bring it back when its lease is over.
 func (c client) wait(ctx context.Context, a *attempt, try func() error) *redis.Cmd {
 	return c.repeat(ctx, func() *redis.Cmd {
-		c.l.room.stay(ctx, a)
+		c.l.rooms.of(a).stay(ctx, a)
 		cmd := result(try())
 		if err := cmd.Err(); err != nil && !redis.HasErrorPrefix(err, "NOSCRIPT") {
-			c.l.room.waits(a)
+			c.l.rooms.of(a).waits(a)
 		}
 		return cmd
 	})

@@ -15,6 +15,9 @@ const (
 	// slack is what a wait may take beyond its place: the next one, if the place
 	// was stale.
 	slack = 200 * time.Millisecond
+	// briefly is how long a task that was not called waits for a limiter that tenants
+	// share.
+	briefly = 50 * time.Millisecond
 	// soonGone is how long a line may take to empty, and count as none: a task that
 	// comes now starts at most so long before those in it.
 	soonGone = 500 * time.Millisecond
@@ -22,12 +25,13 @@ const (
 
 // standing is what is known about a task that is about to ask for its permits.
 type standing struct {
-	came  line.State    // how it came; empty if it is new, or has run before
-	ahead string        // a limiter of its own that has others in line; empty if none does
-	hold  time.Duration // how long it may wait in this process
-	never bool          // it is never to park: hold is forever
-	time  time.Duration // that the task has left for waiting and running; negative if that is endless
-	room  bool          // there is room for it here
+	came   line.State    // how it came; empty if it is new, or has run before
+	ahead  string        // a limiter of its own that has others in line; empty if none does
+	hold   time.Duration // how long it may wait in this process
+	never  bool          // it is never to park: hold is forever
+	shared bool          // tenants share a limiter of its own
+	time   time.Duration // that the task has left for waiting and running; negative if that is endless
+	room   bool          // there is room for it here
 }
 
 // due says whether its turn is near: it was called, or comes back because its
@@ -44,17 +48,23 @@ type verdict struct {
 // them. Those who were called, and those who come back because their process
 // ended, ask: their turn is near. Others queue behind those in line. A task waits
 // for no more than a quarter of its time, since asynq counts the wait against its
-// timeout, and fails the attempt when that is over.
+// timeout, and fails the attempt when that is over. Where tenants share a limiter, what
+// waits in processes is as little as keeps it busy: a tenant that comes now is not
+// behind what others were promised.
 func decide(s standing) verdict {
 	if s.ahead != "" && !s.due() && !s.never {
 		return verdict{park: s.ahead}
 	}
 	wait := s.hold
 	switch {
+	case s.due() && s.shared:
+		wait = lead + slack
 	case s.due():
 		wait = max(wait, lead+slack)
 	case !s.room && !s.never:
 		wait = 0
+	case s.shared:
+		wait = min(wait, briefly)
 	}
 	if s.time >= 0 {
 		wait = min(wait, s.time/4)

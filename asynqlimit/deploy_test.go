@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
@@ -66,7 +67,7 @@ func TestOrderAcrossADeploy(t *testing.T) {
 	m := member{name: "one", yaml: `
 limits: { api: { rate: 5/1s } }
 jobs: { "x:limited": { limits: [api], hold: 30s } }
-`, asynq: asynq.Config{Concurrency: 20}}
+`, asynq: asynq.Config{Concurrency: 20}, opts: asynqlimit.Options{MaxWaiting: 80}} // 40 wait here, however fast they are taken
 	for i := range 60 {
 		s.enqueue("x:limited", fmt.Sprintf("x%02d", i), asynq.Retention(time.Hour))
 	}

@@ -30,14 +30,16 @@
 //	intake.go    owns what was taken from queues, until asynq has it
 //	gate.go      owns slots and room: who may be taken from a queue, and who runs
 //	attempts.go  owns the attempts of this process: what becomes of a task
+//	refusal.go   for how long an API may tell a job to try later
 //	phase.go     pure: what becomes of a task when its attempt ends
 //	attempt.go   the middleware: one attempt, from its dequeue to its end
 //	permits.go   its permits: ask, wait in the room, get a slot, go
 //	decide.go    pure: ask or park, how long to wait, how much to call
 //	caller.go    brings tasks back from their lines; owns, with known.go and pace.go,
 //	             what is known of lines and of how fast their limiters serve them
+//	dryrun.go    asks limits with dry_run, beside the jobs
 //	probe.go     pure: how many jobs to try that could not run
-//	room.go      owns the list of who waits here, for the case that we are killed
+//	room.go      owns the lists of who waits here, for the case that we are killed
 //	view.go      what a process shows of itself: its metrics and its page
 //
 // Which limits a task has is package plan's. The lines, their keys and scripts,

@@ -73,6 +73,7 @@ type BlockReason = jobview.BlockReason
 const (
 	NoHandler      BlockReason = "no_handler"       // this process has none for the type
 	BadKey         BlockReason = "bad_key"          // the job has no usable value where a limit's key reads one
+	BadShare       BlockReason = "bad_share"        // nor where a limit's share reads its tenant
 	BadCost        BlockReason = "bad_cost"         // nor where the job's permits do
 	CostAboveLimit BlockReason = "cost_above_limit" // it costs more than a limit, as it is in Redis, ever gives at once
 	HostNotAllowed BlockReason = "host_not_allowed" // its first request goes where http.allow_hosts does not let it

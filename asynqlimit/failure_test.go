@@ -3,10 +3,13 @@ package asynqlimit_test
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
@@ -61,6 +64,33 @@ jobs: { "x:limited": { limits: [api] } }
 				t.Errorf("%d starts of %d jobs of one attempt each", n, jobs)
 			}
 		})
+	}
+}
+
+// TestScriptsForgotten: Redis has lost its scripts, as after a restart, when jobs run
+// out of time. Asynq then sends the script again with which it ends them, and by then
+// their handlers have returned.
+func TestScriptsForgotten(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	const jobs = 10
+	for i := range jobs {
+		s.enqueue("x:limited", fmt.Sprint("x", i), asynq.MaxRetry(0), asynq.Timeout(time.Second))
+	}
+	var sent atomic.Int64
+	s.serve(member{yaml: fiftyPerSecond, rdb: s.hooked(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if args := fmt.Sprint(cmd.Args()...); cmd.Name() == "eval" && strings.Contains(args, "asynq:{default}:archived") {
+			sent.Add(1)
+			time.Sleep(100 * time.Millisecond) // Redis is that far away
+		}
+		return next(ctx, cmd)
+	}), handle: func(ctx context.Context, _ *asynq.Task) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}})
+	s.awaitArchived(jobs, 10*time.Second)
+	if sent.Load() == 0 {
+		t.Error("Redis had asynq's script")
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 type intake struct {
 	l *Limits
 
-	most int // to take at the next time
+	most  int // to take at the next time
+	sorts int // the same, while tasks that are taken have to park at once; 0: they do not
 
 	mu    sync.Mutex
 	taken []handed        // in their order
@@ -51,23 +52,41 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	}
 	seats := append([]*seat{first}, g.more(call.Queue, in.most-1)...)
 	began := time.Now()
-	tasks, err := in.l.lines.Take(ctx, call.Queue, call.LeaseEnds, len(seats))
+	asked := len(seats)
+	tasks, err := in.l.lines.Take(ctx, call.Queue, call.LeaseEnds, max(asked, in.sorts))
+	came := len(tasks)
+	if err == nil && came > 0 {
+		tasks = in.sort(ctx, call.Queue, tasks, began)
+		in.sorts = sortNext(in.sorts, len(tasks) < came, time.Since(began))
+	}
+	if more := len(tasks) - len(seats); more > 0 { // called ones, among many that had to park
+		seats = append(seats, g.more(call.Queue, more)...)
+	}
+	if over := len(tasks) - len(seats); over > 0 {
+		in.sorts = 0 // most of those that come do not have to park
+		if berr := in.giveBackTaken(ctx, call.Queue, tasks[len(seats):]); berr != nil {
+			in.l.logger.Warn("cannot put jobs back to their queue; asynq does so when their leases are over", "queue", call.Queue, "jobs", over, "error", berr)
+		}
+		tasks = tasks[:len(seats)]
+	}
 	for _, s := range seats[min(len(tasks), len(seats)):] {
 		s.leave()
 	}
-	in.most = takeNext(len(seats), len(tasks), g.size.slots)
+	in.most = takeNext(asked, came, g.size.slots)
 	if err != nil {
 		return redis.NewCmdResult(nil, err)
 	}
-	if len(tasks) == 0 {
+	if came == 0 {
 		g.empty(call.Queue, began)
 		return none
 	}
 	for i, t := range tasks {
 		in.put(call.Queue, t, seats[i], began)
 	}
-	t, _ := in.pop()
-	return redis.NewCmdResult(t.message, nil)
+	if t, ok := in.pop(); ok {
+		return redis.NewCmdResult(t.message, nil)
+	}
+	return none
 }
 
 // takeNext is how many tasks to take when so many were asked for and came: twice as
@@ -82,14 +101,15 @@ func takeNext(asked, came, slots int) int {
 
 // put notes a task that was taken by a call that began then.
 func (in *intake) put(queue string, t line.Taken, s *seat, began time.Time) {
-	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.At, seat: s, asked: make(chan struct{}), came: time.Now()}
+	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.At, seat: s, asked: make(chan struct{}), called: t.Wait.State == line.Called, came: time.Now()}
 	a.last = a.came
 	if t.Wait.State != "" && t.Wait.State != line.Arrived {
 		a.since = t.Wait.Since
+		a.wait.Refused = movedOn(t.Wait.Refused, t.Wait.InLine(t.At), t.At/1e6)
 		a.earlier = max(time.Duration(t.At-a.since)*time.Microsecond, 0)
 	}
 	in.l.gate.arrived(queue, t.Wait.State, began)
-	in.l.room.taken(a)
+	in.l.rooms.of(a).taken(a)
 	in.l.attempts.put(a)
 	in.l.caller.taken(a)
 	in.mu.Lock()
@@ -131,6 +151,7 @@ func (in *intake) giveBack(ctx context.Context) {
 	}
 	for _, t := range taken {
 		t.a.settle(line.Requeue)
+		t.a.note()
 		t.a.finish(false)
 		t.a.seat.leave()
 		in.l.caller.answered(t.a)

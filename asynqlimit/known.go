@@ -50,7 +50,8 @@ func (c *caller) announce(ctx context.Context) error {
 	c.mu.Lock()
 	for key := range c.fresh {
 		if len(sharing) < maxAnnounced {
-			sharing = append(sharing, line.Sharing{Limiter: key.line, Queues: []line.Demand{{
+			limiter, _, _ := line.Split(key.line)
+			sharing = append(sharing, line.Sharing{Limiter: limiter, Queues: []line.Demand{{
 				Queue: key.queue, Weight: c.l.weightOf(key.queue), Left: unmeasured,
 			}}})
 		}
@@ -155,7 +156,7 @@ func (c *caller) taken(a *attempt) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := probeKey{a.queue, a.wait.Line}
+	key := probeKey{a.queue, line.Whole(a.wait.Line)}
 	if e := c.onWay[key]; e != nil && e.n > 0 {
 		e.n--
 	}
@@ -168,7 +169,7 @@ func (c *caller) taken(a *attempt) {
 // expect notes what came of calling tasks for places of max_in_flight, which are this
 // process's own.
 func (c *caller) expect(key probeKey, places int64, b line.Brought) {
-	if c.l.fullRule(key.line) == nil {
+	if _, slots := line.SlotLimit(key.line); !slots && c.l.fullRule(key.line) == nil {
 		return
 	}
 	c.mu.Lock()
@@ -211,7 +212,7 @@ func (c *caller) answered(a *attempt) {
 		return
 	}
 	a.pending = false
-	key := probeKey{a.queue, a.wait.Line}
+	key := probeKey{a.queue, line.Whole(a.wait.Line)}
 	if c.pending[key] -= max(a.wait.Cost, 1); c.pending[key] <= 0 {
 		delete(c.pending, key)
 	}
@@ -226,7 +227,7 @@ func (c *caller) pendingOf(queue, name string) int64 {
 
 // parked notes a task that this process has parked.
 func (c *caller) parked(queue string, place line.Place) {
-	name := place.Line
+	name := line.Whole(place.Line)
 	if name == "" {
 		return
 	}
@@ -249,21 +250,28 @@ func (c *caller) parked(queue string, place line.Place) {
 
 // ahead returns a limiter that has tasks of the queue in line, and that takes
 // more than a moment to serve them; empty if none does. Where that is not known,
-// there are.
-func (c *caller) ahead(ctx context.Context, queue string, limiters []string, costs []int64) (string, error) {
-	if err := c.askFor(ctx, queue, limiters); err != nil {
+// there are. Where tenants share a limiter, any line is ahead: in it, they take turns.
+func (c *caller) ahead(ctx context.Context, queue string, needs needs) (string, error) {
+	lines := make([]string, len(needs.lines))
+	for i, name := range needs.lines {
+		lines[i] = line.Whole(name)
+	}
+	if err := c.askFor(ctx, queue, lines); err != nil {
 		return "", err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u, now := c.lineup(queue), time.Now()
-	for i, name := range limiters {
-		l := u.lines[name]
+	for i, name := range needs.limiters {
+		l := u.lines[lines[i]]
 		if l.tasks == 0 {
 			continue
 		}
+		if needs.draws[i].Tenant != "" {
+			return name, nil
+		}
 		p, known := c.paceNow(name, now)
-		if l.tasks < 0 || !known || p.takes(l.tasks*max(l.cost, costs[i]), now) > soonGone {
+		if l.tasks < 0 || !known || p.takes(l.tasks*max(l.cost, needs.costs[i]), now) > soonGone {
 			return name, nil
 		}
 	}
@@ -272,11 +280,11 @@ func (c *caller) ahead(ctx context.Context, queue string, limiters []string, cos
 
 // askFor finds out how long lines are that are none of those that a pass tells
 // of, where there are more.
-func (c *caller) askFor(ctx context.Context, queue string, limiters []string) error {
+func (c *caller) askFor(ctx context.Context, queue string, lines []string) error {
 	var names []string
 	c.mu.Lock()
 	if u := c.lineup(queue); u.more {
-		for _, name := range limiters {
+		for _, name := range lines {
 			if _, there := u.lines[name]; !there {
 				names = append(names, name)
 			}
@@ -323,7 +331,8 @@ func (c *caller) outlook(queue, name string, rate throttle.Rate) time.Duration {
 	defer c.mu.Unlock()
 	l := c.lineup(queue).lines[name]
 	permits, now := max(l.tasks, 1)*max(l.cost, 1), time.Now()
-	if p, ok := c.paceNow(name, now); ok {
+	limiter, _, _ := line.Split(name)
+	if p, ok := c.paceNow(limiter, now); ok {
 		return p.takes(permits, now)
 	}
 	return timeFor(permits, rate)

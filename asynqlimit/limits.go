@@ -41,6 +41,11 @@ type Options struct {
 	// HandlersAcquire are patterns of the server's mux whose handlers always call Acquire
 	// themselves, immediately before they use the permits.
 	HandlersAcquire []string
+	// HandlerPatterns returns the patterns that the server's handlers were registered
+	// with, which a mux does not tell. The page and throttle explain use them to say
+	// that nobody has a handler for a type. Without it they can say so only of types
+	// in the configuration.
+	HandlerPatterns func() []string
 	// Attempt, if there is one, wraps each attempt of a job, with its wait in this
 	// process. The middleware of the server's mux runs when a job has its permits.
 	Attempt asynq.MiddlewareFunc
@@ -60,13 +65,14 @@ type Limits struct {
 	opts     Options
 	gate     *gate
 	intake   *intake
-	room     *room
+	rooms    rooms
 	attempts *attempts
 	caller   *caller
 	name     string                       // of the server, among those of this process
 	pool     atomic.Pointer[jobview.Pool] // as it is shown, but for its name
 	weights  map[string]int               // of the queues
 	timeout  time.Duration                // of the shutdown
+	lacks    []string                     // types of the configuration without a handler
 
 	serving  atomic.Bool
 	takes    atomic.Bool
@@ -90,11 +96,17 @@ type process struct {
 	others   jobCounts // of types that no rule matches
 	applied  recent    // limiters of keys whose rate this process has applied
 	reports  reports
+	events   events
+	dryRuns  dryRuns
 	logger   *slog.Logger
 	users    atomic.Int64
 	servers  servers
 	page     page
 	unserved sync.Once // types without a handler are told
+	watched  sync.Once // somebody logs changes of limits
+	here     *present
+	tally    tally // of all jobs
+	started  time.Time
 }
 
 // New returns the limits of a configuration, for the jobs in rdb, which remains
@@ -115,14 +127,16 @@ func New(rdb redis.UniversalClient, cfg *config.Config, opts Options) (*Limits, 
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	p := &process{cfg: cfg, rdb: rdb, lines: line.New(rdb), throttle: opts.Throttle, rules: rules, logger: opts.Logger}
+	p := &process{cfg: cfg, rdb: rdb, lines: line.New(rdb), throttle: opts.Throttle, rules: rules, logger: opts.Logger, started: time.Now()}
 	if p.throttle == nil {
 		if p.throttle, err = cfg.Redis.NewThrottle(rdb); err != nil {
 			return nil, err
 		}
 		p.owned = true
 	}
+	p.dryRuns.p = p
 	p.page = newPage(p)
+	p.here = newPresent(p)
 	return p.server(opts), nil
 }
 
@@ -136,7 +150,7 @@ func (l *Limits) Another(opts Options) *Limits {
 
 func (p *process) server(opts Options) *Limits {
 	p.users.Add(1)
-	l := &Limits{process: p, opts: opts, attempts: newAttempts(), room: newRoom(p.lines, p.logger)}
+	l := &Limits{process: p, opts: opts, attempts: newAttempts()}
 	l.draining, l.drain = context.WithCancel(context.Background())
 	l.late, l.giveUp = context.WithCancel(context.Background())
 	l.configure(asynq.Config{})
@@ -230,6 +244,7 @@ func (l *Limits) configure(cfg asynq.Config) gateSize {
 	l.weights = size.weights
 	l.pool.Store(&jobview.Pool{Slots: size.slots, MaxWaiting: size.room, Weights: size.weights})
 	l.gate = newGate(size)
+	l.rooms = newRooms(l.lines, size.weights, l.logger)
 	l.intake = &intake{l: l, most: 1}
 	l.caller = newCaller(l, slices.Sorted(maps.Keys(size.weights)))
 	return size
@@ -270,7 +285,13 @@ func (l *Limits) Close() (err error) {
 		l.drain()
 		l.giveUp()
 		l.servers.remove(l)
-		if l.users.Add(-1) == 0 && l.owned {
+		l.events.forget(l)
+		l.here.again()
+		if l.users.Add(-1) > 0 {
+			return
+		}
+		l.dryRuns.close()
+		if l.owned {
 			if err = l.throttle.Close(); err != nil {
 				err = fmt.Errorf("asynqlimit: %w", err)
 			}

@@ -107,10 +107,15 @@ func (s *site) serve(m member) (stop func()) {
 	if m.made != nil {
 		m.made(limits)
 	}
-	srv := asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(m.asynq))
+	return s.serveWith(limits, asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(m.asynq)), m.mux)
+}
+
+// serveWith runs a server that was made with the limits.
+func (s *site) serveWith(limits *asynqlimit.Limits, srv *asynq.Server, mux *asynq.ServeMux) (stop func()) {
+	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- limits.Serve(ctx, srv, m.mux) }()
+	go func() { done <- limits.Serve(ctx, srv, mux) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {

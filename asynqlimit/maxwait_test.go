@@ -2,13 +2,16 @@ package asynqlimit_test
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
 
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
+	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // TestMaxWait: an API always tells a job to try later. Until max_wait has passed
@@ -34,14 +37,40 @@ func TestMaxWait(t *testing.T) {
 			s.t.Errorf("it failed %v after its first refusal, want %v at least", took, maxWait)
 		}
 		info, err := s.inspector.GetTaskInfo("default", "refused")
-		if err != nil || !strings.Contains(info.LastErr, "refused by its API since") {
-			s.t.Errorf("%+v, %v: want it to say since when it was refused", info, err)
+		if err != nil || !strings.Contains(info.LastErr, "refused by its API for") {
+			s.t.Errorf("%+v, %v: want it to say for how long it was refused", info, err)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if len(s.failures) != 1 {
 			s.t.Errorf("the server's ErrorHandler saw %v, want one failure", s.failures)
 		}
+	})
+}
+
+// TestMaxWaitIsOfTheJob: a job that was refused once, and then waits for its limit
+// longer than max_wait, has not used that up: its next refusal is no failure.
+func TestMaxWaitIsOfTheJob(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(s *site) {
+		l := s.limiter("api")
+		if _, err := l.TrySetRate(s.t.Context(), throttle.Rate{Permits: 100, Interval: time.Second}); err != nil {
+			s.t.Fatal(err)
+		}
+		var tries atomic.Int64
+		s.serve(member{yaml: "limits: { api: { rate: 100/1s } }\njobs: { \"x:\": { limits: [api], max_wait: 2s } }\n",
+			handle: func(ctx context.Context, _ *asynq.Task) error {
+				switch tries.Add(1) {
+				case 1: // the pause is not the job's either
+					return errors.Join(l.Pause(ctx, 5*time.Second), asynqlimit.RetryAfter(100*time.Millisecond))
+				case 2:
+					return asynqlimit.RetryAfter(100 * time.Millisecond)
+				}
+				return nil
+			}})
+		s.enqueue("x:1", "once", asynq.MaxRetry(0))
+		s.awaitStarts("once", 3, 40*time.Second)
+		s.awaitDone("default", 20*time.Second)
 	})
 }
 

@@ -8,9 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hibiken/asynq"
-
 	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/internal/plan"
 )
 
@@ -20,6 +19,9 @@ type rules struct {
 	jobs   map[*plan.Job]*rule
 	all    []*rule // the pattern that wins first
 	limits map[*plan.Limit]*limit
+	named  map[string]*limit
+	share  bool // tenants share one of them
+	slots  map[*plan.SlotLimit]*slotLimit
 }
 
 // rule is what applies to the tasks of a pattern.
@@ -34,6 +36,7 @@ type rule struct {
 type limit struct {
 	*plan.Limit
 	counts limitCounts
+	tally  tally
 	atOnce atomic.Bool // it gave permits at once when it was last asked
 }
 
@@ -43,7 +46,9 @@ func newRules(cfg *config.Config) (*rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	rs := &rules{plan: jobs, jobs: map[*plan.Job]*rule{}, limits: map[*plan.Limit]*limit{}}
+	rs := &rules{
+		plan: jobs, jobs: map[*plan.Job]*rule{}, limits: map[*plan.Limit]*limit{}, named: map[string]*limit{}, slots: map[*plan.SlotLimit]*slotLimit{},
+	}
 	for _, j := range jobs.All() {
 		r := &rule{Job: j, never: cfg.Jobs[j.Name].Hold == "forever"}
 		if j.MaxInFlight > 0 {
@@ -53,6 +58,11 @@ func newRules(cfg *config.Config) (*rules, error) {
 	}
 	for _, l := range jobs.Limits() {
 		rs.limits[l] = &limit{Limit: l}
+		rs.named[l.Name] = rs.limits[l]
+		rs.share = rs.share || l.Share != ""
+	}
+	for _, l := range jobs.Slots() {
+		rs.slots[l] = &slotLimit{SlotLimit: l}
 	}
 	return rs, nil
 }
@@ -65,24 +75,43 @@ type needs struct {
 	rule     *rule // nil if no pattern of the configuration matches
 	draws    []plan.Draw
 	limiters []string
+	lines    []string // in which the task waits for each of them: see package line
 	costs    []int64
+	slots    []plan.Slot // it holds one of each while it runs
+	dry      []plan.Draw // on limits that only tell who would wait
 }
 
 // of finds out what a task has to acquire. An error is a *BlockedError.
-func (rs *rules) of(task *asynq.Task, queue string) (needs, error) {
-	p, err := rs.plan.Plan(plan.Task{Type: task.Type(), Queue: queue, Payload: task.Payload(), Headers: task.Headers()})
-	n := needs{rule: rs.jobs[p.Job]}
+func (rs *rules) of(task plan.Task) (needs, error) {
+	p, err := rs.plan.Plan(task)
+	n := needs{rule: rs.jobs[p.Job], dry: p.Dry}
 	if mistake, ok := errors.AsType[*plan.Mistake](err); ok {
 		return n, &BlockedError{Reason: BlockReason(mistake.Reason), Err: mistake, Mend: mistake.Mend()}
 	}
 	if err != nil {
 		return n, err
 	}
-	n.draws = p.Draws
+	n.draws, n.slots = p.Draws, p.Slots
 	for _, d := range p.Draws {
 		n.limiters, n.costs = append(n.limiters, d.Limiter), append(n.costs, d.Cost)
+		if n.lines = append(n.lines, d.Limiter); d.Tenant != "" {
+			n.lines[len(n.lines)-1] = line.OfTenant(d.Limiter, d.Tenant)
+		}
 	}
 	return n, nil
+}
+
+// lineOf is the line in which the task waits for one of its limiters.
+func (n needs) lineOf(limiter string) string {
+	if i := slices.Index(n.limiters, limiter); i >= 0 {
+		return n.lines[i]
+	}
+	return limiter
+}
+
+// shared says whether tenants share one of its limiters.
+func (n needs) shared() bool {
+	return slices.ContainsFunc(n.draws, func(d plan.Draw) bool { return d.Tenant != "" })
 }
 
 // costOf is what the task costs of a limiter.

@@ -61,7 +61,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 	}
 	v := decide(s)
 	if v.park != "" {
-		return j.throttled(v.park, j.l.caller.outlook(j.a.queue, v.park, j.rateOf(v.park)), nil)
+		return j.throttled(v.park, j.l.caller.outlook(j.a.queue, line.Whole(j.needs.lineOf(v.park)), j.rateOf(v.park)), nil)
 	}
 	j.a.waitsFor(j.place(j.needs.limiters[0]))
 	r, err := j.ask(running, v.wait)
@@ -96,12 +96,12 @@ func (j *job) hold(ctx context.Context) (err error) {
 
 // standing is what is known about the task now.
 func (j *job) standing(ctx context.Context) (s standing, err error) {
-	s = standing{came: j.a.wait.State, hold: j.needs.rule.Hold, never: j.needs.rule.never, time: -1, room: j.a.seat.hasRoom(j.needs.limiters)}
+	s = standing{came: j.a.wait.State, hold: j.needs.rule.Hold, never: j.needs.rule.never, shared: j.needs.shared(), time: -1, room: j.a.seat.hasRoom(j.needs.limiters)}
 	if s.came == line.Called && line.IsBlocked(j.a.wait.Line) {
 		s.came = "" // it was not called for its permits
 	}
 	if !s.due() && !s.never {
-		s.ahead, err = j.l.caller.ahead(ctx, j.a.queue, j.needs.limiters, j.needs.costs)
+		s.ahead, err = j.l.caller.ahead(ctx, j.a.queue, j.needs)
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		s.time = max(time.Until(deadline), 0)
@@ -114,13 +114,13 @@ func (j *job) standing(ctx context.Context) (s standing, err error) {
 func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reservation, error) {
 	j.a.inTurn(ctx)
 	if j.leaves = j.goes && j.atOnce(); j.leaves {
-		j.l.room.leaving(j.a)
+		j.l.rooms.of(j.a).leaving(j.a)
 	}
 	if maxWait > askingLasts {
 		j.a.seat.asking(true)
 		defer j.a.seat.asking(false)
 		defer time.AfterFunc(askingLasts, func() {
-			j.a.seat.toRoomIfAsking(j.needs.limiters, func() { j.l.room.enter(j.a) })
+			j.a.seat.toRoomIfAsking(j.needs.limiters, func() { j.l.rooms.of(j.a).enter(j.a) })
 		}).Stop()
 	}
 	defer j.a.ask()
@@ -132,7 +132,7 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 func (j *job) stays() {
 	if j.leaves {
 		j.leaves = false
-		j.l.room.enter(j.a)
+		j.l.rooms.of(j.a).enter(j.a)
 	}
 }
 
@@ -205,7 +205,7 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 		j.a.wait.State = line.Called // it has waited in turn
 		return false, nil
 	}
-	j.l.room.leave(ctx, j.a) // before it takes the permits: they would be late
+	j.l.rooms.of(j.a).leave(ctx, j.a) // before it takes the permits: they would be late
 	longest, cancelWait := context.WithTimeout(running, max(j.needs.rule.Hold, r.Delay())+lead+slack)
 	defer cancelWait()
 	if err := r.Wait(longest); err != nil {
@@ -220,7 +220,8 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	stop()
 	j.needs.rule.counts.waits.add(j.waited)
 	j.took(j.needs.costs)
-	j.held = true
+	j.held, j.sent = true, time.Now()
+	j.served()
 	j.span(nil)
 	j.span = nil
 	return true, nil
@@ -263,7 +264,7 @@ func (j *job) applyRates(ctx context.Context) error {
 		if draw.Limit.Key == "" || j.l.applied.has(l.Name()) {
 			continue
 		}
-		if _, err := l.ApplyRate(ctx, draw.Rate); err != nil {
+		if _, err := l.ApplyAdapt(ctx, draw.Rate, draw.Limit.Adapt); err != nil {
 			return err
 		}
 		j.l.applied.add(l.Name())

@@ -16,10 +16,12 @@ import (
 // tasks lapsed. Those that are listed have not begun, and go back to their queues
 // without a failure.
 //
-// Changes go to Redis together: those that come while a call is under way make up
-// the next.
+// Each queue has its own list and its own calls: one whose shard is slow holds up no
+// starts of others. Changes go to Redis together: those that come while a call is
+// under way make up the next.
 type room struct {
 	lines  *line.Lines
+	queue  string
 	logger *slog.Logger
 	wake   chan struct{}
 
@@ -36,8 +38,8 @@ type change struct {
 	enters bool
 }
 
-func newRoom(lines *line.Lines, logger *slog.Logger) *room {
-	return &room{lines: lines, logger: logger, wake: make(chan struct{}, 1), changes: map[attemptKey]change{}, next: make(chan struct{})}
+func newRoom(lines *line.Lines, queue string, logger *slog.Logger) *room {
+	return &room{lines: lines, queue: queue, logger: logger, wake: make(chan struct{}, 1), changes: map[attemptKey]change{}, next: make(chan struct{})}
 }
 
 // taken notes a new attempt, which is listed. What an earlier one has changed is past.
@@ -151,33 +153,54 @@ func (r *room) flush(ctx context.Context) (ok bool) {
 	r.mu.Lock()
 	r.flying, r.landed = r.changes, r.next
 	r.changes, r.next = map[attemptKey]change{}, make(chan struct{})
-	listed := map[string]line.Listed{}
+	var listed line.Listed
 	for key, c := range r.flying {
-		l := listed[key.queue]
 		if c.enters {
-			l.Enter = append(l.Enter, key.id)
+			listed.Enter = append(listed.Enter, key.id)
 		} else {
-			l.Leave = append(l.Leave, key.id)
+			listed.Leave = append(listed.Leave, key.id)
 		}
-		listed[key.queue] = l
 	}
 	r.mu.Unlock()
 
-	failed := map[string]bool{}
-	for queue, l := range listed {
-		if err := r.lines.List(ctx, queue, l); err != nil {
-			failed[queue] = true
-			r.logger.Debug("cannot note who waits", "queue", queue, "error", err)
-		}
+	var err error
+	if len(listed.Enter)+len(listed.Leave) > 0 {
+		err = r.lines.List(ctx, r.queue, listed)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key, c := range r.flying {
-		if _, later := r.changes[key]; failed[key.queue] && !later && c.enters == c.a.listed() {
-			r.changes[key] = c
+	if err != nil {
+		r.logger.Debug("cannot note who waits", "queue", r.queue, "error", err)
+		for key, c := range r.flying {
+			if _, later := r.changes[key]; !later && c.enters == c.a.listed() {
+				r.changes[key] = c
+			}
 		}
 	}
 	r.flying = nil
 	close(r.landed) // also if it failed: a start waits no longer, and the list is mended later
-	return len(failed) == 0
+	return err == nil
+}
+
+// rooms are those of the queues of a server.
+type rooms map[string]*room
+
+func newRooms(lines *line.Lines, weights map[string]int, logger *slog.Logger) rooms {
+	rs := rooms{}
+	for queue := range weights {
+		rs[queue] = newRoom(lines, queue, logger)
+	}
+	return rs
+}
+
+// of is the room of the queue that the task of an attempt is from.
+func (rs rooms) of(a *attempt) *room { return rs[a.queue] }
+
+// run keeps the lists until ctx ends.
+func (rs rooms) run(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, r := range rs {
+		all.Go(func() { r.run(ctx) })
+	}
 }

@@ -37,24 +37,30 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 		}
 		return err
 	}
-	l.unserved.Do(func() { l.tellUnserved(handler) })
+	l.lacks = l.unservedBy(handler)
+	l.unserved.Do(l.tellUnserved)
 	l.serving.Store(true)
 	defer l.serving.Store(false)
 	listing, stopListing := context.WithCancel(context.WithoutCancel(ctx))
 	var lists sync.WaitGroup
-	lists.Go(func() { l.room.run(listing) })
+	lists.Go(func() { l.rooms.run(listing) })
 	lists.Go(func() { l.page.run(listing) })
+	l.watched.Do(func() { lists.Go(func() { l.watch(listing) }) })
 	defer lists.Wait()
 	defer stopListing()
 	if err := srv.Start(l.middleware(handler)); err != nil {
 		return fmt.Errorf("asynqlimit: start the server: %w", err)
 	}
 	l.takes.Store(true)
+	l.here.again()
+	lists.Go(func() { l.here.run(listing) })
 	calling, stopCalling := context.WithCancel(context.WithoutCancel(ctx))
 	var calls sync.WaitGroup
 	calls.Go(func() { l.caller.run(calling) })
 	<-ctx.Done()
+	defer l.drains()()
 	l.takes.Store(false)
+	l.here.again()
 	stopCalling()
 	l.gate.close()
 	srv.Stop() // waits until it takes no more tasks
@@ -64,25 +70,6 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 	defer time.AfterFunc(l.timeout*9/10, l.giveUp).Stop()
 	srv.Shutdown()
 	return nil
-}
-
-// tellUnserved says which task types of the configuration the handler does not
-// have: the name may be misspelt, and the jobs that are meant run without limits.
-// Patterns of many types are not told: a mux does not say what it has.
-func (l *Limits) tellUnserved(handler asynq.Handler) {
-	mux, ok := handler.(*asynq.ServeMux)
-	if !ok {
-		return
-	}
-	for _, j := range l.rules.plan.All() {
-		taskType, whole := j.Type()
-		if !whole {
-			continue
-		}
-		if _, pattern := mux.Handler(asynq.NewTask(taskType, nil)); pattern == "" {
-			l.logger.Warn("this process has no handler for a job of the configuration: its type may be misspelt", "type", taskType)
-		}
-	}
 }
 
 // Takes says whether the server takes jobs: Serve has started it, and it does not
@@ -107,7 +94,7 @@ func (l *Limits) Apply(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := limiter.ApplyRate(ctx, limit.Rate); err != nil {
+		if _, err := limiter.ApplyAdapt(ctx, limit.Rate, limit.Adapt); err != nil {
 			return fmt.Errorf("apply limit %q: %w", limit.Name, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -69,12 +70,12 @@ func AcquireMore(ctx context.Context) error {
 	if j == nil {
 		return fmt.Errorf("acquire: %w", errNoJob)
 	}
-	if len(j.limiter) == 0 {
-		return nil
+	if len(j.limiter) > 0 {
+		if err := j.more(ctx, j.needs.costs); err != nil {
+			return j.undecided(ctx, err)
+		}
 	}
-	if err := j.more(ctx, j.needs.costs); err != nil {
-		return j.undecided(ctx, err)
-	}
+	j.dryRun()
 	return nil
 }
 
@@ -120,6 +121,9 @@ func settle(ctx context.Context, limit string, cost int64) error {
 	of := make([]bool, len(j.limiter))
 	for i, d := range j.needs.draws {
 		of[i] = limit == "" || d.Limit.Name == limit
+	}
+	if slices.ContainsFunc(j.needs.dry, func(d plan.Draw) bool { return d.Limit.Name == limit }) {
+		return nil // nobody waits for it
 	}
 	if !slices.Contains(of, true) {
 		return fmt.Errorf("settle: %q is no limit of this job", limit)
@@ -181,5 +185,6 @@ func (j *job) more(ctx context.Context, costs []int64) (err error) {
 		return err
 	}
 	j.took(costs)
+	j.sent, j.observed = time.Now(), false
 	return nil
 }

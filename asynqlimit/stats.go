@@ -19,6 +19,8 @@ type (
 	Stats = jobview.Stats
 	// LimitStats counts for one limit of the configuration.
 	LimitStats = jobview.LimitStats
+	// SlotStats counts for one limit in flight of the configuration.
+	SlotStats = jobview.SlotStats
 	// JobStats counts the attempts of one pattern's jobs.
 	JobStats = jobview.JobStats
 	// Waits is a histogram of durations.
@@ -32,7 +34,7 @@ const OtherJobs = jobview.OtherJobs
 var WaitBounds = jobview.WaitBounds
 
 type limitCounts struct {
-	granted, returned, denied, parked, paused atomic.Int64
+	granted, returned, denied, parked, paused, wouldWait atomic.Int64
 }
 
 type jobCounts struct {
@@ -73,6 +75,13 @@ func (p *process) stats() Stats {
 		s.Limits = append(s.Limits, LimitStats{
 			Name:    limit.Name,
 			Granted: c.granted.Load(), Returned: c.returned.Load(), Denied: c.denied.Load(), Parked: c.parked.Load(), Paused: c.paused.Load(),
+			DryRun: limit.Dry, WouldWait: c.wouldWait.Load(),
+		})
+	}
+	for _, limit := range p.rules.plan.Slots() {
+		c := &p.rules.slots[limit].counts
+		s.Slots = append(s.Slots, SlotStats{
+			Name: limit.Name, Held: c.held.Load(), Running: c.running.Load(), Parked: c.parked.Load(), Lost: c.lost.Load(), Outlived: c.outlived.Load(),
 		})
 	}
 	for _, r := range p.rules.all {

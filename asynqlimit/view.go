@@ -109,7 +109,7 @@ func newPage(p *process) page {
 	asked := make(chan struct{})
 	return page{asked: asked, handler: sync.OnceValue(func() *admin.Handler {
 		defer close(asked)
-		return admin.NewHandler(p.source(), admin.Options{Token: p.cfg.Admin.Token, Slog: p.logger})
+		return admin.NewHandler(p.source(), admin.Options{Token: p.cfg.Admin.Token, Hosts: p.cfg.Admin.Hosts, Hide: p.cfg.Admin.Hide, Slog: p.logger})
 	})}
 }
 

@@ -1,0 +1,111 @@
+package asynqlimit
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/plan"
+)
+
+// dryRuns ask limits with dry_run, and tell which jobs they would make wait. The
+// jobs do not wait for the answers.
+type dryRuns struct {
+	p     *process
+	asked sync.WaitGroup
+
+	mu     sync.Mutex
+	asking int
+	closed bool
+}
+
+const (
+	// maxDryRuns is how many jobs may ask at a time. Those beyond it are not told:
+	// Redis is away, or too slow for them.
+	maxDryRuns = 10_000
+	// dryRunLasts bounds a question.
+	dryRunLasts = 5 * time.Second
+)
+
+// dryRun asks the limits with dry_run for the permits of what the job is about to do.
+func (j *job) dryRun() {
+	if len(j.needs.dry) > 0 {
+		j.l.dryRuns.ask(j.needs.dry, j.task.Type(), j.a.id)
+	}
+}
+
+func (d *dryRuns) ask(draws []plan.Draw, taskType, id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed || d.asking >= maxDryRuns {
+		return
+	}
+	d.asking++
+	d.asked.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), dryRunLasts)
+		defer cancel()
+		for _, draw := range draws {
+			d.draw(ctx, draw, taskType, id)
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.asking--
+	})
+}
+
+// draw takes the permits if they are there, and tells if they are not.
+func (d *dryRuns) draw(ctx context.Context, draw plan.Draw, taskType, id string) {
+	counts, wait, err := &d.p.rules.limits[draw.Limit].counts, time.Duration(0), draw.Mistake
+	if err == nil {
+		wait, err = d.take(ctx, draw)
+		switch {
+		case err == nil && wait == 0:
+			counts.granted.Add(draw.Cost)
+			return
+		case err != nil && blockedByLimit(err) == nil:
+			return // Redis has not decided
+		}
+	}
+	counts.wouldWait.Add(1)
+	jobs := d.p.reports.add(time.Now(), "dry run of "+draw.Limit.Name)
+	if jobs == 0 {
+		return
+	}
+	args := []any{"limit", draw.Limit.Name, "limiter", draw.Limiter, "jobs", jobs, "type", taskType, "task_id", id}
+	if err != nil {
+		args = append(args, "error", err)
+	} else {
+		args = append(args, "wait", wait.Round(time.Millisecond))
+	}
+	d.p.logger.Info("jobs would wait for a limit without dry_run", args...)
+}
+
+// take takes the permits of a draw, or says how long the job would wait for them.
+func (d *dryRuns) take(ctx context.Context, draw plan.Draw) (wait time.Duration, err error) {
+	limiter, err := d.p.throttle.LimiterWithRate(draw.Limiter, draw.Rate)
+	if err != nil {
+		return 0, err
+	}
+	if draw.Limit.Key != "" && !d.p.applied.has(draw.Limiter) {
+		if _, err := limiter.ApplyRate(ctx, draw.Rate); err != nil {
+			return 0, err
+		}
+		d.p.applied.add(draw.Limiter)
+	}
+	r, err := limiter.Reserve(ctx, draw.Cost, 0)
+	if err != nil {
+		return 0, err
+	}
+	if !r.OK() {
+		return max(r.Delay(), 1), nil
+	}
+	return 0, nil // neither waited for nor cancelled: it counts as used
+}
+
+// close waits until all that were asked have answered.
+func (d *dryRuns) close() {
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.asked.Wait()
+}

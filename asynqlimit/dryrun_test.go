@@ -1,0 +1,143 @@
+package asynqlimit_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
+)
+
+// buffer is a log that several goroutines write.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// limitStats are those of a limit.
+func limitStats(t *testing.T, l *asynqlimit.Limits, name string) asynqlimit.LimitStats {
+	t.Helper()
+	for _, s := range l.Stats().Limits {
+		if s.Name == name {
+			return s
+		}
+	}
+	t.Fatalf("no limit %q", name)
+	return asynqlimit.LimitStats{}
+}
+
+// TestDryRun: a limit with dry_run holds no job, whatever there is to hold it for,
+// and tells of each.
+func TestDryRun(t *testing.T) {
+	onBoth(t, func(s *site) {
+		const yaml = `
+limits:
+  real: { rate: 1000/1s }
+  few: { rate: 5/1h, dry_run: true }
+  keyed: { rate: 100/1h, key: payload.account, dry_run: true }
+  small: { rate: 2/1h, dry_run: true }
+jobs:
+  x: { limits: [real, few, keyed, small], permits: { small: payload.size } }
+`
+		var limits *asynqlimit.Limits
+		var log buffer
+		s.limiter("few") // makes no call
+		s.serve(member{yaml: yaml, made: func(l *asynqlimit.Limits) { limits = l }, opts: asynqlimit.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
+		for i := range 20 {
+			s.enqueuePayload("x", fmt.Sprintf("a%02d", i), []byte(`{"account": "acme", "size": 1}`), asynq.MaxRetry(0))
+		}
+		s.enqueuePayload("x", "b-no-account", []byte(`{"size": 1}`), asynq.MaxRetry(0))
+		s.enqueuePayload("x", "c-no-size", []byte(`{"account": "acme"}`), asynq.MaxRetry(0))
+		s.enqueuePayload("x", "d-too-much", []byte(`{"account": "acme", "size": 3}`), asynq.MaxRetry(0))
+		s.awaitStarts("", 23, 20*time.Second)
+		s.awaitDone("default", 20*time.Second)
+		want := map[string]asynqlimit.LimitStats{
+			"real":  {Granted: 23},
+			"few":   {Granted: 5, DryRun: true, WouldWait: 18},
+			"keyed": {Granted: 22, DryRun: true, WouldWait: 1},
+			"small": {Granted: 2, DryRun: true, WouldWait: 21},
+		}
+		for name, want := range want {
+			want.Name = name
+			s.await(5*time.Second, func() (bool, string) {
+				got := limitStats(t, limits, name)
+				got.Denied, got.Parked = 0, 0 // on their way to their permits
+				return got == want, fmt.Sprintf("%+v, want %+v", got, want)
+			})
+		}
+		for _, want := range []string{"would wait", "limit=few", "limit=keyed", "limit=small"} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("no %q in the log:\n%s", want, log.String())
+			}
+		}
+	})
+}
+
+// TestDryRunCostsNothing: what waits for another limit takes nothing of the limit with
+// dry_run, and that one neither waits out a pause nor begins one.
+func TestDryRunCostsNothing(t *testing.T) {
+	onBoth(t, func(s *site) {
+		goOn := s.stopLimit("real", "1000/1s")
+		const yaml = `
+limits:
+  real: { rate: 1000/1s }
+  trial: { rate: 100/1h, dry_run: true }
+jobs:
+  x: { limits: [real, trial], hold: 0s }
+  y: { limits: [trial] }
+`
+		var once sync.Once
+		s.serve(member{yaml: yaml, asynq: asynq.Config{DelayedTaskCheckInterval: 200 * time.Millisecond}, handle: func(_ context.Context, task *asynq.Task) (err error) {
+			if task.Type() == "y" {
+				once.Do(func() { err = asynqlimit.RetryAfter(100 * time.Millisecond) })
+			}
+			return err
+		}})
+		for i := range 5 {
+			s.enqueue("x", fmt.Sprintf("x%d", i))
+		}
+		s.awaitWaiting("default", 5)
+		left := func() int64 {
+			t.Helper()
+			n, err := s.limiter("trial").AvailablePermits(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if n := left(); n != 100 {
+			t.Errorf("%d of 100 permits left, while all jobs wait for another limit", n)
+		}
+		if err := s.limiter("trial").Pause(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		s.enqueue("y", "y0", asynq.MaxRetry(0))
+		s.awaitStarts("y0", 2, 20*time.Second) // refused once
+		goOn()
+		s.awaitStarts("x", 5, 20*time.Second)
+		s.awaitDone("default", 20*time.Second)
+		u, err := s.limiter("trial").Config(t.Context())
+		if err != nil || u.Permits != 100 {
+			t.Errorf("%v, %v", u, err)
+		}
+	})
+}

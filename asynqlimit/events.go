@@ -1,0 +1,156 @@
+package asynqlimit
+
+import (
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// events are what people ask about afterwards: the log has each of them once.
+type events struct {
+	mu     sync.Mutex
+	paused map[string]time.Time // limiters that an API paused, until when
+	full   time.Time            // until when there is no room for another of them
+	away   *Limits              // found that Redis does not answer, and looks whether it does again
+	since  time.Time
+}
+
+// maxPausedKnown bounds what is remembered: a keyed limit may have a million limiters.
+// Of those beyond it a line a minute tells how often.
+const maxPausedKnown = 1000
+
+// pausedUntil notes that an API has paused a limiter, until when, and says whether that is
+// news. Answers that prolong a pause by less than a second are none: many jobs get one at
+// the same time. It does not know if there are too many to remember.
+func (e *events) pausedUntil(limiter string, now, until time.Time) (news, known bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if until.Sub(e.paused[limiter]) < time.Second {
+		return false, true
+	}
+	if e.paused == nil {
+		e.paused = map[string]time.Time{}
+	}
+	if _, there := e.paused[limiter]; !there && len(e.paused) >= maxPausedKnown {
+		if now.Before(e.full) {
+			return false, false
+		}
+		maps.DeleteFunc(e.paused, func(_ string, until time.Time) bool { return until.Before(now) })
+		if len(e.paused) >= maxPausedKnown {
+			e.full = now.Add(time.Second) // to look again for each answer would cost more than it tells
+			return false, false
+		}
+	}
+	e.paused[limiter] = until
+	return true, true
+}
+
+// pausedBy logs that an API has paused a limit for the fleet, by its answer to a job.
+func (l *Limits) pausedBy(j *job, limiter string, d time.Duration) {
+	now := time.Now()
+	news, known := l.events.pausedUntil(limiter, now, now.Add(d))
+	if news {
+		l.logger.Info("an API told a job to try later: its limit is paused for the whole fleet",
+			"limit", limiter, "for", d, "task_id", j.a.id, "type", j.task.Type(), "queue", j.a.queue)
+	}
+	if known {
+		return
+	}
+	if pauses := l.reports.add(now, "paused beyond those known"); pauses > 0 {
+		l.logger.Info("APIs told jobs to try later: many more limits are paused; they are told in sum, once a minute",
+			"pauses", pauses, "limit", limiter, "for", d)
+	}
+}
+
+// redisAnswered logs that Redis is away, and that it is back. It is told of each call for jobs
+// in line; err is nil if it went well. What Redis refuses to do is told once a minute.
+func (l *Limits) redisAnswered(err error) {
+	if _, refused := errors.AsType[redis.Error](err); refused {
+		if l.reports.add(time.Now(), "bring") > 0 {
+			l.logger.Warn("cannot bring waiting jobs back; trying on", "error", err)
+		}
+		return
+	}
+	e := &l.events
+	e.mu.Lock()
+	began, ended, since := err != nil && e.away == nil, err == nil && e.away == l, e.since
+	switch {
+	case began:
+		e.away, e.since = l, time.Now()
+	case ended:
+		e.away = nil
+	}
+	e.mu.Unlock()
+	switch {
+	case began:
+		l.logger.Warn("Redis is away; jobs wait until it is back", "error", err)
+	case ended:
+		l.logger.Info("Redis is back; jobs go on", "away", time.Since(since).Round(time.Millisecond))
+	}
+}
+
+// forget says that the server ends: another one of the process may find out about Redis.
+func (e *events) forget(l *Limits) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.away == l {
+		e.away = nil
+	}
+}
+
+// drains logs how many jobs a server has when it begins to drain, and returns what
+// logs how it ended.
+func (l *Limits) drains() (ended func()) {
+	began := time.Now()
+	running, waiting := l.attempts.count()
+	before := l.ranToEnd()
+	l.logger.Info("draining: no job starts any more", "server", l.name, "running", running, "waiting", waiting)
+	return func() {
+		l.logger.Info("stopped", "server", l.name, "ran_to_end", l.ranToEnd()-before, "given_back_while_running", l.attempts.cutOff(), "after", time.Since(began).Round(time.Millisecond))
+	}
+}
+
+// ranToEnd is how many jobs of the process, all its servers, have been done or have failed.
+func (p *process) ranToEnd() (n int64) {
+	add := func(c *jobCounts) { n += c.done.Load() + c.failed.Load() }
+	for _, r := range p.rules.all {
+		add(&r.counts)
+	}
+	add(&p.others)
+	return n
+}
+
+// count is how many attempts run their handlers, and how many wait.
+func (t *attempts) count() (running, waiting int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, a := range t.all {
+		a.mu.Lock()
+		switch {
+		case a.settled || a.over:
+		case a.phase == runs || a.phase == prepares:
+			running++
+		default:
+			waiting++
+		}
+		a.mu.Unlock()
+	}
+	return running, waiting
+}
+
+// cutOff is how many attempts asynq gave back while their handlers ran.
+func (t *attempts) cutOff() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, a := range t.all {
+		a.mu.Lock()
+		if !a.over && (a.phase == runs || a.phase == prepares) {
+			n++
+		}
+		a.mu.Unlock()
+	}
+	return n
+}

@@ -1,0 +1,255 @@
+package asynqlimit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/jobthrottle/jobthrottle/internal/fair"
+	"github.com/jobthrottle/jobthrottle/internal/line"
+)
+
+// Tenants that share a limit wait in lines of their own. Which of them is next is
+// for package fair to say, by tags that are the limiter's in Redis, whatever queue
+// or process a job is in. They are charged for what is called from their lines; for
+// what did not get its permits they get that back, and what got permits without
+// being called from there is charged then.
+
+const (
+	// minTenants and maxTenants bound how many tenants a look considers: more than
+	// it has permits for, since what it knows of their tags may be old.
+	minTenants, maxTenants = 20, 500
+	// maxOwed is how many tenants a process remembers to charge at its next pass.
+	maxOwed = 10_000
+)
+
+// sharing is a look at a line that tenants share.
+type sharing struct {
+	k       *look
+	limiter string
+	waiting line.Waiting
+	tags    line.Tags
+	weights []float64 // in the configuration
+	v       float64   // after what was dealt
+	looks   []line.Look
+}
+
+// deal finds out from which tenants' lines to call what the looks have permits for.
+func (c *caller) deal(ctx context.Context, of []*sharing) error {
+	var asked []*sharing
+	var waiting []line.TenantsOf
+	for _, s := range of {
+		if s.k.permits <= 0 && s.k.tasks > 0 { // a line without tasks is to go
+			continue
+		}
+		most := min(max(2*s.k.permits/max(s.k.cost, 1), minTenants), maxTenants)
+		asked = append(asked, s)
+		waiting = append(waiting, line.TenantsOf{Queue: c.queues[s.k.queue], Limiter: s.limiter, Most: int(most)})
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	found, err := c.l.lines.Tenants(ctx, waiting)
+	limiters, tenants := make([]string, len(asked)), make([][]string, len(asked))
+	for i, s := range asked {
+		s.waiting, limiters[i] = found[i], s.limiter
+		for _, t := range s.waiting.First {
+			tenants[i] = append(tenants[i], t.Name)
+		}
+	}
+	tags, terr := c.l.lines.Tags(ctx, limiters, tenants)
+	if err = errors.Join(err, terr); terr != nil {
+		return err
+	}
+	for i, s := range asked {
+		s.tags = tags[i]
+		s.decide(c.l.rules)
+	}
+	return err
+}
+
+// decide says what to call from the line of each tenant, and corrects what the queue
+// knows of their tags.
+func (s *sharing) decide(rules *rules) {
+	limit := rules.limitOf(s.limiter)
+	first := s.waiting.First
+	if len(first) == 0 {
+		return
+	}
+	v := s.tags.V
+	if v < 0 { // Redis has lost it, or nobody has begun
+		v = first[0].Start
+		for i, t := range first {
+			s.tags.Finish[i] = t.Start
+		}
+	}
+	most := math.Inf(1)
+	if int64(len(first)) < s.waiting.All {
+		most = first[len(first)-1].Start // the others are not before that
+	}
+	tenants := make([]fair.Tenant, len(first))
+	s.weights = make([]float64, len(first))
+	for i, t := range first {
+		if s.weights[i] = 1; limit != nil {
+			s.weights[i] = limit.WeightOf(t.Name)
+		}
+		tenants[i] = fair.Tenant{Finish: s.tags.Finish[i], Weight: cmp.Or(s.tags.Weights[i], s.weights[i]), Cost: t.Cost, Jobs: t.Tasks, Since: t.Since}
+	}
+	got, after := fair.Deal(v, tenants, s.k.permits, max(s.k.places, 1), most)
+	s.v = after
+	for i, t := range tenants {
+		if start := t.Start(v); got[i] > 0 || t.Jobs == 0 || start != first[i].Start {
+			s.looks = append(s.looks, line.Look{Line: line.OfTenant(s.limiter, first[i].Name), Permits: got[i], Start: start, Weight: t.Weight})
+		}
+	}
+}
+
+// costs remembers what tasks of a line that tenants share cost on average: the first
+// alone says little where costs differ.
+func (c *caller) costs(name string, b line.Brought) {
+	if b.Called == 0 {
+		return
+	}
+	if len(c.average) > maxPaces {
+		clear(c.average)
+	}
+	c.average[name] = max((b.Cost+b.Called/2)/b.Called, 1)
+}
+
+// charge returns what was called from the lines of tenants: brought has one for each
+// look.
+func (s *sharing) charge(brought []line.Brought) line.Charge {
+	charge := line.Charge{Limiter: s.limiter, V: s.v}
+	for i, look := range s.looks {
+		_, tenant, _ := line.Split(look.Line)
+		if brought[i].Cost > 0 {
+			charge.Tenants = append(charge.Tenants, line.Charged{Name: tenant, Permits: brought[i].Cost, Weight: s.weightOf(tenant)})
+		}
+	}
+	return charge
+}
+
+func (s *sharing) weightOf(tenant string) float64 {
+	for i, t := range s.waiting.First {
+		if t.Name == tenant {
+			return s.weights[i]
+		}
+	}
+	return 1
+}
+
+// owe notes that a tenant has got permits otherwise than from its line, or that it
+// gives back what it was charged for. The next pass charges it.
+func (c *caller) owe(limiter, tenant string, permits int64, weight float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := owedKey{limiter, tenant}
+	if o, there := c.owed[key]; there || len(c.owed) < maxOwed {
+		o.Name, o.Permits, o.Weight = tenant, o.Permits+permits, weight
+		c.owed[key] = o
+	}
+}
+
+type owedKey struct{ limiter, tenant string }
+
+// chargeOwed charges tenants what they owe.
+func (c *caller) chargeOwed(ctx context.Context) error {
+	c.mu.Lock()
+	if len(c.owed) == 0 {
+		c.mu.Unlock()
+		return nil
+	}
+	owed := c.owed
+	c.owed = map[owedKey]line.Charged{}
+	c.mu.Unlock()
+	var charges []line.Charge
+	at := map[string]int{}
+	for key, o := range owed {
+		if o.Permits == 0 {
+			continue
+		}
+		i, there := at[key.limiter]
+		if !there {
+			i = len(charges)
+			at[key.limiter], charges = i, append(charges, line.Charge{Limiter: key.limiter, V: -1})
+		}
+		charges[i].Tenants = append(charges[i].Tenants, o)
+	}
+	if len(charges) == 0 {
+		return nil
+	}
+	if err := c.l.lines.Charge(ctx, charges); err != nil {
+		return fmt.Errorf("charge tenants: %w", err)
+	}
+	return nil
+}
+
+// served charges the tenants of the task for permits for which it was not called, where
+// others wait for them.
+func (j *job) served() {
+	for i, d := range j.needs.draws {
+		if d.Tenant == "" || j.a.called && j.a.wait.Line == j.needs.lines[i] {
+			continue
+		}
+		if j.l.caller.lined(j.a.queue, line.SharedBy(d.Limiter)) {
+			j.l.caller.owe(d.Limiter, d.Tenant, j.needs.costs[i], d.Limit.WeightOf(d.Tenant))
+		}
+	}
+}
+
+// uncalled gives the tenant of a task back what it was charged for when it was called,
+// if it did not get its permits.
+func (j *job) uncalled() {
+	limiter, tenant, shared := line.Split(j.a.wait.Line)
+	if !shared || !j.a.called || j.held {
+		return
+	}
+	weight := 1.0
+	if limit := j.l.rules.limitOf(limiter); limit != nil {
+		weight = limit.WeightOf(tenant)
+	}
+	j.l.caller.owe(limiter, tenant, -max(j.a.wait.Cost, 1), weight)
+}
+
+// limitOf returns the limit of the configuration that a limiter belongs to, or nil.
+func (rs *rules) limitOf(limiter string) *limit {
+	if l := rs.named[limiter]; l != nil && l.Key == "" {
+		return l
+	}
+	for i := range len(limiter) {
+		if limiter[i] == ':' {
+			if l := rs.named[limiter[:i]]; l != nil && l.Key != "" {
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+// strays says whether the configuration has changed since the tasks of a line parked:
+// tenants share the limiter now, or do not any more. They go back to their queue, and
+// find their new lines from there.
+func (rs *rules) strays(name string) bool {
+	limiter, _, shared := line.Split(name)
+	if strings.HasPrefix(name, "!") {
+		return false
+	}
+	limit := rs.limitOf(limiter)
+	return limit != nil && (limit.Share != "") != shared
+}
+
+// release returns the tasks of such lines to their queues.
+func (c *caller) release(ctx context.Context, strays []*look) (err error) {
+	for _, k := range strays {
+		queue := c.queues[k.queue]
+		n, failed := c.l.lines.Release(ctx, queue, k.name)
+		if err = errors.Join(err, failed); n > 0 {
+			c.l.logger.Info("jobs go back to their queue, since the share of their limit was changed", "queue", queue, "line", k.name, "jobs", n)
+		}
+		c.note(queue, k.name, 0)
+	}
+	return err
+}

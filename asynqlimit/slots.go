@@ -1,0 +1,350 @@
+package asynqlimit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/arrived"
+	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/internal/plan"
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// slotCounts count for a limit in flight.
+type slotCounts struct {
+	held, running, lost, outlived, parked atomic.Int64
+}
+
+// holder names a task among those that hold slots: the same for each attempt.
+func holder(queue, id string) string {
+	name := queue + "/" + id
+	if len(name) <= 512 {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return queue[:min(len(queue), 256)] + "/" + hex.EncodeToString(sum[:])
+}
+
+// slotGroup are the limits in flight that a task needs a slot of, together; nil if none.
+func (j *job) slotGroup() (*throttle.SlotGroup, error) {
+	if len(j.needs.slots) == 0 {
+		return nil, nil
+	}
+	fs := make([]*throttle.InFlight, len(j.needs.slots))
+	for i, s := range j.needs.slots {
+		f, err := j.l.throttle.InFlight(s.Limiter, s.Limit.Slots)
+		if err != nil {
+			return nil, err
+		}
+		fs[i] = f
+	}
+	return j.l.throttle.SlotGroup(fs...)
+}
+
+// together gets a slot of each limit in flight and the permits of the others: from all
+// of them, or from none. The task waits for the permits first, and holds no slot
+// meanwhile; if it has to wait for a slot, the place of its permits goes back.
+//
+// A handler that gets its permits itself runs in the slots, and asks for its permits
+// then: their turn is near.
+func (j *job) together(ctx context.Context) error {
+	for tries := 0; ; tries++ {
+		if err := j.hold(ctx); err != nil {
+			return err
+		}
+		if err := j.takeSlots(ctx); err != nil {
+			return err
+		}
+		if j.acquires || len(j.limiter) == 0 {
+			return nil
+		}
+		late, err := j.permitsNow(ctx)
+		if err != nil || late == nil {
+			return err
+		}
+		j.freeSlots()
+		if tries == 2 {
+			return late
+		}
+	}
+}
+
+// soonEnough is how long a task holds its slots at most while its permits come.
+const soonEnough = 100 * time.Millisecond
+
+// permitsNow gets the permits of a task that has its slots. If their turn is not now,
+// late says what the task waits for.
+func (j *job) permitsNow(ctx context.Context) (late *ThrottledError, err error) {
+	if j.reservation == nil { // it has waited for its slots
+		running, cancel := j.l.whileRunning(ctx)
+		defer cancel()
+		r, err := j.ask(running, soonEnough)
+		if err != nil {
+			return nil, j.undecided(ctx, err)
+		}
+		if !r.OK() {
+			return j.throttled(r.Limiter(), r.Delay(), nil), nil
+		}
+		j.reservation = r
+	}
+	ok, err := j.use(ctx)
+	if err != nil || ok {
+		return nil, err
+	}
+	return j.throttled(j.limiter[0].Name(), lead, nil), nil
+}
+
+// seatFor is how long a task holds its slots while it waits for one of the process.
+const seatFor = time.Second
+
+// takeSlots gets a slot of each limit in flight. The task waits for them in the room,
+// and parks if that takes longer than its hold.
+func (j *job) takeSlots(ctx context.Context) error {
+	if j.slots == nil || j.lease != nil {
+		return nil
+	}
+	near := j.a.wait.State.Near()
+	if !near {
+		for _, s := range j.needs.slots {
+			if j.l.caller.queuesFor(j.a.queue, line.InFlight+s.Limiter) {
+				return j.parkForSlot(s.Limiter)
+			}
+		}
+	}
+	defer j.clock()()
+	running, cancel := j.l.whileRunning(ctx)
+	defer cancel()
+	wait := j.needs.rule.Hold
+	if near {
+		wait = max(wait, lead+slack)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline)/4)
+	}
+	within, leave := context.WithTimeout(running, max(wait, 50*time.Millisecond)) // the way to Redis, at the least
+	defer leave()
+	j.a.inTurn(ctx)
+	j.a.waitsFor(j.place(line.InFlight + j.needs.slots[0].Limiter))
+	var first atomic.Int64
+	first.Store(j.a.since)
+	asks := arrived.WithSlots(arrived.With(within, j.a.ask), arrived.Slots{First: &first, Refused: func() {
+		j.giveUp()
+		j.l.caller.answered(j.a) // it shows in the limit's line now
+		j.stays()
+		names := make([]string, len(j.needs.slots))
+		for i, s := range j.needs.slots {
+			names[i] = line.InFlight + s.Limiter
+		}
+		if wait <= 0 || !j.a.seat.toRoom(names, near) && !near && !j.needs.rule.never {
+			leave()
+		}
+	}})
+	lease, err := j.slots.AcquireEach(asks, holder(j.a.queue, j.a.id))
+	j.l.caller.answered(j.a)
+	switch {
+	case err == nil:
+		return j.seated(ctx, running, lease)
+	case errors.Is(err, throttle.ErrReentered):
+		return errGone // a later attempt of the task is here
+	case within.Err() != nil && running.Err() == nil:
+		return j.parkForSlot(limiterOf(err))
+	case errors.Is(err, throttle.ErrInvalidSlots), errors.Is(err, throttle.ErrWrongType):
+		return &BlockedError{Reason: BadKey, Err: err, Mend: "delete what is in Redis under this name, or rename the limit"}
+	}
+	return j.undecided(ctx, err)
+}
+
+// limiterOf is the limit that an error of the throttle names.
+func limiterOf(err error) string {
+	if e, ok := errors.AsType[*throttle.Error](err); ok {
+		return e.Limiter
+	}
+	return ""
+}
+
+// seated notes the slots of a task, and gets it a slot of the process soon: slots of the
+// fleet are not for those who wait.
+func (j *job) seated(ctx, running context.Context, lease *throttle.Lease) error {
+	j.lease = lease
+	if (j.reservation == nil || j.acquires) && !j.a.seat.toSlotNow() {
+		soon, cancel := context.WithTimeout(running, seatFor)
+		defer cancel()
+		if err := j.a.seat.toSlot(soon); err != nil {
+			j.freeSlots()
+			if running.Err() != nil {
+				return j.undecided(ctx, running.Err())
+			}
+			return j.parkForSlot(j.needs.slots[0].Limiter)
+		}
+	}
+	for _, s := range j.needs.slots {
+		c := &j.l.rules.slots[s.Limit].counts
+		c.held.Add(1)
+		c.running.Add(1)
+	}
+	j.counted = true
+	return nil
+}
+
+// parkForSlot parks the task in the line of those that wait for a slot.
+func (j *job) parkForSlot(limiter string) *ThrottledError {
+	j.a.decide(parks, j.place(line.InFlight+limiter))
+	for _, s := range j.needs.slots {
+		if s.Limiter == limiter {
+			j.l.rules.slots[s.Limit].counts.parked.Add(1)
+		}
+	}
+	return &ThrottledError{Limiter: limiter, RetryAfter: retryFull, Err: fmt.Errorf("all slots of %q are taken", limiter)}
+}
+
+// freeSlots gives the task's slots to the next in line.
+func (j *job) freeSlots() {
+	if j.lease == nil {
+		return
+	}
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = j.lease.Release(over) // without a wait: it goes back all the same
+	j.lease = nil
+	if j.counted {
+		j.counted = false
+		for _, s := range j.needs.slots {
+			j.l.rules.slots[s.Limit].counts.running.Add(-1)
+		}
+	}
+	for _, queue := range j.l.caller.queues {
+		for _, s := range j.needs.slots {
+			if j.l.caller.lined(queue, line.InFlight+s.Limiter) {
+				select {
+				case j.l.caller.place <- struct{}{}:
+				default:
+				}
+				return
+			}
+		}
+	}
+}
+
+// leased is the context of a handler that runs in slots: it ends with their lease, and
+// its Err compares the clock.
+type leased struct {
+	context.Context
+	lease context.Context
+}
+
+// Err is nil as long as the slots are certainly the job's.
+func (c leased) Err() error {
+	if err := c.lease.Err(); err != nil && c.Context.Err() == nil {
+		return err
+	}
+	return c.Context.Err()
+}
+
+// underLease returns the context for the handler, and what to call when that returns.
+func (j *job) underLease(ctx context.Context) (context.Context, func()) {
+	if j.lease == nil {
+		return ctx, func() {}
+	}
+	lease := j.lease.Context()
+	running, cancel := context.WithCancelCause(ctx)
+	var lost atomic.Pointer[time.Time]
+	stop := context.AfterFunc(lease, func() {
+		cause := context.Cause(lease)
+		cancel(cause)
+		if errors.Is(cause, throttle.ErrReleased) {
+			return
+		}
+		now := time.Now()
+		lost.Store(&now)
+		j.eachSlot(func(c *slotCounts) { c.lost.Add(1) })
+		j.l.logger.Warn("a running job has lost its slot: its handler's context is over", "limit", j.needs.slots[0].Limiter,
+			"task_id", j.a.id, "type", j.task.Type(), "queue", j.a.queue, "error", cause)
+	})
+	return leased{running, lease}, func() {
+		stop()
+		cancel(nil)
+		at := lost.Load()
+		if at == nil {
+			return
+		}
+		if over := time.Since(*at) - j.shortestLease()/20; over > 0 {
+			j.eachSlot(func(c *slotCounts) { c.outlived.Add(1) })
+			j.l.logger.Warn("a handler ran on after its lease: another job may have run beside it", "limit", j.needs.slots[0].Limiter,
+				"beyond", over, "task_id", j.a.id, "type", j.task.Type(), "queue", j.a.queue)
+		}
+	}
+}
+
+func (j *job) eachSlot(f func(*slotCounts)) {
+	for _, s := range j.needs.slots {
+		f(&j.l.rules.slots[s.Limit].counts)
+	}
+}
+
+// shortestLease is the lease of the limit that has the shortest.
+func (j *job) shortestLease() time.Duration {
+	least := throttle.MaxLease
+	for _, s := range j.needs.slots {
+		lease := s.Limit.Slots.Lease
+		if lease == 0 {
+			lease = throttle.DefaultLease
+		}
+		least = min(least, lease)
+	}
+	return least
+}
+
+// slotLimit is a limit in flight of the configuration.
+type slotLimit struct {
+	*plan.SlotLimit
+	counts slotCounts
+}
+
+// maxSlotLines is of how many lines for slots one pass finds out what is free.
+const maxSlotLines = 100
+
+// freeOf finds out how many slots are free of the limits that tasks stand in line for.
+func (c *caller) freeOf(ctx context.Context, due []line.Due) error {
+	lined := make(map[string]bool)
+	for _, d := range due {
+		for name := range d.Known {
+			if limiter, ok := line.SlotLimit(name); ok && !d.Paused {
+				lined[limiter] = true
+			}
+		}
+	}
+	names := slices.Collect(maps.Keys(lined))
+	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] }) // each has its pass, in whichever queue
+	names = names[:min(len(names), maxSlotLines)]
+	clear(c.free)
+	if len(names) == 0 {
+		return nil
+	}
+	standings, err := c.fleet.InFlight(ctx, 0, names...)
+	if err != nil {
+		err = fmt.Errorf("read the limits in flight: %w", err) // the others go on
+	}
+	for i, s := range standings {
+		name := names[i]
+		if s.Limit < 0 { // it could not be read
+			continue
+		}
+		if s.Limit == 0 { // it is not there: the first task creates it
+			s.Limit = 1
+		}
+		// Some may wait in processes, so that a slot which is free again is used at once.
+		c.free[name] = max(s.Limit-s.Taken-s.Waiting, 0)
+		if s.Limit > 1 {
+			c.free[name] = max(s.Limit+s.Limit/4-s.Taken-s.Waiting, 0)
+		}
+	}
+	return err
+}

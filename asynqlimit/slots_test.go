@@ -1,0 +1,197 @@
+package asynqlimit_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+)
+
+// running counts the handlers that run at a time, by name.
+type running struct {
+	mu        sync.Mutex
+	now, most map[string]int
+}
+
+func newRunning() *running { return &running{now: map[string]int{}, most: map[string]int{}} }
+
+func (r *running) run(d time.Duration, names ...string) {
+	r.mu.Lock()
+	for _, name := range names {
+		r.now[name]++
+		r.most[name] = max(r.most[name], r.now[name])
+	}
+	r.mu.Unlock()
+	time.Sleep(d) // the work
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range names {
+		r.now[name]--
+	}
+}
+
+func (r *running) check(t testing.TB, name string, limit int) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.most[name] > limit {
+		t.Errorf("%s: %d ran at a time, the limit is %d", name, r.most[name], limit)
+	}
+}
+
+// TestInFlight: 300 jobs on three servers, at most 7 at a time and 2 of each of 20
+// accounts, with and without a rate beside: none more run, and all are done.
+func TestInFlight(t *testing.T) {
+	for name, rate := range map[string]string{"slots": "", "slots and a rate": "api, "} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, r := newSite(t, redistest.Start(t)), newRunning()
+			yaml := `
+limits:
+  all: { in_flight: 7 }
+  account: { in_flight: 2, key: payload.account }
+`
+			if rate != "" {
+				yaml += "  api: { rate: 100/1s }\n"
+			}
+			yaml += `jobs: { x: { limits: [` + rate + `all, account] } }`
+			handle := func(_ context.Context, task *asynq.Task) error {
+				r.run(20*time.Millisecond, "all", string(task.Payload()))
+				return nil
+			}
+			for i := range 300 {
+				s.enqueuePayload("x", fmt.Sprintf("x%03d", i), fmt.Appendf(nil, `{"account":%d}`, i*i%20))
+			}
+			for i := range 3 {
+				s.serve(member{name: fmt.Sprint(i), yaml: yaml, asynq: asynq.Config{Concurrency: 20}, handle: handle})
+			}
+			began := time.Now()
+			s.awaitDone("default", 60*time.Second)
+			t.Logf("300 jobs in %v", time.Since(began))
+			r.check(t, "all", 7)
+			for i := range 20 {
+				r.check(t, fmt.Sprintf(`{"account":%d}`, i), 2)
+			}
+			if n := len(s.seen("x")); n != 300 {
+				t.Errorf("%d starts", n)
+			}
+			if r.most["all"] < 5 {
+				t.Errorf("at most %d ran at a time", r.most["all"])
+			}
+		})
+	}
+}
+
+// TestInFlightLeavesSlots: jobs that wait for a slot of the fleet do not keep others
+// from the slots of the server, and hold nothing.
+func TestInFlightLeavesSlots(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	release := make(chan struct{})
+	s.serve(member{
+		yaml:  `{limits: { one: { in_flight: 1 } }, jobs: { x: { limits: [one], hold: 500ms } }}`,
+		asynq: asynq.Config{Concurrency: 2},
+		handle: func(_ context.Context, task *asynq.Task) error {
+			if task.Type() == "x" {
+				<-release
+			}
+			return nil
+		},
+	})
+	for i := range 10 {
+		s.enqueue("x", fmt.Sprint("x", i), asynq.MaxRetry(0))
+	}
+	s.awaitStarts("x", 1, 10*time.Second)
+	for i := range 20 {
+		s.enqueue("y", fmt.Sprint("y", i))
+	}
+	s.awaitStarts("y", 20, 20*time.Second)
+	if n := len(s.seen("x")); n != 1 {
+		t.Errorf("%d jobs run under a limit of one", n)
+	}
+	close(release)
+	s.awaitDone("default", 30*time.Second)
+}
+
+// TestSlotOfTheCutOff: a server that loses Redis has its handler's context end before
+// the slot is another's; the job that lost it is done again.
+func TestSlotOfTheCutOff(t *testing.T) {
+	t.Parallel()
+	s, r := newSite(t, redistest.Start(t)), newRunning()
+	const yaml = `{limits: { one: { in_flight: 1, lease: 3s } }, jobs: { x: { limits: [one] } }}`
+	ended := make(chan time.Time, 1)
+	stats := make(chan func() asynqlimit.Stats, 1)
+	s.serve(member{name: "cut", yaml: yaml, made: func(l *asynqlimit.Limits) { stats <- l.Stats }, handle: func(ctx context.Context, _ *asynq.Task) error {
+		<-ctx.Done()
+		ended <- time.Now()
+		return ctx.Err()
+	}})
+	s.enqueue("x", "x0", asynq.MaxRetry(0), asynq.Timeout(time.Minute))
+	s.awaitStarts("x0", 1, 10*time.Second)
+	// somebody takes what Redis knows of the lease: it is not renewed
+	if n := s.rdb.Del(t.Context(), "{one}:held", "{one}:slots").Val(); n != 2 {
+		t.Fatalf("%d keys, want those of a lease", n)
+	}
+	began := time.Now()
+	s.serve(member{name: "next", yaml: yaml, handle: func(context.Context, *asynq.Task) error { r.run(0, "x"); return nil }})
+	select {
+	case at := <-ended:
+		if took := at.Sub(began); took > 2*time.Second {
+			t.Errorf("the handler's context ended after %v, want a third of the lease", took)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the handler's context did not end")
+	}
+	if got := (<-stats)().Slots[0]; got.Lost != 1 || got.Held != 1 {
+		t.Errorf("stats %+v, want one slot that was lost", got)
+	}
+}
+
+// TestSlotsThatRedisRefuses: as long as Redis answers with an error for the slots of a
+// job, the job is tried now and then. It goes on when that is over.
+func TestSlotsThatRedisRefuses(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	var refuses atomic.Bool
+	var tries atomic.Int64
+	refuses.Store(true)
+	rdb := s.hooked(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if args := cmd.Args(); refuses.Load() && len(args) > 3 && fmt.Sprint(args[3]) == "slots" { // its first key
+			err := redisError("ERR no")
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	})
+	s.enqueue("x", "x")
+	counts := func(next asynq.Handler) asynq.Handler {
+		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+			tries.Add(1)
+			return next.ProcessTask(ctx, task)
+		})
+	}
+	s.serve(member{rdb: rdb, opts: asynqlimit.Options{Attempt: counts}, yaml: `
+limits: { slots: { in_flight: 2 } }
+jobs: { x: { limits: [slots] } }
+`})
+	<-time.After(3 * time.Second)
+	if n := tries.Load(); n < 1 || n > 10 {
+		t.Errorf("%d tries in 3 s", n)
+	}
+	refuses.Store(false)
+	s.awaitDone("default", 20*time.Second)
+}
+
+// redisError is an error that Redis answers with.
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (e redisError) RedisError()   {}

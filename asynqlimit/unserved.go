@@ -1,0 +1,30 @@
+package asynqlimit
+
+import "github.com/hibiken/asynq"
+
+// unservedBy returns the task types of the configuration that the handler does not
+// have. Patterns of many types are not among them: a mux does not say what it has.
+func (p *process) unservedBy(handler asynq.Handler) (types []string) {
+	mux, ok := handler.(mux)
+	if !ok {
+		return nil
+	}
+	for _, j := range p.rules.plan.All() {
+		taskType, whole := j.Type()
+		if !whole {
+			continue
+		}
+		if _, pattern := mux.Handler(asynq.NewTask(taskType, nil)); pattern == "" {
+			types = append(types, taskType)
+		}
+	}
+	return types
+}
+
+// tellUnserved says what the handler does not have: the name may be misspelt, and the
+// jobs that are meant run without limits.
+func (l *Limits) tellUnserved() {
+	for _, taskType := range l.lacks {
+		l.logger.Warn("this process has no handler for a job of the configuration: its type may be misspelt", "type", taskType)
+	}
+}
