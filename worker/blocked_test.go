@@ -304,9 +304,10 @@ jobs: { "x:": { limits: [api] } }
 	}
 	stop := f.work(nil)
 	f.awaitAllWait(80)
+	logged := f.logged.All() // stopping has lines of its own
 	stop()
 	var lines []string
-	for _, line := range f.logged.All() {
+	for _, line := range logged {
 		if line.Level >= zap.InfoLevel {
 			lines = append(lines, fmt.Sprint(line.Message, line.ContextMap()))
 		}

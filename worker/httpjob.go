@@ -73,7 +73,9 @@ func (j *httpJob) close() { j.base.CloseIdleConnections() }
 //
 //   - 2xx: done, with an HTTPResult as the task's result
 //   - 429 or 503 that says when to come back: the limits pause, the task parks
-//   - other 429 and 5xx, and network errors: retried with asynq's backoff
+//   - what the preset of a limit says is a refusal: the same
+//   - other 429: parks if a limit of the job adapts, else retried with asynq's backoff
+//   - other 5xx, and network errors: retried with asynq's backoff
 //   - anything else, malformed payloads and redirects that are not followed: permanent
 //
 // A host that is not allowed, and a field that the configuration does not read,
@@ -126,6 +128,7 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
 		drain(resp.Body)
 	}()
 
+	report := observe(ctx, resp)
 	status := &HTTPStatusError{Method: resp.Request.Method, Host: resp.Request.URL.Host, Status: resp.StatusCode}
 	switch {
 	case resp.StatusCode >= 200 && resp.StatusCode < 300:
@@ -134,11 +137,17 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
 			return httpFailure(req, err)
 		}
 		return result.store(task)
-	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
+	case report.Refused || resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
 		// A wait of zero is left to asynq's backoff: a task that parks for no
 		// time would come back at once, for ever.
 		if d, ok := httplimit.RetryAfter(resp); ok && d > 0 {
 			return RetryAfter(d)
+		}
+		if report.Refused && report.Pause > 0 { // as its preset, or the IETF's headers have it
+			return RetryAfter(report.Pause)
+		}
+		if report.Refused && asynqlimit.Adapts(ctx) {
+			return &asynqlimit.RetryAfterError{} // its limit learns from that: the job has not failed, and need not wait
 		}
 		return status
 	}
@@ -148,7 +157,8 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
 // checkRedirect holds a redirect to the rules of the first request, and keeps
 // what was meant for one server from the next: other origins, and everything
 // that comes after them, get none of the job's headers but those that describe
-// the content. No Referer is sent, since URLs carry secrets.
+// the content. A body may be as secret: other origins get none, and where the server
+// asks for it, the redirect is not followed. No Referer is sent, since URLs carry secrets.
 func (j *httpJob) checkRedirect(req *http.Request, via []*http.Request) error {
 	req.Header.Del("Referer")
 	if len(via) >= maxRedirects {
@@ -164,6 +174,9 @@ func (j *httpJob) checkRedirect(req *http.Request, via []*http.Request) error {
 	elsewhere := origin(req.URL) != origin(first)
 	for _, r := range via {
 		elsewhere = elsewhere || origin(r.URL) != origin(first)
+	}
+	if elsewhere && req.Body != nil && req.ContentLength != 0 { // 307 and 308 send it again
+		return &redirectError{"a redirect of a request with a body to another origin"}
 	}
 	if elsewhere {
 		keepPublicHeaders(req.Header)

@@ -100,15 +100,23 @@ func TestHTTPJobRedirectsKeepSecretsFromOthers(t *testing.T) {
 	cfg := config.Default()
 	cfg.HTTP.AllowHosts = []string{first.Listener.Addr().String(), second.Listener.Addr().String()}
 	runner := runHTTPJob(t, newTestHTTPJob(t, cfg))
-	_, err := runner.do(t, "task", HTTPRequest{Method: "POST", URL: first.URL + "/start?key=s3cret", Body: "payload", Headers: map[string]string{
+	request := HTTPRequest{Method: "POST", URL: first.URL + "/start?key=s3cret", Body: "payload", Headers: map[string]string{
 		"Authorization": "Bearer s3cret", "X-Api-Key": "s3cret", "Cookie": "s=s3cret", "Content-Type": "text/plain",
-	}})
-	if err != nil {
+	}}
+	// The body is for the first server, too: it goes to no other.
+	if _, err := runner.do(t, "task", request); err == nil || !strings.Contains(err.Error(), "with a body to another origin") {
+		t.Errorf("with a body: %v", err)
+	}
+	if len(arrivals) != 2 || arrivals["/same"].body != "payload" {
+		t.Errorf("with a body there arrived %v", arrivals)
+	}
+	request.Body = ""
+	if _, err := runner.do(t, "another", request); err != nil {
 		t.Fatal(err)
 	}
 	for path, secrets := range map[string]bool{"/start": true, "/same": true, "/other": false, "/back": false} {
 		a, ok := arrivals[path]
-		if !ok || a.body != "payload" || a.h.Get("Content-Type") != "text/plain" || a.h.Get("Referer") != "" {
+		if !ok || a.body != "" || a.h.Get("Content-Type") != "text/plain" || a.h.Get("Referer") != "" {
 			t.Errorf("%s: body %q, headers %v", path, a.body, a.h)
 		}
 		for _, name := range []string{"Authorization", "X-Api-Key", "Cookie", "Idempotency-Key"} {

@@ -11,10 +11,10 @@ import (
 
 func TestRetryDelay(t *testing.T) {
 	task := asynq.NewTask("x", nil)
-	if got := retryDelay(3, asynq.ErrLeaseExpired, task); got != 0 {
+	if got := retryDelay(nil)(3, asynq.ErrLeaseExpired, task); got != 0 {
 		t.Errorf("the task of a worker that died comes back after %v", got)
 	}
-	if got := retryDelay(0, errors.New("broken"), task); got < 15*time.Second {
+	if got := retryDelay(nil)(0, errors.New("broken"), task); got < 15*time.Second {
 		t.Errorf("a failure comes back after %v, want asynq's backoff", got)
 	}
 }

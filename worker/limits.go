@@ -41,6 +41,7 @@ type (
 const (
 	NoHandler      = asynqlimit.NoHandler
 	BadKey         = asynqlimit.BadKey
+	BadShare       = asynqlimit.BadShare
 	BadCost        = asynqlimit.BadCost
 	CostAboveLimit = asynqlimit.CostAboveLimit
 	HostNotAllowed = asynqlimit.HostNotAllowed
@@ -74,15 +75,21 @@ func permanent(err error) error { return fmt.Errorf("%w: %w", err, asynq.SkipRet
 // retryUndecided is when to ask again if Redis gave no answer.
 const retryUndecided = time.Second
 
-// retryDelay tells asynq when a task that failed comes back.
-func retryDelay(retried int, err error, task *asynq.Task) time.Duration {
-	if errors.Is(err, asynq.ErrLeaseExpired) {
-		return 0 // its worker died at least a minute ago: long enough
+// retryDelay tells asynq when a task that failed comes back: as usual says, which may
+// be nil.
+func retryDelay(usual asynq.RetryDelayFunc) asynq.RetryDelayFunc {
+	if usual == nil {
+		usual = asynq.DefaultRetryDelayFunc
 	}
-	if most, ok := producer.MaxRetry(task.Headers()); ok && retried >= most {
-		return 0 // the last attempt panicked or timed out: it comes back to be archived
+	return func(retried int, err error, task *asynq.Task) time.Duration {
+		if errors.Is(err, asynq.ErrLeaseExpired) {
+			return 0 // its worker died at least a minute ago: long enough
+		}
+		if most, ok := producer.MaxRetry(task.Headers()); ok && retried >= most {
+			return 0 // the last attempt panicked or timed out: it comes back to be archived
+		}
+		return usual(retried, err, task)
 	}
-	return asynq.DefaultRetryDelayFunc(retried, err, task)
 }
 
 func sortedKeys[V any](m map[string]V) []string {

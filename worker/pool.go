@@ -1,18 +1,17 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/hibiken/asynq"
-	"go.uber.org/zap"
 
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/config"
-	"github.com/jobthrottle/jobthrottle/internal/plain"
-	"github.com/jobthrottle/jobthrottle/internal/zaplog"
 )
 
 // delayedCheckInterval is how often asynq looks for tasks to retry.
@@ -32,10 +31,12 @@ func newPools(w *Worker) ([]*pool, error) {
 	for i, pc := range w.cfg.Pools {
 		p := &pool{w: w, name: pc.Name}
 		opts := asynqlimit.Options{
-			Logger:          zaplog.New(w.logger),
+			Name:            pc.Name,
+			Logger:          w.logger,
 			Concurrency:     pc.Concurrency,
 			MaxWaiting:      pc.WaitingSlots(),
 			HandlersAcquire: []string{HTTPTaskType},
+			HandlerPatterns: w.handlers.patterns(),
 			Throttle:        w.throttle,
 			Attempt:         p.attempted,
 			Trace:           w.traceAcquire,
@@ -56,15 +57,26 @@ func newPools(w *Worker) ([]*pool, error) {
 
 // asynq is the configuration of the pool's server.
 func (p *pool) asynq(pc config.Pool) asynq.Config {
+	o := p.w.opts
 	return asynq.Config{
 		Concurrency:              pc.Concurrency,
 		Queues:                   pc.QueueWeights(),
 		StrictPriority:           pc.Strict,
-		DelayedTaskCheckInterval: delayedCheckInterval,
+		BaseContext:              o.BaseContext,
+		TaskCheckInterval:        o.Intervals.TaskCheck,
+		DelayedTaskCheckInterval: cmp.Or(o.Intervals.DelayedTaskCheck, delayedCheckInterval),
 		ShutdownTimeout:          time.Duration(p.w.cfg.ShutdownTimeout),
-		RetryDelayFunc:           retryDelay,
-		ErrorHandler:             asynq.ErrorHandlerFunc(p.logFailure),
-		Logger:                   asynqLogger{p.w.logger.Named("asynq").With(zap.String("pool", pc.Name)).Sugar()},
+		IsFailure:                o.IsFailure,
+		RetryDelayFunc:           retryDelay(o.RetryDelay),
+		ErrorHandler:             asynq.ErrorHandlerFunc(p.failed),
+		HealthCheckFunc:          o.HealthCheck,
+		HealthCheckInterval:      o.Intervals.HealthCheck,
+		JanitorInterval:          o.Intervals.Janitor,
+		GroupAggregator:          o.GroupAggregator,
+		GroupMaxSize:             o.GroupMaxSize,
+		GroupGracePeriod:         o.Intervals.GroupGracePeriod,
+		GroupMaxDelay:            o.Intervals.GroupMaxDelay,
+		Logger:                   newAsynqLogger(o.asynqLog(p.w.logger).With("pool", pc.Name)),
 		LogLevel:                 asynq.WarnLevel,
 	}
 }
@@ -103,28 +115,19 @@ func (p *pool) lastError(ctx context.Context) error {
 	return errors.New(info.LastErr)
 }
 
-// logFailure logs what asynq counts as a failure.
-func (p *pool) logFailure(ctx context.Context, task *asynq.Task, err error) {
-	if errors.Is(err, asynq.RevokeTask) {
-		return
+// failed logs what asynq counts as a failure, and passes it on.
+func (p *pool) failed(ctx context.Context, task *asynq.Task, err error) {
+	if !errors.Is(err, asynq.RevokeTask) {
+		id, _ := asynq.GetTaskID(ctx)
+		queue, _ := asynq.GetQueueName(ctx)
+		retried, _ := asynq.GetRetryCount(ctx)
+		archived, level := errors.Is(err, asynq.SkipRetry), slog.LevelWarn
+		if archived {
+			level = slog.LevelError
+		}
+		p.w.logger.Log(ctx, level, "job failed", "task_id", id, "type", task.Type(), "queue", queue, "retried", retried, "archived", archived, "error", err)
 	}
-	id, _ := asynq.GetTaskID(ctx)
-	queue, _ := asynq.GetQueueName(ctx)
-	retried, _ := asynq.GetRetryCount(ctx)
-	log := p.w.logger.Warn
-	if errors.Is(err, asynq.SkipRetry) {
-		log = p.w.logger.Error
+	if p.w.opts.ErrorHandler != nil {
+		p.w.opts.ErrorHandler.HandleError(ctx, task, err)
 	}
-	log("job failed", zap.String("task_id", id), zap.String("type", task.Type()), zap.String("queue", queue),
-		zap.Int("retried", retried), zap.Bool("archived", errors.Is(err, asynq.SkipRetry)), zap.Error(err))
 }
-
-// asynqLogger is asynq's log. asynq writes ids and errors of tasks into its
-// messages, where no logger escapes them: one message is one line, of plain text.
-type asynqLogger struct{ *zap.SugaredLogger }
-
-func (l asynqLogger) Debug(args ...any) { l.SugaredLogger.Debug(plain.Text(fmt.Sprint(args...))) }
-func (l asynqLogger) Info(args ...any)  { l.SugaredLogger.Info(plain.Text(fmt.Sprint(args...))) }
-func (l asynqLogger) Warn(args ...any)  { l.SugaredLogger.Warn(plain.Text(fmt.Sprint(args...))) }
-func (l asynqLogger) Error(args ...any) { l.SugaredLogger.Error(plain.Text(fmt.Sprint(args...))) }
-func (l asynqLogger) Fatal(args ...any) { l.SugaredLogger.Fatal(plain.Text(fmt.Sprint(args...))) }

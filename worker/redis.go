@@ -17,13 +17,14 @@ import (
 // reachTimeout bounds how long a start waits for a Redis that does not answer.
 const reachTimeout = 5 * time.Second
 
-// reach finds out whether Redis is there and lets the worker do its work.
-func reach(ctx context.Context, cfg *config.Config, rdb redis.UniversalClient) error {
+// reach finds out whether Redis is there and lets the worker do its work. It warns of
+// rights that are missing and that the work does not need.
+func reach(ctx context.Context, cfg *config.Config, rdb redis.UniversalClient, warn func(*RightsError)) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	err := rdb.Ping(ctx).Err()
 	if err == nil || redis.HasErrorPrefix(err, "NOPERM") {
-		err = checkRights(ctx, cfg, rdb)
+		err = checkRights(ctx, cfg, rdb, warn)
 	}
 	if err == nil {
 		return nil

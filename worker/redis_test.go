@@ -3,13 +3,17 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
@@ -164,10 +168,61 @@ func TestRightsAtStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, right := range rights(cfg) {
+		if forPeople(right) {
+			continue // TestRightsForPeople
+		}
 		err := startWith(t, rightsOf(t, admin, right))
 		checkTrouble(t, err, "ACL SETUSER jobs", right)
 		if rights, ok := errors.AsType[*RightsError](err); !ok || !slices.Contains(rights.Missing, right) || len(rights.Missing) > 1+len(channels) {
 			t.Errorf("without %s: %v", right, err)
 		}
+	}
+}
+
+// TestRightsForPeople: in a rolling deployment the user still has the rights of the version before, which
+// knew nothing of who is there and what was done. The worker warns, starts, and its jobs run.
+func TestRightsForPeople(t *testing.T) {
+	operator := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
+	defer operator.Close()
+	cfg := rightsOf(t, operator, "")
+	var without []any
+	for _, right := range rights(cfg) {
+		if !forPeople(right) {
+			without = append(without, right)
+		}
+	}
+	args := append([]any{"acl", "setuser", "jobs", "reset", "on", ">" + secret}, without...)
+	if err := operator.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	core, logged := observer.New(zap.InfoLevel)
+	w, err := New(cfg, zap.New(core))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := make(chan struct{})
+	w.HandleFunc("x", func(context.Context, *asynq.Task) error { close(ran); return nil })
+	if _, err := asynq.NewClientFromRedisClient(operator).Enqueue(asynq.NewTask("x", []byte(`{"account":"acme"}`))); err != nil {
+		t.Fatal(err)
+	}
+	stop := (&fleet{t: t}).run(w)
+	select {
+	case <-ran:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("the job did not run: %v", logged.All())
+	}
+	stop()
+	warned := logged.FilterMessageSnippet("its jobs run").All()
+	if len(warned) != 1 || warned[0].Level != zap.WarnLevel {
+		t.Fatalf("warned %v, want one warning", warned)
+	}
+	text := fmt.Sprint(warned[0].ContextMap())
+	for _, right := range []string{"ACL SETUSER jobs", "~jobthrottle:worker:*", "~{jobthrottle:history}:*", "+zscan"} {
+		if !strings.Contains(text, right) {
+			t.Errorf("%s is not in the warning: %s", right, text)
+		}
+	}
+	for _, e := range logged.FilterLevelExact(zap.ErrorLevel).All() {
+		t.Errorf("an error: %v", e)
 	}
 }

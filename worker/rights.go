@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/history"
+	"github.com/jobthrottle/jobthrottle/internal/presence"
 )
 
 //go:embed lua/rights.lua
@@ -29,7 +32,7 @@ var (
 	lineCommands = strings.Fields(`eval evalsha time del exists get hdel hget hgetall hincrby hkeys hlen hmget hset lpush lrem
 		pexpire pttl rpop rpush sadd sismember srem zadd zcard zrange zrangebyscore zrem zremrangebyscore zscore`)
 	// pageCommands are those of the admin address alone.
-	pageCommands = strings.Fields("exec hvals llen lpos lrange memory|usage multi smembers zrank zscan")
+	pageCommands = strings.Fields("exec hvals llen lpos lrange memory|usage multi setnx smembers zrank zscan")
 )
 
 // taskKeys are asynq's.
@@ -38,6 +41,29 @@ const taskKeys = "asynq:*"
 // channels are where asynq says that a task is to be cancelled, and package
 // throttle that a limiter has changed or got permits back.
 var channels = []string{"asynq:cancel", "jobthrottle:changes", "jobthrottle:releases"}
+
+// slotChannels are where a process is told that a slot of a limit in flight is its own.
+const slotChannels = "jobthrottle:slots:*"
+
+// forPeople says whether a right, as RightsError.Missing has it, is only for what pages and commands
+// show. A worker does its jobs without: in a rolling deployment the user may have the rights of the version before.
+func forPeople(right string) bool {
+	key, isKey := strings.CutPrefix(right, "~")
+	if isKey {
+		return slices.Contains(presence.Keys(), key) || slices.Contains(history.Keys(), key)
+	}
+	return slices.Contains(pageCommands, strings.TrimPrefix(right, "+"))
+}
+
+// channelsOf returns the channels that a worker of the configuration uses.
+func channelsOf(cfg *config.Config) []string {
+	for _, l := range cfg.Limits {
+		if l.IsInFlight() {
+			return append(slices.Clone(channels), slotChannels)
+		}
+	}
+	return channels
+}
 
 // RightsError says what the user of redis.username would have to be allowed.
 type RightsError struct {
@@ -55,7 +81,7 @@ func rights(cfg *config.Config) []string {
 	for _, pattern := range keyPatterns(cfg) {
 		rules = append(rules, "~"+pattern)
 	}
-	for _, channel := range channels {
+	for _, channel := range channelsOf(cfg) {
 		rules = append(rules, "&"+channel)
 	}
 	for _, command := range commands(cfg) {
@@ -73,13 +99,18 @@ func commands(cfg *config.Config) []string {
 	if cfg.Redis.WaitReplicas > 0 {
 		all = append(all, "wait")
 	}
+	for _, l := range cfg.Limits {
+		if l.Share != "" {
+			all = append(all, "zmscore")
+		}
+	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
 // keyPatterns returns the keys that a worker of the configuration uses.
 func keyPatterns(cfg *config.Config) []string {
-	patterns := []string{taskKeys, "{jobthrottle:parked}:*"}
+	patterns := append(slices.Concat(presence.Keys(), history.Keys()), taskKeys, "{jobthrottle:parked}:*")
 	for _, name := range sortedKeys(cfg.Limits) {
 		prefix := name // as package throttle has it: names with a hash tag are their own
 		if !strings.Contains(name, "{") {
@@ -95,13 +126,16 @@ func keyPatterns(cfg *config.Config) []string {
 	return slices.Compact(patterns)
 }
 
-// checkRights returns a *RightsError if the user of rdb may not do all that a
-// worker does. On a Redis older than 7, which cannot tell, it finds nothing.
-func checkRights(ctx context.Context, cfg *config.Config, rdb redis.Scripter) error {
+// checkRights returns a *RightsError if the user of rdb may not do all that the
+// jobs of a worker need. If only rights are missing that are for people, it warns. On a
+// Redis older than 7, which cannot tell, it finds nothing.
+func checkRights(ctx context.Context, cfg *config.Config, rdb redis.Scripter, warn func(*RightsError)) error {
 	if cluster, ok := rdb.(*redis.ClusterClient); ok { // whose nodes have users of their own
-		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return checkRights(ctx, cfg, node) })
+		var once sync.Once // nodes are asked at the same time
+		first := func(e *RightsError) { once.Do(func() { warn(e) }) }
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return checkRights(ctx, cfg, node, first) })
 	}
-	needed, patterns := commands(cfg), keyPatterns(cfg)
+	needed, patterns, channels := commands(cfg), keyPatterns(cfg), channelsOf(cfg)
 	args := []any{len(needed)}
 	for _, command := range needed {
 		args = append(args, command)
@@ -130,7 +164,12 @@ func checkRights(ctx context.Context, cfg *config.Config, rdb redis.Scripter) er
 			missing[i] = "+" + what
 		}
 	}
-	return &RightsError{User: userOf(cfg.Redis), Missing: missing}
+	e := &RightsError{User: userOf(cfg.Redis), Missing: missing}
+	if slices.ContainsFunc(missing, func(right string) bool { return !forPeople(right) }) {
+		return e
+	}
+	warn(e)
+	return nil
 }
 
 // userOf is who Redis takes the client for.

@@ -23,11 +23,12 @@ func TestPutOffTasksMakeNoNoise(t *testing.T) {
 	stop := f.work(nil)
 	f.await(30, 10*time.Second)
 	f.awaitIdle("default", 0)
+	logged := f.logged.All() // until it drains, which it says
 	stop()
 	if f.putOff() == 0 {
 		t.Error("nothing was put off")
 	}
-	for _, line := range f.logged.All() {
+	for _, line := range logged {
 		if line.Level >= zap.InfoLevel {
 			t.Errorf("logged: %s %s %v", line.Level, line.Message, line.ContextMap())
 		}

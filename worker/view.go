@@ -73,6 +73,12 @@ func (w *Worker) Limiter(name string) (*throttle.Limiter, throttle.Rate, error) 
 	return w.view.Limiter(name)
 }
 
+// JobsOfValue lists jobs as Inspector().Jobs does, of those that wait for a limiter of
+// this value, whichever limit with a key it belongs to.
+func (w *Worker) JobsOfValue(ctx context.Context, q jobview.JobQuery, value string) (jobview.JobPage, error) {
+	return w.view.JobsOfValue(ctx, q, value)
+}
+
 // poolsOf are the pools of a configuration.
 func poolsOf(cfg *config.Config) []jobview.Pool {
 	pools := make([]jobview.Pool, len(cfg.Pools))

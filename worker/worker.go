@@ -3,7 +3,7 @@
 //
 // A job's handler is called when all limits of the job have a permit for it. A
 // job whose turn is near waits in its slot; one whose turn is far parks, which
-// frees the slot for others, burns no retry, and brings the job back when its
+// frees the slot for others, uses up no retry, and brings the job back when its
 // turn comes. A handler that learns from its API that it has to wait returns
 // RetryAfter.
 package worker
@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,13 +34,14 @@ import (
 // call Run, once.
 type Worker struct {
 	cfg       *config.Config
-	logger    *zap.Logger
+	opts      Options
+	logger    *slog.Logger
 	rdb       redis.UniversalClient
 	owned     io.Closer // rdb, if this Worker made it
 	throttle  *throttle.Client
 	inspector *asynq.Inspector
 	view      *jobview.View
-	mux       *asynq.ServeMux
+	handlers  handlers
 	plans     *plan.Jobs
 	pools     []*pool
 	ranOut    *redis.Script // see exhausted
@@ -55,21 +57,7 @@ type Worker struct {
 // New returns a worker with a Redis client of its own. A configuration that is
 // wrong is a *config.Error. It makes no connection yet. A nil logger logs nothing.
 func New(cfg *config.Config, logger *zap.Logger) (*Worker, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	rc := cfg.Redis
-	rc.PoolSize = max(rc.PoolSize, connections(cfg))
-	rdb, err := rc.NewClient()
-	if err != nil {
-		return nil, err
-	}
-	w, err := NewWithClient(cfg, logger, rdb)
-	if err != nil {
-		return nil, errors.Join(err, rdb.Close())
-	}
-	w.owned = rdb
-	return w, nil
+	return NewWith(cfg, Options{Zap: orNone(logger)})
 }
 
 // NewWithClient returns a worker that shares rdb, which remains the caller's to
@@ -78,29 +66,63 @@ func New(cfg *config.Config, logger *zap.Logger) (*Worker, error) {
 // smaller than the slots of all pools: a permit that waits for a connection
 // goes stale.
 func NewWithClient(cfg *config.Config, logger *zap.Logger, rdb redis.UniversalClient) (*Worker, error) {
+	return NewWith(cfg, Options{Zap: orNone(logger), Redis: rdb})
+}
+
+func orNone(logger *zap.Logger) *zap.Logger {
+	if logger == nil {
+		return zap.NewNop()
+	}
+	return logger
+}
+
+// NewWith returns a worker with options. A configuration that is wrong is a
+// *config.Error. It makes no connection yet.
+func NewWith(cfg *config.Config, opts Options) (w *Worker, err error) {
+	if cfg == nil {
+		return nil, errors.New("worker: there is no configuration: begin with config.Default or config.Load")
+	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if logger == nil {
-		logger = zap.NewNop()
+	logger, err := opts.logger()
+	if err != nil {
+		return nil, err
 	}
 	plans, err := plan.New(cfg)
 	if err != nil {
 		return nil, err
 	}
+	var owned io.Closer
+	rdb := opts.Redis
+	if rdb == nil {
+		rc := cfg.Redis
+		rc.PoolSize = max(rc.PoolSize, connections(cfg))
+		if rdb, err = rc.NewClient(); err != nil {
+			return nil, err
+		}
+		owned = rdb
+	}
+	defer func() {
+		if err != nil && owned != nil {
+			err = errors.Join(err, owned.Close())
+		}
+	}()
 	client, err := cfg.Redis.NewThrottle(rdb)
 	if err != nil {
 		return nil, err
 	}
 	pools := poolsOf(cfg)
-	w := &Worker{
+	w = &Worker{
 		cfg:       cfg,
+		opts:      opts,
 		logger:    logger,
 		rdb:       rdb,
+		owned:     owned,
 		throttle:  client,
 		inspector: asynq.NewInspectorFromRedisClient(rdb),
 		view:      jobview.New(rdb, client, plans, func() []jobview.Pool { return pools }),
-		mux:       asynq.NewServeMux(),
+		handlers:  handlers{own: asynq.NewServeMux(), other: opts.Handler},
 		plans:     plans,
 		ranOut:    redis.NewScript(ranOutLua),
 		tracer:    newTracer(),
@@ -108,7 +130,7 @@ func NewWithClient(cfg *config.Config, logger *zap.Logger, rdb redis.UniversalCl
 	if w.http, err = newHTTPJob(cfg, plans.Fields(), client.ID()); err != nil {
 		return nil, err
 	}
-	w.mux.Handle(HTTPTaskType, w.http)
+	w.handlers.handle(HTTPTaskType, w.http)
 	w.late, w.giveUp = context.WithCancel(context.Background())
 	w.pools, err = newPools(w)
 	return w, err
@@ -127,15 +149,17 @@ func connections(cfg *config.Config) int {
 // with pattern and have no longer one. Like asynq's, it panics if the pattern
 // is empty or has a handler already.
 func (w *Worker) HandleFunc(pattern string, handler func(context.Context, *asynq.Task) error) {
-	w.mux.HandleFunc(pattern, handler)
+	w.Handle(pattern, asynq.HandlerFunc(handler))
 }
 
 // Handle is HandleFunc for an asynq.Handler.
-func (w *Worker) Handle(pattern string, handler asynq.Handler) { w.mux.Handle(pattern, handler) }
+func (w *Worker) Handle(pattern string, handler asynq.Handler) {
+	w.handlers.handle(pattern, handler)
+}
 
 // Use wraps all handlers. Middleware runs when a job has its permits, unless
 // the handler acquires them itself, as that of http:request does.
-func (w *Worker) Use(middleware ...asynq.MiddlewareFunc) { w.mux.Use(middleware...) }
+func (w *Worker) Use(middleware ...asynq.MiddlewareFunc) { w.handlers.use(middleware) }
 
 // ID is what this worker's per_client limits are keyed by.
 func (w *Worker) ID() string { return w.throttle.ID() }
@@ -194,7 +218,7 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 	var wg sync.WaitGroup
 	for i, p := range w.pools {
 		wg.Go(func() {
-			if err := p.limits.Serve(pools, p.server, w.mux); err != nil {
+			if err := p.limits.Serve(pools, p.server, &w.handlers); err != nil {
 				errs[i] = fmt.Errorf("pool %q: %w", p.name, err)
 				stop()
 			}
@@ -206,7 +230,9 @@ func (w *Worker) Run(ctx context.Context) (err error) {
 
 // prepare checks the connection and its rights, and applies the limits.
 func (w *Worker) prepare(ctx context.Context) error {
-	if err := reach(ctx, w.cfg, w.rdb); err != nil {
+	if err := reach(ctx, w.cfg, w.rdb, func(e *RightsError) {
+		w.logger.Warn("pages and commands do not show everything of this worker; its jobs run", "error", e)
+	}); err != nil {
 		return err
 	}
 	if err := w.pools[0].limits.Apply(ctx); err != nil {

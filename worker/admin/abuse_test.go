@@ -2,10 +2,12 @@ package admin_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -68,6 +70,47 @@ func TestReadsOfOtherSites(t *testing.T) {
 	}})
 	if status != 403 {
 		t.Errorf("same-origin, with another origin: %d", status)
+	}
+}
+
+// TestRebinding: where the address can be reached from elsewhere, a name of a stranger that points to it shows
+// nothing of jobs, unless it is configured or the request has the token.
+func TestRebinding(t *testing.T) {
+	s := newSite(t, 1, twoLimits, token)
+	s.archive(1, "mail:send", "idle")
+	handler := admin.NewHandler(s.first, admin.Options{Token: token, Hosts: []string{"ops.example.com"}})
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}
+		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(at))))
+	}))
+	t.Cleanup(elsewhere.Close)
+	s.addr = elsewhere.Listener.Addr().String()
+	for host, want := range map[string]int{
+		"192.0.2.1": 200, "192.0.2.1:9464": 200, "[2001:db8::1]:80": 200, "worker": 200, "worker:9464": 200, "worker.default.svc:80": 200,
+		"worker.default.svc.cluster.local": 200, "ops.example.com": 200, "OPS.example.com:443": 200, "ops.example.com.": 200,
+		"evil.example": 403, "evil.example:9464": 403, "ops.example.com.evil.example": 403, "192.0.2.1.evil.example": 403, "evil.example.": 403,
+		"svc.evil.example": 403, "local.example": 403, "a.ops.example.com": 403,
+	} {
+		for _, path := range []string{"/api/job?task=mail:send-0000&queue=idle", "/api/jobs?state=archived", "/api/explain?task=mail:send-0000"} {
+			for auth, want := range map[string]int{"": want, "Bearer " + token: 200} {
+				status, body := s.ask(asked{method: http.MethodGet, path: path, edit: func(r *http.Request) {
+					r.Host = host
+					r.Header.Set("Authorization", auth)
+				}})
+				if status != want || want == 403 && (strings.Contains(body, "acme") || !strings.Contains(body, "admin.hosts")) {
+					t.Errorf("%s of %q with %q: %d %.200s, want %d", path, host, auth, status, body, want)
+				}
+			}
+		}
+	}
+	if status, _ := s.ask(asked{method: http.MethodGet, path: "/api/jobs", edit: func(r *http.Request) {
+		r.Host = "evil.example"
+		r.Header.Set("Authorization", "Bearer guess")
+	}}); status != http.StatusUnauthorized {
+		t.Errorf("a guess: %d", status)
+	}
+	if status, _ := s.ask(asked{method: http.MethodGet, path: "/api/overview", edit: func(r *http.Request) { r.Host = "evil.example" }}); status != 200 {
+		t.Errorf("the overview: %d", status) // it has names and numbers only
 	}
 }
 

@@ -25,9 +25,16 @@ type Options struct {
 	// Token is what changes need, as "Authorization: Bearer TOKEN". Without one
 	// the server only reads.
 	Token string
+	// Hosts are names under which the address shows jobs without the token, without ports: those
+	// that others can register, such as ops.example.com. Addresses and names without a
+	// dot need not be among them.
+	Hosts []string
 	// Logger is told of every change, of wrong tokens, once a second at most, and
 	// of an address that everybody can read. Defaults to none.
 	Logger *zap.Logger
+	// Hide are names of fields and headers that hold secrets, beside those that the page
+	// hides by itself: see docs/operating.md.
+	Hide []string
 	// Slog is told in place of Logger, if it is set.
 	Slog *slog.Logger
 }
@@ -71,8 +78,7 @@ func Serve(listener net.Listener, source Source, opts Options) *Server {
 		opts.logger().Warn("anybody who reaches this machine can read the admin address: serve 127.0.0.1, or an address of an internal network",
 			"admin", listener.Addr().String())
 	}
-	loopback := onLoopback(listener.Addr())
-	handler := newHandler(source, opts, func(*http.Request) bool { return loopback })
+	handler := newHandler(source, opts, cameByLoopback)
 	s := &Server{
 		http: http.Server{
 			Handler:           handler,

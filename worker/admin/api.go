@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/internal/history"
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
+	"github.com/jobthrottle/jobthrottle/internal/secrets"
 )
 
 // api is what the page asks and says, in JSON. Times are milliseconds.
@@ -19,7 +21,10 @@ type api struct {
 	writable bool
 	logger   *slog.Logger
 
-	explaining chan struct{} // holds one while a job is explained
+	reading chan struct{} // holds one while jobs are looked for
+	hide    *secrets.Hider
+	fleet   *cached[[]jobview.Worker]
+	hour    *cached[history.Past]
 }
 
 type overviewReply struct {
@@ -28,8 +33,14 @@ type overviewReply struct {
 	Writable bool    `json:"writable"`
 	Waiting  int64   `json:"waiting"` // requests for permits in this worker
 	Limits   []limit `json:"limits"`
-	Pools    []pool  `json:"pools"`
-	Unread   int64   `json:"unread"`
+	// InAll is how many limits there are: Limits are those of them that need a look.
+	InAll    int                       `json:"limits_in_all"`
+	Paused   int                       `json:"paused"` // limiters
+	Parked   int64                     `json:"parked"` // jobs
+	Troubles []trouble                 `json:"troubles"`
+	Blocked  []jobview.BlockedOverview `json:"blocked"`
+	Pools    []pool                    `json:"pools"`
+	Unread   int64                     `json:"unread"`
 }
 
 type limit struct {
@@ -41,7 +52,24 @@ type limit struct {
 	Parked     int64     `json:"parked"`
 	Lines      int64     `json:"lines"`
 	Limiters   []limiter `json:"limiters"`
-	Broken     []string  `json:"broken"` // what is wrong with limiters that cannot be shown
+	Share      string    `json:"share"`
+	// Tenants are some of those that wait, and TenantsInAll is how many there are.
+	Tenants      []jobview.TenantShare `json:"tenants"`
+	TenantsInAll int64                 `json:"tenants_in_all"`
+	Broken       []string              `json:"broken"` // what is wrong with limiters that cannot be shown
+	Learnt       *learnt               `json:"learnt"` // null if the limit does not adapt
+}
+
+// learnt is what the API of a limit takes, in permits; 0 is not known.
+type learnt struct {
+	Accepted int64  `json:"accepted"`
+	Most     int64  `json:"most"`
+	Known    string `json:"known"` // these two, in words
+	Min      int64  `json:"min"`
+	Max      int64  `json:"max"`
+	Cuts     int64  `json:"cuts"`
+	Taken    int64  `json:"taken"`
+	Refused  int64  `json:"refused"`
 }
 
 type limiter struct {
@@ -97,9 +125,18 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 	}
 	reply := overviewReply{
 		Worker: a.source.ID(), At: o.At.UnixMilli(), Writable: a.writable, Waiting: a.source.Stats().Throttle.Waiting,
-		Limits: make([]limit, 0, len(o.Limits)), Pools: make([]pool, 0, len(o.Pools)), Unread: o.Unread,
+		Limits: []limit{}, InAll: len(o.Limits), Troubles: troublesOf(o), Blocked: append([]jobview.BlockedOverview{}, o.Blocked...),
+		Pools: make([]pool, 0, len(o.Pools)), Unread: o.Unread,
 	}
 	for _, l := range o.Limits {
+		reply.Parked += l.Parked
+		for _, u := range l.Limiters {
+			if u.Paused > 0 {
+				reply.Paused++
+			}
+		}
+	}
+	for _, l := range chosen(o.Limits, r.URL.Query().Get("find")) {
 		reply.Limits = append(reply.Limits, showLimit(l))
 	}
 	for _, p := range o.Pools {
@@ -115,13 +152,16 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 func showLimit(l jobview.LimitOverview) limit {
 	shown := limit{
 		Name: l.Name, Configured: l.Rate.String(), Type: l.Rate.Type.String(), Key: l.Key, Jobs: l.Jobs, Parked: l.Parked, Lines: l.Lines,
-		Limiters: make([]limiter, 0, len(l.Limiters)), Broken: make([]string, 0, len(l.Broken)),
+		Limiters: make([]limiter, 0, len(l.Limiters)), Share: l.Share, Tenants: append([]jobview.TenantShare{}, l.Tenants...), TenantsInAll: l.AllTenants, Broken: make([]string, 0, len(l.Broken)),
 	}
 	for _, err := range l.Broken {
 		shown.Broken = append(shown.Broken, plain.Text(err.Error()))
 	}
 	for _, u := range l.Limiters {
 		shown.Limiters = append(shown.Limiters, showLimiter(u))
+	}
+	if a := l.Learnt; a != nil {
+		shown.Learnt = &learnt{Accepted: a.Accepted, Most: a.Most, Known: a.Known(), Min: a.Min, Max: a.Max, Cuts: a.Cuts, Taken: a.Taken, Refused: a.Refused}
 	}
 	return shown
 }
@@ -142,17 +182,18 @@ func showLimiter(l jobview.LimiterOverview) limiter {
 }
 
 // history replies with the points of each limiter that was shown of late: time,
-// used, reserved, allowed, and 1 if it was paused.
+// used, reserved, allowed, 1 if it was paused, and what its API takes at least and at
+// most, where that is known.
 func (a *api) history(w http.ResponseWriter, _ *http.Request) {
-	reply := map[string][][5]int64{}
+	reply := map[string][][7]int64{}
 	for name, points := range a.sampler.past() {
-		shown := make([][5]int64, 0, len(points))
+		shown := make([][7]int64, 0, len(points))
 		for _, p := range points {
 			paused := int64(0)
 			if p.paused {
 				paused = 1
 			}
-			shown = append(shown, [5]int64{p.at.UnixMilli(), p.used, p.reserved, p.allowed, paused})
+			shown = append(shown, [7]int64{p.at.UnixMilli(), p.used, p.reserved, p.allowed, paused, p.accepted, p.most})
 		}
 		reply[name] = shown
 	}

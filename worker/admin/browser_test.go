@@ -25,7 +25,7 @@ const (
 
 // browser is a page in a headless Chromium.
 type browser struct {
-	t   *testing.T
+	t   testing.TB
 	ctx context.Context
 
 	mu         sync.Mutex
@@ -33,7 +33,7 @@ type browser struct {
 }
 
 // openBrowser starts a Chromium for the length of the test.
-func openBrowser(t *testing.T) *browser {
+func openBrowser(t testing.TB) *browser {
 	t.Helper()
 	path := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -143,9 +143,17 @@ func (b *browser) look(width, height int64, scheme string) {
 	})
 }
 
+// screenshot is the whole page, screen what one sees of it.
 func (b *browser) screenshot(path string) {
 	b.t.Helper()
-	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	b.picture(path, chromedp.FullScreenshot(100))
+}
+
+func (b *browser) screen(path string) { b.t.Helper(); b.picture(path, chromedp.CaptureScreenshot()) }
+
+func (b *browser) picture(path string, take chromedp.Action[[]byte]) {
+	b.t.Helper()
+	png, err := chromedp.Run(b.ctx, take)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -22,11 +22,13 @@ const (
 
 // setRate takes {"rate": "50/1s", "pin": true}. What the limit has used stays
 // used. A limit that is not pinned gets the rate of the configuration back when
-// a worker starts; without "pin", it stays as pinned as it was.
+// a worker starts; without "pin", it stays as pinned as it was. A rate below what jobs
+// cost that wait is refused, with how many they are, unless "yes" is true.
 func (a *api) setRate(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Rate string `json:"rate"`
 		Pin  *bool  `json:"pin"`
+		Yes  bool   `json:"yes"`
 	}
 	a.change(w, r, &body, func(ctx context.Context, l *throttle.Limiter, configured throttle.Rate) error {
 		want, err := throttle.ParseRate(body.Rate)
@@ -34,6 +36,7 @@ func (a *api) setRate(w http.ResponseWriter, r *http.Request) {
 			return &inputError{err}
 		}
 		rate, err := l.Config(ctx)
+		gives := rate.Permits
 		switch {
 		case errors.Is(err, throttle.ErrInvalidRate): // somebody has spoilt it: what it was is not known
 			rate = configured
@@ -46,6 +49,11 @@ func (a *api) setRate(w http.ResponseWriter, r *http.Request) {
 		rate.Permits, rate.Interval = want.Permits, want.Interval
 		if err := rate.Validate(); err != nil {
 			return &inputError{err}
+		}
+		if rate.Permits < gives && !body.Yes {
+			if err := a.strands(ctx, l.Name(), gives, rate.Permits, body.Pin); err != nil {
+				return err
+			}
 		}
 		fleet := a.source.Fleet()
 		// The pin comes before the rate, so that no starting worker has the last
@@ -66,6 +74,37 @@ func (a *api) setRate(w http.ResponseWriter, r *http.Request) {
 		}
 		return nil
 	})
+}
+
+// strands refuses a rate below the cost of jobs that wait for the limiter and could run
+// now: they would wait until somebody raises it. One that adapts is raised by its jobs,
+// unless it is pinned.
+func (a *api) strands(ctx context.Context, limiter string, gives, to int64, pin *bool) error {
+	usage, err := a.source.Fleet().Inspect(ctx, limiter)
+	if err != nil {
+		return err
+	}
+	learnt, err := a.source.Fleet().LearntOf(ctx, limiter)
+	if err != nil {
+		return err
+	}
+	pinned := len(usage) == 1 && usage[0].Pinned
+	if pin != nil {
+		pinned = *pin
+	}
+	if _, adapts := learnt[limiter]; adapts && !pinned {
+		return nil
+	}
+	looking, cancel := context.WithTimeout(ctx, changeTimeout/2) // the change needs its time, too
+	defer cancel()
+	n, all, err := a.source.Inspector().Stranded(looking, limiter, gives, to)
+	switch {
+	case err != nil: // nobody is kept from lowering a limit for it
+		return &unconfirmedError{fmt.Sprintf("whether jobs that wait cost more than that is not known (%v)", err)}
+	case n == 0:
+		return nil
+	}
+	return &unconfirmedError{jobview.WouldWait(n, all)}
 }
 
 // pause takes {"for": "30s"}.
@@ -94,6 +133,13 @@ type inputError struct{ err error }
 
 func (e *inputError) Error() string { return e.err.Error() }
 
+// unconfirmedError is what a change would do that its request does not say yes to.
+type unconfirmedError struct{ does string }
+
+func (e *unconfirmedError) Error() string {
+	return e.does + `: with "yes": true the change is made all the same`
+}
+
 // change reads the body, does what is to be done to the limiter of the path, and says how that went.
 func (a *api) change(w http.ResponseWriter, r *http.Request, body any, do func(context.Context, *throttle.Limiter, throttle.Rate) error) {
 	l, configured, err := a.source.Limiter(r.PathValue("name"))
@@ -115,6 +161,10 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, body any, do func(c
 	a.sampler.forget()
 	if _, ok := errors.AsType[*inputError](err); ok {
 		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if _, ok := errors.AsType[*unconfirmedError](err); ok {
+		refuse(w, http.StatusConflict, err.Error())
 		return
 	}
 	switch {

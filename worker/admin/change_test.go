@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hibiken/asynq"
+
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
+	"github.com/jobthrottle/jobthrottle/worker"
 	"github.com/jobthrottle/jobthrottle/worker/admin"
 )
 
@@ -210,6 +213,66 @@ func TestChange(t *testing.T) {
 				t.Errorf("%+v", u)
 			}
 		})
+	}
+}
+
+// TestRateBelowWhatJobsCost: a rate below what jobs cost that wait needs a yes, and the
+// answer says how many would wait. Where no job costs more, none is needed.
+func TestRateBelowWhatJobsCost(t *testing.T) {
+	for limiter, config := range map[string]string{"api": "", "api:acme": ", key: header.account"} {
+		t.Run(limiter, func(t *testing.T) { testRateBelow(t, limiter, config) })
+	}
+}
+
+// newCostly has a limit of 10/1h and what else its config says, used up, and jobs that wait
+// for it and cost 2, 5 and 6.
+func newCostly(t *testing.T, config string) *site {
+	t.Helper()
+	s := newSite(t, 1, fmt.Sprintf(`
+limits: { api: { rate: 10/1h%s } }
+jobs: { "http:request": { limits: [api], hold: 0, permits: header.cost } }
+http: { allow_hosts: ["$API"] }
+`, config), token)
+	client := asynq.NewClientFromRedisClient(s.rdb)
+	waiting := func(n int) {
+		t.Helper()
+		s.await(patience, func() (bool, string) {
+			q := s.queueInfo("default")
+			return q.Pending+q.Active == 0 && q.Retry == n, fmt.Sprintf("%d jobs wait, want %d", q.Retry, n)
+		})
+	}
+	for i, cost := range []string{"10", "2", "5", "6"} { // the first one runs
+		header := map[string]string{"account": "acme", "cost": cost}
+		if _, err := client.Enqueue(asynq.NewTaskWithHeaders(worker.HTTPTaskType, fmt.Appendf(nil, `{"url": %q}`, s.apiURL), header)); err != nil {
+			t.Fatal(err)
+		}
+		waiting(i)
+	}
+	return s
+}
+
+func testRateBelow(t *testing.T, limiter, config string) {
+	s := newCostly(t, config)
+	for _, tt := range []struct {
+		body, why string
+		status    int
+		permits   int64 // afterwards
+	}{
+		{`{"rate": "4/1h"}`, "2 jobs that wait cost more", http.StatusConflict, 10},
+		{`{"rate": "5/1h", "yes": false}`, "1 job that waits costs more", http.StatusConflict, 10},
+		{`{"rate": "1/1h", "pin": true}`, "3 jobs that wait cost more", http.StatusConflict, 10},
+		{`{"rate": "6/1h"}`, "", http.StatusOK, 6},
+		{`{"rate": "4/1h", "yes": true}`, "", http.StatusOK, 4},
+		{`{"rate": "3/1h"}`, "", http.StatusOK, 3}, // those that cost 5 and 6 cannot run anyhow
+		{`{"rate": "20/1h"}`, "", http.StatusOK, 20},
+	} {
+		status, body := s.ask(asked{path: "/api/limits/" + limiter + "/rate", body: tt.body})
+		if status != tt.status || !strings.Contains(body, tt.why) {
+			t.Errorf("%s: %d %s, want %d with %q", tt.body, status, body, tt.status, tt.why)
+		}
+		if u := s.usage(limiter); u.Rate.Permits != tt.permits || u.Pinned {
+			t.Errorf("%s: %s, pinned %v; want %d permits, not pinned", tt.body, u.Rate, u.Pinned, tt.permits)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,6 +18,7 @@ import (
 // guard decides which requests get through.
 type guard struct {
 	token    string
+	hosts    []string                 // names of this address, beside those that are known to be
 	loopback func(*http.Request) bool // whether only this machine can send the request
 	guesses  *guesses
 }
@@ -62,22 +64,64 @@ func (g guard) change(next http.HandlerFunc) http.Handler {
 			refuse(w, http.StatusForbidden, "read only: to change limits, set admin.token in the configuration")
 			return
 		}
-		if token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); found && equal(token, g.token) {
-			next(w, r)
-			return
-		}
-		at, ok := g.guesses.wrong(time.Now(), r.RemoteAddr, r.URL.Path)
-		if !ok {
-			refuse(w, http.StatusTooManyRequests, "too many wrong tokens just now; the right one still gets through")
-			return
-		}
-		// The server sees that a client has gone only once its body is read.
-		if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxBody)); err == nil {
-			waitUntil(r.Context(), at)
-		}
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		refuse(w, http.StatusUnauthorized, "the token is missing or wrong: send admin.token of the configuration as Authorization: Bearer")
+		g.withToken(w, r, next)
 	}))
+}
+
+// withToken lets a request through that has the token. Others wait.
+func (g guard) withToken(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
+	if token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); found && equal(token, g.token) {
+		next(w, r)
+		return
+	}
+	at, ok := g.guesses.wrong(time.Now(), r.RemoteAddr, r.URL.Path)
+	if !ok {
+		refuse(w, http.StatusTooManyRequests, "too many wrong tokens just now; the right one still gets through")
+		return
+	}
+	// The server sees that a client has gone only once its body is read.
+	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxBody)); err == nil {
+		waitUntil(r.Context(), at)
+	}
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	refuse(w, http.StatusUnauthorized, "the token is missing or wrong: send admin.token of the configuration as Authorization: Bearer")
+}
+
+// jobs is read for what shows what is in jobs: payloads, errors, results. It has to be asked for by
+// an address, by a name that can only be one of this network or is configured, or with
+// the token. Somebody's name server may point a name of his at any address, and then his page is
+// no other site to a browser.
+func (g guard) jobs(next http.HandlerFunc) http.Handler {
+	return g.read(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch name := hostOf(r); {
+		case g.isOurs(name):
+			next(w, r)
+		case g.token != "" && r.Header.Get("Authorization") != "":
+			g.withToken(w, r, next)
+		default:
+			refuse(w, http.StatusForbidden, fmt.Sprintf("jobs are not shown under %.100q, which may be anybody's name: list it in admin.hosts of the configuration, ask by the address, or send the token", name))
+		}
+	}))
+}
+
+// ownDomains are domains that nobody can register.
+var ownDomains = []string{".local", ".internal", ".svc", ".localhost", ".home.arpa", ".test"}
+
+// isOurs says whether a host can be none that belongs to a stranger.
+func (g guard) isOurs(name string) bool {
+	_, err := netip.ParseAddr(strings.Trim(name, "[]"))
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	own := func(domain string) bool { return strings.HasSuffix(name, domain) }
+	return err == nil || !strings.Contains(name, ".") || slices.ContainsFunc(ownDomains, own) ||
+		slices.ContainsFunc(g.hosts, func(host string) bool { return strings.EqualFold(host, name) })
+}
+
+// hostOf is the host that a request names, without a port.
+func hostOf(r *http.Request) string {
+	if h, _, err := net.SplitHostPort(r.Host); err == nil {
+		return h
+	}
+	return r.Host
 }
 
 // equal takes as long for a near miss as for any other string, of any length.
@@ -94,10 +138,7 @@ func (g guard) host(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		host := r.Host
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			host = h
-		}
+		host := hostOf(r)
 		ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
 		if !strings.EqualFold(host, "localhost") && (err != nil || !ip.IsLoopback()) {
 			refuse(w, http.StatusForbidden, fmt.Sprintf("this address serves localhost, not %.100q: have the proxy send Host: localhost, or serve another address with admin.addr", host))

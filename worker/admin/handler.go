@@ -15,6 +15,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
+	"github.com/jobthrottle/jobthrottle/internal/secrets"
 	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 	"github.com/jobthrottle/jobthrottle/worker/metrics"
@@ -32,6 +33,7 @@ type Source interface {
 	ID() string
 	Inspector() *jobview.Inspector
 	Fleet() *operate.Fleet
+	JobsOfValue(ctx context.Context, q jobview.JobQuery, value string) (jobview.JobPage, error)
 	Limiter(name string) (*throttle.Limiter, throttle.Rate, error)
 	Ready(context.Context) error
 }
@@ -47,7 +49,8 @@ type Source interface {
 // other sites read nothing, as browsers tell who asks. On a loopback address
 // requests must name localhost or a loopback address as their host, except for the
 // health checks, so that no web page of another site can read it through a name of
-// its own.
+// its own. Elsewhere what is in jobs is shown by an address, by a name of Options.Hosts
+// or one that nobody can register, as worker or worker.default.svc, or with the token.
 type Handler struct {
 	http.Handler
 	sampler *sampler
@@ -64,17 +67,26 @@ func (h *Handler) Run(ctx context.Context) { h.sampler.run(ctx) }
 
 func newHandler(source Source, opts Options, loopback func(*http.Request) bool) *Handler {
 	s, logger := newSampler(source), opts.logger()
-	g := guard{token: opts.Token, loopback: loopback, guesses: &guesses{logger: logger}}
-	a := &api{source: source, sampler: s, writable: opts.Token != "", logger: logger, explaining: make(chan struct{}, 1)}
+	g := guard{token: opts.Token, hosts: opts.Hosts, loopback: loopback, guesses: &guesses{logger: logger}}
+	a := &api{source: source, sampler: s, writable: opts.Token != "", logger: logger, reading: make(chan struct{}, 1),
+		hide: secrets.New(opts.Hide), fleet: newFleet(source), hour: newHour(source)}
 	inside := http.NewServeMux()
 	inside.Handle("GET /", files())
 	inside.Handle("GET /metrics", g.read(promhttp.HandlerFor(registry(s), promhttp.HandlerOpts{})))
 	inside.Handle("GET /api/overview", g.read(http.HandlerFunc(a.overview)))
 	inside.Handle("GET /api/history", g.read(http.HandlerFunc(a.history)))
-	inside.Handle("GET /api/explain", g.read(http.HandlerFunc(a.explain)))
+	inside.Handle("GET /api/explain", g.jobs(a.explain))
 	inside.Handle("POST /api/limits/{name}/rate", g.change(a.setRate))
 	inside.Handle("POST /api/limits/{name}/pause", g.change(a.pause))
 	inside.Handle("POST /api/limits/{name}/resume", g.change(a.resume))
+	inside.Handle("GET /api/jobs", g.jobs(a.jobs))
+	inside.Handle("GET /api/job", g.jobs(a.job))
+	inside.Handle("GET /api/workers", g.read(http.HandlerFunc(a.workers)))
+	inside.Handle("GET /api/past", g.read(http.HandlerFunc(a.past)))
+	inside.Handle("POST /api/jobs/retry", g.change(a.retryJobs))
+	inside.Handle("POST /api/jobs/delete", g.change(a.deleteJobs))
+	inside.Handle("POST /api/queues/{name}/pause", g.change(a.pauseQueue))
+	inside.Handle("POST /api/queues/{name}/unpause", g.change(a.unpauseQueue))
 	inside.HandleFunc("GET /api/", unknownPath)
 	inside.Handle("POST /api/", g.change(unknownPath))
 

@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,7 +14,11 @@ import (
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/hibiken/asynq"
 
+	"github.com/jobthrottle/jobthrottle/internal/hiddenapi"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
+	"github.com/jobthrottle/jobthrottle/worker"
 	"github.com/jobthrottle/jobthrottle/worker/admin"
 )
 
@@ -190,12 +195,109 @@ func TestPageChanges(t *testing.T) {
 	}
 }
 
+// TestPageAsksBelowCost: the page tells which jobs a lower rate would strand, and makes the
+// change only when it is sent once more, as it was.
+func TestPageAsksBelowCost(t *testing.T) {
+	b := openBrowser(t)
+	s := newCostly(t, "")
+	b.look(1280, 900, "light")
+	b.do(chromedp.Navigate("http://" + s.addr + "/"))
+	const button = `document.querySelector('button[aria-label="Change api"]')`
+	b.until(patience, button+" !== null")
+	value[bool](b, button+`.focus() ?? true`)
+	b.keys(kb.Enter)
+	b.until(patience, `document.getElementById("change").open`)
+	b.keys("4/1h", kb.Tab, kb.Tab, token, kb.Enter)
+	asks := func(jobs string) {
+		t.Helper()
+		b.until(patience, fmt.Sprintf(`document.getElementById("wrong").textContent.includes(%q)`, jobs))
+		b.until(patience, `document.getElementById("submit").textContent === "Change all the same"`)
+		if u := s.usage("api"); u.Rate.Permits != 10 {
+			t.Fatalf("nobody has said yes, and the limit is %s", u.Rate)
+		}
+	}
+	asks("2 jobs that wait cost more")
+	value[bool](b, `document.getElementById("rate").select() ?? true`)
+	b.keys("1/1h", kb.Enter) // another change than the one that was asked about
+	asks("3 jobs that wait cost more")
+	b.keys(kb.Enter)
+	b.until(patience, `!document.getElementById("change").open`)
+	if u := s.usage("api"); u.Rate.String() != "1/1h" {
+		t.Errorf("after the yes: %s", u.Rate)
+	}
+	if said := b.said(); len(said) != 2 || !strings.Contains(said[0], "409") {
+		t.Errorf("the console says %q, want two times 409", said)
+	}
+}
+
+// TestPageJobs: with the keyboard alone, archived jobs are listed, looked into, without
+// their secrets, brought back and deleted; many only when that is confirmed.
+func TestPageJobs(t *testing.T) {
+	b := openBrowser(t)
+	s := newSite(t, 1, stuck, token)
+	s.archive(9, "mail:send", "idle")
+	b.look(360, 780, "dark")
+	b.do(chromedp.Navigate("http://" + s.addr + "/"))
+	b.until(patience, `document.getElementById("live").dataset.state === "ok"`)
+	press := func(selector string, keys ...string) {
+		t.Helper()
+		b.until(patience, fmt.Sprintf(`document.querySelector(%q)?.checkVisibility()`, selector))
+		value[bool](b, fmt.Sprintf(`document.querySelector(%q).focus() ?? true`, selector))
+		b.keys(keys...)
+	}
+	count := func(n int) {
+		t.Helper()
+		b.until(patience, fmt.Sprintf(`document.getElementById("jobs-panel").ariaBusy !== "true" && document.querySelectorAll("#jobs-rows tr").length === %d`, n))
+	}
+	press(`input[value="waiting"]`, kb.ArrowRight, kb.ArrowRight)
+	count(9)
+	if wide := value[int](b, `document.documentElement.scrollWidth`); wide > 360 {
+		t.Errorf("the list is %d pixels wide", wide)
+	}
+	press(`#jobs-rows tr button`, kb.Enter)
+	b.until(patience, `document.getElementById("job").open`)
+	if shown := value[string](b, `document.getElementById("job").textContent`); !strings.Contains(shown, "acme") || strings.Contains(shown, "s3cr3t") || !strings.Contains(shown, "is archived") {
+		t.Errorf("the job shows as %q", shown)
+	}
+	press("#job-retry", kb.Enter)
+	b.until(patience, `document.getElementById("change").open`)
+	b.keys(token, kb.Enter)
+	b.until(patience, `!document.getElementById("change").open`)
+	count(8)
+	if q := s.queueInfo("idle"); q.Pending != 1 || q.Archived != 8 {
+		t.Errorf("%d pending, %d archived", q.Pending, q.Archived)
+	}
+	press(`#jobs-rows tr .pick input`, " ")
+	press("#delete-picked", kb.Enter)
+	b.until(patience, `document.getElementById("change").open`)
+	b.keys(kb.Enter)
+	b.until(patience, `!document.getElementById("change").open`)
+	count(7)
+	press("#delete-all", kb.Enter)
+	b.until(patience, `document.getElementById("change").open`)
+	b.keys("yes", kb.Enter)
+	b.until(patience, `document.getElementById("wrong").textContent.includes("Write delete")`)
+	if q := s.queueInfo("idle"); q.Archived != 7 {
+		t.Errorf("%d are left, though nobody confirmed", q.Archived)
+	}
+	value[bool](b, `document.getElementById("confirm").select() ?? true`)
+	b.keys("delete", kb.Enter)
+	b.until(patience, `!document.getElementById("change").open`)
+	count(0)
+	if q := s.queueInfo("idle"); q.Pending != 1 || q.Archived != 0 {
+		t.Errorf("%d pending, %d archived", q.Pending, q.Archived)
+	}
+	if said := b.said(); said != nil {
+		t.Errorf("the console says: %q", said)
+	}
+}
+
 // TestPageEverywhere: phone and desk, light and dark; nothing is cut off, from
 // elsewhere, or without a name for those who cannot see it.
 func TestPageEverywhere(t *testing.T) {
 	s, b := openPage(t)
 	backgrounds := map[string]bool{}
-	for _, width := range []int64{320, 390, 768, 1280} {
+	for _, width := range []int64{320, 360, 390, 768, 1280} {
 		for _, scheme := range []string{"light", "dark"} {
 			b.look(width, 844, scheme)
 			b.until(patience, fmt.Sprintf(`innerWidth === %d && matchMedia("(prefers-color-scheme: %s)").matches && document.querySelectorAll(".plot canvas").length === 2 && document.querySelectorAll(".spark canvas").length === 2`, width, scheme))
@@ -240,6 +342,69 @@ func TestPageEverywhere(t *testing.T) {
 	}
 }
 
+// TestPageBracket: of a limit that adapts, the page tells what is known of its API, and
+// remembers how it came to be known.
+func TestPageBracket(t *testing.T) {
+	limit, err := hiddenapi.NewLimit(hiddenapi.Sliding, 20, time.Second/4, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := hiddenapi.Start(hiddenapi.NewHidden(limit))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.Close()
+	b := openBrowser(t)
+	s := newSite(t, 1, fmt.Sprintf(`
+limits: { hidden: { rate: 4/250ms, adapt: { min: 1, max: 1000 } }, fixed: { rate: 100/1s } }
+pools: [ { name: default, concurrency: 30 } ]
+jobs: { "http:request": { limits: [hidden, fixed] } }
+http: { allow_hosts: [%q] }
+`, strings.TrimPrefix(api.URL(), "http://")), token)
+	b.look(1280, 900, "light")
+	b.do(chromedp.Navigate("http://" + s.addr + "/"))
+	client := asynq.NewClientFromRedisClient(s.rdb)
+	for range 400 {
+		if _, err := client.Enqueue(asynq.NewTask(worker.HTTPTaskType, fmt.Appendf(nil, `{"url": %q}`, api.URL()))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.await(patience, func() (bool, string) {
+		q := s.queueInfo("default")
+		return q.Pending+q.Active+q.Retry == 0, fmt.Sprintf("%d pending, %d waiting", q.Pending, q.Retry)
+	})
+	var learnt operate.Learnt // what was told last may still be on its way
+	s.await(patience, func() (bool, string) {
+		var adapts bool
+		if learnt, adapts, err = operate.NewFleet(s.rdb).Learnt(t.Context(), "hidden"); err != nil || !adapts || learnt.Refused == 0 {
+			t.Fatalf("%+v, adapts %v, %v: want that something was refused", learnt, adapts, err)
+		}
+		want := fmt.Sprintf("takes %s, as far as known; %d of %d refused, cut ", learnt.Known(), learnt.Refused, learnt.Taken+learnt.Refused)
+		got := value[string](b, `document.querySelector('[data-key="hidden"] .learnt').textContent`)
+		return strings.Contains(got, want), fmt.Sprintf("the page says %q, want %q", got, want)
+	})
+	for name, want := range map[string]bool{"hidden": true, "fixed": false} {
+		for _, part := range []string{".learnt", ".key.bracket"} {
+			if got := value[bool](b, fmt.Sprintf(`document.querySelector('[data-key=%q]').querySelector(%q).offsetWidth > 0`, name, part)); got != want {
+				t.Errorf("%s of %s is to be seen: %v, want %v", part, name, got, want)
+			}
+		}
+	}
+	_, body := s.ask(asked{method: http.MethodGet, path: "/api/history"})
+	var past map[string][][]int64
+	if err := json.Unmarshal([]byte(body), &past); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	points := past["hidden"]
+	known := func(p []int64) bool { return p[6] > 0 }
+	if len(points) < 3 || known(points[0]) || !slices.ContainsFunc(points, known) || points[len(points)-1][6] != learnt.Most {
+		t.Errorf("the history is %v, want that nothing was known at first, something after it, and at last that the API takes %d at most", points, learnt.Most)
+	}
+	if said := b.said(); said != nil {
+		t.Errorf("the console says: %q", said)
+	}
+}
+
 // TestPageWithoutNews: the page says so when the worker is gone.
 func TestPageWithoutNews(t *testing.T) {
 	s, b := openPage(t)
@@ -260,18 +425,32 @@ pools:
   - { name: reports, concurrency: 5, queues: {reports: 1} }
 jobs:
   "http:request": { limits: [example-api, example-api-worker, example-account] }
-  "report:*":     { limits: [example-api] }
+  "report:":      { limits: [example-api] }
 http: { allow_hosts: ["$API"] }
 `
 
-// TestScreenshot makes the picture in docs anew.
+// TestScreenshot makes the pictures in docs anew, or in the directory that the
+// variable names:
+//
+//	JOBTHROTTLE_SCREENSHOT=1 go test -count=1 -run TestScreenshot ./worker/admin
 func TestScreenshot(t *testing.T) {
-	if os.Getenv(screenshotEnv) != "1" {
-		t.Skipf("set %s=1 to make docs/dashboard.png anew", screenshotEnv)
+	dir := os.Getenv(screenshotEnv)
+	switch dir {
+	case "":
+		t.Skipf("set %s=1 to make docs/dashboard.png and the others anew", screenshotEnv)
+	case "1":
+		dir = "../../docs"
 	}
 	b := openBrowser(t)
 	s := newSite(t, 3, busy, token)
 	s.awaitCreated("example-api", "example-api-worker")
+	client := asynq.NewClientFromRedisClient(s.rdb)
+	for i := range 40 { // misspelt
+		if _, err := client.Enqueue(asynq.NewTask("mial:send", []byte("{}")), asynq.TaskID(fmt.Sprint("mail-", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.archive(7, "report:daily", "reports")
 	s.enqueue(3900, "default", "acme")
 	s.enqueue(2400, "critical", "globex")
 	s.enqueue(700, "low", "initech")
@@ -292,7 +471,20 @@ func TestScreenshot(t *testing.T) {
 	pause("example-account:globex", 75*time.Second)
 	s.awaitRequests(3300)
 	b.until(patience, `document.querySelector('[data-key="example-account:globex"] .badge.paused').textContent !== ""`)
-	b.screenshot("../../docs/dashboard.png")
+	b.screenshot(dir + "/dashboard.png")
+	value[bool](b, `document.querySelector('input[value="archived"]').click() ?? true`)
+	b.until(patience, `document.querySelectorAll("#jobs-rows tr").length === 7`)
+	value[bool](b, `document.querySelector("#jobs-rows button").click() ?? true`)
+	b.until(patience, `document.getElementById("job").open`)
+	b.screen(dir + "/dashboard-job.png")
+	if dir != "../../docs" { // for who works on the page
+		b.keys(kb.Escape)
+		for _, width := range []int64{360, 1280} {
+			b.look(width, 780, "dark")
+			b.until(patience, fmt.Sprintf("innerWidth === %d", width))
+			b.screenshot(fmt.Sprintf("%s/dark-%d.png", dir, width))
+		}
+	}
 }
 
 // awaitRequests waits until the API has seen so many.

@@ -12,12 +12,14 @@ import (
 )
 
 const (
-	// sampleEvery is how old an overview may be to be shown again.
+	// sampleEvery is how old an overview may be to be shown again, and sampleEach how
+	// much older for each limiter in it: reading one costs Redis about 20 us.
 	sampleEvery = time.Second
+	sampleEach  = 4 * time.Millisecond
 	// idleSampleEvery is how often one is read while nobody looks.
 	idleSampleEvery = 10 * time.Second
 	// sampleTimeout bounds what reading one may take.
-	sampleTimeout = 2 * time.Second
+	sampleTimeout = 5 * time.Second
 	// remembered is how far back the history of a limiter goes.
 	remembered = 5 * time.Minute
 )
@@ -31,6 +33,7 @@ type sampler struct {
 	latest  jobview.Overview
 	err     error
 	readAt  time.Time
+	lasts   time.Duration      // the latest
 	history map[string][]point // by limiter
 }
 
@@ -40,27 +43,43 @@ type point struct {
 	used, reserved int64
 	allowed        int64
 	paused         bool
+	bracket
+}
+
+// bracket is what the API of a limit that adapts takes, as far as known: at least and at most. 0 is not known.
+type bracket struct{ accepted, most int64 }
+
+func bracketOf(l *operate.Learnt) bracket {
+	if l == nil {
+		return bracket{}
+	}
+	return bracket{l.Accepted, l.Most}
 }
 
 func newSampler(source Source) *sampler {
 	return &sampler{Source: source, history: map[string][]point{}}
 }
 
-// Overview returns the latest overview if it is at most a second old, and
-// reads one otherwise, whoever waits for it meanwhile. An error counts like an
+// Overview returns the latest overview if it is at most a second old, or a few of
+// them if there are hundreds of limits, and reads one otherwise, whoever waits for it meanwhile. An error counts like an
 // overview: Redis is not asked more often because it is away.
 func (s *sampler) Overview(ctx context.Context) (jobview.Overview, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.readAt.IsZero() && time.Since(s.readAt) < sampleEvery {
+	if !s.readAt.IsZero() && time.Since(s.readAt) < s.lasts {
 		return s.latest, s.err
 	}
 	// One who goes away while it is read does not spoil it for the others.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sampleTimeout)
 	defer cancel()
 	s.latest, s.err = s.Source.Overview(ctx)
-	s.readAt = time.Now()
+	s.readAt, s.lasts = time.Now(), sampleEvery
 	if s.err == nil {
+		limiters := 0
+		for _, l := range s.latest.Limits {
+			limiters += max(len(l.Limiters), 1)
+		}
+		s.lasts = max(sampleEvery, time.Duration(limiters)*sampleEach)
 		s.remember()
 	}
 	return s.latest, s.err
@@ -78,7 +97,7 @@ func (s *sampler) remember() {
 	for _, l := range s.latest.Limits {
 		for _, u := range l.Limiters {
 			s.history[u.Name] = append(s.history[u.Name], point{
-				at: s.latest.At, used: u.Used, reserved: u.Reserved, allowed: allowed(u.FleetUsage), paused: u.Paused > 0,
+				at: s.latest.At, used: u.Used, reserved: u.Reserved, allowed: allowed(u.FleetUsage), paused: u.Paused > 0, bracket: bracketOf(l.Learnt),
 			})
 		}
 	}

@@ -100,6 +100,15 @@ func (e emitter) stats(s jobview.Stats) {
 		e.counter(denials, l.Denied, l.Name)
 		e.counter(parked, l.Parked, l.Name)
 		e.counter(pauses, l.Paused, l.Name)
+		if l.DryRun {
+			e.counter(wouldWait, l.WouldWait, l.Name)
+		}
+	}
+	for _, l := range s.Slots {
+		e.counter(slotsHeld, l.Held, l.Name)
+		e.gauge(slotsRunning, float64(l.Running), l.Name)
+		e.counter(slotsLost, l.Lost, l.Name)
+		e.counter(slotsOutlived, l.Outlived, l.Name)
 	}
 	for _, j := range s.Jobs {
 		e.counter(attempts, j.Done, j.Name, "done")
@@ -116,9 +125,18 @@ func (e emitter) limits(limits []jobview.LimitOverview) {
 	for _, l := range limits {
 		e.gauge(parkedJobs, float64(l.Parked), l.Name)
 		e.gauge(parkedLimiters, float64(l.Lines), l.Name)
+		if l.Share != "" && l.Key == "" {
+			e.gauge(tenants, float64(l.AllTenants), l.Name)
+		}
 		e.gauge(oldestWaiting, l.Oldest.Seconds(), l.Name)
 		if l.Key != "" {
 			continue // its limiters have figures of their own, one for each value
+		}
+		if a := l.Learnt; a != nil {
+			e.gauge(learntAccepted, float64(a.Accepted), l.Name)
+			e.gauge(learntMost, float64(a.Most), l.Name)
+			e.gauge(learntCuts, float64(a.Cuts), l.Name)
+			e.gauge(learntRefused, float64(a.Refused), l.Name)
 		}
 		for _, u := range l.Limiters {
 			e.gauge(permits, float64(u.Rate.Permits), l.Name)

@@ -180,8 +180,8 @@ end`
 // TestNames: what Prometheus' own linter says of the names and descriptions.
 func TestNames(t *testing.T) {
 	s := newSite(t, 1, `
-limits: { api: { rate: 10/1s } }
-jobs: { "http:request": { limits: [api] } }
+limits: { api: { rate: 10/1s, adapt: { min: 1, max: 100 }, share: payload.tenant }, trial: { rate: 10/1s, dry_run: true }, slots: { in_flight: 5 } }
+jobs: { "http:request": { limits: [api, trial, slots] } }
 `)
 	s.await(20*time.Second, func() (bool, string) { return len(s.gather()[0]) == len(described()), "metrics are missing" })
 	families, err := s.workers[0].Gather()

@@ -20,8 +20,8 @@ import (
 // worker's is in one of them.
 func TestDocs(t *testing.T) {
 	s := newSite(t, 1, `
-limits: { api: { rate: 10/1s } }
-jobs: { "http:request": { limits: [api] } }
+limits: { api: { rate: 10/1s, adapt: { min: 1, max: 100 }, share: payload.tenant }, trial: { rate: 10/1s, dry_run: true }, slots: { in_flight: 5 } }
+jobs: { "http:request": { limits: [api, trial, slots] } }
 `)
 	s.await(20*time.Second, func() (bool, string) { return len(s.gather()[0]) == len(described()), "metrics are missing" })
 	s.workers[0].MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -61,8 +61,8 @@ jobs: { "http:request": { limits: [api] } }
 // TestTable: docs/metrics.md has a row for each metric, as it is.
 func TestTable(t *testing.T) {
 	s := newSite(t, 1, `
-limits: { api: { rate: 10/1s } }
-jobs: { "http:request": { limits: [api] } }
+limits: { api: { rate: 10/1s, adapt: { min: 1, max: 100 }, share: payload.tenant }, trial: { rate: 10/1s, dry_run: true }, slots: { in_flight: 5 } }
+jobs: { "http:request": { limits: [api, trial, slots] } }
 `)
 	s.await(20*time.Second, func() (bool, string) { return len(s.gather()[0]) == len(described()), "metrics are missing" })
 	shown := s.gather()[0]

@@ -9,7 +9,14 @@ var (
 	returned = desc("permits_returned_total", "Permits that jobs of this worker took and gave back, having cost less than they said.", "limit")
 	denials  = desc("denials_total", "Attempts of this worker that a limit put off: the turn was further away than hold, or others were in line.", "limit")
 	parked   = desc("jobs_parked_total", "Times that this worker put a job in line for a limit.", "limit")
-	pauses   = desc("pauses_total", "Pauses that this worker began because an API said to try later.", "limit")
+	// only of limits with dry_run
+	wouldWait = desc("dry_run_would_wait_total", "Jobs of this worker that a limit with dry_run would have made wait; they ran.", "limit")
+	pauses    = desc("pauses_total", "Pauses that this worker began because an API said to try later.", "limit")
+
+	slotsHeld     = desc("in_flight_slots_total", "Slots of a limit in flight that jobs of this worker got.", "limit")
+	slotsRunning  = desc("in_flight_running", "Jobs of this worker that hold a slot of the limit in flight now.", "limit")
+	slotsLost     = desc("in_flight_lost_total", "Slots that running jobs of this worker lost: their lease could not be renewed in time.", "limit")
+	slotsOutlived = desc("in_flight_outlived_total", "Handlers of this worker that ran on after their lease, when another job may have had the slot.", "limit")
 
 	attempts = desc("attempts_total", "Attempts of jobs that ended in this worker: done, failed, put_off, or blocked until somebody mends something; the last two use up no retry.", "pattern", "outcome")
 	waits    = desc("wait_seconds", "How long jobs waited in their slots for the permits they then got; the time they were parked is not in it.", "pattern")
@@ -27,12 +34,18 @@ var (
 	permits   = desc("limit_permits", "Permits in an interval, as in force now: of each client, if the limit is per_client.", "limit")
 	interval  = desc("limit_interval_seconds", "The interval of the limit, as in force now.", "limit")
 	used      = desc("permits_used", "Permits of past grants that still count.", "limit")
-	reserved  = desc("permits_reserved", "Permits whose turn is yet to come.", "limit")
+	reserved  = desc("permits_reserved", "Permits that are reserved, for a time that is yet to come.", "limit")
 	available = desc("permits_available", "Permits left: what could be taken at once.", "limit")
 	paused    = desc("paused_seconds", "How long the limit stays paused; 0 if it is not.", "limit")
 
+	learntAccepted = desc("adapt_accepted_permits", "What the API of a limit that adapts is known to take in an interval; 0 if that is not known lately.", "limit")
+	learntMost     = desc("adapt_most_permits", "What it takes at the most, as far as known; 0 if nothing is.", "limit")
+	learntCuts     = desc("adapt_cuts", "How often it was cut, since it adapts or was last set.", "limit")
+	learntRefused  = desc("adapt_refused_permits", "Permits of requests that the API refused, since it adapts or was last set.", "limit")
+
 	parkedJobs     = desc("parked_jobs", "Jobs of the fleet in line for the limit, outside of slots; of a limit with a key, for all its limiters.", "limit")
 	parkedLimiters = desc("parked_limiters", "Limiters of the limit that jobs are in line for.", "limit")
+	tenants        = desc("waiting_tenants", "Tenants that have jobs in line for the limit, which they share; only of limits with share and without a key.", "limit")
 	oldestWaiting  = desc("oldest_waiting_seconds", "For how long the first to arrive of the jobs in line for the limit has waited; 0 if there is none. Of a limit with a key, of all its limiters.", "limit")
 	queueJobs      = desc("queue_jobs", "Jobs in a queue by state. Unlike asynq, it tells jobs that are parked from those that failed and wait to retry.", "pool", "queue", "state")
 	slots          = desc("pool_slots", "Slots of the pool in this worker.", "pool")
@@ -40,8 +53,8 @@ var (
 
 // all are the metrics above.
 var all = []*prometheus.Desc{
-	granted, returned, denials, parked, pauses, attempts, waits, jobWaits, handlers, waiters, stalePermits, latePermits, redisCalls, redisErrors, redisUp,
-	permits, interval, used, reserved, available, paused, parkedJobs, parkedLimiters, oldestWaiting, queueJobs, slots,
+	granted, returned, denials, parked, wouldWait, pauses, slotsHeld, slotsRunning, slotsLost, slotsOutlived, attempts, waits, jobWaits, handlers, waiters, stalePermits, latePermits, redisCalls, redisErrors, redisUp,
+	permits, interval, used, reserved, available, paused, learntAccepted, learntMost, learntCuts, learntRefused, parkedJobs, parkedLimiters, oldestWaiting, queueJobs, slots, tenants,
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {

@@ -2,37 +2,48 @@
 import { showLimits, forgetPlots } from "./limits.js";
 import { showPools } from "./pools.js";
 import { addHistory, addNow } from "./history.js";
+import { showHour } from "./hour.js";
+import { allowChanges } from "./jobs.js";
+import { showWorkers } from "./workers.js";
+import { showWrong } from "./wrong.js";
+import { get } from "./request.js";
 import { number, text } from "./dom.js";
 import "./explain.js";
 
 const interval = 1000;
+const seldom = 5; // of those looks: what changes slowly is asked for at one of so many
+const find = document.getElementById("limit-find");
 let timer = 0;
+let looks = 0;
 let complete = false; // the history has no gap
-
-async function get(path) {
-  const reply = await fetch(path, { signal: AbortSignal.timeout(8000) });
-  const body = await reply.json();
-  if (!reply.ok) throw new Error(body.error);
-  return body;
-}
+let workers = [];
 
 async function look() {
   clearTimeout(timer);
   try {
-    const now = await get("api/overview");
+    const now = await get("api/overview?" + new URLSearchParams({ find: find.value.trim() }));
     if (!complete) {
       addHistory(await get("api/history"));
       complete = true;
     }
     addNow(now);
+    if (looks++ % seldom === 0) await lookAround(now);
     show(now);
     live("ok", "live, " + new Date(now.at).toLocaleTimeString());
   } catch (err) {
     complete = false;
+    looks = 0;
     live("lost", "no news: " + err.message);
   }
   clearTimeout(timer);
   if (!document.hidden) timer = setTimeout(look, interval);
+}
+
+async function lookAround(now) {
+  const [fleet, past] = await Promise.all([get("api/workers"), get("api/past")]);
+  workers = fleet.workers;
+  showWorkers(workers, now.at);
+  showHour(past);
 }
 
 // The state is announced to screen readers when it changes, not each second.
@@ -49,20 +60,24 @@ function show(now) {
   const unread = document.getElementById("unread");
   unread.hidden = now.unread === 0;
   text(unread, `${number(now.unread)} more limiters have parked jobs than are counted here; their jobs show as retry.`);
-  const limiters = now.limits.flatMap((l) => l.limiters);
   const queues = now.pools.flatMap((p) => p.queues);
-  const sum = (list, field) => list.reduce((n, x) => n + x[field], 0);
-  text(document.getElementById("paused"), number(limiters.filter((l) => l.paused > 0).length));
-  text(document.getElementById("parked"), number(sum(now.limits, "parked")));
+  const sum = (field) => queues.reduce((n, x) => n + x[field], 0);
+  text(document.getElementById("paused"), number(now.paused));
+  text(document.getElementById("parked"), number(now.parked));
   text(document.getElementById("waiting"), number(now.waiting));
-  text(document.getElementById("pending"), number(sum(queues, "pending")));
+  text(document.getElementById("pending"), number(sum("pending")));
+  text(document.getElementById("archived"), number(sum("archived")));
+  showWrong(now, workers);
   showLimits(now, look);
-  showPools(now.pools);
+  showPools(now, look);
+  allowChanges(now.writable, look);
 }
 
+find.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(look, 200); });
 document.addEventListener("visibilitychange", () => {
   clearTimeout(timer);
   complete = false;
+  looks = 0;
   if (!document.hidden) look();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", forgetPlots);

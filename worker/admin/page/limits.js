@@ -22,6 +22,8 @@ export function showLimits(now, changed) {
     showLimit(card, limit, now.writable, changed);
   });
   for (const el of plots.keys()) if (!el.isConnected) forget(el);
+  document.getElementById("limit-filter").hidden = now.limits_in_all <= now.limits.length && !document.getElementById("limit-find").value;
+  text(document.getElementById("limit-hidden"), `${number(now.limits.length)} of ${number(now.limits_in_all)} are shown: those first that are broken, paused, or hold jobs.`);
 }
 
 function showLimit(card, limit, writable, changed) {
@@ -33,9 +35,11 @@ function showLimit(card, limit, writable, changed) {
   card.setAttribute("aria-labelledby", title.id);
   showBadges(card.querySelector(".badges"), limit, one);
   showAbout(card.querySelector(".about"), limit, one);
+  showLearnt(card.querySelector(".learnt"), limit.learnt);
   card.querySelector(".one").hidden = !one;
   if (one) showOne(card, limit, one);
   showShares(card.querySelector(".shares"), one);
+  showTenants(card.querySelector(".tenants"), limit);
   showMany(card.querySelector(".many"), limit, writable, changed);
   text(card.querySelector(".absent"), limit.broken.length ? limit.broken.join("\n") : limit.limiters.length ? "" : limit.key ? "No jobs are parked for any of its values." : "Nobody has used it yet.");
   showButtons(card.querySelector(":scope > .buttons"), writable ? one : null, changed);
@@ -47,6 +51,7 @@ function showBadges(el, limit, one) {
   if (one && one.pinned) badges.push(["", "pinned"]);
   if (limit.type === "per_client") badges.push(["", "per worker"]);
   if (limit.key) badges.push(["", `per ${limit.key}`]);
+  if (limit.share) badges.push(["", `shared by ${limit.share}`]);
   rows(el, badges, ([kind, words]) => kind || words, () => make("span"), (badge, [kind, words]) => {
     badge.className = "badge " + kind;
     text(badge, words);
@@ -67,6 +72,14 @@ function showAbout(el, limit, one) {
   text(el, `${rate}${each}${differs} · jobs ${limit.jobs.join(", ")}`);
 }
 
+// showLearnt tells what a limit that adapts knows of its API.
+function showLearnt(el, learnt) {
+  el.hidden = !learnt;
+  if (!learnt) return;
+  const cuts = learnt.cuts === 0 ? "never cut" : learnt.cuts === 1 ? "cut once" : `cut ${number(learnt.cuts)} times`;
+  text(el, `Adapts from ${number(learnt.min)} to ${number(learnt.max)}: its API takes ${learnt.known}, as far as known; ${number(learnt.refused)} of ${number(learnt.taken + learnt.refused)} refused, ${cuts}`);
+}
+
 function showOne(card, limit, l) {
   const shown = {
     used: number(l.used), allowed: number(l.allowed), available: number(l.available), reserved: number(l.reserved), parked: number(limit.parked),
@@ -79,7 +92,8 @@ function showOne(card, limit, l) {
   meter.setAttribute("aria-label", `permits of ${limit.name} used`);
   setMeter(meter, l.used, l.allowed, `${l.used} of ${l.allowed} used`);
   const columns = showPlot(card.querySelector(".plot > div"), l, "large");
-  card.querySelector(".key.pause").hidden = !columns[4].includes(1);
+  card.querySelector(".key.bracket").hidden = !limit.learnt;
+  card.querySelector(".key.pause").hidden = !columns[6].includes(1);
 }
 
 function showPlot(el, l, size) {
@@ -103,6 +117,25 @@ function showShares(el, one) {
     meter.setAttribute("aria-label", `permits used by worker ${c.id}`);
     setMeter(meter, c.used, c.allowed, `${c.used} of ${c.allowed}`);
     text(words, `${number(c.used)} of ${number(c.allowed)}`);
+  });
+}
+
+// showTenants lists what tenants that have jobs in line get of a limit that they share.
+function showTenants(el, limit) {
+  el.hidden = limit.tenants.length === 0;
+  if (el.hidden) return;
+  if (!el.firstElementChild) el.append(make("h4"), make("ul"));
+  const hidden = limit.tenants_in_all - limit.tenants.length;
+  text(el.firstElementChild, "By tenant, while these wait" + (hidden > 0 ? ` (and ${number(hidden)} more)` : ""));
+  const build = () => make("li", {}, make("code"), make("div", { class: "meter", role: "meter" }, make("span")), make("span"));
+  rows(el.querySelector("ul"), limit.tenants, (t) => t.tenant, build, (li, t) => {
+    const [name, meter, words] = li.children;
+    const part = `${number(Math.round(1000 * t.share) / 10)} %`;
+    text(name, t.tenant.length > 24 ? t.tenant.slice(0, 20) + "…" : t.tenant);
+    name.title = t.tenant;
+    meter.setAttribute("aria-label", `share of tenant ${t.tenant}`);
+    setMeter(meter, t.share, 1, part);
+    text(words, `${part}, weight ${t.weight}, ${number(t.parked)} parked`);
   });
 }
 

@@ -1,4 +1,5 @@
-// A limit's last minutes: used as an area, the limit and what is reserved as lines of their own kind, pauses as bands.
+// A limit's last minutes: used as an area, the limit and what is reserved as lines of their own kind, what its API takes
+// between two lines, pauses as bands.
 import { span } from "./history.js";
 
 const heights = { large: 130, small: 44 };
@@ -26,16 +27,18 @@ export function newPlot(el, size) {
       { stroke: color("--blue"), fill: color("--blue-soft"), width: 1.5, points: { show: false } },
       { stroke: color("--reserved"), width: 1.5, dash: [2, 3], points: { show: false } },
       { stroke: color("--red"), width: 2, dash: [6, 4], points: { show: false }, paths: uPlot.paths.stepped({ align: -1 }) },
+      ...[0, 1].map(() => ({ stroke: color("--green"), width: 1, points: { show: false }, paths: uPlot.paths.stepped({ align: -1 }) })),
     ],
+    bands: [{ series: [5, 4], fill: color("--green-soft") }],
     hooks: { drawClear: [(plot) => drawPauses(plot, ...paused)] },
-  }, [[], [], [], []], el);
+  }, [[], [], [], [], [], []], el);
   return { show, destroy: () => plot.destroy() };
 
   function show(columns) {
-    paused = [columns[0], columns[4]];
+    paused = [columns[0], columns[6]];
     const width = Math.max(el.clientWidth, 100);
     if (plot.width !== width) plot.setSize({ width, height: plot.height });
-    plot.setData(columns.slice(0, 4));
+    plot.setData(columns.slice(0, 6));
   }
 }
 

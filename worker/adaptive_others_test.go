@@ -1,0 +1,196 @@
+package worker
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/hiddenapi"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
+)
+
+// other sends so many requests in an interval, evenly, until stop is called.
+func other(t *testing.T, url string, n int64, interval time.Duration) (stop func()) {
+	ticker, done := time.NewTicker(interval/time.Duration(n)), make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				reply, err := http.Get(url)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, reply.Body)
+				reply.Body.Close()
+			}
+		}
+	})
+	return func() {
+		close(done)
+		running.Wait()
+		http.DefaultClient.CloseIdleConnections()
+	}
+}
+
+func (f *fleet) learnt() operate.Learnt {
+	f.t.Helper()
+	learnt, adapts, err := operate.NewFleet(f.rdb).Learnt(f.t.Context(), "hidden")
+	if err != nil || !adapts {
+		f.t.Fatalf("adapts: %v, %v", adapts, err)
+	}
+	return learnt
+}
+
+// TestSomebodyElseUsesTheQuota: for 20 windows another client takes half of what an API
+// takes. When it has left, the limit comes back. At night it is the promised figure, the median
+// of five fleets: 20 s of 80 a second, with at most 3 cuts, of which explain tells, and 90 % of the
+// quota is used again within 30 windows.
+func TestSomebodyElseUsesTheQuota(t *testing.T) {
+	measures(t)
+	if !nightly() {
+		usedByOthers(t, 20, 250*time.Millisecond, "16/250ms", 120, 0.7) // beside other tests: half would be stuck
+		return
+	}
+	const fleets = 5
+	var (
+		cuts, windows [fleets]int
+		told          atomic.Int64
+	)
+	t.Run("fleets", func(t *testing.T) { // ends when all of them have
+		for i := range fleets {
+			t.Run(strconv.Itoa(i), func(t *testing.T) {
+				t.Parallel()
+				var tells bool
+				if cuts[i], windows[i], tells = usedByOthers(t, 80, time.Second, "64/1s", 60, 0.9); tells {
+					told.Add(1)
+				}
+			})
+		}
+	})
+	slices.Sort(cuts[:])
+	slices.Sort(windows[:])
+	t.Logf("%v cuts, and 90 %% used again after %v windows; %d of %d times explain said that somebody else uses the quota", cuts, windows, told.Load(), fleets)
+	if cuts[fleets/2] > 3 || windows[fleets/2] > 30 || told.Load() <= fleets/2 {
+		t.Errorf("want 3 cuts and 30 windows at most, and that explain tells")
+	}
+}
+
+// usedByOthers says how often the limit was cut meanwhile, for how many windows after that less than a share
+// of the quota was used, and whether explain told.
+func usedByOthers(t *testing.T, quota int64, interval time.Duration, rate string, recovers int, share float64) (cuts, windows int, told bool) {
+	const before, during = 30, 20 // windows
+	jobs := int(quota) * (before + during + recovers + 20)
+	f, api := hiddenFleet(t, quota, interval, rate, jobs)
+	for range 2 {
+		f.work(nil)
+	}
+	<-after(before * interval)
+	known := f.learnt()
+	stop := other(t, api.URL(), quota/2, interval)
+	<-after(during * interval)
+	e, err := NewInspector(f.rdb).Explain(t.Context(), fmt.Sprint(jobs-1), "")
+	stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	told = strings.Contains(strings.Join(e.Text(), "\n"), "Somebody else uses the quota")
+	cuts = int(f.learnt().Cuts - known.Cuts)
+	used := 0.0
+	for used < share && windows < recovers {
+		accepted := api.Report().Accepted
+		began := time.Now()
+		ended := <-after(2 * interval)
+		windows += 2
+		used = float64(api.Report().Accepted-accepted) / (float64(quota) * float64(ended.Sub(began)) / float64(interval))
+	}
+	t.Logf("%s known before; %d cuts meanwhile; %.0f %% used again %d windows after it left; explain tells: %v; %+v", known.Known(), cuts, 100*used, windows, told, f.learnt())
+	if used < share {
+		t.Errorf("%d windows after the other has left %.0f %% of the quota is used, want %.0f %%", windows, 100*used, 100*share)
+	}
+	f.lossless()
+	return cuts, windows, told
+}
+
+// TestLateReplies: a fleet of 50 whose API answers up to 2 s late comes to rest near what the
+// API takes: after 60 windows its limit is never further than 15 % away from it.
+func TestLateReplies(t *testing.T) {
+	if !nightly() {
+		t.Skip("takes two minutes: set JOBTHROTTLE_NIGHTLY=1")
+	}
+	const quota, windows = 80, 120
+	limit, err := hiddenapi.NewLimit(hiddenapi.Sliding, quota, time.Second, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := hiddenapi.NewHidden(limit)
+	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		said := httptest.NewRecorder()
+		api.ServeHTTP(said, r)
+		select {
+		case <-after(rand.N(2 * time.Second)):
+		case <-r.Context().Done():
+		}
+		w.WriteHeader(said.Code)
+		_, _ = said.Body.WriteTo(w)
+	}))
+	t.Cleanup(late.Close)
+	f := adaptiveFleet(t, late.URL, "10/1s", quota*(windows+10))
+	for range 50 {
+		f.work(nil)
+	}
+	least, most := int64(quota), int64(quota)
+	for window := range windows {
+		<-after(time.Second)
+		if now := f.learnt().Limit; window >= 60 {
+			least, most = min(least, now), max(most, now)
+		}
+	}
+	t.Logf("from window 60 on the limit is %d to %d of %d; %+v", least, most, quota, api.Report())
+	if least < quota*85/100 || most > quota*115/100 {
+		t.Errorf("from window 60 on the limit is %d to %d, want within 15 %% of %d", least, most, quota)
+	}
+	f.lossless()
+}
+
+// TestFiveMinutes: two workers before an API that never says its limit, halves it and doubles
+// it again: no job is lost, and none has used up a retry.
+func TestFiveMinutes(t *testing.T) {
+	if !nightly() {
+		t.Skip("takes five minutes: set JOBTHROTTLE_NIGHTLY=1")
+	}
+	const quota = 80
+	f, api := hiddenFleet(t, quota, time.Second, "10/1s", quota*300)
+	for range 2 {
+		f.work(nil)
+	}
+	for _, q := range []int64{quota / 2, quota} {
+		<-after(100 * time.Second)
+		api.SetQuota("hidden", q)
+	}
+	<-after(100 * time.Second)
+	r := api.Report()
+	t.Logf("%d accepted, %d refused (%.2f %%); %+v", r.Accepted, r.Refused, 100*float64(r.Refused)/float64(r.Accepted+r.Refused), f.learnt())
+	f.lossless()
+	info, err := f.inspector.GetQueueInfo("default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Asynq counts a job as processed when it is over; a few are under way.
+	if rest := quota*300 - r.Accepted - info.Pending - info.Retry; rest < 0 || rest > 80 {
+		t.Errorf("%d jobs are under way, want none or some: %d accepted, %d pending, %d waiting", rest, r.Accepted, info.Pending, info.Retry)
+	}
+}

@@ -1,0 +1,148 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/internal/history"
+	"github.com/jobthrottle/jobthrottle/internal/jobview"
+)
+
+// cached is a value that is read at most every so often, by one at a time.
+type cached[T any] struct {
+	every time.Duration
+	read  func(context.Context) (T, error)
+
+	mu    sync.Mutex
+	value T
+	err   error
+	at    time.Time
+}
+
+func (c *cached[T]) get(ctx context.Context) (T, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() || time.Since(c.at) >= c.every {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sampleTimeout)
+		defer cancel()
+		c.value, c.err = c.read(ctx)
+		c.at = time.Now()
+	}
+	return c.value, c.err
+}
+
+type workerReply struct {
+	ID      string       `json:"id"`
+	Version string       `json:"version"`
+	Config  string       `json:"config"`
+	Host    string       `json:"host"`
+	PID     int          `json:"pid"`
+	Started int64        `json:"started"`
+	Seen    int64        `json:"seen"`
+	Pools   []workerPool `json:"pools"`
+	Types   []string     `json:"types"` // null if it does not tell
+	Lacks   []string     `json:"lacks"`
+}
+
+type workerPool struct {
+	Name       string         `json:"name"`
+	Slots      int            `json:"slots"`
+	Running    int            `json:"running"`
+	MaxWaiting int            `json:"max_waiting"`
+	Waiting    int            `json:"waiting"`
+	Queues     map[string]int `json:"queues"`
+	Takes      bool           `json:"takes"`
+}
+
+// workers replies with the processes of the fleet.
+func (a *api) workers(w http.ResponseWriter, r *http.Request) {
+	all, err := a.fleet.get(r.Context())
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	reply := make([]workerReply, 0, len(all))
+	for _, one := range all {
+		shown := workerReply{
+			ID: one.ID, Version: one.Version, Config: one.Config, Host: one.Host, PID: one.PID,
+			Seen: one.Seen.UnixMilli(), Pools: make([]workerPool, 0, len(one.Pools)), Lacks: one.Lacks,
+		}
+		if !one.Started.IsZero() {
+			shown.Started = one.Started.UnixMilli()
+		}
+		if one.TypesKnown {
+			shown.Types = append([]string{}, one.Types...)
+		}
+		for _, p := range one.Pools {
+			shown.Pools = append(shown.Pools, workerPool{p.Name, p.Slots, p.Running, p.MaxWaiting, p.Waiting, p.Queues, p.Takes})
+		}
+		reply = append(reply, shown)
+	}
+	answer(w, map[string]any{"workers": reply})
+}
+
+// past replies with the last hour of the fleet: for each limit, and for all jobs
+// under an empty name, what happened in each span: started, failed, refused, the mean
+// wait and the longest, in milliseconds.
+func (a *api) past(w http.ResponseWriter, r *http.Request) {
+	p, err := a.hour.get(r.Context())
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	limits := map[string][][5]int64{}
+	for i, span := range p.Spans {
+		for limit, c := range span {
+			if limits[limit] == nil {
+				limits[limit] = make([][5]int64, len(p.Spans))
+			}
+			mean := int64(0)
+			if c.Started > 0 {
+				mean = (c.Waited / time.Duration(c.Started)).Milliseconds()
+			}
+			limits[limit][i] = [5]int64{c.Started, c.Failed, c.Refused, mean, c.Longest.Milliseconds()}
+		}
+	}
+	answer(w, map[string]any{"at": p.At.UnixMilli(), "from": p.Begins(0).UnixMilli(), "span": history.Span.Milliseconds(), "limits": limits})
+}
+
+// pauseQueue has no worker take jobs of a queue; unpauseQueue ends that.
+func (a *api) pauseQueue(w http.ResponseWriter, r *http.Request) { a.setPaused(w, r, true) }
+
+func (a *api) unpauseQueue(w http.ResponseWriter, r *http.Request) { a.setPaused(w, r, false) }
+
+func (a *api) setPaused(w http.ResponseWriter, r *http.Request, paused bool) {
+	if err := decode(http.MaxBytesReader(w, r.Body, maxBody), &struct{}{}); err != nil {
+		refuse(w, http.StatusBadRequest, "the body is not as expected: want {}")
+		return
+	}
+	queue := r.PathValue("name")
+	err := a.source.Inspector().PauseQueue(queue, paused)
+	a.sampler.forget()
+	switch {
+	case errors.Is(err, asynq.ErrQueueNotFound):
+		refuse(w, http.StatusNotFound, "there is no such queue: it appears with the first job that is enqueued in it")
+	case err != nil:
+		refuse(w, http.StatusServiceUnavailable, err.Error())
+	default:
+		a.logger.Info("queue changed by an operator", "queue", queue, "paused", paused, "from", r.RemoteAddr)
+		answer(w, map[string]any{"queue": queue, "paused": paused})
+	}
+}
+
+func newFleet(source Source) *cached[[]jobview.Worker] {
+	return &cached[[]jobview.Worker]{every: 2 * time.Second, read: func(ctx context.Context) ([]jobview.Worker, error) {
+		return source.Inspector().Workers(ctx)
+	}}
+}
+
+func newHour(source Source) *cached[history.Past] {
+	return &cached[history.Past]{every: 5 * time.Second, read: func(ctx context.Context) (history.Past, error) {
+		return source.Inspector().Past(ctx)
+	}}
+}

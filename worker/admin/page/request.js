@@ -1,0 +1,95 @@
+// What the page asks the worker, and the dialog in front of every change. The token stays in this tab.
+import { text } from "./dom.js";
+
+const stored = "jobthrottle-token";
+const dialog = document.getElementById("change");
+const form = document.getElementById("change-form");
+const wrong = document.getElementById("wrong");
+const said = document.getElementById("said");
+const submit = document.getElementById("submit");
+let current = null;
+let toast = 0;
+
+export async function get(path) {
+  const token = sessionStorage.getItem(stored);
+  const reply = await fetch(path, { signal: AbortSignal.timeout(8000), headers: token === null ? {} : { "Authorization": "Bearer " + token } });
+  const body = await reply.json();
+  if (reply.status === 401) sessionStorage.removeItem(stored);
+  if (!reply.ok) throw new Error(body.error);
+  return body;
+}
+
+// ask opens the dialog. Its field, one of those with data-for, is shown; run gets post, which sends a change with the
+// token, and show, which tells how far it is; it returns what to say when it is done.
+export function ask(question) {
+  current = question;
+  text(document.getElementById("change-title"), question.title);
+  text(document.getElementById("change-text"), question.text);
+  offer(question.submit, question.danger);
+  submit.disabled = false;
+  text(wrong, "");
+  form.reset();
+  form.token.value = "";
+  question.fill?.(form);
+  showFields();
+  dialog.showModal();
+  const first = form.querySelector("div:not([hidden]) > input");
+  if (first) { first.focus(); first.select(); } else submit.focus();
+}
+
+// offer says what the button does.
+function offer(words, danger) {
+  text(submit, words);
+  submit.classList.toggle("danger", Boolean(danger));
+}
+
+function showFields() {
+  for (const el of form.querySelectorAll("[data-for]")) {
+    el.hidden = el.dataset.for === "token" ? sessionStorage.getItem(stored) !== null : el.dataset.for !== current.field;
+  }
+}
+
+async function post(path, change) {
+  const token = sessionStorage.getItem(stored) ?? form.token.value;
+  const reply = await fetch(path, {
+    method: "POST",
+    headers: { "Authorization": "Bearer " + token, "Content-Type": "application/json" },
+    body: JSON.stringify(change),
+    signal: AbortSignal.timeout(14000),
+  });
+  const body = await reply.json();
+  if (reply.status === 401) sessionStorage.removeItem(stored);
+  else if (reply.ok || reply.status === 409) sessionStorage.setItem(stored, token);
+  if (!reply.ok) throw Object.assign(new Error(body.error), { status: reply.status });
+  return body;
+}
+
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  if (submit.disabled) return;
+  const question = current;
+  text(wrong, "");
+  offer(question.submit, question.danger);
+  submit.disabled = true;
+  try {
+    const done = await question.run(post, form, (words) => text(document.getElementById("change-text"), words));
+    dialog.close();
+    say(done);
+  } catch (err) {
+    showFields();
+    text(wrong, err.message);
+    if (err.status === 409) offer(`${question.submit} all the same`, true);
+    return;
+  } finally {
+    submit.disabled = false;
+  }
+  question.after();
+});
+
+document.getElementById("cancel").addEventListener("click", () => dialog.close());
+
+function say(words) {
+  clearTimeout(toast);
+  text(said, words);
+  toast = setTimeout(() => text(said, ""), 5000);
+}

@@ -1,0 +1,80 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/hibiken/asynq"
+)
+
+// handlers find the handler of a task: one of the worker's own, or Options.Handler.
+type handlers struct {
+	own        *asynq.ServeMux
+	other      asynq.Handler // nil: none
+	middleware []asynq.MiddlewareFunc
+
+	mu    sync.Mutex
+	types []string // patterns of own, which does not tell them
+}
+
+// anyType is what Handler calls the pattern of Options.Handler: whether the handler of
+// the same pattern in own gets its permits itself says nothing about it.
+const anyType = "*"
+
+// handle registers a handler of the worker's own.
+func (h *handlers) handle(pattern string, handler asynq.Handler) {
+	h.own.Handle(pattern, handler)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.types = append(h.types, pattern)
+}
+
+// patterns returns what tells the patterns of all handlers; nil if nothing does.
+func (h *handlers) patterns() func() []string {
+	if h.other != nil {
+		return nil
+	}
+	return func() []string {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return slices.Clone(h.types)
+	}
+}
+
+// use wraps the handlers.
+func (h *handlers) use(middleware []asynq.MiddlewareFunc) {
+	h.own.Use(middleware...)
+	h.middleware = append(h.middleware, middleware...)
+}
+
+// ProcessTask implements asynq.Handler.
+func (h *handlers) ProcessTask(ctx context.Context, task *asynq.Task) error {
+	handler, _ := h.Handler(task)
+	return handler.ProcessTask(ctx, task)
+}
+
+// Handler returns the handler of a task and its pattern, which is empty if there is
+// none: then the handler says so.
+func (h *handlers) Handler(task *asynq.Task) (asynq.Handler, string) {
+	if mux, ok := h.other.(*asynq.ServeMux); ok {
+		if _, pattern := mux.Handler(task); pattern != "" {
+			return h.wrapped(), anyType
+		}
+		return h.own.Handler(task)
+	}
+	own, pattern := h.own.Handler(task)
+	if pattern != "" || h.other == nil {
+		return own, pattern
+	}
+	return h.wrapped(), anyType
+}
+
+// wrapped is Options.Handler in the worker's middleware.
+func (h *handlers) wrapped() asynq.Handler {
+	handler := h.other
+	for i := len(h.middleware) - 1; i >= 0; i-- {
+		handler = h.middleware[i](handler)
+	}
+	return handler
+}
