@@ -6,9 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/cli"
+	"github.com/jobthrottle/jobthrottle/internal/expr"
+	"github.com/jobthrottle/jobthrottle/internal/similar"
 	"github.com/jobthrottle/jobthrottle/producer"
 )
 
@@ -30,6 +35,9 @@ func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr 
 	}
 	defer rdb.Client.Close()
 	rdb.Tell(stderr)
+	if opts.jobType != "" {
+		tellUnknownType(stderr, opts.jobType, rdb.Config)
+	}
 
 	screen := newScreen(stderr)
 	in, err := openInput(ctx, opts, stdin, screen.bad)
@@ -74,6 +82,21 @@ func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr 
 		return fmt.Errorf("%s has no job lines: write one JSON object a line", in.name)
 	}
 	return nil
+}
+
+// tellUnknownType says so if a type is misspelt, as far as the configuration tells: a
+// job may well have no limits, and then it is not in there.
+func tellUnknownType(out io.Writer, jobType string, cfg *config.Config) {
+	if cfg == nil {
+		return
+	}
+	there := slices.Sorted(maps.Keys(cfg.Jobs))
+	if slices.ContainsFunc(there, func(p string) bool { return expr.ParsePattern(p).Matches(jobType) }) {
+		return
+	}
+	if hint := similar.Hint(jobType, there); hint != "" {
+		fmt.Fprintf(out, "warning: no pattern under jobs of the configuration is of type %q%s\n", jobType, hint)
+	}
 }
 
 // archivedJobs is the error for so many archived jobs.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -112,7 +113,7 @@ func (s *session) delete(ctx context.Context, name string) error {
 		}
 		return s.all(ctx, t, func(l *throttle.Limiter, _ *limiter) error {
 			_, err := l.Delete(ctx)
-			return err
+			return errors.Join(err, s.parked.ForgetShares(ctx, l.Name()))
 		})
 	}
 	if err := s.ours(ctx, t.name); err != nil {
@@ -138,6 +139,9 @@ func (s *session) delete(ctx context.Context, name string) error {
 		return err
 	} else if !deleted {
 		return s.missing(ctx, t.name)
+	}
+	if err := s.parked.ForgetShares(ctx, t.name); err != nil {
+		return err
 	}
 	return s.printChange(t.name, before, nil)
 }

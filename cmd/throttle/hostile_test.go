@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/hibiken/asynq"
 
@@ -92,7 +93,7 @@ func TestHostileTexts(t *testing.T) {
 			}
 		}
 	}
-	for _, args := range [][]string{{"list"}, {"top"}, {"show", l.Name()}, {"pause", l.Name(), "1s"}} {
+	for _, args := range [][]string{{"list"}, {"top"}, {"show", l.Name()}, {"pause", l.Name(), "1s"}, {"jobs", "--max", "0"}, {"jobs", "--state", "archived"}} {
 		check(args...)
 	}
 	for _, text := range hostiles {
@@ -100,11 +101,33 @@ func TestHostileTexts(t *testing.T) {
 			{"explain", "--task", "id " + text}, {"explain", "--task", "failed 0 " + text}, {"explain", "--task", "failed 1 " + text}, {"explain", "--task", "none " + text},
 			{"explain", "--task", "x", "--queue", text}, {"show", text}, {"show", "each", "--value", text}, {"set", text, "1/1s"}, {"set", "each", text},
 			{"pause", "each", text}, {"delete", text, "--yes"}, {"list", "--match", text}, {"list", text}, {text}, {"set", "each", "1/1s", "--window", text},
-			{"list", "--" + text}, {"list", "--config", text},
+			{"list", "--" + text}, {"list", "--config", text}, {"jobs", "--limit", text}, {"jobs", "--queue", text}, {"jobs", "--type", text}, {"jobs", "--state", text},
+			{"jobs", "--after", text}, {"retry", text}, {"retry", "--archived", "--queue", text}, {"retry", "--failed", "--type", text}, {"check", text},
 		} {
 			got := s.run(args...)
 			if out := got.stdout + got.stderr; acts(out) || out == "" {
 				t.Errorf("%q: status %d: %q", args, got.status, out)
+			}
+		}
+	}
+}
+
+// TestHostileLines: what check quotes of a file does nothing, either.
+func TestHostileLines(t *testing.T) {
+	s := newSite(t)
+	for _, text := range hostiles {
+		if !utf8.ValidString(text) {
+			continue // JSON has none such: a line that does is refused whole
+		}
+		quoted, err := json.Marshal(text)
+		s.check(err)
+		for _, format := range []string{`{"type":%s}`, `{"type":"x","id":%s}`, `{"type":"x","queue":%s}`, `{%s:1}`, `{"type":"http:request","payload":{"url":%s}}`, `{"type":"http:request","payload":{%s:1}}`,
+			`{"type":"bill:x","payload":{"account":"a","tokens":%s}}`, `{"type":"bill:x","payload":{"account":%s,"tokens":1}}`} {
+			for _, more := range [][]string{nil, {"--json"}} {
+				got := s.checked(checkYAML, []string{fmt.Sprintf(format, quoted)}, more...)
+				if out := got.stdout + got.stderr; acts(out) || out == "" {
+					t.Errorf("%s of %q: status %d: %q", format, text, got.status, out)
+				}
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/internal/jobview"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
@@ -31,8 +32,14 @@ type limiter struct {
 	PausedMS    float64  `json:"paused_ms"`
 	Pinned      bool     `json:"pinned"`
 	*Standing            // nil: not read
+	Adapts      *Adapts  `json:"adapts,omitempty"` // nil: it does not, or that was not read
 	Clients     []client `json:"clients,omitempty"`
-	Error       string   `json:"error,omitempty"` // it is broken, and nothing but its name is known
+
+	Tenants    []jobview.TenantShare `json:"tenants,omitempty"`     // that have jobs in line: show reads them
+	AllTenants int64                 `json:"all_tenants,omitempty"` // how many those are, with those that are not listed
+	Weights    map[string]float64    `json:"weights,omitempty"`     // that operators have set
+
+	Error string `json:"error,omitempty"` // it is broken, and nothing but its name is known
 
 	rate   throttle.Rate
 	paused time.Duration
@@ -173,6 +180,9 @@ func (l limiter) state() string {
 	}
 	if l.Pinned {
 		states = append(states, "pinned")
+	}
+	if l.Adapts != nil {
+		states = append(states, "finds "+l.Adapts.learnt.Known())
 	}
 	return strings.Join(states, ", ")
 }

@@ -38,11 +38,12 @@ the usage; more are listed with their configuration only.`, usageUpTo),
 			return nil
 		},
 		RunE: verb(opts, func(ctx context.Context, s *session, _ []string) error {
-			found, err := s.find(ctx, match)
+			all, inFlight, err := s.fleet.All(ctx, match)
 			if err != nil {
 				return err
 			}
-			if len(found) == 0 && !s.opts.json {
+			found := byName(all)
+			if len(found)+len(inFlight) == 0 && !s.opts.json {
 				fmt.Fprintln(s.stdout, "no limits"+matching(match)+": they appear when a worker applies its configuration, or with throttle set --create")
 				return nil
 			}
@@ -50,7 +51,12 @@ the usage; more are listed with their configuration only.`, usageUpTo),
 			if limit > 0 {
 				found = found[:min(limit, total)]
 			}
-			return s.printList(ctx, found, total, match)
+			if len(found) > 0 || len(inFlight) == 0 {
+				if err := s.printList(ctx, found, total, match); err != nil {
+					return err
+				}
+			}
+			return s.printInFlight(inFlight)
 		}),
 	}
 	cmd.Flags().StringVar(&match, "match", "", "list only names that match a `pattern`, in which * stands for any text and ? for any character")
@@ -80,6 +86,22 @@ func (s *session) printList(ctx context.Context, found []operate.Listed, total i
 	return nil
 }
 
+// printInFlight prints the limits in flight of a list, if there are any.
+func (s *session) printInFlight(all []operate.SlotUsage) error {
+	if len(all) == 0 {
+		return nil
+	}
+	if !s.opts.json {
+		return printSlotTable(s.stdout, all)
+	}
+	for _, u := range all {
+		if err := printJSON(s.stdout, fromSlots(u)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // stand reads how limiters that were found stand, unless they are too many.
 func (s *session) stand(ctx context.Context, found []operate.Listed) ([]limiter, error) {
 	names, limiters := make([]string, len(found)), make([]limiter, len(found))
@@ -101,8 +123,13 @@ func (s *session) find(ctx context.Context, match string) ([]operate.Listed, err
 		}
 		found = append(found, l)
 	}
+	return byName(found), nil
+}
+
+// byName sorts limiters, of which each is there once then.
+func byName(found []operate.Listed) []operate.Listed {
 	slices.SortFunc(found, func(a, b operate.Listed) int { return cmp.Compare(a.Name, b.Name) })
-	return slices.CompactFunc(found, func(a, b operate.Listed) bool { return a.Name == b.Name }), nil
+	return slices.CompactFunc(found, func(a, b operate.Listed) bool { return a.Name == b.Name })
 }
 
 // summary is the line below the list.

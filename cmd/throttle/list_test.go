@@ -138,17 +138,6 @@ func TestUnknownLimiter(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
-	for _, tt := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"a", "", 1}, {"", "abc", 3}, {"stripe", "strpie", 2}, {"kitten", "sitting", 3}, {"same", "same", 0}} {
-		if got := distance(tt.a, tt.b); got != tt.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
-		}
-	}
-}
-
 func TestHuman(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		123456 * time.Nanosecond: "123µs", 1234567 * time.Nanosecond: "1ms", 340 * time.Millisecond: "340ms",

@@ -38,6 +38,7 @@ fleet; what it changes, all workers follow within 100ms.`,
   throttle show stripe                   one, with its clients and parked jobs
   throttle set stripe 50/1s --pin        halve it; workers that start leave it so
   throttle pause stripe 30s              let nobody through for 30s
+  throttle holders stripe-slots          who holds the slots of a limit in flight
   throttle explain --task order-17       why this job is not running`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -59,9 +60,10 @@ fleet; what it changes, all workers follow within 100ms.`,
 	flags.StringVar(&opts.config, "config", "", "configuration `file`: its redis, and which limits have a key (config.yaml if there is one)")
 	flags.StringVar(&opts.redis, "redis", "", "`address` of Redis in place of the configuration's: host:port (several, with commas: a cluster) or redis://user@host:port/db (rediss:// for TLS); its password is REDIS_PASSWORD in the environment")
 	flags.BoolVar(&opts.json, "json", false, "print JSON, one object a line")
+	cmd.AddCommand(newHolders(opts))
 	cmd.AddCommand(
 		newList(opts), newShow(opts), newTop(opts), newSet(opts),
-		newPin(opts), newUnpin(opts), newPause(opts), newResume(opts), newDelete(opts), newExplain(opts), newRelease(opts),
+		newPin(opts), newUnpin(opts), newPause(opts), newResume(opts), newDelete(opts), newExplain(opts), newJobs(opts), newRetry(opts), newCheck(opts), newRelease(opts),
 	)
 	return cmd
 }

@@ -1,21 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/similar"
 )
 
 // searchTime bounds the search for a name like the one that was not found.
 const searchTime = 2 * time.Second
-
-// maxSimilar is how many names an error suggests.
-const maxSimilar = 3
 
 // missing is the error for a name that no limiter has.
 func (s *session) missing(ctx context.Context, name string) error {
@@ -39,69 +34,20 @@ func (s *session) uncreated(ctx context.Context, name string) error {
 func (s *session) similar(ctx context.Context, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
-	furthest := max(len(name)/3, 1)
-	near := map[string]int{}
-	consider := func(other string) {
-		if other == name || abs(len(name)-len(other)) > furthest {
-			return
-		}
-		if d := distance(strings.ToLower(name), strings.ToLower(other)); d <= furthest {
-			near[other] = d
-		}
-	}
+	near := similar.To(name)
 	for l, err := range s.fleet.Limiters(ctx, "") {
 		if err != nil {
 			break
 		}
-		consider(l.Name)
+		near.Consider(l.Name)
 		if colon := strings.LastIndexByte(l.Name, ':'); colon > 0 {
-			consider(l.Name[:colon])
-		}
-		if len(near) > 2*maxSimilar {
-			for _, far := range nearest(near)[maxSimilar:] {
-				delete(near, far)
-			}
+			near.Consider(l.Name[:colon])
 		}
 	}
 	if s.config != nil {
 		for limit := range s.config.Limits {
-			consider(limit)
+			near.Consider(limit)
 		}
 	}
-	names := nearest(near)
-	names = names[:min(len(names), maxSimilar)]
-	for i, n := range names {
-		names[i] = strconv.Quote(n)
-	}
-	return strings.Join(names, " or ")
-}
-
-// nearest returns the names by their distance.
-func nearest(distances map[string]int) []string {
-	return slices.SortedFunc(maps.Keys(distances), func(a, b string) int {
-		return cmp.Or(cmp.Compare(distances[a], distances[b]), strings.Compare(a, b))
-	})
-}
-
-func abs(n int) int { return max(n, -n) }
-
-// distance is how many bytes have to be put in, taken out or replaced to make one of the other.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return near.String()
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/cli"
+	"github.com/jobthrottle/jobthrottle/internal/limitname"
 	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 	"github.com/jobthrottle/jobthrottle/worker"
@@ -57,7 +57,10 @@ func open(ctx context.Context, opts *options, stderr io.Writer) (*session, error
 		return nil, errors.Join(err, rdb.Close())
 	}
 	fleet := operate.NewFleet(rdb)
-	fleet.Skip = func(key string) bool { return strings.HasPrefix(key, "asynq:{") } // a task: there may be a million of them
+	fleet.Skip = func(key string) bool { // a task, of which there may be a million, or what workers say of themselves
+		owner, _ := limitname.Reserved(key)
+		return owner != ""
+	}
 	return &session{opts: opts, rdb: rdb, config: opened.Config, fleet: fleet, parked: worker.NewInspector(rdb), client: client}, nil
 }
 

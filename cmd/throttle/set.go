@@ -22,6 +22,7 @@ type setFlags struct {
 	offset    time.Duration
 	keepAlive time.Duration
 	create    bool
+	weights   []string
 }
 
 func newSet(opts *options) *cobra.Command {
@@ -40,12 +41,17 @@ until throttle unpin, also when it is not used for long. Values that appear late
 have the rate of the configuration. That a limit has a key is in the configuration;
 without it, say --all-values.
 
+Tenants that share a limit (share in the configuration) get it by weight; --weight
+changes the weight of one, at once and until it is changed again, also when workers
+start anew.
+
 A change of type (--per-client) forgets the usage, and is confirmed first.
 Workers that start apply the limits of their configuration again, except those
 that are pinned: --pin, until throttle unpin.`,
 		Example: `  throttle set stripe 50/1s --pin
   throttle set stripe-account 5/1s --value acme     one account
   throttle set stripe --smooth                      spread evenly, the rate as it is
+  throttle set llm-requests --weight acme=5         a tenant that shares it
   throttle set quota 10000/24h --window calendar --offset 8h`,
 		Args: args(1, "NAME, the limit to change", "RATE"),
 		PreRunE: func(cmd *cobra.Command, args []string) error {
@@ -57,9 +63,17 @@ that are pinned: --pin, until throttle unpin.`,
 				return asUsage(err, throttle.ErrInvalidRate)
 			}
 			for _, flag := range []string{"per-client", "pin", "guard", "smooth", "window", "offset", "keep-alive"} {
-				if cmd.Flags().Changed(flag) {
+				switch {
+				case !cmd.Flags().Changed(flag):
+				case len(f.weights) > 0:
+					return usage("--weight changes the share of a tenant, and --%s the limit: one at a time", flag)
+				default:
 					return nil
 				}
+			}
+			if len(f.weights) > 0 {
+				_, err := parseWeights(f.weights)
+				return err
 			}
 			return usage("set wants a RATE, such as 100/1s, or a flag for what to change: see throttle set --help")
 		},
@@ -75,9 +89,16 @@ that are pinned: --pin, until throttle unpin.`,
 	flags.DurationVar(&f.offset, "offset", 0, "where calendar windows begin, from UTC midnight")
 	flags.DurationVar(&f.keepAlive, "keep-alive", 0, "remove the limit when it is not used for so long (0: keep it)")
 	flags.BoolVar(&f.create, "create", false, "create the limit if it is not there")
+	flags.StringArrayVar(&f.weights, "weight", nil, "how much a `tenant` gets that shares the limit: acme=5; acme= for the weight of the configuration")
 	addressable(cmd, opts)
 	confirmable(cmd, opts)
 	cmd.RunE = verb(opts, func(ctx context.Context, s *session, args []string) error {
+		if len(f.weights) > 0 {
+			if len(args) > 1 || f.create {
+				return usage("--weight changes the share of a tenant, and RATE the limit: one at a time")
+			}
+			return s.setWeights(ctx, args[0], f.weights)
+		}
 		given := func(flag string) bool { return cmd.Flags().Changed(flag) }
 		if opts.value != "" && !given("pin") {
 			f.pin = true // who gives a value a rate of its own means it to stay
@@ -144,6 +165,11 @@ func (s *session) set(ctx context.Context, args []string, f setFlags, given func
 			return err
 		}
 	}
+	if lowers(before, rate) {
+		if err := s.strands(ctx, fmt.Sprintf("Change limit %q to %s", before.Name, rate), []lowered{{t.name, before.rate.Permits, rate.Permits, f.pin || before.Pinned}}); err != nil {
+			return err
+		}
+	}
 	if err := s.apply(ctx, l, rate, f.pin); err != nil {
 		return err
 	}
@@ -154,9 +180,18 @@ func (s *session) set(ctx context.Context, args []string, f setFlags, given func
 	if err := s.printChange(t.name, before, &after); err != nil {
 		return err
 	}
-	if !after.Pinned {
-		fmt.Fprintln(s.stderr, "not pinned: a worker that starts applies the rate of its configuration, if it has this limit")
+	if after.Pinned {
+		return nil
 	}
+	if err := s.addLearnt(ctx, &after); err != nil {
+		return err
+	}
+	if after.Adapts == nil {
+		fmt.Fprintln(s.stderr, "not pinned: a worker that starts applies the rate of its configuration, if it has this limit")
+		return nil
+	}
+	fmt.Fprintf(s.stderr, "not pinned: the limit adapts, and goes on from %d; with --pin it stays as it is set\n",
+		min(max(rate.Permits, after.Adapts.Min), after.Adapts.Max))
 	return nil
 }
 
@@ -183,6 +218,7 @@ func (s *session) setValues(ctx context.Context, t target, args []string, f setF
 		return &cli.UsageError{Err: noValues(t.name)}
 	}
 	retyped := 0
+	var less []lowered
 	for _, value := range t.values {
 		before := fromListed(value)
 		if before.err != nil {
@@ -195,6 +231,12 @@ func (s *session) setValues(ctx context.Context, t target, args []string, f setF
 		if rate.Type != before.rate.Type {
 			retyped++
 		}
+		if lowers(&before, rate) {
+			less = append(less, lowered{value.Name, before.rate.Permits, rate.Permits, f.pin || before.Pinned})
+		}
+	}
+	if err := s.strands(ctx, fmt.Sprintf("Change limit %q", t.name), less); err != nil {
+		return err
 	}
 	if retyped > 0 {
 		question := fmt.Sprintf("Change the type of %s of limit %q? What was used is forgotten.", valuesOf(retyped), t.name)
@@ -286,7 +328,7 @@ func (s *session) apply(ctx context.Context, l *throttle.Limiter, r throttle.Rat
 	}
 	changed, err := l.UpdateRate(ctx, r)
 	if err == nil && !changed {
-		err = fmt.Errorf("limit %q was deleted at the same moment: set it again", l.Name())
+		err = fmt.Errorf("limit %q was deleted at the same time: set it again", l.Name())
 	}
 	return err
 }

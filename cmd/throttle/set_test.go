@@ -48,6 +48,23 @@ func TestSetKeepsUsageAndWhatIsNotNamed(t *testing.T) {
 	}
 }
 
+// TestSetOfALimitThatAdapts: set says from where the limit goes on, which may not be what was asked for.
+func TestSetOfALimitThatAdapts(t *testing.T) {
+	s := newSite(t)
+	l := s.limiter("api", throttle.Rate{Permits: 10, Interval: time.Hour}, 0)
+	if err := l.SetAdapt(t.Context(), throttle.Adapt{Min: 5, Max: 200}); err != nil {
+		t.Fatal(err)
+	}
+	for rate, want := range map[string]string{"50/1h": "goes on from 50;", "500/1h": "goes on from 200;", "1/1h": "goes on from 5;"} {
+		if got := s.run("set", "api", rate); got.status != cli.Done || !strings.Contains(got.stderr, want) {
+			t.Errorf("set %s: status %d, %q, want %q", rate, got.status, got.stderr, want)
+		}
+	}
+	if got := s.run("set", "api", "500/1h", "--pin"); got.stderr != "" {
+		t.Errorf("pinned: %q", got.stderr)
+	}
+}
+
 func TestSetPrintsBeforeAndAfter(t *testing.T) {
 	s := newSite(t)
 	got := s.run("set", "api", "100/1h", "--create")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -19,6 +20,12 @@ func newShow(opts *options) *cobra.Command {
 		Short: "Show one limit: its configuration, its usage, its clients and its parked jobs",
 		Args:  args(1, "NAME, the limit to show"),
 		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
+			if u, err := s.slots(ctx, args[0]); err == nil && u.Limit > 0 && opts.value == "" {
+				if s.opts.json {
+					return printJSON(s.stdout, fromSlots(u))
+				}
+				return printSlots(s.stdout, u)
+			}
 			t, err := s.target(ctx, args[0])
 			if err != nil {
 				return err
@@ -30,10 +37,16 @@ func newShow(opts *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := s.readTenants(ctx, &l); err != nil {
+				return err
+			}
+			if err := s.addLearnt(ctx, &l); err != nil {
+				return err
+			}
 			if s.opts.json {
 				return printJSON(s.stdout, l)
 			}
-			return l.print(s.stdout)
+			return errors.Join(l.print(s.stdout), l.tenants(s.stdout))
 		}),
 		ValidArgsFunction: completeNames(opts),
 	}
@@ -65,6 +78,12 @@ func (l limiter) print(out io.Writer) error {
 		row("window", "calendar, from %s after UTC midnight", human(l.rate.Offset))
 	} else {
 		row("window", "sliding")
+	}
+	if l.Adapts != nil {
+		row("adapts", "%s", l.Adapts)
+		if !l.Adapts.OthersSeen.IsZero() {
+			row("others", "%s ago the API refused far less than it had taken: somebody else uses the quota, or it was lowered", human(time.Since(l.Adapts.OthersSeen)))
+		}
 	}
 	row("guard", "%s", orNone(l.rate.Guard))
 	row("smooth", "%s", yesNo(l.Smooth))

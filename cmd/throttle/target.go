@@ -61,6 +61,8 @@ func (s *session) target(ctx context.Context, name string) (target, error) {
 	}
 	configured, known := s.configured(name)
 	switch {
+	case known && configured.IsInFlight():
+		return target{}, usage("limit %q is of how many run at a time: throttle holders shows it, and its number is in_flight of the configuration", name)
 	case s.opts.value != "" && s.opts.allValues:
 		return target{}, usage("want either --value or --all-values")
 	case s.opts.value != "":
@@ -138,6 +140,15 @@ func (s *session) exists(ctx context.Context, name string) (bool, error) {
 		return true, nil
 	}
 	return err == nil, err
+}
+
+// existsAsAny is exists for limits of how many run at a time, too.
+func (s *session) existsAsAny(ctx context.Context, name string) (bool, error) {
+	if there, err := s.exists(ctx, name); there || err != nil {
+		return there, err
+	}
+	u, err := s.slots(ctx, name)
+	return u.Limit > 0, err
 }
 
 // noValues is the error for a limit with a key of which no value is in Redis.

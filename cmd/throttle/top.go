@@ -64,7 +64,7 @@ func (s *session) top(ctx context.Context, match string) error {
 		}
 		return nil
 	}
-	fmt.Fprintln(s.stderr, "no terminal: this is one look; on a terminal, top goes on")
+	fmt.Fprintln(s.stderr, "no terminal: top prints once; on a terminal it goes on")
 	screen := newScreen()
 	screen.take(shot)
 	_, err := fmt.Fprint(s.stdout, screen.text())
@@ -121,7 +121,9 @@ func (w *watch) look(ctx context.Context) snapshot {
 	}
 	w.looks++
 	shot.total = w.total
-	shot.limiters, shot.err = w.read(ctx, w.names...)
+	if shot.limiters, shot.err = w.read(ctx, w.names...); shot.err == nil {
+		shot.err = w.addAllLearnt(ctx, shot.limiters)
+	}
 	slices.SortStableFunc(shot.limiters, func(a, b limiter) int {
 		return cmp.Or(-compareBool(a.err != nil, b.err != nil), -cmp.Compare(a.paused, b.paused), -cmp.Compare(a.share(), b.share()), -cmp.Compare(a.Parked, b.Parked))
 	})

@@ -62,7 +62,7 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 
 	fmt.Fprintf(show, "%d jobs for an API that allows %d requests in any %v, on %d workers of %d slots\n\n",
 		demoJobs, demoLimit, demoInterval, demoWorkers, demoSlots)
-	if err := enqueueDemo(ctx, rdb, api.Addr()); err != nil {
+	if err := enqueueDemo(ctx, rdb, api.Addr(), demoJobs); err != nil {
 		return err
 	}
 	err = workDemo(ctx, demoConfig(server.Addr(), api.Addr()), stderr, func(ctx context.Context) error {
@@ -88,11 +88,14 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 
 // demoConfig is what a configuration file for the demo would say.
 func demoConfig(redisAddr, apiAddr string) *config.Config {
+	return demoConfigWith(redisAddr, apiAddr, config.Limit{Rate: fmt.Sprintf("%d/%v", demoLimit, demoInterval), Guard: config.Duration(demoGuard)})
+}
+
+// demoConfigWith is the same with some limit.
+func demoConfigWith(redisAddr, apiAddr string, limit config.Limit) *config.Config {
 	cfg := config.Default()
 	cfg.Redis.Addrs = []string{redisAddr}
-	cfg.Limits = map[string]config.Limit{
-		"api": {Rate: fmt.Sprintf("%d/%v", demoLimit, demoInterval), Guard: config.Duration(demoGuard)},
-	}
+	cfg.Limits = map[string]config.Limit{"api": limit}
 	// There is nothing else to do for the slots, so all of them may wait.
 	cfg.Jobs = map[string]config.Job{"http:request": {Limits: []string{"api"}, Hold: "forever"}}
 	cfg.Pools = []config.Pool{{
@@ -105,9 +108,9 @@ func demoConfig(redisAddr, apiAddr string) *config.Config {
 
 // enqueueDemo adds all the jobs before the workers start, so that the time
 // they take is the workers' own.
-func enqueueDemo(ctx context.Context, rdb redis.UniversalClient, apiAddr string) error {
+func enqueueDemo(ctx context.Context, rdb redis.UniversalClient, apiAddr string, n int) error {
 	jobs := producer.New(rdb)
-	for i := range demoJobs {
+	for i := range n {
 		payload, err := json.Marshal(map[string]string{
 			"method": "GET",
 			"url":    fmt.Sprintf("http://%s/v1/things?job=%d", apiAddr, i+1),

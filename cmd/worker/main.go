@@ -18,6 +18,7 @@ type options struct {
 	embedded  bool
 	demo      bool
 	json      bool
+	adaptive  bool
 	adminAddr string
 	health    bool
 }
@@ -33,6 +34,7 @@ their limits allow, whatever the number of workers that share the limits.
 The first SIGTERM or SIGINT lets running jobs finish (shutdown_timeout), the
 second ends the process at once; its jobs come back by themselves.`,
 		Example: `  worker --demo                    see it work, without Redis
+  worker --demo --adaptive         the same with an API that does not say its limit, and halves it
   worker --config config.yaml      run until SIGTERM
   worker --embedded                the same with a Redis inside the process
   worker --health                  is the worker of config.yaml here alive? 0 if it is`,
@@ -43,11 +45,13 @@ second ends the process at once; its jobs come back by themselves.`,
 			case opts.health && (opts.demo || opts.embedded):
 				return &cli.UsageError{Err: errors.New("--health asks a worker that runs: only --config and --admin-addr go with it")}
 			case opts.demo && (set("config") || set("embedded") || set("admin-addr")):
-				return &cli.UsageError{Err: errors.New("--demo brings its own Redis, API and configuration: only --json goes with it")}
+				return &cli.UsageError{Err: errors.New("--demo brings its own Redis, API and configuration: only --adaptive and --json go with it")}
+			case opts.demo && opts.adaptive:
+				return runAdaptiveDemo(cmd.Context(), theHidden(), opts.json, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			case opts.demo:
 				return runDemo(cmd.Context(), opts.json, cmd.OutOrStdout(), cmd.ErrOrStderr())
-			case opts.json:
-				return &cli.UsageError{Err: errors.New("--json goes with --demo")}
+			case opts.json || opts.adaptive:
+				return &cli.UsageError{Err: errors.New("--json and --adaptive go with --demo")}
 			case opts.health:
 				return runHealth(cmd.Context(), opts, cmd.OutOrStdout())
 			}
@@ -64,6 +68,7 @@ second ends the process at once; its jobs come back by themselves.`,
 	flags.StringVar(&opts.adminAddr, "admin-addr", "", "serve the dashboard, /metrics, /healthz and /readyz on `host:port`, in place of admin.addr in the configuration")
 	flags.BoolVar(&opts.health, "health", false, "ask /healthz of the worker that serves the admin address on this machine; exit with 0 if it is alive, else with 1")
 	flags.BoolVar(&opts.demo, "demo", false, "run 360 jobs on 3 workers against an API that allows 50 requests in any second; needs nothing")
+	flags.BoolVar(&opts.adaptive, "adaptive", false, "with --demo: the API does not say its limit, and halves it half way; the workers find it, in some 30 s")
 	flags.BoolVar(&opts.json, "json", false, "with --demo: end with the summary as one line of JSON on standard output")
 	return cmd
 }

@@ -18,10 +18,24 @@ import (
 )
 
 // runWorker runs the worker of a configuration file until ctx ends.
-func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) error {
+func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) (err error) {
 	cfg, err := config.Load(opts.config)
 	if err != nil {
 		return &cli.UsageError{Err: err}
+	}
+	logger, err := newLogger(cfg.Log, stderr)
+	if err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	say := func(format string, args ...any) { fmt.Fprintln(stdout, plain.Text(fmt.Sprintf(format, args...))) }
+	if cfg.Log.Format == "json" { // then all that is written is
+		say = func(format string, args ...any) { logger.Info(fmt.Sprintf(format, args...)) }
+		defer func() {
+			if err != nil {
+				logger.Error("the worker ends", zap.Error(err))
+				err = &cli.ToldError{Err: err}
+			}
+		}()
 	}
 	if opts.adminAddr != "" {
 		cfg.Admin.Addr = opts.adminAddr
@@ -33,11 +47,7 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) erro
 		}
 		defer server.Close()
 		cfg.Redis = config.Redis{Addrs: []string{server.Addr()}}
-		fmt.Fprintf(stdout, "embedded Redis on %[1]s: enqueue with --redis %[1]s; it forgets everything at the end\n", server.Addr())
-	}
-	logger, err := newLogger(cfg.Log, stderr)
-	if err != nil {
-		return &cli.UsageError{Err: err}
+		say("embedded Redis on %[1]s: enqueue with --redis %[1]s; it forgets everything at the end", server.Addr())
 	}
 	var listener net.Listener // of the admin address, if there is one
 	if cfg.Admin.Addr != "" {
@@ -56,12 +66,12 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) erro
 	}
 	defer stopTraces()
 	if listener != nil {
-		a := admin.Serve(listener, w, admin.Options{Token: cfg.Admin.Token, Logger: logger})
+		a := admin.Serve(listener, w, admin.Options{Token: cfg.Admin.Token, Hosts: cfg.Admin.Hosts, Hide: cfg.Admin.Hide, Logger: logger})
 		defer a.Close()
-		fmt.Fprintf(stdout, "dashboard on http://%[1]s/%[2]s, metrics on http://%[1]s/metrics, health on http://%[1]s/healthz and /readyz\n", listener.Addr(), readOnly(cfg.Admin))
+		say("dashboard on http://%[1]s/%[2]s, metrics on http://%[1]s/metrics, health on http://%[1]s/healthz and /readyz", listener.Addr(), readOnly(cfg.Admin))
 	}
 	for _, line := range w.Summary() {
-		fmt.Fprintln(stdout, plain.Text(line))
+		say("%s", line)
 	}
 	return w.Run(ctx)
 }

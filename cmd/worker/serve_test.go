@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -40,5 +41,41 @@ func TestStart(t *testing.T) {
 				t.Errorf("the token is printed:\n%s", stdout)
 			}
 		})
+	}
+}
+
+// TestEverythingIsJSON: with log.format json each line that a worker writes is JSON, also
+// what it says at its start, what asynq logs, and why it ends.
+func TestEverythingIsJSON(t *testing.T) {
+	each := func(text string) {
+		t.Helper()
+		if text == "" {
+			t.Error("nothing is written")
+		}
+		for line := range strings.Lines(text) {
+			if !json.Valid([]byte(line)) {
+				t.Errorf("no JSON: %s", line)
+			}
+		}
+	}
+	config := configFile(t, "limits: { api: { rate: 10/1s } }\njobs: { \"email:*\": { limits: [api] } }\nlog: { format: json, level: debug }\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	var stdout bytes.Buffer
+	stderr := &stopAt{text: "job email:*: api 10/1s", stop: cancel}
+	if status := cli.Run(ctx, newCommand(), []string{"--embedded", "--config", config, "--admin-addr", "127.0.0.1:0"}, nil, &stdout, stderr); status != cli.Done {
+		t.Errorf("status %d", status)
+	}
+	if stdout.Len() > 0 {
+		t.Errorf("on standard output: %s", &stdout)
+	}
+	each(stderr.String())
+	var why bytes.Buffer
+	away := configFile(t, "redis: { addrs: [\"127.0.0.1:1\"] }\nlog: { format: json }\n")
+	if status := cli.Run(t.Context(), newCommand(), []string{"--config", away}, nil, &stdout, &why); status != cli.Failed {
+		t.Errorf("without Redis: status %d", status)
+	}
+	each(why.String())
+	if !strings.Contains(why.String(), "127.0.0.1:1") {
+		t.Errorf("it does not say why it ends: %s", &why)
 	}
 }

@@ -19,24 +19,47 @@ const barWidth = 50
 // view shows the demo while it runs: on a terminal a few lines that are drawn
 // again and again, elsewhere a line each second.
 type view struct {
-	out      io.Writer
-	terminal bool
+	screen
 	jobs     int
 	limit    int
 	interval time.Duration
+}
+
+// screen is where a demo is shown.
+type screen struct {
+	out      io.Writer
+	terminal bool
 	drawn    int           // lines on the terminal that the next draw replaces
 	next     time.Duration // when the next line is due
 }
 
-func newView(out io.Writer, jobs, limit int, interval time.Duration) *view {
+func newScreen(out io.Writer) screen {
 	file, ok := out.(*os.File)
-	return &view{
-		out:      out,
-		terminal: ok && term.IsTerminal(int(file.Fd())),
-		jobs:     jobs,
-		limit:    limit,
-		interval: interval,
+	return screen{out: out, terminal: ok && term.IsTerminal(int(file.Fd()))}
+}
+
+// due reports whether the next line is, where there is no terminal.
+func (s *screen) due(elapsed time.Duration) bool {
+	if elapsed < s.next {
+		return false
 	}
+	s.next = elapsed.Truncate(time.Second) + time.Second
+	return true
+}
+
+// replace draws lines in place of those before, on a terminal.
+func (s *screen) replace(lines ...string) {
+	if s.drawn > 0 {
+		fmt.Fprintf(s.out, "\x1b[%dA", s.drawn)
+	}
+	for _, line := range lines {
+		fmt.Fprintf(s.out, "\r%s\x1b[K\n", line)
+	}
+	s.drawn = len(lines)
+}
+
+func newView(out io.Writer, jobs, limit int, interval time.Duration) *view {
+	return &view{screen: newScreen(out), jobs: jobs, limit: limit, interval: interval}
 }
 
 // draw shows what the API has seen after so much time.
@@ -45,27 +68,19 @@ func (v *view) draw(elapsed time.Duration, r strictapi.Report) {
 		v.redraw(elapsed, r)
 		return
 	}
-	if elapsed < v.next {
+	if !v.due(elapsed) {
 		return
 	}
-	v.next = elapsed.Truncate(time.Second) + time.Second
 	fmt.Fprintf(v.out, "%5.1fs  %4d of %d jobs  %3d of %d in the last %v  busiest %d  refused %d\n",
 		elapsed.Seconds(), len(r.Jobs), v.jobs, r.Now, v.limit, v.interval, r.Peak, r.Refused)
 }
 
 func (v *view) redraw(elapsed time.Duration, r strictapi.Report) {
-	lines := []string{
+	v.replace(
 		fmt.Sprintf("  last %-4v %s  %d of %d allowed", v.interval, bar(r.Now, v.limit), r.Now, v.limit),
 		fmt.Sprintf("  jobs      %s  %d of %d", bar(len(r.Jobs), v.jobs), len(r.Jobs), v.jobs),
 		fmt.Sprintf("  %.1f s   busiest %d   refused %d   by worker: %s", elapsed.Seconds(), r.Peak, r.Refused, shares(r)),
-	}
-	if v.drawn > 0 {
-		fmt.Fprintf(v.out, "\x1b[%dA", v.drawn)
-	}
-	for _, line := range lines {
-		fmt.Fprintf(v.out, "\r%s\x1b[K\n", line)
-	}
-	v.drawn = len(lines)
+	)
 }
 
 // bar fills up to its end as n nears full; more than full shows as full.

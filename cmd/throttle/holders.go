@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobthrottle/jobthrottle/internal/cli"
+	"github.com/jobthrottle/jobthrottle/internal/limitname"
+	"github.com/jobthrottle/jobthrottle/internal/plain"
+	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
+)
+
+// maxHolders is how many holders are read of one limit.
+const maxHolders = 1000
+
+// slots is a limit in flight as JSON has it.
+type slots struct {
+	Name     string   `json:"name"`
+	InFlight int64    `json:"in_flight"`
+	LeaseMS  float64  `json:"lease_ms"`
+	Taken    int64    `json:"taken"`
+	Waiting  int64    `json:"waiting"`
+	OldestMS float64  `json:"oldest_ms"`
+	Holders  []holder `json:"holders,omitempty"`
+}
+
+type holder struct {
+	ID     string  `json:"id"`
+	Client string  `json:"client,omitempty"`
+	HeldMS float64 `json:"held_ms"`
+	EndsMS float64 `json:"ends_ms"`
+}
+
+func fromSlots(u operate.SlotUsage) slots {
+	s := slots{Name: u.Name, InFlight: u.Limit, LeaseMS: ms(u.Lease), Taken: u.Taken, Waiting: u.Waiting, OldestMS: ms(u.Oldest)}
+	for _, h := range u.Holders {
+		s.Holders = append(s.Holders, holder{h.ID, h.Client, ms(h.Held), ms(h.Ends)})
+	}
+	return s
+}
+
+func newHolders(opts *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "holders NAME",
+		Short: "Show who holds the slots of a limit in flight, and how many wait",
+		Long: `holders shows a limit that says in_flight: which jobs hold its slots, since when, and
+when each slot is free again if its worker does not renew it. Of a limit with a
+key, --value says which one.`,
+		Example: `  throttle holders stripe-slots
+  throttle holders crm-order --value acme`,
+		Args: args(1, "NAME, the limit to show"),
+		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
+			name := args[0]
+			if opts.value != "" {
+				of, err := limitname.OfValue(name, string(opts.value))
+				if err != nil {
+					return &cli.UsageError{Err: fmt.Errorf("--value: %w", err)}
+				}
+				name = of
+			}
+			u, err := s.slots(ctx, name)
+			if err != nil {
+				return err
+			}
+			if u.Limit == 0 {
+				hint := "it appears when a job first asks for a slot; throttle list shows those that are there"
+				if l, known := s.configured(name); known && l.IsInFlight() && l.Key != "" {
+					hint = "it has a key: say which value with --value"
+				}
+				return fmt.Errorf("no limit in flight %q in Redis: %s", name, hint)
+			}
+			if s.opts.json {
+				return printJSON(s.stdout, fromSlots(u))
+			}
+			return printSlots(s.stdout, u)
+		}),
+	}
+	cmd.Flags().Var(&opts.value, "value", "of a limit with a key: only this `value` of it")
+	return cmd
+}
+
+// slots reads a limit in flight; one that is not there has no slots.
+func (s *session) slots(ctx context.Context, name string) (operate.SlotUsage, error) {
+	found, err := s.fleet.InFlight(ctx, maxHolders, name)
+	if err != nil {
+		return operate.SlotUsage{}, asUsage(err, throttle.ErrInvalidName)
+	}
+	return found[0], nil
+}
+
+// printSlots shows a limit in flight and its holders.
+func printSlots(out io.Writer, u operate.SlotUsage) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "  %s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	fmt.Fprintln(w, plain.Text(u.Name))
+	row("in flight", "%d of %d slots are taken", u.Taken, u.Limit)
+	row("lease", "%s", human(u.Lease))
+	if u.Waiting > 0 {
+		row("waiting", "%d in workers, the first for %s", u.Waiting, human(u.Oldest))
+	} else {
+		row("waiting", "nobody in a worker")
+	}
+	if err := w.Flush(); err != nil || len(u.Holders) == 0 {
+		return err
+	}
+	fmt.Fprintln(w, "\nHOLDER\tWORKER\tHELD\tLEASE ENDS")
+	for _, h := range u.Holders {
+		client := plain.Text(h.Client)
+		if client == "" {
+			client = "(handed over just now)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\tin %s\n", plain.Text(h.ID), client, human(h.Held), human(h.Ends))
+	}
+	if more := u.Taken - int64(len(u.Holders)); more > 0 {
+		fmt.Fprintf(w, "and %d more\n", more)
+	}
+	return w.Flush()
+}
+
+// printSlotTable shows limits in flight below the rates of a list.
+func printSlotTable(out io.Writer, all []operate.SlotUsage) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nIN FLIGHT\tSLOTS\tTAKEN\tWAITING\tLEASE")
+	for _, u := range all {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\n", plain.Text(u.Name), u.Limit, u.Taken, u.Waiting, human(u.Lease))
+	}
+	return w.Flush()
+}
