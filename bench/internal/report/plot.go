@@ -54,21 +54,26 @@ func (p Plot) WriteSVG(out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	return write(out, func(inner draw.Canvas) {
+		seen.Draw(draw.Crop(inner, 0, 0, plotHeight-seenHeight, 0))
+		calls.Draw(draw.Crop(inner, 0, -plotWidth/2, 0, -seenHeight))
+		cpu.Draw(draw.Crop(inner, plotWidth/2, 0, 0, -seenHeight))
+	})
+}
+
+// write draws on a white canvas, within a margin.
+func write(out io.Writer, onto func(draw.Canvas)) error {
 	canvas := vgsvg.New(plotWidth, plotHeight)
 	whole := draw.New(canvas)
 	whole.SetColor(color.White)
 	whole.Fill(whole.Path())
-	inner := draw.Crop(whole, margin, -margin, margin, -margin)
-	seen.Draw(draw.Crop(inner, 0, 0, plotHeight-seenHeight, 0))
-	calls.Draw(draw.Crop(inner, 0, -plotWidth/2, 0, -seenHeight))
-	cpu.Draw(draw.Crop(inner, plotWidth/2, 0, 0, -seenHeight))
-
+	onto(draw.Crop(whole, margin, -margin, margin, -margin))
 	var svg bytes.Buffer
 	if _, err := canvas.WriteTo(&svg); err != nil {
 		return err
 	}
 	// The font is not embedded, and not everywhere: these have the same widths.
-	_, err = out.Write(bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif")))
+	_, err := out.Write(bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif")))
 	return err
 }
 

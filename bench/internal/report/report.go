@@ -50,7 +50,7 @@ computed within each round, then the median of those.
 
 - script calls, Redis CPU: what the server itself counts (INFO commandstats, INFO cpu), whoever caused it
 - busiest window: the most permits that callers were handed in any stretch of time as long as the limit's interval
-- late: how long after the earliest moment that the limit allows, given the permits handed out before; below zero is too
+- late: how long after the earliest time that the limit allows, given the permits handed out before; below zero is too
   early: more than the limit within one interval. jobthrottle is late by its guard (1 %% of the interval) on purpose
 - Jain: fairness over clients, 1 is equal
 `
