@@ -66,6 +66,10 @@ func TestCommands(t *testing.T) {
 			}
 		}
 	})
+	t.Run("typos", func(t *testing.T) {
+		t.Parallel()
+		typeWithTypos(newShell(t, bin))
+	})
 	t.Run("operating", func(t *testing.T) { // on limits and a job of the names that it uses
 		t.Parallel()
 		s := newShell(t, bin)

@@ -55,6 +55,11 @@ func TestConfigurationReference(t *testing.T) {
 // writes it, with its type.
 func eachKey(prefix string, t reflect.Type, f func(key, kind string)) {
 	switch {
+	case t == reflect.TypeFor[*float64]():
+		f(prefix, "number")
+	case t.Kind() == reflect.Pointer: // a map that may be left out
+		f(prefix, "map")
+		eachKey(prefix, t.Elem(), f)
 	case t == reflect.TypeFor[config.Duration]():
 		f(prefix, "duration")
 	case t == reflect.TypeFor[config.Permits]():
@@ -77,7 +82,7 @@ func eachKey(prefix string, t reflect.Type, f func(key, kind string)) {
 		eachKey(prefix+"[]", t.Elem(), f)
 	default:
 		kinds := map[reflect.Kind]string{
-			reflect.String: "text", reflect.Int: "number", reflect.Bool: "bool", reflect.Slice: "list", reflect.Map: "map",
+			reflect.String: "text", reflect.Int: "number", reflect.Int64: "number", reflect.Bool: "bool", reflect.Slice: "list", reflect.Map: "map",
 		}
 		f(prefix, kinds[t.Kind()])
 	}
