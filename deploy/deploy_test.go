@@ -40,7 +40,7 @@ func TestDeployments(t *testing.T) {
 		img.completes(t, []string{"worker", "--he"}, "--health", "--help")
 		img.completes(t, []string{"enqueue", "--rep"}, "--replace")
 		img.completes(t, []string{"enqueue", "--config", ""}, "files ending in yaml|yml|")
-		img.completes(t, []string{"throttle", "--redis", "127.0.0.1:1", "re"}, "release", "resume")
+		img.completes(t, []string{"throttle", "--redis", "127.0.0.1:1", "re"}, "release", "resume", "retry")
 	})
 	page := string(read(t, "docs", "install.md"))
 	compose, kubernetes, systemd := composeWorker(t), kubernetesWorker(t), systemdWorker(t)
