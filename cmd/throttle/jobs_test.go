@@ -299,6 +299,7 @@ jobs: { "x:crm": { limits: [crm], hold: 0 }, "x:order": { limits: [order], hold:
 	enqueue("x:crm", "first", "")
 	enqueue("x:order", "second", "acme")
 	w.awaitStarts(2)
+	s.done("jobs", "--limit", "order") // no job waits yet, but the limit is there
 	enqueue("x:crm", "crm1", "")
 	enqueue("x:crm", "crm2", "")
 	enqueue("x:order", "acme1", "acme")

@@ -148,7 +148,17 @@ func (s *session) existsAsAny(ctx context.Context, name string) (bool, error) {
 		return there, err
 	}
 	u, err := s.slots(ctx, name)
-	return u.Limit > 0, err
+	if err != nil || u.Limit > 0 {
+		return u.Limit > 0, err
+	}
+	return s.hasSlotsOfValues(ctx, name)
+}
+
+// hasSlotsOfValues tells whether slots of values are in Redis that begin with the name:
+// those of a limit in flight with a key.
+func (s *session) hasSlotsOfValues(ctx context.Context, name string) (bool, error) {
+	_, found, err := s.fleet.All(ctx, literal.Replace(name)+":*")
+	return len(found) > 0, err
 }
 
 // noValues is the error for a limit with a key of which no value is in Redis.
