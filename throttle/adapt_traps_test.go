@@ -239,3 +239,66 @@ func TestLargeCostsFillALimit(t *testing.T) {
 		t.Errorf("40 windows of an API that takes everything, and the limit is %d", l.Limit)
 	}
 }
+
+// window uses what the limit gives within a second, and reports it, with so many permits
+// refused just now. The others were accepted, by responses that are late.
+func (a *learner) window(refused int64) script.Learnt {
+	a.t.Helper()
+	n := int64(0)
+	for range 200 {
+		a.pass(5 * time.Millisecond)
+		ok, err := a.l.TryAcquire(a.t.Context(), 1)
+		check(a.t, err)
+		if ok {
+			n++
+		}
+	}
+	r := a.next()
+	r.Seen = []script.Seen{{Age: a.late, Accepted: max(n-refused, 0)}, {Refused: refused}}
+	a.send(r)
+	return a.learnt()
+}
+
+// TestEventsEnd: an API that bears less all at once, whose responses are late, and that refuses
+// one request every few windows, does not keep the limit from being tried again.
+func TestEventsEnd(t *testing.T) {
+	t.Parallel()
+	a := newLearner(t, Rate{Permits: 100, Interval: time.Second, Guard: -1}, script.Bracket{Start: 100, Min: 1, Max: 100})
+	a.late = 2 * time.Second
+	for range 8 {
+		a.window(0)
+	}
+	if l := a.window(50); !l.Event {
+		t.Fatalf("half was refused: %+v", l)
+	}
+	inRow, most := 0, 0
+	for i := range 80 {
+		inRow++
+		if !a.window(int64((i % 4) / 3)).Event {
+			inRow = 0
+		}
+		most = max(most, inRow)
+	}
+	if most > 25 {
+		t.Errorf("one event lasted for %d of 80 windows: %+v", most, a.learnt())
+	}
+}
+
+// TestSomebodyElseTakesMore: somebody else uses the API, a little for a window, then a third of
+// it. That the first refusals are over does not hide who the next ones come from.
+func TestSomebodyElseTakesMore(t *testing.T) {
+	t.Parallel()
+	a := newLearner(t, Rate{Permits: 100, Interval: time.Second, Guard: -1}, script.Bracket{Start: 100, Min: 1, Max: 100})
+	for range 6 {
+		a.window(0)
+	}
+	if l := a.window(3); !l.Event || !l.Others.IsZero() {
+		t.Fatalf("somebody else took 3 of 100: %+v", l)
+	}
+	for _, refused := range []int64{30, 0, 0} {
+		a.window(refused)
+	}
+	if l := a.learnt(); l.Event || l.Others.IsZero() {
+		t.Errorf("somebody else took a third: %+v", l)
+	}
+}

@@ -12,9 +12,9 @@
 --
 -- Events. The first refusal of a permit granted after the last cut begins an event: one cut for the
 -- fleet, at once. Further refusals of permits granted after that are waves: the cut was
--- not enough, or the API's window is not over: the limit falls once more, and nobody asks for a quarter of a window. When
--- the event ends, a window and two delays later (of a wave that says that somebody else uses the API: after that), what the
--- last refusal tells is the bracket's upper end.
+-- not enough, or the API's window is not over: the limit falls once more, and nobody asks for a quarter of a window.
+-- An event ends a window and two delays after it began; where its waves tell that somebody else uses the API, a window and
+-- two delays after the last of these. Then what the last refusal tells is the bracket's upper end.
 -- A refusal far below what is known to be accepted is doubtful: it cuts to 0.7, and only waves confirm it.
 --
 -- Growth, only in windows that are 9/10 used and accepted in whole:
@@ -44,7 +44,7 @@ local NAMES = {
   'told', 'told_at',                         -- what the API says its limit is, and when it did
   'others', 'cuts', 'accepted', 'refused',   -- when somebody else was seen to use the quota; how much there was since the start
   'base', 'need',                            -- the level before the last probe that passed; for how many windows the next one has to
-  'bore',                                    -- what was known to be accepted when the event began
+  'bore',                                    -- what lo was when it was last known, also if it was refused since
   'cost', 'cost_at',                         -- the most permits that one request took lately, or wants, and when
 }
 
@@ -136,6 +136,9 @@ end
 -- known is lo, as long as it is remembered.
 local function known(s, e) return e.now - s.lo_at <= MEMORY * e.W and s.lo or 0 end
 
+-- bore is what the API bore lately: an upper end far below it says that somebody else uses the API, or that it bears less.
+local function bore(s, e) return e.now - s.lo_at <= MEMORY * e.W and s.bore or 0 end
+
 -- most is the highest limit of use: the configured one, or what the API says its own is.
 local function most(s, e)
   if s.told > 0 and e.now - s.told_at <= MEMORY * e.W then return max(min(s.told, s.max), s.min) end
@@ -181,7 +184,6 @@ local function begin(s, e, t)
   local u = max(min(bound(s, e.W, t), s.limit - 1), 1)
   s.doubtful = (u < FULL * known(s, e) or u < 0.4 * s.limit) and 1 or 0
   local to
-  s.bore = known(s, e)
   if s.phase == PROBE then
     s.probes = min(s.probes + 1, #WAITS)
     if s.doubtful == 0 then
@@ -204,7 +206,7 @@ local function wave(s, e, t)
   local pause = min(floor(e.W / 4), e.longest)
   s.waves, s.cut_at = s.waves + 1, e.now + pause
   local u = max(min(bound(s, e.W, t), s.limit - 1), 1)
-  if u < FULL * s.bore then s.till = max(s.till, e.now + e.W + 2 * s.lag) end -- what somebody else takes is seen in whole only a window later
+  if u < FULL * bore(s, e) then s.till = max(s.till, e.now + e.W + 2 * s.lag) end -- what somebody else takes is seen in whole only a window later
   if s.base > 0 or s.limit <= known(s, e) then u = spoilt(s, e, u) end
   set(s, e, max(min(s.limit, below(s, e, u)), DOUBT * s.limit))
   return pause
@@ -214,7 +216,7 @@ end
 local function finish(s, e)
   local u, lo = max(bound(s, e.W, s.refused_at), 1), known(s, e)
   -- Somebody else uses the API, or it bears less: what a bucket taught is of another level.
-  if u < FULL * s.bore then s.others, s.need, s.probes = e.now, 0, 1 end
+  if u < FULL * bore(s, e) then s.others, s.need, s.probes = e.now, 0, 1 end
   if u < lo and u >= FULL * lo then u = lo end
   if s.waves > 0 then
     if lo > u then s.lo = 0 end
@@ -244,7 +246,7 @@ local function grow(s, e)
   local n = sum(s, OK, first, last)
   if n < full(s, e) or sum(s, NO, first, last) > 0 then return end
   local lo = min(s.full, n)
-  if lo >= known(s, e) then s.lo, s.lo_at = lo, e.now end
+  if lo >= known(s, e) then s.lo, s.bore, s.lo_at = lo, lo, e.now end
   s.full, s.judged = n, last
   if s.phase == PROBE then
     s.passed = s.passed + 1
