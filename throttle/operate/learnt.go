@@ -67,7 +67,7 @@ func learnt(l script.Learnt) Learnt {
 	}
 }
 
-// Known is the bracket in a few words: what the API takes, as far as known.
+// Known is the bracket in a few words: what is known of what the API takes.
 func (l Learnt) Known() string {
 	switch {
 	case l.Most == 0 && l.Accepted == 0:
@@ -76,6 +76,8 @@ func (l Learnt) Known() string {
 		return fmt.Sprintf("at least %d", l.Accepted)
 	case l.Accepted == 0 || l.Accepted > l.Most:
 		return fmt.Sprintf("at most %d", l.Most)
+	case l.Accepted == l.Most:
+		return fmt.Sprint(l.Most)
 	}
 	return fmt.Sprintf("%d to %d", l.Accepted, l.Most)
 }

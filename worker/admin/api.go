@@ -216,8 +216,15 @@ func writeJSON(w http.ResponseWriter, v any) {
 }
 
 // refuse says why not.
-func refuse(w http.ResponseWriter, status int, why string) {
+func refuse(w http.ResponseWriter, status int, why string) { refuseWith(w, status, why, "") }
+
+// refuseWith has a hint for programs, too, beside what people are told.
+func refuseWith(w http.ResponseWriter, status int, why, hint string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	writeJSON(w, map[string]string{"error": plain.Text(why)})
+	body := map[string]string{"error": plain.Text(why)}
+	if hint != "" {
+		body["hint"] = hint
+	}
+	writeJSON(w, body)
 }

@@ -136,9 +136,7 @@ func (e *inputError) Error() string { return e.err.Error() }
 // unconfirmedError is what a change would do that its request does not say yes to.
 type unconfirmedError struct{ does string }
 
-func (e *unconfirmedError) Error() string {
-	return e.does + `: with "yes": true the change is made all the same`
-}
+func (e *unconfirmedError) Error() string { return e.does }
 
 // change reads the body, does what is to be done to the limiter of the path, and says how that went.
 func (a *api) change(w http.ResponseWriter, r *http.Request, body any, do func(context.Context, *throttle.Limiter, throttle.Rate) error) {
@@ -164,7 +162,7 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, body any, do func(c
 		return
 	}
 	if _, ok := errors.AsType[*unconfirmedError](err); ok {
-		refuse(w, http.StatusConflict, err.Error())
+		refuseWith(w, http.StatusConflict, err.Error(), `with "yes": true the change is made all the same`)
 		return
 	}
 	switch {

@@ -270,6 +270,9 @@ func testRateBelow(t *testing.T, limiter, config string) {
 		if status != tt.status || !strings.Contains(body, tt.why) {
 			t.Errorf("%s: %d %s, want %d with %q", tt.body, status, body, tt.status, tt.why)
 		}
+		if hinted := strings.Contains(body, `"hint":"with \"yes\": true`); hinted != (status == http.StatusConflict) {
+			t.Errorf("%s: %s", tt.body, body)
+		}
 		if u := s.usage(limiter); u.Rate.Permits != tt.permits || u.Pinned {
 			t.Errorf("%s: %s, pinned %v; want %d permits, not pinned", tt.body, u.Rate, u.Pinned, tt.permits)
 		}

@@ -215,10 +215,15 @@ func TestPageAsksBelowCost(t *testing.T) {
 		if u := s.usage("api"); u.Rate.Permits != 10 {
 			t.Fatalf("nobody has said yes, and the limit is %s", u.Rate)
 		}
+		if words := value[string](b, `document.getElementById("wrong").textContent`); strings.Contains(words, `"yes"`) {
+			t.Errorf("a person is told what a program would send: %s", words)
+		}
 	}
 	asks("2 jobs that wait cost more")
 	value[bool](b, `document.getElementById("rate").select() ?? true`)
-	b.keys("1/1h", kb.Enter) // another change than the one that was asked about
+	b.keys("1/1h") // another change than the one that was asked about
+	b.until(patience, `document.getElementById("submit").textContent === "Change"`)
+	b.keys(kb.Enter)
 	asks("3 jobs that wait cost more")
 	b.keys(kb.Enter)
 	b.until(patience, `!document.getElementById("change").open`)
@@ -227,6 +232,40 @@ func TestPageAsksBelowCost(t *testing.T) {
 	}
 	if said := b.said(); len(said) != 2 || !strings.Contains(said[0], "409") {
 		t.Errorf("the console says %q, want two times 409", said)
+	}
+}
+
+// TestPageCancels: what became of a change whose dialog was cancelled is told beside the next
+// dialog, which stays as it is.
+func TestPageCancels(t *testing.T) {
+	b := openBrowser(t)
+	s := newCostly(t, "")
+	b.look(1280, 900, "light")
+	b.do(chromedp.Navigate("http://" + s.addr + "/"))
+	open := func() {
+		t.Helper()
+		const button = `document.querySelector('button[aria-label="Change api"]')`
+		b.until(patience, button+" !== null")
+		value[bool](b, button+`.focus() ?? true`)
+		b.keys(kb.Enter)
+		b.until(patience, `document.getElementById("change").open`)
+	}
+	open()
+	b.keys("20/1h", kb.Tab, kb.Tab, token)
+	if err := s.rdb.Do(t.Context(), "CLIENT", "PAUSE", 1500, "ALL").Err(); err != nil {
+		t.Fatal(err)
+	}
+	b.keys(kb.Enter)
+	b.until(patience, `document.getElementById("submit").disabled`)
+	value[bool](b, `document.getElementById("cancel").click() ?? true`)
+	open()
+	b.keys("30/1h")
+	b.until(patience, `document.getElementById("said").textContent.includes("Change: api is done")`)
+	if open := value[bool](b, `document.getElementById("change").open && !document.getElementById("submit").disabled`); !open {
+		t.Error("the answer to the change before has closed the dialog")
+	}
+	if u := s.usage("api"); u.Rate.Permits != 20 {
+		t.Errorf("the limit is %s", u.Rate)
 	}
 }
 
@@ -379,7 +418,7 @@ http: { allow_hosts: [%q] }
 		if learnt, adapts, err = operate.NewFleet(s.rdb).Learnt(t.Context(), "hidden"); err != nil || !adapts || learnt.Refused == 0 {
 			t.Fatalf("%+v, adapts %v, %v: want that something was refused", learnt, adapts, err)
 		}
-		want := fmt.Sprintf("takes %s, as far as known; %d of %d refused, cut ", learnt.Known(), learnt.Refused, learnt.Taken+learnt.Refused)
+		want := fmt.Sprintf("known of what its API takes: %s; %d of %d refused, cut ", learnt.Known(), learnt.Refused, learnt.Taken+learnt.Refused)
 		got := value[string](b, `document.querySelector('[data-key="hidden"] .learnt').textContent`)
 		return strings.Contains(got, want), fmt.Sprintf("the page says %q, want %q", got, want)
 	})

@@ -77,7 +77,7 @@ function showLearnt(el, learnt) {
   el.hidden = !learnt;
   if (!learnt) return;
   const cuts = learnt.cuts === 0 ? "never cut" : learnt.cuts === 1 ? "cut once" : `cut ${number(learnt.cuts)} times`;
-  text(el, `Adapts from ${number(learnt.min)} to ${number(learnt.max)}: its API takes ${learnt.known}, as far as known; ${number(learnt.refused)} of ${number(learnt.taken + learnt.refused)} refused, ${cuts}`);
+  text(el, `Adapts from ${number(learnt.min)} to ${number(learnt.max)}: known of what its API takes: ${learnt.known}; ${number(learnt.refused)} of ${number(learnt.taken + learnt.refused)} refused, ${cuts}`);
 }
 
 function showOne(card, limit, l) {

@@ -68,23 +68,31 @@ form.addEventListener("submit", async (event) => {
   event.preventDefault();
   if (submit.disabled) return;
   const question = current;
+  const asked = () => current === question; // it was not cancelled meanwhile
   text(wrong, "");
   offer(question.submit, question.danger);
   submit.disabled = true;
   try {
-    const done = await question.run(post, form, (words) => text(document.getElementById("change-text"), words));
-    dialog.close();
+    const done = await question.run(post, form, (words) => { if (asked()) text(document.getElementById("change-text"), words); });
+    if (asked()) dialog.close();
     say(done);
   } catch (err) {
+    if (!asked()) {
+      say(`${question.title}: ${err.message}`);
+      return;
+    }
     showFields();
     text(wrong, err.message);
     if (err.status === 409) offer(`${question.submit} all the same`, true);
     return;
   } finally {
-    submit.disabled = false;
+    if (asked()) submit.disabled = false;
   }
   question.after();
 });
+
+form.addEventListener("input", () => offer(current.submit, current.danger)); // a yes is to what was asked about
+dialog.addEventListener("close", () => { if (!dialog.open) current = null; });
 
 document.getElementById("cancel").addEventListener("click", () => dialog.close());
 
