@@ -21,6 +21,7 @@ import (
 // other sends so many requests in an interval, evenly, until stop is called.
 func other(t *testing.T, url string, n int64, interval time.Duration) (stop func()) {
 	ticker, done := time.NewTicker(interval/time.Duration(n)), make(chan struct{})
+	client := &http.Client{Timeout: 5 * time.Second}
 	var running sync.WaitGroup
 	running.Go(func() {
 		defer ticker.Stop()
@@ -29,7 +30,7 @@ func other(t *testing.T, url string, n int64, interval time.Duration) (stop func
 			case <-done:
 				return
 			case <-ticker.C:
-				reply, err := http.Get(url)
+				reply, err := client.Get(url)
 				if err != nil {
 					t.Error(err)
 					return
@@ -42,7 +43,7 @@ func other(t *testing.T, url string, n int64, interval time.Duration) (stop func
 	return func() {
 		close(done)
 		running.Wait()
-		http.DefaultClient.CloseIdleConnections()
+		client.CloseIdleConnections()
 	}
 }
 
@@ -62,7 +63,12 @@ func (f *fleet) learnt() operate.Learnt {
 func TestSomebodyElseUsesTheQuota(t *testing.T) {
 	measures(t)
 	if !nightly() {
-		usedByOthers(t, 20, 250*time.Millisecond, "16/250ms", 120, 0.7) // beside other tests: half would be stuck
+		const recovers = 120
+		// Beside other tests 0.7 is enough: half would be stuck.
+		cuts, windows, _ := usedByOthers(t, 20, 250*time.Millisecond, "16/250ms", recovers, 0.7)
+		if cuts == 0 || windows > recovers {
+			t.Errorf("%d cuts while the other took half, and 70 %% of the quota used again after %d windows, want some and at most %d", cuts, windows, recovers)
+		}
 		return
 	}
 	const fleets = 5
@@ -75,7 +81,7 @@ func TestSomebodyElseUsesTheQuota(t *testing.T) {
 			t.Run(strconv.Itoa(i), func(t *testing.T) {
 				t.Parallel()
 				var tells bool
-				if cuts[i], windows[i], tells = usedByOthers(t, 80, time.Second, "64/1s", 60, 0.9); tells {
+				if cuts[i], windows[i], tells = usedByOthers(t, 80, time.Second, "64/1s", 60, 0.9); tells { // the median of them is promised
 					told.Add(1)
 				}
 			})
@@ -90,7 +96,7 @@ func TestSomebodyElseUsesTheQuota(t *testing.T) {
 }
 
 // usedByOthers says how often the limit was cut meanwhile, for how many windows after that less than a share
-// of the quota was used, and whether explain told.
+// of the quota was used, more than recovers if it was so to the end, and whether explain told.
 func usedByOthers(t *testing.T, quota int64, interval time.Duration, rate string, recovers int, share float64) (cuts, windows int, told bool) {
 	const before, during = 30, 20 // windows
 	jobs := int(quota) * (before + during + recovers + 20)
@@ -110,7 +116,7 @@ func usedByOthers(t *testing.T, quota int64, interval time.Duration, rate string
 	told = strings.Contains(strings.Join(e.Text(), "\n"), "Somebody else uses the quota")
 	cuts = int(f.learnt().Cuts - known.Cuts)
 	used := 0.0
-	for used < share && windows < recovers {
+	for used < share && windows <= recovers {
 		accepted := api.Report().Accepted
 		began := time.Now()
 		ended := <-after(2 * interval)
@@ -118,9 +124,6 @@ func usedByOthers(t *testing.T, quota int64, interval time.Duration, rate string
 		used = float64(api.Report().Accepted-accepted) / (float64(quota) * float64(ended.Sub(began)) / float64(interval))
 	}
 	t.Logf("%s known before; %d cuts meanwhile; %.0f %% used again %d windows after it left; explain tells: %v; %+v", known.Known(), cuts, 100*used, windows, told, f.learnt())
-	if used < share {
-		t.Errorf("%d windows after the other has left %.0f %% of the quota is used, want %.0f %%", windows, 100*used, 100*share)
-	}
 	f.lossless()
 	return cuts, windows, told
 }
@@ -174,14 +177,18 @@ func TestFiveMinutes(t *testing.T) {
 	}
 	const quota = 80
 	f, api := hiddenFleet(t, quota, time.Second, "10/1s", quota*300)
+	var stops []func()
 	for range 2 {
-		f.work(nil)
+		stops = append(stops, f.work(nil))
 	}
 	for _, q := range []int64{quota / 2, quota} {
 		<-after(100 * time.Second)
 		api.SetQuota("hidden", q)
 	}
 	<-after(100 * time.Second)
+	for _, stop := range stops {
+		stop()
+	}
 	r := api.Report()
 	t.Logf("%d accepted, %d refused (%.2f %%); %+v", r.Accepted, r.Refused, 100*float64(r.Refused)/float64(r.Accepted+r.Refused), f.learnt())
 	f.lossless()
@@ -189,8 +196,7 @@ func TestFiveMinutes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Asynq counts a job as processed when it is over; a few are under way.
-	if rest := quota*300 - r.Accepted - info.Pending - info.Retry; rest < 0 || rest > 80 {
-		t.Errorf("%d jobs are under way, want none or some: %d accepted, %d pending, %d waiting", rest, r.Accepted, info.Pending, info.Retry)
+	if rest := quota*300 - r.Accepted - info.Pending - info.Retry; rest != 0 || info.Active > 0 {
+		t.Errorf("of %d jobs %d were accepted, %d are pending and %d wait: want all of them; %d are active", quota*300, r.Accepted, info.Pending, info.Retry, info.Active)
 	}
 }

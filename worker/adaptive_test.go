@@ -56,13 +56,18 @@ func (f *fleet) lossless() {
 		f.t.Errorf("%d archived", q.Archived)
 	}
 	for _, list := range []func(string, ...asynq.ListOption) ([]*asynq.TaskInfo, error){f.inspector.ListRetryTasks, f.inspector.ListPendingTasks} {
-		tasks, err := list("default", asynq.PageSize(1000))
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		for _, task := range tasks {
-			if task.Retried > 0 {
-				f.t.Errorf("task %s has used up a retry: %s", task.ID, task.LastErr)
+		for page := 1; ; page++ {
+			tasks, err := list("default", asynq.PageSize(1000), asynq.Page(page))
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			for _, task := range tasks {
+				if task.Retried > 0 {
+					f.t.Errorf("task %s has used up a retry: %s", task.ID, task.LastErr)
+				}
+			}
+			if len(tasks) < 1000 {
+				break
 			}
 		}
 	}
