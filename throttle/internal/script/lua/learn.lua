@@ -21,7 +21,8 @@
 --   open    no upper end is known: half as much again before the first cut, which a bucket notices sooner than twice as
 --           much; then by steps that grow by half, or not at all while reports take longer than a window
 --   search  half of what is missing to the upper end
---   probe   at the upper end after 6, 12, then 20 quiet windows: 2 % more; two windows of that open it again, six of a small limit.
+--   probe   at the upper end after 6, 12, then 20 quiet windows (a small limit: 6, then 20): 2 % more; two windows of that open
+--           it again, six of a small limit.
 --           A refused probe falls back to where it began. Where a bucket let a probe pass, the next one takes longer.
 -- Permits are spread evenly in events, while open and in probes, so that refusals come one by one.
 
@@ -31,7 +32,8 @@ local OPEN, SEARCH, PROBE = 1, 2, 3
 local FULL, BELOW, DOUBT = 0.9, 0.95, 0.7
 local WAITS = { 6, 12, 20 }
 local PASS, LONGEST = 2, 16 -- windows for which a probe has to last
-local SMALL, SMALLPASS = 20, 6 -- below SMALL a probe is 5 % or more, for which a bucket pays for some windows
+-- Below SMALL a step of one is 5 % or more: a bucket pays for a probe for some windows, and each refusal counts.
+local SMALL, SMALLPASS = 20, 6
 local LATEST, MOST = 4503599627370496, 4294967295
 
 -- What a state is made of, in the order of its text. Times are us.
@@ -184,14 +186,17 @@ local function begin(s, e, t)
   local u = max(min(bound(s, e.W, t), s.limit - 1), 1)
   s.doubtful = (u < FULL * known(s, e) or u < 0.4 * s.limit) and 1 or 0
   local to
+  if s.phase == OPEN and s.cuts == 0 and s.limit < 2 * SMALL then to = DOUBT * s.limit end -- about where the last step began
   if s.phase == PROBE then
-    s.probes = min(s.probes + 1, #WAITS)
+    s.probes = s.was < SMALL and #WAITS or min(s.probes + 1, #WAITS)
     if s.doubtful == 0 then
       u, to = min(max(u, s.was), s.limit - 1), s.was
       s.lo = min(s.lo, s.was)
     end
   elseif s.phase == OPEN or s.doubtful == 1 then
     s.probes = 1
+  elseif s.limit >= s.hi and s.limit < SMALL then
+    s.probes = #WAITS -- its step to the upper end was as good as a probe
   end
   if s.phase ~= PROBE and s.doubtful == 0 and s.limit <= known(s, e) then u = spoilt(s, e, u) end
   s.was, s.event, s.till, s.cut_at, s.refused_at, s.waves = s.limit, e.now, e.now + e.W + 2 * s.lag, e.now, t, 0
