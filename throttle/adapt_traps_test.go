@@ -187,26 +187,26 @@ func TestPausesOfWaves(t *testing.T) {
 // was granted before is still known when the event ends.
 func TestLongEventsRemember(t *testing.T) {
 	t.Parallel()
-	a := newLearner(t, Rate{Permits: 20, Interval: time.Second, Guard: -1}, script.Bracket{Start: 20, Min: 1, Max: 1000})
+	a := newLearner(t, Rate{Permits: 40, Interval: time.Second, Guard: -1}, script.Bracket{Start: 40, Min: 1, Max: 1000})
 	tell := func(s script.Seen) {
 		r := a.next()
 		r.Seen = []script.Seen{s}
 		a.send(r)
 	}
 	a.pass(10 * time.Second)
-	a.permits(20, time.Second)
+	a.permits(40, time.Second)
 	tell(script.Seen{Age: 5500 * time.Millisecond, Accepted: 1})
 	tell(script.Seen{Refused: 1})
 	before := a.learnt()
-	if !before.Event || before.Limit < 15 {
+	if !before.Event || before.Limit < 30 {
 		t.Fatalf("refused: %+v", before)
 	}
 	a.pass(time.Second)
 	for range 14 {
-		a.permits(12, time.Second)
-		tell(script.Seen{Age: 10 * time.Millisecond, Accepted: 12})
+		a.permits(24, time.Second)
+		tell(script.Seen{Age: 10 * time.Millisecond, Accepted: 24})
 	}
-	if l := a.learnt(); l.Event || l.Limit < 15 {
+	if l := a.learnt(); l.Event || l.Limit < 30 {
 		t.Errorf("when the event is over: %+v, was %+v", l, before)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"regexp"
 	"strings"
 	"testing"
@@ -109,6 +110,25 @@ func TestSameSeed(t *testing.T) {
 		}
 		if reflect.DeepEqual(one.seen, other.seen) {
 			t.Errorf("%s: two seeds give the same run", c.Name)
+		}
+	}
+}
+
+// Of a small limit each refusal counts: where an API bears 10 a second, finding that costs
+// at most one request of a hundred in the first 60 windows, with most seeds.
+func TestSmallLimits(t *testing.T) {
+	for _, kind := range []hiddenapi.Kind{hiddenapi.Fixed, hiddenapi.Bucket} {
+		var refused []float64
+		for seed := range uint64(9) {
+			w, err := run(scenario{Kind: kind, Cap: 10, Workers: workers(seed + 1), Windows: 60}, seed+1, us.With)
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused = append(refused, w.count().Early)
+		}
+		slices.Sort(refused)
+		if refused[4] > 0.01 {
+			t.Errorf("%s: %.2f %% of the requests were refused, of all seeds %.4f", kind, 100*refused[4], refused)
 		}
 	}
 }
