@@ -3,9 +3,7 @@ package worker
 import (
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobthrottle/jobthrottle/internal/hiddenapi"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
@@ -126,47 +123,6 @@ func usedByOthers(t *testing.T, quota int64, interval time.Duration, rate string
 	t.Logf("%s known before; %d cuts meanwhile; %.0f %% used again %d windows after it left; explain tells: %v; %+v", known.Known(), cuts, 100*used, windows, told, f.learnt())
 	f.lossless()
 	return cuts, windows, told
-}
-
-// TestLateReplies: a fleet of 50 whose API answers up to 2 s late comes to rest near what the
-// API takes: after 60 windows its limit is never further than 15 % away from it.
-func TestLateReplies(t *testing.T) {
-	if !nightly() {
-		t.Skip("takes two minutes: set JOBTHROTTLE_NIGHTLY=1")
-	}
-	const quota, windows = 80, 120
-	limit, err := hiddenapi.NewLimit(hiddenapi.Sliding, quota, time.Second, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := hiddenapi.NewHidden(limit)
-	late := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		said := httptest.NewRecorder()
-		api.ServeHTTP(said, r)
-		select {
-		case <-after(rand.N(2 * time.Second)):
-		case <-r.Context().Done():
-		}
-		w.WriteHeader(said.Code)
-		_, _ = said.Body.WriteTo(w)
-	}))
-	t.Cleanup(late.Close)
-	f := adaptiveFleet(t, late.URL, "10/1s", quota*(windows+10))
-	for range 50 {
-		f.work(nil)
-	}
-	least, most := int64(quota), int64(quota)
-	for window := range windows {
-		<-after(time.Second)
-		if now := f.learnt().Limit; window >= 60 {
-			least, most = min(least, now), max(most, now)
-		}
-	}
-	t.Logf("from window 60 on the limit is %d to %d of %d; %+v", least, most, quota, api.Report())
-	if least < quota*85/100 || most > quota*115/100 {
-		t.Errorf("from window 60 on the limit is %d to %d, want within 15 %% of %d", least, most, quota)
-	}
-	f.lossless()
 }
 
 // TestFiveMinutes: two workers before an API that never says its limit, halves it and doubles
