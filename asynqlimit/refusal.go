@@ -1,8 +1,12 @@
 package asynqlimit
 
 import (
+	"context"
+	"fmt"
 	"math"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
 // max_wait is for how long an API may tell a job to try later, from the job's first
@@ -27,3 +31,60 @@ func (j *job) refusedFirst(now time.Time) int64 {
 	}
 	return movedOn(j.a.wait.Refused, waited, now.Unix())
 }
+
+// refused does what the API's answer asks for. The task's first refusal pauses
+// what it concerns: the API means everybody. If the task is refused again, and no
+// other was meanwhile, the API means this task: it alone stays away, and then
+// queues behind the others. After max_wait it is a failure.
+func (j *job) refused(ctx context.Context, after *RetryAfterError, err error) error {
+	j.tally(func(t *tally) { t.refused.Add(1) })
+	now := time.Now()
+	first := j.refusedFirst(now)
+	if first == 0 {
+		first = now.Unix()
+	}
+	if refused := time.Duration(now.Unix()-first) * time.Second; refused > j.needs.maxWait() {
+		return fmt.Errorf("refused by its API for %v, without its waits for other things: %v", refused, err)
+	}
+	d := min(after.After, j.needs.maxPause())
+	alone := func(d time.Duration, limiter string) error {
+		j.a.decide(parks, line.Place{Away: d, Cost: 1, Refused: first, Since: j.a.since})
+		return &ThrottledError{Limiter: limiter, RetryAfter: d, Err: after}
+	}
+	if len(j.needs.paused()) == 0 {
+		return alone(max(d, minRetryAfter), "")
+	}
+	limiter := j.limiter[j.needs.paused()[0]].Name()
+	pausing, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	r, rerr := j.l.lines.Refused(pausing, limiter, j.a.queue, j.a.id, max(time.Hour, 2*j.needs.maxPause()))
+	if rerr != nil {
+		j.l.logger.Warn("cannot note that a task was refused", "task_id", j.a.id, "error", rerr)
+	}
+	if r.Times > 1 && !r.Others {
+		return alone(stayAway(max(after.After, minRetryAfter), j.needs.maxPause(), r.Times), limiter)
+	}
+	for _, i := range j.needs.paused() {
+		if d == 0 {
+			break // the limit adapts, and has been told
+		}
+		if perr := j.limiter[i].Pause(pausing, d); perr != nil {
+			j.l.logger.Warn("cannot pause a limit", "task_id", j.a.id, "error", perr)
+			continue
+		}
+		j.countsOf(i).paused.Add(1)
+		j.l.pausedBy(j, j.limiter[i].Name(), d)
+	}
+	p := j.place(limiter)
+	p.Refused = first
+	if r.Times > 1 {
+		p.Since = 0 // behind the others
+	}
+	j.limitOf(limiter).parked.Add(1)
+	j.a.decide(parks, p)
+	return &ThrottledError{Limiter: limiter, RetryAfter: d, Err: after}
+}
+
+// settleTimeout bounds what is noted in Redis when an attempt is over. The task's
+// own time may be over by then.
+const settleTimeout = 2 * time.Second

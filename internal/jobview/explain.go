@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -109,16 +107,6 @@ type HoldingSlots struct {
 	Waiting  int64  `json:"waiting"` // in workers, before it
 }
 
-// AmbiguousTaskError says that several queues have a task of that id.
-type AmbiguousTaskError struct {
-	ID     string
-	Queues []string
-}
-
-func (e *AmbiguousTaskError) Error() string {
-	return fmt.Sprintf("task %q is in several queues (%s): name one", e.ID, strings.Join(e.Queues, ", "))
-}
-
 // Explain finds a task and tells what holds it. An empty queue stands for all.
 // It is asynq.ErrTaskNotFound or asynq.ErrQueueNotFound if there is none, and
 // an *AmbiguousTaskError if there are several. What it reads at one moment may
@@ -162,40 +150,6 @@ func (i *Inspector) Explain(ctx context.Context, id, queue string) (*Explanation
 		return nil, fmt.Errorf("explain task %q of queue %q: %w", e.ID, e.Queue, err)
 	}
 	return e, nil
-}
-
-// find returns the one task of that id, or the copy as which it goes on.
-func (i *Inspector) find(id, queue string) (*asynq.TaskInfo, error) {
-	queues := []string{queue}
-	if queue == "" {
-		var err error
-		if queues, err = i.asynq.Queues(); err != nil {
-			return nil, fmt.Errorf("list the queues: %w", err)
-		}
-		slices.Sort(queues)
-	}
-	for _, id := range []string{id, id + CopySuffix} {
-		var found []*asynq.TaskInfo
-		var in []string
-		for _, q := range queues {
-			info, err := i.asynq.GetTaskInfo(q, id)
-			switch {
-			case err == nil:
-				found, in = append(found, info), append(in, q)
-			case errors.Is(err, asynq.ErrQueueNotFound) && queue != "":
-				return nil, fmt.Errorf("queue %q: %w", queue, asynq.ErrQueueNotFound)
-			case !errors.Is(err, asynq.ErrTaskNotFound) && !errors.Is(err, asynq.ErrQueueNotFound):
-				return nil, fmt.Errorf("look for task %q in queue %q: %w", id, q, err)
-			}
-		}
-		switch {
-		case len(found) > 1:
-			return nil, &AmbiguousTaskError{ID: id, Queues: in}
-		case len(found) == 1:
-			return found[0], nil
-		}
-	}
-	return nil, fmt.Errorf("task %q: %w", id, asynq.ErrTaskNotFound)
 }
 
 // explainQueue tells who serves the queue, and who runs the task.

@@ -1,0 +1,83 @@
+package asynqlimit
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// run calls the handler, in a slot.
+func (j *job) run(ctx context.Context, next asynq.Handler) error {
+	j.a.ask() // now or never
+	if err := j.slot(ctx); err != nil {
+		return j.undecided(ctx, err)
+	}
+	if j.lease != nil && j.lease.Context().Err() != nil { // lost before it began
+		return j.parkForSlot(j.needs.slots[0].Limiter)
+	}
+	if !j.calls(ctx) {
+		return errGone
+	}
+	began, waited := time.Now(), j.waited
+	j.handling, j.before = began, waited
+	ended := errPanicked
+	defer func() {
+		j.a.seat.ran(time.Since(began))
+		j.ran(time.Since(began)-(j.waited-waited), ended)
+	}()
+	ctx, done := j.underLease(ctx)
+	defer done()
+	ended = next.ProcessTask(context.WithValue(ctx, jobKey{}, j), j.task)
+	j.observe(ended)
+	if ended != nil {
+		return ended
+	}
+	j.l.logger.Debug("job done", "task_id", j.a.id, "type", j.task.Type(), "queue", j.a.queue,
+		"wait", began.Sub(j.began), "took", time.Since(began))
+	return nil
+}
+
+// slot waits for a slot, for no more than a quarter of the task's time.
+func (j *job) slot(ctx context.Context) error {
+	if j.a.seat.toSlotNow() {
+		return nil
+	}
+	running, cancel := j.l.whileRunning(ctx)
+	defer cancel()
+	if deadline, ok := ctx.Deadline(); ok {
+		running, cancel = context.WithTimeout(running, time.Until(deadline)/4)
+		defer cancel()
+	}
+	return j.a.seat.toSlot(running)
+}
+
+// errGone is what an attempt returns that asynq ends, or has ended, because its
+// context is over.
+var errGone = errors.New("the attempt is over")
+
+// calls says whether to call the handler. One that acquires its permits itself
+// has its turn later: see Acquire.
+func (j *job) calls(ctx context.Context) bool {
+	if !j.held && len(j.limiter) > 0 {
+		return ctx.Err() == nil && j.a.goesOn(prepares)
+	}
+	return j.begins(ctx)
+}
+
+// begins says whether the task is to run now: Redis knows that it waits no more,
+// and asynq still has it.
+func (j *job) begins(ctx context.Context) bool {
+	if !j.held { // else it has left
+		j.l.rooms.of(j.a).leave(ctx, j.a)
+	}
+	if ctx.Err() != nil || !j.a.goesOn(runs) {
+		return false
+	}
+	waited := j.a.wholeWait()
+	j.counts().wholeWaits.add(waited)
+	j.tally(func(t *tally) { t.start(waited) })
+	j.dryRun()
+	return true
+}

@@ -1,0 +1,39 @@
+package line
+
+import "strings"
+
+func lineKey(queue, name string) string { return queuePrefix(queue) + "jt:line:" + name }
+
+func blockedKey(queue string) string { return queuePrefix(queue) + "jt:blocked" }
+
+func roomKey(queue string) string { return queuePrefix(queue) + "jt:room" }
+
+// linesKey is where a queue has the names of its lines.
+func linesKey(queue, name string) string {
+	if IsBlocked(name) {
+		return blockedKey(queue)
+	}
+	return queuePrefix(queue) + "jt:lines"
+}
+
+// Blocked begins the names of those lines that are not of a limiter.
+const Blocked = "!"
+
+// InFlight begins the names of the lines of tasks that wait for a slot of a limit in
+// flight.
+const InFlight = Blocked + "in_flight:"
+
+// SlotLimit returns the limit in flight whose slots the tasks of a line wait for.
+func SlotLimit(name string) (limiter string, ok bool) { return strings.CutPrefix(name, InFlight) }
+
+// IsBlocked says whether a line is of tasks that cannot run as things stand,
+// rather than of a limiter.
+func IsBlocked(name string) bool { return strings.HasPrefix(name, Blocked) }
+
+// queuesKey is in the limiter's own slot. Names with a hash tag are their own.
+func queuesKey(limiter string) string { return ofLimiter(limiter, "queues") }
+
+func calledKey(queue, name string) string {
+	limiter, _, _ := Split(name)
+	return queuePrefix(queue) + "jt:called:" + limiter
+}
