@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrArchived: a job of this ID failed for good, and asynq keeps it in its
+// ErrArchived says that a job of this ID failed for good, and asynq keeps it in its
 // archive, so that the new one would never run. Replace takes its place, unless
 // another job has the unique lock of the new one (asynq.ErrDuplicateTask); the
 // Inspector of asynq, or asynqmon, runs the old one again. It comes with the error

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// None, as a Job's MaxRetry or Retention, asks for none at all, where zero picks the default.
+// None asks for none at all, as a Job's MaxRetry or Retention, where zero picks the default.
 const None = -1
 
 const (

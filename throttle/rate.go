@@ -14,9 +14,9 @@ import (
 type RateType int
 
 const (
-	// Overall: every Client of the limiter draws on one quota.
+	// Overall means that every Client of the limiter draws on one quota.
 	Overall RateType = 0
-	// PerClient: each Client, told apart by its ID, has a quota of its own.
+	// PerClient means that each Client, told apart by its ID, has a quota of its own.
 	PerClient RateType = 1
 )
 
@@ -35,9 +35,9 @@ func (t RateType) String() string {
 type Window int
 
 const (
-	// Sliding: every stretch of Interval, wherever it begins.
+	// Sliding is every stretch of Interval, wherever it begins.
 	Sliding Window = 0
-	// Calendar: stretches that begin at Offset from UTC midnight and at each
+	// Calendar is the stretches that begin at Offset from UTC midnight and at each
 	// whole Interval before and after it, as billing periods do.
 	Calendar Window = 1
 )

@@ -18,7 +18,7 @@ import (
 // None of these errors shows a path, query, header or body: asynq keeps errors
 // with their task, logs show them, and any of those may be a secret.
 
-// HTTPPayloadError: the payload of an HTTPTaskType task is not an HTTPRequest.
+// HTTPPayloadError says that the payload of an HTTPTaskType task is not an HTTPRequest.
 type HTTPPayloadError struct {
 	Field  string // empty if the payload as a whole is wrong
 	Reason string
@@ -45,7 +45,7 @@ func badRequest(err error) error {
 	return permanent(err)
 }
 
-// HTTPHostError: the task, or a redirect, leads to where jobs may not go.
+// HTTPHostError says that the task, or a redirect, leads to where jobs may not go.
 type HTTPHostError struct {
 	Host   string
 	Addr   netip.Addr // what the host resolved to, if that is what is wrong
@@ -56,7 +56,7 @@ func (e *HTTPHostError) Error() string {
 	return fmt.Sprintf("%s: host %q is not allowed: %s", HTTPTaskType, e.Host, e.Reason)
 }
 
-// HTTPStatusError: the API answered, but not with success.
+// HTTPStatusError says that the API answered, but not with success.
 type HTTPStatusError struct {
 	Method string
 	Host   string
@@ -67,7 +67,7 @@ func (e *HTTPStatusError) Error() string {
 	return fmt.Sprintf("%s: %s %s: answered %d %s", HTTPTaskType, e.Method, e.Host, e.Status, http.StatusText(e.Status))
 }
 
-// HTTPNetworkError: there is no answer, or not a whole one.
+// HTTPNetworkError says that there is no answer, or not a whole one.
 type HTTPNetworkError struct {
 	Method string
 	Host   string

@@ -8,9 +8,11 @@ import (
 )
 
 const (
-	// MinWeight and MaxWeight bound weights: beyond them, tags would lose what
-	// single permits add.
-	MinWeight, MaxWeight = 0.001, 1_000_000
+	// MinWeight is the least weight: beyond the bounds, tags would lose what single
+	// permits add.
+	MinWeight = 0.001
+	// MaxWeight is the highest.
+	MaxWeight = 1_000_000
 	// MaxTenant bounds the names of tenants, in bytes.
 	MaxTenant = 128
 )

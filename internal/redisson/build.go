@@ -15,7 +15,7 @@ import (
 	project "github.com/jobthrottle/jobthrottle/interop/redisson"
 )
 
-// ErrNoJava: java or mvn is not installed, so there is no Redisson to run.
+// ErrNoJava says that java or mvn is not installed, so there is no Redisson to run.
 var ErrNoJava = errors.New("redisson: java (17 or later) and mvn are needed")
 
 // build returns the path of the program's jar, which it makes where the user's

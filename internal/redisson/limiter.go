@@ -32,15 +32,18 @@ func (l *Limiter) done(c command) (bool, error) {
 	return r.Done, err
 }
 
+// TrySetRate is trySetRate: it sets the rate of a limiter that has none.
 func (l *Limiter) TrySetRate(r Rate) (bool, error) {
 	return l.done(r.in(command{Command: "trySetRate"}))
 }
 
+// SetRate is setRate, which also forgets what was used.
 func (l *Limiter) SetRate(r Rate) error {
 	_, err := l.do(r.in(command{Command: "setRate"}))
 	return err
 }
 
+// UpdateRate is updateRate, of a limiter that has a rate.
 func (l *Limiter) UpdateRate(r Rate, keepState bool) (bool, error) {
 	return l.done(r.in(command{Command: "updateRate", KeepState: keepState}))
 }
@@ -55,6 +58,7 @@ func (l *Limiter) Config() (Rate, error) {
 	}, err
 }
 
+// AvailablePermits is availablePermits.
 func (l *Limiter) AvailablePermits() (int64, error) {
 	r, err := l.do(command{Command: "availablePermits"})
 	return r.Permits, err
@@ -65,20 +69,25 @@ func (l *Limiter) TryAcquire(n int64, timeout time.Duration) (bool, error) {
 	return l.done(command{Command: "tryAcquire", Permits: n, Timeout: timeout.Milliseconds()})
 }
 
+// Acquire is acquire: it waits for as long as it takes.
 func (l *Limiter) Acquire(n int64) error {
 	_, err := l.do(command{Command: "acquire", Permits: n})
 	return err
 }
 
+// Release is release: it gives permits back.
 func (l *Limiter) Release(n int64) error {
 	_, err := l.do(command{Command: "release", Permits: n})
 	return err
 }
 
+// Delete is delete.
 func (l *Limiter) Delete() (bool, error) { return l.done(command{Command: "delete"}) }
 
+// Expire is expire.
 func (l *Limiter) Expire(d time.Duration) (bool, error) {
 	return l.done(command{Command: "expire", Timeout: d.Milliseconds()})
 }
 
+// ClearExpire is clearExpire.
 func (l *Limiter) ClearExpire() (bool, error) { return l.done(command{Command: "clearExpire"}) }

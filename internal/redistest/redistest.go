@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// RequireEnv, set to 1, turns a missing redis-server from a skipped test into a failed one.
+// RequireEnv names a variable that, set to 1, turns a missing redis-server from a skipped test into a failed one.
 const RequireEnv = "JOBTHROTTLE_REQUIRE_REDIS"
 
 // maxStarts bounds the attempts to find a port: another process may take the one we picked before redis-server binds it.

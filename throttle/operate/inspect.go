@@ -28,7 +28,7 @@ type ClientUsage struct {
 	Soon      int64
 }
 
-// SpoiltError: somebody wrote into limiters what makes no sense there. Each of
+// SpoiltError says that somebody wrote into limiters what makes no sense there. Each of
 // them is a throttle.ErrInvalidRate.
 type SpoiltError struct{ Limiters []*throttle.Error }
 

@@ -7,6 +7,7 @@ import "slices"
 // Metric is what is measured, named as a table's heading has it.
 type Metric string
 
+// The metrics.
 const (
 	PermitsPerSecond Metric = "permits/s"
 	CallsPerPermit   Metric = "script calls per permit"

@@ -11,6 +11,7 @@ import (
 // Kind is what happened.
 type Kind int
 
+// The kinds, and what an Event of each has beside its Kind.
 const (
 	Arrive   Kind = iota // Waiter asks. Serves: if a call is to be made for it, its caller makes it
 	Turn                 // Waiter's caller waits for its turn, which should have come

@@ -118,6 +118,7 @@ func one(b bool) int64 {
 // Status says whether a request was served.
 type Status int64
 
+// Each Status.
 const (
 	OK      Status = 0
 	Missing Status = 1 // a limiter has no rate
@@ -151,6 +152,7 @@ type Grant struct {
 // Rest says what became of the requests of a run that were not granted.
 type Rest int64
 
+// Each Rest.
 const (
 	None    Rest = 0
 	Denied  Rest = 1 // the turn comes after the longest wait

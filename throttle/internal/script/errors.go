@@ -13,7 +13,7 @@ var (
 	ErrWrongType = errors.New("a key of the limiter holds data of another type")
 	// ErrInvalidRate is throttle.ErrInvalidRate.
 	ErrInvalidRate = errors.New("invalid rate")
-	// ErrReply: a script answered what this version cannot read.
+	// ErrReply says that a script answered what this version cannot read.
 	ErrReply = errors.New("unexpected reply from Redis (another version's script?)")
 )
 

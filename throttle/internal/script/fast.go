@@ -27,6 +27,7 @@ const (
 // Declined says why the short way did nothing.
 type Declined int64
 
+// Each reason.
 const (
 	Unfit  Declined = 0 // what it does not know of may have happened
 	NoRoom Declined = 1 // too little of a limit is free, and will be a moment later
@@ -56,6 +57,7 @@ func (r *Request) Short(least Remote, within time.Duration, look Look, renews Re
 // Look is what a call by the short way looks after.
 type Look int64
 
+// Each Look.
 const (
 	Barely Look = iota // that nothing was changed by who tells of it
 	Others             // that Redisson's clients changed nothing, and the log is there and short

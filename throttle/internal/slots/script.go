@@ -30,7 +30,7 @@ var (
 	holdersScript  = redis.NewScript(slotsLua + holdersLua)
 )
 
-// ErrRated: the name is that of a rate limit.
+// ErrRated says that the name is that of a rate limit.
 var ErrRated = errors.New("the name is that of a rate limit")
 
 // Bounds of slots.lua.

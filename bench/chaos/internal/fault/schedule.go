@@ -10,10 +10,11 @@ import (
 const (
 	// LeadIn is how long a run goes on before the first fault.
 	LeadIn = 3 * time.Second
-	// Length is how long a fault lasts, and Calm how long nothing happens
-	// after it: 5 s until all has to be as before, and 3 s in which to see that.
+	// Length is how long a fault lasts.
 	Length = 3 * time.Second
-	Calm   = 8 * time.Second
+	// Calm is how long nothing happens after it: 5 s until all has to be as before, and
+	// 3 s in which to see that.
+	Calm = 8 * time.Second
 	// leastCalm is how much of the calm the last fault of a run needs: work has
 	// to have resumed by then.
 	leastCalm = 3 * time.Second
