@@ -240,8 +240,8 @@ func TestLargeCostsFillALimit(t *testing.T) {
 	}
 }
 
-// window uses what the limit gives within a second, and reports it, with so many permits
-// refused just now. The others were accepted, by responses that are late.
+// window uses what the limit gives within a second, and reports it: so many permits were
+// refused, evenly over that second. The others were accepted, by responses that are late.
 func (a *learner) window(refused int64) script.Learnt {
 	a.t.Helper()
 	n := int64(0)
@@ -254,13 +254,20 @@ func (a *learner) window(refused int64) script.Learnt {
 		}
 	}
 	r := a.next()
-	r.Seen = []script.Seen{{Age: a.late, Accepted: max(n-refused, 0)}, {Refused: refused}}
+	r.Seen = []script.Seen{{Age: a.late, Accepted: max(n-refused, 0)}}
+	const parts = 8
+	for i := range int64(parts) {
+		if n := refused*(i+1)/parts - refused*i/parts; n > 0 {
+			r.Seen = append(r.Seen, script.Seen{Age: time.Second * time.Duration(parts-1-i) / parts, Refused: n})
+		}
+	}
 	a.send(r)
 	return a.learnt()
 }
 
 // TestEventsEnd: an API that bears less all at once, whose responses are late, and that refuses
-// one request every few windows, does not keep the limit from being tried again.
+// one request every few windows, does not keep one event going for good. (That the limit
+// falls meanwhile is what docs/adaptive.md says of such an API.)
 func TestEventsEnd(t *testing.T) {
 	t.Parallel()
 	a := newLearner(t, Rate{Permits: 100, Interval: time.Second, Guard: -1}, script.Bracket{Start: 100, Min: 1, Max: 100})
@@ -284,21 +291,27 @@ func TestEventsEnd(t *testing.T) {
 	}
 }
 
-// TestSomebodyElseTakesMore: somebody else uses the API, a little for a window, then a third of
-// it. That the first refusals are over does not hide who the next ones come from.
+// TestSomebodyElseTakesMore: somebody else uses the API, a little for a window, then, at once or
+// some windows later, a third of it. That the first refusals are over does not hide who the next
+// ones come from.
 func TestSomebodyElseTakesMore(t *testing.T) {
 	t.Parallel()
-	a := newLearner(t, Rate{Permits: 100, Interval: time.Second, Guard: -1}, script.Bracket{Start: 100, Min: 1, Max: 100})
-	for range 6 {
-		a.window(0)
-	}
-	if l := a.window(3); !l.Event || !l.Others.IsZero() {
-		t.Fatalf("somebody else took 3 of 100: %+v", l)
-	}
-	for _, refused := range []int64{30, 0, 0} {
-		a.window(refused)
-	}
-	if l := a.learnt(); l.Event || l.Others.IsZero() {
-		t.Errorf("somebody else took a third: %+v", l)
+	for clean := range 4 { // windows in which he takes nothing
+		a := newLearner(t, Rate{Permits: 100, Interval: time.Second, Guard: -1}, script.Bracket{Start: 100, Min: 1, Max: 100})
+		for range 6 {
+			a.window(0)
+		}
+		if l := a.window(3); !l.Event || !l.Others.IsZero() {
+			t.Fatalf("somebody else took 3 of 100: %+v", l)
+		}
+		for range clean {
+			a.window(0)
+		}
+		for _, refused := range []int64{33, 0, 0, 0, 0} {
+			a.window(refused)
+		}
+		if l := a.learnt(); l.Event || l.Others.IsZero() {
+			t.Errorf("%d windows later he took a third: %+v", clean, l)
+		}
 	}
 }

@@ -186,7 +186,7 @@ local function begin(s, e, t)
   local u = max(min(bound(s, e.W, t), s.limit - 1), 1)
   s.doubtful = (u < FULL * known(s, e) or u < 0.4 * s.limit) and 1 or 0
   local to
-  if s.phase == OPEN and s.cuts == 0 and s.limit < 2 * SMALL then to = DOUBT * s.limit end -- about where the last step began
+  if s.phase == OPEN and s.cuts == 0 and s.step > 0 and s.limit < 2 * SMALL then to = DOUBT * s.limit end -- about where the last step began
   if s.phase == PROBE then
     s.probes = s.was < SMALL and #WAITS or min(s.probes + 1, #WAITS)
     if s.doubtful == 0 then
@@ -251,7 +251,7 @@ local function grow(s, e)
   local n = sum(s, OK, first, last)
   if n < full(s, e) or sum(s, NO, first, last) > 0 then return end
   local lo = min(s.full, n)
-  if lo >= known(s, e) then s.lo, s.bore, s.lo_at = lo, lo, e.now end
+  if lo > 0 and lo >= known(s, e) then s.lo, s.bore, s.lo_at = lo, lo, e.now end
   s.full, s.judged = n, last
   if s.phase == PROBE then
     s.passed = s.passed + 1
