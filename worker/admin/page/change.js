@@ -31,6 +31,7 @@ export function openChange(action, limiter, changed) {
       }
       return `${a.title}: ${limiter.name} is done.`;
     },
+    edited: () => { refused = null; },
     after: changed,
   });
 }

@@ -178,7 +178,7 @@ function change(what, meant, after = () => load(shown.query, "")) {
         done += reply.done;
         if (!reply.more) break;
         after = reply.after ?? "";
-        show(`${number(done)} so far …`);
+        if (!show(`${number(done)} so far …`)) return `Cancelled: ${number(done)} ${done === 1 ? "job is" : "jobs are"} ${retry ? "back in their queues" : "deleted"}, the others are as they were.`;
       }
       return `${number(done)} ${done === 1 ? "job is" : "jobs are"} ${retry ? "back in their queues" : "deleted"}.`;
     },

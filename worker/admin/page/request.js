@@ -20,13 +20,14 @@ export async function get(path) {
 }
 
 // ask opens the dialog. Its field, one of those with data-for, is shown; run gets post, which sends a change with the
-// token, and show, which tells how far it is; it returns what to say when it is done.
+// token, and show, which tells how far it is and whether to go on; it returns what to say when it is done. Edited is
+// called when a field is changed: a yes is to what was asked about.
 export function ask(question) {
   current = question;
   text(document.getElementById("change-title"), question.title);
   text(document.getElementById("change-text"), question.text);
   offer(question.submit, question.danger);
-  submit.disabled = false;
+  busy(false);
   text(wrong, "");
   form.reset();
   form.token.value = "";
@@ -35,6 +36,12 @@ export function ask(question) {
   dialog.showModal();
   const first = form.querySelector("div:not([hidden]) > input");
   if (first) { first.focus(); first.select(); } else submit.focus();
+}
+
+// busy keeps what was sent as it is while it is under way.
+function busy(is) {
+  submit.disabled = is;
+  for (const el of form.querySelectorAll("input")) el[el.type === "checkbox" ? "disabled" : "readOnly"] = is;
 }
 
 // offer says what the button does.
@@ -71,9 +78,12 @@ form.addEventListener("submit", async (event) => {
   const asked = () => current === question; // it was not cancelled meanwhile
   text(wrong, "");
   offer(question.submit, question.danger);
-  submit.disabled = true;
+  busy(true);
   try {
-    const done = await question.run(post, form, (words) => { if (asked()) text(document.getElementById("change-text"), words); });
+    const done = await question.run(post, form, (words) => {
+      if (asked()) text(document.getElementById("change-text"), words);
+      return asked();
+    });
     if (asked()) dialog.close();
     say(done);
   } catch (err) {
@@ -86,12 +96,17 @@ form.addEventListener("submit", async (event) => {
     if (err.status === 409) offer(`${question.submit} all the same`, true);
     return;
   } finally {
-    if (asked()) submit.disabled = false;
+    if (asked()) busy(false);
   }
   question.after();
 });
 
-form.addEventListener("input", () => offer(current.submit, current.danger)); // a yes is to what was asked about
+form.addEventListener("input", () => {
+  if (!current) return; // somebody fills in a form that nobody sees
+  current.edited?.();
+  text(wrong, "");
+  offer(current.submit, current.danger);
+});
 dialog.addEventListener("close", () => { if (!dialog.open) current = null; });
 
 document.getElementById("cancel").addEventListener("click", () => dialog.close());
