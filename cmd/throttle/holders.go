@@ -69,15 +69,16 @@ key, --value says which one.`,
 			}
 			if u.Limit == 0 {
 				hint := "it appears when a job first asks for a slot; throttle list shows those that are there"
-				l, known := s.configured(name)
-				keyed := known && l.IsInFlight() && l.Key != ""
-				if !keyed && opts.value == "" {
-					if keyed, err = s.hasSlotsOfValues(ctx, name); err != nil {
+				if l, known := s.configured(name); known && l.IsInFlight() && l.Key != "" {
+					hint = "it has a key: say which value with --value"
+				} else if opts.value == "" {
+					values, err := s.hasSlotsOfValues(ctx, name)
+					if err != nil {
 						return err
 					}
-				}
-				if keyed {
-					hint = "it has a key: say which value with --value"
+					if values {
+						hint = "others begin with its name: if it has a key, say which value with --value"
+					}
 				}
 				return fmt.Errorf("no limit in flight %q in Redis: %s", name, hint)
 			}

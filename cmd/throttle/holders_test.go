@@ -44,6 +44,16 @@ func TestHolders(t *testing.T) {
 	if o := runCommand(t.Context(), "holders", "none", "--redis", s.addr); o.status != 1 || !strings.Contains(o.stderr, `no limit in flight "none"`) {
 		t.Errorf("%+v", o)
 	}
+	for _, tt := range []struct{ name, config, words string }{
+		{"order", "limits: { x: { rate: 1/1s } }\njobs: { x: { limits: [x] } }\n", "say which value with --value"},
+		{"order", "limits: { order: { in_flight: 1, key: header.customer } }\njobs: { x: { limits: [order] } }\n", "it has a key: say which value"},
+		{"order", "limits: { order: { in_flight: 1 }, 'order:acme': { in_flight: 2 } }\njobs: { x: { limits: [order, 'order:acme'] } }\n", "throttle list shows"},
+	} {
+		o := runCommand(t.Context(), "holders", tt.name, "--config", configFile(t, tt.config), "--redis", s.addr)
+		if o.status != 1 || !strings.Contains(o.stderr, tt.words) {
+			t.Errorf("%s, %s: %+v", tt.name, tt.config, o)
+		}
+	}
 	file := configFile(t, "limits: { crm: { in_flight: 2 } }\njobs: { x: { limits: [crm] } }\n")
 	if o := runCommand(t.Context(), "set", "crm", "10/1s", "--create", "--config", file, "--redis", s.addr); o.status != 2 || !strings.Contains(o.stderr, "throttle holders") {
 		t.Errorf("%+v", o)

@@ -94,10 +94,7 @@ func (s *session) target(ctx context.Context, name string) (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	t.values = slices.DeleteFunc(values, func(l operate.Listed) bool {
-		_, other := s.configured(l.Name)
-		return other || strings.Contains(l.Name[len(name)+1:], ":") // no value has a colon
-	})
+	t.values = slices.DeleteFunc(values, func(l operate.Listed) bool { return !s.mayBeValue(name, l.Name) })
 	t.named = !t.keyed && len(t.values) > 0
 	t.keyed = t.keyed || t.named
 	return t, nil
@@ -154,11 +151,21 @@ func (s *session) existsAsAny(ctx context.Context, name string) (bool, error) {
 	return s.hasSlotsOfValues(ctx, name)
 }
 
-// hasSlotsOfValues tells whether slots of values are in Redis that begin with the name:
-// those of a limit in flight with a key.
+// hasSlotsOfValues tells whether limits in flight are in Redis that may be values of this
+// one. One that is configured without a key has none.
 func (s *session) hasSlotsOfValues(ctx context.Context, name string) (bool, error) {
+	if l, known := s.configured(name); known && l.Key == "" {
+		return false, nil
+	}
 	_, found, err := s.fleet.All(ctx, literal.Replace(name)+":*")
-	return len(found) > 0, err
+	return slices.ContainsFunc(found, func(u operate.SlotUsage) bool { return s.mayBeValue(name, u.Name) }), err
+}
+
+// mayBeValue says whether the limiter of that name may be a value of a limit, by whose name
+// and a colon it begins: it is none that is configured, and no value has a colon.
+func (s *session) mayBeValue(limit, name string) bool {
+	_, other := s.configured(name)
+	return !other && !strings.Contains(name[len(limit)+1:], ":")
 }
 
 // noValues is the error for a limit with a key of which no value is in Redis.
