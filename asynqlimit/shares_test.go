@@ -71,6 +71,9 @@ func TestNewcomerIsNotBehindOthers(t *testing.T) {
 		}
 		all := inLine()
 		small := ahead("small", all)
+		if n := len(s.seen("hog-")); n > 1000 {
+			s.t.Fatalf("%d of 1500 had started when all stood in line: too few are left to wait behind", n)
+		}
 		newcomers("late")
 		late := ahead("late", inLine())
 		s.t.Logf("all were in line after %v; then %d of the others started before the 15, and %d before the 15 that came late", all.Sub(began), small, late)

@@ -62,9 +62,8 @@ func TestSomebodyElseUsesTheQuota(t *testing.T) {
 	if !nightly() {
 		const recovers = 120
 		// Beside other tests 0.7 is enough: half would be stuck.
-		cuts, windows, _ := usedByOthers(t, 20, 250*time.Millisecond, "16/250ms", recovers, 0.7)
-		if cuts == 0 || windows > recovers {
-			t.Errorf("%d cuts while the other took half, and 70 %% of the quota used again after %d windows, want some and at most %d", cuts, windows, recovers)
+		if _, windows, _ := usedByOthers(t, 20, 250*time.Millisecond, "16/250ms", recovers, 0.7); windows > recovers {
+			t.Errorf("70 %% of the quota is used again after %d windows, want at most %d", windows, recovers)
 		}
 		return
 	}
@@ -111,7 +110,11 @@ func usedByOthers(t *testing.T, quota int64, interval time.Duration, rate string
 		t.Fatal(err)
 	}
 	told = strings.Contains(strings.Join(e.Text(), "\n"), "Somebody else uses the quota")
-	cuts = int(f.learnt().Cuts - known.Cuts)
+	since := f.learnt()
+	cuts = int(since.Cuts - known.Cuts)
+	if cuts == 0 && since.Refused > known.Refused {
+		t.Errorf("%d were refused while the other took half, and the limit was never cut", since.Refused-known.Refused)
+	}
 	used := 0.0
 	for used < share && windows <= recovers {
 		accepted := api.Report().Accepted
