@@ -20,11 +20,11 @@ type crowd struct {
 }
 
 func onBothServers(t *testing.T, test func(crowd)) {
-	for name, start := range map[string]func() string{
-		"redis": func() string { return redistest.Start(t) }, "miniredis": func() string { return miniredis.RunT(t).Addr() },
+	for name, start := range map[string]func(testing.TB) string{
+		"redis": func(t testing.TB) string { return redistest.Start(t) }, "miniredis": func(t testing.TB) string { return miniredis.RunT(t).Addr() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			rdb := redis.NewClient(&redis.Options{Addr: start()})
+			rdb := redis.NewClient(&redis.Options{Addr: start(t)})
 			t.Cleanup(func() { rdb.Close() })
 			test(crowd{t, rdb, New(rdb)})
 		})
