@@ -113,6 +113,9 @@ func (j *job) process(ctx context.Context, next asynq.Handler) error {
 	}
 	switch {
 	case j.slots != nil:
+		if err := j.awaitOrder(ctx); err != nil {
+			return err
+		}
 		if err := j.together(ctx); err != nil {
 			return err
 		}
@@ -166,6 +169,9 @@ func (j *job) place(name string) line.Place {
 	p := line.Place{Line: name, Since: j.a.since, Cost: 1, Refused: j.refusedFirst(time.Now())}
 	if !line.IsBlocked(name) { // from there, jobs are called by their number
 		p.Cost, p.Line = j.needs.costOf(name), j.needs.lineOf(name)
+	}
+	if limiter, ok := line.SlotLimit(name); ok {
+		p.Since = j.comesAt(limiter)
 	}
 	return p
 }

@@ -144,18 +144,19 @@ func (c *caller) mends(now time.Time) int {
 
 // look is a line of one queue that this process looks at.
 type look struct {
-	queue   int // among the queues
-	name    string
-	out     int64   // permits on their way
-	here    int64   // permits of tasks that have come from it, and have no answer yet
-	tasks   int64   // in the line
-	cost    int64   // of each, about: that of the first
-	permits int64   // to call tasks for; after the call, those left of them
-	places  int64   // for them
-	from    float64 // where in the line, from 0 to 1
-	inOrder bool
-	next    time.Duration
-	short   bool // fewer than the limiter gives, for want of places
+	queue    int // among the queues
+	name     string
+	out      int64   // permits on their way
+	here     int64   // permits of tasks that have come from it, and have no answer yet
+	tasks    int64   // in the line
+	cost     int64   // of each, about: that of the first
+	permits  int64   // to call tasks for; after the call, those left of them
+	places   int64   // for them
+	from     float64 // where in the line, from 0 to 1
+	inOrder  bool
+	oneByOne bool
+	next     time.Duration
+	short    bool // fewer than the limiter gives, for want of places
 }
 
 // pass looks at the lines that are due, and returns when to do so again. What
@@ -167,7 +168,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		err = fmt.Errorf("read the lines: %w", err)
 	}
 	c.learn(due, began)
-	err = errors.Join(err, c.announce(ctx), c.freeOf(ctx, due))
+	err = errors.Join(err, c.announce(ctx), c.freeOf(ctx, due), c.flushOrders(ctx))
 	looks, next := c.blocked(due, places), empty
 	var claimed, strays []*look
 	for i, d := range due {
@@ -228,7 +229,7 @@ func (c *caller) blocked(due []line.Due, places int) (looks []*look) {
 				n = min(cap(rule.inFlight)-len(rule.inFlight)-int(c.pending[key])-c.toCome(key, now), places)
 			}
 			if n > 0 {
-				k := &look{queue: i, name: key.line, permits: int64(n), inOrder: rule != nil || slots, next: probeFirst}
+				k := &look{queue: i, name: key.line, permits: int64(n), inOrder: rule != nil || slots, oneByOne: slots && c.l.rules.keepsOrder(limiter), next: probeFirst}
 				if n == 1 && !k.inOrder { // those at the head may be wrong for good
 					k.from = rand.Float64()
 				}
@@ -277,7 +278,7 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 				args[i] = append(append(args[i], s.looks...), line.Look{Line: k.name, Next: k.next})
 				continue
 			}
-			args[i] = append(args[i], line.Look{Line: k.name, Permits: k.permits, From: k.from, InOrder: k.inOrder, Next: k.next})
+			args[i] = append(args[i], line.Look{Line: k.name, Permits: k.permits, From: k.from, InOrder: k.inOrder, OneByOne: k.oneByOne, Next: k.next})
 		}
 	}
 	brought, err := c.l.lines.Bring(ctx, queues, args)

@@ -45,7 +45,11 @@ func (c client) eval(ctx context.Context, keys []string, args []any, asynqs func
 	case line.Dequeue:
 		return c.l.intake.next(ctx, call)
 	case line.Done:
-		return c.repeat(ctx, asynqs)
+		cmd := c.repeat(ctx, asynqs)
+		if cmd.Err() == nil {
+			c.l.ended(call.Queue, call.ID, true)
+		}
+		return cmd
 	case line.Retry, line.Archive, line.Requeue:
 		return c.end(ctx, call, asynqs)
 	case line.Unknown:
@@ -86,6 +90,7 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		return cmd // asynq sends the whole script, for which the attempt stays
 	}
+	c.l.ended(call.Queue, call.ID, f != parks && f != returns && call.Step == line.Archive)
 	a.note()
 	if a.at() == taken { // its time was over before it began, and nobody else ends it
 		a.seat.leave()

@@ -53,8 +53,9 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	seats := append([]*seat{first}, g.more(call.Queue, in.most-1)...)
 	began := time.Now()
 	asked := len(seats)
-	tasks, err := in.l.lines.Take(ctx, call.Queue, call.LeaseEnds, max(asked, in.sorts))
+	tasks, err := in.l.lines.Take(ctx, call.Queue, call.LeaseEnds, max(asked, in.sorts), in.l.rules.orders)
 	came := len(tasks)
+	standings := in.order(ctx, call.Queue, tasks)
 	if err == nil && came > 0 {
 		tasks = in.sort(ctx, call.Queue, tasks, began)
 		in.sorts = sortNext(in.sorts, len(tasks) < came, time.Since(began))
@@ -81,7 +82,7 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 		return none
 	}
 	for i, t := range tasks {
-		in.put(call.Queue, t, seats[i], began)
+		in.put(call.Queue, t, standings[t.ID], seats[i], began)
 	}
 	if t, ok := in.pop(); ok {
 		return redis.NewCmdResult(t.message, nil)
@@ -100,11 +101,11 @@ func takeNext(asked, came, slots int) int {
 }
 
 // put notes a task that was taken by a call that began then.
-func (in *intake) put(queue string, t line.Taken, s *seat, began time.Time) {
-	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.At, seat: s, asked: make(chan struct{}), called: t.Wait.State == line.Called, came: time.Now()}
+func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *seat, began time.Time) {
+	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.Arrival(), standing: standing, seat: s, asked: make(chan struct{}),
+		called: t.Wait.State == line.Called, came: time.Now()}
 	a.last = a.came
-	if t.Wait.State != "" && t.Wait.State != line.Arrived {
-		a.since = t.Wait.Since
+	if t.Waited() {
 		a.wait.Refused = movedOn(t.Wait.Refused, t.Wait.InLine(t.At), t.At/1e6)
 		a.earlier = max(time.Duration(t.At-a.since)*time.Microsecond, 0)
 	}

@@ -67,6 +67,7 @@ type Limits struct {
 	intake   *intake
 	rooms    rooms
 	attempts *attempts
+	orders   *orders
 	caller   *caller
 	name     string                       // of the server, among those of this process
 	pool     atomic.Pointer[jobview.Pool] // as it is shown, but for its name
@@ -150,7 +151,7 @@ func (l *Limits) Another(opts Options) *Limits {
 
 func (p *process) server(opts Options) *Limits {
 	p.users.Add(1)
-	l := &Limits{process: p, opts: opts, attempts: newAttempts()}
+	l := &Limits{process: p, opts: opts, attempts: newAttempts(), orders: newOrders()}
 	l.draining, l.drain = context.WithCancel(context.Background())
 	l.late, l.giveUp = context.WithCancel(context.Background())
 	l.configure(asynq.Config{})

@@ -22,6 +22,7 @@ type rules struct {
 	named  map[string]*limit
 	share  bool // tenants share one of them
 	slots  map[*plan.SlotLimit]*slotLimit
+	orders bool // tasks of one of those keep their order
 }
 
 // rule is what applies to the tasks of a pattern.
@@ -63,6 +64,7 @@ func newRules(cfg *config.Config) (*rules, error) {
 	}
 	for _, l := range jobs.Slots() {
 		rs.slots[l] = &slotLimit{SlotLimit: l}
+		rs.orders = rs.orders || keepsOrder(l)
 	}
 	return rs, nil
 }

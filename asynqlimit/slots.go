@@ -134,7 +134,7 @@ func (j *job) takeSlots(ctx context.Context) error {
 	j.a.inTurn(ctx)
 	j.a.waitsFor(j.place(line.InFlight + j.needs.slots[0].Limiter))
 	var first atomic.Int64
-	first.Store(j.a.since)
+	first.Store(j.comesAt(j.needs.slots[0].Limiter))
 	asks := arrived.WithSlots(arrived.With(within, j.a.ask), arrived.Slots{First: &first, Refused: func() {
 		j.giveUp()
 		j.l.caller.answered(j.a) // it shows in the limit's line now

@@ -83,11 +83,7 @@ func (in *intake) place(ctx context.Context, queue string, t line.Taken) (p line
 	if err != nil || limiter == "" {
 		return p, false
 	}
-	since := t.At
-	if t.Wait.State != "" && t.Wait.State != line.Arrived {
-		since = t.Wait.Since
-	}
-	return line.Place{Line: needs.lineOf(limiter), Since: since, Cost: needs.costOf(limiter), Refused: t.Wait.Refused, By: t.By, AtOnce: true}, true
+	return line.Place{Line: needs.lineOf(limiter), Since: t.Arrival(), Cost: needs.costOf(limiter), Refused: t.Wait.Refused, By: t.By, AtOnce: true}, true
 }
 
 // parkedCount counts a task that was parked.
@@ -104,12 +100,8 @@ func (in *intake) giveBackTaken(ctx context.Context, queue string, tasks []line.
 	ids, places := make([]string, len(tasks)), make([]line.Place, len(tasks))
 	slices.Reverse(tasks) // each goes ahead of those that are back, and moves none of them
 	for i, t := range tasks {
-		since := t.At
-		if t.Wait.State != "" && t.Wait.State != line.Arrived {
-			since = t.Wait.Since
-		}
 		ids[i] = t.ID
-		places[i] = line.Place{By: t.By, Since: since, Cost: t.Wait.Cost, Refused: t.Wait.Refused, Line: t.Wait.Line, Untried: !t.Wait.State.Near()}
+		places[i] = line.Place{By: t.By, Since: t.Arrival(), Cost: t.Wait.Cost, Refused: t.Wait.Refused, Line: t.Wait.Line, Untried: !t.Wait.State.Near()}
 	}
 	return in.l.lines.GiveBackAll(ctx, queue, ids, places)
 }

@@ -150,7 +150,7 @@ func TestRecoveredOnce(t *testing.T) {
 	}
 	take := func(ends time.Duration) {
 		t.Helper()
-		if tasks, err := lines.Take(ctx, "default", time.Now().Add(ends).Unix(), 1); err != nil || len(tasks) != 1 {
+		if tasks, err := lines.Take(ctx, "default", time.Now().Add(ends).Unix(), 1, false); err != nil || len(tasks) != 1 {
 			t.Fatalf("%v, %v", tasks, err)
 		}
 	}

@@ -12,6 +12,7 @@
 //	asynq:{QUEUE}:jt:room         set: ids of the jobs that wait in processes
 //	field jt of a task's hash     how it waits: see Wait
 //	field taken                   when its attempt took it from the queue, in microseconds after 1970
+//	asynq:{QUEUE}:jt:order:NAME   zset, and others: the order of tasks that need the same slot, one at a time: see first.lua
 //	{LIMITER}:queues              hash: how its queues share it: see share.lua
 //
 // Tenants that share a limiter have lines of their own: see tenants.go.
@@ -40,7 +41,7 @@ var files embed.FS
 type Lines struct {
 	rdb                                                   redis.UniversalClient
 	take, park, back, due, share, bring, release, refused *redis.Script
-	tenants, charge                                       *redis.Script
+	tenants, charge, order                                *redis.Script
 	shelf, stored, pull                                   *redis.Script // for people
 	adopted, unlist, retire                               *redis.Script // for the version before this one
 }
@@ -54,7 +55,8 @@ func New(rdb redis.UniversalClient) *Lines {
 		back:    load("back"),
 		due:     load("due"),
 		share:   load("share"),
-		bring:   load("bring"),
+		bring:   load("first", "bring"),
+		order:   load("first", "order"),
 		release: load("release"),
 		adopted: load("adopt"),
 		refused: load("refused"),
@@ -68,12 +70,17 @@ func New(rdb redis.UniversalClient) *Lines {
 	}
 }
 
-func load(name string) *redis.Script {
-	text, err := files.ReadFile("lua/" + name + ".lua")
-	if err != nil {
-		panic(err) // it is compiled in
+// load returns the script that these files make up.
+func load(names ...string) *redis.Script {
+	var script []byte
+	for _, name := range names {
+		text, err := files.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err) // it is compiled in
+		}
+		script = append(script, text...)
 	}
-	return redis.NewScript(string(text))
+	return redis.NewScript(string(script))
 }
 
 // A State is where a task's wait stands.
@@ -166,11 +173,27 @@ type Taken struct {
 	Wait    Wait   // zero if it never waited
 }
 
+// Waited says whether the task has waited, and has not run since.
+func (t Taken) Waited() bool { return t.Wait.State != "" && t.Wait.State != Arrived }
+
+// Arrival is when the task came, if it has waited, or else when it was taken.
+func (t Taken) Arrival() int64 {
+	if t.Waited() {
+		return t.Wait.Since
+	}
+	return t.At
+}
+
 // Take takes the next tasks of a queue as asynq does, at most so many, and says how
-// they have waited. There are none if the queue is empty or paused.
-func (l *Lines) Take(ctx context.Context, queue string, leaseEnds any, most int) ([]Taken, error) {
+// they have waited. There are none if the queue is empty or paused. If orders is set, who
+// takes them tells their limits by Order.
+func (l *Lines) Take(ctx context.Context, queue string, leaseEnds any, most int, orders bool) ([]Taken, error) {
 	keys := []string{pendingKey(queue), pausedKey(queue), activeKey(queue), leaseKey(queue)}
-	reply, err := l.take.Run(ctx, l.rdb, keys, leaseEnds, queuePrefix(queue), most).Slice()
+	args := []any{leaseEnds, queuePrefix(queue), most}
+	if orders {
+		args = append(args, "orders")
+	}
+	reply, err := l.take.Run(ctx, l.rdb, keys, args...).Slice()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}

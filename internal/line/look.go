@@ -135,13 +135,14 @@ func (l *Lines) Share(ctx context.Context, of []Sharing) ([][]int64, error) {
 
 // Look is what is to happen with a line.
 type Look struct {
-	Line    string
-	Permits int64         // to call tasks for
-	From    float64       // where in the line to begin, from 0, its head, to 1
-	InOrder bool          // nobody is called before one at the head that came and parked just now
-	Next    time.Duration // until the next look
+	Line     string
+	Permits  int64         // to call tasks for
+	From     float64       // where in the line to begin, from 0, its head, to 1
+	InOrder  bool          // nobody is called before one at the head that came and parked just now
+	OneByOne bool          // nor before one of its order that came earlier and has not ended: see Order
+	Next     time.Duration // until the next look
 
-	// Of the line of a tenant, in place of From and InOrder: the start tag of its
+	// Of the line of a tenant, in place of From, InOrder and OneByOne: the start tag of its
 	// first task, and its weight.
 	Start, Weight float64
 }
@@ -164,6 +165,9 @@ func (l *Lines) Bring(ctx context.Context, queues []string, looks [][]Look) ([][
 			from := look.From
 			if look.InOrder {
 				from = -1
+			}
+			if look.OneByOne {
+				from = -2
 			}
 			if _, tenant, _ := Split(look.Line); tenant != "" {
 				args = append(args, look.Line, look.Permits, look.Next.Milliseconds(), floatText(look.Start)+" "+floatText(look.Weight))

@@ -41,7 +41,7 @@ func (c crowd) park(tenant string, n int, cost int64) {
 		}
 	}
 	for {
-		taken, err := c.lines.Take(c.t.Context(), "default", time.Now().Add(time.Minute).Unix(), 50)
+		taken, err := c.lines.Take(c.t.Context(), "default", time.Now().Add(time.Minute).Unix(), 50, false)
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestLinesOfTenants(t *testing.T) {
 		if err := inspector.RunTask("default", "b-010"); err != nil {
 			c.t.Fatal(err)
 		}
-		taken, err := c.lines.Take(ctx, "default", time.Now().Add(time.Minute).Unix(), 50)
+		taken, err := c.lines.Take(ctx, "default", time.Now().Add(time.Minute).Unix(), 50, false)
 		if err != nil || len(taken) != 9 {
 			c.t.Fatalf("took %d, %v", len(taken), err)
 		}

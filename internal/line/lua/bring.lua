@@ -7,8 +7,9 @@
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV[2] milliseconds that the keys of called tasks are kept
 -- ARGV    for each line: its name, permits to call tasks for, milliseconds until the next look, where to begin, from 0 to 1; -1:
---         at the head, and nobody is called before one there that came and parked just now. Of the line of a tenant, in place of
---         where to begin: its start tag and its weight
+--         at the head, and nobody is called before one there that came and parked just now; -2: the same, and only who comes
+--         first in the order of the limit in flight, as in first.lua. Of the line of a tenant, in place of where to begin: its
+--         start tag and its weight
 -- Reply: for each line: tasks called, permits that they cost, tasks left in line; tenants left of a line that they share,
 --         which comes after the lines of its tenants, with no permits
 local paused = redis.call("EXISTS", KEYS[1]) == 1
@@ -46,6 +47,9 @@ for i = 3, #ARGV, 4 do
           break
         end
         at = at + 1
+      elseif from == -2 and (first(ARGV[1], string.match(name, "^!in_flight:(.*)$")) or id) ~= id then
+        permits = 0
+        break
       else
         gone = gone + redis.call("ZREM", line, id)
         redis.call("ZREM", KEYS[3], id)

@@ -6,6 +6,7 @@
 -- ARGV[1] when the leases end, in seconds after 1970
 -- ARGV[2] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV[3] tasks to take at most
+-- ARGV[4] given if the process tells their limits by order.lua: until then, nobody comes first who was taken later
 -- Reply: nil if there is no task or the queue is paused, else now in microseconds after 1970, and for each task message, id, wait or ""
 if redis.call("EXISTS", KEYS[2]) == 1 then return nil end
 local ids = redis.call("RPOP", KEYS[1], ARGV[3])
@@ -23,7 +24,11 @@ for _, id in ipairs(ids) do
   local known = redis.pcall("HMGET", task, "msg", "jt") -- nothing, where somebody has written what is no task
   local msg, wait = known[1], known[2] or ""
   if msg then
-    local state, cost, limiter = string.match(wait, "^(%a) %d+ %d+ %d+ (%d+) %d+ (.*)$")
+    local state, since, cost, limiter = string.match(wait, "^(%a) (%d+) %d+ %d+ (%d+) %d+ (.*)$")
+    if ARGV[4] then
+      local came = redis.call("HGET", task, "first") or state and state ~= "a" and since or string.format("%.0f", tonumber(now) + (#reply - 1) / 3)
+      redis.call("ZADD", ARGV[2] .. "jt:unread", came, id)
+    end
     redis.call("HSET", task, "state", "active", "taken", now)
     redis.call("HDEL", task, "pending_since")
     if state and state ~= "a" then redis.call("HSET", task, "jt", "a" .. string.sub(wait, 2)) end
