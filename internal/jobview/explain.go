@@ -105,6 +105,10 @@ type HoldingSlots struct {
 	InFlight int64  `json:"in_flight"` // how many may run; 0 if Redis has no such limit any more
 	Taken    int64  `json:"taken"`
 	Waiting  int64  `json:"waiting"` // in workers, before it
+	// Earlier is the job that came earlier, has not ended, and keeps the task waiting, where
+	// the limit keeps the order of its jobs, and EarlierState is asynq's state of it.
+	Earlier      string `json:"earlier,omitempty"`
+	EarlierState string `json:"earlier_state,omitempty"`
 }
 
 // Explain finds a task and tells what holds it. An empty queue stands for all.
@@ -251,7 +255,11 @@ func (i *Inspector) explainSlots(ctx context.Context, e *Explanation, limit stri
 		return err
 	}
 	e.Slots = &HoldingSlots{Name: limit, InFlight: found[0].Limit, Taken: found[0].Taken, Waiting: found[0].Waiting}
-	return nil
+	id, state, err := i.lines.Next(ctx, e.Queue, limit)
+	if id != e.ID {
+		e.Slots.Earlier, e.Slots.EarlierState = id, state
+	}
+	return err
 }
 
 // maxCosts is how many tasks ahead have their permits counted; those beyond

@@ -143,6 +143,10 @@ func (e *Explanation) sayRetry(say sayer, task string) {
 	if s := e.Slots; s != nil {
 		say("%s is parked: it waits for a slot of limit %q since %s. It did not fail, and uses up no retry.", task, s.Name, e.when(e.Since))
 		say("%d of %d slots are taken, and %d jobs wait for one in workers: throttle holders %s shows who has them.", s.Taken, s.InFlight, s.Waiting, s.Name)
+		if s.Earlier != "" {
+			say("Its jobs run in order: %q came earlier and has not ended (%s). It goes on when that is done, archived or deleted: throttle explain --task %s tells more.",
+				s.Earlier, s.EarlierState, s.Earlier)
+		}
 		return
 	}
 	if e.PutOff {

@@ -82,14 +82,14 @@ func (l *Lines) Ended(ctx context.Context, queue string, tasks []Ordered) error 
 }
 
 // Next returns the task that comes first in the order of a limiter, and asynq's state of
-// it: empty if there is none.
+// it: empty if there is none, or if it has just ended.
 func (l *Lines) Next(ctx context.Context, queue, limiter string) (id, state string, err error) {
 	ids, err := l.rdb.ZRange(ctx, orderKey(queue, limiter), 0, 0).Result()
 	if err != nil || len(ids) == 0 {
 		return "", "", err
 	}
 	state, err = l.rdb.HGet(ctx, TaskKey(queue, ids[0]), "state").Result()
-	if errors.Is(err, redis.Nil) {
+	if errors.Is(err, redis.Nil) || err == nil && state != "active" && state != "pending" && state != "retry" {
 		return "", "", nil
 	}
 	return ids[0], state, err
