@@ -163,10 +163,14 @@ func (j *job) moreOf(ctx context.Context, i int, l *throttle.Limiter, n int64) (
 	defer j.clock()()
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
-	if err := l.Acquire(running, n); err != nil {
+	r, err := l.Reserve(running, n, holdForever)
+	if err != nil {
 		return err
 	}
-	j.tookOf(i, n)
+	if err := r.Wait(running); err != nil {
+		return err
+	}
+	j.tookOf(i, &take{n, r, 0, 1})
 	return nil
 }
 
@@ -184,7 +188,7 @@ func (j *job) more(ctx context.Context, costs []int64) (err error) {
 	if err := r.Wait(running); err != nil {
 		return err
 	}
-	j.took(costs)
+	j.took(costs, r)
 	j.sent, j.observed = time.Now(), false
 	return nil
 }

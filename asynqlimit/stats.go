@@ -130,16 +130,16 @@ func (j *job) ran(took time.Duration, err error) {
 }
 
 // took counts permits of each limit.
-func (j *job) took(costs []int64) {
+func (j *job) took(costs []int64, of *throttle.Reservation) {
 	for i, n := range costs {
-		j.tookOf(i, n)
+		j.tookOf(i, &take{n, of, i, len(costs)})
 	}
 }
 
 // tookOf counts permits of the limit of one of the task's draws.
-func (j *job) tookOf(draw int, n int64) {
-	j.taken[draw].add(n, time.Now())
-	j.countsOf(draw).granted.Add(n)
+func (j *job) tookOf(draw int, t *take) {
+	j.taken[draw] = append(j.taken[draw], t)
+	j.countsOf(draw).granted.Add(t.permits)
 }
 
 // countsOf are those of the limit of one of the task's draws.

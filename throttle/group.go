@@ -109,7 +109,11 @@ func (g *Group) ReleaseEach(ctx context.Context, ns ...int64) error {
 	if err := g.fits(ns); err != nil {
 		return err
 	}
-	ns, err := releasable(g.members, ns)
+	names := make([]string, len(g.members))
+	for i, l := range g.members {
+		names[i] = l.name
+	}
+	ns, err := releasable(names, ns)
 	if err != nil || ns == nil {
 		return err
 	}

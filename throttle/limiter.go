@@ -102,7 +102,7 @@ func (l *Limiter) Reserve(ctx context.Context, n int64, maxWait time.Duration) (
 // windows, in this window. Older permits do not count any more: releasing them
 // would free those of others, and the limit would be exceeded.
 func (l *Limiter) Release(ctx context.Context, n int64) error {
-	ns, err := releasable([]*Limiter{l}, []int64{n})
+	ns, err := releasable([]string{l.name}, []int64{n})
 	if err != nil || ns == nil {
 		return err
 	}
@@ -111,11 +111,11 @@ func (l *Limiter) Release(ctx context.Context, n int64) error {
 
 // releasable are the permits of each limiter that may be given back, nil if
 // there are none to give.
-func releasable(ls []*Limiter, ns []int64) (bounded []int64, err error) {
+func releasable(names []string, ns []int64) (bounded []int64, err error) {
 	some := false
 	for i, n := range ns {
 		if n < 0 {
-			return nil, &Error{Limiter: ls[i].name, Err: ErrInvalidPermits, Detail: strconv.FormatInt(n, 10) + " to release"}
+			return nil, &Error{Limiter: names[i], Err: ErrInvalidPermits, Detail: strconv.FormatInt(n, 10) + " to release"}
 		}
 		some = some || n > 0
 		bounded = append(bounded, min(n, MaxPermits))

@@ -26,12 +26,24 @@ func (c *replayedCaller) next() {
 }
 
 // had notes that the permits are the caller's.
-func (c *replayedCaller) had(q simulatedQueue, l *replayedLine, ns []int64, late bool) {
+func (c *replayedCaller) had(q simulatedQueue, l *replayedLine, w *line.Waiter, ns []int64, late bool) {
 	r := c.r
 	use := permitUse{process: c.p, limits: q.limits, ns: ns, at: time.Now(), late: late}
 	if r.random.IntN(10) == 0 && q.group == nil && r.mayRelease(q.limits[0]) {
 		use.unused = true
 		l.step(line.Event{Kind: line.Give, Release: &line.Release{Ns: ns, Done: make(chan line.Answer, 1)}})
+	} else if r.random.IntN(4) == 0 { // some of it was not used, and goes back to its own grant
+		back := make([]int64, len(ns))
+		use.ns = slices.Clone(ns)
+		for i, n := range ns {
+			back[i] = r.random.Int64N(n + 1)
+			use.ns[i] -= back[i]
+		}
+		r.after(time.Duration(r.random.Int64N(int64(3*time.Second))), func() {
+			if !c.p.dead() {
+				l.step(line.Event{Kind: line.Give, Release: &line.Release{Ns: back, Of: w, Done: make(chan line.Answer, 1)}})
+			}
+		})
 	}
 	r.uses = append(r.uses, use)
 }
@@ -43,7 +55,7 @@ func (c *replayedCaller) ask(q simulatedQueue, ns []int64) {
 	a := &replayedAsk{r: r, l: l, ns: ns}
 	a.ends = func(taken bool) {
 		if taken {
-			c.had(q, l, ns, a.late)
+			c.had(q, l, a.w, ns, a.late)
 		}
 		c.next()
 	}

@@ -2,6 +2,8 @@ package throttle
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/throttle/internal/driver"
@@ -42,3 +44,37 @@ func (r *Reservation) Wait(ctx context.Context) error { return r.ticket.Wait(ctx
 // Cancel gives the place back, so that the next in turn can have it, and waits
 // up to a second until Redis knows. It does nothing once Wait has returned.
 func (r *Reservation) Cancel() { r.ticket.Cancel() }
+
+// Release gives back n permits of each limiter that were not used, once Wait has returned
+// nil: a call turned out to cost less than it had said. They come off the grant that they
+// are of, so that others can have them at once, and for as long as it counts: unlike
+// Limiter.Release, which does not know whose permits it is given. Those of a grant that
+// counts no more, or whose limit was changed since, are nobody's to give back: then
+// nothing happens.
+//
+// More than are left of what was acquired, or a negative number, is ErrInvalidPermits, and
+// changes nothing. If Redis gives no answer until ctx ends they may be back or count as
+// used.
+func (r *Reservation) Release(ctx context.Context, n int64) error {
+	ns := make([]int64, len(r.ticket.Names()))
+	for i := range ns {
+		ns[i] = n
+	}
+	return r.ReleaseEach(ctx, ns...)
+}
+
+// ReleaseEach is Release with a number for each limiter, which may be zero.
+func (r *Reservation) ReleaseEach(ctx context.Context, ns ...int64) error {
+	names := r.ticket.Names()
+	if len(ns) != len(names) {
+		return &Error{Limiter: names[0], Err: ErrInvalidPermits, Detail: fmt.Sprintf("%d numbers for %d limiters", len(ns), len(names))}
+	}
+	bounded, err := releasable(names, ns)
+	if err != nil || bounded == nil {
+		return err
+	}
+	if !r.ticket.Released(bounded) {
+		return &Error{Limiter: names[0], Err: ErrInvalidPermits, Detail: fmt.Sprintf("%d to release, which are more than are left of what was acquired", slices.Max(ns))}
+	}
+	return r.ticket.Release(ctx, bounded)
+}

@@ -178,6 +178,7 @@ func releaseOldest(rs []record, now, n int64) []record {
 // giving is a place that a queue returns.
 type giving struct {
 	at         int64
+	due        bool
 	epochs, ns []int64
 }
 
@@ -236,7 +237,7 @@ func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) script.Re
 		r.Members = append(r.Members, script.Member{Settings: q.config[i], Create: l.member.Create, Refresh: b.refresh[i], Ahead: b.ahead[i]})
 	}
 	for _, g := range b.returns {
-		r.Returns = append(r.Returns, script.Return{At: script.Remote(g.at), Epochs: g.epochs, Ns: g.ns})
+		r.Returns = append(r.Returns, script.Return{At: script.Remote(g.at), Due: g.due, Epochs: g.epochs, Ns: g.ns})
 	}
 	for _, a := range b.asks {
 		r.Runs = append(r.Runs, script.Run{

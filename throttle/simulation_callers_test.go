@@ -29,17 +29,36 @@ func (s *simulation) caller(ctx context.Context, p *simulatedProcess, random *ra
 	for pass(ctx, time.Duration(random.Int64N(int64(lazy)+int64(ms(1))))) {
 		q := p.queues[random.IntN(len(p.queues))]
 		ns, late := drawCosts(random, q), p.late()
-		if s.ask(ctx, q, ns, random) {
+		if got, r := s.ask(ctx, q, ns, random); got {
 			use := permitUse{process: p, limits: q.limits, ns: ns, at: time.Now(), late: p.late() > late}
 			if random.IntN(10) == 0 && q.group == nil && s.mayRelease(q.limits[0]) {
 				use.unused = true
 				_ = q.limiter.Release(ctx, ns[0])
+			} else if r != nil && random.IntN(2) == 0 {
+				use.ns = s.settle(ctx, r, ns, random)
 			}
 			s.usesMu.Lock()
 			s.uses = append(s.uses, use)
 			s.usesMu.Unlock()
 		}
 	}
+}
+
+// settle gives back some of what a caller had reserved and got, at once or later, perhaps
+// when it does not count any more, and returns what it has used.
+func (s *simulation) settle(ctx context.Context, r *Reservation, ns []int64, random *rand.Rand) (used []int64) {
+	pass(ctx, time.Duration(random.Int64N(int64([]time.Duration{ms(1), ms(50), 3 * time.Second}[random.IntN(3)]))))
+	back, used := make([]int64, len(ns)), slices.Clone(ns)
+	for i, n := range ns {
+		back[i] = random.Int64N(n + 1)
+	}
+	if r.ReleaseEach(ctx, back...) != nil {
+		return ns // they may be back, or not
+	}
+	for i, n := range back {
+		used[i] -= n
+	}
+	return used
 }
 
 // mayRelease reports whether what is released now cannot take off what others used:
@@ -67,39 +86,40 @@ func drawCosts(random *rand.Rand, q simulatedQueue) []int64 {
 	return ns
 }
 
-// ask asks once, and reports whether the permits are the caller's.
-func (s *simulation) ask(ctx context.Context, q simulatedQueue, ns []int64, random *rand.Rand) bool {
+// ask asks once, and reports whether the permits are the caller's, and by which
+// reservation if it made one.
+func (s *simulation) ask(ctx context.Context, q simulatedQueue, ns []int64, random *rand.Rand) (bool, *Reservation) {
 	wait := time.Duration(random.Int64N(int64([]time.Duration{ms(1), ms(50), time.Second, 20 * time.Second, 40 * 24 * time.Hour}[random.IntN(5)])))
 	acquire, reserve := q.ask(ns)
 	switch random.IntN(8) {
 	case 0, 1, 2:
-		return acquire(ctx) == nil
+		return acquire(ctx) == nil, nil
 	case 3:
 		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
-		return acquire(ctx) == nil
+		return acquire(ctx) == nil, nil
 	case 4: // somebody else ends the wait
 		ctx, cancel := context.WithCancel(ctx)
 		stop := time.AfterFunc(wait, cancel)
 		defer stop.Stop()
 		defer cancel()
-		return acquire(ctx) == nil
+		return acquire(ctx) == nil, nil
 	case 5:
 		r, err := reserve(ctx, 0)
-		return err == nil && r.OK() && r.Wait(ctx) == nil
+		return err == nil && r.OK() && r.Wait(ctx) == nil, r
 	case 6:
 		r, err := reserve(ctx, wait)
-		return err == nil && r.OK() && r.Wait(ctx) == nil
+		return err == nil && r.OK() && r.Wait(ctx) == nil, r
 	}
 	r, err := reserve(ctx, wait)
 	if err != nil || !r.OK() {
-		return false
+		return false, nil
 	}
 	if !pass(ctx, time.Duration(random.Int64N(int64(3*time.Second)))) || random.IntN(2) == 0 {
 		r.Cancel()
-		return false
+		return false, nil
 	}
-	return r.Wait(ctx) == nil
+	return r.Wait(ctx) == nil, r
 }
 
 // ask is how to ask a limiter or a group for ns.

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,7 +13,9 @@ import (
 // for Cancel.
 type Ticket struct {
 	w      *line.Waiter
+	ns     []int64
 	answer line.Answer // the latest
+	taken  []int64     // permits of each member, once they were handed out, less those released
 
 	mu sync.Mutex
 	q  *queue
@@ -35,7 +38,7 @@ func (e *Entry) Reserve(ctx context.Context, ns []int64, maxWait time.Duration) 
 	if a.Err != nil {
 		return nil, q.failed(a)
 	}
-	return &Ticket{q: q, w: w, answer: a}, nil
+	return &Ticket{q: q, w: w, ns: ns, answer: a}, nil
 }
 
 // Try waits at most timeout, and not at all for what comes later.
@@ -110,6 +113,7 @@ func (t *Ticket) wait(ctx context.Context) error {
 		var taken bool
 		taken, t.answer = q.redeem(ctx, t.w)
 		if taken {
+			t.taken = slices.Clone(t.ns)
 			return nil
 		}
 		if t.answer.Err != nil {
@@ -125,4 +129,35 @@ func (t *Ticket) Cancel() {
 	q := t.enter()
 	defer q.leave()
 	q.abandon(t.w, cancelPatience)
+}
+
+// Names are those of the members of its line.
+func (t *Ticket) Names() []string {
+	members := t.last().members
+	names := make([]string, len(members))
+	for i, m := range members {
+		names[i] = m.Name
+	}
+	return names
+}
+
+// Released takes permits of each member off those that were handed out, and reports
+// whether there were so many.
+func (t *Ticket) Released(ns []int64) bool {
+	for i, n := range ns {
+		if t.taken == nil || n > t.taken[i] {
+			return false
+		}
+	}
+	for i, n := range ns {
+		t.taken[i] -= n
+	}
+	return true
+}
+
+// Release gives back permits of each member that Released took off.
+func (t *Ticket) Release(ctx context.Context, ns []int64) error {
+	q := t.enter()
+	defer q.leave()
+	return q.release(ctx, &line.Release{Ns: ns, Of: t.w, Done: make(chan line.Answer, 1)})
 }

@@ -197,7 +197,10 @@ func (q *queue) ended(ctx context.Context) error {
 func (e *Entry) Release(ctx context.Context, ns []int64) error {
 	q := e.enter()
 	defer q.leave()
-	r := &line.Release{Ns: ns, Done: make(chan line.Answer, 1)}
+	return q.release(ctx, &line.Release{Ns: ns, Done: make(chan line.Answer, 1)})
+}
+
+func (q *queue) release(ctx context.Context, r *line.Release) error {
 	q.mu.Lock()
 	q.step(line.Event{Kind: line.Give, Release: r})
 	q.mu.Unlock()

@@ -105,7 +105,11 @@ func (l *Line) give(r *Release) {
 		l.end(r, Answer{Err: ErrClosed})
 		return
 	}
-	l.releases = append(l.releases, r)
+	if r.Of != nil {
+		l.returns = append(l.returns, returned{place: r.Of.place, ns: r.Ns, release: r})
+	} else {
+		l.releases = append(l.releases, r)
+	}
 	l.kick()
 }
 

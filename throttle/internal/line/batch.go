@@ -80,6 +80,9 @@ func (l *Line) finish(b *batch, a Answer) {
 		if r.left != nil {
 			l.out.Left = append(l.out.Left, r.left)
 		}
+		if r.release != nil {
+			l.end(r.release, a)
+		}
 	}
 	for _, r := range b.releases {
 		l.end(r, a)
@@ -206,9 +209,14 @@ func (l *Line) servedFor(now Local) time.Duration {
 // a stall can make the places of hundreds of waiters stale, and the script is to
 // touch their entry once. It returns the sums, what is in them, and what is not.
 func byGrant(rs []returned, most int) (sums []script.Return, within, rest []returned) {
-	index := make(map[Remote]int, min(len(rs), most)) // by time
+	type grant struct {
+		at  Remote
+		due bool
+	}
+	index := make(map[grant]int, min(len(rs), most))
 	for _, r := range rs {
-		i, ok := index[r.place.at]
+		of := grant{r.place.at, r.release != nil}
+		i, ok := index[of]
 		switch {
 		case ok && slices.Equal(sums[i].Epochs, r.place.epochs):
 			for m, n := range r.ns {
@@ -218,8 +226,8 @@ func byGrant(rs []returned, most int) (sums []script.Return, within, rest []retu
 			rest = append(rest, r)
 			continue
 		default:
-			index[r.place.at] = len(sums)
-			sums = append(sums, script.Return{At: r.place.at, Epochs: r.place.epochs, Ns: slices.Clone(r.ns)})
+			index[of] = len(sums)
+			sums = append(sums, script.Return{At: of.at, Due: of.due, Epochs: r.place.epochs, Ns: slices.Clone(r.ns)})
 		}
 		within = append(within, r)
 	}

@@ -82,10 +82,13 @@ type returned struct {
 	ns    []int64
 	by    *Waiter // who asks for another in exchange; nil if nobody does
 	left  *Waiter // whose caller waits until Redis has it; nil if nobody does
+
+	release *Release // permits that were handed out; nil: a place that was not
 }
 
 // Release is permits of each member that were handed out and not used.
 type Release struct {
 	Ns   []int64
+	Of   *Waiter     // to whom; nil: that is not known, and they come off the oldest grants
 	Done chan Answer // for the driver: room for one
 }

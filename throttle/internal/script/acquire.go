@@ -33,6 +33,7 @@ type Member struct {
 // Return is what a call gives back of one grant.
 type Return struct {
 	At     Remote
+	Due    bool // its time has come: whoever waits hears of what is free
 	Epochs []int64
 	Ns     []int64
 }
@@ -75,7 +76,7 @@ func (r *Request) Args() []any {
 	}
 	ns.add(int64(len(r.Returns)))
 	for _, b := range r.Returns {
-		ns.add(int64(b.At))
+		ns.add(int64(b.At), one(b.Due))
 		ns.add(b.Epochs...)
 		ns.add(b.Ns...)
 	}

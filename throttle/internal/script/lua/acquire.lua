@@ -11,7 +11,7 @@
 --       us after which the batch is not to be served (0: any time), since its last reply may be forgotten
 --       us up to where places may be used without having heard of a change, if that is more than NEAR (0)
 --       members M; M x: epoch last seen (0 none), refresh (1: rebuild the cached value), permits this queue has reserved ahead
---       number of returns, each: time, M x epoch, M x permits
+--       number of returns, each: time, 1 if that has come and others are to hear of what is free, M x epoch, M x permits
 --       M x permits to release from the oldest grants
 --       number of runs, each: longest wait us, reach us (how far ahead places may be reserved), near us (up to where
 --            without regard to what other clients have), lead us (no earlier than so far ahead), count, M x permits
@@ -91,14 +91,22 @@ for i, m in ipairs(members) do
 end
 
 local changed, given_back = false, false
+-- offer lets those hear of permits that are free whose places are far ahead.
+local function offer(m)
+  if call('ZCOUNT', m.permits_key, score(now + NEAR), '+inf') > 0 then config().announce_release(m.name) end
+  changed = true
+end
 for _ = 1, take_number() do
   given_back = true
-  local t, epochs = take_number(), {}
+  local t, due, epochs = take_number(), take() == '1', {}
   for i = 1, M do epochs[i] = take_number() end
   for i = 1, M do
     local n = take_number()
     -- A place of an older configuration was dropped, or stands: it is not ours to touch.
-    if epochs[i] == members[i].epoch and upkeep().give_back(members[i], t, n, now) then changed = true end
+    if epochs[i] == members[i].epoch and upkeep().give_back(members[i], t, n, now) then
+      changed = true
+      if due then offer(members[i]) end
+    end
   end
 end
 
@@ -107,8 +115,7 @@ for i = 1, M do
   if n > 0 then
     given_back = true
     upkeep().release(members[i], n, now)
-    if call('ZCOUNT', members[i].permits_key, score(now + NEAR), '+inf') > 0 then config().announce_release(members[i].name) end
-    changed = true
+    offer(members[i])
   end
 end
 
