@@ -108,14 +108,14 @@ func (j *job) process(ctx context.Context, next asynq.Handler) error {
 	if err := j.plan(next); err != nil {
 		return err
 	}
+	if err := j.awaitOrder(ctx); err != nil {
+		return err
+	}
 	if err := j.enterFlight(ctx); err != nil {
 		return err
 	}
 	switch {
 	case j.slots != nil:
-		if err := j.awaitOrder(ctx); err != nil {
-			return err
-		}
 		if err := j.together(ctx); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ type attempt struct {
 	queue, id string
 	wait      line.Wait     // how it has waited before; zero if it is new
 	by        string        // the take, as Redis notes it
+	first     int64         // when it was first taken from its queue, by the same; 0: nobody keeps orders
 	standing  line.Standing // in the order of its limits in flight: of the middleware, once that has it
 	since     int64         // its arrival, by Redis's clock, in microseconds after 1970
 	came      time.Time     // when it was taken

@@ -35,10 +35,12 @@ type caller struct {
 	tries   tries
 	onWay   map[probeKey]*expected // tasks called from lines of max_in_flight, that are not here yet
 	owed    map[owedKey]line.Charged
-	average map[string]int64  // permits that a task costs, by line that tenants share: of the goroutine that passes
-	mended  time.Time         // when a look last put all lines back: of the goroutine that passes
-	free    map[string]int64  // slots of limits in flight, by name, as this pass read them: of the goroutine that passes
-	spare   map[probeKey]bool // such lines that had nobody to call for all the places when they were last looked at
+	average map[string]int64     // permits that a task costs, by line that tenants share: of the goroutine that passes
+	mended  time.Time            // when a look last put all lines back: of the goroutine that passes
+	free    map[string]int64     // slots of limits in flight, by name, as this pass read them: of the goroutine that passes
+	spare   map[probeKey]bool    // such lines that had nobody to call for all the places when they were last looked at
+	resting map[string]time.Time // limiters of orders in which nobody could go on, until then: of the goroutine that passes
+	first   map[string]bool      // limiters in whose orders somebody can go on: of the goroutine that passes
 }
 
 type probeKey struct{ queue, line string }
@@ -47,7 +49,7 @@ func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), place: make(chan struct{}, 1),
 		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
-		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]int64{},
+		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]int64{}, resting: map[string]time.Time{}, first: map[string]bool{},
 		owed: map[owedKey]line.Charged{}, average: map[string]int64{},
 	}
 }
@@ -63,6 +65,9 @@ const (
 	placeAfter = 5 * time.Millisecond
 	// adoptEvery is how often lines of the version before this one are looked for.
 	adoptEvery = 10 * time.Second
+	// restsFor is how long the line of an order is left alone in which nobody could go on,
+	// unless one of it ends here: others are looked at before.
+	restsFor = 500 * time.Millisecond
 	// sweepEvery is how often attempts are looked for that asynq never began or ended.
 	sweepEvery = time.Second
 )
@@ -168,7 +173,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		err = fmt.Errorf("read the lines: %w", err)
 	}
 	c.learn(due, began)
-	err = errors.Join(err, c.announce(ctx), c.freeOf(ctx, due), c.flushOrders(ctx))
+	err = errors.Join(err, c.announce(ctx), c.flushOrders(ctx), c.freeOf(ctx, due))
 	looks, next := c.blocked(due, places), empty
 	var claimed, strays []*look
 	for i, d := range due {
@@ -229,7 +234,7 @@ func (c *caller) blocked(due []line.Due, places int) (looks []*look) {
 				n = min(cap(rule.inFlight)-len(rule.inFlight)-int(c.pending[key])-c.toCome(key, now), places)
 			}
 			if n > 0 {
-				k := &look{queue: i, name: key.line, permits: int64(n), inOrder: rule != nil || slots, oneByOne: slots && c.l.rules.keepsOrder(limiter), next: probeFirst}
+				k := &look{queue: i, name: key.line, permits: int64(n), inOrder: rule != nil || slots, oneByOne: slots && c.l.rules.ordered(limiter), next: probeFirst}
 				if n == 1 && !k.inOrder { // those at the head may be wrong for good
 					k.from = rand.Float64()
 				}
@@ -286,6 +291,7 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 		err = fmt.Errorf("bring waiting jobs back: %w", err)
 	}
 	err = errors.Join(err, derr)
+	began := time.Now()
 	var unused []*look
 	var charges []line.Charge
 	for i, queue := range queues {
@@ -313,6 +319,9 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 			n++
 			called += b.Called
 			c.expect(probeKey{queue, k.name}, k.permits, b)
+			if limiter, _ := line.SlotLimit(k.name); k.oneByOne && b.Called == 0 && b.Left > 0 {
+				c.resting[limiter] = began.Add(restsFor)
+			}
 			c.note(queue, k.name, b.Left)
 			k.out, k.tasks, k.permits = k.out+b.Cost, b.Left, k.permits-b.Cost
 			if k.permits != 0 && !line.IsBlocked(k.name) {

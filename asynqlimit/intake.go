@@ -55,7 +55,10 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	asked := len(seats)
 	tasks, err := in.l.lines.Take(ctx, call.Queue, call.LeaseEnds, max(asked, in.sorts), in.l.rules.orders)
 	came := len(tasks)
-	standings := in.order(ctx, call.Queue, tasks)
+	standings := map[string]line.Standing{}
+	for i, s := range in.l.order(ctx, call.Queue, tasks) {
+		standings[tasks[i].ID] = s
+	}
 	if err == nil && came > 0 {
 		tasks = in.sort(ctx, call.Queue, tasks, began)
 		in.sorts = sortNext(in.sorts, len(tasks) < came, time.Since(began))
@@ -102,7 +105,7 @@ func takeNext(asked, came, slots int) int {
 
 // put notes a task that was taken by a call that began then.
 func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *seat, began time.Time) {
-	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.Arrival(), standing: standing, seat: s, asked: make(chan struct{}),
+	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.Arrival(), first: t.First, standing: standing, seat: s, asked: make(chan struct{}),
 		called: t.Wait.State == line.Called, came: time.Now()}
 	a.last = a.came
 	if t.Waited() {

@@ -56,6 +56,7 @@ func newRules(cfg *config.Config) (*rules, error) {
 			r.inFlight = make(chan struct{}, j.MaxInFlight)
 		}
 		rs.jobs[j], rs.all = r, append(rs.all, r)
+		rs.orders = rs.orders || slices.ContainsFunc(j.Slots, keepsOrder)
 	}
 	for _, l := range jobs.Limits() {
 		rs.limits[l] = &limit{Limit: l}
@@ -64,7 +65,6 @@ func newRules(cfg *config.Config) (*rules, error) {
 	}
 	for _, l := range jobs.Slots() {
 		rs.slots[l] = &slotLimit{SlotLimit: l}
-		rs.orders = rs.orders || keepsOrder(l)
 	}
 	return rs, nil
 }

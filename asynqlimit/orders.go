@@ -20,9 +20,14 @@ import (
 // hold, then in the line for the slot.
 type orders struct {
 	mu      sync.Mutex
-	told    map[attemptKey]line.Ordered // tasks of this process that come first, until they end
-	ended   []endedTask                 // Redis is yet to hear of
-	changed chan struct{}               // closed when one of this process has ended
+	begun   map[attemptKey]begunTask // tasks that come first, until they end
+	ended   []endedTask              // Redis is yet to hear of
+	waiting map[string]*changed      // who waits here, by limiter
+}
+
+type begunTask struct {
+	line.Ordered
+	at time.Time
 }
 
 type endedTask struct {
@@ -30,16 +35,21 @@ type endedTask struct {
 	line.Ordered
 }
 
+// changed is closed when a task of a limiter's order has ended here.
+type changed struct {
+	ch    chan struct{}
+	users int
+}
+
 func newOrders() *orders {
-	return &orders{told: map[attemptKey]line.Ordered{}, changed: make(chan struct{})}
+	return &orders{begun: map[attemptKey]begunTask{}, waiting: map[string]*changed{}}
 }
 
 // keepsOrder says whether tasks run in order: one at a time, for each value of a key.
 func keepsOrder(l *plan.SlotLimit) bool { return l.Key != "" && l.Slots.Limit == 1 }
 
-// keepsOrder says whether the tasks run in order that hold slots of a limit, given by its
-// own name or that of a value of its key.
-func (rs *rules) keepsOrder(limiter string) bool {
+// ordered says whether the tasks run in order that hold slots of a limiter.
+func (rs *rules) ordered(limiter string) bool {
 	for l := range rs.slots {
 		if keepsOrder(l) && strings.HasPrefix(limiter, l.Name+":") {
 			return true
@@ -58,11 +68,25 @@ func (n needs) ordered() (limiters []string) {
 	return limiters
 }
 
+const (
+	// maxBegun is how many tasks a process remembers that run in order, before it forgets
+	// those that have not ended here for begunLasts: Redis finds out by itself.
+	maxBegun, begunLasts = 4096, time.Hour
+)
+
 // begins notes a task that comes first.
 func (o *orders) begins(a *attempt, limiters []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.told[a.key()] = line.Ordered{ID: a.id, Arrival: a.standing.First, Limiters: limiters}
+	now := time.Now()
+	if len(o.begun) >= maxBegun {
+		for key, t := range o.begun {
+			if now.Sub(t.at) > begunLasts {
+				delete(o.begun, key)
+			}
+		}
+	}
+	o.begun[a.key()] = begunTask{line.Ordered{ID: a.id, First: a.first, Limiters: limiters}, now}
 }
 
 // ends notes that asynq has ended an attempt, and whether the task with it. It reports
@@ -71,22 +95,45 @@ func (o *orders) ends(queue, id string, task bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	key := attemptKey{queue, id}
-	t, ok := o.told[key]
-	delete(o.told, key)
+	t, ok := o.begun[key]
+	delete(o.begun, key)
 	if !ok || !task {
 		return false
 	}
-	o.ended = append(o.ended, endedTask{queue, t})
-	close(o.changed)
-	o.changed = make(chan struct{})
+	o.ended = append(o.ended, endedTask{queue, t.Ordered})
+	for _, name := range t.Limiters {
+		if c := o.waiting[name]; c != nil {
+			close(c.ch)
+			c.ch = make(chan struct{})
+		}
+	}
 	return true
 }
 
-// change is closed when the next task of this process ends.
-func (o *orders) change() <-chan struct{} {
+// enter has a task wait for those before it in the order of a limiter, which it must leave.
+func (o *orders) enter(limiter string) *changed {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.changed
+	if o.waiting[limiter] == nil {
+		o.waiting[limiter] = &changed{ch: make(chan struct{})}
+	}
+	o.waiting[limiter].users++
+	return o.waiting[limiter]
+}
+
+func (o *orders) leave(limiter string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.waiting[limiter].users--; o.waiting[limiter].users == 0 {
+		delete(o.waiting, limiter)
+	}
+}
+
+// next is closed when the next task of that order ends here.
+func (o *orders) next(c *changed) <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return c.ch
 }
 
 // take returns what Redis is yet to hear of, by queue.
@@ -104,10 +151,16 @@ func (o *orders) take() map[string][]line.Ordered {
 	return by
 }
 
-// flushOrders tells Redis which tasks have ended. What it cannot tell, Redis finds out when
-// the next task of that order comes.
+// flushOrders tells Redis which tasks have ended, and has the lines looked at of those
+// behind them. What it cannot tell, Redis finds out when the next task of that order comes.
 func (c *caller) flushOrders(ctx context.Context) (err error) {
 	for queue, tasks := range c.l.orders.take() {
+		for _, t := range tasks {
+			for _, name := range t.Limiters {
+				delete(c.resting, name)
+				c.first[name] = true
+			}
+		}
 		if failed := c.l.lines.Ended(ctx, queue, tasks); failed != nil {
 			err = errors.Join(err, fmt.Errorf("take jobs that have ended out of their order: %w", failed))
 		}
@@ -127,37 +180,31 @@ func (l *Limits) ended(queue, id string, task bool) {
 	}
 }
 
-// order tells the limits of tasks that were just taken, and returns where each stands. If
-// Redis gives no answer, each asks by itself.
-func (in *intake) order(ctx context.Context, queue string, tasks []line.Taken) map[string]line.Standing {
-	if !in.l.rules.orders || len(tasks) == 0 {
-		return nil
+// order tells the limits of tasks that were just taken, and returns where each stands: if
+// Redis gives no answer, that is not known, and each asks by itself.
+func (l *Limits) order(ctx context.Context, queue string, tasks []line.Taken) []line.Standing {
+	if !l.rules.orders || len(tasks) == 0 {
+		return make([]line.Standing, len(tasks))
 	}
 	told := make([]line.Ordered, len(tasks))
 	for i, t := range tasks {
-		told[i] = line.Ordered{ID: t.ID, Arrival: t.Arrival(), Limiters: in.orderedBy(queue, t)}
+		told[i] = line.Ordered{ID: t.ID, First: t.First, Limiters: l.orderedBy(queue, t)}
 	}
-	standings, err := in.l.lines.Order(ctx, queue, told)
+	standings, err := l.lines.Order(ctx, queue, told)
 	if err != nil {
-		return nil
+		return make([]line.Standing, len(tasks))
 	}
-	by := make(map[string]line.Standing, len(tasks))
-	for i, t := range told {
-		if len(t.Limiters) > 0 {
-			by[t.ID] = standings[i]
-		}
-	}
-	return by
+	return standings
 }
 
-// orderedBy are the limits whose order a task keeps that was just taken.
-func (in *intake) orderedBy(queue string, t line.Taken) []string {
+// orderedBy are the limits whose order a task keeps that was taken.
+func (l *Limits) orderedBy(queue string, t line.Taken) []string {
 	text, _ := t.Message.(string)
 	m, err := line.ParseMessage(text)
 	if err != nil {
 		return nil
 	}
-	needs, err := in.l.rules.of(plan.Task{Type: m.Type, Queue: queue, Payload: m.Payload, Headers: m.Headers})
+	needs, err := l.rules.of(plan.Task{Type: m.Type, Queue: queue, Payload: m.Payload, Headers: m.Headers})
 	if err != nil {
 		return nil
 	}
@@ -168,10 +215,16 @@ const (
 	// orderSoon and orderLate are how often a task that waits in the room asks whether it
 	// comes first: at first, and later.
 	orderSoon, orderLate = 10 * time.Millisecond, 160 * time.Millisecond
+	// tellAfter is how long a task waits for a process to tell the limits of one that was
+	// taken before. Then it tells them itself: that process may be gone.
+	tellAfter = 100 * time.Millisecond
+	// maxTold is of how many tasks it tells at a time.
+	maxTold = 100
 )
 
 // awaitOrder waits until the task comes first among those that need the same slots, and
-// parks it if that takes longer than its hold. From then on it does until it has ended.
+// parks it if that takes longer than its hold. Once it comes first, it stays first until
+// it has ended.
 func (j *job) awaitOrder(ctx context.Context) error {
 	limiters := j.needs.ordered()
 	if len(limiters) == 0 {
@@ -189,34 +242,56 @@ func (j *job) awaitOrder(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline)/4)
 	}
-	within, leave := context.WithTimeout(running, wait)
-	defer leave()
-	task := line.Ordered{ID: j.a.id, Arrival: j.a.since, Limiters: limiters}
+	began := time.Now()
+	task := line.Ordered{ID: j.a.id, First: j.a.first, Limiters: limiters}
 	for pause := orderSoon; ; pause = min(2*pause, orderLate) {
-		changed := j.l.orders.change()
-		standing, err := j.l.lines.Order(running, j.a.queue, []line.Ordered{task})
-		if err != nil {
-			return j.undecided(ctx, err)
+		if !j.a.standing.Told || pause > orderSoon {
+			standing, err := j.l.lines.Order(running, j.a.queue, []line.Ordered{task})
+			if err != nil {
+				return j.undecided(ctx, err)
+			}
+			j.a.standing = standing[0]
 		}
-		if j.a.standing = standing[0]; j.a.standing.IsNext {
+		if j.a.standing.IsNext {
 			j.l.orders.begins(j.a, limiters)
 			j.l.caller.answered(j.a)
 			return nil
 		}
-		behind := j.a.standing.Behind
-		if behind != "" && !j.staysFor(behind) || within.Err() != nil {
-			return j.parkInOrder(behind, limiters)
+		waited, behind, most := time.Since(began), j.a.standing.Behind, wait
+		if behind == "" { // it is soon known whether it comes first
+			if behind, most = limiters[0], max(wait, lead+slack); waited > tellAfter {
+				j.tellForOthers(running)
+			}
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-changed:
-		case <-within.Done():
+		if waited >= most || !j.staysFor(behind) && most == wait {
+			return j.parkInOrder(behind)
 		}
-		timer.Stop()
-		if running.Err() != nil {
-			return j.undecided(ctx, running.Err())
+		if err := j.awaitChange(running, behind, min(pause, most-waited)); err != nil {
+			return j.undecided(ctx, err)
 		}
+	}
+}
+
+// awaitChange waits until a task has ended here that was in the same order, for no longer
+// than pause.
+func (j *job) awaitChange(ctx context.Context, limiter string, pause time.Duration) error {
+	next := j.l.orders.next(j.l.orders.enter(limiter))
+	defer j.l.orders.leave(limiter)
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-next:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// tellForOthers tells the limits of tasks whose processes have not done so.
+func (j *job) tellForOthers(ctx context.Context) {
+	untold, err := j.l.lines.Untold(ctx, j.a.queue, maxTold)
+	if err == nil {
+		j.l.order(ctx, j.a.queue, untold)
 	}
 }
 
@@ -233,20 +308,16 @@ func (j *job) staysFor(limiter string) bool {
 	return j.a.seat.toRoom([]string{name}, near)
 }
 
-func (j *job) parkInOrder(behind string, limiters []string) error {
-	if behind == "" {
-		behind = limiters[0]
-	}
+func (j *job) parkInOrder(behind string) error {
 	throttled := j.parkForSlot(behind)
 	throttled.Err = fmt.Errorf("a job of %q that came earlier has not ended", behind)
 	return throttled
 }
 
-// comesAt is where the task stands in the line for a slot whose order it keeps: as in
-// that order.
+// comesAt is where the task stands in the line for a slot: if it keeps an order, as there.
 func (j *job) comesAt(limiter string) int64 {
-	if j.a.standing.First > 0 && slices.Contains(j.needs.ordered(), limiter) {
-		return j.a.standing.First
+	if j.a.first > 0 && slices.Contains(j.needs.ordered(), limiter) {
+		return j.a.first
 	}
 	return j.a.since
 }

@@ -69,6 +69,7 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 	l.drain()
 	defer time.AfterFunc(l.timeout*9/10, l.giveUp).Stop()
 	srv.Shutdown()
+	_ = l.caller.flushOrders(listing) // of what has ended meanwhile; else Redis finds out
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package asynqlimit
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -114,7 +115,7 @@ func (j *job) takeSlots(ctx context.Context) error {
 	near := j.a.wait.State.Near()
 	if !near {
 		for _, s := range j.needs.slots {
-			if j.l.caller.queuesFor(j.a.queue, line.InFlight+s.Limiter) {
+			if !keepsOrder(s.Limit) && j.l.caller.queuesFor(j.a.queue, line.InFlight+s.Limiter) {
 				return j.parkForSlot(s.Limiter)
 			}
 		}
@@ -311,6 +312,14 @@ type slotLimit struct {
 // maxSlotLines is of how many lines for slots one pass finds out what is free.
 const maxSlotLines = 100
 
+// rank puts those first of which that is true.
+func rank(first bool) int {
+	if first {
+		return 0
+	}
+	return 1
+}
+
 // freeOf finds out how many slots are free of the limits that tasks stand in line for.
 func (c *caller) freeOf(ctx context.Context, due []line.Due) error {
 	lined := make(map[string]bool)
@@ -321,8 +330,18 @@ func (c *caller) freeOf(ctx context.Context, due []line.Due) error {
 			}
 		}
 	}
+	now := time.Now()
+	for name, until := range c.resting {
+		if now.After(until) {
+			delete(c.resting, name)
+		} else {
+			delete(lined, name)
+		}
+	}
 	names := slices.Collect(maps.Keys(lined))
 	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] }) // each has its pass, in whichever queue
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(c.first[a]), rank(c.first[b])) })
+	clear(c.first)
 	names = names[:min(len(names), maxSlotLines)]
 	clear(c.free)
 	if len(names) == 0 {

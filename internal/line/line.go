@@ -41,7 +41,8 @@ var files embed.FS
 type Lines struct {
 	rdb                                                   redis.UniversalClient
 	take, park, back, due, share, bring, release, refused *redis.Script
-	tenants, charge, order                                *redis.Script
+	tenants, charge                                       *redis.Script
+	order, ended                                          *redis.Script // of tasks that run one at a time
 	shelf, stored, pull                                   *redis.Script // for people
 	adopted, unlist, retire                               *redis.Script // for the version before this one
 }
@@ -57,6 +58,7 @@ func New(rdb redis.UniversalClient) *Lines {
 		share:   load("share"),
 		bring:   load("first", "bring"),
 		order:   load("first", "order"),
+		ended:   load("first", "ended"),
 		release: load("release"),
 		adopted: load("adopt"),
 		refused: load("refused"),
@@ -170,6 +172,7 @@ type Taken struct {
 	ID      string
 	By      string // the take, as Redis notes it
 	At      int64  // by Redis's clock, in microseconds after 1970: each later than the one before it
+	First   int64  // the same of its first take, whatever Redis's clock does; 0: nobody keeps orders
 	Wait    Wait   // zero if it never waited
 }
 
@@ -200,17 +203,25 @@ func (l *Lines) Take(ctx context.Context, queue string, leaseEnds any, most int,
 	if err != nil {
 		return nil, err
 	}
-	if len(reply)%3 != 1 {
+	n := 3 // values of each task
+	if orders {
+		n = 4
+	}
+	if len(reply)%n != 1 {
 		return nil, fmt.Errorf("take.lua: unexpected reply of %d values", len(reply))
 	}
 	now, _ := reply[0].(string)
 	at, _ := strconv.ParseInt(now, 10, 64)
-	tasks := make([]Taken, 0, len(reply)/3)
-	for i := 1; i < len(reply); i += 3 {
+	tasks := make([]Taken, 0, len(reply)/n)
+	for i := 1; i < len(reply); i += n {
 		t := Taken{Message: reply[i], By: now, At: at + int64(len(tasks))}
 		t.ID, _ = reply[i+1].(string)
 		text, _ := reply[i+2].(string)
 		t.Wait, _ = ParseWait(text)
+		if orders {
+			first, _ := reply[i+3].(string)
+			t.First, _ = strconv.ParseInt(first, 10, 64)
+		}
 		tasks = append(tasks, t)
 	}
 	return tasks, nil

@@ -7,8 +7,8 @@
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV[2] milliseconds that the keys of called tasks are kept
 -- ARGV    for each line: its name, permits to call tasks for, milliseconds until the next look, where to begin, from 0 to 1; -1:
---         at the head, and nobody is called before one there that came and parked just now; -2: the same, and only who comes
---         first in the order of the limit in flight, as in first.lua. Of the line of a tenant, in place of where to begin: its
+--         at the head, and nobody is called before one there that came and parked just now; -2: only who comes first in the order
+--         of the limit in flight, as in first.lua. Of the line of a tenant, in place of where to begin: its
 --         start tag and its weight
 -- Reply: for each line: tasks called, permits that they cost, tasks left in line; tenants left of a line that they share,
 --         which comes after the lines of its tenants, with no permits
@@ -29,7 +29,9 @@ for i = 3, #ARGV, 4 do
   end
   if from > 0 then at = math.floor(redis.call("ZCARD", line) * from) end
   while permits > 0 and not paused and steps < 1000 do
-    local heads = redis.call("ZRANGE", line, at, at + math.min(math.ceil(permits), 100) - 1)
+    local only = from == -2 and first(ARGV[1], string.match(name, "^!in_flight:(.*)$"))
+    if only and not redis.call("ZSCORE", line, only) then break end -- it is somewhere else
+    local heads = only and {only} or redis.call("ZRANGE", line, at, at + math.min(math.ceil(permits), 100) - 1)
     if #heads == 0 then break end
     for _, id in ipairs(heads) do
       steps = steps + 1
@@ -42,14 +44,11 @@ for i = 3, #ARGV, 4 do
       elseif permits <= 0 then
         break
       elseif tonumber(soonest) > now and tonumber(soonest) < now + 2000 then
-        if from < 0 and tonumber(soonest) - tonumber(since) / 1000 < 2000 then
+        if only or from < 0 and tonumber(soonest) - tonumber(since) / 1000 < 2000 then
           permits = 0
           break
         end
         at = at + 1
-      elseif from == -2 and (first(ARGV[1], string.match(name, "^!in_flight:(.*)$")) or id) ~= id then
-        permits = 0
-        break
       else
         gone = gone + redis.call("ZREM", line, id)
         redis.call("ZREM", KEYS[3], id)

@@ -2,9 +2,11 @@
 -- verb's own. A task comes first until it has ended: done, archived or deleted. One that failed, and waits to be retried, has
 -- not.
 --
---   asynq:{QUEUE}:jt:order:LIMITER  zset: id -> when it was first taken from the queue, in microseconds after 1970
---   field first of a task's hash    the same: an id that stands there for an earlier task is none
---   asynq:{QUEUE}:jt:unread         zset: id -> the same, of tasks that were taken and whose limits nobody has told yet
+--   field first of a task's hash    when it was first taken from its queue, in microseconds after 1970: each later than the one before
+--   asynq:{QUEUE}:jt:first          the latest of those
+--   asynq:{QUEUE}:jt:untold         zset: id -> first, of tasks that were taken and whose limits nobody has told yet
+--   asynq:{QUEUE}:jt:order:LIMITER  zset: id -> first: an id that stands there for an earlier task is none
+--   asynq:{QUEUE}:jt:line:!in_flight:LIMITER  the line of those that wait for the slot (park.lua): one that parked untold is only here
 
 -- of reads fields of a task: {} if somebody has written there what is no task.
 local function of(prefix, id, ...)
@@ -12,20 +14,34 @@ local function of(prefix, id, ...)
   return known.err and {} or known
 end
 
--- waiting says whether the task of an id in that order has not ended.
+-- waiting says whether the task of an id in an order has not ended.
 local function waiting(prefix, id, score)
   local known = of(prefix, id, "state", "first")
   local state = known[1]
   return (state == "active" or state == "pending" or state == "retry") and tonumber(known[2] or nil) == tonumber(score)
 end
 
--- first returns the id that comes first in the order of a limiter, and when it came. Those that have ended leave it.
-local function first(prefix, limiter)
-  local key = prefix .. "jt:order:" .. limiter
+-- parked says whether the task of an id waits in a line.
+local function parked(prefix, id, line)
+  local known = of(prefix, id, "state", "jt")
+  return known[1] == "retry" and string.match(known[2] or "", "^p %d+ %d+ %d+ %d+ %d+ (.*)$") == line
+end
+
+-- head returns the first of a zset that is there, and its score. Those that are not leave it.
+local function head(prefix, key, there, line)
   for _ = 1, 1000 do
-    local head = redis.call("ZRANGE", key, 0, 0, "WITHSCORES")
-    if not head[1] then return nil end
-    if waiting(prefix, head[1], head[2]) then return head[1], tonumber(head[2]) end
-    redis.call("ZREM", key, head[1])
+    local found = redis.call("ZRANGE", key, 0, 0, "WITHSCORES")
+    if not found[1] then return nil end
+    if there(prefix, found[1], line or found[2]) then return found[1], tonumber(found[2]) end
+    redis.call("ZREM", key, found[1])
   end
+end
+
+-- first returns the id that comes first in the order of a limiter.
+local function first(prefix, limiter)
+  local line = "!in_flight:" .. limiter
+  local id, at = head(prefix, prefix .. "jt:order:" .. limiter, waiting)
+  local other, came = head(prefix, prefix .. "jt:line:" .. line, parked, line)
+  if other and (not at or came < at) then return other end
+  return id
 end

@@ -6,8 +6,9 @@
 -- ARGV[1] when the leases end, in seconds after 1970
 -- ARGV[2] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV[3] tasks to take at most
--- ARGV[4] given if the process tells their limits by order.lua: until then, nobody comes first who was taken later
--- Reply: nil if there is no task or the queue is paused, else now in microseconds after 1970, and for each task message, id, wait or ""
+-- ARGV[4] given if the process tells their limits by order.lua: until then, nobody comes first who was taken later (first.lua)
+-- Reply: nil if there is no task or the queue is paused, else now in microseconds after 1970, and for each task message, id, wait or "",
+--        and, with ARGV[4], when it was first taken
 if redis.call("EXISTS", KEYS[2]) == 1 then return nil end
 local ids = redis.call("RPOP", KEYS[1], ARGV[3])
 if not ids or #ids == 0 then return nil end
@@ -18,17 +19,14 @@ redis.call("ZADD", KEYS[4], unpack(leases))
 redis.call("SADD", ARGV[2] .. "jt:room", unpack(ids))
 local t = redis.call("TIME")
 local now = t[1] .. string.format("%06d", tonumber(t[2]))
-local reply, called = {now}, {}
+local reply, called, untold = {now}, {}, {}
+local latest = ARGV[4] and math.max(tonumber(redis.call("GET", ARGV[2] .. "jt:first") or "0"), tonumber(now) - 1)
 for _, id in ipairs(ids) do
   local task = ARGV[2] .. "t:" .. id
   local known = redis.pcall("HMGET", task, "msg", "jt") -- nothing, where somebody has written what is no task
   local msg, wait = known[1], known[2] or ""
   if msg then
     local state, since, cost, limiter = string.match(wait, "^(%a) (%d+) %d+ %d+ (%d+) %d+ (.*)$")
-    if ARGV[4] then
-      local came = redis.call("HGET", task, "first") or state and state ~= "a" and since or string.format("%.0f", tonumber(now) + (#reply - 1) / 3)
-      redis.call("ZADD", ARGV[2] .. "jt:unread", came, id)
-    end
     redis.call("HSET", task, "state", "active", "taken", now)
     redis.call("HDEL", task, "pending_since")
     if state and state ~= "a" then redis.call("HSET", task, "jt", "a" .. string.sub(wait, 2)) end
@@ -42,10 +40,25 @@ for _, id in ipairs(ids) do
     end
     local n = #reply
     reply[n + 1], reply[n + 2], reply[n + 3] = msg, id, wait
+    if latest then
+      local first = redis.call("HGET", task, "first")
+      if not first then
+        latest = latest + 1
+        first = state and state ~= "a" and since or string.format("%.0f", latest) -- or it has parked before anybody kept orders
+        redis.call("HSET", task, "first", first)
+      end
+      reply[n + 4] = first
+      untold[#untold + 1], untold[#untold + 2] = first, id
+    end
   else
     redis.call("SREM", ARGV[2] .. "jt:room", id)
   end
 end
 for limiter, those in pairs(called) do redis.pcall("ZREM", ARGV[2] .. "jt:called:" .. limiter, unpack(those)) end
 if #reply == 1 then return nil end
+if latest then
+  redis.call("ZADD", ARGV[2] .. "jt:untold", unpack(untold))
+  redis.call("PEXPIRE", ARGV[2] .. "jt:untold", 86400000)
+  redis.call("SET", ARGV[2] .. "jt:first", string.format("%.0f", latest), "PX", 86400000)
+end
 return reply
