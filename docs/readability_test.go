@@ -20,8 +20,8 @@ var firstPages = map[string]float64{"../README.md": 9, "getting-started.md": 9, 
 // pages. With -v it prints the grade of each page by the formula of Flesch and
 // Kincaid, which is about the years at school that a reader needs.
 //
-// Prose counts, and what stands in for it does not: blocks of code, tables,
-// headings, pictures and the targets of links are left out. See readingGrade for
+// Only prose counts: blocks of code, tables, headings, pictures, comments and the
+// targets of links are left out. See readingGrade for
 // what a sentence is, and syllablesOf for what a syllable is.
 func TestReadability(t *testing.T) {
 	graded := 0
@@ -91,7 +91,7 @@ func prose(p page) string {
 	var b strings.Builder
 	for _, line := range p.lines {
 		switch trimmed := strings.TrimSpace(line); {
-		case strings.HasPrefix(trimmed, "|"), strings.HasPrefix(trimmed, "#"), strings.HasPrefix(trimmed, "!["):
+		case strings.HasPrefix(trimmed, "|"), strings.HasPrefix(trimmed, "#"), strings.HasPrefix(trimmed, "!["), strings.HasPrefix(trimmed, "<!--"):
 			continue
 		case trimmed == "", listMark.MatchString(line):
 			b.WriteString(". ") // a paragraph or an item ends here
