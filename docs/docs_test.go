@@ -36,6 +36,7 @@ type page struct {
 // block is a fenced block of a page.
 type block struct {
 	page  string
+	under string   // the heading before it
 	line  int      // of its first line
 	lang  string   // the first word behind the fence
 	marks []string // the others
@@ -72,16 +73,20 @@ func readPage(t *testing.T, path string) page {
 	}
 	p := page{path: path}
 	var open *block
+	under := ""
 	for i, line := range strings.Split(string(data), "\n") {
 		info, fence := strings.CutPrefix(line, "```")
 		switch {
 		case !fence && open == nil:
+			if m := heading.FindStringSubmatch(line); m != nil {
+				under = m[1]
+			}
 			p.lines = append(p.lines, line)
 		case !fence:
 			open.text += line + "\n"
 		case open == nil:
 			lang, marks, _ := strings.Cut(info, " ")
-			open = &block{page: path, line: i + 2, lang: lang, marks: strings.Fields(marks)}
+			open = &block{page: path, under: under, line: i + 2, lang: lang, marks: strings.Fields(marks)}
 		default:
 			p.blocks = append(p.blocks, *open)
 			open = nil

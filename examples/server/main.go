@@ -40,7 +40,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	srv := asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(asynq.Config{Concurrency: 20, LogLevel: asynq.WarnLevel}))
+	srv := asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(asynq.Config{Concurrency: 20}))
 	return limits.Serve(ctx, srv, mux) // in place of srv.Run(mux)
 }
 

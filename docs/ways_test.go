@@ -1,0 +1,137 @@
+package docs_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// maxCommands is how many commands each way into the README may take, from git clone
+// to a job that a limit held.
+const maxCommands = 10
+
+// TestWaysIn follows the README from git clone to a job within a limit, each of its
+// ways in a clone and with a Redis of its own. The clone is of the last commit.
+func TestWaysIn(t *testing.T) {
+	t.Parallel()
+	readme := readPage(t, filepath.Join("..", "README.md"))
+	ways := map[string][]block{}
+	var clone []block
+	for _, b := range readme.blocks {
+		switch {
+		case b.under == "Three ways in":
+			clone = append(clone, b)
+		case regexp.MustCompile(`^[1-9]\. `).MatchString(b.under):
+			ways[b.under] = append(ways[b.under], b)
+		}
+	}
+	if len(ways) != 3 || len(clone) != 1 {
+		t.Fatalf("the README has %d ways in, and says %d times how to clone, want 3 and 1", len(ways), len(clone))
+	}
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			way = append(clone[:1:1], way...)
+			n := 0
+			for _, b := range way {
+				if b.lang == "sh" && !b.marked("norun") {
+					n += commandsIn(b.text)
+				}
+			}
+			t.Logf("%d commands", n)
+			if n < 3 || n > maxCommands {
+				t.Errorf("%d commands, want 3 to %d", n, maxCommands)
+			}
+			if testing.Short() {
+				return
+			}
+			s := newClone(t, clone[0].text)
+			s.runAll(page{path: readme.path, blocks: way[1:]})
+			if s.ran == 0 {
+				t.Error("nothing ran")
+			}
+		})
+	}
+}
+
+// newClone is a shell in a clone that the commands of a block have made.
+func newClone(t *testing.T, commands string) *shell {
+	t.Helper()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newShell(t, t.TempDir())
+	git := filepath.Join(t.TempDir(), "gitconfig") // GitHub's repository is the one here
+	if err := os.WriteFile(git, fmt.Appendf(nil, "[url %q]\n\tinsteadOf = https://github.com/jobthrottle/jobthrottle\n[safe]\n\tdirectory = *\n", root), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// What was built before is built again in no clone: only -trimpath makes it the same.
+	s.env = []string{"GIT_CONFIG_GLOBAL=" + git, "GOFLAGS=-trimpath -buildvcs=false"}
+	s.do(t.Context(), commands)
+	s.dir = filepath.Join(s.dir, "jobthrottle")
+	if _, err := os.Stat(filepath.Join(s.dir, "go.mod")); err != nil {
+		t.Fatalf("%s\nmade no clone: %v", commands, err)
+	}
+	for _, file := range []string{"config.yaml", "examples/server/main.go"} { // they name a Redis, which is elsewhere
+		text, err := os.ReadFile(filepath.Join(s.dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.write(file, s.addresses.Replace(string(text)))
+	}
+	return s
+}
+
+// hereDocument is what a file gets from a command: no commands.
+var hereDocument = regexp.MustCompile(`(?s)<<'END'\n.*?\nEND\n`)
+
+// commandsIn counts the commands of a block.
+func commandsIn(text string) int {
+	n := 0
+	for line := range strings.Lines(hereDocument.ReplaceAllString(text, "\n")) {
+		for command := range strings.SplitSeq(line, "&&") {
+			if command = strings.TrimSpace(command); command != "" && !strings.HasPrefix(command, "#") {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// TestExampleServer: what the README shows of examples/server is what is there.
+func TestExampleServer(t *testing.T) {
+	limits, err := os.ReadFile(filepath.Join("..", "examples", "server", "limits.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(filepath.Join("..", "examples", "server", "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for _, b := range readPage(t, filepath.Join("..", "README.md")).blocks {
+		if !strings.HasPrefix(b.under, "2. ") {
+			continue
+		}
+		switch b.lang {
+		case "yaml":
+			shown++
+			if b.text != string(limits) {
+				t.Errorf("%s is not examples/server/limits.yaml", b)
+			}
+		case "go":
+			shown++
+			for line := range strings.Lines(b.text) {
+				if line = strings.TrimSpace(line); !strings.Contains(string(program), "\t"+line+"\n") {
+					t.Errorf("%s: %s: not in examples/server/main.go", b, line)
+				}
+			}
+		}
+	}
+	if shown != 2 {
+		t.Errorf("the README shows %d parts of it, want 2", shown)
+	}
+}
