@@ -75,7 +75,7 @@ func newClone(t *testing.T, commands string) *shell {
 	if _, err := os.Stat(filepath.Join(s.dir, "go.mod")); err != nil {
 		t.Fatalf("%s\nmade no clone: %v", commands, err)
 	}
-	s.do(t.Context(), "go build ./cmd/... ./examples/...") // a machine without a cache takes long for that
+	s.do(t.Context(), "go build ./cmd/... ./examples/...")                    // a machine without a cache takes long for that
 	for _, file := range []string{"config.yaml", "examples/server/main.go"} { // they name a Redis, which is elsewhere
 		text, err := os.ReadFile(filepath.Join(s.dir, file))
 		if err != nil {

@@ -6,33 +6,45 @@ import (
 	"go/token"
 	"io/fs"
 	"iter"
+	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/worker/metrics"
 )
 
 // forbidden are the words that the glossary has better ones for, each with the
-// better one.
+// better one: the last column of its tables.
 func forbidden(t *testing.T) map[string]string {
 	t.Helper()
-	words := map[string]string{}
+	words, tables := map[string]string{}, 0
 	for _, line := range readPage(t, "glossary.md").lines {
-		cells := strings.Split(line, "|")
-		if len(cells) != 5 || strings.HasPrefix(line, "| ---") || strings.HasPrefix(line, "| term") {
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "| ---") {
 			continue
 		}
-		for word := range strings.SplitSeq(cells[3], ",") {
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		better, last := strings.TrimSpace(cells[0]), strings.TrimSpace(cells[len(cells)-1])
+		if last == "not" {
+			tables++
+			continue
+		}
+		for word := range strings.SplitSeq(last, ",") {
 			if word = strings.TrimSpace(word); word != "" {
-				words[word] = strings.TrimSpace(cells[1])
+				words[word] = better
 			}
 		}
 	}
-	if len(words) < 10 {
-		t.Fatalf("the glossary forbids only %v", words)
+	if len(words) < 25 || tables != 2 {
+		t.Fatalf("the glossary has %d tables, which forbid %v", tables, words)
 	}
 	return words
 }
@@ -110,6 +122,42 @@ func TestWordsOfTheCode(t *testing.T) {
 	}
 	if files < 100 {
 		t.Errorf("only %d files", files)
+	}
+}
+
+// TestWordsOfOperators: so do the alerts, the dashboard, the names of metrics and
+// the keys of the configuration.
+func TestWordsOfOperators(t *testing.T) {
+	words := forbidden(t)
+	match := matcher(words)
+	check := func(where, text string) {
+		for _, w := range match.FindAllString(strings.ReplaceAll(text, "_", " "), -1) {
+			t.Errorf("%s: %q; the glossary says %q", where, w, words[strings.ToLower(w)])
+		}
+	}
+	for _, path := range []string{"alerts.yaml", "grafana-dashboard.json", "../config.yaml", "../deploy/config.yaml", "../RELIABILITY.md"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			check(path, line)
+		}
+	}
+	descs := make(chan *prometheus.Desc, 100)
+	metrics.NewCollector(nil).Describe(descs)
+	close(descs)
+	n := 0
+	for d := range descs {
+		n++
+		check("metric", d.String())
+	}
+	eachKey("", reflect.TypeFor[config.Config](), func(key, _ string) {
+		n++
+		check("key", key)
+	})
+	if n < 80 {
+		t.Errorf("only %d metrics and keys", n)
 	}
 }
 

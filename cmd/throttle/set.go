@@ -43,7 +43,7 @@ without it, say --all-values.
 
 Tenants that share a limit (share in the configuration) get it by weight; --weight
 changes the weight of one, at once and until it is changed again, also when workers
-start anew.
+start again.
 
 A change of type (--per-client) forgets the usage, and is confirmed first.
 Workers that start apply the limits of their configuration again, except those
