@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // figuresFrom is the comment above a table whose figures are those of another page:
@@ -118,6 +119,36 @@ func sameFigure(page, source string) bool {
 	}
 	want, err := number(source)
 	return err == nil && got != 0 && strconv.FormatFloat(got, 'f', len(decimals), 64) == strconv.FormatFloat(want, 'f', len(decimals), 64)
+}
+
+// TestComparisonSources: each system of the comparison's table has a page that says
+// so, and the day on which it did.
+func TestComparisonSources(t *testing.T) {
+	page, systems := readPage(t, "comparison.md"), []string{}
+	for i, line := range page.lines {
+		if !strings.HasPrefix(line, "## Job systems") {
+			continue
+		}
+		for _, row := range tableBelow(page, i)[1:] {
+			name, _, _ := strings.Cut(strings.TrimPrefix(row[0], "["), "]")
+			systems = append(systems, name)
+			if _, err := time.Parse(time.DateOnly, row[len(row)-1]); err != nil {
+				t.Errorf("%s: when was that read? %v", name, err)
+			}
+			if !strings.HasPrefix(name, "jobthrottle") && !strings.Contains(row[0], "](https://") {
+				t.Errorf("%s: no page that says so", name)
+			}
+		}
+	}
+	text := strings.Join(page.lines, "\n")
+	for _, system := range []string{"BullMQ Pro", "Sidekiq Enterprise", "Inngest", "Hatchet", "Temporal", "River Pro"} {
+		if !slices.Contains(systems, system) {
+			t.Errorf("the table does not have %s", system)
+		}
+	}
+	if !strings.Contains(text, "[ThrottleKit](https://") {
+		t.Error("the page does not compare ThrottleKit")
+	}
 }
 
 // TestReadmeModule: what the README tells to get is this module, and it asks for the
