@@ -165,7 +165,7 @@ func TestReadmeModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\ngo get " + module + "\n", "Go " + strings.TrimSuffix(version, ".0") + ","} {
+	for _, want := range []string{"\ngo get " + module + "/asynqlimit\n", "`go get " + module + "/throttle`", "Go " + strings.TrimSuffix(version, ".0") + ","} {
 		if !strings.Contains(string(readme), want) {
 			t.Errorf("the README does not say %q", want)
 		}

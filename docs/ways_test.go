@@ -102,6 +102,37 @@ func commandsIn(text string) int {
 	return n
 }
 
+// TestGoGet: after the go get of the README a program in a module of its own builds.
+// The module is the one here, and what it requires is what is here already.
+func TestGoGet(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, b := range readPage(t, filepath.Join("..", "README.md")).blocks {
+		if b.lang != "sh" || !strings.HasPrefix(b.text, "go get ") {
+			continue
+		}
+		ran++
+		s := newShell(t, t.TempDir())
+		s.env = []string{"GOPROXY=off", "GOSUMDB=off", "GOFLAGS=", "GOWORK=off"}
+		s.dir = t.TempDir()
+		program, err := os.ReadFile(filepath.Join(root, "examples", "server", "main.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.write("main.go", string(program))
+		s.do(t.Context(), "go mod init shop && go mod edit -replace github.com/jobthrottle/jobthrottle="+root)
+		s.do(t.Context(), b.text)
+		s.do(t.Context(), "go vet .")
+	}
+	if ran != 1 {
+		t.Errorf("the README says %d times how to get the module, want once", ran)
+	}
+}
+
 // TestExampleServer: what the README shows of examples/server is what is there.
 func TestExampleServer(t *testing.T) {
 	limits, err := os.ReadFile(filepath.Join("..", "examples", "server", "limits.yaml"))
