@@ -14,9 +14,10 @@ import (
 const maxCommands = 10
 
 // TestWaysIn follows the README from git clone to a job within a limit, each of its
-// ways in a clone and with a Redis of its own. The clone is of the last commit.
+// ways with a Redis of its own. The clone is of the last commit.
 func TestWaysIn(t *testing.T) {
 	t.Parallel()
+	outer := t
 	readme := readPage(t, filepath.Join("..", "README.md"))
 	ways := map[string][]block{}
 	var clone []block
@@ -31,10 +32,10 @@ func TestWaysIn(t *testing.T) {
 	if len(ways) != 3 || len(clone) != 1 {
 		t.Fatalf("the README has %d ways in, and says %d times how to clone, want 3 and 1", len(ways), len(clone))
 	}
+	dir := ""
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
-			way = append(clone[:1:1], way...)
-			n := 0
+			n := commandsIn(clone[0].text)
 			for _, b := range way {
 				if b.lang == "sh" && !b.marked("norun") {
 					n += commandsIn(b.text)
@@ -47,8 +48,19 @@ func TestWaysIn(t *testing.T) {
 			if testing.Short() {
 				return
 			}
-			s := newClone(t, clone[0].text)
-			s.runAll(page{path: readme.path, blocks: way[1:]})
+			if dir == "" {
+				dir = makeClone(outer, clone[0].text)
+			}
+			s := newShell(t, t.TempDir())
+			s.clone, s.dir, s.env = true, dir, []string{"GOFLAGS=-buildvcs=false"}
+			for _, file := range []string{"config.yaml", "examples/server/main.go"} { // they name a Redis, which is elsewhere
+				text, err := os.ReadFile(filepath.Join("..", file))
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.write(file, s.addresses.Replace(string(text)))
+			}
+			s.runAll(page{path: readme.path, blocks: way})
 			if s.ran == 0 {
 				t.Error("nothing ran")
 			}
@@ -56,8 +68,9 @@ func TestWaysIn(t *testing.T) {
 	}
 }
 
-// newClone is a shell in a clone that the commands of a block have made.
-func newClone(t *testing.T, commands string) *shell {
+// makeClone runs the commands that make a clone, and returns its directory. What
+// it builds there, on a machine without a cache, takes long.
+func makeClone(t *testing.T, commands string) string {
 	t.Helper()
 	root, err := filepath.Abs("..")
 	if err != nil {
@@ -68,22 +81,9 @@ func newClone(t *testing.T, commands string) *shell {
 	if err := os.WriteFile(git, fmt.Appendf(nil, "[url %q]\n\tinsteadOf = https://github.com/jobthrottle/jobthrottle\n[safe]\n\tdirectory = *\n", root), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// With -trimpath a package is compiled once for all clones.
-	s.clone, s.env = true, []string{"GIT_CONFIG_GLOBAL=" + git, "GOFLAGS=-trimpath -buildvcs=false"}
-	s.do(t.Context(), commands)
-	s.dir = filepath.Join(s.dir, "jobthrottle")
-	if _, err := os.Stat(filepath.Join(s.dir, "go.mod")); err != nil {
-		t.Fatalf("%s\nmade no clone: %v", commands, err)
-	}
-	s.do(t.Context(), "go build ./cmd/... ./examples/...")                    // a machine without a cache takes long for that
-	for _, file := range []string{"config.yaml", "examples/server/main.go"} { // they name a Redis, which is elsewhere
-		text, err := os.ReadFile(filepath.Join(s.dir, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.write(file, s.addresses.Replace(string(text)))
-	}
-	return s
+	s.env = []string{"GIT_CONFIG_GLOBAL=" + git, "GOFLAGS=-buildvcs=false"}
+	s.do(t.Context(), commands+"go build ./cmd/... ./examples/...\n")
+	return filepath.Join(s.dir, "jobthrottle")
 }
 
 // hereDocument is what a file gets from a command: no commands.
