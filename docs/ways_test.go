@@ -13,6 +13,10 @@ import (
 // to a job that a limit held.
 const maxCommands = 10
 
+// cloneFlags are for the go command in a clone: with -trimpath what is compiled there
+// is in the cache when the next clone is, in another directory.
+const cloneFlags = "-trimpath -buildvcs=false"
+
 // TestWaysIn follows the README from git clone to a job within a limit, each of its
 // ways with a Redis of its own. The clone is of the last commit.
 func TestWaysIn(t *testing.T) {
@@ -52,7 +56,7 @@ func TestWaysIn(t *testing.T) {
 				dir = makeClone(outer, clone[0].text)
 			}
 			s := newShell(t, t.TempDir())
-			s.clone, s.dir, s.env = true, dir, []string{"GOFLAGS=-buildvcs=false"}
+			s.clone, s.dir, s.env = true, dir, []string{"GOFLAGS=" + cloneFlags}
 			for _, file := range []string{"config.yaml", "examples/server/main.go"} { // they name a Redis, which is elsewhere
 				text, err := os.ReadFile(filepath.Join("..", file))
 				if err != nil {
@@ -81,7 +85,7 @@ func makeClone(t *testing.T, commands string) string {
 	if err := os.WriteFile(git, fmt.Appendf(nil, "[url %q]\n\tinsteadOf = https://github.com/jobthrottle/jobthrottle\n[safe]\n\tdirectory = *\n", root), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.env = []string{"GIT_CONFIG_GLOBAL=" + git, "GOFLAGS=-buildvcs=false"}
+	s.env = []string{"GIT_CONFIG_GLOBAL=" + git, "GOFLAGS=" + cloneFlags}
 	s.do(t.Context(), commands+"go build ./cmd/... ./examples/...\n")
 	return filepath.Join(s.dir, "jobthrottle")
 }
