@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,16 +45,6 @@ func TestCommands(t *testing.T) {
 			t.Fatalf("%d blocks of commands: some are missing", s.ran)
 		}
 	})
-	t.Run("README", func(t *testing.T) { // the demo is a step of .ci/run
-		t.Parallel()
-		s := newShell(t, bin)
-		readme := readPage(t, filepath.Join("..", "README.md"))
-		readme.blocks = slices.DeleteFunc(readme.blocks, func(b block) bool { return strings.Contains(b.text, "--demo") })
-		s.runAll(readme)
-		if s.ran < 3 {
-			t.Fatalf("%d blocks of commands: some are missing", s.ran)
-		}
-	})
 	t.Run("install", func(t *testing.T) {
 		t.Parallel()
 		s := newShell(t, bin)
@@ -89,6 +78,8 @@ type shell struct {
 	t          *testing.T
 	dir        string
 	addresses  *strings.Replacer
+	clone      bool     // the directory is a clone, in which commands are built as the page says
+	env        []string // beside that of the test
 	background *process
 	ran        int  // blocks
 	built      bool // the page said how
@@ -130,7 +121,7 @@ func (s *shell) runAll(p page) {
 		}
 		s.ran++
 		switch {
-		case strings.HasPrefix(b.text, buildCommands+"\n"):
+		case !s.clone && strings.HasPrefix(b.text, buildCommands+"\n"):
 			s.built = true
 			if b.text = b.text[len(buildCommands)+1:]; b.text != "" {
 				s.run(b, want)
@@ -189,10 +180,12 @@ func (s *shell) command(ctx context.Context, commands string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", "-e", "-c", s.addresses.Replace(commands))
 	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(s.dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"), "REDIS_PASSWORD=", "ADMIN_TOKEN=")
+	cmd.Env = append(cmd.Env, s.env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // go run starts another process, which has to end, too
 	return cmd
 }
 
-// start begins a block that goes on, and returns once it has printed what is wanted.
+// start begins a block that goes on, and returns once it has printed what is wanted, if anything is.
 func (s *shell) start(b block, want *block) {
 	s.t.Helper()
 	p := &process{t: s.t, cmd: s.command(context.Background(), "exec "+b.text), exited: make(chan struct{})}
@@ -205,10 +198,13 @@ func (s *shell) start(b block, want *block) {
 		_ = p.cmd.Wait()
 	}()
 	s.t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 		<-p.exited
 	})
 	s.background = p
+	if want == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	for !matches(p.output.String(), *want) {

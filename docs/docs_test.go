@@ -10,7 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -36,6 +39,7 @@ type page struct {
 // block is a fenced block of a page.
 type block struct {
 	page  string
+	under string   // the heading before it
 	line  int      // of its first line
 	lang  string   // the first word behind the fence
 	marks []string // the others
@@ -72,16 +76,20 @@ func readPage(t *testing.T, path string) page {
 	}
 	p := page{path: path}
 	var open *block
+	under := ""
 	for i, line := range strings.Split(string(data), "\n") {
 		info, fence := strings.CutPrefix(line, "```")
 		switch {
 		case !fence && open == nil:
+			if m := heading.FindStringSubmatch(line); m != nil {
+				under = m[1]
+			}
 			p.lines = append(p.lines, line)
 		case !fence:
 			open.text += line + "\n"
 		case open == nil:
 			lang, marks, _ := strings.Cut(info, " ")
-			open = &block{page: path, line: i + 2, lang: lang, marks: strings.Fields(marks)}
+			open = &block{page: path, under: under, line: i + 2, lang: lang, marks: strings.Fields(marks)}
 		default:
 			p.blocks = append(p.blocks, *open)
 			open = nil
@@ -153,16 +161,50 @@ var (
 	code    = regexp.MustCompile("`[^`]*`")
 )
 
+// allPages returns the Markdown of the whole repository, which is more than users read.
+func allPages(t *testing.T) []page {
+	t.Helper()
+	var pages []page
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() != ".." && d.Name() != ".ci" && strings.HasPrefix(d.Name(), "."):
+			return filepath.SkipDir
+		case strings.HasSuffix(path, ".md"):
+			pages = append(pages, readPage(t, path))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pages) < 25 {
+		t.Fatalf("%d pages: some are missing", len(pages))
+	}
+	return pages
+}
+
 // TestLinks: every link to a file leads to one, and every link to a heading to
-// one that is there.
+// one that is there. With -v it lists the links that leave the repository, which
+// it does not follow.
 func TestLinks(t *testing.T) {
-	for _, p := range readPages(t) {
+	outside := map[string][]string{} // the pages that have each
+	inside := 0
+	for _, p := range allPages(t) {
 		for _, line := range p.lines {
 			for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(line, "code"), -1) {
 				target, anchor, _ := strings.Cut(m[1], "#")
 				if strings.Contains(target, "://") {
+					if u, err := url.Parse(m[1]); err != nil || u.Scheme != "https" || u.Host == "" {
+						t.Errorf("%s: %s is no address of the web (%v)", p.path, m[1], err)
+					}
+					if !slices.Contains(outside[m[1]], p.path) {
+						outside[m[1]] = append(outside[m[1]], p.path)
+					}
 					continue
 				}
+				inside++
 				file := p.path
 				if target != "" {
 					file = filepath.Join(filepath.Dir(p.path), target)
@@ -174,6 +216,13 @@ func TestLinks(t *testing.T) {
 				}
 			}
 		}
+	}
+	for _, address := range slices.Sorted(maps.Keys(outside)) {
+		t.Logf("outside: %s (%s)", address, strings.Join(outside[address], ", "))
+	}
+	t.Logf("%d links inside, %d addresses outside", inside, len(outside))
+	if inside < 150 || len(outside) < 20 {
+		t.Errorf("%d links inside and %d outside: some are missing", inside, len(outside))
 	}
 }
 

@@ -3,42 +3,151 @@ package docs_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
-// TestReadmeFigures: the figures of the README are those of BENCHMARKS.md, in the row
-// of the same name.
-func TestReadmeFigures(t *testing.T) {
-	figures := func(path string) map[string][]string {
-		rows := map[string][]string{}
-		for _, line := range readPage(t, path).lines {
-			if cells := strings.Split(strings.Trim(line, "|"), "|"); strings.HasPrefix(line, "|") && len(cells) > 2 {
-				for i, cell := range cells {
-					cell, _, _ = strings.Cut(strings.TrimSpace(cell), " (") // how many times the first row's
-					if i == 0 {
-						cell = strings.TrimSpace(cells[0])
-					}
-					cells[i] = cell
-				}
-				rows[cells[0]] = cells[1:]
+// figuresFrom is the comment above a table whose figures are those of another page:
+// the page, how the heading of its section begins, and what each column has there.
+var figuresFrom = regexp.MustCompile(`^<!-- figures: ([A-Z]+\.md), (.+): ([^:]+) -->$`)
+
+// TestFigures: the tables below such a comment have the figures of the page that it
+// names, in the rows of the same names. A figure may be rounded.
+func TestFigures(t *testing.T) {
+	compared := map[string]int{}
+	for _, p := range readPages(t) {
+		for i, line := range p.lines {
+			if strings.HasPrefix(line, "<!-- figures") {
+				compared[filepath.Base(filepath.Dir(p.path))+"/"+filepath.Base(p.path)] += compareFigures(t, p, i)
 			}
 		}
-		return rows
 	}
-	measured, compared := figures(filepath.Join("..", "BENCHMARKS.md")), 0
-	for name, row := range figures(filepath.Join("..", "README.md")) {
-		source, ok := measured[name]
-		if !ok || name == "" || strings.HasPrefix(name, "---") {
+	for path, rows := range map[string]int{"../README.md": 5, "./comparison.md": 23} {
+		if compared[path] < rows {
+			t.Errorf("%s: %d rows of figures are compared, want %d", path, compared[path], rows)
+		}
+	}
+}
+
+// compareFigures compares the table below a line of a page with its source, and
+// returns how many rows it compared.
+func compareFigures(t *testing.T, p page, line int) int {
+	t.Helper()
+	m := figuresFrom.FindStringSubmatch(p.lines[line])
+	if m == nil {
+		t.Errorf("%s: %s: not page, section: columns", p.path, p.lines[line])
+		return 0
+	}
+	from, wanted, rows := m[1]+", "+m[2], strings.Split(m[3], "; "), tableBelow(p, line)
+	source := section(readPage(t, filepath.Join("..", m[1])), m[2])
+	if len(source) < 2 || len(rows) < 2 {
+		t.Errorf("%s: %s: no table there, or none here", p.path, from)
+		return 0
+	}
+	var columns []int
+	for _, column := range wanted {
+		c := slices.Index(source[0], column)
+		if c < 0 {
+			t.Errorf("%s: %s has no column %q", p.path, from, column)
+			return 0
+		}
+		columns = append(columns, c)
+	}
+	for _, row := range rows[1:] {
+		k := slices.IndexFunc(source, func(s []string) bool { return s[0] == row[0] })
+		if k < 0 || len(row) != len(columns)+1 {
+			t.Errorf("%s: %s has no row %q, or its columns are not %d", p.path, from, row[0], len(columns))
 			continue
 		}
-		compared++
-		if row[0] != source[0] || row[1] != source[2] { // first to last start, busiest window
-			t.Errorf("%s: the README has %v, BENCHMARKS.md %v", name, row, source)
+		for i, c := range columns {
+			if !sameFigure(row[i+1], source[k][c]) {
+				t.Errorf("%s: %s, %s: the page has %s, the source %s", p.path, row[0], wanted[i], row[i+1], source[k][c])
+			}
 		}
 	}
-	if compared != 3 {
-		t.Errorf("%d rows of the README are in BENCHMARKS.md, want 3", compared)
+	return len(rows) - 1
+}
+
+// section is the first table of the section of a page whose heading begins so.
+func section(p page, title string) [][]string {
+	for i, line := range p.lines {
+		if m := heading.FindStringSubmatch(line); m != nil && strings.HasPrefix(m[1], title) {
+			return tableBelow(p, i)
+		}
+	}
+	return nil
+}
+
+// tableBelow is the next table below a line: its cells, without what is in
+// parentheses behind a figure (how many times the first row's) and without emphasis.
+func tableBelow(p page, line int) [][]string {
+	var rows [][]string
+	for _, l := range p.lines[line+1:] {
+		switch {
+		case strings.HasPrefix(l, "#"), !strings.HasPrefix(l, "|") && rows != nil:
+			return rows
+		case !strings.HasPrefix(l, "|"), strings.HasPrefix(l, "| ---"):
+			continue
+		}
+		cells := strings.Split(strings.Trim(l, "|"), "|")
+		for i, cell := range cells {
+			cell = strings.TrimSpace(cell)
+			if i > 0 && rows != nil {
+				cell, _, _ = strings.Cut(cell, " (")
+			}
+			cells[i] = cell
+		}
+		rows = append(rows, cells)
+	}
+	return rows
+}
+
+// sameFigure tells whether a page has a figure as its source has it, or rounded.
+func sameFigure(page, source string) bool {
+	if page == source {
+		return true
+	}
+	number := func(s string) (float64, error) { return strconv.ParseFloat(strings.ReplaceAll(s, ",", ""), 64) }
+	_, decimals, _ := strings.Cut(page, ".")
+	got, err := number(page)
+	if err != nil {
+		return false
+	}
+	want, err := number(source)
+	return err == nil && got != 0 && strconv.FormatFloat(got, 'f', len(decimals), 64) == strconv.FormatFloat(want, 'f', len(decimals), 64)
+}
+
+// TestComparisonSources: each system of the comparison's table has a page that says
+// so, and the day on which it did.
+func TestComparisonSources(t *testing.T) {
+	page, systems := readPage(t, "comparison.md"), []string{}
+	for i, line := range page.lines {
+		if !strings.HasPrefix(line, "## Job systems") {
+			continue
+		}
+		for _, row := range tableBelow(page, i)[1:] {
+			name, _, _ := strings.Cut(strings.TrimPrefix(row[0], "["), "]")
+			systems = append(systems, name)
+			if _, err := time.Parse(time.DateOnly, row[len(row)-1]); err != nil {
+				t.Errorf("%s: when was that read? %v", name, err)
+			}
+			if !strings.HasPrefix(name, "jobthrottle") && !strings.Contains(row[0], "](https://") {
+				t.Errorf("%s: no page that says so", name)
+			}
+		}
+	}
+	text := strings.Join(page.lines, "\n")
+	for _, system := range []string{"BullMQ Pro", "Sidekiq Enterprise", "Inngest", "Hatchet", "Temporal", "River Pro"} {
+		if !slices.Contains(systems, system) {
+			t.Errorf("the table does not have %s", system)
+		}
+	}
+	if !strings.Contains(text, "[ThrottleKit](https://") {
+		t.Error("the page does not compare ThrottleKit")
 	}
 }
 
@@ -56,7 +165,7 @@ func TestReadmeModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\ngo get " + module + "\n", "Go " + strings.TrimSuffix(version, ".0") + ","} {
+	for _, want := range []string{"\ngo get " + module + "/asynqlimit\n", "`go get " + module + "/throttle`", "Go " + strings.TrimSuffix(version, ".0") + ","} {
 		if !strings.Contains(string(readme), want) {
 			t.Errorf("the README does not say %q", want)
 		}

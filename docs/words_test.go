@@ -6,33 +6,45 @@ import (
 	"go/token"
 	"io/fs"
 	"iter"
+	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/worker/metrics"
 )
 
 // forbidden are the words that the glossary has better ones for, each with the
-// better one.
+// better one: the last column of its tables.
 func forbidden(t *testing.T) map[string]string {
 	t.Helper()
-	words := map[string]string{}
+	words, tables := map[string]string{}, 0
 	for _, line := range readPage(t, "glossary.md").lines {
-		cells := strings.Split(line, "|")
-		if len(cells) != 5 || strings.HasPrefix(line, "| ---") || strings.HasPrefix(line, "| term") {
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "| ---") {
 			continue
 		}
-		for word := range strings.SplitSeq(cells[3], ",") {
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		better, last := strings.TrimSpace(cells[0]), strings.TrimSpace(cells[len(cells)-1])
+		if last == "not" {
+			tables++
+			continue
+		}
+		for word := range strings.SplitSeq(last, ",") {
 			if word = strings.TrimSpace(word); word != "" {
-				words[word] = strings.TrimSpace(cells[1])
+				words[word] = better
 			}
 		}
 	}
-	if len(words) < 10 {
-		t.Fatalf("the glossary forbids only %v", words)
+	if len(words) < 25 || tables != 2 {
+		t.Fatalf("the glossary has %d tables, which forbid %v", tables, words)
 	}
 	return words
 }
@@ -113,6 +125,42 @@ func TestWordsOfTheCode(t *testing.T) {
 	}
 }
 
+// TestWordsOfOperators: so do the alerts, the dashboard, the names of metrics and
+// the keys of the configuration.
+func TestWordsOfOperators(t *testing.T) {
+	words := forbidden(t)
+	match := matcher(words)
+	check := func(where, text string) {
+		for _, w := range match.FindAllString(strings.ReplaceAll(text, "_", " "), -1) {
+			t.Errorf("%s: %q; the glossary says %q", where, w, words[strings.ToLower(w)])
+		}
+	}
+	for _, path := range []string{"alerts.yaml", "grafana-dashboard.json", "../config.yaml", "../deploy/config.yaml", "../RELIABILITY.md"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			check(path, line)
+		}
+	}
+	descs := make(chan *prometheus.Desc, 100)
+	metrics.NewCollector(nil).Describe(descs)
+	close(descs)
+	n := 0
+	for d := range descs {
+		n++
+		check("metric", d.String())
+	}
+	eachKey("", reflect.TypeFor[config.Config](), func(key, _ string) {
+		n++
+		check("key", key)
+	})
+	if n < 80 {
+		t.Errorf("only %d metrics and keys", n)
+	}
+}
+
 // public tells whether programs outside of this module can import the package of a file.
 func public(path string) bool {
 	dir := filepath.ToSlash(filepath.Dir(path)) + "/"
@@ -154,80 +202,4 @@ func spaced(name string) string {
 		b.WriteRune(r)
 	}
 	return b.String()
-}
-
-// TestReadability: who speaks English as a second language can read the pages
-// that everybody meets. The formula is that of Flesch and Kincaid, whose grade is
-// about the years at school that a reader needs.
-func TestReadability(t *testing.T) {
-	for _, path := range []string{"../README.md", "getting-started.md", "operating.md"} {
-		grade, n := readingGrade(prose(readPage(t, path)))
-		t.Logf("%s: grade %.1f, %d words", path, grade, n)
-		if grade > 9 || n < 300 {
-			t.Errorf("%s: grade %.1f of %d words; 9 is the most", path, grade, n)
-		}
-	}
-	for text, want := range map[string]float64{
-		"The cat sat on the mat. ":                                  -1.45, // 6 words, one syllable each: 0.39*6 + 11.8*1 - 15.59
-		"Every permit is written to Redis before anybody uses it. ": 11.3,  // 10 words, 19 or 20 syllables
-	} {
-		if got, _ := readingGrade(text); got < want-1.5 || got > want+1.5 {
-			t.Errorf("%q: grade %.2f, want about %.2f", text, got, want)
-		}
-	}
-}
-
-var (
-	inlineCode = regexp.MustCompile("`[^`]*`")
-	linkTo     = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
-	listMark   = regexp.MustCompile(`^\s*([-*]|\d+\.)\s+`)
-	wordOf     = regexp.MustCompile(`[A-Za-z][A-Za-z'’-]*`)
-	sentence   = regexp.MustCompile(`[.!?:](\s|$)`)
-	vowels     = regexp.MustCompile(`[aeiouy]+`)
-)
-
-// prose is what a page says in sentences: no code, tables, pictures or headings.
-func prose(p page) string {
-	var b strings.Builder
-	for _, line := range p.lines {
-		switch trimmed := strings.TrimSpace(line); {
-		case trimmed == "", listMark.MatchString(line):
-			b.WriteString(". ") // a paragraph or an item ends here
-		case strings.HasPrefix(trimmed, "|"), strings.HasPrefix(trimmed, "#"), strings.HasPrefix(trimmed, "!["):
-			continue
-		}
-		line = linkTo.ReplaceAllString(inlineCode.ReplaceAllString(line, "it"), "$1")
-		b.WriteString(listMark.ReplaceAllString(line, "") + " ")
-	}
-	return b.String()
-}
-
-// readingGrade is the grade by Flesch and Kincaid, 0.39 words a sentence + 11.8
-// syllables a word - 15.59, and how many words it rests on.
-func readingGrade(text string) (float64, int) {
-	words, syllables, sentences := 0, 0, 0
-	for _, s := range sentence.Split(text, -1) {
-		ws := wordOf.FindAllString(s, -1)
-		if len(ws) == 0 {
-			continue
-		}
-		sentences++
-		words += len(ws)
-		for _, w := range ws {
-			syllables += syllablesOf(strings.ToLower(w))
-		}
-	}
-	if words == 0 {
-		return 0, 0
-	}
-	return 0.39*float64(words)/float64(sentences) + 11.8*float64(syllables)/float64(words) - 15.59, words
-}
-
-// syllablesOf counts the groups of vowels of a word but for a silent e at its end.
-func syllablesOf(word string) int {
-	n := len(vowels.FindAllString(word, -1))
-	if strings.HasSuffix(word, "e") && !strings.HasSuffix(word, "le") || strings.HasSuffix(word, "ed") && !strings.HasSuffix(word, "ted") && !strings.HasSuffix(word, "ded") {
-		n--
-	}
-	return max(n, 1)
 }

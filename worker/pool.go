@@ -87,9 +87,9 @@ func (p *pool) attempted(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) (err error) {
 		ctx, span := p.w.startAttempt(ctx, task)
 		defer func() { endSpan(span, err) }()
-		if spent, err := p.exhausted(ctx, task); err != nil {
+		if exhausted, err := p.exhausted(ctx, task); err != nil {
 			return err
-		} else if spent {
+		} else if exhausted {
 			return permanent(p.lastError(ctx))
 		}
 		err = next.ProcessTask(ctx, task)

@@ -37,12 +37,12 @@ func newCommand() *cobra.Command {
   {"type":"http:request","payload":{"method":"GET","url":"https://api.example.com/v1/x"},"id":"x-1"}
 
 Only type is required; queue, headers, max_retry, timeout, process_in, unique_for
-and retention may follow. A bad line is reported with its number, the rest go on,
-and the exit status is 1. Lines with an id can be enqueued again, for a day
-after the job is done: nothing doubles. A job that failed for good stays in
-asynq's archive under its id: a line that has the same id is counted as archived,
-and the exit status is 1, unless --replace takes its place. If that cannot be, for
-another job has the line's unique lock, say, the archived job stays as it was.`,
+and retention may follow. A bad line is reported with its number, the others are
+enqueued, and the exit status is 1. You can enqueue lines with an id again, until a
+day after the job is done: no job is there twice. A job that failed for good stays in
+asynq's archive under its id. A line with such an id is counted as archived, and the
+exit status is 1; with --replace it replaces the archived job. If it cannot, for
+example because another job has the line's unique lock, the archived job stays.`,
 		Example: `  enqueue --file jobs.ndjson                     one job a line
   make-jobs | enqueue --file -                   the same from standard input
   enqueue --file jobs.ndjson --strict            all lines, or none if one is bad

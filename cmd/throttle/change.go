@@ -51,10 +51,10 @@ func newPause(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause NAME DURATION",
 		Short: "Let nobody through for a while",
-		Long: `pause keeps all workers from starting jobs of a limit for a while, such as 30s
-or 15m. Jobs that wait keep their turn. A longer pause that is under way stands:
-end it with throttle resume. Redisson clients do not see pauses. Several values of
-a limit with a key are paused after a question, or with --all-values.`,
+		Long: `pause stops the jobs of a limit in all workers for some time, such as 30s or 15m.
+Jobs that wait keep their turn. It does not shorten a longer pause: throttle resume
+ends that. Redisson clients do not see pauses. If a limit with a key has several
+values, pause asks first, unless --all-values is given.`,
 		Args: args(2, "NAME, the limit to pause", "DURATION, such as 30s or 15m"),
 		PreRunE: func(_ *cobra.Command, args []string) (err error) {
 			if d, err = time.ParseDuration(args[1]); err != nil || d <= 0 {

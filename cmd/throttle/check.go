@@ -19,14 +19,14 @@ func newCheck(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Tell which jobs of a file would not run: no handler, no value for a key, a host that is not allowed",
-		Long: `check reads job lines, as enqueue does, and tells which of them would not run, and
+		Long: `check reads job lines, as enqueue does, and says which of them would not run, and
 why: the line is wrong, no worker serves its queue or has a handler for its type, a
 limit's key or its permits find no value, it costs more than its limit gives at once,
-its host is not allowed. It enqueues nothing. FILE - is standard input.
+or its host is not allowed. It enqueues nothing. FILE - is standard input.
 
-It goes by the configuration, by the limits in Redis and by the workers that run. If
-Redis does not answer, it says so and goes by the configuration alone. The exit status
-is 1 if a job would not run.`,
+It uses the configuration, the limits in Redis and what running workers say. If Redis
+does not answer, it says so and uses the configuration alone. The exit status is 1
+if a job would not run.`,
 		Example: `  throttle check jobs.ndjson
   make-jobs | throttle check - --json | jq -r .line`,
 		Args: args(1, "FILE, the file of job lines"),

@@ -48,9 +48,9 @@ func newHolders(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "holders NAME",
 		Short: "Show who holds the slots of a limit in flight, and how many wait",
-		Long: `holders shows a limit that says in_flight: which jobs hold its slots, since when, and
-when each slot is free again if its worker does not renew it. Of a limit with a
-key, --value says which one.`,
+		Long: `holders shows which jobs have the slots of a limit in flight (in_flight), since when,
+and when each slot is free again if its worker does not renew it. If the limit has a
+key, --value says which value.`,
 		Example: `  throttle holders stripe-slots
   throttle holders crm-order --value acme`,
 		Args: args(1, "NAME, the limit to show"),

@@ -27,13 +27,13 @@ func newJobs(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
 		Short: "List the jobs that wait, that failed and that are archived, with the reason",
-		Long: `jobs lists the jobs of the whole fleet that somebody may have to look after: those
-that wait (for a limit, for something to be mended, for a worker), those that failed
-and are tried again, and those that are archived: asynq does not run them by itself.
-For each it tells why, since when, and when it is tried next.
+		Long: `jobs lists the jobs of the whole fleet that do not run: those that wait (for a limit,
+until something is mended, for a worker), those that failed and are tried again,
+and those that are archived, which asynq does not run again by itself. For each it
+says why, since when, and when it is tried next.
 
-It prints the first 100, and how to go on behind them. --max 0 prints all. Archived
-jobs begin with the newest. throttle explain tells more of one job.`,
+It prints the first 100, and how to list the next ones. --max 0 prints all. The
+newest archived jobs come first. throttle explain says more about one job.`,
 		Example: `  throttle jobs --limit stripe                 what waits for this limit, in its order
   throttle jobs --state archived --type http:request
   throttle jobs --max 0 --json | jq -r 'select(.why == "host_not_allowed").id'`,

@@ -77,9 +77,9 @@ func (a *Adapts) String() string {
 	case a.learnt.Probing:
 		s += fmt.Sprintf("; tries whether the API takes more than %d", a.Most)
 	case a.Most > 0:
-		s += fmt.Sprintf("; the API takes %d at the most, as far as known", a.Most)
+		s += fmt.Sprintf("; the API takes %d at most, as far as known", a.Most)
 	default:
-		s += "; nothing says what the API takes at the most"
+		s += "; nothing says what the API takes at most"
 	}
 	if a.Told > 0 {
 		s += fmt.Sprintf("; it says %d", a.Told)

@@ -25,9 +25,9 @@ func newList(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the limits and how they stand",
-		Long: fmt.Sprintf(`list prints the limits in Redis by name, those of workers' configurations as well
-as the one limit for each value that a key makes. For up to %d of them it reads
-the usage; more are listed with their configuration only.`, usageUpTo),
+		Long: fmt.Sprintf(`list prints the limits in Redis by name. A limit with a key has one line for each
+value. list reads the usage of up to %d limits; if there are more, the others are
+listed with their configuration only.`, usageUpTo),
 		Example: `  throttle list --match 'stripe-account:*' --limit 20
   throttle list --json | jq 'select(.paused_ms > 0).name'`,
 		Args: args(0),

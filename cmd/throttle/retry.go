@@ -23,13 +23,13 @@ func newRetry(opts *options) *cobra.Command {
 		Use:   "retry [--archived] [--failed] [ID...]",
 		Short: "Bring archived and failed jobs back to their queues, some or all",
 		Long: `retry brings jobs back to their queues, so that workers run them as soon as their
-limits allow: all archived ones, all that failed and wait for another try, those of
-a queue or a type, or those of the given ids. Mend first what they failed of: throttle
-jobs --state archived says it.
+limits allow: all archived jobs, all that failed and wait for their next attempt,
+those of a queue or a type, or those with the given ids. Mend the cause first:
+throttle jobs --state archived shows why they failed.
 
-A job keeps its payload and its count of retries: one that has used up all of them
-has one attempt. Ctrl-C loses nothing: run it again, and it goes on. The exit status is
-1 if an id was not among the archived or failed jobs.`,
+A job keeps its payload and its count of retries: a job without retries left has one
+attempt. You can stop retry with Ctrl-C and run it again. The exit status is 1 if an
+id is not among the archived or failed jobs.`,
 		Example: `  throttle retry --archived                        all archived jobs
   throttle retry --archived --type http:request
   throttle retry order-17 order-18                 these, archived or failed`,

@@ -31,23 +31,24 @@ func newSet(opts *options) *cobra.Command {
 		Use:   "set NAME [RATE]",
 		Short: "Change a limit, or create one",
 		Long: `set changes the rate of a limit, such as 100/1s or 5000/24h, in all running workers
-within 100ms. What was used still counts: a lower rate holds at once, a higher one
-adds only the difference. What no flag names stays as it is. A limit that is not
-there is created with --create only.
+within 100ms. Permits that were used still count: a lower rate holds at once, a
+higher one adds only the difference. Flags that are not given change nothing. A
+limit that is not in Redis is created with --create only.
 
-The name of a limit with a key means all of its values that are in Redis, after a
-question or with --all-values; --value picks one of them, and pins it: its rate stays
-until throttle unpin, also when it is not used for long. Values that appear later
-have the rate of the configuration. That a limit has a key is in the configuration;
-without it, say --all-values.
+Workers that start apply the rate of their configuration again, unless the limit
+is pinned: --pin pins it, throttle unpin ends that.
 
-Tenants that share a limit (share in the configuration) get it by weight; --weight
-changes the weight of one, at once and until it is changed again, also when workers
-start anew.
+The name of a limit with a key means all values that are in Redis; set asks first,
+unless --all-values is given. Values that appear later have the rate of the
+configuration. --value changes one value and pins it: its rate stays until throttle
+unpin, even if it is not used for long. Only the configuration says that a limit
+has a key: without it, give --all-values.
 
-A change of type (--per-client) forgets the usage, and is confirmed first.
-Workers that start apply the limits of their configuration again, except those
-that are pinned: --pin, until throttle unpin.`,
+Tenants that share a limit (share in the configuration) get it by weight. --weight
+changes the weight of one tenant, at once and until it is changed again. Workers
+that start keep it.
+
+A change of type (--per-client) forgets the usage, so set asks first.`,
 		Example: `  throttle set stripe 50/1s --pin
   throttle set stripe-account 5/1s --value acme     one account
   throttle set stripe --smooth                      spread evenly, the rate as it is

@@ -21,7 +21,7 @@ var (
 	attempts = desc("attempts_total", "Attempts of jobs that ended in this worker: done, failed, put_off, or blocked until somebody mends something; the last two use up no retry.", "pattern", "outcome")
 	waits    = desc("wait_seconds", "How long jobs waited in their slots for the permits they then got; the time they were parked is not in it.", "pattern")
 
-	jobWaits = desc("job_wait_seconds", "How long jobs waited in all, parked or not: from when a worker first took them from their queue until they ran. A retry begins anew.", "pattern")
+	jobWaits = desc("job_wait_seconds", "How long jobs waited in all, parked or not: from when a worker first took them from their queue until they ran. A retry begins again.", "pattern")
 	handlers = desc("handler_seconds", "How long handlers ran, without their waits for permits.", "pattern")
 
 	waiters      = desc("waiters", "Requests for permits that wait in this worker now.")
@@ -39,7 +39,7 @@ var (
 	paused    = desc("paused_seconds", "How long the limit stays paused; 0 if it is not.", "limit")
 
 	learntAccepted = desc("adapt_accepted_permits", "What the API of a limit that adapts is known to take in an interval; 0 if that is not known lately.", "limit")
-	learntMost     = desc("adapt_most_permits", "What it takes at the most, as far as known; 0 if nothing is.", "limit")
+	learntMost     = desc("adapt_most_permits", "What it takes at most, as far as known; 0 if nothing is.", "limit")
 	learntCuts     = desc("adapt_cuts", "How often it was cut, since it adapts or was last set.", "limit")
 	learntRefused  = desc("adapt_refused_permits", "Permits of requests that the API refused, since it adapts or was last set.", "limit")
 

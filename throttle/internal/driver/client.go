@@ -72,7 +72,7 @@ type Client struct {
 	sharing  sharing
 	clock    *line.Furthest // of Redis; nil: each limiter may be on a server of its own
 
-	met       atomic.Bool                     // Redis has answered a call
+	answered  atomic.Bool                     // Redis has answered a call
 	firstCall atomic.Int64                    // when that was made, a line.Local; zero: not yet
 	way       atomic.Pointer[line.RoundTrips] // what another line has learnt of the way to Redis
 
@@ -172,7 +172,7 @@ func (c *Client) call(ctx context.Context, s *redis.Script, keys []string, args 
 		c.Errors.Add(1)
 	}
 	if err == nil || !script.Transient(err) {
-		c.met.Store(true)
+		c.answered.Store(true)
 	}
 	return reply, c.local(sent), err
 }

@@ -15,8 +15,8 @@ const (
 	// reportLeast and reportMost bound how often what was accepted is reported: that
 	// is an eighth of the time for which a permit counts.
 	reportLeast, reportMost = 25 * time.Millisecond, time.Second
-	// reportMoments is of how many moments one report tells.
-	reportMoments = 128
+	// maxSamples is how many samples one report has at most.
+	maxSamples = 128
 	// reportFor is how long a report may be repeated. What is older is of little use.
 	reportFor = 10 * time.Second
 	// reportAgain is when to ask again whether a limiter adapts that does not.
@@ -106,7 +106,7 @@ type reporter struct {
 
 	mu      sync.Mutex
 	bracket script.Bracket
-	moments []moment
+	samples []sample
 	told    int64 // by the API, and for what time
 	per     time.Duration
 	cost    int64         // the most permits that one request took, or wants to
@@ -118,7 +118,8 @@ type reporter struct {
 	limit   int64      // as last heard
 }
 
-type moment struct {
+// sample is what the API made of requests that were sent at about the same time.
+type sample struct {
 	at                line.Local
 	accepted, refused int64
 }
@@ -137,15 +138,15 @@ func (r *reporter) observe(at line.Local, o outcome.Outcome) {
 	if now < r.quiet {
 		return
 	}
-	i := len(r.moments) - 1
-	if i < 0 || i < reportMoments-1 && max(at, r.moments[i].at).Sub(min(at, r.moments[i].at)) > r.every/4 {
-		r.moments = append(r.moments, moment{at: at})
+	i := len(r.samples) - 1
+	if i < 0 || i < maxSamples-1 && max(at, r.samples[i].at).Sub(min(at, r.samples[i].at)) > r.every/4 {
+		r.samples = append(r.samples, sample{at: at})
 		i++
 	}
 	if o.Refused {
-		r.moments[i].refused += n
+		r.samples[i].refused += n
 	} else {
-		r.moments[i].accepted += n
+		r.samples[i].accepted += n
 	}
 	r.cost = max(r.cost, n)
 	if o.Refused && o.MaxPause > 0 && (r.longest == 0 || o.MaxPause < r.longest) {
@@ -221,16 +222,16 @@ func (r *reporter) wait(d time.Duration) {
 func (r *reporter) next() (*script.Report, []line.Local) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.moments) == 0 && !r.wanted || r.c.ctx.Err() != nil {
+	if len(r.samples) == 0 && !r.wanted || r.c.ctx.Err() != nil {
 		r.runs = false
 		return nil, nil
 	}
-	report, at := &script.Report{No: script.BatchNo(r.c.reports.Add(1)), Bracket: r.bracket, Told: r.told, Per: r.per, Cost: r.cost, Longest: r.longest}, make([]line.Local, 0, len(r.moments))
-	for _, m := range r.moments {
+	report, at := &script.Report{No: script.BatchNo(r.c.reports.Add(1)), Bracket: r.bracket, Told: r.told, Per: r.per, Cost: r.cost, Longest: r.longest}, make([]line.Local, 0, len(r.samples))
+	for _, m := range r.samples {
 		report.Seen = append(report.Seen, script.Seen{Accepted: m.accepted, Refused: m.refused})
 		at = append(at, m.at)
 	}
-	r.moments, r.told, r.per, r.cost, r.longest, r.wanted = r.moments[:0], 0, 0, 0, 0, false
+	r.samples, r.told, r.per, r.cost, r.longest, r.wanted = r.samples[:0], 0, 0, 0, 0, false
 	return report, at
 }
 

@@ -23,7 +23,7 @@ func badReply(format string, args ...any) error {
 
 // BadField says that a limiter's configuration in Redis makes no sense.
 func BadField(field string) error {
-	return fmt.Errorf("%w: its %s in Redis makes no sense: set the rate anew, or delete the limiter", ErrInvalidRate, Clip(field))
+	return fmt.Errorf("%w: its %s in Redis makes no sense: set the rate again, or delete the limiter", ErrInvalidRate, Clip(field))
 }
 
 // Clip keeps an overlong word from flooding an error.
