@@ -18,7 +18,7 @@ const maxCommands = 10
 const cloneFlags = "-trimpath -buildvcs=false"
 
 // TestWaysIn follows the README from git clone to a job within a limit, each of its
-// ways with a Redis of its own. The clone is of the last commit.
+// ways with a Redis of its own. The clone is of what is here now.
 func TestWaysIn(t *testing.T) {
 	t.Parallel()
 	outer := t
@@ -81,11 +81,12 @@ func makeClone(t *testing.T, commands string) string {
 		t.Fatal(err)
 	}
 	s := newShell(t, t.TempDir())
-	git := filepath.Join(t.TempDir(), "gitconfig") // GitHub's repository is the one here
-	if err := os.WriteFile(git, fmt.Appendf(nil, "[url %q]\n\tinsteadOf = https://github.com/jobthrottle/jobthrottle\n[safe]\n\tdirectory = *\n", root), 0o600); err != nil {
+	repo, git := t.TempDir(), filepath.Join(t.TempDir(), "gitconfig") // in place of GitHub's repository: what is here now
+	if err := os.WriteFile(git, fmt.Appendf(nil, "[url %q]\n\tinsteadOf = https://github.com/jobthrottle/jobthrottle\n[safe]\n\tdirectory = *\n[user]\n\tname = test\n\temail = test@localhost\n", repo), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.env = []string{"GIT_CONFIG_GLOBAL=" + git, "GOFLAGS=" + cloneFlags}
+	s.do(t.Context(), fmt.Sprintf("cp -R '%s/.' '%s' && cd '%s' && rm -rf .git && git init -q && git add -A && git commit -q -m test\n", root, repo, repo))
 	s.do(t.Context(), commands+"go build ./cmd/... ./examples/...\n")
 	return filepath.Join(s.dir, "jobthrottle")
 }
@@ -107,7 +108,7 @@ func commandsIn(text string) int {
 }
 
 // TestGoGet: after the go get of the README a program in a module of its own builds.
-// The module is the one here, and what it requires is what is here already.
+// The module is the one here; what it requires comes from the module cache or the proxy.
 func TestGoGet(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("..")
@@ -121,7 +122,7 @@ func TestGoGet(t *testing.T) {
 		}
 		ran++
 		s := newShell(t, t.TempDir())
-		s.env = []string{"GOPROXY=off", "GOSUMDB=off", "GOFLAGS=", "GOWORK=off"}
+		s.env = []string{"GOSUMDB=off", "GOFLAGS=", "GOWORK=off"}
 		s.dir = t.TempDir()
 		program, err := os.ReadFile(filepath.Join(root, "examples", "server", "main.go"))
 		if err != nil {
