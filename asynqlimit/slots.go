@@ -134,9 +134,14 @@ func (j *job) takeSlots(ctx context.Context) error {
 	defer leave()
 	j.a.inTurn(ctx)
 	j.a.waitsFor(j.place(line.InFlight + j.needs.slots[0].Limiter))
+	atOnce := true
+	if j.leaves = j.slotsAtOnce(); j.leaves { // a slot that is held is not to wait for that
+		j.l.rooms.of(j.a).leaving(j.a)
+	}
 	var first atomic.Int64
 	first.Store(j.comesAt(j.needs.slots[0].Limiter))
 	asks := arrived.WithSlots(arrived.With(within, j.a.ask), arrived.Slots{First: &first, Refused: func() {
+		atOnce = false
 		j.giveUp()
 		j.l.caller.answered(j.a) // it shows in the limit's line now
 		j.stays()
@@ -150,6 +155,10 @@ func (j *job) takeSlots(ctx context.Context) error {
 	}})
 	lease, err := j.slots.AcquireEach(asks, holder(j.a.queue, j.a.id))
 	j.l.caller.answered(j.a)
+	j.expectSlots(atOnce && err == nil)
+	if err != nil {
+		j.stays()
+	}
 	switch {
 	case err == nil:
 		return j.seated(ctx, running, lease)
@@ -161,6 +170,26 @@ func (j *job) takeSlots(ctx context.Context) error {
 		return &BlockedError{Reason: BadKey, Err: err, Mend: "delete what is in Redis under this name, or rename the limit"}
 	}
 	return j.undecided(ctx, err)
+}
+
+// slotsAtOnce says whether there were slots of the task's limits at once when they were
+// last asked for.
+func (j *job) slotsAtOnce() bool {
+	for _, s := range j.needs.slots {
+		if !j.l.rules.slots[s.Limit].atOnce.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// expectSlots notes that for the next.
+func (j *job) expectSlots(there bool) {
+	for _, s := range j.needs.slots {
+		if of := j.l.rules.slots[s.Limit]; of.atOnce.Load() != there {
+			of.atOnce.Store(there)
+		}
+	}
 }
 
 // limiterOf is the limit that an error of the throttle names.
@@ -234,79 +263,11 @@ func (j *job) freeSlots() {
 	}
 }
 
-// leased is the context of a handler that runs in slots: it ends with their lease, and
-// its Err compares the clock.
-type leased struct {
-	context.Context
-	lease context.Context
-}
-
-// Err is nil as long as the slots are certainly the job's.
-func (c leased) Err() error {
-	if err := c.lease.Err(); err != nil && c.Context.Err() == nil {
-		return err
-	}
-	return c.Context.Err()
-}
-
-// underLease returns the context for the handler, and what to call when that returns.
-func (j *job) underLease(ctx context.Context) (context.Context, func()) {
-	if j.lease == nil {
-		return ctx, func() {}
-	}
-	lease := j.lease.Context()
-	running, cancel := context.WithCancelCause(ctx)
-	var lost atomic.Pointer[time.Time]
-	stop := context.AfterFunc(lease, func() {
-		cause := context.Cause(lease)
-		cancel(cause)
-		if errors.Is(cause, throttle.ErrReleased) {
-			return
-		}
-		now := time.Now()
-		lost.Store(&now)
-		j.eachSlot(func(c *slotCounts) { c.lost.Add(1) })
-		j.l.logger.Warn("a running job has lost its slot: its handler's context is over", "limit", j.needs.slots[0].Limiter,
-			"task_id", j.a.id, "type", j.task.Type(), "queue", j.a.queue, "error", cause)
-	})
-	return leased{running, lease}, func() {
-		stop()
-		cancel(nil)
-		at := lost.Load()
-		if at == nil {
-			return
-		}
-		if over := time.Since(*at) - j.shortestLease()/20; over > 0 {
-			j.eachSlot(func(c *slotCounts) { c.outlived.Add(1) })
-			j.l.logger.Warn("a handler ran on after its lease: another job may have run beside it", "limit", j.needs.slots[0].Limiter,
-				"beyond", over, "task_id", j.a.id, "type", j.task.Type(), "queue", j.a.queue)
-		}
-	}
-}
-
-func (j *job) eachSlot(f func(*slotCounts)) {
-	for _, s := range j.needs.slots {
-		f(&j.l.rules.slots[s.Limit].counts)
-	}
-}
-
-// shortestLease is the lease of the limit that has the shortest.
-func (j *job) shortestLease() time.Duration {
-	least := throttle.MaxLease
-	for _, s := range j.needs.slots {
-		lease := s.Limit.Slots.Lease
-		if lease == 0 {
-			lease = throttle.DefaultLease
-		}
-		least = min(least, lease)
-	}
-	return least
-}
-
 // slotLimit is a limit in flight of the configuration.
 type slotLimit struct {
 	*plan.SlotLimit
 	counts slotCounts
+	atOnce atomic.Bool // there was a slot at once when it was last asked for one
 }
 
 // maxSlotLines is of how many lines for slots one pass finds out what is free.
