@@ -116,7 +116,9 @@ func (l *Line) late(now line.Local, free time.Duration) []*Waiter {
 	}))
 }
 
-// deal is who goes on, by what there is room for.
+// deal is who goes on, by what there is room for. The virtual time does not pass the
+// start tag of anybody who still waits: what costs other than expected would else take
+// from others what they have to come.
 func (l *Line) deal(r *script.Turned) (pass []*Waiter) {
 	shares, room, most := l.shares(r)
 	if len(shares) == 0 || room <= 0 {
@@ -128,22 +130,26 @@ func (l *Line) deal(r *script.Turned) (pass []*Waiter) {
 		tenants[i] = s.Tenant
 		jobs += s.Jobs
 	}
-	got, _ := fair.Deal(r.V, tenants, room, jobs, most)
+	got, after := fair.Deal(r.V, tenants, room, jobs, most)
 	for i, s := range shares {
-		t := l.tenants[s.name]
-		if t == nil || got[i] == 0 {
-			continue
+		next := s.Start(r.V) + float64(got[i])/s.Weight
+		if t := l.tenants[s.name]; t != nil && got[i] > 0 {
+			t.finish = s.Start(r.V)
+			for n := s.part(l.client, got[i]); n > 0 && t.line.Len() > 0; {
+				w := t.head()
+				l.remove(w)
+				pass = append(pass, l.pass(w))
+				n -= w.cost
+				t.finish += float64(w.cost) / s.Weight
+			}
+			next = min(next, t.finish)
 		}
-		start := s.Start(r.V)
-		for n := s.part(l.client, got[i]); n > 0 && t.line.Len() > 0; {
-			w := t.head()
-			l.remove(w)
-			pass = append(pass, l.pass(w))
-			l.owedV = max(l.owedV, start)
-			n -= w.cost
-			start += float64(w.cost) / s.Weight
+		if got[i] < s.Jobs*s.Cost {
+			after = min(after, next)
 		}
-		t.finish = start
+	}
+	if len(pass) > 0 {
+		l.owedV = min(after, most)
 	}
 	return pass
 }
