@@ -58,6 +58,16 @@ func (b *bench) twoProcesses(r Rate) []*Limiter {
 	return ls
 }
 
+// parsed is "10/1s", or "10/1s smooth".
+func (b *bench) parsed(limit string) Rate {
+	b.Helper()
+	text, smooth := strings.CutSuffix(limit, " smooth")
+	r, err := ParseRate(text)
+	check(b, err)
+	r.Smooth = smooth
+	return r
+}
+
 func one(int) int64 { return 1 }
 
 // someOf are costs from 1 to n, at random.
@@ -87,10 +97,7 @@ func TestTenantsShareByWeight(t *testing.T) {
 	for _, limit := range []string{"300/1s", "1000/1s", "40/100ms", "300/1s smooth"} {
 		t.Run(limit, func(t *testing.T) {
 			underFakeTime(t, func(b *bench) {
-				text, smooth := strings.CutSuffix(limit, " smooth")
-				r, err := ParseRate(text)
-				check(b, err)
-				r.Smooth = smooth
+				r := b.parsed(limit)
 				ls := b.twoProcesses(r)
 				callers := int(r.Permits) // as many as one interval has for all of them
 				tenants := []*sharer{
@@ -114,7 +121,7 @@ func TestTenantsShareByWeight(t *testing.T) {
 				if j := jain(tenants); j < 0.99 {
 					b.Errorf("Jain's index by weight is %.4f", j)
 				}
-				full := float64(r.Permits) * 10 / (float64(r.Interval+time.Duration(float64(r.Interval)*0.01)) / float64(time.Second))
+				full := float64(r.Permits) * 10 / (r.Interval + max(r.Interval/100, 3*time.Millisecond)).Seconds()
 				if float64(all) < 0.98*full {
 					b.Errorf("%d permits in 10s, want about %.0f", all, full)
 				}
@@ -125,11 +132,10 @@ func TestTenantsShareByWeight(t *testing.T) {
 
 // TestOneTenantAlone: it has as much of the limit as whoever asks for no tenant.
 func TestOneTenantAlone(t *testing.T) {
-	for _, limit := range []string{"100/1s", "1000/1s", "20/100ms"} {
+	for _, limit := range []string{"100/1s", "1000/1s", "20/100ms", "300/1s smooth"} {
 		t.Run(limit, func(t *testing.T) {
 			forEachRedis(t, func(b *bench) {
-				r, err := ParseRate(limit)
-				check(b, err)
+				r := b.parsed(limit)
 				ls := b.twoProcesses(r)
 				alone := &sharer{name: "alone", callers: 200, cost: one}
 				b.shareFor(ls, time.Second, 5*time.Second, alone)

@@ -2,76 +2,385 @@ package throttle
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"math"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// tenantsUntil has tenants ask for permits of the costs, in so many goroutines each,
-// until ctx ends, and returns what each got.
-func tenantsUntil(ctx context.Context, names []string, callers int, cost func(tenant, n int) int64, limiter func(tenant, caller int) *Limiter) []int64 {
-	got := make([]int64, len(names))
-	var mu sync.Mutex
+// waiters has a tenant wait with so many requests, until the returned function is called,
+// which returns when they have left.
+func (b *bench) waiters(l *Limiter, n int) (leave func()) {
+	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
-	for i, name := range names {
-		for c := range callers {
-			l := limiter(i, c).For(name)
-			wg.Go(func() {
-				for n := 0; ; n++ {
-					k := cost(i, n)
-					if l.Acquire(ctx, k) != nil {
-						return
-					}
-					mu.Lock()
-					got[i] += k
-					mu.Unlock()
-				}
-			})
-		}
+	for range n {
+		wg.Go(func() { _ = l.Acquire(ctx, 1) })
 	}
-	wg.Wait()
-	return got
+	leave = func() {
+		cancel()
+		wg.Wait()
+	}
+	b.Cleanup(leave)
+	return leave
 }
 
-// TestFewBehindMany: who comes with a few requests after another has come with many
-// does not wait for these.
+// settled waits until Redis knows of nobody who waits for the test's limiter.
+func (b *bench) settled(l *Limiter) {
+	b.Helper()
+	testkit.Eventually(b, 5*time.Second, "nobody waits", func() bool {
+		n, err := b.rdb.HLen(b.Context(), script.TenantKeys(l.name, "")[8]).Result()
+		return err == nil && n == 0
+	})
+}
+
+// TestFewBehindMany: who comes with a few requests after another tenant has come with
+// many does not wait for these.
 func TestFewBehindMany(t *testing.T) {
 	addr := redistest.Start(t)
-	var ls [2]*Limiter
-	for i := range ls {
-		b := &bench{T: t, rdb: dial(t, addr), begin: time.Now()}
-		ls[i] = b.limiter(b.client())
-	}
-	check(t, ls[0].SetRate(t.Context(), Rate{Permits: 100, Interval: time.Second}))
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-	big := ls[0].For("big")
-	for range 1500 {
-		wg.Go(func() { _ = big.Acquire(ctx, 1) })
-	}
+	bs := [2]*bench{{T: t, rdb: dial(t, addr), begin: time.Now()}, {T: t, rdb: dial(t, addr), begin: time.Now()}}
+	many, few := bs[0].limiter(bs[0].client()), bs[1].limiter(bs[1].client())
+	check(t, many.SetRate(t.Context(), Rate{Permits: 100, Interval: time.Second}))
+	bs[0].waiters(many.For("many"), 1500)
 	time.Sleep(200 * time.Millisecond)
-	begin := time.Now()
-	var few sync.WaitGroup
+	began := time.Now()
+	var wg sync.WaitGroup
 	for range 15 {
-		few.Go(func() {
-			if err := ls[1].For("small").Acquire(ctx, 1); err != nil {
+		wg.Go(func() {
+			if err := few.For("few").Acquire(t.Context(), 1); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	few.Wait()
-	took := time.Since(begin)
-	fmt.Println("the 15 took", took, "calls", ls[0].c.Stats().Calls, ls[1].c.Stats().Calls)
+	wg.Wait()
+	took := time.Since(began)
+	t.Logf("15 requests behind 1500 took %v", took)
 	if took > 1500*time.Millisecond {
-		t.Errorf("the few took %v", took)
+		t.Errorf("15 requests behind 1500 of another tenant took %v, want at most 1.5s", took)
 	}
 }
 
-var _ = redis.Nil
+// TestWeightChanges: a weight that is set while tenants wait holds for these, in all
+// processes.
+func TestWeightChanges(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		ls := b.twoProcesses(b.parsed("300/1s"))
+		a, c := &sharer{name: "a", weight: 1, callers: 300, cost: one}, &sharer{name: "c", weight: 1, callers: 300, cost: one}
+		time.AfterFunc(4*time.Second, func() { check(b, ls[1].SetWeight(context.Background(), "a", 4)) })
+		b.shareFor(ls, 6*time.Second, 10*time.Second, a, c)
+		if part := float64(a.got) / float64(a.got+c.got); math.Abs(part-0.8) > 0.02 {
+			b.Errorf("with a weight of 4 beside 1 the tenant got %.3f of the limit, want 0.8", part)
+		}
+		if w, err := b.rdb.HGet(b.Context(), "{"+ls[0].name+"}:weights", "a").Float64(); err != nil || w != 4 {
+			b.Errorf("Redis has the weight %v (%v), where throttle set --weight keeps it", w, err)
+		}
+	})
+}
+
+// TestInTurnWithinATenant: requests of one tenant go on in the order in which they came.
+func TestInTurnWithinATenant(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("5/1s"))
+		var mu sync.Mutex
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 40 {
+			wg.Go(func() {
+				check(b, l.For("t").Acquire(b.Context(), 1))
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, i/5)
+			})
+			time.Sleep(time.Millisecond)
+		}
+		wg.Wait()
+		for i, n := range order {
+			if n != i/5 {
+				b.Fatalf("windows were had by requests in the order %v", order)
+			}
+		}
+	})
+}
+
+// TestTenantsLeaveNothing: of those that have given up nothing is left, neither places nor
+// who waits, and the limit is all the others'.
+func TestTenantsLeaveNothing(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		l := b.limited(Rate{Permits: 20, Interval: time.Second, Guard: -1})
+		other := b.limiter(b.client())
+		leave := b.waiters(l.For("gone"), 300)
+		b.waiters(other.For("gone, too"), 10)()
+		time.Sleep(300 * time.Millisecond)
+		leave()
+		b.settled(l)
+		if n := len(l.c.tenants.Waiting()); n > 0 {
+			b.Errorf("%d tenants still wait", n)
+		}
+		time.Sleep(2 * time.Second)
+		began := time.Now()
+		for range 20 {
+			check(b, other.For("here").Acquire(b.Context(), 1))
+		}
+		if took := time.Since(began); took > 900*time.Millisecond {
+			b.Errorf("20 permits of 20/1s took %v", took)
+		}
+	})
+}
+
+// TestKilledProcess: those who wait in a process that is gone are soon nobody's concern.
+func TestKilledProcess(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		way := &cut{Scripter: b.rdb}
+		dead, l := b.limiter(b.clientOf(way)), b.limiter(b.client())
+		check(b, l.SetRate(b.Context(), rate("100/1s")))
+		b.waiters(dead.For("dead"), 1000)
+		time.Sleep(3 * time.Second)
+		way.off.Store(true)
+		time.Sleep(2 * time.Second)
+		alive := &sharer{name: "alive", callers: 200, cost: one}
+		b.shareFor([]*Limiter{l}, 0, 2*time.Second, alive)
+		if alive.got < 190 {
+			b.Errorf("%d permits in 2s, want about 200", alive.got)
+		}
+	})
+}
+
+// TestTryAcquireFor: a try takes what is free and nothing that others wait for; one with
+// a timeout waits its turn, and is told no when it is over.
+func TestTryAcquireForATenant(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		l := b.limited(rate("10/1s"))
+		a := l.For("a")
+		for range 10 {
+			b.expectTry(a, 1, true)
+		}
+		began := time.Now()
+		b.expectTry(a, 1, false)
+		if took := time.Since(began); took > 200*time.Millisecond {
+			b.Errorf("a try took %v", took)
+		}
+		if ok, err := a.TryAcquireFor(b.Context(), 1, 300*time.Millisecond); ok || err != nil {
+			b.Errorf("%v, %v with 300ms to wait, want false", ok, err)
+		}
+		if ok, err := a.TryAcquireFor(b.Context(), 1, 3*time.Second); !ok || err != nil {
+			b.Errorf("%v, %v with 3s to wait, want true", ok, err)
+		}
+		b.waiters(l.For("crowd"), 200)
+		time.Sleep(2 * time.Second)
+		got := 0
+		for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			if b.try(l.For("crowd"), 1) {
+				got++
+			}
+		}
+		if got > 0 {
+			b.Errorf("%d tries of a tenant went past those of it who wait", got)
+		}
+	})
+}
+
+// TestReserveForATenant: a reservation is had when its turn is near, and what is given back
+// is not charged to the tenant.
+func TestReserveForATenant(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		l := b.limited(rate("10/1s"))
+		a := l.For("a")
+		for range 10 {
+			check(b, a.Acquire(b.Context(), 1))
+		}
+		r, err := a.Reserve(b.Context(), 1, 0)
+		check(b, err)
+		if r.OK() {
+			b.Errorf("reserved at once where nothing is free")
+		}
+		r, err = a.Reserve(b.Context(), 1, 2*time.Second)
+		check(b, err)
+		if !r.OK() || r.Delay() > 200*time.Millisecond {
+			b.Fatalf("reserved: %v, for in %v, want some tens of ms", r.OK(), r.Delay())
+		}
+		r.Cancel()
+		time.Sleep(1100 * time.Millisecond)
+		r, err = a.Reserve(b.Context(), 3, time.Second)
+		check(b, err)
+		check(b, r.Wait(b.Context()))
+		check(b, a.Release(b.Context(), 3))
+		b.settled(l)
+		time.Sleep(100 * time.Millisecond)
+		b.expectAvailable(l, 10)
+		f, err := b.rdb.ZScore(b.Context(), script.TenantKeys(l.name, "")[6], "a").Result()
+		check(b, err)
+		if f != 10 {
+			b.Errorf("the tenant is charged for %v permits, want the 10 that it has had", f)
+		}
+	})
+}
+
+// TestTenantErrors: what is no tenant, no weight, or cannot be shared.
+func TestTenantErrors(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		ctx, c := b.Context(), b.client()
+		l := b.limiter(c)
+		for _, name := range []string{"", strings.Repeat("x", 129), "a\tb", "\xff"} {
+			of := l.For(name)
+			b.expectError(of.Acquire(ctx, 1), ErrInvalidTenant, l.name)
+			_, err := of.TryAcquire(ctx, 1)
+			b.expectError(err, ErrInvalidTenant, l.name)
+			_, err = of.Reserve(ctx, 1, time.Second)
+			b.expectError(err, ErrInvalidTenant, l.name)
+			b.expectError(l.SetWeight(ctx, name, 1), ErrInvalidTenant, l.name)
+		}
+		for _, w := range []float64{0, -1, math.NaN(), math.Inf(1), math.Inf(-1), 1e-4, 2e6} {
+			b.expectError(l.SetWeight(ctx, "a", w), ErrInvalidWeight, l.name)
+		}
+		a := l.For("a")
+		b.expectError(a.Acquire(ctx, 1), ErrNotInitialized, l.name)
+		_, err := a.TryAcquire(ctx, 1)
+		b.expectError(err, ErrNotInitialized, l.name)
+		_, err = c.Group(a)
+		b.expectError(err, ErrInvalidGroup, l.name)
+		check(b, l.SetRate(ctx, perClient("5/1s")))
+		b.expectError(a.Acquire(ctx, 1), ErrPerClient, l.name)
+		check(b, l.SetRate(ctx, rate("5/10s")))
+		b.expectError(a.Acquire(ctx, 0), ErrInvalidPermits, l.name)
+		b.expectError(a.Acquire(ctx, 6), ErrExceedsRate, l.name)
+		check(b, a.Acquire(ctx, 5))
+		late, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		began := time.Now()
+		err = a.Acquire(late, 1)
+		b.expectError(err, ErrExceedsDeadline, l.name)
+		var e *Error
+		if errors.As(err, &e) && (time.Since(began) > 500*time.Millisecond || e.Wait < 8*time.Second) {
+			b.Errorf("refused after %v, with a wait of %v", time.Since(began), e.Wait)
+		}
+		ended, end := context.WithCancel(ctx)
+		time.AfterFunc(100*time.Millisecond, end)
+		b.expectError(a.Acquire(ended, 1), context.Canceled, l.name)
+		b.expectError(a.Acquire(ended, 1), context.Canceled, l.name)
+		check(b, b.rdb.Set(ctx, script.TenantKeys(l.name, "")[8], "x", 0).Err())
+		b.expectError(a.Acquire(ctx, 1), ErrWrongType, l.name)
+		check(b, l.SetWeight(ctx, "a", 2))
+		_, err = l.Delete(ctx)
+		check(b, err)
+		if keys := b.keys(); len(keys) > 0 {
+			b.Errorf("after Delete there is %v", keys)
+		}
+	})
+}
+
+// TestTenantCreates: LimiterWithRate creates the limiter for tenants, too, and not more is
+// had than it gives.
+func TestTenantCreates(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		l, err := b.client().LimiterWithRate(b.name(), rate("10/10s"))
+		check(b, err)
+		var got atomic.Int64
+		ctx, cancel := context.WithTimeout(b.Context(), 2*time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		for _, tenant := range []string{"a", "b"} {
+			for range 20 {
+				wg.Go(func() {
+					if l.For(tenant).Acquire(ctx, 1) == nil {
+						got.Add(1)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		if got.Load() != 10 {
+			b.Errorf("%d permits of 10", got.Load())
+		}
+	})
+}
+
+// TestTenantsEnd: Close ends those who wait.
+func TestTenantsEnd(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		l, other := b.limited(rate("1/1h")), b.limiter(b.client())
+		check(b, l.For("a").Acquire(b.Context(), 1))
+		errs := make(chan error)
+		go func() { errs <- l.For("a").Acquire(b.Context(), 1) }()
+		time.Sleep(100 * time.Millisecond)
+		check(b, l.c.Close())
+		b.expectError(<-errs, ErrClosed, l.name)
+		b.expectError(l.For("a").Acquire(b.Context(), 1), ErrClosed, l.name)
+		b.settled(other)
+	})
+}
+
+// TestTenantsWithoutRedis: Acquire waits while Redis is away, TryAcquire says so.
+func TestTenantsWithoutRedis(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		way := &cut{Scripter: b.rdb}
+		l := b.limiter(b.clientOf(way))
+		check(b, l.SetRate(b.Context(), rate("10/1s")))
+		way.off.Store(true)
+		_, err := l.For("a").TryAcquire(b.Context(), 1)
+		b.expectError(err, context.DeadlineExceeded, l.name)
+		b.expectError(err, errCut, l.name)
+		late, cancel := context.WithTimeout(b.Context(), time.Second)
+		defer cancel()
+		err = l.For("a").Acquire(late, 1)
+		b.expectError(err, context.DeadlineExceeded, l.name)
+		b.expectError(err, errCut, l.name)
+		time.AfterFunc(3*time.Second, func() { way.off.Store(false) })
+		began := time.Now()
+		check(b, l.For("a").Acquire(b.Context(), 1))
+		if took := time.Since(began); took < 3*time.Second || took > 4*time.Second {
+			b.Errorf("acquired after %v, where Redis was away for 3s", took)
+		}
+	})
+}
+
+// TestChangesReachTenants: those who wait learn soon that a pause is over.
+func TestChangesReachTenants(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		l, other := b.limited(rate("10/1s")), b.limiter(b.client())
+		check(b, l.Pause(b.Context(), time.Hour))
+		done := make(chan time.Time)
+		go func() {
+			if err := l.For("a").Acquire(b.Context(), 1); err != nil {
+				b.Error(err)
+			}
+			done <- time.Now()
+		}()
+		time.Sleep(700 * time.Millisecond)
+		resumed := time.Now()
+		check(b, other.Resume(b.Context()))
+		if took := (<-done).Sub(resumed); took > 400*time.Millisecond {
+			b.Errorf("a tenant went on %v after the pause was over", took)
+		}
+	})
+}
+
+// TestTenantsBesideOthers: callers without a tenant, who take their places far ahead, leave
+// tenants a part of the limit.
+func TestTenantsBesideOthers(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		ls := b.twoProcesses(rate("100/1s"))
+		ctx, cancel := context.WithCancel(b.Context())
+		defer cancel()
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		for range 500 {
+			wg.Go(func() {
+				for ls[0].Acquire(ctx, 1) == nil {
+				}
+			})
+		}
+		a := &sharer{name: "a", callers: 100, cost: one}
+		b.shareFor(ls[1:], 2*time.Second, 12*time.Second, a)
+		cancel()
+		b.Logf("%d of 1000", a.got)
+		if a.got < 100 {
+			b.Errorf("a tenant beside 500 callers without one got %d of 1000 permits", a.got)
+		}
+	})
+}

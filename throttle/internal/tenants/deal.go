@@ -195,7 +195,7 @@ func (l *Line) shares(r *script.Turned) (shares []*share, room int64, most float
 		most = math.Inf(1)
 	}
 	if room <= 0 && r.Ahead > held { // others take places further ahead: so do tenants, in turn with them
-		room = max(r.Pace/3, 1)
+		room = max(r.Pace, 1)
 	}
 	return shares, room - out, most
 }

@@ -246,3 +246,17 @@ func (k *Keeper) Return(limiter, tenant string, permits int64) {
 	q.step(func() { q.line.Return(tenant, permits) })
 	k.leave(q)
 }
+
+// Waiting returns the limiters for which tenants wait here.
+func (k *Keeper) Waiting() (limiters []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for name, q := range k.lines {
+		q.mu.Lock()
+		if q.line.waiting+len(q.of) > 0 || q.line.out+q.line.held != 0 {
+			limiters = append(limiters, name)
+		}
+		q.mu.Unlock()
+	}
+	return limiters
+}

@@ -92,6 +92,7 @@ if charges > 0 and not repeated then
 end
 
 local w = windows()
+w.load_log(m, now)
 local room = max(w.available(m, now), w.available(m, soon))
 local free = w.fit(m, 1, max(now, m.pause), now)
 if m.smooth then room = free > soon and 0 or min(room, floor((soon - free) * m.rate / m.W) + 1) end
