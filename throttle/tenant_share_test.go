@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -167,4 +168,46 @@ func TestOneTenantAlone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNotHeldAgainst: what a tenant had while it was alone is not held against it when
+// another comes, and that has no credit for the time when it asked for nothing.
+func TestNotHeldAgainst(t *testing.T) {
+	for _, callers := range []int{1, 400} {
+		t.Run(strconv.Itoa(callers), func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				ls := b.twoProcesses(b.parsed("300/1s"))
+				ctx, cancel := context.WithTimeout(b.Context(), 20*time.Second)
+				defer cancel()
+				for range callers {
+					go func() {
+						for ls[0].For("first").Acquire(ctx, 1) == nil {
+							time.Sleep(10 * time.Millisecond)
+						}
+					}()
+				}
+				time.Sleep(20 * time.Second)
+				a, c := &sharer{name: "first", weight: 1, callers: 300, cost: one}, &sharer{name: "second", weight: 1, callers: 300, cost: one}
+				b.shareFor(ls, time.Second, 5*time.Second, a, c)
+				if part := float64(a.got) / float64(a.got+c.got); math.Abs(part-0.5) > 0.02 {
+					b.Errorf("the one that was alone before gets %.3f of the limit, want half", part)
+				}
+			})
+		})
+	}
+}
+
+// TestPlentyIsCheap: where a limit has much more than anybody asks for, a request of a
+// tenant costs hardly more calls than one without.
+func TestPlentyIsCheap(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(b.parsed("10000/1s"))
+		for range 100 {
+			check(b, l.For("a").Acquire(b.Context(), 1))
+			time.Sleep(2 * time.Millisecond)
+		}
+		if calls := l.c.Stats().Calls; calls > 140 {
+			b.Errorf("%d calls for 100 requests one by one", calls)
+		}
+	})
 }

@@ -44,12 +44,12 @@ func (l *Line) Answer(now, sent line.Local, r *script.Turned, found bool) (d Dec
 		d.Pass = l.unset(now)
 	} else {
 		l.v = r.V
-		for _, t := range l.tenants {
-			if tag, told := r.Tags[t.name]; told {
+		for name, tag := range r.Tags {
+			if t := l.tenants[name]; t != nil {
 				t.finish = tag.Finish
 			}
 		}
-		d.Pass = append(l.never(r.Rate), l.deal(r)...)
+		d.Pass = append(l.never(r.Rate), l.deal(now, r)...)
 		d.Deny = l.late(now, r.Free)
 		d.Wait = max(r.Free, 0)
 		l.nextAt = now.Add(min(max(r.Free-l.soon(), 0), lookMost))
@@ -119,22 +119,27 @@ func (l *Line) late(now line.Local, free time.Duration) []*Waiter {
 // deal is who goes on, by what there is room for. The virtual time does not pass the
 // start tag of anybody who still waits: what costs other than expected would else take
 // from others what they have to come.
-func (l *Line) deal(r *script.Turned) (pass []*Waiter) {
+func (l *Line) deal(now line.Local, r *script.Turned) (pass []*Waiter) {
 	shares, room, most := l.shares(r)
-	if len(shares) == 0 || room <= 0 {
-		return nil
-	}
 	tenants := make([]fair.Tenant, len(shares))
-	jobs := int64(0)
+	jobs, left := int64(0), room
 	for i, s := range shares {
 		tenants[i] = s.Tenant
-		jobs += s.Jobs
+		jobs, left = jobs+s.Jobs, left-s.Jobs*s.Cost
+	}
+	l.credit = 0
+	if left >= 2*r.Pace {
+		l.credit, l.creditEnds = r.Pace, now.Add(2*l.gap())
+	}
+	if len(shares) == 0 || room <= 0 {
+		return nil
 	}
 	got, after := fair.Deal(r.V, tenants, room, jobs, most)
 	for i, s := range shares {
 		next := s.Start(r.V) + float64(got[i])/s.Weight
 		if t := l.tenants[s.name]; t != nil && got[i] > 0 {
 			t.finish = s.Start(r.V)
+			room -= got[i]
 			for n := s.part(l.client, got[i]); n > 0 && t.line.Len() > 0; {
 				w := t.head()
 				l.remove(w)
@@ -150,6 +155,7 @@ func (l *Line) deal(r *script.Turned) (pass []*Waiter) {
 	}
 	if len(pass) > 0 {
 		l.owedV = min(after, most)
+		l.hurries = room > 0 && l.waiting > 0
 	}
 	return pass
 }

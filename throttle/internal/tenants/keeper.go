@@ -149,6 +149,7 @@ type Request struct {
 func (k *Keeper) Arrive(r Request) *Turn {
 	t := &Turn{q: k.enter(r.Limiter), next: r.Next, came: make(chan struct{})}
 	t.w = NewWaiter(r.Tenant, r.Permits, k.Now(), r.Until, r.AtOnce)
+	passes := false
 	t.q.step(func() {
 		if t.q.closed {
 			t.w.state = over
@@ -156,12 +157,17 @@ func (k *Keeper) Arrive(r Request) *Turn {
 			close(t.came)
 			return
 		}
-		t.q.of[t.w] = t
 		if r.Creates {
 			t.q.line.Creates()
 		}
-		t.q.line.Arrive(t.w)
+		if passes = t.q.line.Arrive(t.w, k.Now()); !passes {
+			t.q.of[t.w] = t
+		}
 	})
+	if passes {
+		t.next()
+		close(t.came)
+	}
 	return t
 }
 

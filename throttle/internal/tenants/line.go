@@ -91,12 +91,17 @@ type Line struct {
 	told      bool             // Redis was told that somebody waits here,
 	toldOut   int64            // and of so many permits that have no place yet
 
-	calling   bool
-	askedAt   line.Local
-	nextAt    line.Local // when to ask again, though nothing happens
-	pressing  bool       // something happened that others, or those who came, wait for
-	binds     bool       // somebody was left waiting by the last answer
-	rate      int64      // as it was known last
+	calling  bool
+	askedAt  line.Local
+	nextAt   line.Local // when to ask again, though nothing happens
+	pressing bool       // something happened that others, or those who came, wait for
+	binds    bool       // somebody was left waiting by the last answer,
+	hurries  bool       // though there is more: not all could be told of
+
+	credit     int64      // permits that are had without a call, since nobody waits,
+	creditEnds line.Local // until then
+
+	rate      int64 // as it was known last
 	roundTrip time.Duration
 	trouble   error // why the last call failed; nil: it did not
 	retries   int
@@ -111,8 +116,14 @@ func NewLine(client string) *Line {
 // Creates says that the limiter is created by whoever asks for permits.
 func (l *Line) Creates() { l.create = true }
 
-// Arrive has a request stand in the line of its tenant.
-func (l *Line) Arrive(w *Waiter) {
+// Arrive has a request stand in the line of its tenant. It returns true if it goes on at
+// once: where the limit has much more than anybody asks for, there is nothing to share.
+func (l *Line) Arrive(w *Waiter, now line.Local) (passes bool) {
+	if l.waiting == 0 && l.trouble == nil && w.cost <= l.credit && now < l.creditEnds {
+		l.credit -= w.cost
+		l.pass(w)
+		return true
+	}
 	t := l.tenants[w.tenant]
 	if t == nil {
 		t = &tenant{name: w.tenant}
@@ -123,6 +134,7 @@ func (l *Line) Arrive(w *Waiter) {
 	l.waiting++
 	l.fresh = append(l.fresh, w)
 	l.pressing = true
+	return false
 }
 
 // remove takes a request out of its tenant's line.
@@ -203,7 +215,7 @@ func (l *Line) Next() (at line.Local, ok bool) {
 		return 0, false
 	case l.trouble != nil:
 		return l.askedAt.Add(min(retryLeast<<min(l.retries, 10), retryMost)), true
-	case l.pressing && !l.binds:
+	case l.hurries, l.pressing && !l.binds:
 		return 0, true
 	case l.pressing || settles:
 		return l.askedAt.Add(l.gap()), true
@@ -215,7 +227,7 @@ func (l *Line) Next() (at line.Local, ok bool) {
 
 // Ask returns the next call. Answer or Failed says what became of it.
 func (l *Line) Ask(now line.Local) *script.Turns {
-	l.calling, l.pressing, l.askedAt = true, false, now
+	l.calling, l.pressing, l.hurries, l.askedAt = true, false, false, now
 	if l.trouble == nil { // else it is the same call, which Redis may have had
 		l.no++
 		for name, n := range l.owed {

@@ -72,13 +72,14 @@ local v = finite(known)
 if known and not v then call('DEL', finish_key) end
 if charges > 0 and not repeated then
   local before = v or 0
+  local after = max(before, finite(ARGV[8]) or 0)
   for i = 10, 9 + 2 * charges, 2 do
     local weight = finite(call('HGET', weights_key, ARGV[i])) or 1
     if weight <= 0 then weight = 1 end
     local f = max(finite(call('ZSCORE', finish_key, ARGV[i])) or 0, before) + ARGV[i + 1] / weight
     call('ZADD', finish_key, tag(f), ARGV[i])
+    if #records == 0 then after = max(after, f) end -- nobody waits: what one had alone is not held against it
   end
-  local after = max(before, finite(ARGV[8]) or 0)
   if not v or after > v then
     call('ZADD', finish_key, tag(after), '')
     call('ZREMRANGEBYSCORE', finish_key, '-inf', '(' .. tag(after))
