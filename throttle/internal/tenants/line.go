@@ -14,7 +14,7 @@ import (
 const (
 	// soonLeast is how far ahead at the least what comes due is dealt, and soonBeside
 	// what there is for that beside two round trips.
-	soonLeast, soonBeside = 50 * time.Millisecond, 30 * time.Millisecond
+	soonLeast, soonBeside = 60 * time.Millisecond, 40 * time.Millisecond
 	// farthest bounds the round trip that counts.
 	farthest = time.Second
 	// lookMost is how long those who wait ask for nothing: what they wait for may have
