@@ -34,7 +34,7 @@ func (b *bench) waiters(l *Limiter, n int) (leave func()) {
 // settled waits until Redis knows of nobody who waits for the test's limiter.
 func (b *bench) settled(l *Limiter) {
 	b.Helper()
-	testkit.Eventually(b, 5*time.Second, "nobody waits", func() bool {
+	testkit.Eventually(b, 8*time.Second, "nobody waits", func() bool {
 		n, err := b.rdb.HLen(b.Context(), script.TenantKeys(l.name, "")[8]).Result()
 		return err == nil && n == 0
 	})

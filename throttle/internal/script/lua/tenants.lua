@@ -60,7 +60,7 @@ end
 if #told > 0 or ARGV[5] ~= '0' or ARGV[6] ~= '0' then
   local text = table.concat(record, ' ') .. table.concat(told)
   call('HSET', waiting_key, id, text)
-  call('PEXPIRE', waiting_key, 60000)
+  call('PEXPIRE', waiting_key, 5000) -- longer than what any client tells holds
   note(id, text)
 elseif #all > 0 then
   call('HDEL', waiting_key, id)
