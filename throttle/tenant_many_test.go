@@ -55,7 +55,7 @@ func TestManyTenants(t *testing.T) {
 				b.Errorf("after %d permits %d tenants have had more than %d, and %d none", (round+1)*many, early, round+1, missing)
 			}
 		}
-		b.settled(ls[0])
+		b.settled(ls[0], 8*time.Second)
 	})
 }
 
@@ -129,7 +129,7 @@ func TestTenantsKeepTheLimit(t *testing.T) {
 				if float64(all) < 0.85*full { // some were given back too late for others
 					b.Errorf("%d permits, want most of %.0f", all, full)
 				}
-				b.settled(ls[0])
+				b.settled(ls[0], 8*time.Second)
 				for _, l := range ls {
 					if n := l.c.tenants.Waiting(); len(n) > 0 {
 						b.Errorf("%q still wait", n)

@@ -6,7 +6,6 @@ import (
 	"math"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,9 +31,9 @@ func (b *bench) waiters(l *Limiter, n int) (leave func()) {
 }
 
 // settled waits until Redis knows of nobody who waits for the test's limiter.
-func (b *bench) settled(l *Limiter) {
+func (b *bench) settled(l *Limiter, within time.Duration) {
 	b.Helper()
-	testkit.Eventually(b, 8*time.Second, "nobody waits", func() bool {
+	testkit.Eventually(b, within, "nobody waits", func() bool {
 		n, err := b.rdb.HLen(b.Context(), script.TenantKeys(l.name, "")[8]).Result()
 		return err == nil && n == 0
 	})
@@ -118,7 +117,7 @@ func TestTenantsLeaveNothing(t *testing.T) {
 		b.waiters(other.For("gone, too"), 10)()
 		time.Sleep(300 * time.Millisecond)
 		leave()
-		b.settled(l)
+		b.settled(l, 2*time.Second)
 		if n := len(l.c.tenants.Waiting()); n > 0 {
 			b.Errorf("%d tenants still wait", n)
 		}
@@ -148,6 +147,7 @@ func TestKilledProcess(t *testing.T) {
 		if alive.got < 190 {
 			b.Errorf("%d permits in 2s, want about 200", alive.got)
 		}
+		b.settled(l, 2*time.Second)
 	})
 }
 
@@ -210,7 +210,7 @@ func TestReserveForATenant(t *testing.T) {
 		check(b, err)
 		check(b, r.Wait(b.Context()))
 		check(b, a.Release(b.Context(), 3))
-		b.settled(l)
+		b.settled(l, 8*time.Second)
 		time.Sleep(100 * time.Millisecond)
 		b.expectAvailable(l, 10)
 		f, err := b.rdb.ZScore(b.Context(), script.TenantKeys(l.name, "")[6], "a").Result()
@@ -274,28 +274,16 @@ func TestTenantErrors(t *testing.T) {
 	})
 }
 
-// TestTenantCreates: LimiterWithRate creates the limiter for tenants, too, and not more is
-// had than it gives.
+// TestTenantCreates: LimiterWithRate creates the limiter for tenants, too. They share it from
+// the first permit on, and have no more than it gives.
 func TestTenantCreates(t *testing.T) {
-	forEachRedis(t, func(b *bench) {
+	underFakeTime(t, func(b *bench) {
 		l, err := b.client().LimiterWithRate(b.name(), rate("10/10s"))
 		check(b, err)
-		var got atomic.Int64
-		ctx, cancel := context.WithTimeout(b.Context(), 2*time.Second)
-		defer cancel()
-		var wg sync.WaitGroup
-		for _, tenant := range []string{"a", "b"} {
-			for range 20 {
-				wg.Go(func() {
-					if l.For(tenant).Acquire(ctx, 1) == nil {
-						got.Add(1)
-					}
-				})
-			}
-		}
-		wg.Wait()
-		if got.Load() != 10 {
-			b.Errorf("%d permits of 10", got.Load())
+		many, few := &sharer{name: "a", callers: 200, cost: one}, &sharer{name: "b", callers: 5, cost: one}
+		b.shareFor([]*Limiter{l}, 0, 2*time.Second, many, few)
+		if many.got+few.got != 10 || few.got < 4 {
+			b.Errorf("200 requests of a tenant had %d permits of 10, and 5 of another %d", many.got, few.got)
 		}
 	})
 }
@@ -311,7 +299,7 @@ func TestTenantsEnd(t *testing.T) {
 		check(b, l.c.Close())
 		b.expectError(<-errs, ErrClosed, l.name)
 		b.expectError(l.For("a").Acquire(b.Context(), 1), ErrClosed, l.name)
-		b.settled(other)
+		b.settled(other, 2*time.Second)
 	})
 }
 
@@ -322,8 +310,12 @@ func TestTenantsWithoutRedis(t *testing.T) {
 		l := b.limiter(b.clientOf(way))
 		check(b, l.SetRate(b.Context(), rate("10/1s")))
 		way.off.Store(true)
+		began := time.Now()
 		_, err := l.For("a").TryAcquire(b.Context(), 1)
 		b.expectError(err, context.DeadlineExceeded, l.name)
+		if took := time.Since(began); took > 100*time.Millisecond {
+			b.Errorf("a try was told after %v that Redis is away", took)
+		}
 		b.expectError(err, errCut, l.name)
 		late, cancel := context.WithTimeout(b.Context(), time.Second)
 		defer cancel()
@@ -331,7 +323,7 @@ func TestTenantsWithoutRedis(t *testing.T) {
 		b.expectError(err, context.DeadlineExceeded, l.name)
 		b.expectError(err, errCut, l.name)
 		time.AfterFunc(3*time.Second, func() { way.off.Store(false) })
-		began := time.Now()
+		began = time.Now()
 		check(b, l.For("a").Acquire(b.Context(), 1))
 		if took := time.Since(began); took < 3*time.Second || took > 4*time.Second {
 			b.Errorf("acquired after %v, where Redis was away for 3s", took)

@@ -196,36 +196,30 @@ func (t *Turn) Wait(ctx context.Context) bool {
 	case <-t.came:
 		return t.went()
 	case <-ctx.Done():
-		if t.leave() {
-			t.Err = context.Cause(ctx)
-			if trouble := t.trouble(); trouble != nil {
-				t.Err = line.Waiting(t.Err, trouble)
-			}
-			return false
-		}
 	case <-late:
-		if t.leave() {
-			t.q.mu.Lock()
-			unanswered, trouble := t.q.line.Trouble(t.w)
-			t.q.mu.Unlock()
-			if t.Denied = !unanswered; unanswered {
-				t.Err = line.NoAnswer(trouble)
-			}
-			return false
-		}
 	}
-	<-t.came
-	return t.went()
+	if !t.leave() {
+		<-t.came
+		return t.went()
+	}
+	t.q.mu.Lock()
+	unanswered, trouble := t.q.line.Trouble(t.w)
+	t.q.mu.Unlock()
+	err := context.Cause(ctx)
+	switch {
+	case t.w.until != 0 && t.q.k.Now() >= t.w.until || err == nil: // its time is over
+		if t.Denied = !unanswered; unanswered {
+			t.Err = line.NoAnswer(trouble)
+		}
+	case trouble != nil:
+		t.Err = line.Waiting(err, trouble)
+	default:
+		t.Err = err
+	}
+	return false
 }
 
 func (t *Turn) went() bool { return t.Err == nil && !t.Denied }
-
-func (t *Turn) trouble() error {
-	t.q.mu.Lock()
-	defer t.q.mu.Unlock()
-	_, trouble := t.q.line.Trouble(t.w)
-	return trouble
-}
 
 // leave takes it out of its tenant's line; false if it is not there any more.
 func (t *Turn) leave() (left bool) {
