@@ -278,33 +278,11 @@ func (c *Client) replyKey(m Member) string {
 	return script.Prefix(m.Name) + ":reply:" + c.nonce + ":" + strconv.FormatUint(c.keyNo.Add(1), 36)
 }
 
-// Changed lets the waiters of every line that has the limiter ask anew.
-func (c *Client) Changed(name string) {
-	c.each(name, line.Doubt)
-	c.tell(name)
-}
-
-// Released lets the waiters of every line that has the limiter have what was
-// released.
-func (c *Client) Released(name string) {
-	c.each(name, line.Freed)
-	c.tell(name)
-}
-
-func (c *Client) tell(name string) {
-	if c.Heard != nil {
-		c.Heard(name)
-	}
-}
-
 // Now is this moment as the lines know it.
 func (c *Client) Now() line.Local { return c.now() }
 
 // At is a moment that this process's clock showed, as the lines know it.
 func (c *Client) At(t time.Time) line.Local { return c.local(t) }
-
-// Listen begins to hear of changes, if that has not begun and Redis can tell.
-func (c *Client) Listen() { c.listen() }
 
 // each has something happen to every line that has the limiter.
 func (c *Client) each(name string, what line.Kind) {
