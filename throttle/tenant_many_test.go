@@ -19,6 +19,7 @@ func TestManyTenants(t *testing.T) {
 		var mu sync.Mutex
 		var order []int
 		var wg sync.WaitGroup
+		check(b, ls[0].Pause(b.Context(), 100*time.Millisecond)) // all wait when it begins
 		began := time.Now()
 		for i := range many {
 			for range each {
@@ -88,7 +89,6 @@ func TestTenantsKeepTheLimit(t *testing.T) {
 							switch random.IntN(4) {
 							case 0:
 								got, _ = l.TryAcquire(ctx, n)
-								time.Sleep(5 * time.Millisecond)
 							case 1:
 								got, _ = l.TryAcquireFor(ctx, n, time.Duration(random.Int64N(int64(interval))))
 							case 2:
@@ -109,6 +109,7 @@ func TestTenantsKeepTheLimit(t *testing.T) {
 								uses = append(uses, use{time.Since(b.begin), n})
 								mu.Unlock()
 							}
+							time.Sleep(5 * time.Millisecond)
 						}
 					})
 				}

@@ -28,6 +28,9 @@ func (b *bench) shareFor(ls []*Limiter, from, to time.Duration, tenants ...*shar
 	ctx, cancel := context.WithCancel(b.Context())
 	var mu sync.Mutex
 	var wg sync.WaitGroup
+	if from > 0 {
+		check(b, ls[0].Pause(ctx, 100*time.Millisecond)) // all wait when it begins
+	}
 	begin := time.Now()
 	for i, of := range tenants {
 		for c := range of.callers {

@@ -43,7 +43,11 @@ func (p *Pass) Ask() {
 	q := p.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p.w = line.NewWaiter(p.ns, q.c.now(), p.until, p.hold, p.atOnce)
+	now, until := q.c.now(), p.until
+	if p.atOnce {
+		until = max(until, now)
+	}
+	p.w = line.NewWaiter(p.ns, now, until, p.hold, p.atOnce)
 	q.step(line.Event{Kind: line.Arrive, Waiter: p.w})
 }
 

@@ -49,6 +49,7 @@ type Turns struct {
 	Held   int64         // permits dealt that were not handed out yet
 	Rest   float64       // least start tag of the tenants that are not told of; negative: there are none
 	V      float64       // virtual time, of what is charged
+	Alone  bool          // what is charged was had while nobody else waited here
 	Paid   []Charged
 	Told   []Told
 }
@@ -59,8 +60,8 @@ func (t *Turns) Args() []any {
 	if t.Rest >= 0 {
 		rest = tagText(t.Rest)
 	}
-	args := append(make([]any, 0, 9+2*len(t.Paid)+4*len(t.Told)),
-		t.Client, BatchNo(t.No), t.Soon.Microseconds(), t.Holds.Microseconds(), t.Out, t.Held, rest, tagText(t.V), len(t.Paid))
+	args := append(make([]any, 0, 10+2*len(t.Paid)+4*len(t.Told)),
+		t.Client, BatchNo(t.No), t.Soon.Microseconds(), t.Holds.Microseconds(), t.Out, t.Held, rest, tagText(t.V), t.Alone, len(t.Paid))
 	for _, p := range t.Paid {
 		args = append(args, p.Tenant, p.Permits)
 	}

@@ -136,10 +136,10 @@ func (l *Line) deal(now line.Local, r *script.Turned) (pass []*Waiter) {
 	}
 	got, after := fair.Deal(r.V, tenants, room, jobs, most)
 	for i, s := range shares {
+		room -= got[i]
 		next := s.Start(r.V) + float64(got[i])/s.Weight
 		if t := l.tenants[s.name]; t != nil && got[i] > 0 {
 			t.finish = s.Start(r.V)
-			room -= got[i]
 			for n := s.part(l.client, got[i]); n > 0 && t.line.Len() > 0; {
 				w := t.head()
 				l.remove(w)

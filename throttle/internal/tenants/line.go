@@ -24,6 +24,8 @@ const (
 	holds = time.Second
 	// retryLeast and retryMost are how soon a call that failed is made again.
 	retryLeast, retryMost = 5 * time.Millisecond, 500 * time.Millisecond
+	// maxRetries is how often a call is made again for which nobody waits.
+	maxRetries = 10
 	// maxTenants is how many tenants a client tells of: those that come first.
 	maxTenants = 64
 )
@@ -86,6 +88,7 @@ type Line struct {
 	out, held int64   // see script.Turns
 	owed      map[string]int64
 	owedV     float64
+	alone     bool             // nobody was left waiting when that was had
 	paid      []script.Charged // by the call that is not answered yet
 	no        uint64           // of the last call
 	told      bool             // Redis was told that somebody waits here,
@@ -230,6 +233,7 @@ func (l *Line) Ask(now line.Local) *script.Turns {
 	l.calling, l.pressing, l.hurries, l.askedAt = true, false, false, now
 	if l.trouble == nil { // else it is the same call, which Redis may have had
 		l.no++
+		l.alone = !l.binds
 		for name, n := range l.owed {
 			l.paid = append(l.paid, script.Charged{Tenant: name, Permits: n})
 		}
@@ -249,7 +253,7 @@ func (l *Line) Ask(now line.Local) *script.Turns {
 	l.fresh = l.fresh[:0]
 	t := &script.Turns{
 		Client: l.client, No: l.no, Soon: l.soon(), Holds: holds + 2*min(l.roundTrip, farthest),
-		Out: l.out, Held: l.held, V: l.owedV, Paid: l.paid,
+		Out: l.out, Held: l.held, V: l.owedV, Alone: l.alone, Paid: l.paid,
 	}
 	first, rest := l.first()
 	t.Rest = rest
@@ -282,7 +286,7 @@ func (l *Line) Failed(err error, again bool) (give []*Waiter) {
 	l.inCall = l.inCall[:0]
 	give = l.drop(l.tries)
 	l.tries = nil
-	if again {
+	if again && (l.waiting > 0 || l.retries < maxRetries) {
 		return give
 	}
 	l.trouble, l.retries, l.paid, l.told, l.toldOut = nil, 0, nil, false, 0

@@ -12,7 +12,7 @@
 --              and those not handed out yet, start tag of tenants it does not tell of ("-": there are none); requests,
 --              permits each costs about, us since when the first waits
 -- ARGV: 1 client, 2 number of the call, 3 us that "soon" is away, 4 us for which what is told holds, 5 out, 6 held, 7 rest,
---   8 virtual time at least, or "", 9 tenants to charge; for each of these its name and permits (fewer than none: given
+--   8 virtual time at least, 9 whether what is charged was had while nobody else waited there: 1 or 0, 10 tenants to charge; for each of these its name and permits (fewer than none: given
 --   back); then for each tenant that waits: name, jobs, cost, us for which the first has waited
 -- reply: -1 if the limiter is not initialized, else {"rate room free ahead pace v": permits, those there is room for soon, us
 --   until there is room for one, permits that are reserved for later than soon, half of what the limit gives until soon,
@@ -32,9 +32,9 @@ end
 
 local id, no, soon = ARGV[1], ARGV[2], now + tonumber(ARGV[3])
 local record = { int(now + tonumber(ARGV[4])), no, ARGV[5], ARGV[6], ARGV[7] }
-local charges = tonumber(ARGV[9])
+local charges = tonumber(ARGV[10])
 local told = {}
-for i = 10 + 2 * charges, #ARGV, 4 do
+for i = 11 + 2 * charges, #ARGV, 4 do
   told[#told + 1] = '\t' .. ARGV[i] .. '\t' .. ARGV[i + 1] .. ' ' .. ARGV[i + 2] .. ' ' .. int(now - tonumber(ARGV[i + 3]))
 end
 
@@ -57,7 +57,8 @@ for i = 1, #all, 2 do
     call('HDEL', waiting_key, all[i])
   end
 end
-if #told > 0 or ARGV[5] ~= '0' or ARGV[6] ~= '0' then
+local alone = #names == 0 and (#told == 0 or ARGV[9] == '1')
+if #told > 0 or ARGV[5] ~= '0' then
   local text = table.concat(record, ' ') .. table.concat(told)
   call('HSET', waiting_key, id, text)
   call('PEXPIRE', waiting_key, 5000) -- longer than what any client tells holds
@@ -73,12 +74,12 @@ if known and not v then call('DEL', finish_key) end
 if charges > 0 and not repeated then
   local before = v or 0
   local after = max(before, finite(ARGV[8]) or 0)
-  for i = 10, 9 + 2 * charges, 2 do
+  for i = 11, 10 + 2 * charges, 2 do
     local weight = finite(call('HGET', weights_key, ARGV[i])) or 1
     if weight <= 0 then weight = 1 end
     local f = max(finite(call('ZSCORE', finish_key, ARGV[i])) or 0, before) + ARGV[i + 1] / weight
     call('ZADD', finish_key, tag(f), ARGV[i])
-    if #records == 0 then after = max(after, f) end -- nobody waits: what one had alone is not held against it
+    if alone then after = max(after, f) end -- what one had alone is not held against it
   end
   if not v or after > v then
     call('ZADD', finish_key, tag(after), '')
