@@ -149,9 +149,12 @@ func (l *Line) deal(now line.Local, r *script.Turned) (pass []*Waiter) {
 			}
 			next = min(next, t.finish)
 		}
-		if got[i] < s.Jobs*s.Cost {
-			after = min(after, next)
+		if !s.waitsAt(l.client) { // those elsewhere have yet to take it
+			next = s.Start(r.V)
+		} else if got[i] >= s.Jobs*s.Cost {
+			continue
 		}
+		after = min(after, next)
 	}
 	if len(pass) > 0 {
 		l.owedV = min(after, most)
@@ -204,6 +207,11 @@ func (l *Line) shares(r *script.Turned) (shares []*share, room int64, most float
 		room = max(r.Pace, 1)
 	}
 	return shares, room - out, most
+}
+
+// waitsAt says whether the tenant waits in a client.
+func (s *share) waitsAt(client string) bool {
+	return slices.ContainsFunc(s.parts, func(p mine) bool { return p.client == client })
 }
 
 // part is how many of the permits that a tenant gets are for those who wait in one client.
