@@ -14,6 +14,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/driver"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/slots"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/tenants"
 )
 
 // Options of a Client. The zero value is ready for use.
@@ -34,6 +35,7 @@ type Options struct {
 type Client struct {
 	core    *driver.Client
 	slots   *slots.Keeper
+	tenants *tenants.Keeper
 	cluster bool
 	latest  atomic.Pointer[rateText]
 }
@@ -60,11 +62,13 @@ func New(rdb redis.Scripter, opts Options) (*Client, error) {
 	}
 	_, isCluster := rdb.(*redis.ClusterClient)
 	cluster := isCluster || opts.Cluster
-	core := driver.New(driver.Config{Redis: rdb, Cluster: cluster, ID: id, Fail: failure})
+	var turns *tenants.Keeper
+	core := driver.New(driver.Config{Redis: rdb, Cluster: cluster, ID: id, Fail: failure, Heard: func(limiter string) { turns.Heard(limiter) }})
+	turns = tenants.New(tenants.Around{ID: id, Now: core.Now, At: core.At, Call: core.CallAt, Listen: core.Listen})
 	keeper := slots.New(rdb, id, func(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, time.Time, error) {
 		return core.CallAt(ctx, s, keys, args...)
 	})
-	return &Client{core: core, slots: keeper, cluster: cluster}, nil
+	return &Client{core: core, slots: keeper, tenants: turns, cluster: cluster}, nil
 }
 
 // ID is what this Client's PER_CLIENT limits are keyed by.
@@ -140,6 +144,9 @@ func (c *Client) Group(ls ...*Limiter) (*Group, error) {
 		if l.c != c {
 			return nil, bad("made by another Client")
 		}
+		if l.tenant != nil {
+			return nil, bad("asks for a tenant: groups know none")
+		}
 		for _, other := range ls[:i] {
 			if other.name == l.name {
 				return nil, bad("twice in one group")
@@ -164,5 +171,6 @@ func (c *Client) Group(ls ...*Limiter) (*Group, error) {
 // are named in the error: they count as used.
 func (c *Client) Close() error {
 	c.slots.Close()
+	c.tenants.Close()
 	return c.core.Close()
 }

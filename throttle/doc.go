@@ -24,6 +24,8 @@
 //     and 10 for this account, in one step, all or none. Asking one limiter
 //     after the other would let the first permit age while the second is waited
 //     for.
+//   - Limiter.For asks in the name of a tenant: those of your customers who wait
+//     share the limit by weight, and one who asks for much does not keep the others.
 //   - Release gives back what was not used. Pause stops a limit for everybody:
 //     the API said Retry-After.
 //

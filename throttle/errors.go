@@ -31,9 +31,16 @@ var (
 	// place of a limiter's configuration: SetRate, UpdateRate and ApplyRate
 	// repair that, and Delete.
 	ErrInvalidRate = script.ErrInvalidRate
-	// ErrInvalidGroup: no members, one twice, members of several Clients, or
-	// members whose keys lie in different Redis Cluster slots.
+	// ErrInvalidGroup: no members, one twice, one that asks for a tenant, members of
+	// several Clients, or members whose keys lie in different Redis Cluster slots.
 	ErrInvalidGroup = errors.New("invalid group")
+	// ErrInvalidTenant: the name of a tenant is empty, longer than 128 bytes, not valid
+	// UTF-8, or has control characters.
+	ErrInvalidTenant = errors.New("invalid tenant")
+	// ErrInvalidWeight: a weight is not a number from 0.001 to 1,000,000.
+	ErrInvalidWeight = errors.New("invalid weight")
+	// ErrPerClient: tenants do not share a limit of which each Client has its own.
+	ErrPerClient = script.ErrPerClient
 	// ErrWrongType: a key of the limiter holds something that is not the limiter's.
 	ErrWrongType = script.ErrWrongType
 	// ErrInvalidSlots: see Slots. Also what anybody wrote into Redis in place of a

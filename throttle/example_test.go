@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"sync"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -68,6 +69,37 @@ func ExampleLimiter_Acquire_deadline() {
 	// <nil>
 	// true
 	// throttle: limiter "api": more permits than the rate allows (2 of at most 1)
+}
+
+// Tenants share a limit: one that asks for a little does not wait behind all that
+// another asks for.
+func ExampleLimiter_For() {
+	client, closeAll := connect()
+	defer closeAll()
+	api, err := client.LimiterWithRate("api", throttle.Rate{Permits: 10, Interval: 200 * time.Millisecond})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := api.SetWeight(context.Background(), "globex", 2); err != nil { // acme weighs 1
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var many sync.WaitGroup
+	for range 1000 { // they take 20 s
+		many.Go(func() { _ = api.For("acme").Acquire(ctx, 1) })
+	}
+	time.Sleep(50 * time.Millisecond)
+	start := time.Now()
+	for range 3 {
+		if err := api.For("globex").Acquire(ctx, 1); err != nil {
+			log.Fatal(err)
+		}
+		// call the API for globex here
+	}
+	fmt.Println("globex did not wait for acme:", time.Since(start) < 10*time.Second)
+	cancel()
+	many.Wait()
+	// Output: globex did not wait for acme: true
 }
 
 // A refusal says how long it would have been: what an HTTP server answers as

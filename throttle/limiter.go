@@ -27,6 +27,7 @@ type Limiter struct {
 	name   string
 	member driver.Member
 	line   *driver.Entry
+	tenant *forTenant // nil: it asks for nobody
 }
 
 // Name is the limiter's name, and the key of its configuration in Redis.
@@ -62,6 +63,9 @@ func (l *Limiter) TryAcquireFor(ctx context.Context, n int64, timeout time.Durat
 	if err != nil {
 		return false, err
 	}
+	if l.tenant != nil {
+		return l.tryFor(ctx, ns, timeout)
+	}
 	return l.line.Try(ctx, ns, timeout)
 }
 
@@ -74,6 +78,9 @@ func (l *Limiter) Acquire(ctx context.Context, n int64) error {
 	ns, err := l.one(n)
 	if err != nil {
 		return err
+	}
+	if l.tenant != nil {
+		return l.acquireFor(ctx, ns)
 	}
 	return l.line.Acquire(ctx, ns)
 }
@@ -91,6 +98,9 @@ func (l *Limiter) Reserve(ctx context.Context, n int64, maxWait time.Duration) (
 	if err != nil {
 		return nil, err
 	}
+	if l.tenant != nil {
+		return l.reserveFor(ctx, ns, maxWait)
+	}
 	return reservation(l.line.Reserve(ctx, ns, maxWait))
 }
 
@@ -106,7 +116,11 @@ func (l *Limiter) Release(ctx context.Context, n int64) error {
 	if err != nil || ns == nil {
 		return err
 	}
-	return l.line.Release(ctx, ns)
+	err = l.line.Release(ctx, ns)
+	if err == nil && l.tenant != nil && l.tenant.bad == nil {
+		l.c.tenants.Return(l.name, l.tenant.name, ns[0])
+	}
+	return err
 }
 
 // releasable are the permits of each limiter that may be given back, nil if

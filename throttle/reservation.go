@@ -13,13 +13,17 @@ import (
 // waits Delay by other means than Wait has used the permits, as far as the limit
 // is concerned, and need do no more.
 // It is for one goroutine, but Cancel may be called from any.
-type Reservation struct{ ticket *driver.Ticket }
+type Reservation struct {
+	ticket *driver.Ticket
+	back   func()        // the tenant is not charged for it; nil: nobody was
+	refund func(n int64) // nor for so many permits of it
+}
 
 func reservation(t *driver.Ticket, err error) (*Reservation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reservation{t}, nil
+	return &Reservation{ticket: t}, nil
 }
 
 // OK reports whether a place is held. It is false when the turn comes too late;
@@ -39,11 +43,21 @@ func (r *Reservation) Limiter() string { return r.ticket.Limiter() }
 // exchanged for the next, ahead of later waiters, for as long as it takes. If
 // ctx ends first the place is given back. The error is ErrExceedsDeadline if
 // the next turn comes after ctx's deadline, or if nothing was reserved.
-func (r *Reservation) Wait(ctx context.Context) error { return r.ticket.Wait(ctx) }
+func (r *Reservation) Wait(ctx context.Context) error {
+	err := r.ticket.Wait(ctx)
+	if err != nil && r.back != nil {
+		r.back()
+	}
+	return err
+}
 
 // Cancel gives the place back, so that the next in turn can have it, and waits
 // up to a second until Redis knows. It does nothing once Wait has returned.
-func (r *Reservation) Cancel() { r.ticket.Cancel() }
+func (r *Reservation) Cancel() {
+	if r.ticket.Cancel() && r.back != nil {
+		r.back()
+	}
+}
 
 // Release gives back n permits of each limiter that were not used, once Wait has returned
 // nil: a call turned out to cost less than it had said. They come off the grant that they
@@ -76,5 +90,9 @@ func (r *Reservation) ReleaseEach(ctx context.Context, ns ...int64) error {
 	if !r.ticket.Released(bounded) {
 		return &Error{Limiter: names[0], Err: ErrInvalidPermits, Detail: fmt.Sprintf("%d to release, which are more than are left of what was acquired", slices.Max(ns))}
 	}
-	return r.ticket.Release(ctx, bounded)
+	err = r.ticket.Release(ctx, bounded)
+	if err == nil && r.refund != nil {
+		r.refund(bounded[0])
+	}
+	return err
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
 )
 
 const (
@@ -90,3 +92,25 @@ func (c *Client) hear(ps *redis.PubSub) {
 
 // Hears reports whether the client hears of changes as they are announced.
 func (c *Client) Hears() bool { return c.changes.heard.Load() }
+
+// Listen begins to hear of changes, if that has not begun and Redis can tell.
+func (c *Client) Listen() { c.listen() }
+
+// Changed lets the waiters of every line that has the limiter ask anew.
+func (c *Client) Changed(name string) {
+	c.each(name, line.Doubt)
+	c.tell(name)
+}
+
+// Released lets the waiters of every line that has the limiter have what was
+// released.
+func (c *Client) Released(name string) {
+	c.each(name, line.Freed)
+	c.tell(name)
+}
+
+func (c *Client) tell(name string) {
+	if c.Heard != nil {
+		c.Heard(name)
+	}
+}

@@ -53,6 +53,9 @@ type Config struct {
 	// Fail makes an error of an answer that is one, or a refusal. A Client that
 	// only changes limiters needs none.
 	Fail func(limiter string, a line.Answer) error
+	// Heard, if not nil, is told the name of a limiter that was changed, or whose
+	// permits were released.
+	Heard func(limiter string)
 }
 
 // Client is what all lines of a throttle.Client share.
@@ -275,12 +278,11 @@ func (c *Client) replyKey(m Member) string {
 	return script.Prefix(m.Name) + ":reply:" + c.nonce + ":" + strconv.FormatUint(c.keyNo.Add(1), 36)
 }
 
-// Changed lets the waiters of every line that has the limiter ask anew.
-func (c *Client) Changed(name string) { c.each(name, line.Doubt) }
+// Now is this moment as the lines know it.
+func (c *Client) Now() line.Local { return c.now() }
 
-// Released lets the waiters of every line that has the limiter have what was
-// released.
-func (c *Client) Released(name string) { c.each(name, line.Freed) }
+// At is a moment that this process's clock showed, as the lines know it.
+func (c *Client) At(t time.Time) line.Local { return c.local(t) }
 
 // each has something happen to every line that has the limiter.
 func (c *Client) each(name string, what line.Kind) {

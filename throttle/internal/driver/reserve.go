@@ -109,6 +109,10 @@ func (t *Ticket) wait(ctx context.Context) error {
 	defer q.leave()
 	q.c.Waiting.Add(1)
 	defer q.c.Waiting.Add(-1)
+	return t.redeem(ctx, q)
+}
+
+func (t *Ticket) redeem(ctx context.Context, q *queue) error {
 	for t.OK() {
 		var taken bool
 		taken, t.answer = q.redeem(ctx, t.w)
@@ -124,11 +128,12 @@ func (t *Ticket) wait(ctx context.Context) error {
 }
 
 // Cancel gives the place back, so that the next in turn can have it, and waits
-// up to a second until Redis knows. It does nothing once Wait has returned.
-func (t *Ticket) Cancel() {
+// up to a second until Redis knows. It does nothing once Wait has returned. It reports
+// whether there was a place to give back.
+func (t *Ticket) Cancel() bool {
 	q := t.enter()
 	defer q.leave()
-	q.abandon(t.w, cancelPatience)
+	return q.abandon(t.w, cancelPatience)
 }
 
 // Names are those of the members of its line.

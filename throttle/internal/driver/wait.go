@@ -154,8 +154,8 @@ func (q *queue) redeem(ctx context.Context, w *line.Waiter) (taken bool, a line.
 }
 
 // abandon takes a waiter out whose caller leaves. A place is given back, and
-// abandon waits up to patience until Redis has it.
-func (q *queue) abandon(w *line.Waiter, patience time.Duration) {
+// abandon waits up to patience until Redis has it. It reports whether there was one.
+func (q *queue) abandon(w *line.Waiter, patience time.Duration) bool {
 	q.mu.Lock()
 	var gave chan struct{}
 	if q.line.Gives(w) {
@@ -168,7 +168,7 @@ func (q *queue) abandon(w *line.Waiter, patience time.Duration) {
 	q.step(line.Event{Kind: line.Leave, Waiter: w})
 	q.mu.Unlock()
 	if gave == nil {
-		return
+		return false
 	}
 	t := time.NewTimer(patience)
 	defer t.Stop()
@@ -176,6 +176,7 @@ func (q *queue) abandon(w *line.Waiter, patience time.Duration) {
 	case <-gave:
 	case <-t.C:
 	}
+	return true
 }
 
 // interrupted says that a wait ended with its context, of which limiter.

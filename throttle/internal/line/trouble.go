@@ -30,7 +30,7 @@ func (l *Line) failed(b *batch, err error) {
 			case l.closed && w.state != gone:
 				l.answer(w, Answer{Err: ErrClosed})
 			case w.now && w.state != gone:
-				l.answer(w, Answer{Err: noAnswer(err)})
+				l.answer(w, Answer{Err: NoAnswer(err)})
 			default:
 				rest = append(rest, w)
 				continue
@@ -44,7 +44,7 @@ func (l *Line) failed(b *batch, err error) {
 		if w.now && w.state == unsure {
 			l.returns = append(l.returns, returned{place: w.place, ns: w.ns})
 			l.letGo(w)
-			l.answer(w, Answer{Err: noAnswer(err)})
+			l.answer(w, Answer{Err: NoAnswer(err)})
 		}
 	}
 	if b != nil {
@@ -83,13 +83,13 @@ func (l *Line) Latest(w *Waiter) Local {
 func (l *Line) Unanswered(w *Waiter, now Local) error {
 	switch {
 	case l.trouble != nil, !w.putOff, l.callSince != 0 && now.Sub(l.callSince) > max(stillAfter, 4*l.roundTrips.median()):
-		return noAnswer(l.trouble)
+		return NoAnswer(l.trouble)
 	}
 	return nil
 }
 
-// noAnswer is the error of whoever has no time to wait out that Redis does not answer.
-func noAnswer(trouble error) error {
+// NoAnswer is the error of whoever has no time to wait out that Redis does not answer.
+func NoAnswer(trouble error) error {
 	if trouble == nil {
 		return fmt.Errorf("%w, waiting for Redis, which has not answered", context.DeadlineExceeded)
 	}
@@ -101,3 +101,6 @@ func noAnswer(trouble error) error {
 func UnknownWhether() error {
 	return fmt.Errorf("%w, waiting for Redis: it is not known whether it was done", context.DeadlineExceeded)
 }
+
+// Waiting is an error with which a wait ends, while Redis is in trouble.
+func Waiting(err, trouble error) error { return fmt.Errorf("%w, waiting for Redis: %w", err, trouble) }

@@ -40,6 +40,9 @@ func Classify(err error) error {
 	if Says(err, "WRONGTYPE") {
 		return ErrWrongType
 	}
+	if Says(err, "PERCLIENT") {
+		return ErrPerClient
+	}
 	if field, ok := strings.CutPrefix(err.Error(), "BADFIELD "); ok {
 		return BadField(field)
 	}
@@ -64,7 +67,7 @@ var passing = []string{"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTER
 // Transient reports whether the same call may succeed later: Redis cannot be
 // reached, or says that it is not ready.
 func Transient(err error) bool {
-	for _, lasting := range []error{ErrWrongType, ErrInvalidRate, ErrReply, redis.ErrClosed} {
+	for _, lasting := range []error{ErrWrongType, ErrInvalidRate, ErrPerClient, ErrReply, redis.ErrClosed} {
 		if errors.Is(err, lasting) {
 			return false
 		}

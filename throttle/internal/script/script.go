@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The scripts, one a verb. All but epoch, fast and many begin with prelude.lua and
+// The scripts, one a verb. All but epoch, fast, many and weight begin with prelude.lua and
 // log.lua; fast.lua and many.lua do what acquire.lua would do in the simplest case.
 var (
 	//go:embed lua/prelude.lua
@@ -65,6 +65,10 @@ var (
 	adaptiveLua string
 	//go:embed lua/epoch.lua
 	epochLua string
+	//go:embed lua/tenants.lua
+	tenantsLua string
+	//go:embed lua/weight.lua
+	weightLua string
 
 	Acquire = verb(module("config", configLua), module("windows", windowsLua), frontierLua, module("upkeep", upkeepLua), entriesLua, acquireLua)
 	Fast    = redis.NewScript(fastLua)
@@ -79,6 +83,8 @@ var (
 
 	Adaptive = verb(module("config", configLua), module("learn", learnLua), adaptiveLua)
 	Epoch    = redis.NewScript(epochLua)
+	Tenants  = verb(module("config", configLua), module("windows", windowsLua), tenantsLua)
+	Weight   = redis.NewScript(weightLua)
 )
 
 // verb puts a script together. Redis runs the whole text each time, and to make

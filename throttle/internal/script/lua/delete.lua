@@ -7,7 +7,9 @@
 return config().once(function()
   local had = call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) > 0
   for _, key in ipairs(config().logs_of(1)) do call('DEL', key) end
-  call('DEL', unpack(KEYS, 1, SPAN))
+  local own = { unpack(KEYS, 1, SPAN) }
+  for i, what in ipairs({ 'finish', 'weights', 'waiting' }) do own[SPAN + i] = sub(KEYS[2], 1, -6) .. what end -- tenants.lua
+  call('DEL', unpack(own))
   config().announce(KEYS[1])
   return had and 1 or 0
 end)

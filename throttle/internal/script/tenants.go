@@ -1,0 +1,195 @@
+package script
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrPerClient is throttle.ErrPerClient.
+var ErrPerClient = errors.New("a limit for each client is not shared by tenants")
+
+// TenantKeys are the KEYS of tenants.lua.
+func TenantKeys(name, client string) []string {
+	keys, p := KeysOf(name, client), Prefix(name)
+	return append(keys[:], p+":finish", WeightsKey(name), p+":waiting")
+}
+
+// WeightsKey is where the weights of a limiter's tenants are: KEYS[1] of weight.lua.
+func WeightsKey(name string) string { return Prefix(name) + ":weights" }
+
+// WeightText is a weight as Redis keeps it.
+func WeightText(w float64) string { return tagText(w) }
+
+func tagText(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
+
+// Told is what a client tells of a tenant that waits.
+type Told struct {
+	Tenant string
+	Jobs   int64         // requests
+	Cost   int64         // permits that each costs, about
+	Waited time.Duration // the first of them
+}
+
+// Charged is what a tenant has got since the last call.
+type Charged struct {
+	Tenant  string
+	Permits int64 // negative: given back
+}
+
+// Turns is one call of tenants.lua.
+type Turns struct {
+	Client string
+	No     uint64        // of the call: one that is repeated charges nobody twice
+	Soon   time.Duration // what comes due within that is to be dealt
+	Holds  time.Duration // for how long what is told holds
+	Out    int64         // permits dealt that have no place in the log yet
+	Held   int64         // permits dealt that were not handed out yet
+	Rest   float64       // least start tag of the tenants that are not told of; negative: there are none
+	V      float64       // virtual time, of what is charged
+	Alone  bool          // what is charged was had while nobody else waited here
+	Paid   []Charged
+	Told   []Told
+}
+
+// Args are the ARGV of tenants.lua.
+func (t *Turns) Args() []any {
+	rest := "-"
+	if t.Rest >= 0 {
+		rest = tagText(t.Rest)
+	}
+	args := append(make([]any, 0, 10+2*len(t.Paid)+4*len(t.Told)),
+		t.Client, BatchNo(t.No), t.Soon.Microseconds(), t.Holds.Microseconds(), t.Out, t.Held, rest, tagText(t.V), t.Alone, len(t.Paid))
+	for _, p := range t.Paid {
+		args = append(args, p.Tenant, p.Permits)
+	}
+	for _, w := range t.Told {
+		args = append(args, w.Tenant, w.Jobs, w.Cost, max(w.Waited.Microseconds(), 0))
+	}
+	return args
+}
+
+// Turned is the reply of tenants.lua.
+type Turned struct {
+	Rate    int64
+	Room    int64         // permits that come due soon
+	Free    time.Duration // until one does
+	Ahead   int64         // permits that are reserved for later than soon
+	Pace    int64         // half of what the limit gives until soon
+	V       float64
+	Clients []WaitsAt
+	Tags    map[string]Tag // of the tenants that wait
+}
+
+// WaitsAt is what waits in one client.
+type WaitsAt struct {
+	Client    string
+	Out, Held int64
+	Rest      float64 // see Turns
+	Tenants   []WaitingTenant
+}
+
+// WaitingTenant is a tenant that waits in one client.
+type WaitingTenant struct {
+	Name       string
+	Jobs, Cost int64
+	Since      int64 // us of Redis's clock
+}
+
+// Tag is how far a tenant has got.
+type Tag struct{ Finish, Weight float64 }
+
+// DecodeTurned reads the reply of tenants.lua; false if there is no such limiter. What
+// others told that makes no sense is left out.
+func DecodeTurned(reply any) (t Turned, found bool, err error) {
+	if n, ok := reply.(int64); ok && n == -1 {
+		return t, false, nil
+	}
+	parts, ok := reply.([]any)
+	if !ok || len(parts) < 2 {
+		return t, false, badReply("%T where a list was expected", reply)
+	}
+	texts := make([]string, len(parts))
+	for i, p := range parts {
+		if texts[i], ok = p.(string); !ok {
+			return t, false, badReply("%T where a string was expected", p)
+		}
+	}
+	d := decoder{rest: texts[0]}
+	t.Rate, t.Room, t.Free, t.Ahead, t.Pace, t.V = d.next(), d.next(), d.duration(), d.next(), d.next(), d.tag()
+	count := decoder{rest: texts[1]}
+	clients := count.index(len(parts))
+	if d.err = errors.Join(d.err, count.err); d.err != nil || 2+2*clients > len(parts) {
+		return t, false, badReply("%q of %d parts", Clip(texts[0]), len(parts))
+	}
+	var names []string
+	seen := map[string]bool{}
+	for i := range clients {
+		w := decodeWaits(texts[2+2*i], texts[3+2*i], func(name string) {
+			if !seen[name] {
+				seen[name] = true
+				names = append(names, name)
+			}
+		})
+		t.Clients = append(t.Clients, w)
+	}
+	tags := texts[2+2*clients:]
+	if len(tags) != len(names) {
+		return t, false, badReply("%d tags of %d tenants", len(tags), len(names))
+	}
+	t.Tags = make(map[string]Tag, len(names))
+	for i, name := range names {
+		d := decoder{rest: tags[i]}
+		tag := Tag{d.tag(), d.tag()}
+		if d.err != nil {
+			return t, false, d.err
+		}
+		t.Tags[name] = tag
+	}
+	return t, true, nil
+}
+
+// tag reads a finite number that is not negative.
+func (d *decoder) tag() float64 {
+	word := d.word()
+	x, err := strconv.ParseFloat(word, 64)
+	if err != nil || !(x >= 0) || math.IsInf(x, 0) {
+		d.fail("%q where a number was expected", Clip(word))
+		return 0
+	}
+	return x
+}
+
+// decodeWaits reads what a client told. It names each tenant as tenants.lua finds them.
+func decodeWaits(client, text string, name func(string)) WaitsAt {
+	fields := strings.Split(text, "\t")
+	head := strings.Split(fields[0], " ")
+	w := WaitsAt{Client: client, Rest: -1}
+	if len(head) == 5 {
+		w.Out, w.Held = told(head[2], maxTold), told(head[3], maxTold)
+		if d := (decoder{rest: head[4]}); head[4] != "-" {
+			w.Rest = d.tag()
+		}
+	}
+	for i := 1; i+1 < len(fields); i += 2 {
+		name(fields[i])
+		if n := strings.Split(fields[i+1], " "); len(n) == 3 && told(n[0], maxTold) > 0 {
+			w.Tenants = append(w.Tenants, WaitingTenant{Name: fields[i], Jobs: told(n[0], maxTold), Cost: max(told(n[1], maxTold), 1), Since: told(n[2], math.MaxInt64)})
+		}
+	}
+	return w
+}
+
+// maxTold bounds what is believed of others: permits and requests that wait.
+const maxTold = 1 << 30
+
+// told reads a number that somebody told, most at the most; 0 if it makes no sense.
+func told(word string, most int64) int64 {
+	n, err := strconv.ParseInt(word, 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return min(n, most)
+}

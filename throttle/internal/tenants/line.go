@@ -1,0 +1,326 @@
+package tenants
+
+import (
+	"cmp"
+	"container/list"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
+)
+
+const (
+	// soonLeast is how far ahead at the least what comes due is dealt, and soonBeside
+	// what there is for that beside two round trips.
+	soonLeast, soonBeside = 60 * time.Millisecond, 40 * time.Millisecond
+	// farthest bounds the round trip that counts.
+	farthest = time.Second
+	// lookMost is how long those who wait ask for nothing: what they wait for may have
+	// been changed.
+	lookMost = 250 * time.Millisecond
+	// holds is for how long others count with those who wait here, beside round trips.
+	holds = time.Second
+	// retryLeast and retryMost are how soon a call that failed is made again.
+	retryLeast, retryMost = 5 * time.Millisecond, 500 * time.Millisecond
+	// maxRetries is how often a call is made again for which nobody waits.
+	maxRetries = 10
+	// maxTenants is how many tenants a client tells of: those that come first.
+	maxTenants = 64
+)
+
+// Waiter is one request.
+type Waiter struct {
+	tenant string
+	cost   int64
+	since  line.Local
+	until  line.Local // a turn after that is of no use; zero: any
+	atOnce bool       // it does not wait
+
+	at    *list.Element // in its tenant's line; nil: it is not there
+	asked bool          // a call that was answered told of it
+	state state
+}
+
+type state int
+
+const (
+	waits  state = iota
+	passed       // it went on to the limiter's line
+	placed       // that has decided
+	over
+)
+
+// NewWaiter is a request of a tenant for so many permits.
+func NewWaiter(tenant string, cost int64, now, until line.Local, atOnce bool) *Waiter {
+	return &Waiter{tenant: tenant, cost: cost, since: now, until: until, atOnce: atOnce}
+}
+
+// tenant is one that waits, in the order of arrival.
+type tenant struct {
+	name   string
+	line   list.List
+	sum    int64   // permits that they ask for
+	finish float64 // as it was known last
+}
+
+func (t *tenant) head() *Waiter { return t.line.Front().Value.(*Waiter) }
+
+// cost is what each asks for, on average.
+func (t *tenant) cost() int64 {
+	n := int64(t.line.Len())
+	return max((t.sum+n/2)/n, 1)
+}
+
+// Line is those of one Client who wait for a limiter, by their tenants.
+type Line struct {
+	client string
+	create bool // the limiter is created by the first who asks for permits
+
+	tenants map[string]*tenant
+	waiting int
+	fresh   []*Waiter // came since the last call
+	inCall  []*Waiter // came before it
+	tries   []*Waiter // do not wait: that call answers them
+
+	v         float64 // virtual time
+	out, held int64   // see script.Turns
+	owed      map[string]int64
+	owedV     float64
+	alone     bool             // nobody was left waiting when that was had
+	paid      []script.Charged // by the call that is not answered yet
+	no        uint64           // of the last call
+	told      bool             // Redis was told that somebody waits here,
+	toldOut   int64            // and of so many permits that have no place yet
+
+	calling  bool
+	askedAt  line.Local
+	nextAt   line.Local // when to ask again, though nothing happens
+	pressing bool       // something happened that others, or those who came, wait for
+	binds    bool       // somebody was left waiting by the last answer,
+	hurries  bool       // though there is more: not all could be told of
+
+	credit     int64      // permits that are had without a call, since nobody waits,
+	creditEnds line.Local // until then
+
+	rate      int64 // as it was known last
+	roundTrip time.Duration
+	trouble   error // why the last call failed; nil: it did not
+	retries   int
+	answered  line.Local // when Redis answered last
+}
+
+// NewLine returns one where nobody waits. Client is an id that no other has.
+func NewLine(client string) *Line {
+	return &Line{client: client, tenants: map[string]*tenant{}, owed: map[string]int64{}}
+}
+
+// Creates says that the limiter is created by whoever asks for permits.
+func (l *Line) Creates() { l.create = true }
+
+// Arrive has a request stand in the line of its tenant. It returns true if it goes on at
+// once: where the limit has much more than anybody asks for, there is nothing to share.
+func (l *Line) Arrive(w *Waiter, now line.Local) (passes bool) {
+	if l.waiting == 0 && l.trouble == nil && w.cost <= l.credit && now < l.creditEnds {
+		l.credit -= w.cost
+		l.pass(w)
+		return true
+	}
+	t := l.tenants[w.tenant]
+	if t == nil {
+		t = &tenant{name: w.tenant}
+		l.tenants[w.tenant] = t
+	}
+	w.at = t.line.PushBack(w)
+	t.sum += w.cost
+	l.waiting++
+	l.fresh = append(l.fresh, w)
+	l.pressing = true
+	return false
+}
+
+// remove takes a request out of its tenant's line.
+func (l *Line) remove(w *Waiter) {
+	t := l.tenants[w.tenant]
+	t.line.Remove(w.at)
+	w.at = nil
+	t.sum -= w.cost
+	l.waiting--
+	if t.line.Len() == 0 {
+		delete(l.tenants, w.tenant)
+	}
+}
+
+// Leave takes a request out that waits; false if it does not wait any more.
+func (l *Line) Leave(w *Waiter) bool {
+	if w.state != waits {
+		return false
+	}
+	l.remove(w)
+	w.state = over
+	l.pressing = true // others may count with it
+	return true
+}
+
+// Placed says that the limiter's line has decided on a request that went on.
+func (l *Line) Placed(w *Waiter) {
+	if w.state == passed {
+		w.state = placed
+		l.out -= w.cost
+	}
+}
+
+// Done says that a request that went on is over, and whether it had its permits.
+func (l *Line) Done(w *Waiter, granted bool) {
+	l.Placed(w)
+	if w.state != placed {
+		return
+	}
+	w.state = over
+	l.held -= w.cost
+	if !granted {
+		l.Return(w.tenant, w.cost)
+	}
+}
+
+// Return gives a tenant back what it was charged for permits.
+func (l *Line) Return(tenant string, permits int64) { l.charge(tenant, -permits) }
+
+func (l *Line) charge(tenant string, permits int64) {
+	if l.owed[tenant] += permits; l.owed[tenant] == 0 {
+		delete(l.owed, tenant)
+	}
+}
+
+// Changed says that the limiter was changed, or permits were released: it is to be
+// looked at anew.
+func (l *Line) Changed() {
+	if l.waiting > 0 {
+		l.nextAt = 0
+	}
+}
+
+// soon is how far ahead what comes due is dealt.
+func (l *Line) soon() time.Duration {
+	return max(soonLeast, soonBeside+2*min(l.roundTrip, farthest))
+}
+
+// gap is how long two calls are apart while not all who ask can go on.
+func (l *Line) gap() time.Duration { return l.soon() / 3 }
+
+// Next returns when to make the next call; false if there is none to make unless
+// something happens.
+func (l *Line) Next() (at line.Local, ok bool) {
+	settles := len(l.owed) > 0 || len(l.paid) > 0 || l.told && l.waiting == 0 || l.toldOut > 0 && l.out == 0
+	switch {
+	case l.calling || l.waiting == 0 && !settles && l.toldOut == 0:
+		return 0, false
+	case l.trouble != nil:
+		return l.askedAt.Add(min(retryLeast<<min(l.retries, 10), retryMost)), true
+	case l.hurries, l.pressing && !l.binds:
+		return 0, true
+	case l.pressing || settles:
+		return l.askedAt.Add(l.gap()), true
+	case l.waiting == 0:
+		return l.askedAt.Add(lookMost), true
+	}
+	return max(l.nextAt, l.askedAt.Add(l.gap())), true
+}
+
+// Ask returns the next call. Answer or Failed says what became of it.
+func (l *Line) Ask(now line.Local) *script.Turns {
+	l.calling, l.pressing, l.hurries, l.askedAt = true, false, false, now
+	if l.trouble == nil { // else it is the same call, which Redis may have had
+		l.no++
+		l.alone = !l.binds
+		for name, n := range l.owed {
+			l.paid = append(l.paid, script.Charged{Tenant: name, Permits: n})
+		}
+		slices.SortFunc(l.paid, func(a, b script.Charged) int { return cmp.Compare(a.Tenant, b.Tenant) })
+		clear(l.owed)
+	}
+	for _, w := range l.fresh {
+		if w.state == waits {
+			w.asked = true
+			l.inCall = append(l.inCall, w)
+			if w.atOnce {
+				l.tries = append(l.tries, w)
+			}
+		}
+	}
+	clear(l.fresh)
+	l.fresh = l.fresh[:0]
+	t := &script.Turns{
+		Client: l.client, No: l.no, Soon: l.soon(), Holds: holds + 2*min(l.roundTrip, farthest),
+		Out: l.out, Held: l.held, V: l.owedV, Alone: l.alone, Paid: l.paid,
+	}
+	first, rest := l.first()
+	t.Rest = rest
+	for _, of := range first {
+		t.Told = append(t.Told, script.Told{Tenant: of.name, Jobs: int64(of.line.Len()), Cost: of.cost(), Waited: now.Sub(of.head().since)})
+	}
+	l.told, l.toldOut = len(first) > 0, l.out
+	return t
+}
+
+// first is the tenants that come first, as far as is known here, and the least start tag
+// of the others; negative if there are none.
+func (l *Line) first() (first []*tenant, rest float64) {
+	first = slices.Collect(maps.Values(l.tenants))
+	start := func(t *tenant) float64 { return max(t.finish, l.v) }
+	slices.SortFunc(first, func(a, b *tenant) int {
+		return cmp.Or(cmp.Compare(start(a), start(b)), cmp.Compare(a.head().since, b.head().since), cmp.Compare(a.name, b.name))
+	})
+	if len(first) <= maxTenants {
+		return first, -1
+	}
+	return first[:maxTenants], start(first[maxTenants])
+}
+
+// Failed says that the call failed, and whether it may succeed later. Those returned
+// are not to wait for that.
+func (l *Line) Failed(err error, again bool) (give []*Waiter) {
+	l.calling, l.trouble = false, err
+	l.retries++
+	l.inCall = l.inCall[:0]
+	give = l.drop(l.tries)
+	l.tries = nil
+	if again && (l.waiting > 0 || l.retries < maxRetries) {
+		return give
+	}
+	l.trouble, l.retries, l.paid, l.told, l.toldOut = nil, 0, nil, false, 0
+	clear(l.owed)
+	return append(give, l.Close()...)
+}
+
+// Close takes out all who wait.
+func (l *Line) Close() []*Waiter { return l.drop(l.all()) }
+
+// all is everybody who waits, by tenant.
+func (l *Line) all() (all []*Waiter) {
+	names := slices.Sorted(maps.Keys(l.tenants))
+	for _, name := range names {
+		for e := l.tenants[name].line.Front(); e != nil; e = e.Next() {
+			all = append(all, e.Value.(*Waiter))
+		}
+	}
+	return all
+}
+
+// drop takes out those of some who wait.
+func (l *Line) drop(ws []*Waiter) (dropped []*Waiter) {
+	for _, w := range ws {
+		if w.state == waits {
+			l.remove(w)
+			w.state = over
+			dropped = append(dropped, w)
+		}
+	}
+	return dropped
+}
+
+// Trouble is why Redis has not answered a request by now; nil if it has.
+func (l *Line) Trouble(w *Waiter) (waitsForRedis bool, trouble error) {
+	return l.trouble != nil || !w.asked || l.answered < w.since, l.trouble
+}
