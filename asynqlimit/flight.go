@@ -5,14 +5,15 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
 // retryFull is about when a job is tried again that found max_in_flight reached.
 const retryFull = 2 * time.Second
 
-// fullLine begins the name of a line of jobs that wait for a place among those of
-// their pattern that run in a process.
-const fullLine = "!max_in_flight:"
+// fullLine begins the name of the line in which they do.
+const fullLine = line.MaxInFlight
 
 // enterFlight gets one of the places of a job with max_in_flight. Waiting for it
 // is like waiting for a permit, and jobs that wait longer have a line of their own.

@@ -20,18 +20,21 @@ type BlockedOverview struct {
 	Jobs   int64       `json:"jobs"`
 }
 
-// blocked reads which jobs of those queues cannot run. It is one round trip where
-// there are none.
-func (i *Inspector) blocked(ctx context.Context, queues []string) ([]BlockedOverview, error) {
-	found, err := i.lines.Blocked(ctx, queues, MaxBlocked)
+// blocked reads which jobs of those queues cannot run, and the lines of those that wait
+// for a slot or a place. It is one round trip where there are none of both.
+func (i *Inspector) blocked(ctx context.Context, queues []string) (all []BlockedOverview, waits []line.BlockedPart, err error) {
+	found, err := i.lines.Blocked(ctx, queues, MaxLines)
 	if err != nil {
-		return nil, fmt.Errorf("read which jobs cannot run: %w", err)
+		return nil, nil, fmt.Errorf("read which jobs cannot run: %w", err)
 	}
 	jobs := map[string]int64{}
 	for _, b := range found {
-		jobs[b.Name] += b.Tasks
+		if line.IsWait(b.Name) {
+			waits = append(waits, b)
+		} else {
+			jobs[b.Name] += b.Tasks
+		}
 	}
-	var all []BlockedOverview
 	for name, n := range jobs {
 		reason, taskType, _ := strings.Cut(strings.TrimPrefix(name, "!"), ":")
 		if n > 0 && line.IsBlocked(name) {
@@ -41,5 +44,5 @@ func (i *Inspector) blocked(ctx context.Context, queues []string) ([]BlockedOver
 	slices.SortFunc(all, func(a, b BlockedOverview) int {
 		return cmp.Or(cmp.Compare(b.Jobs, a.Jobs), strings.Compare(a.Type, b.Type), cmp.Compare(a.Reason, b.Reason))
 	})
-	return all[:min(len(all), MaxBlocked)], nil
+	return all[:min(len(all), MaxBlocked)], waits, nil
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
@@ -22,7 +23,9 @@ const MaxLimiters = 10
 type Overview struct {
 	At     time.Time // when it was read, by this process's clock
 	Limits []LimitOverview
-	Pools  []PoolOverview
+	// InFlight are the limits in flight.
+	InFlight []InFlightOverview
+	Pools    []PoolOverview
 	// Blocked are jobs that cannot run as things stand, by why and type, the most first;
 	// MaxBlocked of them at most.
 	Blocked []BlockedOverview
@@ -94,7 +97,14 @@ func (v *View) Overview(ctx context.Context) (Overview, error) {
 	if o.Limits, err = v.overlookLimits(ctx, lines); err != nil {
 		return Overview{}, err
 	}
-	if o.Blocked, err = v.inspector.blocked(ctx, lines.seen); err != nil {
+	var waits []line.BlockedPart
+	if o.Blocked, waits, err = v.inspector.blocked(ctx, lines.seen); err != nil {
+		return Overview{}, err
+	}
+	for _, w := range waits {
+		lines.queues[w.Queue] += w.Tasks
+	}
+	if o.InFlight, err = v.overlookInFlight(ctx, waits); err != nil {
 		return Overview{}, err
 	}
 	if err = v.overlookTenants(ctx, o.Limits); err != nil {

@@ -23,6 +23,16 @@ const Blocked = "!"
 // flight.
 const InFlight = Blocked + "in_flight:"
 
+// MaxInFlight begins the names of the lines of tasks that wait for a place among those of
+// their pattern that run in a process.
+const MaxInFlight = Blocked + "max_in_flight:"
+
+// IsWait says whether the tasks of a line only wait: for a slot, or for a place. They can
+// run as things stand.
+func IsWait(name string) bool {
+	return strings.HasPrefix(name, InFlight) || strings.HasPrefix(name, MaxInFlight)
+}
+
 // SlotLimit returns the limit in flight whose slots the tasks of a line wait for.
 func SlotLimit(name string) (limiter string, ok bool) { return strings.CutPrefix(name, InFlight) }
 

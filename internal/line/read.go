@@ -265,12 +265,13 @@ func (l *Lines) Paused(ctx context.Context, queue string) (bool, error) {
 
 // BlockedPart is what a queue has of a line of tasks that cannot run.
 type BlockedPart struct {
+	Queue string
 	Name  string
 	Tasks int64
 }
 
-// Blocked returns the lines of tasks that cannot run, of each of the queues; most of
-// each at most.
+// Blocked returns the lines of tasks that cannot run, and those of tasks that wait for a
+// slot or a place, of each of the queues; most of each at most.
 func (l *Lines) Blocked(ctx context.Context, queues []string, most int64) ([]BlockedPart, error) {
 	if len(queues) == 0 {
 		return nil, nil
@@ -289,7 +290,7 @@ func (l *Lines) Blocked(ctx context.Context, queues []string, most int64) ([]Blo
 	if _, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, queue := range queues {
 			for _, name := range names[i].Val() {
-				parts, lengths = append(parts, BlockedPart{Name: name}), append(lengths, p.ZCard(ctx, lineKey(queue, name)))
+				parts, lengths = append(parts, BlockedPart{Queue: queue, Name: name}), append(lengths, p.ZCard(ctx, lineKey(queue, name)))
 			}
 		}
 		return nil

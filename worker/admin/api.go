@@ -28,11 +28,12 @@ type api struct {
 }
 
 type overviewReply struct {
-	Worker   string  `json:"worker"`
-	At       int64   `json:"at"`
-	Writable bool    `json:"writable"`
-	Waiting  int64   `json:"waiting"` // requests for permits in this worker
-	Limits   []limit `json:"limits"`
+	Worker   string     `json:"worker"`
+	At       int64      `json:"at"`
+	Writable bool       `json:"writable"`
+	Waiting  int64      `json:"waiting"` // requests for permits in this worker
+	Limits   []limit    `json:"limits"`
+	InFlight []inFlight `json:"in_flight"`
 	// InAll is how many limits there are: Limits are those of them that need a look.
 	InAll    int                       `json:"limits_in_all"`
 	Paused   int                       `json:"paused"` // limiters
@@ -97,6 +98,27 @@ type client struct {
 	Available int64  `json:"available"`
 }
 
+// inFlight is a limit in flight, with the values of its key that have the longest lines.
+type inFlight struct {
+	Name   string          `json:"name"`
+	Slots  int64           `json:"slots"` // as configured
+	Key    string          `json:"key"`
+	Jobs   []string        `json:"jobs"`
+	Parked int64           `json:"parked"`
+	Lines  int64           `json:"lines"`
+	Values []inFlightValue `json:"values"`
+}
+
+type inFlightValue struct {
+	Name    string `json:"name"`
+	Slots   int64  `json:"slots"` // 0 if nobody has needed one yet, -1 if it cannot be read
+	Taken   int64  `json:"taken"`
+	Waiting int64  `json:"waiting"` // in workers
+	Parked  int64  `json:"parked"`
+	Oldest  int64  `json:"oldest"` // for how long the first in workers has waited
+	Pinned  bool   `json:"pinned"`
+}
+
 type pool struct {
 	Name       string  `json:"name"`
 	Slots      int     `json:"slots"`
@@ -125,7 +147,7 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 	}
 	reply := overviewReply{
 		Worker: a.source.ID(), At: o.At.UnixMilli(), Writable: a.writable, Waiting: a.source.Stats().Throttle.Waiting,
-		Limits: []limit{}, InAll: len(o.Limits), Troubles: troublesOf(o), Blocked: append([]jobview.BlockedOverview{}, o.Blocked...),
+		Limits: []limit{}, InFlight: []inFlight{}, InAll: len(o.Limits), Troubles: troublesOf(o), Blocked: append([]jobview.BlockedOverview{}, o.Blocked...),
 		Pools: make([]pool, 0, len(o.Pools)), Unread: o.Unread,
 	}
 	for _, l := range o.Limits {
@@ -138,6 +160,14 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, l := range chosen(o.Limits, r.URL.Query().Get("find")) {
 		reply.Limits = append(reply.Limits, showLimit(l))
+	}
+	for _, l := range o.InFlight {
+		reply.Parked += l.Parked
+		shown := inFlight{l.Name, l.Slots, l.Key, l.Jobs, l.Parked, l.Lines, make([]inFlightValue, 0, len(l.Values))}
+		for _, u := range l.Values {
+			shown.Values = append(shown.Values, inFlightValue{u.Name, u.Limit, u.Taken, u.Waiting, u.Parked, ceilMS(u.Oldest), u.Pinned})
+		}
+		reply.InFlight = append(reply.InFlight, shown)
 	}
 	for _, p := range o.Pools {
 		queues := make([]queue, 0, len(p.Queues))

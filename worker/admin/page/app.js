@@ -1,5 +1,6 @@
 // The page asks the worker once a second how things stand and shows it. Nothing is loaded from elsewhere.
 import { showLimits, forgetPlots } from "./limits.js";
+import { showInFlight } from "./inflight.js";
 import { showPools } from "./pools.js";
 import { addHistory, addNow } from "./history.js";
 import { showHour } from "./hour.js";
@@ -69,6 +70,7 @@ function show(now) {
   text(document.getElementById("archived"), number(sum("archived")));
   showWrong(now, workers);
   showLimits(now, look);
+  showInFlight(now.in_flight);
   showPools(now, look);
   allowChanges(now.writable, look);
 }
