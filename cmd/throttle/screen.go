@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/throttle"
@@ -50,9 +51,14 @@ func (s *screen) text() string {
 	if s.err != nil {
 		head += "   Redis does not answer, trying on: " + plain.Text(s.err.Error())
 	}
-	rows := s.limiters
+	rows, slots := s.limiters, s.inFlight
 	if s.height > 0 {
-		rows = rows[:min(len(rows), max(s.height-4, 0))] // but for the head, two titles and the foot
+		left := max(s.height-4, 0) // but for the head, two titles and the foot
+		if len(slots) > 0 {
+			slots = slots[:min(len(slots), left/3)]
+			left = max(left-len(slots)-2, 0)
+		}
+		rows = rows[:min(len(rows), left)]
 	}
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
@@ -66,6 +72,14 @@ func (s *screen) text() string {
 			l.Reserved, l.nextFree(), l.Parked, spark(s.history[l.Name]), l.state())
 	}
 	_ = w.Flush() // into memory
+	if len(slots) > 0 {
+		fmt.Fprintln(&table)
+		fmt.Fprintln(w, "IN FLIGHT\tTAKEN\t\tWAITING\tFOR")
+		for _, u := range slots {
+			fmt.Fprintf(w, "%s\t%s\t%d of %d\t%d\t%s\n", plain.Text(u.Name), bar(slotShare(u)), u.Taken, u.Limit, u.Waiting, u.Oldest.Round(time.Second))
+		}
+		_ = w.Flush()
+	}
 	lines := append([]string{head, ""}, strings.Split(strings.TrimSuffix(table.String(), "\n"), "\n")...)
 	if s.height > 0 {
 		lines = append(lines, "q quits")

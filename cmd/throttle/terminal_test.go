@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -264,5 +265,42 @@ func TestScreen(t *testing.T) {
 	screen.width = 0
 	if !strings.Contains(screen.text(), "1000 watched") {
 		t.Errorf("it does not say that not all are watched:\n%s", screen.text())
+	}
+}
+
+// TestTopInFlight: limits in flight stand below the others, the fullest first, also on a
+// small screen.
+func TestTopInFlight(t *testing.T) {
+	s := newSite(t)
+	s.limiter("api", perHour(100), 10)
+	for name, held := range map[string]int{"few": 1, "full": 2} {
+		f, err := s.client.InFlight(name, throttle.Slots{Limit: 2})
+		s.check(err)
+		for i := range held {
+			_, err := f.Acquire(t.Context(), fmt.Sprint("job-", i))
+			s.check(err)
+		}
+	}
+	got := s.done("top")
+	full, few := strings.Index(got, "full"), strings.Index(got, "few")
+	if !strings.Contains(got, "IN FLIGHT") || full < strings.Index(got, "api") || few < full || !strings.Contains(got, "2 of 2") {
+		t.Errorf("printed\n%s", got)
+	}
+	lines := strings.Split(strings.TrimSpace(s.done("top", "--json")), "\n")
+	if len(lines) != 3 || decode[slots](t, lines[1]).Taken != 2 {
+		t.Errorf("as JSON: %q", lines)
+	}
+	screen := newScreen()
+	screen.height = 12
+	shot := snapshot{at: time.Now(), total: 100}
+	for i := range 100 {
+		shot.limiters = append(shot.limiters, fromListed(operate.Listed{Name: fmt.Sprint("l", i), Rate: perHour(8)}))
+		shot.limiters[i].Standing = &Standing{}
+		shot.inFlight = append(shot.inFlight, operate.SlotUsage{Name: fmt.Sprint("f", i), Limit: 1})
+	}
+	screen.take(shot)
+	text := screen.text()
+	if n := strings.Count(text, "\n"); n > 12 || !strings.Contains(text, "f1 ") || !strings.Contains(text, "l1 ") {
+		t.Errorf("%d lines on a screen of 12:\n%s", n, text)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 const (
@@ -26,8 +28,8 @@ func newTop(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch the limits live, the fullest first",
-		Long: fmt.Sprintf(`top shows how the limits stand, paused and full ones first, and reads them again
-each second, until q or Ctrl-C. It watches up to %d limits: choose with --match.
+		Long: fmt.Sprintf(`top shows how the limits stand, paused and full ones first, below them the limits in
+flight, and reads them again each second, until q or Ctrl-C. It watches up to %d limits: choose with --match.
 Without a terminal, or with --json, it prints them once.`, usageUpTo),
 		Args: args(0),
 		RunE: verb(opts, func(ctx context.Context, s *session, _ []string) error { return s.top(ctx, match) }),
@@ -39,7 +41,8 @@ Without a terminal, or with --json, it prints them once.`, usageUpTo),
 // snapshot is how the limits stand at one time.
 type snapshot struct {
 	limiters []limiter
-	total    int // of those that match
+	total    int                 // of those that match
+	inFlight []operate.SlotUsage // those first whose slots are taken
 	match    string
 	at       time.Time
 	err      error // why it could not be read
@@ -62,7 +65,7 @@ func (s *session) top(ctx context.Context, match string) error {
 				return err
 			}
 		}
-		return nil
+		return s.printInFlight(shot.inFlight)
 	}
 	fmt.Fprintln(s.stderr, "no terminal: top prints once; on a terminal it goes on")
 	screen := newScreen()
@@ -102,6 +105,7 @@ type watch struct {
 	match string
 	looks int
 	names []string
+	slots []string // limits in flight
 	total int
 }
 
@@ -109,12 +113,16 @@ type watch struct {
 func (w *watch) look(ctx context.Context) snapshot {
 	shot := snapshot{match: w.match, at: time.Now()}
 	if w.looks%relist == 0 {
-		found, err := w.find(ctx, w.match)
+		all, inFlight, err := w.fleet.All(ctx, w.match)
 		if err != nil {
 			shot.err = err
 			return shot
 		}
-		w.total, w.names = len(found), nil
+		found := byName(all)
+		w.total, w.names, w.slots = len(found), nil, nil
+		for _, u := range inFlight[:min(len(inFlight), usageUpTo)] {
+			w.slots = append(w.slots, u.Name)
+		}
 		for _, l := range found[:min(len(found), usageUpTo)] {
 			w.names = append(w.names, l.Name)
 		}
@@ -124,11 +132,18 @@ func (w *watch) look(ctx context.Context) snapshot {
 	if shot.limiters, shot.err = w.read(ctx, w.names...); shot.err == nil {
 		shot.err = w.addAllLearnt(ctx, shot.limiters)
 	}
+	if shot.err == nil && len(w.slots) > 0 {
+		shot.inFlight, shot.err = w.fleet.InFlight(ctx, 0, w.slots...)
+		slices.SortStableFunc(shot.inFlight, func(a, b operate.SlotUsage) int { return -cmp.Compare(slotShare(a), slotShare(b)) })
+	}
 	slices.SortStableFunc(shot.limiters, func(a, b limiter) int {
 		return cmp.Or(-compareBool(a.err != nil, b.err != nil), -cmp.Compare(a.paused, b.paused), -cmp.Compare(a.share(), b.share()), -cmp.Compare(a.Parked, b.Parked))
 	})
 	return shot
 }
+
+// slotShare is how much of a limit in flight is taken, from 0 to 1.
+func slotShare(u operate.SlotUsage) float64 { return float64(u.Taken) / float64(max(u.Limit, 1)) }
 
 func compareBool(a, b bool) int {
 	switch {
