@@ -63,8 +63,8 @@ func (r *Reservation) Cancel() {
 // nil: a call turned out to cost less than it had said. They come off the grant that they
 // are of, so that others can have them at once, and for as long as it counts: unlike
 // Limiter.Release, which does not know whose permits it is given. Those of a grant that
-// counts no more, or whose limit was changed since, are nobody's to give back: then
-// nothing happens.
+// counts no more are nobody's to give back: then nothing happens. Use one kind of
+// Release for a limiter, not both: what Limiter.Release takes may be of this grant.
 //
 // More than are left of what was acquired, or a negative number, is ErrInvalidPermits, and
 // changes nothing. If Redis gives no answer until ctx ends they may be back or count as
@@ -90,8 +90,8 @@ func (r *Reservation) ReleaseEach(ctx context.Context, ns ...int64) error {
 	if !r.ticket.Released(bounded) {
 		return &Error{Limiter: names[0], Err: ErrInvalidPermits, Detail: fmt.Sprintf("%d to release, which are more than are left of what was acquired", slices.Max(ns))}
 	}
-	err = r.ticket.Release(ctx, bounded)
-	if err == nil && r.refund != nil {
+	counted, err := r.ticket.Release(ctx, bounded)
+	if err == nil && counted && r.refund != nil {
 		r.refund(bounded[0])
 	}
 	return err

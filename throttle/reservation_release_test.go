@@ -55,6 +55,31 @@ func TestReleaseOfAReservation(t *testing.T) {
 	})
 }
 
+// TestReleaseAfterAChange: a pause and another rate leave what was taken in the log: it can
+// be given back. What SetRate has forgotten frees nobody else's.
+func TestReleaseAfterAChange(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		l, ctx := b.limited(rate("10/5s")), b.Context()
+		b.expectTry(l, 2, true)
+		r := b.taken(l, 5)
+		check(b, l.Pause(ctx, ms(100)))
+		check(b, r.Release(ctx, 2))
+		b.until(ms(300))
+		b.expectAvailable(l, 5)
+		changed, err := l.UpdateRate(ctx, rate("20/5s"))
+		check(b, err)
+		if !changed {
+			b.Error("the limit was not there")
+		}
+		check(b, r.Release(ctx, 2))
+		b.expectAvailable(l, 17)
+		check(b, l.SetRate(ctx, rate("10/5s")))
+		b.expectTry(l, 4, true)
+		check(b, r.Release(ctx, 1))
+		b.expectAvailable(l, 6)
+	})
+}
+
 func TestReleaseOfAGroupsReservation(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		ls, g := b.grouped(b.client(), rate("10/2s"), rate("100/2s"))

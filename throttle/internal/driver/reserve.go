@@ -160,9 +160,13 @@ func (t *Ticket) Released(ns []int64) bool {
 	return true
 }
 
-// Release gives back permits of each member that Released took off.
-func (t *Ticket) Release(ctx context.Context, ns []int64) error {
+// Release gives back permits of each member that Released took off. It says whether they
+// still counted, as far as this process knows.
+func (t *Ticket) Release(ctx context.Context, ns []int64) (counted bool, err error) {
 	q := t.enter()
 	defer q.leave()
-	return q.release(ctx, &line.Release{Ns: ns, Of: t.w, Done: make(chan line.Answer, 1)})
+	q.mu.Lock()
+	counted = q.line.Counts(t.w, q.c.now())
+	q.mu.Unlock()
+	return counted, q.release(ctx, &line.Release{Ns: ns, Of: t.w, Done: make(chan line.Answer, 1)})
 }

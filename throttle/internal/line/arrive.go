@@ -113,6 +113,17 @@ func (l *Line) give(r *Release) {
 	l.kick()
 }
 
+// Counts reports whether what a waiter was handed has not expired, as far as the line
+// knows.
+func (l *Line) Counts(w *Waiter, now Local) bool {
+	for _, s := range l.config {
+		if now.Sub(w.place.due) >= s.Interval {
+			return false
+		}
+	}
+	return true
+}
+
 // doubt has the configuration looked at before anybody acts on it again.
 func (l *Line) doubt() {
 	l.heardAt = 0

@@ -42,6 +42,14 @@ func (l *Line) Answer(now, sent line.Local, r *script.Turned, found bool) (d Dec
 	l.tries = nil
 	if !found {
 		d.Pass = l.unset(now)
+		if l.create { // the limiter's line says what they get of the limiter that the first creates
+			for _, w := range tries {
+				if w.state == waits {
+					l.remove(w)
+					d.Pass = append(d.Pass, l.pass(w))
+				}
+			}
+		}
 	} else {
 		l.v = r.V
 		for name, tag := range r.Tags {
@@ -51,7 +59,7 @@ func (l *Line) Answer(now, sent line.Local, r *script.Turned, found bool) (d Dec
 		}
 		d.Pass = append(l.never(r.Rate), l.deal(now, r)...)
 		d.Deny = l.late(now, r.Free)
-		d.Wait = max(r.Free, 0)
+		d.Wait = max(r.Free, l.gap())
 		l.nextAt = now.Add(min(max(r.Free-l.soon(), 0), lookMost))
 	}
 	l.inCall = l.inCall[:0]
@@ -163,6 +171,9 @@ func (l *Line) deal(now line.Local, r *script.Turned) (pass []*Waiter) {
 	return pass
 }
 
+// maxJobs bounds how many requests of a tenant count that wait in one client.
+const maxJobs = 1 << 20
+
 // shares is the tenants that wait, here or elsewhere, in an order that is the same
 // everywhere, the permits to be dealt among them, and up to which start tag.
 func (l *Line) shares(r *script.Turned) (shares []*share, room int64, most float64) {
@@ -186,6 +197,7 @@ func (l *Line) shares(r *script.Turned) (shares []*share, room int64, most float
 				}
 				w.Jobs, w.Cost = int64(t.line.Len()), t.cost()
 			}
+			w.Jobs, w.Cost = min(w.Jobs, maxJobs), max(min(w.Cost, r.Rate), 1) // whatever others have told
 			s := byName[w.Name]
 			if s == nil {
 				tag := r.Tags[w.Name]

@@ -203,7 +203,8 @@ func (t *Turn) Wait(ctx context.Context) bool {
 		return t.went()
 	}
 	t.q.mu.Lock()
-	unanswered, trouble := t.q.line.Trouble(t.w)
+	unanswered, trouble := t.q.line.Trouble(t.w, t.q.k.Now())
+	t.Answer.Wait = t.q.line.gap() // if it is denied
 	t.q.mu.Unlock()
 	err := context.Cause(ctx)
 	switch {

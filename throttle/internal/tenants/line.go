@@ -22,6 +22,9 @@ const (
 	lookMost = 250 * time.Millisecond
 	// holds is for how long others count with those who wait here, beside round trips.
 	holds = time.Second
+	// stillAfter is how long a call may take at the least before Redis counts as one that
+	// does not answer.
+	stillAfter = 50 * time.Millisecond
 	// retryLeast and retryMost are how soon a call that failed is made again.
 	retryLeast, retryMost = 5 * time.Millisecond, 500 * time.Millisecond
 	// maxRetries is how often a call is made again for which nobody waits.
@@ -320,7 +323,8 @@ func (l *Line) drop(ws []*Waiter) (dropped []*Waiter) {
 	return dropped
 }
 
-// Trouble is why Redis has not answered a request by now; nil if it has.
-func (l *Line) Trouble(w *Waiter) (waitsForRedis bool, trouble error) {
-	return l.trouble != nil || !w.asked || l.answered < w.since, l.trouble
+// Trouble says whether Redis keeps a request from its answer, and why.
+func (l *Line) Trouble(w *Waiter, now line.Local) (waitsForRedis bool, trouble error) {
+	still := l.calling && now.Sub(l.askedAt) > max(stillAfter, 4*l.roundTrip)
+	return l.trouble != nil || still || l.answered == 0, l.trouble
 }

@@ -77,7 +77,10 @@ func (q *queue) call(ctx context.Context, t *script.Turns, lasts time.Duration) 
 		again := script.Transient(err)
 		for _, w := range q.line.Failed(err, again) {
 			a := line.Answer{Err: err}
-			if again {
+			switch {
+			case q.closed:
+				a.Err = line.ErrClosed
+			case again:
 				a.Err = line.NoAnswer(err)
 			}
 			q.tell(w, a)

@@ -90,12 +90,7 @@ for i, m in ipairs(members) do
   update(m, client, refresh[i], epoch, now, furthest)
 end
 
-local changed, given_back = false, false
--- offer lets those hear of permits that are free whose places are far ahead.
-local function offer(m)
-  if call('ZCOUNT', m.permits_key, score(now + NEAR), '+inf') > 0 then config().announce_release(m.name) end
-  changed = true
-end
+local changed, given_back, freed = false, false, {}
 for _ = 1, take_number() do
   given_back = true
   local t, due, epochs = take_number(), take() == '1', {}
@@ -103,9 +98,11 @@ for _ = 1, take_number() do
   for i = 1, M do
     local n = take_number()
     -- A place of an older configuration was dropped, or stands: it is not ours to touch.
-    if epochs[i] == members[i].epoch and upkeep().give_back(members[i], t, n, now) then
+    local same = epochs[i] == members[i].epoch
+    if due and n > 0 and upkeep().take_back(members[i], t, n, now, same) then
+      freed[i] = true
+    elseif not due and same and upkeep().give_back(members[i], t, n, now) then
       changed = true
-      if due then offer(members[i]) end
     end
   end
 end
@@ -115,7 +112,11 @@ for i = 1, M do
   if n > 0 then
     given_back = true
     upkeep().release(members[i], n, now)
-    offer(members[i])
+    freed[i] = true
+  end
+  if freed[i] then -- those hear of it whose places are far ahead
+    changed = true
+    if call('ZCOUNT', members[i].permits_key, score(now + NEAR), '+inf') > 0 then config().announce_release(members[i].name) end
   end
 end
 

@@ -27,7 +27,11 @@ local finish_key, weights_key, waiting_key = KEYS[SPAN + 1], KEYS[SPAN + 2], KEY
 local function tag(x) return format('%.17g', x) end
 local function finite(s)
   local x = s and tonumber(s)
-  return x and x >= 0 and x < 1e300 and x or nil
+  return x and x >= 0 and x < 4503599627370496 and x or nil
+end
+local function weight_of(s)
+  local x = finite(s)
+  return x and x >= 0.001 and x <= 1000000 and x or 1
 end
 
 local id, no, soon = ARGV[1], ARGV[2], now + tonumber(ARGV[3])
@@ -42,16 +46,17 @@ end
 local records, names, seen, repeated = {}, {}, {}, false
 local function note(client, text)
   records[#records + 1], records[#records + 2] = client, text
-  for name in string.gmatch(text, '\t([^\t]+)\t') do
+  for name in string.gmatch(text, '\t([^\t]+)\t%d+ %d+ %d+') do
     if not seen[name] then seen[name], names[#names + 1] = true, name end
   end
 end
 local all = call('HGETALL', waiting_key)
 for i = 1, #all, 2 do
-  local till, last = match(all[i + 1], '^(%d+) (%d+) ')
+  local head = string.gsub(all[i + 1], '\t[^\t]+\t%d+ %d+ %d+', '')
+  local till, last = match(head, '^(%d+) (%d+) %d+ %d+ %S+$') -- what is no such record is dropped
   if all[i] == id then
     repeated = last == no
-  elseif till and tonumber(till) > now and tonumber(till) < now + 60000000 then
+  elseif till and tonumber(till) > now and tonumber(till) < now + 5000000 then -- longer than what any client tells holds
     note(all[i], all[i + 1])
   else
     call('HDEL', waiting_key, all[i])
@@ -75,8 +80,7 @@ if charges > 0 and not repeated then
   local before = v or 0
   local after = max(before, finite(ARGV[8]) or 0)
   for i = 11, 10 + 2 * charges, 2 do
-    local weight = finite(call('HGET', weights_key, ARGV[i])) or 1
-    if weight <= 0 then weight = 1 end
+    local weight = weight_of(call('HGET', weights_key, ARGV[i]))
     local f = max(finite(call('ZSCORE', finish_key, ARGV[i])) or 0, before) + ARGV[i + 1] / weight
     call('ZADD', finish_key, tag(f), ARGV[i])
     if alone then after = max(after, f) end -- what one had alone is not held against it
@@ -107,6 +111,6 @@ for from = 1, #names, 1000 do
   local to = min(from + 999, #names)
   local tags = call('ZMSCORE', finish_key, unpack(names, from, to))
   local weights = call('HMGET', weights_key, unpack(names, from, to))
-  for i = 1, to - from + 1 do reply[#reply + 1] = tag(finite(tags[i]) or 0) .. ' ' .. tag(finite(weights[i]) or 1) end
+  for i = 1, to - from + 1 do reply[#reply + 1] = tag(finite(tags[i]) or 0) .. ' ' .. tag(weight_of(weights[i])) end
 end
 return reply

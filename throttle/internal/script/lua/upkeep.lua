@@ -122,13 +122,11 @@ local function note_far(m, far)
   if not noted or noted < far then call('HSET', m.name, 'far', int(min(far, FAR))) end
 end
 
--- Takes back up to n permits of the grant made for time t: out of the entry at
--- t, and of those up to the end of its bucket, into which it may have been
--- merged, or from which a release took what it owed to this one. Nothing if its
+-- take_from takes up to n permits out of the entries from t to till. Nothing if its
 -- time is over: what is left in its bucket is others'.
-local function give_back(m, t, n, now)
+local function take_from(m, t, n, now, till)
   if t <= cutoff(m, now) then return false end
-  local raw = call('ZRANGEBYSCORE', m.permits_key, score(t), score(bucket_end(m.W, t)), 'WITHSCORES', 'LIMIT', 0, 8)
+  local raw = call('ZRANGEBYSCORE', m.permits_key, score(t), score(till), 'WITHSCORES', 'LIMIT', 0, 8)
   local left = n
   for i = 1, #raw, 2 do
     local u, w = time_of(raw[i + 1]), weight(raw[i])
@@ -143,6 +141,17 @@ local function give_back(m, t, n, now)
   m.value = m.value + n - left
   m.dirty, m.frontier, m.stays, m.page, m.oldest = true, nil, false, false, nil
   return true
+end
+
+-- Takes back up to n permits of the grant made for time t: out of the entry at
+-- t, and of those up to the end of its bucket, into which it may have been
+-- merged, or from which a release took what it owed to this one.
+local function give_back(m, t, n, now) return take_from(m, t, n, now, bucket_end(m.W, t)) end
+
+-- Takes back permits that were handed out, which lie no later than now. What a change
+-- of the configuration left in the log stands where it was: a pause, or another rate.
+local function take_back(m, t, n, now, same)
+  return take_from(m, t, n, now, same and min(bucket_end(m.W, t), max(t, now)) or t)
 end
 
 -- Released permits come off the oldest grants: taking from newer ones could
@@ -200,6 +209,6 @@ local function expire(m, now)
 end
 
 return {
-  check_in = check_in, compact = compact, mind_clock = mind_clock, note_far = note_far, give_back = give_back, release = release, unpack_log = unpack_log,
+  check_in = check_in, compact = compact, mind_clock = mind_clock, note_far = note_far, give_back = give_back, take_back = take_back, release = release, unpack_log = unpack_log,
   expire = expire,
 }
