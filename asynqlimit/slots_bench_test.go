@@ -14,13 +14,17 @@ import (
 
 // BenchmarkInFlight reports how many jobs of 20 ms four servers of 10 slots do in a
 // second, without a limit and with one in flight of 40, and the script calls of each job
-// beyond asynq's.
+// beyond asynq's; and those of servers with a single slot.
 func BenchmarkInFlight(b *testing.B) {
-	const jobs = 4000
-	for name, yaml := range map[string]string{
-		"without":      `jobs: { x: {} }`,
-		"in_flight 40": `{limits: { all: { in_flight: 40 } }, jobs: { x: { limits: [all] } }}`,
+	for name, c := range map[string]struct {
+		yaml        string
+		slots, jobs int
+	}{
+		"without":      {`jobs: { x: {} }`, 10, 4000},
+		"in_flight 40": {`{limits: { all: { in_flight: 40 } }, jobs: { x: { limits: [all] } }}`, 10, 4000},
+		"single slots": {`{limits: { all: { in_flight: 4 } }, jobs: { x: { limits: [all] } }}`, 1, 400},
 	} {
+		yaml, jobs := c.yaml, c.jobs
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				s := newSite(b, redistest.Start(b))
@@ -32,18 +36,18 @@ func BenchmarkInFlight(b *testing.B) {
 				var stops []func()
 				for i := range 4 {
 					stops = append(stops, s.serve(member{
-						name: fmt.Sprint(i), yaml: yaml, asynq: asynq.Config{Concurrency: 10},
+						name: fmt.Sprint(i), yaml: yaml, asynq: asynq.Config{Concurrency: c.slots},
 						made:   func(l *asynqlimit.Limits) { stats = append(stats, l.Stats) },
 						handle: func(context.Context, *asynq.Task) error { time.Sleep(20 * time.Millisecond); return nil },
 					}))
 				}
 				s.awaitDone("default", 2*time.Minute)
-				b.ReportMetric(jobs/time.Since(began).Seconds(), "jobs/s")
+				b.ReportMetric(float64(jobs)/time.Since(began).Seconds(), "jobs/s")
 				calls := int64(0)
 				for _, of := range stats {
 					calls += of().Throttle.Calls
 				}
-				b.ReportMetric(float64(calls)/jobs, "calls/job")
+				b.ReportMetric(float64(calls)/float64(jobs), "calls/job")
 				for _, stop := range stops {
 					stop()
 				}
