@@ -99,10 +99,15 @@ func (d *decision) current(i int) oracle.Log {
 func (d *decision) giveBack() (changed bool) {
 	for _, g := range d.call.returns {
 		for i, b := range d.before {
-			if g.epochs[i] == b.epoch && g.at > b.limit.Cutoff(int64(d.r.Now)) {
-				left, taken := d.logs[i].TakeBack(b.limit, g.at, g.ns[i])
-				d.logs[i], changed = left, changed || taken > 0
+			same, taken := g.epochs[i] == b.epoch, int64(0)
+			switch {
+			case g.at <= b.limit.Cutoff(int64(d.r.Now)):
+			case g.due:
+				d.logs[i], taken = d.logs[i].TakeBackDue(b.limit, g.at, g.ns[i], int64(d.r.Now), !same)
+			case same:
+				d.logs[i], taken = d.logs[i].TakeBack(b.limit, g.at, g.ns[i])
 			}
+			changed = changed || taken > 0
 		}
 	}
 	for i, n := range d.call.releases {

@@ -9,9 +9,24 @@ import (
 // entry, or of those up to the end of its bucket, with which it may have been
 // merged. It returns what is left, and how many it took.
 func (log Log) TakeBack(l Limit, t, n int64) (Log, int64) {
+	return log.takeFrom(t, l.BucketEnd(t+1), n)
+}
+
+// TakeBackDue is TakeBack for permits that were handed out by now: never out of what lies
+// ahead. Where the configuration was changed since, a grant that counts stands where it
+// was, and nothing else is touched.
+func (log Log) TakeBackDue(l Limit, t, n, now int64, changed bool) (Log, int64) {
+	if changed {
+		return log.takeFrom(t, t+1, n)
+	}
+	return log.takeFrom(t, min(l.BucketEnd(t+1), max(t, now)+1), n)
+}
+
+// takeFrom takes up to n permits out of the entries from one time on, up to before another.
+func (log Log) takeFrom(from, before, n int64) (Log, int64) {
 	left, taken := slices.Clone(log), int64(0)
 	for i, e := range left {
-		if e.At >= t && e.At < l.BucketEnd(t+1) {
+		if e.At >= from && e.At < before {
 			x := min(e.Permits, n-taken)
 			left[i].Permits -= x
 			taken += x
