@@ -55,10 +55,7 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	asked := len(seats)
 	tasks, err := in.l.lines.Take(ctx, call.Queue, call.LeaseEnds, max(asked, in.sorts), in.l.rules.orders)
 	came := len(tasks)
-	standings := map[string]line.Standing{}
-	for i, s := range in.l.order(ctx, call.Queue, tasks) {
-		standings[tasks[i].ID] = s
-	}
+	standings := in.l.order(ctx, call.Queue, tasks)
 	if err == nil && came > 0 {
 		tasks = in.sort(ctx, call.Queue, tasks, began)
 		in.sorts = sortNext(in.sorts, len(tasks) < came, time.Since(began))

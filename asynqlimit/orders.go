@@ -180,11 +180,11 @@ func (l *Limits) ended(queue, id string, task bool) {
 	}
 }
 
-// order tells the limits of tasks that were just taken, and returns where each stands: if
-// Redis gives no answer, that is not known, and each asks by itself.
-func (l *Limits) order(ctx context.Context, queue string, tasks []line.Taken) []line.Standing {
+// order tells the limits of tasks that were just taken, and returns where each stands, by
+// id: if Redis gives no answer, that is not known, and each asks by itself.
+func (l *Limits) order(ctx context.Context, queue string, tasks []line.Taken) map[string]line.Standing {
 	if !l.rules.orders || len(tasks) == 0 {
-		return make([]line.Standing, len(tasks))
+		return nil
 	}
 	told := make([]line.Ordered, len(tasks))
 	for i, t := range tasks {
@@ -192,9 +192,13 @@ func (l *Limits) order(ctx context.Context, queue string, tasks []line.Taken) []
 	}
 	standings, err := l.lines.Order(ctx, queue, told)
 	if err != nil {
-		return make([]line.Standing, len(tasks))
+		return nil
 	}
-	return standings
+	by := make(map[string]line.Standing, len(tasks))
+	for i, t := range told {
+		by[t.ID] = standings[i]
+	}
+	return by
 }
 
 // orderedBy are the limits whose order a task keeps that was taken.

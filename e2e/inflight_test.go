@@ -54,6 +54,22 @@ func (c *counter) seen() (requests, most int) {
 	return c.requests, c.most[""]
 }
 
+// enqueueFile enqueues jobs with a configuration, and returns where that is.
+func enqueueFile(t *testing.T, text, lines string) (config string) {
+	t.Helper()
+	dir := t.TempDir()
+	config, file := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "jobs.ndjson")
+	for path, content := range map[string]string{config: text, file: lines} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := runToEnd(t, "enqueue", "--config", config, "--file", file); got.status != 0 {
+		t.Fatalf("enqueue: status %d\n%s%s", got.status, got.stdout, got.stderr)
+	}
+	return config
+}
+
 // TestInFlightWorkers: 300 HTTP jobs of 200 ms, 7 at a time and 2 of each of 20 accounts,
 // on three workers of 20 slots, one of which is killed. The API never has more; all jobs
 // that the killed worker did not run are done, and nightly its own, too, as asynq brings
@@ -71,7 +87,6 @@ func TestInFlightWorkers(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
 	inspector := asynq.NewInspectorFromRedisClient(rdb)
-	config, file := filepath.Join(t.TempDir(), "config.yaml"), filepath.Join(t.TempDir(), "jobs.ndjson")
 	text := fmt.Sprintf(`
 redis: { addrs: [%q] }
 limits:
@@ -86,14 +101,7 @@ http: { allow_hosts: [%q] }
 		fmt.Fprintf(&lines, `{"type":"http:request","id":%q,"payload":{"method":"POST","url":"%s/?account=%d","body":"%d"}}`+"\n",
 			jobName(i), server.URL, i%20, i%20)
 	}
-	for path, content := range map[string]string{config: text, file: lines.String()} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := runToEnd(t, "enqueue", "--config", config, "--file", file); got.status != 0 {
-		t.Fatalf("enqueue: status %d\n%s%s", got.status, got.stdout, got.stderr)
-	}
+	config := enqueueFile(t, text, lines.String())
 	workers := []*worker{startWorker(t, config), startWorker(t, config), startWorker(t, config)}
 	state := func() string {
 		info, err := inspector.GetQueueInfo("default")

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -79,7 +77,6 @@ func TestOrdersOfCustomers(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
 	inspector := asynq.NewInspectorFromRedisClient(rdb)
-	config, file := filepath.Join(t.TempDir(), "config.yaml"), filepath.Join(t.TempDir(), "jobs.ndjson")
 	text := fmt.Sprintf(`
 redis: { addrs: [%q] }
 limits:
@@ -94,14 +91,7 @@ http: { allow_hosts: [%q] }
 			fmt.Fprintf(&lines, `{"type":"http:request","id":"c%d-%d","payload":{"method":"POST","url":"%s/?customer=%d&n=%d","body":"%d"}}`+"\n", c, n, server.URL, c, n, c)
 		}
 	}
-	for path, content := range map[string]string{config: text, file: lines.String()} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := runToEnd(t, "enqueue", "--config", config, "--file", file); got.status != 0 {
-		t.Fatalf("enqueue: status %d\n%s%s", got.status, got.stdout, got.stderr)
-	}
+	config := enqueueFile(t, text, lines.String())
 	workers := []*worker{startWorker(t, config), startWorker(t, config), startWorker(t, config)}
 	done := func() (n int) {
 		api.mu.Lock()
