@@ -41,7 +41,7 @@ func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, plac
 	most := allot(max(free, 0), needs)
 	sharing := make([]line.Sharing, len(names))
 	for i, name := range names {
-		sharing[i] = line.Sharing{Limiter: name, Due: standings[i].due, Places: most[i]}
+		sharing[i] = line.Sharing{Limiter: name, Due: standings[i].due, Places: most[i], Own: standings[i].own}
 	}
 	where := make([]int, len(looks)) // the demand of each look
 	for n, k := range looks {
@@ -92,7 +92,8 @@ func (c *caller) refund(ctx context.Context, unused []*look) error {
 // limiterStanding is how a limiter stands.
 type limiterStanding struct {
 	due  int64         // permits that come due within lead, for whole tasks
-	wait time.Duration // until the next
+	own  bool          // they are this process's: the limiter is a PerClient one
+	wait time.Duration // until the next, of any process
 	cost int64         // of a task, about
 	most int64         // permits that it gives at once
 }
@@ -107,7 +108,7 @@ func (c *caller) standings(ctx context.Context, names []string, costs []int64) (
 	out := make([]limiterStanding, len(names))
 	for i, name := range names {
 		if out[i] = (limiterStanding{wait: longest, cost: costs[i], most: costs[i]}); !unknown[name] {
-			out[i] = standingOf(found[name], costs[i])
+			out[i] = standingOf(found[name], c.l.throttle.ID(), costs[i])
 		}
 	}
 	return out, err
@@ -117,27 +118,28 @@ func (c *caller) standings(ctx context.Context, names []string, costs []int64) (
 // the limiter does not say when that is. It sees it lead before.
 const misfit = lead + lead/2
 
-// standingOf returns what comes due at a limiter for tasks of a cost: at a
-// PerClient one, for all processes together, since any of them may take what is
-// called. A task that costs more than the limiter ever gives is called when
+// standingOf returns what comes due at a limiter for tasks of a cost, which this
+// client would take. A task that costs more than the limiter ever gives is called when
 // everything is free: to find that out is its own.
-func standingOf(u operate.FleetUsage, cost int64) limiterStanding {
+func standingOf(u operate.FleetUsage, client string, cost int64) limiterStanding {
 	r := u.Rate
 	if r.Permits == 0 {
 		return limiterStanding{due: anyNumber, cost: cost, most: anyNumber}
 	}
-	s := limiterStanding{wait: max(u.NextFree, u.Paused), cost: min(cost, r.Permits), most: r.Permits}
-	add := func(permits int64) { s.due += permits - permits%s.cost }
-	switch {
-	case r.Type != throttle.PerClient:
-		add(max(u.Available, u.Soon))
-	case len(u.PerClient) > 0:
-		for _, own := range u.PerClient {
-			add(max(own.Available, own.Soon))
+	s := limiterStanding{own: r.Type == throttle.PerClient, wait: max(u.NextFree, u.Paused), cost: min(cost, r.Permits), most: r.Permits}
+	due := max(u.Available, u.Soon)
+	if s.own {
+		i := slices.IndexFunc(u.PerClient, func(c operate.ClientUsage) bool { return c.ID == client })
+		switch {
+		case i >= 0:
+			due = max(u.PerClient[i].Available, u.PerClient[i].Soon)
+		case u.Paused <= lead: // it has used nothing
+			due, s.wait = r.Permits, u.Paused
+		default:
+			due = 0
 		}
-	case u.Paused <= lead:
-		add(r.Permits)
 	}
+	s.due = due - due%s.cost
 	if s.cost > 1 && s.due == 0 && s.wait <= lead {
 		s.wait = misfit
 	}

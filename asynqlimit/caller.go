@@ -254,7 +254,11 @@ func (c *caller) saw(queue, name string, passed bool) {
 	}
 }
 
-// bring calls what the looks say, and notes it.
+// maxHands is how many tasks of a queue one pass takes from their lines at most.
+const maxHands = 500
+
+// bring calls what the looks say, and notes it. This process takes those that it has
+// places for at once.
 func (c *caller) bring(ctx context.Context, looks []*look) error {
 	if len(looks) == 0 {
 		return nil
@@ -276,17 +280,27 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 		}
 	}
 	derr := c.deal(ctx, slices.Collect(maps.Values(shares)))
-	args := make([][]line.Look, len(queues))
-	for i := range queues {
+	bringing := make([]line.Bringing, len(queues))
+	seats := make([][]*seat, len(queues))
+	for i, queue := range queues {
+		b := line.Bringing{Queue: queue, Until: time.Now().Add(line.LeaseLasts), Orders: c.l.rules.orders}
+		want := int64(0)
 		for _, k := range of[i] {
+			want += (k.permits + max(k.cost, 1) - 1) / max(k.cost, 1)
 			if s := shares[k]; s != nil {
-				args[i] = append(append(args[i], s.looks...), line.Look{Line: k.name, Next: k.next})
+				b.Looks = append(append(b.Looks, s.looks...), line.Look{Line: k.name, Next: k.next})
 				continue
 			}
-			args[i] = append(args[i], line.Look{Line: k.name, Permits: k.permits, From: k.from, InOrder: k.inOrder, OneByOne: k.oneByOne, Next: k.next})
+			b.Looks = append(b.Looks, line.Look{Line: k.name, Permits: k.permits, From: k.from, InOrder: k.inOrder, OneByOne: k.oneByOne, Next: k.next})
 		}
+		seats[i] = c.l.gate.seats(queue, int(min(want, maxHands)))
+		b.Hands, bringing[i] = len(seats[i]), b
 	}
-	brought, err := c.l.lines.Bring(ctx, queues, args)
+	// Without an answer, tasks that were taken would come back only when their leases are
+	// over: the end of ctx does not cut it off.
+	answered, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	brought, err := c.l.lines.Bring(answered, bringing)
+	cancel()
 	if err != nil {
 		err = fmt.Errorf("bring waiting jobs back: %w", err)
 	}
@@ -297,18 +311,18 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 	for i, queue := range queues {
 		called, n := int64(0), 0
 		for _, k := range of[i] {
-			if n >= len(brought[i]) { // it could not be looked at
+			if n >= len(brought[i].Looks) { // it could not be looked at
 				break
 			}
-			b := brought[i][n]
+			b := brought[i].Looks[n]
 			if s := shares[k]; s != nil {
-				own := brought[i][n : n+len(s.looks)]
+				own := brought[i].Looks[n : n+len(s.looks)]
 				n += len(s.looks)
 				b = line.Brought{Left: k.tasks}
 				for _, of := range own {
 					b.Called, b.Cost, b.Left = b.Called+of.Called, b.Cost+of.Cost, b.Left-of.Called
 				}
-				if brought[i][n].Left == 0 {
+				if brought[i].Looks[n].Left == 0 {
 					b.Left = 0
 				}
 				c.costs(k.name, b)
@@ -328,7 +342,8 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 				unused = append(unused, k)
 			}
 		}
-		c.l.gate.expect(queue, int(called))
+		c.l.gate.expect(queue, int(called)-len(brought[i].Taken))
+		c.l.intake.called(ctx, queue, brought[i].Taken, seats[i])
 	}
 	if len(charges) > 0 {
 		err = errors.Join(err, c.l.lines.Charge(ctx, charges))

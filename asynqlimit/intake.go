@@ -19,6 +19,8 @@ type intake struct {
 	most  int // to take at the next time
 	sorts int // the same, while tasks that are taken have to park at once; 0: they do not
 
+	came chan struct{} // the caller has taken tasks
+
 	mu    sync.Mutex
 	taken []handed        // in their order
 	last  <-chan struct{} // closed when the last of them has asked for its permits
@@ -46,8 +48,11 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 		return redis.NewCmdResult(t.message, nil)
 	}
 	g := in.l.gate
-	first, ok := g.admit(call.Queue, held/time.Duration(max(len(in.l.weights), 1)))
+	first, ok := g.admit(call.Queue, held/time.Duration(max(len(in.l.weights), 1)), in.came)
 	if !ok {
+		if t, ok := in.pop(); ok {
+			return redis.NewCmdResult(t.message, nil)
+		}
 		return none
 	}
 	seats := append([]*seat{first}, g.more(call.Queue, in.most-1)...)
@@ -82,7 +87,8 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 		return none
 	}
 	for i, t := range tasks {
-		in.put(call.Queue, t, standings[t.ID], seats[i], began)
+		g.arrived(call.Queue, t.Wait.State, began)
+		in.put(call.Queue, t, standings[t.ID], seats[i])
 	}
 	if t, ok := in.pop(); ok {
 		return redis.NewCmdResult(t.message, nil)
@@ -100,8 +106,27 @@ func takeNext(asked, came, slots int) int {
 	return min(2*asked, takenMost, max(slots/4, 1))
 }
 
-// put notes a task that was taken by a call that began then.
-func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *seat, began time.Time) {
+// called notes tasks that the caller has taken from their lines, and leaves the seats
+// that are too many.
+func (in *intake) called(ctx context.Context, queue string, tasks []line.Taken, seats []*seat) {
+	standings := in.l.order(ctx, queue, tasks)
+	for i, s := range seats {
+		if i < len(tasks) {
+			in.put(queue, tasks[i], standings[tasks[i].ID], s)
+		} else {
+			s.leave()
+		}
+	}
+	if len(tasks) > 0 {
+		select {
+		case in.came <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// put notes a task that was taken.
+func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *seat) {
 	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.Arrival(), first: t.First, standing: standing, seat: s, asked: make(chan struct{}),
 		called: t.Wait.State == line.Called, came: time.Now()}
 	a.last = a.came
@@ -109,7 +134,6 @@ func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *sea
 		a.wait.Refused = movedOn(t.Wait.Refused, t.Wait.InLine(t.At), t.At/1e6)
 		a.earlier = max(time.Duration(t.At-a.since)*time.Microsecond, 0)
 	}
-	in.l.gate.arrived(queue, t.Wait.State, began)
 	in.l.rooms.of(a).taken(a)
 	in.l.attempts.put(a)
 	in.l.caller.taken(a)

@@ -61,11 +61,11 @@ func (c crowd) park(tenant string, n int, cost int64) {
 // bring calls tasks of tenants with so many permits each, whose start tags are as given.
 func (c crowd) bring(looks ...Look) []Brought {
 	c.t.Helper()
-	b, err := c.lines.Bring(c.t.Context(), []string{"default"}, [][]Look{append(looks, Look{Line: SharedBy("api")})})
+	b, err := c.lines.Bring(c.t.Context(), []Bringing{{Queue: "default", Looks: append(looks, Look{Line: SharedBy("api")})}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return b[0]
+	return b[0].Looks
 }
 
 func (c crowd) check(when string, tasks int64, tenants ...string) {

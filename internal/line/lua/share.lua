@@ -11,6 +11,7 @@
 -- ARGV[1] permits that come due
 -- ARGV[2] milliseconds after the last look after which a queue counts for nothing
 -- ARGV[3] tasks of the caller's queues that it has places for
+-- ARGV[4] 1 if the permits are the caller's own: queues that only others serve have no share in them
 -- ARGV    for each of the caller's queues: its name, weight, permits in line, permits on their way, permits that a task
 --         costs, permits that it got before and has not used
 -- Reply: permits for each of the caller's queues
@@ -32,11 +33,16 @@ for i = 1, #all, 2 do
   end
 end
 if #gone > 0 then redis.call("HDEL", KEYS[1], unpack(gone)) end
-for i = 4, #ARGV, 6 do
+for i = 5, #ARGV, 6 do
   local q = queues[ARGV[i]] or { tag = served, got = 0 }
   q.own, q.weight, q.left, q.out = true, tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   q.cost, q.tag = tonumber(ARGV[i + 4]), q.tag - tonumber(ARGV[i + 5]) / q.weight
   queues[ARGV[i]] = q
+end
+if ARGV[4] == "1" then
+  for name, q in pairs(queues) do
+    if not q.own then queues[name] = nil end
+  end
 end
 for _, q in pairs(queues) do permits = permits - q.out end
 
@@ -54,7 +60,7 @@ for _ = 1, 5000 do
   permits, first.got, first.tag = permits - first.cost, first.got + first.cost, first.tag + first.cost / first.weight
 end
 local reply = {}
-for i = 4, #ARGV, 6 do
+for i = 5, #ARGV, 6 do
   local q = queues[ARGV[i]]
   reply[#reply + 1] = q.got
   redis.call("HSET", KEYS[1], ARGV[i],
