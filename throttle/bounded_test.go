@@ -10,6 +10,7 @@ import (
 // horizon, by clients that ask every few milliseconds: the log stays small, and
 // the promise holds.
 func TestBusyLogStaysBounded(t *testing.T) {
+	t.Parallel()
 	s := fakeServer(t)
 	client, err := New(s.rdb, Options{})
 	check(t, err)
@@ -76,6 +77,7 @@ func TestPermitCountsItsInterval(t *testing.T) {
 
 // A log of more entries than Redis keeps apart gives nothing back early.
 func TestMergedLogKeepsTheLimit(t *testing.T) {
+	t.Parallel()
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(rate("1000/10s"))
 		random := rand.New(rand.NewPCG(3, 4))

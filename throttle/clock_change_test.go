@@ -12,6 +12,7 @@ import (
 // What was used before Redis's clock was set back still counts when somebody who knows
 // the time pauses the limiter, or changes its rate: it is not taken for places.
 func TestChangeOfALimitWhoseClockWasSetBack(t *testing.T) {
+	t.Parallel()
 	changes := map[string]func(b *bench, l *Limiter){
 		"pause":      func(b *bench, l *Limiter) { check(b, l.Pause(b.Context(), ms(200))) },
 		"lower rate": func(b *bench, l *Limiter) { must(l.UpdateRate(b.Context(), guarded("9/10s"))) },

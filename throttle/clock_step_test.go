@@ -164,6 +164,7 @@ func TestRedisClockSetBackAndForward(t *testing.T) {
 
 // A clock that is set forward, and a process that was idle for long, stop nobody.
 func TestRedisClockSetForward(t *testing.T) {
+	t.Parallel()
 	smooth, kept := guarded("40/1s"), guarded("10/1s")
 	smooth.Smooth, kept.KeepAlive = true, 12*time.Hour
 	for _, r := range []Rate{guarded("10/1s"), smooth, kept} {

@@ -98,6 +98,7 @@ func TestD13WaitersShareCalls(t *testing.T) {
 }
 
 func TestD14LogStaysSmall(t *testing.T) {
+	t.Parallel()
 	r := Rate{Permits: 100_000, Interval: time.Minute, Guard: -1}
 	// However the use is spread over the interval, the entries stay few, and
 	// all that has expired makes room.

@@ -18,6 +18,9 @@ import (
 // A Redis that is far away gives nearly all of the limit, and never more while
 // round trips vary by less than half the guard.
 func TestRedisFarAway(t *testing.T) {
+	if !nightly() { // then on a real Redis, too
+		t.Parallel()
+	}
 	const length, window, halfGuard = 10 * time.Second, time.Second, 5 * time.Millisecond
 	for _, far := range []struct {
 		roundTrip time.Duration

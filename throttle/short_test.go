@@ -70,6 +70,7 @@ func TestShortIntervals(t *testing.T) {
 
 // Processes that start together use their limit's first interval.
 func TestFirstInterval(t *testing.T) {
+	t.Parallel()
 	for _, rate := range []string{"1000/1s", "50/1s"} {
 		for _, roundTrip := range []time.Duration{us(200), ms(2), us(4500), ms(6), ms(8), ms(12), ms(20), ms(50)} {
 			for processes, waiters := range map[int]int{8: 64, 2: 100} {

@@ -63,6 +63,7 @@ func TestManyTenants(t *testing.T) {
 // TestTenantsKeepTheLimit: whatever tenants ask for, give up, try and give back, no interval
 // has more permits than the limit, and none is lost.
 func TestTenantsKeepTheLimit(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			underFakeTime(t, func(b *bench) {

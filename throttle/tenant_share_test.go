@@ -104,6 +104,7 @@ func jain(tenants []*sharer) float64 {
 // TestTenantsShareByWeight: three tenants that always wait, in two processes, get permits
 // by their weights, whatever a request of theirs costs.
 func TestTenantsShareByWeight(t *testing.T) {
+	t.Parallel()
 	for _, limit := range []string{"300/1s", "1000/1s", "40/100ms", "300/1s smooth"} {
 		t.Run(limit, func(t *testing.T) {
 			underFakeTime(t, func(b *bench) {
@@ -144,7 +145,10 @@ func TestTenantsShareByWeight(t *testing.T) {
 func TestOneTenantAlone(t *testing.T) {
 	for _, limit := range []string{"100/1s", "1000/1s", "20/100ms"} {
 		t.Run(limit, func(t *testing.T) {
-			forEachRedis(t, func(b *bench) { b.aloneAsWithout(b.parsed(limit)) })
+			underFakeTime(t, func(b *bench) { b.aloneAsWithout(b.parsed(limit)) })
+			if limit == "100/1s" || nightly() {
+				onRealRedis(t, func(b *bench) { b.aloneAsWithout(b.parsed(limit)) })
+			}
 		})
 	}
 	t.Run("smooth", func(t *testing.T) {
@@ -185,6 +189,7 @@ func (b *bench) aloneAsWithout(r Rate) {
 // TestNotHeldAgainst: what a tenant had while it was alone is not held against it when
 // another comes, and that has no credit for the time when it asked for nothing.
 func TestNotHeldAgainst(t *testing.T) {
+	t.Parallel()
 	for _, callers := range []int{1, 400} {
 		t.Run(strconv.Itoa(callers), func(t *testing.T) {
 			underFakeTime(t, func(b *bench) {

@@ -243,6 +243,7 @@ func TestLateReservationIsExchanged(t *testing.T) {
 
 // A Client that does not know the limiter yet keeps its turn, however far that is.
 func TestFreshClientKeepsItsTurn(t *testing.T) {
+	t.Parallel()
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(rate("10/1h"))
 		b.expectTry(l, 10, true)
