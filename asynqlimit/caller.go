@@ -294,7 +294,8 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 			b.Looks = append(b.Looks, line.Look{Line: k.name, Permits: k.permits, From: k.from, InOrder: k.inOrder, OneByOne: k.oneByOne, Next: k.next})
 		}
 		seats[i] = c.l.gate.seats(queue, int(min(want, maxHands)))
-		b.Hands, bringing[i] = len(seats[i]), b
+		b.Hands = len(seats[i])
+		bringing[i] = b
 	}
 	// Without an answer, tasks that were taken would come back only when their leases are
 	// over: the end of ctx does not cut it off.

@@ -179,3 +179,25 @@ func TestWasPutOff(t *testing.T) {
 		t.Errorf("%q, %q, %v", reason, rest, ok)
 	}
 }
+
+func TestSortNext(t *testing.T) {
+	for _, tt := range []struct {
+		name               string
+		last, came, parked int
+		lasted             time.Duration
+		want               int
+	}{
+		{"all park", 8, 8, 8, time.Millisecond, 16},
+		{"nearly all", 100, 100, 90, time.Millisecond, 200},
+		{"never more", 200, 200, 200, time.Millisecond, 200},
+		{"one of four does not", 8, 8, 6, time.Millisecond, 8},
+		{"most do not", 8, 8, 3, time.Millisecond, 0},
+		{"none", 32, 8, 0, time.Millisecond, 0},
+		{"slow", 200, 200, 200, time.Second, 100},
+		{"the queue is empty", 8, 0, 0, time.Millisecond, 0},
+	} {
+		if got := sortNext(tt.last, tt.came, tt.parked, tt.lasted); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}

@@ -58,12 +58,13 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	seats := append([]*seat{first}, g.more(call.Queue, in.most-1)...)
 	began := time.Now()
 	asked := len(seats)
-	tasks, err := in.l.lines.Take(ctx, call.Queue, call.LeaseEnds, max(asked, in.sorts), in.l.rules.orders)
+	most := max(asked, in.sorts)
+	tasks, err := in.l.lines.Take(ctx, call.Queue, call.LeaseEnds, most, in.l.rules.orders)
 	came := len(tasks)
 	standings := in.l.order(ctx, call.Queue, tasks)
 	if err == nil && came > 0 {
 		tasks = in.sort(ctx, call.Queue, tasks, began)
-		in.sorts = sortNext(in.sorts, len(tasks) < came, time.Since(began))
+		in.sorts = sortNext(most, came, came-len(tasks), time.Since(began))
 	}
 	if more := len(tasks) - len(seats); more > 0 { // called ones, among many that had to park
 		seats = append(seats, g.more(call.Queue, more)...)
@@ -131,7 +132,7 @@ func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *sea
 		called: t.Wait.State == line.Called, came: time.Now()}
 	a.last = a.came
 	if t.Waited() {
-		a.wait.Refused = movedOn(t.Wait.Refused, t.Wait.InLine(t.At), t.At/1e6)
+		a.wait.Refused = refusedBefore(t)
 		a.earlier = max(time.Duration(t.At-a.since)*time.Microsecond, 0)
 	}
 	in.l.rooms.of(a).taken(a)
@@ -141,6 +142,14 @@ func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *sea
 	defer in.mu.Unlock()
 	a.before, in.last = in.last, a.asked
 	in.taken = append(in.taken, handed{t.Message, a})
+}
+
+// refusedBefore is when the API first refused a task, moved on by what it has waited in line.
+func refusedBefore(t line.Taken) int64 {
+	if !t.Waited() {
+		return t.Wait.Refused
+	}
+	return movedOn(t.Wait.Refused, t.Wait.InLine(t.At), t.At/1e6)
 }
 
 func (in *intake) pop() (handed, bool) {

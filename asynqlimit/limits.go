@@ -74,6 +74,7 @@ type Limits struct {
 	weights  map[string]int               // of the queues
 	timeout  time.Duration                // of the shutdown
 	lacks    []string                     // types of the configuration without a handler
+	handlers mux                          // nil: there is no telling what has a handler
 
 	serving  atomic.Bool
 	takes    atomic.Bool

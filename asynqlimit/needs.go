@@ -11,6 +11,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/internal/plan"
+	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // rules are what a configuration says about jobs, with what this process counts.
@@ -122,6 +123,14 @@ func (n needs) costOf(limiter string) int64 {
 		return n.costs[i]
 	}
 	return 1
+}
+
+// rateOf is the rate of a limiter in the configuration.
+func (n needs) rateOf(limiter string) throttle.Rate {
+	if i := slices.Index(n.limiters, limiter); i >= 0 {
+		return n.draws[i].Rate
+	}
+	return throttle.Rate{}
 }
 
 // mostCost is what the task costs of the limit of which it costs most.

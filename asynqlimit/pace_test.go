@@ -33,3 +33,29 @@ func TestPace(t *testing.T) {
 		})
 	}
 }
+
+// TestStandingOfPerClient: a process calls jobs for its own permits, whatever others have.
+func TestStandingOfPerClient(t *testing.T) {
+	usage := func(paused time.Duration, clients ...operate.ClientUsage) operate.FleetUsage {
+		return operate.FleetUsage{Usage: throttle.Usage{Rate: throttle.Rate{Type: throttle.PerClient, Permits: 20, Interval: time.Second}, Paused: paused}, PerClient: clients}
+	}
+	other := operate.ClientUsage{ID: "other", Available: 20, Soon: 20}
+	for name, tt := range map[string]struct {
+		of   operate.FleetUsage
+		cost int64
+		want int64
+	}{
+		"some of its own":         {usage(0, other, operate.ClientUsage{ID: "me", Available: 3, Soon: 7}), 1, 7},
+		"none":                    {usage(0, other, operate.ClientUsage{ID: "me", NextFree: time.Second}), 1, 0},
+		"it has used nothing":     {usage(0, other), 1, 20},
+		"nobody has":              {usage(0), 1, 20},
+		"paused":                  {usage(time.Minute), 1, 0},
+		"whole tasks":             {usage(0, operate.ClientUsage{ID: "me", Available: 7, Soon: 7}), 3, 6},
+		"the others have nothing": {usage(0, operate.ClientUsage{ID: "other", NextFree: time.Second}, operate.ClientUsage{ID: "me", Available: 20}), 1, 20},
+	} {
+		s := standingOf(tt.of, "me", tt.cost)
+		if s.due != tt.want || !s.own {
+			t.Errorf("%s: %+v, want %d due", name, s, tt.want)
+		}
+	}
+}

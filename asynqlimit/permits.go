@@ -61,7 +61,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 	}
 	v := decide(s)
 	if v.park != "" {
-		return j.throttled(v.park, j.l.caller.outlook(j.a.queue, line.Whole(j.needs.lineOf(v.park)), j.rateOf(v.park)), nil)
+		return j.throttled(v.park, j.l.caller.outlook(j.a.queue, line.Whole(j.needs.lineOf(v.park)), j.needs.rateOf(v.park)), nil)
 	}
 	j.a.waitsFor(j.place(j.needs.limiters[0]))
 	r, err := j.ask(running, v.wait)

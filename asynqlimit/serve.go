@@ -38,6 +38,7 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 		return err
 	}
 	l.lacks = l.unservedBy(handler)
+	l.handlers, _ = handler.(mux)
 	l.unserved.Do(l.tellUnserved)
 	l.serving.Store(true)
 	defer l.serving.Store(false)

@@ -10,63 +10,81 @@ import (
 )
 
 const (
-	// sortLeast and sortMost bound how many tasks one call takes while those that come
-	// have to park.
-	sortLeast, sortMost = 8, 200
+	// sortMost is how many tasks one call takes at most while those that come have to park.
+	sortMost = 200
 	// sortLasts is how long it may take to park them: Redis answers others meanwhile,
 	// and those that were called wait in the queue behind them.
 	sortLasts = 20 * time.Millisecond
 )
 
-// sortNext is how many tasks to take when the last take, of so many, lasted so long;
-// 0 if none of them had to park.
-func sortNext(last int, parked bool, lasted time.Duration) int {
+// sortNext is how many tasks to take when the last take, of so many at most, lasted so
+// long, and so many came and parked of those: twice as many as long as nearly all of them
+// park. 0: no more than there are places for.
+func sortNext(last, came, parked int, lasted time.Duration) int {
 	switch {
-	case !parked:
+	case parked == 0, 2*parked < came:
 		return 0
-	case last == 0:
-		return 4 * sortLeast
 	case lasted > sortLasts:
-		return max(last/2, sortLeast)
+		return last / 2
+	case 8*parked < 7*came:
+		return last
 	}
 	return min(2*last, sortMost)
 }
 
-// sort parks those of the tasks, which were just taken, that share a limiter for which
-// others are in line, and returns the others. asynq does not see them: a tenant that
-// comes now is in its line at once, however many tasks of others were enqueued before.
+// sort parks those of the tasks, which were just taken, that have to queue behind others in
+// line for one of their limiters, and returns the others. asynq does not see them: to
+// park many together costs little, and a tenant that comes now is in its line at once,
+// however many tasks of others were enqueued before.
 func (in *intake) sort(ctx context.Context, queue string, tasks []line.Taken, began time.Time) []line.Taken {
-	if !in.l.rules.share {
+	whole := in.l.caller.knowsLines(queue)
+	if !in.l.rules.share && !whole {
 		return tasks
 	}
 	var ids []string
+	var messages []any
 	var places []line.Place
+	var parks []sorted
 	rest := tasks[:0]
 	for _, t := range tasks {
-		place, parks := in.place(ctx, queue, t)
-		if !parks {
+		p, ok := in.parks(ctx, queue, t, whole)
+		if !ok {
 			rest = append(rest, t)
 			continue
 		}
-		ids, places = append(ids, t.ID), append(places, place)
+		text, _ := t.Message.(string)
+		ids, places, parks = append(ids, t.ID), append(places, p.place), append(parks, p)
+		messages = append(messages, line.WithError(text, p.why.Error(), began))
 		in.l.gate.arrived(queue, t.Wait.State, began)
 	}
 	if len(ids) == 0 {
 		return rest
 	}
-	if err := in.l.lines.ParkAll(ctx, queue, ids, places); err != nil {
+	if err := in.l.lines.ParkAll(ctx, queue, ids, messages, places); err != nil {
 		in.l.logger.Warn("cannot park jobs; asynq brings them back when their leases are over", "queue", queue, "jobs", len(ids), "error", err)
 		return rest
 	}
-	for _, p := range places {
-		in.l.caller.parked(queue, p)
-		in.parkedCount(p)
+	for _, p := range parks {
+		in.l.caller.parked(queue, p.place)
+		p.limit.parked.Add(1)
+		p.limit.denied.Add(1)
+		p.rule.counts.attempt(p.why)
 	}
 	return rest
 }
 
-// place says whether a task parks without being tried, and where.
-func (in *intake) place(ctx context.Context, queue string, t line.Taken) (p line.Place, parks bool) {
+// sorted is where a task parks without being tried, and why it waits.
+type sorted struct {
+	place line.Place
+	why   *ThrottledError
+	limit *limitCounts
+	rule  *rule
+}
+
+// parks says whether a task parks without being tried. Whole says that this process knows
+// of lines of the queue, and of all that there are: where it has to ask Redis for those of a
+// task, only tasks of tenants are worth it.
+func (in *intake) parks(ctx context.Context, queue string, t line.Taken, whole bool) (p sorted, ok bool) {
 	if t.Wait.State.Near() {
 		return p, false
 	}
@@ -76,23 +94,23 @@ func (in *intake) place(ctx context.Context, queue string, t line.Taken) (p line
 		return p, false
 	}
 	needs, err := in.l.rules.of(plan.Task{Type: m.Type, Queue: queue, Payload: m.Payload, Headers: m.Headers})
-	if err != nil || !needs.shared() || needs.rule.inFlight != nil {
+	if err != nil || len(needs.limiters) == 0 || needs.rule.never || needs.rule.inFlight != nil {
+		return p, false
+	}
+	if !needs.shared() && (!whole || len(needs.slots) > 0 || needs.rule.Acquires || !in.l.handles(m.Type)) {
 		return p, false
 	}
 	limiter, err := in.l.caller.ahead(ctx, queue, needs)
 	if err != nil || limiter == "" {
 		return p, false
 	}
-	return line.Place{Line: needs.lineOf(limiter), Since: t.Arrival(), Cost: needs.costOf(limiter), Refused: t.Wait.Refused, By: t.By, AtOnce: true}, true
-}
-
-// parkedCount counts a task that was parked.
-func (in *intake) parkedCount(p line.Place) {
-	limiter, _, _ := line.Split(p.Line)
-	if limit := in.l.rules.limitOf(limiter); limit != nil {
-		limit.counts.parked.Add(1)
-		limit.counts.denied.Add(1)
-	}
+	name, draw := needs.lineOf(limiter), needs.draws[slices.Index(needs.limiters, limiter)]
+	return sorted{
+		place: line.Place{Line: name, Since: t.Arrival(), Cost: needs.costOf(limiter), Refused: refusedBefore(t), By: t.By, AtOnce: true},
+		why:   &ThrottledError{Limiter: limiter, RetryAfter: in.l.caller.outlook(queue, line.Whole(name), draw.Rate)},
+		limit: &in.l.rules.limits[draw.Limit].counts,
+		rule:  needs.rule,
+	}, true
 }
 
 // giveBackTaken puts tasks for which there is no place back to the head of their queue.

@@ -163,10 +163,3 @@ func (j *job) rates() []throttle.Rate {
 	}
 	return rates
 }
-
-func (j *job) rateOf(limiter string) throttle.Rate {
-	if i := slices.Index(j.needs.limiters, limiter); i >= 0 {
-		return j.needs.draws[i].Rate
-	}
-	return throttle.Rate{}
-}

@@ -28,3 +28,12 @@ func (l *Limits) tellUnserved() {
 		l.logger.Warn("this process has no handler for a job of the configuration: its type may be misspelt", "type", taskType)
 	}
 }
+
+// handles says whether the handler has one for a type, as far as that can be known.
+func (l *Limits) handles(taskType string) bool {
+	if l.handlers == nil {
+		return true
+	}
+	_, pattern := l.handlers.Handler(asynq.NewTask(taskType, nil))
+	return pattern != ""
+}

@@ -97,15 +97,6 @@ func sinceText(us int64) string {
 // somebody else has moved it, or the answer of an earlier try was lost.
 var ErrNotActive = errors.New("the task is not active")
 
-// notActive turns the scripts' answer into ErrNotActive. Other errors of Redis
-// are no answer: it may be a replica, load its data, or lack replicas.
-func notActive(err error) error {
-	if IsNotFound(err) {
-		return ErrNotActive
-	}
-	return err
-}
-
 // IsNotFound says whether one of asynq's scripts, or of this package, answered
 // that the task is not active.
 func IsNotFound(err error) bool {
@@ -199,38 +190,43 @@ type Place struct {
 
 // Park puts an active task in line. A nil message leaves that as it is.
 func (l *Lines) Park(ctx context.Context, queue, id string, message any, p Place) error {
-	c := parking(queue, id, message, p)
-	return notActive(l.park.Run(ctx, l.rdb, c.keys, c.args...).Err())
-}
-
-// ParkAll puts active tasks of a queue in line.
-func (l *Lines) ParkAll(ctx context.Context, queue string, ids []string, places []Place) error {
-	calls := make([]call, len(ids))
-	for i, id := range ids {
-		calls[i] = parking(queue, id, nil, places[i])
+	parked, err := l.parkAll(ctx, queue, []string{id}, []any{message}, []Place{p})
+	if err == nil && parked[0] == 0 {
+		return ErrNotActive
 	}
-	_, err := l.all(ctx, l.park, calls)
 	return err
 }
 
-func parking(queue, id string, message any, p Place) call {
-	if message == nil {
-		message = ""
+// ParkAll puts active tasks of a queue in line, in one step. Those that are not active
+// any more are left alone.
+func (l *Lines) ParkAll(ctx context.Context, queue string, ids []string, messages []any, places []Place) error {
+	_, err := l.parkAll(ctx, queue, ids, messages, places)
+	return err
+}
+
+func (l *Lines) parkAll(ctx context.Context, queue string, ids []string, messages []any, places []Place) ([]int64, error) {
+	args := []any{queuePrefix(queue), lockLasts.Milliseconds()}
+	for i, p := range places {
+		after := fallbackOf(ids[i])
+		if p.Line == "" {
+			after = p.Away.Seconds()
+		}
+		stays := settled.Milliseconds()
+		if p.AtOnce {
+			stays = 0
+		}
+		message := messages[i]
+		if message == nil {
+			message = ""
+		}
+		args = append(args, ids[i], message, sinceText(p.Since), max(p.Cost, 1), p.Refused, p.Line, after, stays, p.By)
 	}
-	keys := []string{TaskKey(queue, id), activeKey(queue), leaseKey(queue), retryKey(queue), lineKey(queue, p.Line), linesKey(queue, p.Line), roomKey(queue)}
-	after := fallbackOf(id)
-	if p.Line == "" {
-		after = p.Away.Seconds()
+	keys := []string{activeKey(queue), leaseKey(queue), retryKey(queue), roomKey(queue)}
+	parked, err := l.park.Run(ctx, l.rdb, keys, args...).Int64Slice()
+	if err == nil && len(parked) != len(ids) {
+		err = fmt.Errorf("park.lua: %d values for %d tasks", len(parked), len(ids))
 	}
-	if limiter, _, shared := Split(p.Line); shared {
-		keys = append(keys, tenantsKey(queue, limiter), tasksKey(queue))
-	}
-	stays := settled.Milliseconds()
-	if p.AtOnce {
-		stays = 0
-	}
-	return call{keys, []any{id, message, sinceText(p.Since), max(p.Cost, 1), p.Refused, p.Line,
-		after, stays, lockLasts.Milliseconds(), p.By}}
+	return parked, err
 }
 
 // fallbackOf is after how many seconds asynq brings a task back by itself.

@@ -116,3 +116,26 @@ func mapEntry(b []byte) (key, value string) {
 	}
 	return key, value
 }
+
+// WithError returns the message of a task with the error of an attempt that ended then, as
+// asynq would write it. What is no message stays as it is.
+func WithError(text, said string, at time.Time) string {
+	out := make([]byte, 0, len(text)+len(said)+16)
+	for b := []byte(text); len(b) > 0; {
+		field, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return text
+		}
+		size := protowire.ConsumeFieldValue(field, kind, b[n:])
+		if size < 0 {
+			return text
+		}
+		if field != fieldError && field != fieldFailedAt {
+			out = append(out, b[:n+size]...)
+		}
+		b = b[n+size:]
+	}
+	out = protowire.AppendString(protowire.AppendTag(out, fieldError, protowire.BytesType), said)
+	out = protowire.AppendVarint(protowire.AppendTag(out, fieldFailedAt, protowire.VarintType), uint64(at.Unix()))
+	return string(out)
+}

@@ -52,7 +52,7 @@ func (c crowd) park(tenant string, n int, cost int64) {
 		for i, task := range taken {
 			ids[i], places[i] = task.ID, Place{Line: OfTenant("api", tenant), Since: task.At, Cost: cost, By: task.By, AtOnce: true}
 		}
-		if err := c.lines.ParkAll(c.t.Context(), "default", ids, places); err != nil {
+		if err := c.lines.ParkAll(c.t.Context(), "default", ids, make([]any, len(ids)), places); err != nil {
 			c.t.Fatal(err)
 		}
 	}

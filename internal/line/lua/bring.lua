@@ -38,13 +38,18 @@ for i = 6, #ARGV, 4 do
     if only and not redis.call("ZSCORE", line, only) then break end -- it is somewhere else
     local heads = only and {only} or redis.call("ZRANGE", line, at, at + math.min(math.ceil(permits), 100) - 1)
     if #heads == 0 then break end
+    local off, out = {}, {} -- the line, the retry set
     for _, id in ipairs(heads) do
       steps = steps + 1
       local known = redis.pcall("HMGET", ARGV[1] .. "t:" .. id, "state", "jt", "msg")
-      if known.err and string.sub(known.err, 1, 9) ~= "WRONGTYPE" then return known end -- else somebody has written what is no task
+      if known.err and string.sub(known.err, 1, 9) ~= "WRONGTYPE" then -- else somebody has written what is no task
+        if #brought == 0 then return known end
+        permits = 0
+        break
+      end
       local since, soonest, score, cost, refused, limiter = string.match(known[2] or "", "^p (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$")
       if known[1] ~= "retry" or limiter ~= name or tonumber(redis.call("ZSCORE", KEYS[3], id) or "0") ~= tonumber(score) then
-        gone = gone + redis.call("ZREM", line, id)
+        off[#off + 1] = id
       elseif permits <= 0 then
         break
       elseif tonumber(soonest) > now and tonumber(soonest) < now + 2000 then
@@ -54,14 +59,15 @@ for i = 6, #ARGV, 4 do
         end
         at = at + 1
       else
-        gone = gone + redis.call("ZREM", line, id)
-        redis.call("ZREM", KEYS[3], id)
+        off[#off + 1], out[#out + 1] = id, id
         brought[#brought + 1] = {
           id = id, msg = known[3] or "", came = #brought, start = shared and tonumber(tag) + spent / tonumber(weight) or -1, since = since, cost = cost,
           wait = table.concat({" " .. since, soonest, "0", cost, refused, limiter}, " "), called = ARGV[1] .. "jt:called:" .. (shared or name)}
         n, permits, spent = n + 1, permits - tonumber(cost), spent + tonumber(cost)
       end
     end
+    if #off > 0 then gone = gone + redis.call("ZREM", line, unpack(off)) end
+    if #out > 0 then redis.call("ZREM", KEYS[3], unpack(out)) end
   end
   local all = string.match(name, "^(.*)\t$") -- the limiter, in the line that its tenants share
   local left = redis.call("ZCARD", all and ARGV[1] .. "jt:tenants:" .. all or line)

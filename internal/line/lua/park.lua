@@ -1,54 +1,86 @@
--- Parks an active task: in asynq's retry set, and in a line of its queue. Runs in place of asynq's own script that would
--- have it retried or archived: the task keeps its id, its retries and its lock, and no failure is counted.
+-- Parks active tasks of a queue: in asynq's retry set, and in lines. Runs in place of asynq's own script that would
+-- have them retried or archived: a task keeps its id, its retries and its lock, and no failure is counted.
 --
--- KEYS[1] asynq's hash of the task
--- KEYS[2] to KEYS[4] asynq's active list, leases, retry set
--- KEYS[5] line:  zset, id -> first arrival, in microseconds after 1970
--- KEYS[6] lines: zset, name of a line -> when to look at it next, in milliseconds after 1970
--- KEYS[7] room:  set of the ids that wait in processes
--- KEYS[8], KEYS[9] only for the line of a tenant: see tenants.lua
--- ARGV[1] id
--- ARGV[2] its message with the reason why it waits, or "" to leave the message as it is
--- ARGV[3] first arrival, or "" for now
--- ARGV[4] permits it costs
--- ARGV[5] when its API first refused it, in seconds after 1970; 0: never
--- ARGV[6] name of the line, or "" for a task that waits alone
--- ARGV[7] seconds until asynq's forwarder brings the task back by itself
--- ARGV[8] milliseconds before which nobody takes it from the line: asynq has to be done with this attempt first
--- ARGV[9] milliseconds that its lock lasts at least, if it has one
--- ARGV[10] when this attempt took it from its queue, as take.lua noted it, or "" if that is not known
--- Reply: OK, or the error NOT FOUND if the task is not active, or is so by a later attempt
-if ARGV[10] ~= "" and redis.call("HGET", KEYS[1], "taken") ~= ARGV[10] then return redis.error_reply("NOT FOUND") end
-if redis.call("LREM", KEYS[2], 0, ARGV[1]) == 0 then return redis.error_reply("NOT FOUND") end
-if redis.call("ZREM", KEYS[3], ARGV[1]) == 0 then return redis.error_reply("NOT FOUND") end
-local t = redis.call("TIME")
+-- KEYS[1] to KEYS[3] asynq's active list, leases, retry set
+-- KEYS[4] room:  set of the ids that wait in processes
+-- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
+-- ARGV[2] milliseconds that the lock of a task lasts at least, if it has one
+-- ARGV    for each task:
+--         1 id
+--         2 its message with the reason why it waits, or "" to leave the message as it is
+--         3 first arrival, in microseconds after 1970, or "" for now
+--         4 permits it costs
+--         5 when its API first refused it, in seconds after 1970; 0: never
+--         6 name of the line, or "" for a task that waits alone
+--         7 seconds until asynq's forwarder brings the task back by itself
+--         8 milliseconds before which nobody takes it from the line: asynq has to be done with this attempt first
+--         9 when this attempt took it from its queue, as take.lua noted it, or "" if that is not known
+-- Reply: for each task 1, or 0 if it is not active, or is so by a later attempt
+local prefix, t = ARGV[1], redis.call("TIME")
+local seconds = tonumber(t[1]) + tonumber(t[2]) / 1000000
 local ms = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
-local score = string.format("%.0f", math.ceil(tonumber(t[1]) + tonumber(t[2]) / 1000000 + tonumber(ARGV[7])))
-local since = ARGV[3]
-if since == "" then since = t[1] .. string.format("%06d", tonumber(t[2])) end
 
-redis.call("ZADD", KEYS[4], score, ARGV[1])
-local soonest = ms + tonumber(ARGV[8])
-local limiter, tenant = string.match(ARGV[6], "^([^\t]*)\t(.*)$")
-if tenant then
-  if redis.call("ZADD", KEYS[5], since, ARGV[1]) == 1 then redis.call("HINCRBY", KEYS[9], limiter, 1) end
-  local first = redis.call("ZRANGE", KEYS[8], 0, 0, "WITHSCORES")
-  redis.call("ZADD", KEYS[8], "NX", first[2] or "0", tenant)
-  redis.call("ZADD", KEYS[6], "NX", string.format("%.0f", soonest), limiter .. "\t")
-elseif ARGV[6] ~= "" then
-  redis.call("ZADD", KEYS[5], since, ARGV[1])
-  redis.call("ZADD", KEYS[6], "NX", string.format("%.0f", soonest), ARGV[6])
+local parked, reply, lines = {}, {}, {}
+for i = 3, #ARGV, 9 do
+  local p = { id = ARGV[i], message = ARGV[i + 1], since = ARGV[i + 2], cost = ARGV[i + 3], refused = ARGV[i + 4], line = ARGV[i + 5],
+    after = tonumber(ARGV[i + 6]), soonest = string.format("%.0f", ms + tonumber(ARGV[i + 7])) }
+  p.task = prefix .. "t:" .. p.id
+  local known = redis.pcall("HMGET", p.task, "taken", "unique_key") -- nothing, where somebody has written what is no task
+  if (ARGV[i + 8] == "" or known[1] == ARGV[i + 8]) and redis.call("LREM", KEYS[1], 1, p.id) == 1 and redis.call("ZREM", KEYS[2], p.id) == 1 then
+    if p.since == "" then p.since = t[1] .. string.format("%06d", tonumber(t[2])) end
+    p.lock = known[2]
+    parked[#parked + 1], reply[#reply + 1] = p, 1
+    local those = lines[p.line] or {}
+    those[#those + 1], those[#those + 2] = p.since, p.id
+    lines[p.line] = those
+    if not those.soonest or p.soonest < those.soonest then those.soonest = p.soonest end
+  else
+    reply[#reply + 1] = 0
+  end
 end
-redis.call("SREM", KEYS[7], ARGV[1])
-redis.call("HDEL", KEYS[1], "taken")
-local wait = table.concat({ARGV[6] == "" and "a" or "p", since, string.format("%.0f", soonest), score, ARGV[4], ARGV[5], ARGV[6]}, " ")
-if ARGV[2] == "" then
-  redis.call("HSET", KEYS[1], "state", "retry", "jt", wait)
-else
-  redis.call("HSET", KEYS[1], "state", "retry", "jt", wait, "msg", ARGV[2])
+if #parked == 0 then return reply end
+
+-- line:    zset, id -> first arrival, in microseconds after 1970
+-- lines:   zset, name of a line -> when to look at it next, in milliseconds after 1970; blocked: the same of tasks that cannot run
+-- tenants, tasks: see tenants.lua
+lines[""] = nil
+for name, those in pairs(lines) do
+  local limiter, tenant = string.match(name, "^([^\t]*)\t(.*)$")
+  local function try(...) -- somebody may have written there what is no zset, or no hash
+    local done = redis.pcall(...)
+    those.failed = those.failed or type(done) == "table" and done.err
+    return done
+  end
+  local added = try("ZADD", prefix .. "jt:line:" .. name, unpack(those))
+  if tenant and not those.failed then
+    try("HINCRBY", prefix .. "jt:tasks", limiter, added)
+    local first = try("ZRANGE", prefix .. "jt:tenants:" .. limiter, 0, 0, "WITHSCORES")
+    try("ZADD", prefix .. "jt:tenants:" .. limiter, "NX", first[2] or "0", tenant)
+    try("ZADD", prefix .. "jt:lines", "NX", those.soonest, limiter .. "\t")
+  elseif not those.failed then
+    try("ZADD", prefix .. (string.sub(name, 1, 1) == "!" and "jt:blocked" or "jt:lines"), "NX", those.soonest, name)
+  end
 end
-local lock = redis.call("HGET", KEYS[1], "unique_key")
-if lock and lock ~= "" and redis.call("GET", lock) == ARGV[1] and redis.call("PTTL", lock) < tonumber(ARGV[9]) then
-  redis.call("PEXPIRE", lock, ARGV[9])
+
+local retry, ids = {}, {}
+for i, p in ipairs(parked) do
+  local state, after = p.line == "" and "a" or "p", p.after
+  if lines[p.line] and lines[p.line].failed then -- it waits alone
+    state, after = "a", math.min(after, 60)
+  end
+  local score = string.format("%.0f", math.ceil(seconds + after))
+  retry[2 * i - 1], retry[2 * i], ids[i] = score, p.id, p.id
+  local wait = table.concat({state, p.since, p.soonest, score, p.cost, p.refused, p.line}, " ")
+  if p.message == "" then
+    redis.call("HSET", p.task, "state", "retry", "jt", wait)
+  else
+    redis.call("HSET", p.task, "state", "retry", "jt", wait, "msg", p.message)
+  end
+  redis.call("HDEL", p.task, "taken")
+  if p.lock and p.lock ~= "" and redis.call("GET", p.lock) == p.id and redis.call("PTTL", p.lock) < tonumber(ARGV[2]) then
+    redis.call("PEXPIRE", p.lock, ARGV[2])
+  end
 end
-return redis.status_reply("OK")
+redis.call("ZADD", KEYS[3], unpack(retry))
+redis.call("SREM", KEYS[4], unpack(ids))
+return reply
