@@ -141,7 +141,8 @@ jobs: { "x:limited": { limits: [api], permits: 4, hold: 0 } }
 			}
 			s.awaitStarts("x", 1, 5*time.Second)
 			s.await(10*time.Second, func() (bool, string) {
-				return attempts.Load() >= jobs, fmt.Sprintf("%d attempts", attempts.Load())
+				q := s.queue("default")
+				return q.Retry+len(s.seen("x")) == jobs && q.Pending+q.Active == 0, fmt.Sprintf("%+v", q)
 			})
 			before, begun := attempts.Load(), len(s.seen("x"))
 			<-time.After(8 * time.Second)

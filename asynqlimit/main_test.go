@@ -42,6 +42,27 @@ type start struct {
 	at              time.Time
 }
 
+// parksBy says whether a script of these keys parks tasks.
+func parksBy(keys []string) bool {
+	return len(keys) == 4 && strings.HasSuffix(keys[2], ":retry") && strings.HasSuffix(keys[3], ":jt:room")
+}
+
+// parked is how many tasks a command parks.
+func parked(cmd redis.Cmder) int {
+	args := cmd.Args()
+	if !strings.HasPrefix(cmd.Name(), "eval") || len(args) < 7 {
+		return 0
+	}
+	keys := make([]string, 4)
+	for i := range keys {
+		keys[i] = fmt.Sprint(args[3+i])
+	}
+	if fmt.Sprint(args[2]) != "4" || !parksBy(keys) {
+		return 0
+	}
+	return (len(args) - 9) / 9 // what all have, and what each has
+}
+
 // nightly says whether tests run at full size.
 func nightly() bool { return os.Getenv("JOBTHROTTLE_NIGHTLY") == "1" }
 

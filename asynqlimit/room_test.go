@@ -84,7 +84,7 @@ type cutOff struct {
 }
 
 func (c *cutOff) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	if len(keys) == 7 && strings.HasSuffix(keys[3], ":retry") {
+	if parksBy(keys) {
 		c.lost.Store(true)
 	}
 	if c.lost.Load() {

@@ -88,22 +88,20 @@ func TestNewcomerIsNotBehindOthers(t *testing.T) {
 }
 
 // busyRedis has commands wait for each other, as those of a Redis that is busy: each
-// command of a pipeline takes a while.
+// command of a pipeline takes a while, and so does each task that parks.
 type busyRedis struct {
 	hook
 	each time.Duration
 	one  *sync.Mutex
 }
 
-// wait until nobody else is served.
-func (b busyRedis) wait() {
-	b.one.Lock()
-	defer b.one.Unlock()
-}
-
 func (b busyRedis) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		b.wait()
+		b.one.Lock()
+		if n := parked(cmd); n > 0 {
+			<-time.After(time.Duration(n) * b.each)
+		}
+		b.one.Unlock()
 		return next(ctx, cmd)
 	}
 }
