@@ -100,8 +100,12 @@ func (j *job) attempt(ctx context.Context, next asynq.Handler) error {
 	if !ok {
 		return err
 	}
-	j.l.logger.Debug("put off", "task_id", j.a.id, "type", j.task.Type(), "queue", j.a.queue, "limiter", throttled.Limiter, "wait", throttled.RetryAfter)
+	j.l.logPutOff(j.a.queue, j.a.id, j.task.Type(), throttled)
 	return err
+}
+
+func (l *Limits) logPutOff(queue, id, taskType string, why *ThrottledError) {
+	l.logger.Debug("put off", "task_id", id, "type", taskType, "queue", queue, "limiter", why.Limiter, "wait", why.RetryAfter)
 }
 
 func (j *job) process(ctx context.Context, next asynq.Handler) error {

@@ -64,7 +64,8 @@ func (in *intake) sort(ctx context.Context, queue string, tasks []line.Taken, be
 		in.l.logger.Warn("cannot park jobs; asynq brings them back when their leases are over", "queue", queue, "jobs", len(ids), "error", err)
 		return rest
 	}
-	for _, p := range parks {
+	for i, p := range parks {
+		in.l.logPutOff(queue, ids[i], p.typ, p.why)
 		in.l.caller.parked(queue, p.place)
 		p.limit.parked.Add(1)
 		p.limit.denied.Add(1)
@@ -75,6 +76,7 @@ func (in *intake) sort(ctx context.Context, queue string, tasks []line.Taken, be
 
 // sorted is where a task parks without being tried, and why it waits.
 type sorted struct {
+	typ   string
 	place line.Place
 	why   *ThrottledError
 	limit *limitCounts
@@ -106,6 +108,7 @@ func (in *intake) parks(ctx context.Context, queue string, t line.Taken, whole b
 	}
 	name, draw := needs.lineOf(limiter), needs.draws[slices.Index(needs.limiters, limiter)]
 	return sorted{
+		typ:   m.Type,
 		place: line.Place{Line: name, Since: t.Arrival(), Cost: needs.costOf(limiter), Refused: refusedBefore(t), By: t.By, AtOnce: true},
 		why:   &ThrottledError{Limiter: limiter, RetryAfter: in.l.caller.outlook(queue, line.Whole(name), draw.Rate)},
 		limit: &in.l.rules.limits[draw.Limit].counts,

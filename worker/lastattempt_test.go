@@ -189,7 +189,7 @@ type deafRedis struct {
 }
 
 func (r *deafRedis) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
-	if len(keys) == 7 && strings.HasSuffix(keys[3], ":retry") && r.deaf.Add(-1) >= 0 {
+	if len(keys) == 4 && strings.HasSuffix(keys[2], ":retry") && r.deaf.Add(-1) >= 0 {
 		cmd := redis.NewCmd(ctx)
 		cmd.SetErr(io.ErrUnexpectedEOF)
 		return cmd
