@@ -138,7 +138,7 @@ func learned(before *lineup, d line.Due, began time.Time) *lineup {
 }
 
 // maxProbes is how many lines of tasks that cannot run a process remembers about
-// when it has tried them. It begins anew with those beyond.
+// when it has tried them. It begins again with those beyond.
 const maxProbes = 10_000
 
 // note notes how many tasks are left in a line after a look.

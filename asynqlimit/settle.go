@@ -63,7 +63,7 @@ func Hold(ctx context.Context) error {
 
 // AcquireMore gets the permits of another request of the same job, for as long as
 // the job has time. It does not park: a job that started is better finished than
-// begun anew, and if its turn comes too late, the attempt has failed. Only a
+// begun again, and if its turn comes too late, the attempt has failed. Only a
 // process that drains gives the job back, with a *ThrottledError.
 func AcquireMore(ctx context.Context) error {
 	j := jobFrom(ctx)

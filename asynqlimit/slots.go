@@ -130,7 +130,7 @@ func (j *job) takeSlots(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline)/4)
 	}
-	within, leave := context.WithTimeout(running, max(wait, 50*time.Millisecond)) // the way to Redis, at the least
+	within, leave := context.WithTimeout(running, max(wait, 50*time.Millisecond)) // the way to Redis, at least
 	defer leave()
 	j.a.inTurn(ctx)
 	j.a.waitsFor(j.place(line.InFlight + j.needs.slots[0].Limiter))

@@ -25,7 +25,7 @@ func (t *tally) start(waited time.Duration) {
 	}
 }
 
-// take returns what there is, and begins anew.
+// take returns what there is, and begins again.
 func (t *tally) take() history.Counts {
 	return history.Counts{
 		Started: t.started.Swap(0), Failed: t.failed.Swap(0), Refused: t.refused.Swap(0),

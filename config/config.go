@@ -108,7 +108,7 @@ type Limit struct {
 	// headers, queue is the task's queue. Empty means one for all.
 	Key string `yaml:"key"`
 	// Rates are other rates for some values of Key, as PERMITS/INTERVAL by value.
-	// All else is the limit's.
+	// Everything else is the limit's.
 	Rates map[string]string `yaml:"rates"`
 	// Share says whose job it is, as Key says its value: payload.tenant, say. Tenants
 	// whose jobs wait get permits in turns, by their weights. Empty means that jobs
@@ -187,8 +187,8 @@ type Job struct {
 	Limits []string `yaml:"limits"`
 	// Permits is what a job costs of its limits. Defaults to 1 of each.
 	Permits Permits `yaml:"permits"`
-	// Hold is how long a job may wait in its slot; one whose turn comes later
-	// parks, and its slot is free at once. A duration, 0 to never wait, or
+	// Hold is how long a job may wait in a worker, beside its slots; one whose turn
+	// comes later parks. A duration, 0 to never wait, or
 	// forever to never park. Forever needs a pool all of whose slots may wait
 	// (max_waiting equal to concurrency). Defaults to 2s.
 	Hold string `yaml:"hold"`
@@ -321,7 +321,7 @@ func (p Pool) QueueWeights() map[string]int {
 	return p.Queues
 }
 
-// HoldTime returns how long a job may wait in its slot: Hold, or its default.
+// HoldTime returns how long a job may wait in a worker: Hold, or its default.
 func (j Job) HoldTime() (time.Duration, error) {
 	switch j.Hold {
 	case "":

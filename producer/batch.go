@@ -98,7 +98,7 @@ func (c *call) do(queue func(redis.Pipeliner) *redis.Cmd) *redis.Cmd {
 	return c.cmd
 }
 
-// gatherer is the Redis client that write gives to asynq: script calls go through the call in their context, all else
+// gatherer is the Redis client that write gives to asynq: script calls go through the call in their context, everything else
 // goes to Redis directly.
 type gatherer struct{ redis.UniversalClient }
 

@@ -34,7 +34,7 @@ type Outcome = outcome.Outcome
 
 // SetAdapt makes the limiter adaptive, for every process, and has this Client report
 // what Observe is told: each process that uses the limiter calls it once. As long as it
-// says the same, what was learnt stays; other bounds have it begin anew, at the
+// says the same, what was learnt stays; other bounds have it begin again, at the
 // present rate. SetRate and UpdateRate forget what was learnt, and go on from their rate; a
 // pinned limiter stays as it is. The zero Adapt ends it, and leaves the limit where it is.
 //

@@ -219,7 +219,7 @@ func TestReportsOnce(t *testing.T) {
 	}
 }
 
-// TestSpoiltLearning: whatever stands in the field, a report makes sense of it or begins anew.
+// TestSpoiltLearning: whatever stands in the field, a report makes sense of it or begins again.
 func TestSpoiltLearning(t *testing.T) {
 	a := newLearner(t, Rate{Permits: 10, Interval: time.Second}, script.Bracket{Start: 10, Min: 2, Max: 100})
 	for _, field := range []string{"", "x", "1 2", "-1 -1", "1e300 1 1", "nan", fmt.Sprint(make([]int, 33)), "10 2 100 1000000 0 4294967296"} {

@@ -90,7 +90,7 @@ func kindOf(word string) string {
 // each command of each script. It is what it was before limits could adapt, be shared or be
 // in flight, but that UpdateRate reads one field more: who does not use these pays nothing.
 //
-//	go test -run TestCommands ./throttle -commands    writes the list anew
+//	go test -run TestCommands ./throttle -commands    writes the list again
 func TestCommands(t *testing.T) {
 	addr := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr})

@@ -18,8 +18,8 @@
 //     turn that comes too late is ErrExceedsDeadline, without the wait.
 //   - TryAcquire does not wait, TryAcquireFor up to a time. "No" is false, and
 //     no error: an error means that nothing was decided.
-//   - Reserve takes a place and says how long it is until its turn, so that the
-//     caller can do something else until then, or give the place back.
+//   - Reserve returns a reservation that says how long it is until its turn, so that
+//     the caller can do something else until then, or cancel it.
 //   - A Group does these for several limits at once: 100 a second for the fleet
 //     and 10 for this account, in one step, all or none. Asking one limiter
 //     after the other would let the first permit age while the second is waited
@@ -45,8 +45,8 @@
 //
 // In turn: callers have their turns in the order in which they asked, those of
 // other processes included, and a request for many permits is not overtaken for
-// ever by those for few. Places are taken no further ahead than an interval, or
-// a second, and what a request itself takes; beyond that processes take turns.
+// ever by those for few. Reservations lie no further ahead than an interval, or
+// a second, and twice what a request itself takes; beyond that processes take turns.
 //
 // Cheap: everybody in a process who waits for the same limiter asks in one
 // call, and nobody polls. So make one Client for a process, and get a Limiter by

@@ -42,7 +42,7 @@ func TestLastReplyExpiresWithItsLimiter(t *testing.T) {
 	})
 }
 
-// A cached value that cannot be one is no error: it is made anew from the log.
+// A cached value that cannot be one is no error: it is made again from the log.
 // Nor is one that Redis itself would not have written: it counts until the next
 // refresh.
 func TestDamagedValueIsNoError(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// When one limit of a group changes, those who wait for the group ask anew. What
+// When one limit of a group changes, those who wait for the group ask again. What
 // they had reserved of the others is theirs no more, and is free again.
 func TestChangeOfOneLimitOfAGroup(t *testing.T) {
 	for name, change := range map[string]func(*bench, *Limiter) error{

@@ -152,7 +152,7 @@ const (
 	// early is how long before its permits come due a request claims its slots: the way
 	// to Redis and back.
 	early = 20 * time.Millisecond
-	// lateBy is how long after that it holds them at the most while its permits do not
+	// lateBy is how long after that it holds them at most while its permits do not
 	// come: their limit was changed, or they were late and are exchanged.
 	lateBy = 200 * time.Millisecond
 )

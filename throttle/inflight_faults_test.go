@@ -216,7 +216,7 @@ func slotsUnderFaults(t *testing.T, seed uint64, lasts time.Duration) {
 	}
 }
 
-// judgeSlots returns how many ran at a time at the most, how many did in all, and how
+// judgeSlots returns how many ran at a time at most, how many did in all, and how
 // many ran after that time. One runs between two samples, unless they are so far apart
 // that its process was stopped between.
 func judgeSlots(t *testing.T, path string, after time.Time) (most, runs, late int) {

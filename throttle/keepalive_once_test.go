@@ -20,7 +20,7 @@ func (r *recording) EvalSha(ctx context.Context, sha string, keys []string, args
 }
 
 // A call that comes again while it may be served charges once, also where a limiter
-// was kept alive for less than that and has gone: it is not made anew, and those beside
+// was kept alive for less than that and has gone: it is not made again, and those beside
 // it are not charged again.
 func TestRepeatOutlivesKeepAlive(t *testing.T) {
 	for _, group := range []string{"alone", "in a group"} {

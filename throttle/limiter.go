@@ -154,7 +154,7 @@ func (l *Limiter) SetRate(ctx context.Context, r Rate) error {
 // UpdateRate changes the rate and keeps the usage, so that a lower rate holds
 // at once and a higher one adds only the difference; a change of Type forgets
 // it. It returns false, and changes nothing, if the limiter has no rate.
-// Waiters of all processes ask for their places anew.
+// Waiters of all processes ask for their places again.
 func (l *Limiter) UpdateRate(ctx context.Context, r Rate) (bool, error) {
 	return l.setRate(ctx, "update", r)
 }
@@ -189,7 +189,7 @@ func (l *Limiter) setRate(ctx context.Context, mode string, r Rate, more ...any)
 
 // Pause lets nobody acquire for d from now, in any process: the API said
 // Retry-After. A longer pause that is under way stands. Places that were to
-// come earlier are asked for anew. Redisson clients do not see pauses.
+// come earlier are asked for again. Redisson clients do not see pauses.
 func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -241,7 +241,7 @@ func (l *Limiter) expire(ctx context.Context, ms int64) (bool, error) {
 }
 
 // Delete removes the limiter and forgets all usage. It returns false if there
-// is none. Its waiters get ErrNotInitialized, or create it anew if they have
+// is none. Its waiters get ErrNotInitialized, or create it again if they have
 // it from LimiterWithRate.
 func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 	done, err := l.did(l.line.Change(ctx, script.Delete))

@@ -58,7 +58,7 @@ func TestStalePermitOfALimitThatHasRoom(t *testing.T) {
 }
 
 // After a change has returned, its own process hands out nothing that it had in
-// stock before; other processes do so for 100 ms and a round trip at the most.
+// stock before; other processes do so for 100 ms and a round trip at most.
 func TestChangesEndStocks(t *testing.T) {
 	r := rate("10000/100s")
 	r.Guard = time.Second // a stock lasts half of that

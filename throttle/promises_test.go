@@ -319,7 +319,7 @@ func TestForeignFields(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// A cached value, a last reply and a frontier that somebody wrote are made anew:
+// A cached value, a last reply and a frontier that somebody wrote are made again:
 // they neither grant nor stop anything.
 func TestForeignValues(t *testing.T) {
 	for _, value := range []string{"999999999999999", "99", "11", "-5", "-999999999999999999", "1e300", "-1e300", "nan", "x", ""} {

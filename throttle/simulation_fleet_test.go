@@ -33,7 +33,7 @@ type simulatedLimit struct {
 	changed int  // how often
 	changes []rateChange
 	pauses  []pauseChange
-	stood   int64 // permits of places that stood at a change: they count, though their owners may ask anew
+	stood   int64 // permits of places that stood at a change: they count, though their owners may ask again
 	stocked bool  // permits were prefetched, of which a rest counts as used
 }
 

@@ -57,7 +57,7 @@ func newHTTPJob(cfg *config.Config, fields []string, id string) (*httpJob, error
 			DialContext:         dialer.dial,
 			ForceAttemptHTTP2:   true, // which a DialContext would turn off
 			TLSHandshakeTimeout: timeout,
-			MaxIdleConnsPerHost: slots, // the default of 2 would dial anew for almost every job
+			MaxIdleConnsPerHost: slots, // the default of 2 would dial again for almost every job
 			IdleConnTimeout:     90 * time.Second,
 
 			MaxResponseHeaderBytes: maxResultHeader,

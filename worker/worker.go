@@ -2,9 +2,9 @@
 // limits of its configuration.
 //
 // A job's handler is called when all limits of the job have a permit for it. A
-// job whose turn is near waits in its slot; one whose turn is far parks, which
-// frees the slot for others, uses up no retry, and brings the job back when its
-// turn comes. A handler that learns from its API that it has to wait returns
+// job whose turn is near waits in the worker, beside the slots in which handlers
+// run; one whose turn is far parks in Redis, which uses up no retry, and comes back
+// when its turn is near. A handler that learns from its API that it has to wait returns
 // RetryAfter.
 package worker
 
@@ -196,7 +196,7 @@ func (w *Worker) Summary() []string {
 }
 
 // Run applies the limits of the configuration, works until ctx ends, and then
-// drains: no job starts any more, waiting jobs go back without burning a retry,
+// drains: no job starts any more, waiting jobs go back without using up a retry,
 // running ones get the configuration's shutdown_timeout, and what is not done
 // by then goes back to the head of its queue. It returns nil after that, or the
 // reason why it could not start.

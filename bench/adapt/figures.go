@@ -18,7 +18,7 @@ type figures struct {
 	Under      int     // of these, until the limit was no higher than the API's
 	Back       int     // windows after the change, or after its end, until 0.9 of the API's limit was in use
 	Moved      float64 // how far the limit moved while the API failed
-	Oscillates float64 // how far from the API's limit it was at the most, after window 60, as a part of it
+	Oscillates float64 // how far from the API's limit it was at most, after window 60, as a part of it
 }
 
 // nearBelow reports whether a limit is at most 5 %, or one, below what the API allows.

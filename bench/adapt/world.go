@@ -112,7 +112,7 @@ func run(s scenario, seed uint64, with func(*world) (rule, error)) (*world, erro
 		w.at(time.Duration(i+1)*window-1, func() { w.seen[i].Limit = w.rule.limit() })
 	}
 	w.plan()
-	// Enough slots for four times the limit, at the least one in each process.
+	// Enough slots for four times the limit, at least one in each process.
 	slots := max(s.Workers, int(4*float64(s.most())*s.mean().Seconds()))
 	for i := range slots {
 		w.at(time.Duration(w.random.Int64N(int64(window/10))), func() { w.work(i) })

@@ -32,7 +32,7 @@ type options struct {
 	out    string
 }
 
-// What a whole run has at the least.
+// What a whole run has at least.
 const (
 	wholeSeeds  = 20
 	wholeLength = time.Minute

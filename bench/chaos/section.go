@@ -158,7 +158,7 @@ func worst(times []time.Duration) time.Duration {
 	return slices.Max(append([]time.Duration{check.Unknown}, times...))
 }
 
-// within says how long it took at the most, and how often longer than that.
+// within says how long it took at most, and how often longer than that.
 func within(times []time.Duration, bound time.Duration) string {
 	longer := 0
 	for _, t := range times {

@@ -30,7 +30,7 @@ type input struct {
 	advice string // what to do after an interruption, ": ..."
 }
 
-// openInput opens what the flags name. In strict mode it has read all of it, and the source begins anew.
+// openInput opens what the flags name. In strict mode it has read all of it, and the source begins again.
 func openInput(ctx context.Context, opts options, stdin io.Reader, bad func(producer.Line)) (*input, error) {
 	if opts.file == "" {
 		return makeInput(opts)
@@ -136,7 +136,7 @@ func sizeOf(r io.Reader) (regular bool, size int64) {
 }
 
 // interruptible returns a reader of r that ends with ctx's error when ctx ends. A Read of r that blocks cannot be
-// ended: its goroutine stays until r yields, or the process exits. Close ends all else.
+// ended: its goroutine stays until r yields, or the process exits. Close ends everything else.
 func interruptible(ctx context.Context, r io.Reader) io.ReadCloser {
 	out, in := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { in.CloseWithError(ctx.Err()) })

@@ -273,7 +273,7 @@ func (i *Inspector) explainLimiter(ctx context.Context, e *Explanation, name str
 	if err != nil {
 		return err
 	}
-	if len(found) == 0 { // it has expired or was deleted: the next task creates it anew
+	if len(found) == 0 { // it has expired or was deleted: the next task creates it again
 		e.ComesBack = e.At
 		return nil
 	}

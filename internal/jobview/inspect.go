@@ -197,7 +197,7 @@ func (i *Inspector) ahead(ctx context.Context, limiter, queue string, place int6
 }
 
 // Release returns all waiting tasks to their queues, whatever they wait for, and
-// says how many. They ask their limits anew. It is for who goes back to a version
+// says how many. They ask their limits again. It is for who goes back to a version
 // that does not know these lines.
 func (i *Inspector) Release(ctx context.Context) (released int64, err error) {
 	queues, err := i.queues()

@@ -212,7 +212,7 @@ func clip(text string) string {
 	return text + " ..."
 }
 
-// lookAtOnce is how many tasks one round trip reads at the most.
+// lookAtOnce is how many tasks one round trip reads at most.
 const lookAtOnce = 100
 
 // readStop reads a shelf, from behind a task on, and reports whether the page ends

@@ -54,7 +54,7 @@ func (i *Inspector) judge(ctx context.Context, page *JobPage) error {
 	for at, n := range waiting {
 		j := &page.Jobs[n]
 		u, there := usages[j.Limit]
-		if !there { // it has expired or was deleted: the next job creates it anew; or it is broken
+		if !there { // it has expired or was deleted: the next job creates it again; or it is broken
 			continue
 		}
 		if u.Paused > 0 {

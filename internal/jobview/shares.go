@@ -30,7 +30,7 @@ func (i *Inspector) WeightsFrom(of func(limiter, tenant string) float64) { i.wei
 
 // SetWeight gives a tenant of a limiter another weight than the configuration does, or
 // that of the configuration again, if the weight is 0. Workers heed it at their next
-// look at the line, also after they are started anew.
+// look at the line, also after they are started again.
 func (i *Inspector) SetWeight(ctx context.Context, limiter, tenant string, weight float64) error {
 	err := fair.CheckTenant(tenant)
 	if err == nil && weight != 0 {

@@ -54,7 +54,7 @@ type JobStats struct {
 	Waits   Waits // of attempts that got their permits, in this process
 	// WholeWaits are those from a job's first arrival, when a process first took it
 	// from its queue, to the start of its handler: in line, in processes, and between.
-	// What a handler gets its permits itself for starts then. A retry begins anew.
+	// What a handler gets its permits itself for starts then. A retry begins again.
 	WholeWaits Waits
 	// Handlers is how long handlers ran, without their waits for permits. Those that
 	// were put off before they had their permits are not counted.

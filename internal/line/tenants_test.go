@@ -151,7 +151,7 @@ func TestLinesOfTenants(t *testing.T) {
 }
 
 // TestCharge: tags grow by permits and weight, that of an operator before that of the
-// configuration; tenants that are behind are forgotten; what is lost begins anew.
+// configuration; tenants that are behind are forgotten; what is lost begins again.
 func TestCharge(t *testing.T) {
 	onBothServers(t, func(c crowd) {
 		ctx := c.t.Context()

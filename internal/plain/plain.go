@@ -13,7 +13,7 @@ import (
 
 // Text returns s with what is not plain written as an escape of Go: control
 // characters, line and paragraph separators, what changes the direction of
-// text, and bytes that are not UTF-8. All else, emoji included, stays as it is.
+// text, and bytes that are not UTF-8. Everything else, emoji included, stays as it is.
 func Text(s string) string {
 	at := strings.IndexFunc(s, func(r rune) bool { return acts(r) || r == utf8.RuneError })
 	if at < 0 {

@@ -17,7 +17,7 @@ type Learnt struct {
 	Start, Min, Max   int64     // as configured
 	Limit             int64     // in force
 	Accepted          int64     // what the API is known to take, 0: not lately
-	Most              int64     // what it takes at the most, 0: not known
+	Most              int64     // what it takes at most, 0: not known
 	Told              int64     // what the API says its limit is, 0: it does not
 	Cuts              int64     // how often it was cut,
 	Taken, Refused    int64     // and permits accepted and refused, since it adapts

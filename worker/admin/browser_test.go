@@ -19,7 +19,7 @@ import (
 const (
 	// requireEnv, set to 1, turns a missing Chromium from a skipped test into a failed one.
 	requireEnv = "JOBTHROTTLE_REQUIRE_CHROMIUM"
-	// screenshotEnv, set to 1, has the screenshot in docs made anew.
+	// screenshotEnv, set to 1, has the screenshot in docs made again.
 	screenshotEnv = "JOBTHROTTLE_SCREENSHOT"
 )
 

@@ -481,7 +481,7 @@ jobs:
 http: { allow_hosts: ["$API"] }
 `
 
-// TestScreenshot makes the pictures in docs anew, or in the directory that the
+// TestScreenshot makes the pictures in docs again, or in the directory that the
 // variable names:
 //
 //	JOBTHROTTLE_SCREENSHOT=1 go test -count=1 -run TestScreenshot ./worker/admin

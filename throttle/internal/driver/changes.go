@@ -96,7 +96,7 @@ func (c *Client) Hears() bool { return c.changes.heard.Load() }
 // Listen begins to hear of changes, if that has not begun and Redis can tell.
 func (c *Client) Listen() { c.listen() }
 
-// Changed lets the waiters of every line that has the limiter ask anew.
+// Changed lets the waiters of every line that has the limiter ask again.
 func (c *Client) Changed(name string) {
 	c.each(name, line.Doubt)
 	c.tell(name)

@@ -26,7 +26,7 @@ const closeTimeout = time.Second
 
 const (
 	// idleLines is how many lines are kept though nobody waits in them: some 3 KB each.
-	// To make one anew costs as much as two requests.
+	// To make one again costs as much as two requests.
 	idleLines = 1 << 14
 	// tidied is how many lines are looked at, whether they are idle, when there are more
 	// and another comes.

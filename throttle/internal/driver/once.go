@@ -36,7 +36,7 @@ func (e *Entry) Change(ctx context.Context, s *redis.Script, args ...any) (any, 
 	}
 }
 
-// knownTime is what Redis's clock shows at present, at the least, as far as any line of
+// knownTime is what Redis's clock shows at present, at least, as far as any line of
 // the limiter knows, and what it would show if it had not been set back, as far as any
 // that can know does; zeros if none does.
 func (c *Client) knownTime(name string) (now, furthest line.Remote) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// timersLate is how late a timer fires at the most because timers are coarse.
+// timersLate is how late a timer fires at most because timers are coarse.
 // One that is later found no processor free, which waking earlier does not mend.
 const timersLate = 1500 * time.Microsecond
 

@@ -57,7 +57,7 @@ func (c *Client) want(name string, n int64) {
 	}
 }
 
-// reportersKept is how many reporters of a client that are not used are kept at the least.
+// reportersKept is how many reporters of a client that are not used are kept at least.
 const reportersKept = 1 << 14
 
 // reporters are those of a client by the names of their limiters: the ones used lately, and those

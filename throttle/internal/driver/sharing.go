@@ -20,7 +20,7 @@ const (
 	// maxFlights is how many calls are under way before others wait for each
 	// other: one that Redis serves, and one on its way.
 	maxFlights = 2
-	// flightLate is how long after a call the next goes at the least that goes before
+	// flightLate is how long after a call the next goes at least that goes before
 	// one has come back: Redis may be far, or busy, and a connection lost. It waits
 	// for one part in paceShare of what a call takes at present, as long as it has
 	// room, and not for longer than paceTo: so the calls under way remain few, and full.

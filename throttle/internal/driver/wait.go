@@ -144,7 +144,7 @@ func (q *queue) redeem(ctx context.Context, w *line.Waiter) (taken bool, a line.
 				q.c.punctual.fired(time.Since(due) + early)
 			}
 			yieldUntil(due)
-		case a := <-w.Out: // asked for anew
+		case a := <-w.Out: // asked for again
 			return false, a
 		case <-ctx.Done():
 			q.abandon(w, leavePatience)

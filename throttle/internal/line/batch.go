@@ -21,7 +21,7 @@ const (
 	// LeastServed is that for one of a limiter that is kept alive for less.
 	LeastServed = time.Second
 	// refreshEvery is how often a line has the cached value rebuilt, and refreshFrom
-	// how many calls it makes between at the least, as long as nothing is scarce.
+	// how many calls it makes between at least, as long as nothing is scarce.
 	refreshEvery, refreshFrom = 10 * time.Second, 16
 	// lookEvery is how many calls by the short way have one see to what others may
 	// have done, if freshFor has not passed since the last.

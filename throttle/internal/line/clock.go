@@ -50,7 +50,7 @@ func (c *serverClock) learn(now Remote, sent, received Local) {
 // quickest round trip.
 func (c *serverClock) uncertainty() time.Duration { return c.hi.Sub(c.lo) }
 
-// least is what Redis's clock must show at the least when a call that is sent
+// least is what Redis's clock must show at least when a call that is sent
 // now arrives; zero if nothing is known of it.
 func (c *serverClock) least(now Local) Remote {
 	if !c.known {
@@ -60,7 +60,7 @@ func (c *serverClock) least(now Local) Remote {
 	return c.now + Remote((passed - passed.Abs()/maxDrift).Microseconds())
 }
 
-// most is what Redis's clock shows at the most when a reply is received now.
+// most is what Redis's clock shows at most when a reply is received now.
 func (c *serverClock) most(now Local) Remote {
 	passed := now.Sub(c.lo)
 	return c.now + Remote((passed + passed.Abs()/maxDrift).Microseconds())

@@ -13,7 +13,7 @@ type Furthest struct{ seen atomic.Pointer[furthest] }
 
 type furthest struct {
 	clock serverClock // as it was before it was set back
-	from  Remote      // what it showed then at the most; zero if it was not set back
+	from  Remote      // what it showed then at most; zero if it was not set back
 }
 
 // learn takes up that a reply showed now.
@@ -43,7 +43,7 @@ func (f *furthest) learn(now Remote, sent, received Local) {
 	}
 }
 
-// shows is what the clock shows at the least; zero if it was set back, or nothing is
+// shows is what the clock shows at least; zero if it was set back, or nothing is
 // known of it.
 func (f *Furthest) shows(now Local) Remote {
 	if seen := f.seen.Load(); seen != nil && seen.from == 0 {
@@ -52,7 +52,7 @@ func (f *Furthest) shows(now Local) Remote {
 	return 0
 }
 
-// Least is what it would show at the least if it had not been set back; zero if nothing
+// Least is what it would show at least if it had not been set back; zero if nothing
 // is known of it.
 func (f *Furthest) Least(now Local) Remote {
 	if seen := f.seen.Load(); seen != nil {

@@ -10,9 +10,9 @@ const (
 	gatherFor = 2 * time.Millisecond
 	// gatherClose is how long it waits for those who have places that fall due
 	// one soon after the other, as places do that were had at different times;
-	// gatherFar how long at the most where the turns are far ahead.
+	// gatherFar how long at most where the turns are far ahead.
 	gatherClose, gatherFar = 10 * time.Millisecond, 32 * time.Millisecond
-	// gatherReach is how long those wait at the most who come back at once, for
+	// gatherReach is how long those wait at most who come back at once, for
 	// what they had to come within their reach again.
 	gatherReach = 50 * time.Millisecond
 	// boundFor is how long after the turn of the latest place that had to be
@@ -95,7 +95,7 @@ func (g *gathering) hasten() {
 	}
 }
 
-// asked begins anew: who has not come by now may never do.
+// asked begins again: who has not come by now may never do.
 func (g *gathering) asked() { g.left, g.until = 0, 0 }
 
 // taken is how long all that a request for ns could have is taken: this line

@@ -9,7 +9,7 @@ import (
 const (
 	// forever is a longest wait that no turn exceeds: the longest interval.
 	forever = 365 * 24 * time.Hour
-	// leastHorizon is how far ahead places are reserved at the least.
+	// leastHorizon is how far ahead places are reserved at least.
 	leastHorizon = time.Second
 	// maxDoublings bounds how much longer the lead of a waiter becomes whose
 	// places come too late again and again. It is what keeps a fleet from asking

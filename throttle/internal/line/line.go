@@ -86,7 +86,7 @@ type Line struct {
 	askAt       Local // the horizon does not reach the head of the line before
 	urgentAt    Local // when somebody must have an answer, if before askAt; zero: nobody
 	movedUpAt   Local
-	moveUpAt    Local  // when to ask for the places anew that are not near; zero: there is no need
+	moveUpAt    Local  // when to ask for the places again that are not near; zero: there is no need
 	binding     bool   // the latest batch did not get all it asked for at once
 	scarceUntil Local  // the short way, which found too little free, is not tried before
 	lookedAt    Local  // when it last looked after all
@@ -169,13 +169,13 @@ func (l *Line) Idle(now Local) bool {
 	return !l.calling && len(l.front)+len(l.waiting)+len(l.placed)+len(l.returns)+len(l.releases) == 0
 }
 
-// KnownTime is what Redis's clock shows at the least, as this line heard last, and what
+// KnownTime is what Redis's clock shows at least, as this line heard last, and what
 // it would show if it had not been set back; zeros if it has not heard of it.
 func (l *Line) KnownTime(now Local) (shows, furthest Remote) {
 	return l.shows(now), l.c.Clock.Least(now)
 }
 
-// shows is what Redis's clock shows at the least; zero if nothing is known of it.
+// shows is what Redis's clock shows at least; zero if nothing is known of it.
 func (l *Line) shows(now Local) Remote {
 	if l.clock.known {
 		return l.clock.least(now)

@@ -75,7 +75,7 @@ func (l *Line) pollEvery() time.Duration {
 }
 
 // looked takes up what a look at the configuration told. If an epoch is not what the
-// places were granted under, all of them are asked for anew.
+// places were granted under, all of them are asked for again.
 func (l *Line) looked(c *Call, r Reply, now Local) {
 	if l.closed {
 		return
@@ -144,7 +144,7 @@ func (l *Line) confirm(sent, received Local) {
 	}
 }
 
-// replace asks for all places anew, in the order of their turns. A change has
+// replace asks for all places again, in the order of their turns. A change has
 // dropped them from the log of the limiter that changed; the script takes them out
 // of those of a group that did not. What is left of a stock is of no use either.
 func (l *Line) replace(now Local) {

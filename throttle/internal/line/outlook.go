@@ -15,7 +15,7 @@ const maxKinds = 32
 // buckets is BUCKETS in prelude.lua.
 const buckets = 256
 
-// outlook is how early turns can come, at the best, of those whom Redis lets
+// outlook is how early turns can come, at best, of those whom Redis lets
 // have no place yet because it is beyond the horizon. It rests on
 //
 //   - what Redis just told: a request for as much as another, or more, has no
@@ -182,7 +182,7 @@ func spaced(s *script.Settings, first, before, n int64) int64 {
 // beyond is longer than any deadline is away, in us.
 const beyond = int64(100 * forever / time.Microsecond)
 
-// spans is n * span, at the most beyond.
+// spans is n * span, at most beyond.
 func spans(n, span int64) int64 {
 	if span > 0 && n > beyond/span {
 		return beyond

@@ -73,7 +73,7 @@ func (l *Line) freed(now Local) {
 	}
 }
 
-// moveUp asks for the places anew that are not near, if permits were released. That
+// moveUp asks for the places again that are not near, if permits were released. That
 // is done now and then, however many releases are heard of, and in one call, so
 // that none is lost meanwhile. A reservation that nobody waits for yet keeps its
 // place: its caller may come back when it was told.

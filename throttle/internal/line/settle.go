@@ -10,8 +10,8 @@ import (
 const (
 	// herd is how many contenders are too many to ask whenever the horizon moves.
 	herd = 100
-	// turnsFrom is how long a turn of all contenders takes at the least for
-	// them to spread what they ask, turnsTo over how long at the most: for so
+	// turnsFrom is how long a turn of all contenders takes at least for
+	// them to spread what they ask, turnsTo over how long at most: for so
 	// long a process may overlook that the others have gone.
 	turnsFrom, turnsTo = 250 * time.Millisecond, 5 * time.Second
 )
@@ -245,7 +245,7 @@ func (l *Line) turns() time.Duration {
 }
 
 // learn takes up what a reply says of the configuration. Places of an older
-// one are asked for anew. (Within one epoch it is still the same: a pause that is
+// one are asked for again. (Within one epoch it is still the same: a pause that is
 // over was taken out of it, say.)
 func (l *Line) learn(r *script.Reply, b *batch, now Local) {
 	changed := false

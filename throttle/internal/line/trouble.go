@@ -13,7 +13,7 @@ const (
 	// long a request does that asks once more when its time is over.
 	tryPatience = 4 * time.Second
 	lastTry     = 250 * time.Millisecond
-	// stillAfter is how long a call takes at the least for Redis to stand still.
+	// stillAfter is how long a call takes at least for Redis to stand still.
 	stillAfter = 20 * time.Millisecond
 )
 

@@ -16,7 +16,7 @@ const (
 func (l *Line) turn(w *Waiter, now Local) {
 	w.awaited = true
 	if w.state != placed {
-		return // asked for anew meanwhile, or closed
+		return // asked for again meanwhile, or closed
 	}
 	if l.closed {
 		l.letGo(w)

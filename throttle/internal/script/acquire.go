@@ -12,7 +12,7 @@ type Request struct {
 	Keys     []string      // the reply's, then those of each member: see RequestKeys
 	No       string        // see BatchNo
 	Client   string        // its id
-	Least    Remote        // what Redis's clock shows at the least, as acquire.lua last told; zero if it never did
+	Least    Remote        // what Redis's clock shows at least, as acquire.lua last told; zero if it never did
 	Furthest Remote        // what it would show if it had not been set back, as far as the client knows; zero if it does not
 	Latest   Remote        // after which it is not to be served, since its reply may be forgotten; zero: at any time
 	Far      time.Duration // up to where places may be used without having heard of a change, where that is more than usual

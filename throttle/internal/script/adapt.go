@@ -27,7 +27,7 @@ type Report struct {
 	Seen    []Seen
 }
 
-// LongestPause is how long a refusal pauses at the most, unless somebody says otherwise.
+// LongestPause is how long a refusal pauses at most, unless somebody says otherwise.
 const LongestPause = 15 * time.Minute
 
 // ReportKeys are the KEYS of adapt.lua: reply is a key of this client for its latest reply.
@@ -70,7 +70,7 @@ func DecodeReport(reply any) (limit int64, span time.Duration, err error) {
 type Learnt struct {
 	Bracket
 	Limit   int64     // in force
-	Lo, Hi  int64     // what is known to be accepted, and what the API bears at the most; zero: not known
+	Lo, Hi  int64     // what is known to be accepted, and what the API bears at most; zero: not known
 	Phase   int64     // 1 open, 2 search, 3 probe
 	Event   bool      // something was refused a moment ago
 	Told    int64     // what the API says

@@ -11,7 +11,7 @@ import (
 // or does nothing.
 type Short struct {
 	r      *Request
-	least  Remote        // what Redis's clock is to show at the least
+	least  Remote        // what Redis's clock is to show at least
 	within time.Duration // for how long from then on it may be served
 	look   Look          // at what need not be seen to each time
 	renews Remote        // from when on limiters that expire are told to live on; zero: now
@@ -48,8 +48,8 @@ func (r *Request) Fits() bool {
 }
 
 // Short is the short way of a request that fits, to be served within so long.
-// Redis's clock is to show least at the least; look has it see to what need not be seen
-// to each time; limiters that expire live on until renews at the least (see RenewIn).
+// Redis's clock is to show least at least; look has it see to what need not be seen
+// to each time; limiters that expire live on until renews at least (see RenewIn).
 func (r *Request) Short(least Remote, within time.Duration, look Look, renews Remote) *Short {
 	return &Short{r, least, within, look, renews}
 }

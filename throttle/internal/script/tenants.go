@@ -185,7 +185,7 @@ func decodeWaits(client, text string, name func(string)) WaitsAt {
 // maxTold bounds what is believed of others: permits and requests that wait.
 const maxTold = 1 << 30
 
-// told reads a number that somebody told, most at the most; 0 if it makes no sense.
+// told reads a number that somebody told, most at most; 0 if it makes no sense.
 func told(word string, most int64) int64 {
 	n, err := strconv.ParseInt(word, 10, 64)
 	if err != nil || n < 0 {

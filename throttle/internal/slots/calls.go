@@ -15,7 +15,7 @@ const (
 	// subscription.
 	pollHeard, pollUnheard = 500 * time.Millisecond, 20 * time.Millisecond
 	// pollQueues is how many queues may wait without asking less often, and pollMost how
-	// seldom they do at the most: Redis forgets who is silent for GONE of slots.lua.
+	// seldom they do at most: Redis forgets who is silent for GONE of slots.lua.
 	pollQueues, pollMost = 64, time.Second
 	// retryLeast and retryMost are how soon a call that failed is made again.
 	retryLeast, retryMost = 5 * time.Millisecond, 500 * time.Millisecond

@@ -50,7 +50,7 @@ func (c leaseContext) Err() error {
 // margin is how long before its lease can have ended a holder is told: time to stop.
 func margin(lasts time.Duration) time.Duration { return lasts / 20 }
 
-// newLease notes a lease that was given, which lasts until then at the least; nil if the
+// newLease notes a lease that was given, which lasts until then at least; nil if the
 // Keeper is closed.
 func newLease(q *queue, w *waiter, fence string, until time.Time, lasts time.Duration) *Lease {
 	ctx, cancel := context.WithCancelCause(context.Background())

@@ -93,7 +93,7 @@ func (k *Keeper) renewAll(due []*Lease) {
 			r.leases = append(r.leases, l)
 		}
 	}
-	left := map[*Lease]time.Duration{} // what its limits say at the least; -1: it is over
+	left := map[*Lease]time.Duration{} // what its limits say at least; -1: it is over
 	failed := map[*Lease]bool{}
 	sent := time.Now()
 	for i, reply := range k.callAll(calls) {

@@ -171,7 +171,7 @@ func (k *Keeper) Arrive(r Request) *Turn {
 	return t
 }
 
-// stillFor is how long one who does not wait is without an answer at the most.
+// stillFor is how long one who does not wait is without an answer at most.
 const stillFor = 4 * time.Second
 
 // Wait waits until the request went on to the limiter's line, and returns true. Else the

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// soonLeast is how far ahead at the least what comes due is dealt, and soonBeside
+	// soonLeast is how far ahead at least what comes due is dealt, and soonBeside
 	// what there is for that beside two round trips.
 	soonLeast, soonBeside = 60 * time.Millisecond, 40 * time.Millisecond
 	// farthest bounds the round trip that counts.
@@ -22,7 +22,7 @@ const (
 	lookMost = 250 * time.Millisecond
 	// holds is for how long others count with those who wait here, beside round trips.
 	holds = time.Second
-	// stillAfter is how long a call may take at the least before Redis counts as one that
+	// stillAfter is how long a call may take at least before Redis counts as one that
 	// does not answer.
 	stillAfter = 50 * time.Millisecond
 	// retryLeast and retryMost are how soon a call that failed is made again.
@@ -197,7 +197,7 @@ func (l *Line) charge(tenant string, permits int64) {
 }
 
 // Changed says that the limiter was changed, or permits were released: it is to be
-// looked at anew.
+// looked at again.
 func (l *Line) Changed() {
 	if l.waiting > 0 {
 		l.nextAt = 0

@@ -36,7 +36,7 @@ var clockShift = func() int64 {
 
 // BuildShifted builds a worker that can have its wall clock shifted: its
 // monotonic clock, and all timers, are as they should be. It builds the
-// standard library anew, which takes a minute or two the first time.
+// standard library again, which takes a minute or two the first time.
 func BuildShifted(ctx context.Context, dir string) (string, error) {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {

@@ -6,7 +6,7 @@
 -- ARGV: batch number (grows within the queue's key), client id, numbers, then
 --       M x: seal last seen ('' none), configuration to create it with (rate:interval:type:keepAlive:guard:smooth:window:offset) or ''
 -- The numbers are one argument, separated by spaces, which Redis takes sooner than many:
---       us that Redis's clock must show at the least, as acquire.lua last told this queue (0: never)
+--       us that Redis's clock must show at least, as acquire.lua last told this queue (0: never)
 --       us that it would show if it had not been set back, as far as the client knows (0: it does not)
 --       us after which the batch is not to be served (0: any time), since its last reply may be forgotten
 --       us up to where places may be used without having heard of a change, if that is more than NEAR (0)

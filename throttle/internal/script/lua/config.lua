@@ -81,7 +81,7 @@ local function write_config(k, c, epoch)
   call('HSET', KEYS[k], 'rate', c[1], 'interval', c[2], 'type', c[3], 'keepAliveTime', c[4], 'guard', c[5],
     'smooth', c[6], 'window', c[7], 'offset', c[8], 'epoch', format('%.0f', epoch), 'layout', '1')
   local m = open(k)
-  if m.bad then -- the pause: all else is as written
+  if m.bad then -- the pause: everything else is as written
     call('HDEL', KEYS[k], 'pause')
     m = open(k)
   end

@@ -5,7 +5,7 @@
 -- say it has written nothing, and acquire.lua is to be asked.
 --
 -- KEYS: 1 the queue's last reply, then the value of each member, then their names, then their logs
--- ARGV: batch number (all of a queue are of one length), us that Redis's clock must show at the least
+-- ARGV: batch number (all of a queue are of one length), us that Redis's clock must show at least
 --       M x: seal last seen, permits, rate
 --       and, if one of these is not 0: 1 if half of each limit has to stay free; 1 to look after all that need not be seen to
 --       each time (what others may have done to the configuration and to the log, and how long the reply is kept); ms for

@@ -124,7 +124,7 @@ local function sum(s, kind, first, last)
   return n
 end
 
--- bound is what the API accepted at the most in the window that ends with t. The slice
+-- bound is what the API accepted at most in the window that ends with t. The slice
 -- of t counts in whole: all of it may have been granted at one moment.
 local function bound(s, W, t)
   local k, n = slice_of(W, t), 0

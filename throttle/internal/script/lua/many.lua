@@ -4,7 +4,7 @@
 --
 -- KEYS: 1 the last reply to such a call, then for each: value, name, log
 -- ARGV: 1 a number, higher than that of any call before for this key (all are of one length), 2 us that Redis's clock must
---       show at the least, 3 us after which it is not to be served (0: any time), since its reply may be forgotten, 4 ms for
+--       show at least, 3 us after which it is not to be served (0: any time), since its reply may be forgotten, 4 ms for
 --       which that is kept, 5 us from which all that expire are to live on, 6 for each its kind, as a character from @ on;
 --       then for each: seal last seen; then of each kind, of which there are few (to read an argument costs as much as
 --       to use it): permits, rate, 1 to look after what need not be seen to each time, 2 after all of it (0), ms after which

@@ -10,9 +10,9 @@ local PURGE = 256          -- expired entries one call drops at most
 local COMPACT = 512        -- old entries, twice those of a log in buckets, that a call merges
 local UNPACK = 32          -- entries from where a log is not to be packed
 local NEAR = 100000        -- us: places nearer than this survive a change of configuration
-local FAR = 1000000        -- us: and nearer than this at the most, where Redis is far from some client
+local FAR = 1000000        -- us: and nearer than this at most, where Redis is far from some client
 local LOWEST = 2^45        -- permits that all entries of a log together have not
-local KEPT = 11000         -- ms for which a reply is kept at the least: longer than its batch may be repeated
+local KEPT = 11000         -- ms for which a reply is kept at least: longer than its batch may be repeated
 local SETTLED = 3600000000 -- us after which a clock that was set back is not expected to be set forward to where it was
 local PRESENCE = 60000     -- ms for which a client counts as seen
 

@@ -16,7 +16,7 @@ local SPAN = 5
 local HANDED = 2000     -- ms in which a slot that was handed is to be claimed
 local GONE = 3000       -- ms after which a queue that was not seen has no turn
 local DROPS = 1000      -- of such waiters one call drops at most
-local LIVES = 3600000   -- ms that the keys live on after a call, at the least
+local LIVES = 3600000   -- ms that the keys live on after a call, at least
 local MOST = 1000000    -- slots of a limit
 local LATEST = 2 ^ 52
 
