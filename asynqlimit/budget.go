@@ -41,7 +41,7 @@ func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, plac
 	most := allot(max(free, 0), needs)
 	sharing := make([]line.Sharing, len(names))
 	for i, name := range names {
-		sharing[i] = line.Sharing{Limiter: name, Due: standings[i].due, Places: most[i], Own: standings[i].own}
+		sharing[i] = line.Sharing{Limiter: name, Due: standings[i].due, Places: most[i], Client: standings[i].client}
 	}
 	where := make([]int, len(looks)) // the demand of each look
 	for n, k := range looks {
@@ -55,7 +55,7 @@ func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, plac
 	}
 	for n, k := range looks {
 		i := of[n]
-		k.permits, k.places = shares[i][where[n]], most[i]
+		k.permits, k.places, k.client = shares[i][where[n]], most[i], standings[i].client
 		k.short = needs[i] > most[i]
 		k.next = nextLook(standings[i].wait, due[k.queue].All, k.short)
 	}
@@ -81,7 +81,7 @@ func (c *caller) refund(ctx context.Context, unused []*look) error {
 		d := c.demand(k)
 		d.Unused = k.permits
 		limiter, _, _ := line.Split(k.name)
-		sharing[i] = line.Sharing{Limiter: limiter, Queues: []line.Demand{d}}
+		sharing[i] = line.Sharing{Limiter: limiter, Client: k.client, Queues: []line.Demand{d}}
 	}
 	if _, err := c.l.lines.Share(ctx, sharing); err != nil {
 		return fmt.Errorf("give back shares: %w", err)
@@ -91,11 +91,11 @@ func (c *caller) refund(ctx context.Context, unused []*look) error {
 
 // limiterStanding is how a limiter stands.
 type limiterStanding struct {
-	due  int64         // permits that come due within lead, for whole tasks
-	own  bool          // they are this process's: the limiter is a PerClient one
-	wait time.Duration // until the next, of any process
-	cost int64         // of a task, about
-	most int64         // permits that it gives at once
+	due    int64         // permits that come due within lead, for whole tasks
+	client string        // whose they are, of a PerClient limiter: this process's; else empty
+	wait   time.Duration // until the next, of any process
+	cost   int64         // of a task, about
+	most   int64         // permits that it gives at once
 }
 
 // anyNumber stands for the permits of a limiter that is not there: tasks create it.
@@ -126,9 +126,10 @@ func standingOf(u operate.FleetUsage, client string, cost int64) limiterStanding
 	if r.Permits == 0 {
 		return limiterStanding{due: anyNumber, cost: cost, most: anyNumber}
 	}
-	s := limiterStanding{own: r.Type == throttle.PerClient, wait: max(u.NextFree, u.Paused), cost: min(cost, r.Permits), most: r.Permits}
+	s := limiterStanding{wait: max(u.NextFree, u.Paused), cost: min(cost, r.Permits), most: r.Permits}
 	due := max(u.Available, u.Soon)
-	if s.own {
+	if r.Type == throttle.PerClient {
+		s.client = client
 		i := slices.IndexFunc(u.PerClient, func(c operate.ClientUsage) bool { return c.ID == client })
 		switch {
 		case i >= 0:

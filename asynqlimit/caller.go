@@ -157,6 +157,7 @@ type look struct {
 	cost     int64   // of each, about: that of the first
 	permits  int64   // to call tasks for; after the call, those left of them
 	places   int64   // for them
+	client   string  // whose permits they are, of a PerClient limiter
 	from     float64 // where in the line, from 0 to 1
 	inOrder  bool
 	oneByOne bool
@@ -254,11 +255,7 @@ func (c *caller) saw(queue, name string, passed bool) {
 	}
 }
 
-// maxHands is how many tasks of a queue one pass takes from their lines at most.
-const maxHands = 500
-
-// bring calls what the looks say, and notes it. This process takes those that it has
-// places for at once.
+// bring calls what the looks say, and notes it.
 func (c *caller) bring(ctx context.Context, looks []*look) error {
 	if len(looks) == 0 {
 		return nil
@@ -280,28 +277,17 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 		}
 	}
 	derr := c.deal(ctx, slices.Collect(maps.Values(shares)))
-	bringing := make([]line.Bringing, len(queues))
-	seats := make([][]*seat, len(queues))
-	for i, queue := range queues {
-		b := line.Bringing{Queue: queue, Until: time.Now().Add(line.LeaseLasts), Orders: c.l.rules.orders}
-		want := int64(0)
+	args := make([][]line.Look, len(queues))
+	for i := range queues {
 		for _, k := range of[i] {
-			want += (k.permits + max(k.cost, 1) - 1) / max(k.cost, 1)
 			if s := shares[k]; s != nil {
-				b.Looks = append(append(b.Looks, s.looks...), line.Look{Line: k.name, Next: k.next})
+				args[i] = append(append(args[i], s.looks...), line.Look{Line: k.name, Next: k.next})
 				continue
 			}
-			b.Looks = append(b.Looks, line.Look{Line: k.name, Permits: k.permits, From: k.from, InOrder: k.inOrder, OneByOne: k.oneByOne, Next: k.next})
+			args[i] = append(args[i], line.Look{Line: k.name, Permits: k.permits, From: k.from, InOrder: k.inOrder, OneByOne: k.oneByOne, Next: k.next})
 		}
-		seats[i] = c.l.gate.seats(queue, int(min(want, maxHands)))
-		b.Hands = len(seats[i])
-		bringing[i] = b
 	}
-	// Without an answer, tasks that were taken would come back only when their leases are
-	// over: the end of ctx does not cut it off.
-	answered, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
-	brought, err := c.l.lines.Bring(answered, bringing)
-	cancel()
+	brought, err := c.l.lines.Bring(ctx, queues, args)
 	if err != nil {
 		err = fmt.Errorf("bring waiting jobs back: %w", err)
 	}
@@ -312,18 +298,18 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 	for i, queue := range queues {
 		called, n := int64(0), 0
 		for _, k := range of[i] {
-			if n >= len(brought[i].Looks) { // it could not be looked at
+			if n >= len(brought[i]) { // it could not be looked at
 				break
 			}
-			b := brought[i].Looks[n]
+			b := brought[i][n]
 			if s := shares[k]; s != nil {
-				own := brought[i].Looks[n : n+len(s.looks)]
+				own := brought[i][n : n+len(s.looks)]
 				n += len(s.looks)
 				b = line.Brought{Left: k.tasks}
 				for _, of := range own {
 					b.Called, b.Cost, b.Left = b.Called+of.Called, b.Cost+of.Cost, b.Left-of.Called
 				}
-				if brought[i].Looks[n].Left == 0 {
+				if brought[i][n].Left == 0 {
 					b.Left = 0
 				}
 				c.costs(k.name, b)
@@ -343,8 +329,7 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 				unused = append(unused, k)
 			}
 		}
-		c.l.gate.expect(queue, int(called)-len(brought[i].Taken))
-		c.l.intake.called(ctx, queue, brought[i].Taken, seats[i])
+		c.l.gate.expect(queue, int(called))
 	}
 	if len(charges) > 0 {
 		err = errors.Join(err, c.l.lines.Charge(ctx, charges))

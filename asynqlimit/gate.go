@@ -55,8 +55,8 @@ func newGate(size gateSize) *gate {
 // a slot for it, or there is room, and this process has called a task of that
 // queue. The slots go to those who wait in the room first. If another queue may be
 // asked, but not this one, it says so at once. When all queues were empty it rests,
-// as asynq does, but for tasks that are called. It also ends when one has come.
-func (g *gate) admit(queue string, hold time.Duration, came <-chan struct{}) (*seat, bool) {
+// as asynq does, but for tasks that are called.
+func (g *gate) admit(queue string, hold time.Duration) (*seat, bool) {
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
 	for {
@@ -85,9 +85,6 @@ func (g *gate) admit(queue string, hold time.Duration, came <-chan struct{}) (*s
 			case <-timer.C:
 				resting.Stop()
 				return nil, false
-			case <-came:
-				resting.Stop()
-				return nil, false
 			case <-resting.C:
 			case <-changed:
 				resting.Stop()
@@ -106,8 +103,6 @@ func (g *gate) admit(queue string, hold time.Duration, came <-chan struct{}) (*s
 			select {
 			case <-timer.C:
 				return nil, false
-			case <-came:
-				return nil, false
 			case <-changed:
 				continue
 			}
@@ -122,24 +117,11 @@ func (g *gate) admit(queue string, hold time.Duration, came <-chan struct{}) (*s
 func (g *gate) more(queue string, most int) (seats []*seat) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	now := time.Now()
 	called := 0 // that are not here, beside the one that was admitted
-	if g.expects(queue, time.Now()) {
+	if g.expects(queue, now) {
 		called = g.onWay[queue].n - 1
 	}
-	return g.give(queue, most, called)
-}
-
-// seats gives seats to tasks that this process calls, at most so many: those that can be
-// had at once.
-func (g *gate) seats(queue string, most int) []*seat {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.give(queue, most, most)
-}
-
-// give gives seats to tasks of a queue, of which so many were called.
-func (g *gate) give(queue string, most, called int) (seats []*seat) {
-	now := time.Now()
 	for len(seats) < most && !g.passing {
 		s := &seat{g: g, queue: queue, since: now}
 		switch {

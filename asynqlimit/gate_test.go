@@ -16,7 +16,7 @@ func TestGateHoldsBack(t *testing.T) {
 		g := newGate(gateSize{slots: 2, room: 2, weights: map[string]int{"a": 1, "b": 1}})
 		admit := func(queue string, want bool) *seat {
 			t.Helper()
-			s, ok := g.admit(queue, time.Second, nil)
+			s, ok := g.admit(queue, time.Second)
 			if ok != want {
 				t.Fatalf("queue %s: admitted %v", queue, ok)
 			}
@@ -60,11 +60,11 @@ func TestGateOrder(t *testing.T) {
 	}{{true, []string{"heavy", "light"}}, {false, []string{"light", "heavy"}}} {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGate(gateSize{slots: 1, room: 4, weights: map[string]int{"heavy": 2, "light": 1}, strict: tt.strict})
-			running, _ := g.admit("light", 0, nil)
+			running, _ := g.admit("light", 0)
 			var got []string
 			ask := func(queue string) {
 				g.expect(queue, 1)
-				s, ok := g.admit(queue, time.Second, nil)
+				s, ok := g.admit(queue, time.Second)
 				if !ok {
 					t.Fatal("not admitted")
 				}
@@ -97,7 +97,7 @@ func TestGateRoom(t *testing.T) {
 	api, other := []string{"api"}, []string{"other"}
 	var seats []*seat
 	for range 4 {
-		s, ok := g.admit("a", 0, nil)
+		s, ok := g.admit("a", 0)
 		if !ok {
 			t.Fatal("not admitted")
 		}
@@ -112,7 +112,7 @@ func TestGateRoom(t *testing.T) {
 		t.Error("no room for the task of another limiter")
 	}
 	for range 3 { // the free slots
-		if _, ok := g.admit("a", 0, nil); !ok {
+		if _, ok := g.admit("a", 0); !ok {
 			t.Fatal("not admitted")
 		}
 	}
@@ -147,7 +147,7 @@ func TestGateRests(t *testing.T) {
 		look := func(queue string) (after time.Duration) {
 			t.Helper()
 			began := time.Now()
-			s, ok := g.admit(queue, time.Second, nil)
+			s, ok := g.admit(queue, time.Second)
 			if !ok {
 				t.Fatalf("queue %s: not admitted", queue)
 			}
@@ -168,7 +168,7 @@ func TestGateRests(t *testing.T) {
 			g.empty("a", began)
 			g.empty("b", time.Now())
 			time.AfterFunc(10*time.Millisecond, func() { g.expect("b", 3) })
-			if s, ok := g.admit("a", time.Second, nil); ok {
+			if s, ok := g.admit("a", time.Second); ok {
 				s.leave()
 			}
 			if after := look("b"); after != 0 || time.Since(began) > 200*time.Millisecond {

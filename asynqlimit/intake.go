@@ -16,10 +16,8 @@ import (
 type intake struct {
 	l *Limits
 
-	most  int // to take at the next time
-	sorts int // the same, while tasks that are taken have to park at once; 0: they do not
-
-	came chan struct{} // the caller has taken tasks
+	most  int            // to take at the next time
+	sorts map[string]int // by queue, the same while tasks that are taken have to park at once; 0: they do not
 
 	mu    sync.Mutex
 	taken []handed        // in their order
@@ -48,29 +46,26 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 		return redis.NewCmdResult(t.message, nil)
 	}
 	g := in.l.gate
-	first, ok := g.admit(call.Queue, held/time.Duration(max(len(in.l.weights), 1)), in.came)
+	first, ok := g.admit(call.Queue, held/time.Duration(max(len(in.l.weights), 1)))
 	if !ok {
-		if t, ok := in.pop(); ok {
-			return redis.NewCmdResult(t.message, nil)
-		}
 		return none
 	}
 	seats := append([]*seat{first}, g.more(call.Queue, in.most-1)...)
 	began := time.Now()
 	asked := len(seats)
-	most := max(asked, in.sorts)
+	most := max(asked, in.sorts[call.Queue])
 	tasks, err := in.l.lines.Take(ctx, call.Queue, call.LeaseEnds, most, in.l.rules.orders)
 	came := len(tasks)
 	standings := in.l.order(ctx, call.Queue, tasks)
 	if err == nil && came > 0 {
 		tasks = in.sort(ctx, call.Queue, tasks, began)
-		in.sorts = sortNext(most, came, came-len(tasks), time.Since(began))
+		in.sorts[call.Queue] = sortNext(most, came, came-len(tasks), time.Since(began))
 	}
 	if more := len(tasks) - len(seats); more > 0 { // called ones, among many that had to park
 		seats = append(seats, g.more(call.Queue, more)...)
 	}
 	if over := len(tasks) - len(seats); over > 0 {
-		in.sorts = 0 // most of those that come do not have to park
+		in.sorts[call.Queue] = 0 // most of those that come do not have to park
 		if berr := in.giveBackTaken(ctx, call.Queue, tasks[len(seats):]); berr != nil {
 			in.l.logger.Warn("cannot put jobs back to their queue; asynq does so when their leases are over", "queue", call.Queue, "jobs", over, "error", berr)
 		}
@@ -88,8 +83,7 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 		return none
 	}
 	for i, t := range tasks {
-		g.arrived(call.Queue, t.Wait.State, began)
-		in.put(call.Queue, t, standings[t.ID], seats[i])
+		in.put(call.Queue, t, standings[t.ID], seats[i], began)
 	}
 	if t, ok := in.pop(); ok {
 		return redis.NewCmdResult(t.message, nil)
@@ -107,27 +101,8 @@ func takeNext(asked, came, slots int) int {
 	return min(2*asked, takenMost, max(slots/4, 1))
 }
 
-// called notes tasks that the caller has taken from their lines, and leaves the seats
-// that are too many.
-func (in *intake) called(ctx context.Context, queue string, tasks []line.Taken, seats []*seat) {
-	standings := in.l.order(ctx, queue, tasks)
-	for i, s := range seats {
-		if i < len(tasks) {
-			in.put(queue, tasks[i], standings[tasks[i].ID], s)
-		} else {
-			s.leave()
-		}
-	}
-	if len(tasks) > 0 {
-		select {
-		case in.came <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// put notes a task that was taken.
-func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *seat) {
+// put notes a task that was taken by a call that began then.
+func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *seat, began time.Time) {
 	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.Arrival(), first: t.First, standing: standing, seat: s, asked: make(chan struct{}),
 		called: t.Wait.State == line.Called, came: time.Now()}
 	a.last = a.came
@@ -135,6 +110,7 @@ func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *sea
 		a.wait.Refused = refusedBefore(t)
 		a.earlier = max(time.Duration(t.At-a.since)*time.Microsecond, 0)
 	}
+	in.l.gate.arrived(queue, t.Wait.State, began)
 	in.l.rooms.of(a).taken(a)
 	in.l.attempts.put(a)
 	in.l.caller.taken(a)

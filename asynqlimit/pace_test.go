@@ -54,7 +54,7 @@ func TestStandingOfPerClient(t *testing.T) {
 		"the others have nothing": {usage(0, operate.ClientUsage{ID: "other", NextFree: time.Second}, operate.ClientUsage{ID: "me", Available: 20}), 1, 20},
 	} {
 		s := standingOf(tt.of, "me", tt.cost)
-		if s.due != tt.want || !s.own {
+		if s.due != tt.want || s.client != "me" {
 			t.Errorf("%s: %+v, want %d due", name, s, tt.want)
 		}
 	}

@@ -99,8 +99,11 @@ func (in *intake) parks(ctx context.Context, queue string, t line.Taken, whole b
 	if err != nil || len(needs.limiters) == 0 || needs.rule.never || needs.rule.inFlight != nil {
 		return p, false
 	}
-	if !needs.shared() && (!whole || len(needs.slots) > 0 || needs.rule.Acquires || !in.l.handles(m.Type)) {
+	if !needs.shared() && (!whole || len(needs.slots) > 0 || needs.rule.Acquires || !in.l.handledWithPermits(m.Type)) {
 		return p, false
+	}
+	if m.Retried > 0 && m.Retried >= m.MaxRetry || !m.Deadline.IsZero() && m.Deadline.Before(time.Now()) {
+		return p, false // it may be over, and is not for the limits to say
 	}
 	limiter, err := in.l.caller.ahead(ctx, queue, needs)
 	if err != nil || limiter == "" {

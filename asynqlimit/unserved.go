@@ -1,6 +1,10 @@
 package asynqlimit
 
-import "github.com/hibiken/asynq"
+import (
+	"slices"
+
+	"github.com/hibiken/asynq"
+)
 
 // unservedBy returns the task types of the configuration that the handler does not
 // have. Patterns of many types are not among them: a mux does not say what it has.
@@ -29,11 +33,12 @@ func (l *Limits) tellUnserved() {
 	}
 }
 
-// handles says whether the handler has one for a type, as far as that can be known.
-func (l *Limits) handles(taskType string) bool {
+// handledWithPermits says whether the handler has one for a type that is called when the job
+// has its permits, as far as that can be known.
+func (l *Limits) handledWithPermits(taskType string) bool {
 	if l.handlers == nil {
 		return true
 	}
 	_, pattern := l.handlers.Handler(asynq.NewTask(taskType, nil))
-	return pattern != ""
+	return pattern != "" && !slices.Contains(l.opts.HandlersAcquire, pattern)
 }

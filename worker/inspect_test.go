@@ -91,11 +91,11 @@ func (f *fleet) call(limiter string, n int64) {
 		if time.Since(parked) < time.Second+100*time.Millisecond {
 			return false, "they have parked just now"
 		}
-		brought, err := line.New(f.rdb).Bring(f.t.Context(), []line.Bringing{{Queue: "default", Looks: []line.Look{{Line: limiter, Permits: n, Next: time.Hour}}}})
+		brought, err := line.New(f.rdb).Bring(f.t.Context(), []string{"default"}, [][]line.Look{{{Line: limiter, Permits: n, Next: time.Hour}}})
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		n -= brought[0].Looks[0].Called
+		n -= brought[0][0].Called
 		return n <= 0, fmt.Sprintf("%d more tasks to call", n)
 	})
 }

@@ -3,7 +3,6 @@ package line
 import (
 	"hash/fnv"
 	"strings"
-	"time"
 )
 
 // This file is the only one that knows asynq's keys and scripts, those of v0.26:
@@ -18,10 +17,6 @@ func activeKey(queue string) string    { return queuePrefix(queue) + "active" }
 func leaseKey(queue string) string     { return queuePrefix(queue) + "lease" }
 func retryKey(queue string) string     { return queuePrefix(queue) + "retry" }
 func scheduledKey(queue string) string { return queuePrefix(queue) + "scheduled" }
-
-// LeaseLasts is how long the lease of a task lasts that was taken, unless its process
-// extends it: asynq's own.
-const LeaseLasts = 30 * time.Second
 
 // TaskKey is where asynq has a task.
 func TaskKey(queue, id string) string { return queuePrefix(queue) + "t:" + id }

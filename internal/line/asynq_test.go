@@ -84,7 +84,6 @@ func TestScriptsOfAsynq(t *testing.T) {
 	enqueue("fails", "archived", asynq.MaxRetry(0), asynq.Unique(time.Hour))
 	enqueue("done", "grouped", asynq.Group("g"))
 	enqueue("stays", "running")
-	began := time.Now()
 	if err := srv.Start(mux); err != nil {
 		t.Fatal(err)
 	}
@@ -111,12 +110,6 @@ func TestScriptsOfAsynq(t *testing.T) {
 	}
 	if c := r.seen(Retry, "put off")[0]; c.Failure || c.Message == nil {
 		t.Errorf("no failure: %+v", c)
-	}
-	least, most := began.Add(LeaseLasts).Unix(), time.Now().Add(LeaseLasts).Unix()
-	for _, c := range r.seen(Dequeue, "") {
-		if ends, ok := c.LeaseEnds.(int64); !ok || ends < least || ends > most {
-			t.Errorf("a lease of asynq ends at %v, want %d to %d", c.LeaseEnds, least, most)
-		}
 	}
 	if len(r.odd) > 0 {
 		t.Errorf("not known: %q", r.odd)

@@ -51,12 +51,12 @@ type Lines struct {
 func New(rdb redis.UniversalClient) *Lines {
 	return &Lines{
 		rdb:     rdb,
-		take:    load("taken", "take"),
+		take:    load("take"),
 		park:    load("park"),
 		back:    load("back"),
 		due:     load("due"),
 		share:   load("share"),
-		bring:   load("first", "taken", "bring"),
+		bring:   load("first", "bring"),
 		order:   load("first", "order"),
 		ended:   load("first", "ended"),
 		release: load("release"),
@@ -134,31 +134,35 @@ func (l *Lines) Take(ctx context.Context, queue string, leaseEnds any, most int,
 	if orders {
 		args = append(args, "orders")
 	}
-	reply, err := l.take.Run(ctx, l.rdb, keys, args...).Result()
+	reply, err := l.take.Run(ctx, l.rdb, keys, args...).Slice()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	r := reader{reply: reply}
-	tasks := r.taken(orders)
-	return tasks, r.failed("take.lua")
-}
-
-// taken reads now, and the tasks that were taken then.
-func (r *reader) taken(orders bool) (tasks []Taken) {
-	now := r.text()
+	n := 3 // values of each task
+	if orders {
+		n = 4
+	}
+	if len(reply)%n != 1 {
+		return nil, fmt.Errorf("take.lua: unexpected reply of %d values", len(reply))
+	}
+	now, _ := reply[0].(string)
 	at, _ := strconv.ParseInt(now, 10, 64)
-	for r.more() {
-		t := Taken{Message: r.next(), By: now, At: at + int64(len(tasks)), ID: r.text()}
-		t.Wait, _ = ParseWait(r.text())
+	tasks := make([]Taken, 0, len(reply)/n)
+	for i := 1; i < len(reply); i += n {
+		t := Taken{Message: reply[i], By: now, At: at + int64(len(tasks))}
+		t.ID, _ = reply[i+1].(string)
+		text, _ := reply[i+2].(string)
+		t.Wait, _ = ParseWait(text)
 		if orders {
-			t.First, _ = strconv.ParseInt(r.text(), 10, 64)
+			first, _ := reply[i+3].(string)
+			t.First, _ = strconv.ParseInt(first, 10, 64)
 		}
 		tasks = append(tasks, t)
 	}
-	return tasks
+	return tasks, nil
 }
 
 const (

@@ -102,9 +102,9 @@ type Demand struct {
 // Sharing is a limiter whose permits are shared among queues.
 type Sharing struct {
 	Limiter string
-	Own     bool  // they are the process's own: queues that only others serve have no share in them
-	Due     int64 // permits that come due
-	Places  int64 // for tasks of the queues
+	Client  string // whose permits they are, where each process has its own; else empty
+	Due     int64  // permits that come due
+	Places  int64  // for tasks of the queues
 	Queues  []Demand
 }
 
@@ -113,15 +113,15 @@ type Sharing struct {
 func (l *Lines) Share(ctx context.Context, of []Sharing) ([][]int64, error) {
 	calls := make([]call, len(of))
 	for i, s := range of {
-		own := 0
-		if s.Own {
-			own = 1
-		}
-		args := []any{s.Due, absence.Milliseconds(), s.Places, own}
+		args := []any{s.Due, absence.Milliseconds(), s.Places}
 		for _, d := range s.Queues {
 			args = append(args, d.Queue, max(d.Weight, 1), d.Left, d.Out, max(d.Cost, 1), d.Unused)
 		}
-		calls[i] = call{[]string{queuesKey(s.Limiter)}, args}
+		keys := []string{queuesKey(s.Limiter)}
+		if s.Client != "" {
+			keys = append(keys, ownQueuesKey(s.Limiter, s.Client))
+		}
+		calls[i] = call{keys, args}
 	}
 	replies, err := l.all(ctx, l.share, calls)
 	shares := make([][]int64, len(of))
@@ -159,70 +159,42 @@ type Brought struct {
 	Left   int64 // tasks in line
 }
 
-// Bringing is what is to happen with lines of a queue.
-type Bringing struct {
-	Queue  string
-	Looks  []Look
-	Hands  int       // tasks that the caller takes at most, in place of leaving them to whoever asks
-	Until  time.Time // when their leases end
-	Orders bool      // the caller tells their limits by Order
-}
-
-// BroughtTo is what came of it: one Brought for each Look, and the tasks that the caller
-// has taken. If there was no answer, both are empty; then what was taken comes back when
-// its leases are over.
-type BroughtTo struct {
-	Looks []Brought
-	Taken []Taken
-}
-
-// Bring calls tasks from lines of queues: those that the caller takes come first, the
-// others go to the heads of their queues. Tasks of tenants come by their start tags.
-func (l *Lines) Bring(ctx context.Context, of []Bringing) ([]BroughtTo, error) {
-	calls := make([]call, len(of))
-	for i, b := range of {
-		orders := ""
-		if b.Orders {
-			orders = "orders"
+// Bring calls tasks from lines of queues to the heads of the queues. Tasks of tenants
+// come there by their start tags. Of those that
+// the error concerns there is nothing.
+func (l *Lines) Bring(ctx context.Context, queues []string, looks [][]Look) ([][]Brought, error) {
+	calls := make([]call, len(queues))
+	for i, queue := range queues {
+		args := []any{queuePrefix(queue), (2 * calledCounts).Milliseconds()}
+		for _, look := range looks[i] {
+			from := look.From
+			if look.InOrder {
+				from = -1
+			}
+			if look.OneByOne {
+				from = -2
+			}
+			if _, tenant, _ := Split(look.Line); tenant != "" {
+				args = append(args, look.Line, look.Permits, look.Next.Milliseconds(), floatText(look.Start)+" "+floatText(look.Weight))
+				continue
+			}
+			args = append(args, look.Line, look.Permits, look.Next.Milliseconds(), from)
 		}
-		args := []any{queuePrefix(b.Queue), (2 * calledCounts).Milliseconds(), b.Hands, b.Until.Unix(), orders}
-		for _, look := range b.Looks {
-			args = append(args, look.Line, look.Permits, look.Next.Milliseconds(), look.where())
-		}
-		calls[i] = call{[]string{
-			pausedKey(b.Queue), pendingKey(b.Queue), retryKey(b.Queue), linesKey(b.Queue, ""), blockedKey(b.Queue), activeKey(b.Queue), leaseKey(b.Queue),
-		}, args}
+		calls[i] = call{[]string{pausedKey(queue), pendingKey(queue), retryKey(queue), linesKey(queue, ""), blockedKey(queue)}, args}
 	}
 	replies, err := l.all(ctx, l.bring, calls)
-	brought := make([]BroughtTo, len(of))
+	brought := make([][]Brought, len(queues))
 	for i, reply := range replies {
 		if reply == nil {
 			continue
 		}
 		r := reader{reply: reply}
-		for range of[i].Looks {
-			brought[i].Looks = append(brought[i].Looks, Brought{r.int(), r.int(), r.int()})
-		}
-		if r.more() {
-			brought[i].Taken = r.taken(of[i].Orders)
+		for range looks[i] {
+			brought[i] = append(brought[i], Brought{r.int(), r.int(), r.int()})
 		}
 		err = errors.Join(err, r.failed("bring.lua"))
 	}
 	return brought, err
-}
-
-// where is where in the line to begin, as bring.lua takes it.
-func (k Look) where() any {
-	_, tenant, _ := Split(k.Line)
-	switch {
-	case tenant != "":
-		return floatText(k.Start) + " " + floatText(k.Weight)
-	case k.OneByOne:
-		return -2
-	case k.InOrder:
-		return -1
-	}
-	return k.From
 }
 
 // releaseBatch is how many tasks one call of Release returns.

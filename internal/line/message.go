@@ -15,6 +15,7 @@ type Message struct {
 	Headers  map[string]string
 	MaxRetry int // as asynq counts: a producer may have asked for another number
 	Retried  int
+	Deadline time.Time // zero: none
 	// LastError is what the last attempt ended with, and FailedAt when.
 	LastError string
 	FailedAt  time.Time
@@ -30,6 +31,7 @@ const (
 	fieldRetry    = 5
 	fieldRetried  = 6
 	fieldError    = 7
+	fieldDeadline = 9
 	fieldFailedAt = 11
 	fieldHeaders  = 15
 )
@@ -72,6 +74,10 @@ func (m *Message) number(field protowire.Number, v int64) {
 		m.MaxRetry = int(int32(v))
 	case fieldRetried:
 		m.Retried = int(int32(v))
+	case fieldDeadline:
+		if v > 0 {
+			m.Deadline = time.Unix(v, 0)
+		}
 	case fieldFailedAt:
 		if v > 0 {
 			m.FailedAt = time.Unix(v, 0)

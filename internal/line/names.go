@@ -43,6 +43,9 @@ func IsBlocked(name string) bool { return strings.HasPrefix(name, Blocked) }
 // queuesKey is in the limiter's own slot. Names with a hash tag are their own.
 func queuesKey(limiter string) string { return ofLimiter(limiter, "queues") }
 
+// ownQueuesKey is the same of the permits that one process has for itself.
+func ownQueuesKey(limiter, client string) string { return ofLimiter(limiter, "queues:"+client) }
+
 func calledKey(queue, name string) string {
 	limiter, _, _ := Split(name)
 	return queuePrefix(queue) + "jt:called:" + limiter

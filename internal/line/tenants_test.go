@@ -61,11 +61,11 @@ func (c crowd) park(tenant string, n int, cost int64) {
 // bring calls tasks of tenants with so many permits each, whose start tags are as given.
 func (c crowd) bring(looks ...Look) []Brought {
 	c.t.Helper()
-	b, err := c.lines.Bring(c.t.Context(), []Bringing{{Queue: "default", Looks: append(looks, Look{Line: SharedBy("api")})}})
+	b, err := c.lines.Bring(c.t.Context(), []string{"default"}, [][]Look{append(looks, Look{Line: SharedBy("api")})})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return b[0].Looks
+	return b[0]
 }
 
 func (c crowd) check(when string, tasks int64, tenants ...string) {
@@ -151,7 +151,7 @@ func TestLinesOfTenants(t *testing.T) {
 }
 
 // TestCharge: tags grow by permits and weight, that of an operator before that of the
-// configuration; tenants that are behind are forgotten; what is lost begins again.
+// configuration; tenants that are behind are forgotten; what is lost begins anew.
 func TestCharge(t *testing.T) {
 	onBothServers(t, func(c crowd) {
 		ctx := c.t.Context()

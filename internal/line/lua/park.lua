@@ -26,7 +26,7 @@ for i = 3, #ARGV, 9 do
     after = tonumber(ARGV[i + 6]), soonest = string.format("%.0f", ms + tonumber(ARGV[i + 7])) }
   p.task = prefix .. "t:" .. p.id
   local known = redis.pcall("HMGET", p.task, "taken", "unique_key") -- nothing, where somebody has written what is no task
-  if (ARGV[i + 8] == "" or known[1] == ARGV[i + 8]) and redis.call("LREM", KEYS[1], 1, p.id) == 1 and redis.call("ZREM", KEYS[2], p.id) == 1 then
+  if not known.err and (ARGV[i + 8] == "" or known[1] == ARGV[i + 8]) and redis.call("LREM", KEYS[1], 1, p.id) == 1 and redis.call("ZREM", KEYS[2], p.id) == 1 then
     if p.since == "" then p.since = t[1] .. string.format("%06d", tonumber(t[2])) end
     p.lock = known[2]
     parked[#parked + 1], reply[#reply + 1] = p, 1
@@ -77,10 +77,12 @@ for i, p in ipairs(parked) do
     redis.call("HSET", p.task, "state", "retry", "jt", wait, "msg", p.message)
   end
   redis.call("HDEL", p.task, "taken")
-  if p.lock and p.lock ~= "" and redis.call("GET", p.lock) == p.id and redis.call("PTTL", p.lock) < tonumber(ARGV[2]) then
+end
+redis.call("ZADD", KEYS[3], unpack(retry))
+redis.pcall("SREM", KEYS[4], unpack(ids))
+for _, p in ipairs(parked) do
+  if p.lock and p.lock ~= "" and redis.pcall("GET", p.lock) == p.id and redis.call("PTTL", p.lock) < tonumber(ARGV[2]) then
     redis.call("PEXPIRE", p.lock, ARGV[2])
   end
 end
-redis.call("ZADD", KEYS[3], unpack(retry))
-redis.call("SREM", KEYS[4], unpack(ids))
 return reply

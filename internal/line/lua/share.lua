@@ -8,17 +8,18 @@
 -- KEYS[1] queues: hash, QUEUE -> "look weight tag out left cost": when somebody looked, in milliseconds after 1970, its
 --         weight, its tag, permits of its tasks on their way, permits of its tasks in line, permits that one costs;
 --         "" -> the largest tag that was served
+-- KEYS[2] if each process has permits of its own: the same of the caller's process, by which they are shared. Then KEYS[1] only
+--         says who looks
 -- ARGV[1] permits that come due
 -- ARGV[2] milliseconds after the last look after which a queue counts for nothing
 -- ARGV[3] tasks of the caller's queues that it has places for
--- ARGV[4] 1 if the permits are the caller's own: queues that only others serve have no share in them
 -- ARGV    for each of the caller's queues: its name, weight, permits in line, permits on their way, permits that a task
 --         costs, permits that it got before and has not used
 -- Reply: permits for each of the caller's queues
 local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 local permits, absence, places = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local all, queues, served, gone = redis.call("HGETALL", KEYS[1]), {}, 0, {}
+local all, queues, served, gone = redis.call("HGETALL", KEYS[2] or KEYS[1]), {}, 0, {}
 for i = 1, #all, 2 do
   if all[i] == "" then
     served = tonumber(all[i + 1])
@@ -32,17 +33,12 @@ for i = 1, #all, 2 do
     end
   end
 end
-if #gone > 0 then redis.call("HDEL", KEYS[1], unpack(gone)) end
-for i = 5, #ARGV, 6 do
+if #gone > 0 then redis.call("HDEL", KEYS[2] or KEYS[1], unpack(gone)) end
+for i = 4, #ARGV, 6 do
   local q = queues[ARGV[i]] or { tag = served, got = 0 }
   q.own, q.weight, q.left, q.out = true, tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   q.cost, q.tag = tonumber(ARGV[i + 4]), q.tag - tonumber(ARGV[i + 5]) / q.weight
   queues[ARGV[i]] = q
-end
-if ARGV[4] == "1" then
-  for name, q in pairs(queues) do
-    if not q.own then queues[name] = nil end
-  end
 end
 for _, q in pairs(queues) do permits = permits - q.out end
 
@@ -59,13 +55,15 @@ for _ = 1, 5000 do
   if first.own then places, served = places - 1, math.max(served, first.tag) end
   permits, first.got, first.tag = permits - first.cost, first.got + first.cost, first.tag + first.cost / first.weight
 end
-local reply = {}
-for i = 5, #ARGV, 6 do
+local reply, notes = {}, {"", string.format("%.17g", served)}
+for i = 4, #ARGV, 6 do
   local q = queues[ARGV[i]]
   reply[#reply + 1] = q.got
-  redis.call("HSET", KEYS[1], ARGV[i],
-    string.format("%.0f %.17g %.17g %.0f %.0f %.0f", now, q.weight, q.tag, q.out + q.got, q.left - q.got, q.cost))
+  notes[#notes + 1] = ARGV[i]
+  notes[#notes + 1] = string.format("%.0f %.17g %.17g %.0f %.0f %.0f", now, q.weight, q.tag, q.out + q.got, q.left - q.got, q.cost)
 end
-redis.call("HSET", KEYS[1], "", string.format("%.17g", served))
-redis.call("PEXPIRE", KEYS[1], 60000)
+for _, key in ipairs(KEYS) do
+  redis.call("HSET", key, unpack(notes))
+  redis.call("PEXPIRE", key, 60000)
+end
 return reply

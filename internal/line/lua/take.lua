@@ -1,5 +1,6 @@
 -- Takes the next tasks of a queue: asynq's own dequeue, for several at a time, which also says how they have waited so
--- far. From then on they are in no line.
+-- far. From then on they are in no line. The room lists each until it begins to run, or parks, or goes back, in case its
+-- process dies before. The time of the take is noted: an answer that was lost moves nothing of a later attempt.
 --
 -- KEYS[1] to KEYS[4] asynq's pending list, paused mark, active list, leases
 -- ARGV[1] when the leases end, in seconds after 1970
@@ -11,11 +12,15 @@
 if redis.call("EXISTS", KEYS[2]) == 1 then return nil end
 local ids = redis.call("RPOP", KEYS[1], ARGV[3])
 if not ids or #ids == 0 then return nil end
-activate(ARGV[2], KEYS[3], KEYS[4], ARGV[1], ids)
+local leases = {}
+for i, id in ipairs(ids) do leases[2 * i - 1], leases[2 * i] = ARGV[1], id end
+redis.call("LPUSH", KEYS[3], unpack(ids))
+redis.call("ZADD", KEYS[4], unpack(leases))
+redis.call("SADD", ARGV[2] .. "jt:room", unpack(ids))
 local t = redis.call("TIME")
 local now = t[1] .. string.format("%06d", tonumber(t[2]))
 local reply, called, untold = {now}, {}, {}
-local latest = ARGV[4] and latest_take(ARGV[2], now)
+local latest = ARGV[4] and math.max(tonumber(redis.call("GET", ARGV[2] .. "jt:first") or "0"), tonumber(now) - 1)
 for _, id in ipairs(ids) do
   local task = ARGV[2] .. "t:" .. id
   local known = redis.pcall("HMGET", task, "msg", "jt") -- nothing, where somebody has written what is no task
@@ -36,8 +41,14 @@ for _, id in ipairs(ids) do
     local n = #reply
     reply[n + 1], reply[n + 2], reply[n + 3] = msg, id, wait
     if latest then
-      reply[n + 4], latest = first_take(task, state and state ~= "a" and since, latest)
-      untold[#untold + 1], untold[#untold + 2] = reply[n + 4], id
+      local first = redis.call("HGET", task, "first")
+      if not first then
+        latest = latest + 1
+        first = state and state ~= "a" and since or string.format("%.0f", latest) -- or it has parked before anybody kept orders
+        redis.call("HSET", task, "first", first)
+      end
+      reply[n + 4] = first
+      untold[#untold + 1], untold[#untold + 2] = first, id
     end
   else
     redis.call("SREM", ARGV[2] .. "jt:room", id)
@@ -45,5 +56,9 @@ for _, id in ipairs(ids) do
 end
 for limiter, those in pairs(called) do redis.pcall("ZREM", ARGV[2] .. "jt:called:" .. limiter, unpack(those)) end
 if #reply == 1 then return nil end
-if latest then note_takes(ARGV[2], latest, untold) end
+if latest then
+  redis.call("ZADD", ARGV[2] .. "jt:untold", unpack(untold))
+  redis.call("PEXPIRE", ARGV[2] .. "jt:untold", 86400000)
+  redis.call("SET", ARGV[2] .. "jt:first", string.format("%.0f", latest), "PX", 86400000)
+end
 return reply
