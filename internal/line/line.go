@@ -14,6 +14,7 @@
 //	field taken                   when its attempt took it from the queue, in microseconds after 1970
 //	asynq:{QUEUE}:jt:order:NAME   zset, and others: the order of tasks that need the same slot, one at a time: see first.lua
 //	{LIMITER}:queues              hash: how its queues share it: see share.lua
+//	{LIMITER}:queues:ID           the same of the permits that a process has for itself, by its Client.ID
 //
 // Tenants that share a limiter have lines of their own: see tenants.go.
 //
