@@ -104,6 +104,7 @@ func (j *job) attempt(ctx context.Context, next asynq.Handler) error {
 	return err
 }
 
+// logPutOff logs that a job parks.
 func (l *Limits) logPutOff(queue, id, taskType string, why *ThrottledError) {
 	l.logger.Debug("put off", "task_id", id, "type", taskType, "queue", queue, "limiter", why.Limiter, "wait", why.RetryAfter)
 }

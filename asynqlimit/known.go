@@ -19,16 +19,6 @@ type lineup struct {
 	more  bool // there are, or may be, other lines of limiters
 }
 
-// limiters says whether there are lines of limiters.
-func (u *lineup) limiters() bool {
-	for name := range u.lines {
-		if !line.IsBlocked(name) {
-			return true
-		}
-	}
-	return false
-}
-
 // lined is what it knows of one line.
 type lined struct {
 	tasks int64     // -1 where that is not known; 0: there is no such line
@@ -317,15 +307,6 @@ func (c *caller) askFor(ctx context.Context, queue string, lines []string) error
 		}
 	}
 	return nil
-}
-
-// knowsLines says whether a queue has lines of limiters, and this process knows of all of
-// them.
-func (c *caller) knowsLines(queue string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	u := c.lineup(queue)
-	return !u.more && u.limiters()
 }
 
 // lined says whether a queue has tasks in that line.

@@ -74,6 +74,23 @@ func (in *intake) sort(ctx context.Context, queue string, tasks []line.Taken, be
 	return rest
 }
 
+// knowsLines says whether a queue has lines of limiters, and this process knows of all of
+// them.
+func (c *caller) knowsLines(queue string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := c.lineup(queue)
+	if u.more {
+		return false
+	}
+	for name := range u.lines {
+		if !line.IsBlocked(name) {
+			return true
+		}
+	}
+	return false
+}
+
 // sorted is where a task parks without being tried, and why it waits.
 type sorted struct {
 	typ   string

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"sync"
@@ -25,6 +24,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/internal/redisserver"
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/producer"
+	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/worker"
 )
 
@@ -130,17 +130,28 @@ func (b bench) await(ctx context.Context, retry int) error {
 		if q.Retry == retry && q.Pending+q.Active == 0 {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(200 * time.Millisecond):
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return err
 		}
+	}
+}
+
+// sleep waits for so long, unless ctx ends before.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
 // backlog measures jobs that are parked behind one limit.
 func (b bench) backlog(ctx context.Context, jobs int) error {
 	payload := func(i int) []byte { return fmt.Appendf(nil, `{"id":%d}`, i) }
+	fmt.Fprintf(os.Stderr, "asynq puts %d jobs off by itself\n", jobs)
 	alone, err := b.retriedByAsynq(ctx, jobs, payload)
 	if err != nil {
 		return err
@@ -148,6 +159,7 @@ func (b bench) backlog(ctx context.Context, jobs int) error {
 	if err := b.server.Flush(ctx); err != nil {
 		return err
 	}
+	fmt.Fprintf(os.Stderr, "%d workers with empty lines, for %v; then %d jobs park; then the workers beside them\n", fleet, watched, jobs)
 	cfg := b.configOf("1/1000h", "", 50)
 	empty, err := b.idle(ctx, cfg)
 	if err != nil {
@@ -212,12 +224,16 @@ func (b bench) idle(ctx context.Context, cfg *config.Config) (percent float64, e
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	<-time.After(3 * time.Second) // they have started
+	if err := sleep(ctx, 3*time.Second); err != nil { // they have started
+		return 0, err
+	}
 	before, err := b.server.Usage(ctx)
 	if err != nil {
 		return 0, err
 	}
-	<-time.After(watched)
+	if err := sleep(ctx, watched); err != nil {
+		return 0, err
+	}
 	after, err := b.server.Usage(ctx)
 	if err != nil {
 		return 0, err
@@ -236,10 +252,7 @@ func (b bench) lines(ctx context.Context, accounts int) error {
 	starts := make(map[string]time.Time, accounts)
 	late := make([]time.Duration, 0, accounts)
 	done := make(chan struct{})
-	guard := interval / 100
-	if guard > 50*time.Millisecond {
-		guard = 50 * time.Millisecond
-	}
+	guard := throttle.Rate{Permits: 1, Interval: interval}.DefaultGuard()
 	handle := func(_ context.Context, task *asynq.Task) error {
 		now, account := time.Now(), string(task.Payload())
 		mu.Lock()
@@ -255,6 +268,7 @@ func (b bench) lines(ctx context.Context, accounts int) error {
 	if err != nil {
 		return err
 	}
+	fmt.Fprintf(os.Stderr, "two jobs of each of %d accounts, enqueued over %v; the second of each starts %v after the first\n", accounts, interval, interval+guard)
 	payload := func(i int) []byte { return fmt.Appendf(nil, `{"account":"a%d"}`, i/2) }
 	perTick, sent := max(2*accounts/int(interval/(100*time.Millisecond)), 2)/2*2, 0
 	ticker := time.NewTicker(100 * time.Millisecond)
@@ -272,7 +286,6 @@ func (b bench) lines(ctx context.Context, accounts int) error {
 		case <-ticker.C:
 		}
 	}
-	slog.Info("all jobs are enqueued", "accounts", accounts)
 	select {
 	case <-ctx.Done():
 	case <-done:
