@@ -141,3 +141,25 @@ jobs: { "x:": { limits: [worker], hold: 0 } }
 		t.Errorf("%d of the queue of weight 9, %d of that of weight 1", heavy, light)
 	}
 }
+
+// TestHandlersThatAcquireAreCalled: a handler that gets its permits itself is called though
+// others are in line for its limit: it may find before that the job makes no sense.
+func TestHandlersThatAcquireAreCalled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	goOn := s.stopLimit("api", "10/1s")
+	defer goOn()
+	s.serve(member{yaml: `
+limits: { api: { rate: 10/1s } }
+jobs: { "x:": { limits: [api], hold: 0 }, "y:": { limits: [api], hold: 0 } }
+`, opts: asynqlimit.Options{HandlersAcquire: []string{"y"}}})
+	const jobs = 50
+	for i := range jobs {
+		s.enqueue("x:job", fmt.Sprint("job", i))
+	}
+	s.awaitWaiting("default", jobs)
+	for i := range 5 {
+		s.enqueue("y:job", fmt.Sprint("own", i))
+	}
+	s.awaitStarts("own", 5, 10*time.Second)
+}
