@@ -170,8 +170,8 @@ func (j *job) plan(next asynq.Handler) (err error) {
 
 // place is where the task parks in a line: where it came from, if it was there
 // already, else by its arrival.
-func (j *job) place(name string) line.Place {
-	p := line.Place{Line: name, Since: j.a.since, Cost: 1, Refused: j.refusedFirst(time.Now())}
+func (j *job) parkingIn(name string) line.Parking {
+	p := line.Parking{Line: name, Since: j.a.since, Cost: 1, Refused: j.refusedFirst(time.Now())}
 	if !line.IsBlocked(name) { // from there, jobs are called by their number
 		p.Cost, p.Line = j.needs.costOf(name), j.needs.lineOf(name)
 	}
@@ -183,7 +183,7 @@ func (j *job) place(name string) line.Place {
 
 // throttled parks the task in the line of a limiter.
 func (j *job) throttled(limiter string, after time.Duration, why error) *ThrottledError {
-	j.a.decide(parks, j.place(limiter))
+	j.a.decide(parks, j.parkingIn(limiter))
 	if limit := j.limitOf(limiter); limit != nil {
 		if limit.parked.Add(1); why == nil {
 			limit.denied.Add(1)
@@ -227,7 +227,7 @@ func (j *job) undecided(ctx context.Context, err error) error {
 	if f == parks && name != "" {
 		return j.throttled(name, retryUndecided, err)
 	}
-	j.a.decide(returns, j.place(name))
+	j.a.decide(returns, j.parkingIn(name))
 	return &ThrottledError{Limiter: name, Err: err}
 }
 
@@ -242,9 +242,9 @@ func (j *job) end(err error) {
 	}
 	j.freeSlots()
 	j.leaveFlight()
-	j.a.seat.leave()
+	j.a.position.leave()
 	if err != nil && !isPutOff(err) && !errors.Is(err, errGone) {
-		j.a.decide(asynqs, line.Place{}) // it has failed
+		j.a.decide(asynqs, line.Parking{}) // it has failed
 		if !errors.Is(err, asynq.RevokeTask) {
 			j.tally(func(t *tally) { t.failed.Add(1) })
 		}
@@ -265,7 +265,7 @@ func (j *job) end(err error) {
 // for each reason and type.
 func (j *job) block(blocked *BlockedError) *ThrottledError {
 	name := blockedLine(blocked.Reason, j.task.Type())
-	p := j.place(name)
+	p := j.parkingIn(name)
 	if j.a.wait.Line == name {
 		p.Since = 0 // behind the others: they may pass
 	}

@@ -20,7 +20,7 @@ type attempt struct {
 	since     int64         // its arrival, by Redis's clock, in microseconds after 1970
 	came      time.Time     // when it was taken
 	earlier   time.Duration // from its arrival until then
-	seat      *seat
+	position  *position
 	before    <-chan struct{} // closed when the one that came before it has asked; nil: there is none
 	asked     chan struct{}   // closed when it has asked for its permits, or will not now
 	asks      sync.Once
@@ -31,7 +31,7 @@ type attempt struct {
 	last    time.Time // when it was taken, or was over
 	phase   phase
 	fate    fate
-	place   line.Place      // where it parks
+	parking line.Parking    // where it parks
 	off     bool            // the list of those that wait in processes
 	left    <-chan struct{} // closed when Redis knows that; nil: it is known
 	settled bool            // asynq ends it: nothing of it begins any more
@@ -79,7 +79,7 @@ func (a *attempt) start() bool {
 	if a.settled {
 		return false
 	}
-	a.phase, a.place = waits, line.Place{Since: a.since}
+	a.phase, a.parking = waits, line.Parking{Since: a.since}
 	return true
 }
 
@@ -155,13 +155,13 @@ func (a *attempt) at() phase {
 }
 
 // waitsFor says where the task parks if its wait ends before its turn.
-func (a *attempt) waitsFor(place line.Place) { a.decide(open, place) }
+func (a *attempt) waitsFor(parking line.Parking) { a.decide(open, parking) }
 
 // decide says what becomes of the task when the attempt ends.
-func (a *attempt) decide(f fate, place line.Place) {
+func (a *attempt) decide(f fate, parking line.Parking) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.fate, a.place = f, place
+	a.fate, a.parking = f, parking
 }
 
 // errEnded stands for the reason why asynq retries or archives a task whose
@@ -170,7 +170,7 @@ var errEnded = errors.New("asynq has ended the attempt")
 
 // ending says what becomes of the task if asynq ends the attempt now, and where it
 // parks.
-func (a *attempt) ending(step line.Step) (fate, line.Place) {
+func (a *attempt) ending(step line.Step) (fate, line.Parking) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f, requeued := a.fate, step == line.Requeue
@@ -180,25 +180,25 @@ func (a *attempt) ending(step line.Step) (fate, line.Place) {
 	case f == open:
 		f = fateOf(a.phase, errEnded, true, false)
 	}
-	if f == parks && (requeued || a.place.Line == "" && a.place.Away == 0) {
+	if f == parks && (requeued || a.parking.Line == "" && a.parking.Away == 0) {
 		f = returns
 	}
-	place := a.place
+	parking := a.parking
 	if a.phase == taken {
-		place = a.untouched()
+		parking = a.untouched()
 	}
-	place.By = a.by
-	return f, place
+	parking.By = a.by
+	return f, parking
 }
 
 // untouched is the place of a task that asks for nothing in this process: that of
 // its last wait, if it had one.
-func (a *attempt) untouched() line.Place {
-	return line.Place{By: a.by, Since: a.since, Cost: a.wait.Cost, Refused: a.wait.Refused, Line: a.wait.Line, Untried: !a.wait.State.Near()}
+func (a *attempt) untouched() line.Parking {
+	return line.Parking{By: a.by, Since: a.since, Cost: a.wait.Cost, Refused: a.wait.Refused, Line: a.wait.Line, Untried: !a.wait.State.Near()}
 }
 
 // settle says that asynq ends the attempt, and what becomes of the task.
-func (a *attempt) settle(step line.Step) (fate, line.Place) {
+func (a *attempt) settle(step line.Step) (fate, line.Parking) {
 	a.mu.Lock()
 	a.settled = true
 	a.mu.Unlock()
@@ -260,7 +260,7 @@ func (t *attempts) sweep(now time.Time) (idle []*attempt) {
 		old := (a.over || a.phase == taken) && now.Sub(a.last) > forgotten
 		a.mu.Unlock()
 		if never {
-			a.seat.leave()
+			a.position.leave()
 			idle = append(idle, a)
 		}
 		if old {

@@ -14,12 +14,12 @@ import (
 
 // budget finds out how many permits to call tasks for: those that come due at the
 // limiters, shared among the queues, for which there are places.
-func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, places int) error {
+func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, capacity int) error {
 	var names []string
 	var costs []int64 // the least of those that come first
 	var tasks []int64
-	of := make([]int, len(looks)) // the limiter of each look
-	for n, k := range looks {
+	of := make([]int, len(visits)) // the limiter of each look
+	for n, k := range visits {
 		limiter, _, _ := line.Split(k.name)
 		i := slices.Index(names, limiter)
 		if i < 0 {
@@ -29,8 +29,8 @@ func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, plac
 		of[n], costs[i], tasks[i] = i, min(costs[i], k.cost), tasks[i]+k.tasks
 	}
 	standings, err := c.standings(ctx, names, costs)
-	free := int64(places) // less those who are on their way, and may come here
-	for n, k := range looks {
+	free := int64(capacity) // less those who are on their way, and may come here
+	for n, k := range visits {
 		k.cost = min(k.cost, standings[of[n]].most)
 		free -= k.out / k.cost
 	}
@@ -41,10 +41,10 @@ func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, plac
 	most := allot(max(free, 0), needs)
 	sharing := make([]line.Sharing, len(names))
 	for i, name := range names {
-		sharing[i] = line.Sharing{Limiter: name, Due: standings[i].due, Places: most[i], Client: standings[i].client}
+		sharing[i] = line.Sharing{Limiter: name, Due: standings[i].due, Capacity: most[i], Client: standings[i].client}
 	}
-	where := make([]int, len(looks)) // the demand of each look
-	for n, k := range looks {
+	where := make([]int, len(visits)) // the demand of each look
+	for n, k := range visits {
 		k.here = c.pendingOf(c.queues[k.queue], k.name)
 		where[n] = len(sharing[of[n]].Queues)
 		sharing[of[n]].Queues = append(sharing[of[n]].Queues, c.demand(k))
@@ -53,17 +53,17 @@ func (c *caller) budget(ctx context.Context, due []line.Due, looks []*look, plac
 	if serr != nil {
 		err = errors.Join(err, fmt.Errorf("share what comes due: %w", serr))
 	}
-	for n, k := range looks {
+	for n, k := range visits {
 		i := of[n]
-		k.permits, k.places, k.client = shares[i][where[n]], most[i], standings[i].client
+		k.permits, k.capacity, k.client = shares[i][where[n]], most[i], standings[i].client
 		k.short = needs[i] > most[i]
-		k.next = nextLook(standings[i].wait, due[k.queue].All, k.short)
+		k.next = nextVisit(standings[i].wait, due[k.queue].All, k.short)
 	}
 	return err
 }
 
 // demand is what a look could call tasks for, but for the places.
-func (c *caller) demand(k *look) line.Demand {
+func (c *caller) demand(k *visit) line.Demand {
 	queue := c.queues[k.queue]
 	return line.Demand{
 		Queue: queue, Weight: c.l.weightOf(queue), Left: k.tasks * k.cost, Out: k.out + k.here, Cost: k.cost,
@@ -72,7 +72,7 @@ func (c *caller) demand(k *look) line.Demand {
 
 // refund gives back what queues were charged for and called no tasks for: those
 // that had come last are not to be called yet, or were gone.
-func (c *caller) refund(ctx context.Context, unused []*look) error {
+func (c *caller) refund(ctx context.Context, unused []*visit) error {
 	if len(unused) == 0 {
 		return nil
 	}

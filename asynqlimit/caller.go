@@ -23,7 +23,7 @@ type caller struct {
 	fleet  *operate.Fleet
 	queues []string
 	wake   chan struct{}
-	place  chan struct{} // there is one again for a task that waits in a line of max_in_flight
+	freed  chan struct{} // there is one again for a task that waits in a line of max_in_flight
 
 	mu      sync.Mutex
 	pending map[probeKey]int64 // permits for which called tasks are here, and have no answer
@@ -47,7 +47,7 @@ type probeKey struct{ queue, line string }
 
 func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
-		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), place: make(chan struct{}, 1),
+		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
 		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]int64{}, resting: map[string]time.Time{}, first: map[string]bool{},
 		owed: map[owedKey]line.Charged{}, average: map[string]int64{},
@@ -62,7 +62,7 @@ const (
 	empty = 400 * time.Millisecond
 	// placeAfter is how soon a place of max_in_flight goes to the next in line, together
 	// with those that come meanwhile.
-	placeAfter = 5 * time.Millisecond
+	callFreedAfter = 5 * time.Millisecond
 	// adoptEvery is how often lines of the version before this one are looked for.
 	adoptEvery = 10 * time.Second
 	// restsFor is how long the line of an order is left alone in which nobody could go on,
@@ -90,10 +90,10 @@ func (c *caller) run(ctx context.Context) {
 			}
 			continue
 		case <-c.l.gate.freed:
-		case <-c.place:
-			if time.Until(at) > placeAfter {
-				at = time.Now().Add(placeAfter)
-				timer.Reset(placeAfter)
+		case <-c.freed:
+			if time.Until(at) > callFreedAfter {
+				at = time.Now().Add(callFreedAfter)
+				timer.Reset(callFreedAfter)
 			}
 			continue
 		case <-timer.C:
@@ -148,7 +148,7 @@ func (c *caller) mends(now time.Time) int {
 }
 
 // look is a line of one queue that this process looks at.
-type look struct {
+type visit struct {
 	queue    int // among the queues
 	name     string
 	out      int64   // permits on their way
@@ -156,7 +156,7 @@ type look struct {
 	tasks    int64   // in the line
 	cost     int64   // of each, about: that of the first
 	permits  int64   // to call tasks for; after the call, those left of them
-	places   int64   // for them
+	capacity int64   // for them
 	client   string  // whose permits they are, of a PerClient limiter
 	from     float64 // where in the line, from 0 to 1
 	inOrder  bool
@@ -168,27 +168,27 @@ type look struct {
 // pass looks at the lines that are due, and returns when to do so again. What
 // fails for one queue or limiter does not keep it from the others.
 func (c *caller) pass(ctx context.Context) (time.Duration, error) {
-	places, began := c.l.gate.places(lead), time.Now()
-	due, err := c.l.lines.Due(ctx, c.queues, places, c.mends(began))
+	capacity, began := c.l.gate.capacity(lead), time.Now()
+	due, err := c.l.lines.Due(ctx, c.queues, capacity, c.mends(began))
 	if err != nil {
 		err = fmt.Errorf("read the lines: %w", err)
 	}
 	c.learn(due, began)
 	err = errors.Join(err, c.announce(ctx), c.flushOrders(ctx), c.freeOf(ctx, due))
-	looks, next := c.blocked(due, places), empty
-	var claimed, strays []*look
+	visits, next := c.blocked(due, capacity), empty
+	var claimed, strays []*visit
 	for i, d := range due {
 		if d.All > 0 {
 			next = min(next, idle)
 		}
-		if d.All > 0 && places > 0 && !d.Paused {
+		if d.All > 0 && capacity > 0 && !d.Paused {
 			next = min(next, max(d.Next, busy))
 		}
 		if len(d.Known) > int(d.All) { // blocked ones
 			next = min(next, idle)
 		}
 		for _, line := range d.Claimed {
-			k := &look{queue: i, name: line.Name, out: line.Out, tasks: line.Tasks, cost: max(line.Cost, 1)}
+			k := &visit{queue: i, name: line.Name, out: line.Out, tasks: line.Tasks, cost: max(line.Cost, 1)}
 			if average := c.average[k.name]; average > 0 {
 				k.cost = average
 			}
@@ -200,16 +200,16 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	if len(claimed) > 0 {
-		err = errors.Join(err, c.budget(ctx, due, claimed, places))
+		err = errors.Join(err, c.budget(ctx, due, claimed, capacity))
 		next = busy
 	}
 	err = errors.Join(err, c.survey(ctx), c.chargeOwed(ctx), c.release(ctx, strays))
-	return next, errors.Join(err, c.bring(ctx, append(looks, claimed...)))
+	return next, errors.Join(err, c.bring(ctx, append(visits, claimed...)))
 }
 
 // blocked are the lines of tasks that cannot run as things stand from which some
 // are to be tried.
-func (c *caller) blocked(due []line.Due, places int) (looks []*look) {
+func (c *caller) blocked(due []line.Due, capacity int) (visits []*visit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -226,24 +226,24 @@ func (c *caller) blocked(due []line.Due, places int) (looks []*look) {
 			if _, known := d.Known[key.line]; key.queue != d.Queue || !known && !p.opens() {
 				continue
 			}
-			n, rule := p.look(now, &c.tries), c.l.fullRule(key.line)
+			n, rule := p.allowance(now, &c.tries), c.l.fullRule(key.line)
 			limiter, slots := line.SlotLimit(key.line)
 			switch {
 			case slots:
-				n = min(int(c.free[limiter])-int(c.pending[key])-c.toCome(key, now), places)
+				n = min(int(c.free[limiter])-int(c.pending[key])-c.toCome(key, now), capacity)
 			case rule != nil:
-				n = min(cap(rule.inFlight)-len(rule.inFlight)-int(c.pending[key])-c.toCome(key, now), places)
+				n = min(cap(rule.inFlight)-len(rule.inFlight)-int(c.pending[key])-c.toCome(key, now), capacity)
 			}
 			if n > 0 {
-				k := &look{queue: i, name: key.line, permits: int64(n), inOrder: rule != nil || slots, oneByOne: slots && c.l.rules.ordered(limiter), next: probeFirst}
+				k := &visit{queue: i, name: key.line, permits: int64(n), inOrder: rule != nil || slots, oneByOne: slots && c.l.rules.ordered(limiter), next: probeFirst}
 				if n == 1 && !k.inOrder { // those at the head may be wrong for good
 					k.from = rand.Float64()
 				}
-				looks = append(looks, k)
+				visits = append(visits, k)
 			}
 		}
 	}
-	return looks
+	return visits
 }
 
 // saw notes how a task that was called from such a line has fared.
@@ -256,13 +256,13 @@ func (c *caller) saw(queue, name string, passed bool) {
 }
 
 // bring calls what the looks say, and notes it.
-func (c *caller) bring(ctx context.Context, looks []*look) error {
-	if len(looks) == 0 {
+func (c *caller) bring(ctx context.Context, visits []*visit) error {
+	if len(visits) == 0 {
 		return nil
 	}
 	var queues []string
-	var of [][]*look
-	for _, k := range looks {
+	var of [][]*visit
+	for _, k := range visits {
 		i := slices.Index(queues, c.queues[k.queue])
 		if i < 0 {
 			i = len(queues)
@@ -270,21 +270,21 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 		}
 		of[i] = append(of[i], k)
 	}
-	shares := map[*look]*sharing{}
-	for _, k := range looks {
+	shares := map[*visit]*sharing{}
+	for _, k := range visits {
 		if limiter, _, shared := line.Split(k.name); shared {
 			shares[k] = &sharing{k: k, limiter: limiter}
 		}
 	}
 	derr := c.deal(ctx, slices.Collect(maps.Values(shares)))
-	args := make([][]line.Look, len(queues))
+	args := make([][]line.Visit, len(queues))
 	for i := range queues {
 		for _, k := range of[i] {
 			if s := shares[k]; s != nil {
-				args[i] = append(append(args[i], s.looks...), line.Look{Line: k.name, Next: k.next})
+				args[i] = append(append(args[i], s.visits...), line.Visit{Line: k.name, Next: k.next})
 				continue
 			}
-			args[i] = append(args[i], line.Look{Line: k.name, Permits: k.permits, From: k.from, InOrder: k.inOrder, OneByOne: k.oneByOne, Next: k.next})
+			args[i] = append(args[i], line.Visit{Line: k.name, Permits: k.permits, From: k.from, InOrder: k.inOrder, OneByOne: k.oneByOne, Next: k.next})
 		}
 	}
 	brought, err := c.l.lines.Bring(ctx, queues, args)
@@ -293,7 +293,7 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 	}
 	err = errors.Join(err, derr)
 	began := time.Now()
-	var unused []*look
+	var unused []*visit
 	var charges []line.Charge
 	for i, queue := range queues {
 		called, n := int64(0), 0
@@ -303,8 +303,8 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 			}
 			b := brought[i][n]
 			if s := shares[k]; s != nil {
-				own := brought[i][n : n+len(s.looks)]
-				n += len(s.looks)
+				own := brought[i][n : n+len(s.visits)]
+				n += len(s.visits)
 				b = line.Brought{Left: k.tasks}
 				for _, of := range own {
 					b.Called, b.Cost, b.Left = b.Called+of.Called, b.Cost+of.Cost, b.Left-of.Called
@@ -313,7 +313,7 @@ func (c *caller) bring(ctx context.Context, looks []*look) error {
 					b.Left = 0
 				}
 				c.costs(k.name, b)
-				if len(s.looks) > 0 {
+				if len(s.visits) > 0 {
 					charges = append(charges, s.charge(own))
 				}
 			}

@@ -24,7 +24,7 @@ func (p *process) watch(ctx context.Context) {
 		return
 	}
 	fleet := operate.NewFleet(p.rdb)
-	look := func(names ...string) {
+	check := func(names ...string) {
 		usages, err := fleet.Inspect(ctx, names...)
 		if ctx.Err() != nil || err != nil && len(usages) == 0 {
 			return // Redis is away, or the limiter is broken: others tell that
@@ -43,7 +43,7 @@ func (p *process) watch(ctx context.Context) {
 	for name := range known {
 		names = append(names, name)
 	}
-	look(names...)
+	check(names...)
 	for {
 		select {
 		case <-ctx.Done():
@@ -56,7 +56,7 @@ func (p *process) watch(ctx context.Context) {
 			if !ours {
 				continue
 			}
-			look(msg.Payload)
+			check(msg.Payload)
 			p.tellChange(msg.Payload, was, known[msg.Payload])
 		}
 	}

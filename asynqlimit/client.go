@@ -70,18 +70,18 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 	a.ask() // if it never began: nobody waits for it
 	c.l.caller.answered(a)
 	var cmd *redis.Cmd
-	f, place := a.settle(call.Step)
+	f, parking := a.settle(call.Step)
 	switch f {
 	case returns:
-		cmd = c.wait(ctx, a, func() error { return c.l.lines.GiveBack(ctx, call.Queue, call.ID, place) })
+		cmd = c.wait(ctx, a, func() error { return c.l.lines.GiveBack(ctx, call.Queue, call.ID, parking) })
 	case parks:
 		message := call.Message
 		if call.Failure {
 			message = nil // it counts a retry
 		}
-		cmd = c.wait(ctx, a, func() error { return c.l.lines.Park(ctx, call.Queue, call.ID, message, place) })
+		cmd = c.wait(ctx, a, func() error { return c.l.lines.Park(ctx, call.Queue, call.ID, message, parking) })
 		if cmd.Err() == nil {
-			c.l.caller.parked(call.Queue, place)
+			c.l.caller.parked(call.Queue, parking)
 		}
 	default:
 		c.l.rooms.of(a).leaving(a)
@@ -93,7 +93,7 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 	c.l.ended(call.Queue, call.ID, f != parks && f != returns && call.Step == line.Archive)
 	a.note()
 	if a.at() == taken { // its time was over before it began, and nobody else ends it
-		a.seat.leave()
+		a.position.leave()
 		a.finish(false)
 	}
 	c.l.attempts.drop(a)

@@ -86,7 +86,7 @@ const (
 // after wait, in a queue with so many lines. A line from which fewer were called
 // than its limiter gives, because this process has no place for them, is left to
 // others at once.
-func nextLook(wait time.Duration, lines int64, short bool) time.Duration {
+func nextVisit(wait time.Duration, lines int64, short bool) time.Duration {
 	switch {
 	case short:
 		return soonest / 5
@@ -98,7 +98,7 @@ func nextLook(wait time.Duration, lines int64, short bool) time.Duration {
 
 // allot divides places among lines that have tasks for so many: what one does not
 // need, others have.
-func allot(places int64, needs []int64) []int64 {
+func allot(capacity int64, needs []int64) []int64 {
 	got := make([]int64, len(needs))
 	order := make([]int, len(needs))
 	for i := range order {
@@ -107,8 +107,8 @@ func allot(places int64, needs []int64) []int64 {
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(needs[a], needs[b]) })
 	for n, i := range order {
 		rest := int64(len(order) - n)
-		got[i] = min(needs[i], (places+rest-1)/rest)
-		places -= got[i]
+		got[i] = min(needs[i], (capacity+rest-1)/rest)
+		capacity -= got[i]
 	}
 	return got
 }

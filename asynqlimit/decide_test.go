@@ -52,7 +52,7 @@ func TestNextLook(t *testing.T) {
 		{time.Second, 10_000, false, time.Second - lead},
 	}
 	for _, tt := range tests {
-		if got := nextLook(tt.wait, tt.lines, tt.short); got != tt.want {
+		if got := nextVisit(tt.wait, tt.lines, tt.short); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
 		}
 	}
@@ -118,7 +118,7 @@ func TestProbe(t *testing.T) {
 				for range s.failed {
 					p.saw(false, now.Add(-openEvery))
 				}
-				if got := p.look(now, &tries{}); got != s.want {
+				if got := p.allowance(now, &tries{}); got != s.want {
 					t.Fatalf("step %d, at %v: %d jobs, want %d", i, s.at, got, s.want)
 				}
 			}
@@ -136,7 +136,7 @@ func TestProbesOfManyLines(t *testing.T) {
 	inSecond := map[int]int{}
 	for at := time.Duration(0); at < 30*time.Second; at += 25 * time.Millisecond {
 		for i := range probes {
-			if n := probes[i].look(began.Add(at), &pace); n > 0 {
+			if n := probes[i].allowance(began.Add(at), &pace); n > 0 {
 				tried[i]++
 				inSecond[int(at/time.Second)] += n
 				probes[i].saw(false, began.Add(at))
@@ -152,7 +152,7 @@ func TestProbesOfManyLines(t *testing.T) {
 		t.Error("a line was not tried in 30s")
 	}
 	open := probe{batch: 16, passed: 16}
-	if n := open.look(began, &tries{next: began.Add(time.Hour)}); n != 64 {
+	if n := open.allowance(began, &tries{next: began.Add(time.Hour)}); n != 64 {
 		t.Errorf("%d jobs of a line that has opened, want 64", n)
 	}
 }

@@ -32,14 +32,14 @@ func (j *job) enterFlight(ctx context.Context) error {
 	default:
 	}
 	j.a.ask() // those behind it have no reason to wait for it
-	j.a.waitsFor(j.place(fullLine + r.Name))
+	j.a.waitsFor(j.parkingIn(fullLine + r.Name))
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
 	wait := r.Hold
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline)/4)
 	}
-	if wait > 0 && j.a.seat.toRoom([]string{fullLine + r.Name}, false) {
+	if wait > 0 && j.a.position.toRoom([]string{fullLine + r.Name}, false) {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
@@ -65,7 +65,7 @@ func (j *job) entered(r *rule) {
 
 // full parks the task in the line of those that wait for a place.
 func (j *job) full(r *rule) error {
-	j.a.decide(parks, j.place(fullLine+r.Name))
+	j.a.decide(parks, j.parkingIn(fullLine+r.Name))
 	return &ThrottledError{RetryAfter: retryFull, Err: fmt.Errorf("max_in_flight of %q is reached", r.Name)}
 }
 
@@ -78,7 +78,7 @@ func (j *job) leaveFlight() {
 	j.inFlight = false
 	if j.l.caller.lined(j.a.queue, fullLine+j.needs.rule.Name) {
 		select {
-		case j.l.caller.place <- struct{}{}:
+		case j.l.caller.freed <- struct{}{}:
 		default:
 		}
 	}

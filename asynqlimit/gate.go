@@ -19,8 +19,8 @@ type gate struct {
 	waiting int            // tasks in the room
 	of      map[string]int // of those, by limiter
 	onWay   map[string]*expected
-	asking  []*seat // in the room, and want a slot
-	idlers  []*seat // in slots, and wait: the room is full
+	asking  []*position // in the room, and want a slot
+	idlers  []*position // in slots, and wait: the room is full
 	lasts   time.Duration
 	empties int           // looks that found their queue empty, one after the other
 	rest    time.Time     // until when no queue is looked at, since all were empty
@@ -56,7 +56,7 @@ func newGate(size gateSize) *gate {
 // queue. The slots go to those who wait in the room first. If another queue may be
 // asked, but not this one, it says so at once. When all queues were empty it rests,
 // as asynq does, but for tasks that are called.
-func (g *gate) admit(queue string, hold time.Duration) (*seat, bool) {
+func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
 	for {
@@ -65,7 +65,7 @@ func (g *gate) admit(queue string, hold time.Duration) (*seat, bool) {
 			g.mu.Unlock()
 			return nil, false
 		}
-		s := &seat{g: g, queue: queue, since: time.Now()}
+		s := &position{g: g, queue: queue, since: time.Now()}
 		free := g.used < g.size.slots && len(g.asking) == 0
 		expects, others := g.expects(queue, s.since), false
 		for q := range g.onWay {
@@ -114,7 +114,7 @@ func (g *gate) admit(queue string, hold time.Duration) (*seat, bool) {
 
 // more gives seats to further tasks of the queue, at most so many: those that can be
 // had at once.
-func (g *gate) more(queue string, most int) (seats []*seat) {
+func (g *gate) more(queue string, most int) (positions []*position) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
@@ -122,19 +122,19 @@ func (g *gate) more(queue string, most int) (seats []*seat) {
 	if g.expects(queue, now) {
 		called = g.onWay[queue].n - 1
 	}
-	for len(seats) < most && !g.passing {
-		s := &seat{g: g, queue: queue, since: now}
+	for len(positions) < most && !g.passing {
+		s := &position{g: g, queue: queue, since: now}
 		switch {
 		case g.used < g.size.slots && len(g.asking) == 0:
 			g.occupy(s)
-		case called > len(seats) && g.waiting < g.size.room:
+		case called > len(positions) && g.waiting < g.size.room:
 			g.enter(s, nil)
 		default:
-			return seats
+			return positions
 		}
-		seats = append(seats, s)
+		positions = append(positions, s)
 	}
-	return seats
+	return positions
 }
 
 func (g *gate) expects(queue string, now time.Time) bool {
@@ -195,7 +195,7 @@ const typically = 50 * time.Millisecond
 // places is how many tasks this server has a place for that arrive within lead:
 // those slots that are free, or will be by then as far as one can tell, unless
 // others wait for them already. If there is none, freed says when there is again.
-func (g *gate) places(lead time.Duration) int {
+func (g *gate) capacity(lead time.Duration) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	lasts := g.lasts
@@ -210,13 +210,13 @@ func (g *gate) places(lead time.Duration) int {
 }
 
 // occupy gives a seat a slot.
-func (g *gate) occupy(s *seat) {
+func (g *gate) occupy(s *position) {
 	g.used++
 	s.slot, s.began = true, time.Now()
 }
 
 // vacate takes the slot back, for whoever wants it.
-func (g *gate) vacate(s *seat) {
+func (g *gate) vacate(s *position) {
 	if !s.slot {
 		return
 	}
@@ -226,7 +226,7 @@ func (g *gate) vacate(s *seat) {
 }
 
 // enter puts a seat in the room.
-func (g *gate) enter(s *seat, limiters []string) {
+func (g *gate) enter(s *position, limiters []string) {
 	s.waits, s.limiters = true, limiters
 	g.waiting++
 	for _, name := range limiters {
@@ -234,7 +234,7 @@ func (g *gate) enter(s *seat, limiters []string) {
 	}
 }
 
-func (g *gate) exit(s *seat) {
+func (g *gate) exit(s *position) {
 	if !s.waits {
 		return
 	}
@@ -281,7 +281,7 @@ func (g *gate) announce() {
 // before says which of two seats gets a slot: that of the heavier queue if the
 // server is strict, else the one whose wait, times the weight of its queue, is
 // longer.
-func (g *gate) before(a, b *seat, now time.Time) bool {
+func (g *gate) before(a, b *position, now time.Time) bool {
 	wa, wb := max(g.size.weights[a.queue], 1), max(g.size.weights[b.queue], 1)
 	if g.size.strict && wa != wb {
 		return wa > wb

@@ -14,7 +14,7 @@ import (
 func TestGateHoldsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(gateSize{slots: 2, room: 2, weights: map[string]int{"a": 1, "b": 1}})
-		admit := func(queue string, want bool) *seat {
+		admit := func(queue string, want bool) *position {
 			t.Helper()
 			s, ok := g.admit(queue, time.Second)
 			if ok != want {
@@ -95,20 +95,20 @@ func TestGateOrder(t *testing.T) {
 func TestGateRoom(t *testing.T) {
 	g := newGate(gateSize{slots: 4, room: 4, weights: map[string]int{"a": 1}})
 	api, other := []string{"api"}, []string{"other"}
-	var seats []*seat
+	var positions []*position
 	for range 4 {
 		s, ok := g.admit("a", 0)
 		if !ok {
 			t.Fatal("not admitted")
 		}
-		seats = append(seats, s)
+		positions = append(positions, s)
 	}
 	for i, want := range []bool{true, true, false} {
-		if got := seats[i].toRoom(api, false); got != want {
+		if got := positions[i].toRoom(api, false); got != want {
 			t.Errorf("%d: in the room %v, want %v", i, got, want)
 		}
 	}
-	if !seats[3].toRoom(other, false) {
+	if !positions[3].toRoom(other, false) {
 		t.Error("no room for the task of another limiter")
 	}
 	for range 3 { // the free slots
@@ -116,10 +116,10 @@ func TestGateRoom(t *testing.T) {
 			t.Fatal("not admitted")
 		}
 	}
-	if err := seats[0].toSlot(context.Background()); err != nil || !seats[0].slot {
+	if err := positions[0].toSlot(context.Background()); err != nil || !positions[0].slot {
 		t.Errorf("%v: it has no slot although another only waits in one", err)
 	}
-	if seats[2].slot || !seats[2].waits {
+	if positions[2].slot || !positions[2].waits {
 		t.Error("it has not left its slot")
 	}
 	if used, waiting := g.load(); used != 4 || waiting != 3 {
@@ -127,10 +127,10 @@ func TestGateRoom(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := seats[1].toSlot(ended); err == nil {
+	if err := positions[1].toSlot(ended); err == nil {
 		t.Error("a slot, though none is free")
 	}
-	for _, s := range seats {
+	for _, s := range positions {
 		s.leave()
 		s.leave()
 	}
@@ -144,7 +144,7 @@ func TestGateRoom(t *testing.T) {
 func TestGateRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(gateSize{slots: 2, room: 2, weights: map[string]int{"a": 1, "b": 1}, every: 100 * time.Millisecond})
-		look := func(queue string) (after time.Duration) {
+		visit := func(queue string) (after time.Duration) {
 			t.Helper()
 			began := time.Now()
 			s, ok := g.admit(queue, time.Second)
@@ -156,13 +156,13 @@ func TestGateRests(t *testing.T) {
 		}
 		for range 5 {
 			for _, queue := range []string{"a", "b"} {
-				if after := look(queue); queue == "b" && after != 0 {
+				if after := visit(queue); queue == "b" && after != 0 {
 					t.Errorf("the second queue was looked at after %v", after)
 				}
 				g.empty(queue, time.Now())
 			}
 			began := time.Now()
-			if after := look("a"); after < 50*time.Millisecond || after > 150*time.Millisecond {
+			if after := visit("a"); after < 50*time.Millisecond || after > 150*time.Millisecond {
 				t.Errorf("looked again after %v, want 50ms to 150ms", after)
 			}
 			g.empty("a", began)
@@ -171,13 +171,13 @@ func TestGateRests(t *testing.T) {
 			if s, ok := g.admit("a", time.Second); ok {
 				s.leave()
 			}
-			if after := look("b"); after != 0 || time.Since(began) > 200*time.Millisecond {
+			if after := visit("b"); after != 0 || time.Since(began) > 200*time.Millisecond {
 				t.Errorf("a called task was looked for after %v", time.Since(began))
 			}
 			time.Sleep(time.Millisecond)
 			g.empty("b", time.Now())
 			g.empty("a", time.Now())
-			if after := look("b"); after < 50*time.Millisecond {
+			if after := visit("b"); after < 50*time.Millisecond {
 				t.Errorf("looked after %v for tasks that others have taken", after)
 			}
 			g.arrived("b", "", time.Now())

@@ -50,9 +50,9 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	if !ok {
 		return none
 	}
-	seats := append([]*seat{first}, g.more(call.Queue, in.most-1)...)
+	positions := append([]*position{first}, g.more(call.Queue, in.most-1)...)
 	began := time.Now()
-	asked := len(seats)
+	asked := len(positions)
 	most := max(asked, in.sorts[call.Queue])
 	tasks, err := in.l.lines.Take(ctx, call.Queue, call.LeaseEnds, most, in.l.rules.orders)
 	came := len(tasks)
@@ -61,17 +61,17 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 		tasks = in.sort(ctx, call.Queue, tasks, began)
 		in.sorts[call.Queue] = sortNext(most, came, came-len(tasks), time.Since(began))
 	}
-	if more := len(tasks) - len(seats); more > 0 { // called ones, among many that had to park
-		seats = append(seats, g.more(call.Queue, more)...)
+	if more := len(tasks) - len(positions); more > 0 { // called ones, among many that had to park
+		positions = append(positions, g.more(call.Queue, more)...)
 	}
-	if over := len(tasks) - len(seats); over > 0 {
+	if over := len(tasks) - len(positions); over > 0 {
 		in.sorts[call.Queue] = 0 // most of those that come do not have to park
-		if berr := in.giveBackTaken(ctx, call.Queue, tasks[len(seats):]); berr != nil {
+		if berr := in.giveBackTaken(ctx, call.Queue, tasks[len(positions):]); berr != nil {
 			in.l.logger.Warn("cannot put jobs back to their queue; asynq does so when their leases are over", "queue", call.Queue, "jobs", over, "error", berr)
 		}
-		tasks = tasks[:len(seats)]
+		tasks = tasks[:len(positions)]
 	}
-	for _, s := range seats[min(len(tasks), len(seats)):] {
+	for _, s := range positions[min(len(tasks), len(positions)):] {
 		s.leave()
 	}
 	in.most = takeNext(asked, came, g.size.slots)
@@ -83,7 +83,7 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 		return none
 	}
 	for i, t := range tasks {
-		in.put(call.Queue, t, standings[t.ID], seats[i], began)
+		in.put(call.Queue, t, standings[t.ID], positions[i], began)
 	}
 	if t, ok := in.pop(); ok {
 		return redis.NewCmdResult(t.message, nil)
@@ -102,8 +102,8 @@ func takeNext(asked, came, slots int) int {
 }
 
 // put notes a task that was taken by a call that began then.
-func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *seat, began time.Time) {
-	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.Arrival(), first: t.First, standing: standing, seat: s, asked: make(chan struct{}),
+func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *position, began time.Time) {
+	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.Arrival(), first: t.First, standing: standing, position: s, asked: make(chan struct{}),
 		called: t.Wait.State == line.Called, came: time.Now()}
 	a.last = a.came
 	if t.Waited() {
@@ -149,13 +149,13 @@ func (in *intake) giveBack(ctx context.Context) {
 	taken := in.taken
 	in.taken = nil
 	in.mu.Unlock()
-	ids, places := map[string][]string{}, map[string][]line.Place{}
+	ids, parkings := map[string][]string{}, map[string][]line.Parking{}
 	for _, t := range taken {
 		ids[t.a.queue] = append(ids[t.a.queue], t.a.id)
-		places[t.a.queue] = append(places[t.a.queue], t.a.untouched())
+		parkings[t.a.queue] = append(parkings[t.a.queue], t.a.untouched())
 	}
 	for queue := range ids {
-		if err := in.l.lines.GiveBackAll(ctx, queue, ids[queue], places[queue]); err != nil {
+		if err := in.l.lines.GiveBackAll(ctx, queue, ids[queue], parkings[queue]); err != nil {
 			in.l.logger.Warn("cannot put jobs back to their queue; asynq does so when their leases are over", "queue", queue, "jobs", len(ids[queue]), "error", err)
 		}
 	}
@@ -163,7 +163,7 @@ func (in *intake) giveBack(ctx context.Context) {
 		t.a.settle(line.Requeue)
 		t.a.note()
 		t.a.finish(false)
-		t.a.seat.leave()
+		t.a.position.leave()
 		in.l.caller.answered(t.a)
 		in.l.attempts.drop(t.a)
 	}

@@ -168,13 +168,13 @@ func (c *caller) taken(a *attempt) {
 
 // expect notes what came of calling tasks for places of max_in_flight, which are this
 // process's own.
-func (c *caller) expect(key probeKey, places int64, b line.Brought) {
+func (c *caller) expect(key probeKey, capacity int64, b line.Brought) {
 	if _, slots := line.SlotLimit(key.line); !slots && c.l.fullRule(key.line) == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if b.Left > 0 && b.Called < places {
+	if b.Left > 0 && b.Called < capacity {
 		c.spare[key] = true
 	} else {
 		delete(c.spare, key)
@@ -226,8 +226,8 @@ func (c *caller) pendingOf(queue, name string) int64 {
 }
 
 // parked notes a task that this process has parked.
-func (c *caller) parked(queue string, place line.Place) {
-	name := line.Whole(place.Line)
+func (c *caller) parked(queue string, parking line.Parking) {
+	name := line.Whole(parking.Line)
 	if name == "" {
 		return
 	}
@@ -240,7 +240,7 @@ func (c *caller) parked(queue string, place line.Place) {
 	if l.tasks >= 0 {
 		l.tasks++
 	}
-	u.lines[name] = lined{tasks: l.tasks, cost: max(l.cost, place.Cost), at: time.Now()}
+	u.lines[name] = lined{tasks: l.tasks, cost: max(l.cost, parking.Cost), at: time.Now()}
 	c.mu.Unlock()
 	select {
 	case c.wake <- struct{}{}:
@@ -326,7 +326,7 @@ func (c *caller) queuesFor(queue, name string) bool {
 
 // outlook is about how long a line takes to serve those who are in it: with the
 // rate of the configuration, if that of the limiter is not known.
-func (c *caller) outlook(queue, name string, rate throttle.Rate) time.Duration {
+func (c *caller) estimateWait(queue, name string, rate throttle.Rate) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.lineup(queue).lines[name]

@@ -78,8 +78,8 @@ jobs: { "x:limited": { limits: [api], hold: 100ms }, "y:account": { limits: [acc
 // in the order in which they came, and none is called for whom there is no place.
 func TestInFlightInOrder(t *testing.T) {
 	t.Parallel()
-	for _, places := range []int{1, 3} {
-		t.Run(fmt.Sprint(places), func(t *testing.T) {
+	for _, capacity := range []int{1, 3} {
+		t.Run(fmt.Sprint(capacity), func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, redistest.Start(t))
 			const jobs = 30
@@ -90,7 +90,7 @@ func TestInFlightInOrder(t *testing.T) {
 			s.serve(member{yaml: fmt.Sprintf(`
 limits: { api: { rate: 1000/1s } }
 jobs: { "x:limited": { limits: [api], max_in_flight: %d, hold: 100ms } }
-`, places), opts: asynqlimit.Options{Attempt: func(next asynq.Handler) asynq.Handler {
+`, capacity), opts: asynqlimit.Options{Attempt: func(next asynq.Handler) asynq.Handler {
 				return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 					attempts.Add(1)
 					return next.ProcessTask(ctx, task)

@@ -175,7 +175,7 @@ func (l *Limits) ended(queue, id string, task bool) {
 		return
 	}
 	select {
-	case l.caller.place <- struct{}{}:
+	case l.caller.freed <- struct{}{}:
 	default:
 	}
 }
@@ -307,9 +307,9 @@ func (j *job) staysFor(limiter string) bool {
 	if !near && j.l.caller.queuesFor(j.a.queue, name) {
 		return false
 	}
-	j.a.waitsFor(j.place(name))
+	j.a.waitsFor(j.parkingIn(name))
 	j.l.caller.answered(j.a)
-	return j.a.seat.toRoom([]string{name}, near)
+	return j.a.position.toRoom([]string{name}, near)
 }
 
 func (j *job) parkInOrder(behind string) error {

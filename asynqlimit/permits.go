@@ -61,9 +61,9 @@ func (j *job) hold(ctx context.Context) (err error) {
 	}
 	v := decide(s)
 	if v.park != "" {
-		return j.throttled(v.park, j.l.caller.outlook(j.a.queue, line.Whole(j.needs.lineOf(v.park)), j.needs.rateOf(v.park)), nil)
+		return j.throttled(v.park, j.l.caller.estimateWait(j.a.queue, line.Whole(j.needs.lineOf(v.park)), j.needs.rateOf(v.park)), nil)
 	}
-	j.a.waitsFor(j.place(j.needs.limiters[0]))
+	j.a.waitsFor(j.parkingIn(j.needs.limiters[0]))
 	r, err := j.ask(running, v.wait)
 	if err != nil {
 		return j.undecided(ctx, err)
@@ -74,12 +74,12 @@ func (j *job) hold(ctx context.Context) (err error) {
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
 	j.reservation = r
-	j.a.waitsFor(j.place(r.Limiter()))
+	j.a.waitsFor(j.parkingIn(r.Limiter()))
 	if atOnce {
 		return nil
 	}
 	j.stays()
-	if !j.a.seat.toRoom(j.needs.limiters, s.due()) && !s.never && !s.due() {
+	if !j.a.position.toRoom(j.needs.limiters, s.due()) && !s.never && !s.due() {
 		j.giveUp()
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
@@ -96,7 +96,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 
 // standing is what is known about the task now.
 func (j *job) standing(ctx context.Context) (s standing, err error) {
-	s = standing{came: j.a.wait.State, hold: j.needs.rule.Hold, never: j.needs.rule.never, shared: j.needs.shared(), time: -1, room: j.a.seat.hasRoom(j.needs.limiters)}
+	s = standing{came: j.a.wait.State, hold: j.needs.rule.Hold, never: j.needs.rule.never, shared: j.needs.shared(), time: -1, room: j.a.position.hasRoom(j.needs.limiters)}
 	if s.came == line.Called && line.IsBlocked(j.a.wait.Line) {
 		s.came = "" // it was not called for its permits
 	}
@@ -117,10 +117,10 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 		j.l.rooms.of(j.a).leaving(j.a)
 	}
 	if maxWait > askingLasts {
-		j.a.seat.asking(true)
-		defer j.a.seat.asking(false)
+		j.a.position.asking(true)
+		defer j.a.position.asking(false)
 		defer time.AfterFunc(askingLasts, func() {
-			j.a.seat.toRoomIfAsking(j.needs.limiters, func() { j.l.rooms.of(j.a).enter(j.a) })
+			j.a.position.toRoomIfAsking(j.needs.limiters, func() { j.l.rooms.of(j.a).enter(j.a) })
 		}).Stop()
 	}
 	defer j.a.ask()
@@ -182,11 +182,11 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	defer stop()
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
-	if !j.a.seat.toSlotNow() {
+	if !j.a.position.toSlotNow() {
 		j.stays()
 	}
 	inTime, cancelSlot := context.WithTimeout(running, max(r.Delay(), 0)+j.lateBy())
-	err = j.a.seat.toSlot(inTime)
+	err = j.a.position.toSlot(inTime)
 	cancelSlot()
 	if err != nil {
 		limiter := r.Limiter()
@@ -196,7 +196,7 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 		}
 		slot, cancelSlot := context.WithTimeout(running, max(min(j.needs.rule.Hold, time.Second), lead))
 		defer cancelSlot()
-		if err := j.a.seat.toSlot(slot); err != nil {
+		if err := j.a.position.toSlot(slot); err != nil {
 			if running.Err() != nil {
 				return false, j.undecided(ctx, running.Err())
 			}

@@ -51,28 +51,28 @@ func TestFateOf(t *testing.T) {
 // TestEnding: what becomes of a task when asynq ends its attempt, after what the
 // middleware has decided.
 func TestEnding(t *testing.T) {
-	api := line.Place{Line: "api"}
+	api := line.Parking{Line: "api"}
 	tests := []struct {
 		name  string
 		phase phase
 		fate  fate
-		place line.Place
+		place line.Parking
 		step  line.Step
 		want  fate
 	}{
 		{"waits for a limit", waits, open, api, line.Retry, parks},
-		{"waits for a slot", waits, open, line.Place{}, line.Archive, returns},
+		{"waits for a slot", waits, open, line.Parking{}, line.Archive, returns},
 		{"waits, shutdown", waits, open, api, line.Requeue, returns},
 		{"put off", prepares, parks, api, line.Archive, parks},
-		{"put off alone", runs, parks, line.Place{Away: 1}, line.Retry, parks},
+		{"put off alone", runs, parks, line.Parking{Away: 1}, line.Retry, parks},
 		{"put off, shutdown", runs, parks, api, line.Requeue, returns},
-		{"handler failed", runs, asynqs, line.Place{}, line.Retry, asynqs},
+		{"handler failed", runs, asynqs, line.Parking{}, line.Retry, asynqs},
 		{"dials", prepares, open, api, line.Archive, asynqs},
 		{"runs, shutdown", runs, open, api, line.Requeue, asynqs},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a := &attempt{phase: tt.phase, fate: tt.fate, place: tt.place}
+			a := &attempt{phase: tt.phase, fate: tt.fate, parking: tt.place}
 			if got, _ := a.ending(tt.step); got != tt.want {
 				t.Errorf("%v, want %v", got, tt.want)
 			}

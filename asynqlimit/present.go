@@ -18,12 +18,12 @@ import (
 // present tells Redis what this process serves, how busy it is and what it did, for
 // as long as one of its servers runs. It is one call every few seconds, whatever they do.
 type present struct {
-	rdb    redis.UniversalClient
-	logger *slog.Logger
-	look   func() presence.Worker
-	past   func() map[string]history.Counts // what happened since it was last asked
-	turn   chan struct{}                    // has one while a server tells for all
-	wake   chan struct{}                    // there is something new to tell
+	rdb      redis.UniversalClient
+	logger   *slog.Logger
+	describe func() presence.Worker
+	past     func() map[string]history.Counts // what happened since it was last asked
+	telling  chan struct{}                    // has one while a server tells for all
+	wake     chan struct{}                    // there is something new to tell
 
 	mu      sync.Mutex // held while Redis is told, so that "gone" is not overtaken
 	servers int
@@ -39,7 +39,7 @@ const (
 )
 
 func newPresent(p *process) *present {
-	return &present{rdb: p.rdb, logger: p.logger, look: p.present, past: p.tallies, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	return &present{rdb: p.rdb, logger: p.logger, describe: p.present, past: p.tallies, telling: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 }
 
 // present is this process as it stands.
@@ -93,8 +93,8 @@ func (p *present) run(ctx context.Context) {
 	p.join(1)
 	defer p.join(-1)
 	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
+	case p.telling <- struct{}{}:
+		defer func() { <-p.telling }()
 	case <-ctx.Done():
 		return
 	}
@@ -128,7 +128,7 @@ func (p *present) tell(ctx context.Context) {
 		return
 	}
 	_, err := p.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		presence.Here(ctx, pipe, p.look())
+		presence.Here(ctx, pipe, p.describe())
 		history.Add(ctx, pipe, p.past()) // what cannot be told is lost: it is for people
 		return nil
 	})
@@ -150,7 +150,7 @@ func (p *present) join(n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), presentTimeout)
 	defer cancel()
 	if _, err := p.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		presence.Gone(ctx, pipe, p.look().ID)
+		presence.Gone(ctx, pipe, p.describe().ID)
 		history.Add(ctx, pipe, p.past())
 		return nil
 	}); err != nil {

@@ -48,7 +48,7 @@ func (p *probe) opens() bool { return p.passed > 0 || p.batch > 1 }
 
 // look says how many jobs to call now. A line of which none has passed waits for
 // its try.
-func (p *probe) look(now time.Time, of *tries) int {
+func (p *probe) allowance(now time.Time, of *tries) int {
 	if now.Before(p.next) {
 		return 0
 	}

@@ -45,8 +45,8 @@ func TestEmptiedLinesCostNothing(t *testing.T) {
 	s := newSite(t, redistest.Start(t))
 	rdb := redis.NewClient(s.rdb.Options())
 	t.Cleanup(func() { rdb.Close() })
-	var looks atomic.Int64
-	rdb.AddHook(mentions{"!no_credential:x:limited", &looks})
+	var visits atomic.Int64
+	rdb.AddHook(mentions{"!no_credential:x:limited", &visits})
 	var mended atomic.Bool
 	s.serve(member{yaml: `
 limits: { api: { rate: 1000/1s } }
@@ -74,9 +74,9 @@ jobs: { "x:limited": { limits: [api] } }
 		return n == 0, fmt.Sprintf("%d of %d still blocked", n, jobs)
 	})
 	<-time.After(time.Second) // what is under way
-	before := looks.Load()
+	before := visits.Load()
 	<-time.After(3 * time.Second)
-	if n := looks.Load() - before; n > 2 {
+	if n := visits.Load() - before; n > 2 {
 		t.Errorf("%d looks in 3 s at a line that is empty", n)
 	}
 }

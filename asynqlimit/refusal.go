@@ -48,7 +48,7 @@ func (j *job) refused(ctx context.Context, after *RetryAfterError, err error) er
 	}
 	d := min(after.After, j.needs.maxPause())
 	alone := func(d time.Duration, limiter string) error {
-		j.a.decide(parks, line.Place{Away: d, Cost: 1, Refused: first, Since: j.a.since})
+		j.a.decide(parks, line.Parking{Away: d, Cost: 1, Refused: first, Since: j.a.since})
 		return &ThrottledError{Limiter: limiter, RetryAfter: d, Err: after}
 	}
 	if len(j.needs.paused()) == 0 {
@@ -75,7 +75,7 @@ func (j *job) refused(ctx context.Context, after *RetryAfterError, err error) er
 		j.countsOf(i).paused.Add(1)
 		j.l.pausedBy(j, j.limiter[i].Name(), d)
 	}
-	p := j.place(limiter)
+	p := j.parkingIn(limiter)
 	p.Refused = first
 	if r.Times > 1 {
 		p.Since = 0 // behind the others

@@ -24,7 +24,7 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	j.handling, j.before = began, waited
 	ended := errPanicked
 	defer func() {
-		j.a.seat.ran(time.Since(began))
+		j.a.position.ran(time.Since(began))
 		j.ran(time.Since(began)-(j.waited-waited), ended)
 	}()
 	ctx, done := j.underLease(ctx)
@@ -41,7 +41,7 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 
 // slot waits for a slot, for no more than a quarter of the task's time.
 func (j *job) slot(ctx context.Context) error {
-	if j.a.seat.toSlotNow() {
+	if j.a.position.toSlotNow() {
 		return nil
 	}
 	running, cancel := j.l.whileRunning(ctx)
@@ -50,7 +50,7 @@ func (j *job) slot(ctx context.Context) error {
 		running, cancel = context.WithTimeout(running, time.Until(deadline)/4)
 		defer cancel()
 	}
-	return j.a.seat.toSlot(running)
+	return j.a.position.toSlot(running)
 }
 
 // errGone is what an attempt returns that asynq ends, or has ended, because its

@@ -28,13 +28,13 @@ const (
 
 // sharing is a look at a line that tenants share.
 type sharing struct {
-	k       *look
+	k       *visit
 	limiter string
 	waiting line.Waiting
 	tags    line.Tags
 	weights []float64 // in the configuration
 	v       float64   // after what was dealt
-	looks   []line.Look
+	visits  []line.Visit
 }
 
 // deal finds out from which tenants' lines to call what the looks have permits for.
@@ -98,11 +98,11 @@ func (s *sharing) decide(rules *rules) {
 		}
 		tenants[i] = fair.Tenant{Finish: s.tags.Finish[i], Weight: cmp.Or(s.tags.Weights[i], s.weights[i]), Cost: t.Cost, Jobs: t.Tasks, Since: t.Since}
 	}
-	got, after := fair.Deal(v, tenants, s.k.permits, max(s.k.places, 1), most)
+	got, after := fair.Deal(v, tenants, s.k.permits, max(s.k.capacity, 1), most)
 	s.v = after
 	for i, t := range tenants {
 		if start := t.Start(v); got[i] > 0 || t.Jobs == 0 || start != first[i].Start {
-			s.looks = append(s.looks, line.Look{Line: line.OfTenant(s.limiter, first[i].Name), Permits: got[i], Start: start, Weight: t.Weight})
+			s.visits = append(s.visits, line.Visit{Line: line.OfTenant(s.limiter, first[i].Name), Permits: got[i], Start: start, Weight: t.Weight})
 		}
 	}
 }
@@ -123,8 +123,8 @@ func (c *caller) costs(name string, b line.Brought) {
 // look.
 func (s *sharing) charge(brought []line.Brought) line.Charge {
 	charge := line.Charge{Limiter: s.limiter, V: s.v}
-	for i, look := range s.looks {
-		_, tenant, _ := line.Split(look.Line)
+	for i, visit := range s.visits {
+		_, tenant, _ := line.Split(visit.Line)
 		if brought[i].Cost > 0 {
 			charge.Tenants = append(charge.Tenants, line.Charged{Name: tenant, Permits: brought[i].Cost, Weight: s.weightOf(tenant)})
 		}
@@ -242,7 +242,7 @@ func (rs *rules) strays(name string) bool {
 }
 
 // release returns the tasks of such lines to their queues.
-func (c *caller) release(ctx context.Context, strays []*look) (err error) {
+func (c *caller) release(ctx context.Context, strays []*visit) (err error) {
 	for _, k := range strays {
 		queue := c.queues[k.queue]
 		n, failed := c.l.lines.Release(ctx, queue, k.name)

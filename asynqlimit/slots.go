@@ -104,7 +104,7 @@ func (j *job) permitsNow(ctx context.Context) (late *ThrottledError, err error) 
 }
 
 // seatFor is how long a task holds its slots while it waits for one of the process.
-const seatFor = time.Second
+const slotWithin = time.Second
 
 // takeSlots gets a slot of each limit in flight. The task waits for them in the room,
 // and parks if that takes longer than its hold.
@@ -133,7 +133,7 @@ func (j *job) takeSlots(ctx context.Context) error {
 	within, leave := context.WithTimeout(running, max(wait, 50*time.Millisecond)) // the way to Redis, at least
 	defer leave()
 	j.a.inTurn(ctx)
-	j.a.waitsFor(j.place(line.InFlight + j.needs.slots[0].Limiter))
+	j.a.waitsFor(j.parkingIn(line.InFlight + j.needs.slots[0].Limiter))
 	atOnce := true
 	if j.leaves = j.slotsAtOnce(); j.leaves { // a slot that is held is not to wait for that
 		j.l.rooms.of(j.a).leaving(j.a)
@@ -149,7 +149,7 @@ func (j *job) takeSlots(ctx context.Context) error {
 		for i, s := range j.needs.slots {
 			names[i] = line.InFlight + s.Limiter
 		}
-		if wait <= 0 || !j.a.seat.toRoom(names, near) && !near && !j.needs.rule.never {
+		if wait <= 0 || !j.a.position.toRoom(names, near) && !near && !j.needs.rule.never {
 			leave()
 		}
 	}})
@@ -161,7 +161,7 @@ func (j *job) takeSlots(ctx context.Context) error {
 	}
 	switch {
 	case err == nil:
-		return j.seated(ctx, running, lease)
+		return j.runHolding(ctx, running, lease)
 	case errors.Is(err, throttle.ErrReentered):
 		return errGone // a later attempt of the task is here
 	case within.Err() != nil && running.Err() == nil:
@@ -202,12 +202,12 @@ func limiterOf(err error) string {
 
 // seated notes the slots of a task, and gets it a slot of the process soon: slots of the
 // fleet are not for those who wait.
-func (j *job) seated(ctx, running context.Context, lease *throttle.Lease) error {
+func (j *job) runHolding(ctx, running context.Context, lease *throttle.Lease) error {
 	j.lease = lease
-	if (j.reservation == nil || j.acquires) && !j.a.seat.toSlotNow() {
-		soon, cancel := context.WithTimeout(running, seatFor)
+	if (j.reservation == nil || j.acquires) && !j.a.position.toSlotNow() {
+		soon, cancel := context.WithTimeout(running, slotWithin)
 		defer cancel()
-		if err := j.a.seat.toSlot(soon); err != nil {
+		if err := j.a.position.toSlot(soon); err != nil {
 			j.freeSlots()
 			if running.Err() != nil {
 				return j.undecided(ctx, running.Err())
@@ -226,7 +226,7 @@ func (j *job) seated(ctx, running context.Context, lease *throttle.Lease) error 
 
 // parkForSlot parks the task in the line of those that wait for a slot.
 func (j *job) parkForSlot(limiter string) *ThrottledError {
-	j.a.decide(parks, j.place(line.InFlight+limiter))
+	j.a.decide(parks, j.parkingIn(line.InFlight+limiter))
 	for _, s := range j.needs.slots {
 		if s.Limiter == limiter {
 			j.l.rules.slots[s.Limit].counts.parked.Add(1)
@@ -254,7 +254,7 @@ func (j *job) freeSlots() {
 		for _, s := range j.needs.slots {
 			if j.l.caller.lined(queue, line.InFlight+s.Limiter) {
 				select {
-				case j.l.caller.place <- struct{}{}:
+				case j.l.caller.freed <- struct{}{}:
 				default:
 				}
 				return

@@ -43,7 +43,7 @@ func (in *intake) sort(ctx context.Context, queue string, tasks []line.Taken, be
 	}
 	var ids []string
 	var messages []any
-	var places []line.Place
+	var parkings []line.Parking
 	var parks []sorted
 	rest := tasks[:0]
 	for _, t := range tasks {
@@ -53,20 +53,20 @@ func (in *intake) sort(ctx context.Context, queue string, tasks []line.Taken, be
 			continue
 		}
 		text, _ := t.Message.(string)
-		ids, places, parks = append(ids, t.ID), append(places, p.place), append(parks, p)
+		ids, parkings, parks = append(ids, t.ID), append(parkings, p.parking), append(parks, p)
 		messages = append(messages, line.WithError(text, p.why.Error(), began))
 		in.l.gate.arrived(queue, t.Wait.State, began)
 	}
 	if len(ids) == 0 {
 		return rest
 	}
-	if err := in.l.lines.ParkAll(ctx, queue, ids, messages, places); err != nil {
+	if err := in.l.lines.ParkAll(ctx, queue, ids, messages, parkings); err != nil {
 		in.l.logger.Warn("cannot park jobs; asynq brings them back when their leases are over", "queue", queue, "jobs", len(ids), "error", err)
 		return rest
 	}
 	for i, p := range parks {
 		in.l.logPutOff(queue, ids[i], p.typ, p.why)
-		in.l.caller.parked(queue, p.place)
+		in.l.caller.parked(queue, p.parking)
 		p.limit.parked.Add(1)
 		p.limit.denied.Add(1)
 		p.rule.counts.attempt(p.why)
@@ -93,11 +93,11 @@ func (c *caller) knowsLines(queue string) bool {
 
 // sorted is where a task parks without being tried, and why it waits.
 type sorted struct {
-	typ   string
-	place line.Place
-	why   *ThrottledError
-	limit *limitCounts
-	rule  *rule
+	typ     string
+	parking line.Parking
+	why     *ThrottledError
+	limit   *limitCounts
+	rule    *rule
 }
 
 // parks says whether a task parks without being tried. Whole says that this process knows
@@ -128,21 +128,21 @@ func (in *intake) parks(ctx context.Context, queue string, t line.Taken, whole b
 	}
 	name, draw := needs.lineOf(limiter), needs.draws[slices.Index(needs.limiters, limiter)]
 	return sorted{
-		typ:   m.Type,
-		place: line.Place{Line: name, Since: t.Arrival(), Cost: needs.costOf(limiter), Refused: refusedBefore(t), By: t.By, AtOnce: true},
-		why:   &ThrottledError{Limiter: limiter, RetryAfter: in.l.caller.outlook(queue, line.Whole(name), draw.Rate)},
-		limit: &in.l.rules.limits[draw.Limit].counts,
-		rule:  needs.rule,
+		typ:     m.Type,
+		parking: line.Parking{Line: name, Since: t.Arrival(), Cost: needs.costOf(limiter), Refused: refusedBefore(t), By: t.By, AtOnce: true},
+		why:     &ThrottledError{Limiter: limiter, RetryAfter: in.l.caller.estimateWait(queue, line.Whole(name), draw.Rate)},
+		limit:   &in.l.rules.limits[draw.Limit].counts,
+		rule:    needs.rule,
 	}, true
 }
 
 // giveBackTaken puts tasks for which there is no place back to the head of their queue.
 func (in *intake) giveBackTaken(ctx context.Context, queue string, tasks []line.Taken) error {
-	ids, places := make([]string, len(tasks)), make([]line.Place, len(tasks))
+	ids, parkings := make([]string, len(tasks)), make([]line.Parking, len(tasks))
 	slices.Reverse(tasks) // each goes ahead of those that are back, and moves none of them
 	for i, t := range tasks {
 		ids[i] = t.ID
-		places[i] = line.Place{By: t.By, Since: t.Arrival(), Cost: t.Wait.Cost, Refused: t.Wait.Refused, Line: t.Wait.Line, Untried: !t.Wait.State.Near()}
+		parkings[i] = line.Parking{By: t.By, Since: t.Arrival(), Cost: t.Wait.Cost, Refused: t.Wait.Refused, Line: t.Wait.Line, Untried: !t.Wait.State.Near()}
 	}
-	return in.l.lines.GiveBackAll(ctx, queue, ids, places)
+	return in.l.lines.GiveBackAll(ctx, queue, ids, parkings)
 }

@@ -248,9 +248,9 @@ func TestSeveralServersShown(t *testing.T) {
 			}
 		}
 	})
-	looks := make(chan struct{})
+	visits := make(chan struct{})
 	go func() { // while servers come
-		defer close(looks)
+		defer close(visits)
 		for range 20 {
 			_, _ = page.registry.Gather()
 		}
@@ -263,7 +263,7 @@ func TestSeveralServersShown(t *testing.T) {
 		go func() { done <- limits.Serve(ctx, srv, mux) }()
 		s.enqueue("x", queue, asynq.Queue(queue), asynq.Retention(time.Hour))
 	}
-	<-looks
+	<-visits
 	s.await(10*time.Second, func() (bool, string) {
 		n := page.metric("jobthrottle_permits_granted_total", "limit", "api")
 		return n == 3, fmt.Sprint(n, " permits are granted, want 3")

@@ -151,14 +151,14 @@ func keyOf(path []string) string {
 // pathAt returns the path of the key or value that the token begins.
 func pathAt(root ast.Node, tok *token.Token) (found []string) {
 	eachPath(root, nil, func(path []string, key, value *token.Token) {
-		if found == nil && (samePlace(key, tok) || samePlace(value, tok)) {
+		if found == nil && (sameToken(key, tok) || sameToken(value, tok)) {
 			found = path
 		}
 	})
 	return found
 }
 
-func samePlace(a, b *token.Token) bool {
+func sameToken(a, b *token.Token) bool {
 	return a != nil && a.Position.Line == b.Position.Line && a.Position.Column == b.Position.Column
 }
 

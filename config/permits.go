@@ -89,19 +89,19 @@ func (c *Config) checkPermits(key string, j Job) error {
 		if c.Limits[name].IsInFlight() {
 			continue
 		}
-		place := key
+		path := key
 		if _, own := j.Permits.ByLimit[name]; own {
-			place += "." + name
+			path += "." + name
 		}
 		cost, err := expr.ParseCost(j.Permits.Of(name))
 		if err != nil {
-			return invalid(place, "%v", err)
+			return invalid(path, "%v", err)
 		}
 		if rate, err := c.Limits[name].highest(); err == nil && cost.Fixed() > rate.Permits {
-			return invalid(place, "%d permits are more than limit %q ever gives at once (%s)", cost.Fixed(), name, rate)
+			return invalid(path, "%d permits are more than limit %q ever gives at once (%s)", cost.Fixed(), name, rate)
 		}
 		if a := c.Limits[name].Adapt; a != nil && cost.Fixed() > a.Min {
-			return invalid(place, "%d permits are more than limit %q gives once it has adapted down to %d: raise adapt.min", cost.Fixed(), name, a.Min)
+			return invalid(path, "%d permits are more than limit %q gives once it has adapted down to %d: raise adapt.min", cost.Fixed(), name, a.Min)
 		}
 	}
 	return nil

@@ -103,7 +103,7 @@ func TestWholeNumbers(t *testing.T) {
 		{"0o17", 0, `invalid value "0o17": want a whole number in decimal, without zeros before it`},
 		{"9223372036854775808", 0, `invalid value "9223372036854775808": want a whole number`},
 	} {
-		for _, place := range []struct {
+		for _, path := range []struct {
 			text, at string
 			got      func(*Config) int
 		}{
@@ -113,16 +113,16 @@ func TestWholeNumbers(t *testing.T) {
 			{"jobs: { x: { max_in_flight: %s } }", "1:29: jobs.x.max_in_flight: ", func(c *Config) int { return c.Jobs["x"].MaxInFlight }},
 			{"redis: { db: &n %s }", "1:17: redis.db: ", func(c *Config) int { return c.Redis.DB }},
 		} {
-			text := fmt.Sprintf(place.text, tt.written)
+			text := fmt.Sprintf(path.text, tt.written)
 			cfg, err := Parse("config.yaml", []byte(text))
 			if _, typed := errors.AsType[*Error](err); err != nil && !typed {
 				t.Errorf("%s: error %T", text, err)
 			}
-			switch want := "config.yaml:" + place.at + tt.msg; {
+			switch want := "config.yaml:" + path.at + tt.msg; {
 			case tt.want != 0 && err != nil:
 				t.Errorf("%s: %v", text, err)
-			case tt.want != 0 && place.got(cfg) != tt.want:
-				t.Errorf("%s: read as %d", text, place.got(cfg))
+			case tt.want != 0 && path.got(cfg) != tt.want:
+				t.Errorf("%s: read as %d", text, path.got(cfg))
 			case tt.want == 0 && (err == nil || err.Error() != want):
 				t.Errorf("%s:\ngot  %v\nwant %s", text, err, want)
 			}

@@ -62,13 +62,13 @@ func New(rdb redis.Scripter, opts Options) (*Client, error) {
 	}
 	_, isCluster := rdb.(*redis.ClusterClient)
 	cluster := isCluster || opts.Cluster
-	var turns *tenants.Keeper
-	core := driver.New(driver.Config{Redis: rdb, Cluster: cluster, ID: id, Fail: failure, Heard: func(limiter string) { turns.Heard(limiter) }})
-	turns = tenants.New(tenants.Around{ID: id, Now: core.Now, At: core.At, Call: core.CallAt, Listen: core.Listen})
+	var sharing *tenants.Keeper
+	core := driver.New(driver.Config{Redis: rdb, Cluster: cluster, ID: id, Fail: failure, Heard: func(limiter string) { sharing.Heard(limiter) }})
+	sharing = tenants.New(tenants.Around{ID: id, Now: core.Now, At: core.At, Call: core.CallAt, Listen: core.Listen})
 	keeper := slots.New(rdb, id, func(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, time.Time, error) {
 		return core.CallAt(ctx, s, keys, args...)
 	})
-	return &Client{core: core, slots: keeper, tenants: turns, cluster: cluster}, nil
+	return &Client{core: core, slots: keeper, tenants: sharing, cluster: cluster}, nil
 }
 
 // ID is what this Client's PER_CLIENT limits are keyed by.

@@ -140,22 +140,22 @@ func (a *replayedAsk) told(answer line.Answer) {
 				a.leave()
 			default:
 				a.l.step(line.Event{Kind: line.Extend, Waiter: a.w})
-				a.turn()
+				a.due()
 			}
 		})
 	default:
-		a.turn()
+		a.due()
 	}
 }
 
 // turn is when the caller looks whether its turn has come.
-func (a *replayedAsk) turn() {
+func (a *replayedAsk) due() {
 	if !a.over && !a.l.p.dead() {
-		a.l.step(line.Event{Kind: line.Turn, Waiter: a.w})
+		a.l.step(line.Event{Kind: line.Due, Waiter: a.w})
 	}
 }
 
-func (a *replayedAsk) turned(taken bool, sleep time.Duration) {
+func (a *replayedAsk) handedOut(taken bool, sleep time.Duration) {
 	switch {
 	case taken:
 		a.end(true)
@@ -163,7 +163,7 @@ func (a *replayedAsk) turned(taken bool, sleep time.Duration) {
 		no := a.sleeps
 		a.r.after(sleep, func() {
 			if no == a.sleeps {
-				a.turn()
+				a.due()
 			}
 		})
 	}

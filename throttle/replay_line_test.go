@@ -39,7 +39,7 @@ func (l *replayedLine) step(e line.Event) {
 	}
 	r.met[l.l.Phase()+" x "+e.Kind.String()]++
 	a := &l.l.Around
-	a.Met, a.FirstCall, a.Hears = l.p.metRedis, l.p.firstCall, l.p.hears
+	a.Answered, a.FirstCall, a.Hears = l.p.metRedis, l.p.firstCall, l.p.hears
 	a.Drawn, l.drawn = l.drawn, 0
 	for i, name := range l.names {
 		a.Elsewhere[i] = 0
@@ -57,7 +57,7 @@ func (l *replayedLine) step(e line.Event) {
 			r.after(0, func() { ask.told(answer) })
 		}
 	}
-	if out.Met {
+	if out.WayKnown {
 		l.p.known = l.l.Way()
 	}
 	l.p.lateHere += out.Late
@@ -85,9 +85,9 @@ func (l *replayedLine) step(e line.Event) {
 	case out.After > 0:
 		l.pauseFor(out.After, func() { l.step(line.Event{Kind: line.Ready}) })
 	}
-	if e.Kind == line.Turn {
+	if e.Kind == line.Due {
 		l.asks[ask].late = out.Late > 0
-		l.asks[ask].turned(out.Taken, out.Sleep)
+		l.asks[ask].handedOut(out.Taken, out.Sleep)
 	}
 }
 

@@ -81,7 +81,7 @@ func (l *Limiter) SetWeight(ctx context.Context, tenant string, w float64) error
 
 // inTurn waits for the tenant's turn and a place, within wait, endless if that is
 // negative, and lets use have what came of that. It says whether the tenant got its permits.
-func (l *Limiter) inTurn(ctx context.Context, ns []int64, wait time.Duration, hold bool, use func(*driver.Pass, *driver.Ticket) (bool, error)) error {
+func (l *Limiter) asTenant(ctx context.Context, ns []int64, wait time.Duration, hold bool, use func(*driver.Pass, *driver.Ticket) (bool, error)) error {
 	if bad := l.tenant.bad; bad != nil {
 		return &Error{Limiter: l.name, Err: ErrInvalidTenant, Detail: bad.Error()}
 	}
@@ -101,8 +101,8 @@ func (l *Limiter) inTurn(ctx context.Context, ns []int64, wait time.Duration, ho
 	var err error
 	switch {
 	case turn.Wait(ctx):
-		ticket, err = p.Place(ctx)
-		turn.Placed()
+		ticket, err = p.Await(ctx)
+		turn.Decided()
 	case turn.Denied:
 		ticket = p.Denied(turn.Answer.Wait)
 	default:
@@ -115,14 +115,14 @@ func (l *Limiter) inTurn(ctx context.Context, ns []int64, wait time.Duration, ho
 }
 
 func (l *Limiter) acquireFor(ctx context.Context, ns []int64) error {
-	return l.inTurn(ctx, ns, -1, false, func(p *driver.Pass, t *driver.Ticket) (bool, error) {
+	return l.asTenant(ctx, ns, -1, false, func(p *driver.Pass, t *driver.Ticket) (bool, error) {
 		err := p.Take(ctx, t)
 		return err == nil, err
 	})
 }
 
 func (l *Limiter) tryFor(ctx context.Context, ns []int64, timeout time.Duration) (ok bool, err error) {
-	err = l.inTurn(ctx, ns, max(timeout, 0), true, func(p *driver.Pass, t *driver.Ticket) (bool, error) {
+	err = l.asTenant(ctx, ns, max(timeout, 0), true, func(p *driver.Pass, t *driver.Ticket) (bool, error) {
 		if !t.OK() {
 			return false, nil
 		}
@@ -136,7 +136,7 @@ func (l *Limiter) tryFor(ctx context.Context, ns []int64, timeout time.Duration)
 }
 
 func (l *Limiter) reserveFor(ctx context.Context, ns []int64, maxWait time.Duration) (r *Reservation, err error) {
-	err = l.inTurn(ctx, ns, max(maxWait, 0), true, func(_ *driver.Pass, t *driver.Ticket) (bool, error) {
+	err = l.asTenant(ctx, ns, max(maxWait, 0), true, func(_ *driver.Pass, t *driver.Ticket) (bool, error) {
 		r = &Reservation{ticket: t}
 		if t.OK() {
 			r.refund = func(n int64) { l.c.tenants.Return(l.name, l.tenant.name, n) }

@@ -91,7 +91,7 @@ func (f *fleet) call(limiter string, n int64) {
 		if time.Since(parked) < time.Second+100*time.Millisecond {
 			return false, "they have parked just now"
 		}
-		brought, err := line.New(f.rdb).Bring(f.t.Context(), []string{"default"}, [][]line.Look{{{Line: limiter, Permits: n, Next: time.Hour}}})
+		brought, err := line.New(f.rdb).Bring(f.t.Context(), []string{"default"}, [][]line.Visit{{{Line: limiter, Permits: n, Next: time.Hour}}})
 		if err != nil {
 			f.t.Fatal(err)
 		}

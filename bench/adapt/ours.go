@@ -163,11 +163,11 @@ func (o *ours) saw(slot int, then time.Duration, out outcome) time.Duration {
 		return 0
 	}
 	p := o.w.process(slot)
-	moment := then / grain * grain
-	r := o.reports[p][moment]
+	at := then / grain * grain
+	r := o.reports[p][at]
 	if r == nil {
 		r = new([2]int)
-		o.reports[p][moment] = r
+		o.reports[p][at] = r
 	}
 	r[out]++
 	if out == refused {
@@ -206,13 +206,13 @@ func (o *ours) report(p int) {
 		log = log[n:]
 	}
 	news.RawSetString("granted", granted)
-	var moments []time.Duration
+	var times []time.Duration
 	for m := range o.reports[p] {
-		moments = append(moments, m)
+		times = append(times, m)
 	}
-	slices.Sort(moments)
-	reports := o.lua.CreateTable(len(moments), 0)
-	for _, m := range moments {
+	slices.Sort(times)
+	reports := o.lua.CreateTable(len(times), 0)
+	for _, m := range times {
 		r := o.reports[p][m]
 		reports.Append(o.list(micros(m), lua.LNumber(r[accepted]), lua.LNumber(r[refused])))
 	}

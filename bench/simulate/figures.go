@@ -58,12 +58,12 @@ func (g Figures) seconds() float64 { return (g.fleet.Length - g.fleet.Warm).Seco
 
 // CallsPerSecond is what the fleet asks of Redis.
 func (g Figures) CallsPerSecond() float64 {
-	return float64(g.Steady.Calls+g.Steady.Looks) / g.seconds()
+	return float64(g.Steady.Calls+g.Steady.Checks) / g.seconds()
 }
 
 // CallsPerPermit is the same for each permit used.
 func (g Figures) CallsPerPermit() float64 {
-	return float64(g.Steady.Calls+g.Steady.Looks) / float64(max(g.Permits, 1))
+	return float64(g.Steady.Calls+g.Steady.Checks) / float64(max(g.Permits, 1))
 }
 
 // Core is the part of Redis's core that the fleet needs.
@@ -83,6 +83,6 @@ const Head = `| limit | Clients x waiters | calls/s | looks/s | per permit | cor
 func (g Figures) Row() string {
 	f := g.fleet
 	return fmt.Sprintf("| %v | %d x %d | %.0f | %.0f | %.3g | %.1f %% | %.0f %% | %d | %v | %.3f | %d | %d, %v |",
-		f.Rate, f.Clients, f.Waiters, float64(g.Steady.Calls)/g.seconds(), float64(g.Steady.Looks)/g.seconds(), g.CallsPerPermit(), 100*g.Core(),
-		100*g.Used(), g.Served, g.First.Round(10*time.Millisecond), g.Jain, g.Stale, g.Start.Calls+g.Start.Looks, g.Start.Backlog.Round(time.Millisecond))
+		f.Rate, f.Clients, f.Waiters, float64(g.Steady.Calls)/g.seconds(), float64(g.Steady.Checks)/g.seconds(), g.CallsPerPermit(), 100*g.Core(),
+		100*g.Used(), g.Served, g.First.Round(10*time.Millisecond), g.Jain, g.Stale, g.Start.Calls+g.Start.Checks, g.Start.Backlog.Round(time.Millisecond))
 }

@@ -16,7 +16,7 @@ import (
 const (
 	way        = 250 * time.Microsecond
 	longScript = 60 * time.Microsecond // one that places permits
-	look       = 15 * time.Microsecond // at the epoch of a limiter
+	checkCost  = 15 * time.Microsecond // at the epoch of a limiter
 )
 
 // fakeTime is put before each script: TIME is what the last two arguments say,
@@ -48,7 +48,7 @@ type Redis struct {
 // Load is what a Redis had to do.
 type Load struct {
 	Calls   int           // of scripts that place permits
-	Looks   int           // at the epoch of a limiter
+	Checks  int           // at the epoch of a limiter
 	Busy    time.Duration // of the core
 	Backlog time.Duration // the longest that a call waited for the core
 }
@@ -101,21 +101,21 @@ func (r *Redis) Load() Load {
 // run takes a call there, through the core, and back.
 func (r *Redis) run(s script, keys []string, args []any) (any, error) {
 	time.Sleep(way)
-	time.Sleep(time.Until(r.turn(s)))
+	time.Sleep(time.Until(r.queue(s)))
 	answer := r.execute(s, keys, args)
 	time.Sleep(s.cost*r.slower + way)
 	return answer.value, answer.err
 }
 
 // turn reserves the core for a call that has come, and returns when it begins.
-func (r *Redis) turn(s script) time.Time {
+func (r *Redis) queue(s script) time.Time {
 	cost := s.cost * r.slower
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	begin := later(r.free, time.Now())
 	r.free = begin.Add(cost)
-	if s.cost == look {
-		r.load.Looks++
+	if s.cost == checkCost {
+		r.load.Checks++
 	} else {
 		r.load.Calls++
 	}
@@ -151,7 +151,7 @@ func (r *Redis) known(hash string) (script, bool) {
 
 // learn takes up the source of a script. Only a look adds nothing to a log.
 func (r *Redis) learn(source string) script {
-	s := script{redis.NewScript(fakeTime + source), look}
+	s := script{redis.NewScript(fakeTime + source), checkCost}
 	if strings.Contains(source, "'ZADD'") {
 		s.cost = longScript
 	}

@@ -62,16 +62,16 @@ func openInput(ctx context.Context, opts options, stdin io.Reader, bad func(prod
 	if !opts.strict {
 		return in, nil
 	}
-	if err := in.beginAnew(ctx, from, regular, bad); err != nil {
+	if err := in.restart(ctx, from, regular, bad); err != nil {
 		in.close()
 		return nil, err
 	}
 	return in, nil
 }
 
-// beginAnew reads all lines, and starts over from the first if every one is good. What cannot be read twice is copied
+// restart reads all lines, and starts over from the first if every one is good. What cannot be read twice is copied
 // into a temporary file on the way.
-func (in *input) beginAnew(ctx context.Context, from io.Reader, regular bool, bad func(producer.Line)) error {
+func (in *input) restart(ctx context.Context, from io.Reader, regular bool, bad func(producer.Line)) error {
 	again, _ := from.(io.ReadSeeker)
 	if !regular {
 		spool, err := os.CreateTemp("", "enqueue-*.ndjson")

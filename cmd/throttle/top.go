@@ -55,7 +55,7 @@ func (s *session) top(ctx context.Context, match string) error {
 		return s.watch(ctx, match, in, out)
 	}
 	w := watch{session: s, match: match}
-	shot := w.look(ctx)
+	shot := w.snapshot(ctx)
 	if shot.err != nil {
 		return shot.err
 	}
@@ -79,17 +79,17 @@ func (s *session) watch(ctx context.Context, match string, in, out *os.File) err
 	program := tea.NewProgram(model{newScreen()}, tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
 	// Not tea.WithContext, which would leave the reader of the keys behind.
 	defer context.AfterFunc(ctx, program.Quit)()
-	looking, stop := context.WithCancel(ctx)
+	reading, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		w := watch{session: s, match: match}
 		ticker := time.NewTicker(refresh)
 		defer ticker.Stop()
-		for looking.Err() == nil {
-			program.Send(w.look(looking))
+		for reading.Err() == nil {
+			program.Send(w.snapshot(reading))
 			select {
 			case <-ticker.C:
-			case <-looking.Done():
+			case <-reading.Done():
 			}
 		}
 	})
@@ -103,16 +103,16 @@ func (s *session) watch(ctx context.Context, match string, in, out *os.File) err
 type watch struct {
 	*session
 	match string
-	looks int
+	taken int
 	names []string
 	slots []string // limits in flight
 	total int
 }
 
 // look reads the limits that were found lately.
-func (w *watch) look(ctx context.Context) snapshot {
+func (w *watch) snapshot(ctx context.Context) snapshot {
 	shot := snapshot{match: w.match, at: time.Now()}
-	if w.looks%relist == 0 {
+	if w.taken%relist == 0 {
 		all, inFlight, err := w.fleet.All(ctx, w.match)
 		if err != nil {
 			shot.err = err
@@ -127,7 +127,7 @@ func (w *watch) look(ctx context.Context) snapshot {
 			w.names = append(w.names, l.Name)
 		}
 	}
-	w.looks++
+	w.taken++
 	shot.total = w.total
 	if shot.limiters, shot.err = w.read(ctx, w.names...); shot.err == nil {
 		shot.err = w.addAllLearnt(ctx, shot.limiters)

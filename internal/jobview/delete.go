@@ -64,7 +64,7 @@ func (i *Inspector) Delete(ctx context.Context, q DeleteQuery) (result Deleted, 
 		byQueue[j.Queue] = append(byQueue[j.Queue], j.ID)
 	}
 	for queue, ids := range byQueue {
-		for part := range slices.Chunk(once(ids), lookAtOnce) {
+		for part := range slices.Chunk(once(ids), readAtOnce) {
 			jobs, err := i.named(ctx, queue, part)
 			if err != nil {
 				return result, err

@@ -210,7 +210,7 @@ func (i *Inspector) explainPending(ctx context.Context, e *Explanation) error {
 
 // explainLine tells in which limiter's line the task is, if it is in one.
 func (i *Inspector) explainLine(ctx context.Context, e *Explanation, info *asynq.TaskInfo) error {
-	w, place, waits, err := i.lines.Of(ctx, e.Queue, e.ID)
+	w, position, waits, err := i.lines.Of(ctx, e.Queue, e.ID)
 	if err != nil || !waits || w.Line == "" {
 		return err
 	}
@@ -227,17 +227,17 @@ func (i *Inspector) explainLine(ctx context.Context, e *Explanation, info *asynq
 	}
 	limiter, tenant, shared := line.Split(w.Line)
 	if shared {
-		if err := i.explainTenant(ctx, e, limiter, tenant, place); err != nil {
+		if err := i.explainTenant(ctx, e, limiter, tenant, position); err != nil {
 			return err
 		}
 		if !e.Called {
-			if place, err = i.placeAmong(ctx, e.Queue, limiter, tenant, place); err != nil {
+			if position, err = i.positionAmong(ctx, e.Queue, limiter, tenant, position); err != nil {
 				return err
 			}
 		}
 	}
 	if !e.Called {
-		ahead, err := i.ahead(ctx, limiter, e.Queue, place)
+		ahead, err := i.ahead(ctx, limiter, e.Queue, position)
 		if err != nil {
 			return err
 		}
@@ -311,6 +311,6 @@ func (i *Inspector) explainLimiter(ctx context.Context, e *Explanation, name str
 	if *e.Ahead > 0 {
 		before += float64(permits) / float64(len(first)) * float64(*e.Ahead)
 	}
-	e.ComesBack = e.At.Add(turn(u, before))
+	e.ComesBack = e.At.Add(waitFor(u, before))
 	return nil
 }

@@ -34,7 +34,7 @@ type InFlightValue struct {
 
 // overlookInFlight tells how the limits in flight stand, with the lines of those that wait
 // for their slots.
-func (v *View) overlookInFlight(ctx context.Context, waits []line.BlockedPart) (all []InFlightOverview, err error) {
+func (v *View) inFlightOverview(ctx context.Context, waits []line.BlockedPart) (all []InFlightOverview, err error) {
 	parked := map[string]int64{}
 	for _, w := range waits {
 		if limiter, ok := line.SlotLimit(w.Name); ok {

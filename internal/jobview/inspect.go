@@ -180,7 +180,7 @@ func (i *Inspector) Parked(ctx context.Context, limiter string, from, n int64) (
 
 // ahead is how many tasks will be called before one that is in line, at a place of
 // its queue's part.
-func (i *Inspector) ahead(ctx context.Context, limiter, queue string, place int64) (int64, error) {
+func (i *Inspector) ahead(ctx context.Context, limiter, queue string, position int64) (int64, error) {
 	queues, err := i.queues()
 	if err != nil {
 		return 0, err
@@ -191,9 +191,9 @@ func (i *Inspector) ahead(ctx context.Context, limiter, queue string, place int6
 	}
 	part := slices.IndexFunc(parts, func(p line.Part) bool { return p.Queue == queue })
 	if part < 0 {
-		return place, nil
+		return position, nil
 	}
-	return line.Before(parts, line.Spot{Part: part, At: place}), nil
+	return line.Before(parts, line.Position{Part: part, At: position}), nil
 }
 
 // Release returns all waiting tasks to their queues, whatever they wait for, and

@@ -80,7 +80,7 @@ type JobQuery struct {
 const MaxJobs = 500
 
 // maxLooked is how many tasks a page looks at, for those that it has.
-const maxLooked = 1000
+const maxRead = 1000
 
 // maxBytes is how many bytes of messages a page looks at, beside those of its last round
 // trip: Redis copies them.
@@ -132,9 +132,9 @@ func (i *Inspector) list(ctx context.Context, q JobQuery) (JobPage, error) {
 		r.most = min(q.Max, MaxJobs)
 	}
 	stops := stopsOf(queues, q)
-	at := place{}
+	at := cursor{}
 	if q.After != "" {
-		if at, err = parsePlace(q.After); err != nil {
+		if at, err = parseCursor(q.After); err != nil {
 			return JobPage{}, err
 		}
 		if at.Began > 0 {
@@ -191,7 +191,7 @@ type jobReader struct {
 	i      *Inspector
 	query  JobQuery
 	most   int
-	looked int
+	read   int
 	bytes  int64
 	page   JobPage
 	began  int64 // when the list was, in seconds after 1970
@@ -213,7 +213,7 @@ func clip(text string) string {
 }
 
 // lookAtOnce is how many tasks one round trip reads at most.
-const lookAtOnce = 100
+const readAtOnce = 100
 
 // readStop reads a shelf, from behind a task on, and reports whether the page ends
 // there, with Next set.
@@ -229,7 +229,7 @@ func (r *jobReader) readStop(ctx context.Context, s stop, last line.Entry) (full
 		mostBytes = maxPayloads
 	}
 	for {
-		entries, err := r.i.lines.Shelf(ctx, s.Queue, s.Shelf, last, lookAtOnce)
+		entries, err := r.i.lines.Shelf(ctx, s.Queue, s.Shelf, last, readAtOnce)
 		if err != nil || len(entries) == 0 {
 			return false, err
 		}
@@ -238,7 +238,7 @@ func (r *jobReader) readStop(ctx context.Context, s stop, last line.Entry) (full
 			return false, err
 		}
 		for n, t := range stored {
-			if len(r.page.Jobs) == r.most || r.looked >= maxLooked || r.bytes > mostBytes {
+			if len(r.page.Jobs) == r.most || r.read >= maxRead || r.bytes > mostBytes {
 				r.page.Next = r.next(s, last)
 				return true, nil
 			}
@@ -246,7 +246,7 @@ func (r *jobReader) readStop(ctx context.Context, s stop, last line.Entry) (full
 				r.page.Jobs = append(r.page.Jobs, job)
 			}
 			last = entries[n]
-			r.looked++
+			r.read++
 		}
 		r.bytes += bytes
 	}
@@ -254,7 +254,7 @@ func (r *jobReader) readStop(ctx context.Context, s stop, last line.Entry) (full
 
 // next is where the list goes on behind a task.
 func (r *jobReader) next(s stop, last line.Entry) string {
-	p := place{Stop: s, Last: last}
+	p := cursor{Stop: s, Last: last}
 	if r.query.works {
 		p.Began = r.began
 	}

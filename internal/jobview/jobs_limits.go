@@ -60,34 +60,34 @@ func (i *Inspector) judge(ctx context.Context, page *JobPage) error {
 		if u.Paused > 0 {
 			j.Why = WhyPaused
 		}
-		if r := ranks[at]; r.place >= 0 {
+		if r := ranks[at]; r.position >= 0 {
 			// Other queues have their share of the turns.
-			ahead := float64(r.place) * float64(max(length[j.Limit], r.length)) / float64(max(r.length, 1))
-			j.Next = page.At.Add(turn(u, ahead*float64(j.Cost)+float64(j.Cost-1)))
+			ahead := float64(r.position) * float64(max(length[j.Limit], r.length)) / float64(max(r.length, 1))
+			j.Next = page.At.Add(waitFor(u, ahead*float64(j.Cost)+float64(j.Cost-1)))
 		}
 	}
 	return nil
 }
 
 // rank is where in its queue's part of a line a job stands.
-type rank struct{ place, length int64 }
+type rank struct{ position, length int64 }
 
 func (i *Inspector) ranks(ctx context.Context, jobs []Job, of []int) ([]rank, error) {
 	queues, limiters, ids := make([]string, len(of)), make([]string, len(of)), make([]string, len(of))
 	for at, n := range of {
 		queues[at], limiters[at], ids[at] = jobs[n].Queue, cmp.Or(jobs[n].line, jobs[n].Limit), jobs[n].ID
 	}
-	places, lengths, err := i.lines.Ranks(ctx, queues, limiters, ids)
-	ranks := make([]rank, len(places))
-	for at := range places {
-		ranks[at] = rank{places[at], lengths[at]}
+	positions, lengths, err := i.lines.Ranks(ctx, queues, limiters, ids)
+	ranks := make([]rank, len(positions))
+	for at := range positions {
+		ranks[at] = rank{positions[at], lengths[at]}
 	}
 	return ranks, err
 }
 
 // turn is about how long it takes until a limiter has given that many permits, and
 // gives one more.
-func turn(u operate.FleetUsage, permits float64) time.Duration {
+func waitFor(u operate.FleetUsage, permits float64) time.Duration {
 	wait := max(u.NextFree, u.Paused)
 	rate := float64(u.Rate.Permits)
 	if u.Rate.Type == throttle.PerClient {

@@ -58,7 +58,7 @@ func (v *View) readLines(ctx context.Context) (parkedLines, error) {
 		}
 	}
 	if err == nil {
-		err = v.ages.look(ctx, v, &p, queues)
+		err = v.ages.refresh(ctx, v, &p, queues)
 	}
 	if err != nil {
 		return parkedLines{}, fmt.Errorf("read the lines of parked tasks: %w", err)
@@ -188,7 +188,7 @@ type ages struct {
 }
 
 // look adds to what was read.
-func (a *ages) look(ctx context.Context, v *View, p *parkedLines, queues []queueLines) error {
+func (a *ages) refresh(ctx context.Context, v *View, p *parkedLines, queues []queueLines) error {
 	all := int64(0)
 	for _, q := range queues {
 		if q.more() {

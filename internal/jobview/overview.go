@@ -94,7 +94,7 @@ func (v *View) Overview(ctx context.Context) (Overview, error) {
 		return Overview{}, err
 	}
 	o.Unread = lines.unread
-	if o.Limits, err = v.overlookLimits(ctx, lines); err != nil {
+	if o.Limits, err = v.limitsOverview(ctx, lines); err != nil {
 		return Overview{}, err
 	}
 	var waits []line.BlockedPart
@@ -104,13 +104,13 @@ func (v *View) Overview(ctx context.Context) (Overview, error) {
 	for _, w := range waits {
 		lines.queues[w.Queue] += w.Tasks
 	}
-	if o.InFlight, err = v.overlookInFlight(ctx, waits); err != nil {
+	if o.InFlight, err = v.inFlightOverview(ctx, waits); err != nil {
 		return Overview{}, err
 	}
-	if err = v.overlookTenants(ctx, o.Limits); err != nil {
+	if err = v.addTenants(ctx, o.Limits); err != nil {
 		return Overview{}, err
 	}
-	o.Pools, err = v.overlookPools(lines)
+	o.Pools, err = v.poolsOverview(lines)
 	return o, err
 }
 
@@ -122,7 +122,7 @@ const (
 )
 
 // overlookTenants adds who has what of the limits that tenants share.
-func (v *View) overlookTenants(ctx context.Context, limits []LimitOverview) error {
+func (v *View) addTenants(ctx context.Context, limits []LimitOverview) error {
 	var shared []*LimitOverview
 	for i := range limits {
 		if l := &limits[i]; l.Share != "" && l.Key == "" && l.Parked > 0 {
@@ -140,7 +140,7 @@ func (v *View) overlookTenants(ctx context.Context, limits []LimitOverview) erro
 	return nil
 }
 
-func (v *View) overlookLimits(ctx context.Context, lines parkedLines) ([]LimitOverview, error) {
+func (v *View) limitsOverview(ctx context.Context, lines parkedLines) ([]LimitOverview, error) {
 	var limits []LimitOverview
 	var names []string
 	byLimit, jobs := v.byLimit(lines), map[*plan.Limit][]string{}
@@ -201,7 +201,7 @@ func (v *View) overlookLimits(ctx context.Context, lines parkedLines) ([]LimitOv
 	return limits, nil
 }
 
-func (v *View) overlookPools(lines parkedLines) ([]PoolOverview, error) {
+func (v *View) poolsOverview(lines parkedLines) ([]PoolOverview, error) {
 	known, err := v.inspector.asynq.Queues() // those that a job was ever enqueued in
 	if err != nil {
 		return nil, fmt.Errorf("read the names of the queues: %w", err)

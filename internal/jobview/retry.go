@@ -99,7 +99,7 @@ func (i *Inspector) retryNamed(ctx context.Context, q RetryQuery, result *Retrie
 		if q.Queue != "" && q.Queue != queue {
 			continue
 		}
-		for ids := range slices.Chunk(all, lookAtOnce) {
+		for ids := range slices.Chunk(all, readAtOnce) {
 			jobs, err := i.named(ctx, queue, ids)
 			if err != nil {
 				return err

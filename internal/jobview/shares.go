@@ -193,20 +193,20 @@ func (i *Inspector) tasks(ctx context.Context, queue, limiter string, from, n in
 
 // placeAmong is how many tasks of its queue come before one that is in the line of a
 // tenant, at a place there.
-func (i *Inspector) placeAmong(ctx context.Context, queue, limiter, tenant string, place int64) (int64, error) {
+func (i *Inspector) positionAmong(ctx context.Context, queue, limiter, tenant string, position int64) (int64, error) {
 	parts, err := i.tenantParts(ctx, queue, limiter)
 	if err != nil {
 		return 0, err
 	}
 	part := slices.IndexFunc(parts, func(p line.Part) bool { return p.Queue == tenant })
 	if part < 0 {
-		return place, nil
+		return position, nil
 	}
-	return line.Before(parts, line.Spot{Part: part, At: place}), nil
+	return line.Before(parts, line.Position{Part: part, At: position}), nil
 }
 
 // explainTenant tells whose task it is, and how the tenant stands.
-func (i *Inspector) explainTenant(ctx context.Context, e *Explanation, limiter, tenant string, place int64) error {
+func (i *Inspector) explainTenant(ctx context.Context, e *Explanation, limiter, tenant string, position int64) error {
 	shares, all, err := i.Tenants(ctx, limiter)
 	if err != nil {
 		return err
@@ -223,7 +223,7 @@ func (i *Inspector) explainTenant(ctx context.Context, e *Explanation, limiter, 
 		t.Share = 1 / float64(all)
 	}
 	if !e.Called {
-		t.Ahead = &place
+		t.Ahead = &position
 	}
 	e.Tenant = t
 	return err

@@ -14,7 +14,7 @@ type stop struct {
 }
 
 // place is where a list goes on.
-type place struct {
+type cursor struct {
 	Stop stop       `json:"at"`
 	Last line.Entry `json:"last"`
 	// Began is when the first page was read, in seconds after 1970, for those who work
@@ -22,18 +22,18 @@ type place struct {
 	Began int64 `json:"began,omitempty"`
 }
 
-func (p place) String() string {
+func (p cursor) String() string {
 	text, _ := json.Marshal(p) // texts and a number
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-func parsePlace(text string) (p place, err error) {
+func parseCursor(text string) (p cursor, err error) {
 	decoded, err := base64.RawURLEncoding.DecodeString(text)
 	if err == nil {
 		err = json.Unmarshal(decoded, &p)
 	}
 	if err != nil {
-		return place{}, ErrBadCursor
+		return cursor{}, ErrBadCursor
 	}
 	return p, nil
 }

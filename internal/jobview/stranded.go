@@ -19,7 +19,7 @@ func (i *Inspector) Stranded(ctx context.Context, limiter string, gives, then in
 	if err != nil {
 		return 0, false, err
 	}
-	looked, all := int64(0), true
+	read, all := int64(0), true
 	for _, queue := range queues {
 		waiting, err := i.lines.Tenants(ctx, []line.TenantsOf{{Queue: queue, Limiter: limiter, Most: maxTenants}})
 		if err != nil {
@@ -32,7 +32,7 @@ func (i *Inspector) Stranded(ctx context.Context, limiter string, gives, then in
 		all = all && waiting[0].All <= int64(len(waiting[0].First))
 		for _, name := range lines {
 			for from := int64(0); ; from += inspectPage {
-				if looked >= maxCompared {
+				if read >= maxCompared {
 					return n, false, nil
 				}
 				tasks, err := i.lines.Tasks(ctx, queue, name, from, inspectPage)
@@ -44,7 +44,7 @@ func (i *Inspector) Stranded(ctx context.Context, limiter string, gives, then in
 						n++
 					}
 				}
-				looked += int64(len(tasks))
+				read += int64(len(tasks))
 				if len(tasks) < inspectPage {
 					break
 				}

@@ -30,13 +30,13 @@ func (b before) enqueue(queue, id string) int64 {
 }
 
 // park puts a task in its line of the limiter api.
-func (b before) park(queue, id string, place int, back int64) {
+func (b before) park(queue, id string, position int, back int64) {
 	b.t.Helper()
 	ctx, escaped := b.t.Context(), url.QueryEscape(queue)
 	if _, err := b.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.ZAdd(ctx, "{api}:parked:line:"+escaped, redis.Z{Score: float64(place), Member: escaped + ":" + id})
-		p.HSet(ctx, "{api}:parked:kept", escaped+":"+id, fmt.Sprintf("%d %d", 1_700_000_000_000+place, back))
-		p.HSet(ctx, "{api}:parked:places", "last:"+escaped, place, "now", 0, "looked:"+escaped, 1)
+		p.ZAdd(ctx, "{api}:parked:line:"+escaped, redis.Z{Score: float64(position), Member: escaped + ":" + id})
+		p.HSet(ctx, "{api}:parked:kept", escaped+":"+id, fmt.Sprintf("%d %d", 1_700_000_000_000+position, back))
+		p.HSet(ctx, "{api}:parked:places", "last:"+escaped, position, "now", 0, "looked:"+escaped, 1)
 		p.ZIncrBy(ctx, "{jobthrottle:parked}:"+escaped, 0.001, "api")
 		return nil
 	}); err != nil {
@@ -122,9 +122,9 @@ func TestAdoptLeavesOtherQueuesTheirPlaces(t *testing.T) {
 	b.park("mine", "a", 7, b.enqueue("mine", "a"))
 	b.park("odd: %", "b", 9, b.enqueue("odd: %", "b"))
 	b.adopt(l, "mine", 1)
-	places := b.rdb.HGetAll(t.Context(), "{api}:parked:places").Val()
-	if _, there := places["last:mine"]; there || places["last:"+url.QueryEscape("odd: %")] != "9" || places["now"] != "0" {
-		t.Errorf("places: %v", places)
+	ends := b.rdb.HGetAll(t.Context(), "{api}:parked:places").Val()
+	if _, there := ends["last:mine"]; there || ends["last:"+url.QueryEscape("odd: %")] != "9" || ends["now"] != "0" {
+		t.Errorf("places: %v", ends)
 	}
 	b.adopt(l, "odd: %", 1)
 	if keys := b.keys(); len(keys) > 0 {

@@ -182,7 +182,7 @@ const (
 )
 
 // Place is where a task parks.
-type Place struct {
+type Parking struct {
 	Line    string        // empty: it waits alone, and asynq brings it back
 	Away    time.Duration // for how long, then
 	Since   int64         // its first arrival, or 0 for now
@@ -194,8 +194,8 @@ type Place struct {
 }
 
 // Park puts an active task in line. A nil message leaves that as it is.
-func (l *Lines) Park(ctx context.Context, queue, id string, message any, p Place) error {
-	parked, err := l.parkAll(ctx, queue, []string{id}, []any{message}, []Place{p})
+func (l *Lines) Park(ctx context.Context, queue, id string, message any, p Parking) error {
+	parked, err := l.parkAll(ctx, queue, []string{id}, []any{message}, []Parking{p})
 	if err == nil && parked[0] == 0 {
 		return ErrNotActive
 	}
@@ -204,14 +204,14 @@ func (l *Lines) Park(ctx context.Context, queue, id string, message any, p Place
 
 // ParkAll puts active tasks of a queue in line, in one step. Those that are not active
 // any more are left alone.
-func (l *Lines) ParkAll(ctx context.Context, queue string, ids []string, messages []any, places []Place) error {
-	_, err := l.parkAll(ctx, queue, ids, messages, places)
+func (l *Lines) ParkAll(ctx context.Context, queue string, ids []string, messages []any, parkings []Parking) error {
+	_, err := l.parkAll(ctx, queue, ids, messages, parkings)
 	return err
 }
 
-func (l *Lines) parkAll(ctx context.Context, queue string, ids []string, messages []any, places []Place) ([]int64, error) {
+func (l *Lines) parkAll(ctx context.Context, queue string, ids []string, messages []any, parkings []Parking) ([]int64, error) {
 	args := []any{queuePrefix(queue), lockLasts.Milliseconds()}
-	for i, p := range places {
+	for i, p := range parkings {
 		after := fallbackOf(ids[i])
 		if p.Line == "" {
 			after = p.Away.Seconds()
@@ -240,8 +240,8 @@ func fallbackOf(id string) float64 {
 }
 
 // GiveBack puts an active task that only waited to the head of its queue.
-func (l *Lines) GiveBack(ctx context.Context, queue, id string, p Place) error {
-	back, err := l.giveBack(ctx, queue, "", []string{id}, []Place{p})
+func (l *Lines) GiveBack(ctx context.Context, queue, id string, p Parking) error {
+	back, err := l.giveBack(ctx, queue, "", []string{id}, []Parking{p})
 	if err == nil && back[0] < 0 {
 		return ErrNotActive
 	}
@@ -250,8 +250,8 @@ func (l *Lines) GiveBack(ctx context.Context, queue, id string, p Place) error {
 
 // GiveBackAll does that for tasks of one queue. Those that are not active any more
 // are left alone.
-func (l *Lines) GiveBackAll(ctx context.Context, queue string, ids []string, places []Place) error {
-	_, err := l.giveBack(ctx, queue, "", ids, places)
+func (l *Lines) GiveBackAll(ctx context.Context, queue string, ids []string, parkings []Parking) error {
+	_, err := l.giveBack(ctx, queue, "", ids, parkings)
 	return err
 }
 
@@ -259,17 +259,17 @@ func (l *Lines) GiveBackAll(ctx context.Context, queue string, ids []string, pla
 // reports whether it does. If the lease has not lapsed, somebody else has given it back
 // and it was taken again: that is ErrNotActive.
 func (l *Lines) GiveBackListed(ctx context.Context, queue, id string) (bool, error) {
-	back, err := l.giveBack(ctx, queue, "listed", []string{id}, []Place{{}})
+	back, err := l.giveBack(ctx, queue, "listed", []string{id}, []Parking{{}})
 	if err == nil && back[0] < 0 {
 		return false, ErrNotActive
 	}
 	return err == nil && back[0] == 1, err
 }
 
-func (l *Lines) giveBack(ctx context.Context, queue, which string, ids []string, places []Place) ([]int64, error) {
+func (l *Lines) giveBack(ctx context.Context, queue, which string, ids []string, parkings []Parking) ([]int64, error) {
 	keys := []string{activeKey(queue), leaseKey(queue), pendingKey(queue), roomKey(queue)}
 	args := []any{queuePrefix(queue), which}
-	for i, p := range places {
+	for i, p := range parkings {
 		state := Back
 		if p.Untried {
 			state = Untried

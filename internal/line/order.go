@@ -1,7 +1,7 @@
 package line
 
 // Spot is a place in a limiter's line, over all queues.
-type Spot struct {
+type Position struct {
 	Part int   // of the parts
 	At   int64 // in the part's own line
 }
@@ -9,9 +9,9 @@ type Spot struct {
 // Order returns n spots of a line in the order in which its tasks will be called,
 // from the given one on: live parts by their tags and weights, as share.lua does,
 // then those that nobody runs.
-func Order(parts []Part, from, n int64) []Spot {
+func Order(parts []Part, from, n int64) []Position {
 	taken := make([]int64, len(parts))
-	var spots []Spot
+	var positions []Position
 	for i := int64(0); i < from+n; i++ {
 		first := -1
 		for p := range parts {
@@ -23,15 +23,15 @@ func Order(parts []Part, from, n int64) []Spot {
 			break
 		}
 		if i >= from {
-			spots = append(spots, Spot{first, taken[first]})
+			positions = append(positions, Position{first, taken[first]})
 		}
 		taken[first]++
 	}
-	return spots
+	return positions
 }
 
 // Before returns how many tasks of a line come before the one at that spot.
-func Before(parts []Part, s Spot) int64 {
+func Before(parts []Part, s Position) int64 {
 	before := s.At
 	for p := range parts {
 		if p == s.Part {

@@ -36,11 +36,11 @@ func TestParkAmongSpoiltKeys(t *testing.T) {
 					c.t.Fatal(taken, err)
 				}
 				spoil(c)
-				ids, places := make([]string, 3), make([]Place, 3)
+				ids, parkings := make([]string, 3), make([]Parking, 3)
 				for i, task := range taken {
-					ids[i], places[i] = task.ID, Place{Line: []string{"api", "other", "api"}[i], Since: task.At, By: task.By, AtOnce: true}
+					ids[i], parkings[i] = task.ID, Parking{Line: []string{"api", "other", "api"}[i], Since: task.At, By: task.By, AtOnce: true}
 				}
-				if err := c.lines.ParkAll(c.t.Context(), "default", ids, make([]any, 3), places); err != nil {
+				if err := c.lines.ParkAll(c.t.Context(), "default", ids, make([]any, 3), parkings); err != nil {
 					c.t.Error(err)
 				}
 				for _, id := range ids {

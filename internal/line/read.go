@@ -207,7 +207,7 @@ func (l *Lines) Tasks(ctx context.Context, queue, name string, from, n int64) ([
 
 // Of returns how a task waits, false if it does not. One that is parked has its
 // place in the line, from 0.
-func (l *Lines) Of(ctx context.Context, queue, id string) (w Wait, place int64, waits bool, err error) {
+func (l *Lines) Of(ctx context.Context, queue, id string) (w Wait, position int64, waits bool, err error) {
 	known, err := l.rdb.HMGet(ctx, TaskKey(queue, id), "state", "jt").Result()
 	if err != nil {
 		return Wait{}, 0, false, err
@@ -223,17 +223,17 @@ func (l *Lines) Of(ctx context.Context, queue, id string) (w Wait, place int64, 
 	case w.State != Parked || state != "retry":
 		return Wait{}, 0, false, nil
 	}
-	place, err = l.rdb.ZRank(ctx, lineKey(queue, w.Line), id).Result()
+	position, err = l.rdb.ZRank(ctx, lineKey(queue, w.Line), id).Result()
 	score, serr := l.rdb.ZScore(ctx, retryKey(queue), id).Result()
 	if errors.Is(err, redis.Nil) || errors.Is(serr, redis.Nil) || serr == nil && int64(score) != w.Score {
 		return Wait{}, 0, false, nil
 	}
-	return w, place, err == nil && serr == nil, errors.Join(err, serr)
+	return w, position, err == nil && serr == nil, errors.Join(err, serr)
 }
 
 // Ranks returns where tasks stand in their queues' parts of lines, from 0, or -1 if they
 // do not, and how long those parts are.
-func (l *Lines) Ranks(ctx context.Context, queues, names, ids []string) (places, lengths []int64, err error) {
+func (l *Lines) Ranks(ctx context.Context, queues, names, ids []string) (positions, lengths []int64, err error) {
 	ranks, parts := make([]*redis.IntCmd, len(ids)), make([]*redis.IntCmd, len(ids))
 	if len(ids) == 0 {
 		return nil, nil, nil
@@ -248,13 +248,13 @@ func (l *Lines) Ranks(ctx context.Context, queues, names, ids []string) (places,
 		return nil, nil, err
 	}
 	for i := range ids {
-		place := ranks[i].Val()
+		position := ranks[i].Val()
 		if ranks[i].Err() != nil {
-			place = -1
+			position = -1
 		}
-		places, lengths = append(places, place), append(lengths, parts[i].Val())
+		positions, lengths = append(positions, position), append(lengths, parts[i].Val())
 	}
-	return places, lengths, nil
+	return positions, lengths, nil
 }
 
 // Paused says whether asynq takes no task from a queue.

@@ -27,7 +27,7 @@ func TestShareWholeTasks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 			defer rdb.Close()
-			got, err := New(rdb).Share(t.Context(), []Sharing{{Limiter: "api", Due: tt.due, Places: tt.places, Queues: tt.queues}})
+			got, err := New(rdb).Share(t.Context(), []Sharing{{Limiter: "api", Due: tt.due, Capacity: tt.places, Queues: tt.queues}})
 			if err != nil || !slices.Equal(got[0], tt.want) {
 				t.Errorf("got %v, %v, want %v", got, err, tt.want)
 			}
@@ -43,7 +43,7 @@ func TestShareUnused(t *testing.T) {
 	l := New(rdb)
 	share := func(due int64, queues ...Demand) []int64 {
 		t.Helper()
-		got, err := l.Share(t.Context(), []Sharing{{Limiter: "api", Due: due, Places: 100, Queues: queues}})
+		got, err := l.Share(t.Context(), []Sharing{{Limiter: "api", Due: due, Capacity: 100, Queues: queues}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ func TestShareByWeight(t *testing.T) {
 			got := map[string]int64{}
 			share := func(queue string, weight int, due int64) {
 				t.Helper()
-				s, err := l.Share(t.Context(), []Sharing{{Limiter: "api", Due: due, Places: most, Queues: []Demand{{Queue: queue, Weight: weight, Left: 1000}}}})
+				s, err := l.Share(t.Context(), []Sharing{{Limiter: "api", Due: due, Capacity: most, Queues: []Demand{{Queue: queue, Weight: weight, Left: 1000}}}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -48,20 +48,20 @@ func (c crowd) park(tenant string, n int, cost int64) {
 		if len(taken) == 0 {
 			return
 		}
-		ids, places := make([]string, len(taken)), make([]Place, len(taken))
+		ids, parkings := make([]string, len(taken)), make([]Parking, len(taken))
 		for i, task := range taken {
-			ids[i], places[i] = task.ID, Place{Line: OfTenant("api", tenant), Since: task.At, Cost: cost, By: task.By, AtOnce: true}
+			ids[i], parkings[i] = task.ID, Parking{Line: OfTenant("api", tenant), Since: task.At, Cost: cost, By: task.By, AtOnce: true}
 		}
-		if err := c.lines.ParkAll(c.t.Context(), "default", ids, make([]any, len(ids)), places); err != nil {
+		if err := c.lines.ParkAll(c.t.Context(), "default", ids, make([]any, len(ids)), parkings); err != nil {
 			c.t.Fatal(err)
 		}
 	}
 }
 
 // bring calls tasks of tenants with so many permits each, whose start tags are as given.
-func (c crowd) bring(looks ...Look) []Brought {
+func (c crowd) bring(visits ...Visit) []Brought {
 	c.t.Helper()
-	b, err := c.lines.Bring(c.t.Context(), []string{"default"}, [][]Look{append(looks, Look{Line: SharedBy("api")})})
+	b, err := c.lines.Bring(c.t.Context(), []string{"default"}, [][]Visit{append(visits, Visit{Line: SharedBy("api")})})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestLinesOfTenants(t *testing.T) {
 		if err != nil || len(due[0].Claimed) != 1 || due[0].Claimed[0] != (Claimed{Name: SharedBy("api"), Tasks: 50, Cost: 1}) {
 			c.t.Fatalf("due: %+v, %v", due, err)
 		}
-		b := c.bring(Look{Line: OfTenant("api", "a"), Permits: 4, Weight: 1, Start: 0}, Look{Line: OfTenant("api", "b"), Permits: 8, Weight: 4, Start: 0})
+		b := c.bring(Visit{Line: OfTenant("api", "a"), Permits: 4, Weight: 1, Start: 0}, Visit{Line: OfTenant("api", "b"), Permits: 8, Weight: 4, Start: 0})
 		if b[0].Called != 4 || b[1].Called != 4 || b[1].Cost != 8 {
 			c.t.Errorf("called %+v, want 4 each, for 8 permits of b", b)
 		}
@@ -137,7 +137,7 @@ func TestLinesOfTenants(t *testing.T) {
 			c.t.Fatalf("took %d, %v", len(taken), err)
 		}
 		c.check("one taken by hand", 41, "a", "b")
-		c.bring(Look{Line: OfTenant("api", "a"), Permits: 1, Weight: 1, Start: 4})
+		c.bring(Visit{Line: OfTenant("api", "a"), Permits: 1, Weight: 1, Start: 4})
 		c.check("deleted tasks leave", 15, "b")
 		if n, err := c.lines.Release(ctx, "default", SharedBy("api")); n != 15 || err != nil {
 			c.t.Errorf("released %d, %v", n, err)
@@ -231,7 +231,7 @@ func TestLineThatAnOldWorkerRemoved(t *testing.T) {
 		if n := c.rdb.HGet(ctx, "asynq:{default}:jt:tasks", "api").Val(); n != "0" {
 			c.t.Errorf("%s tasks are left in line", n)
 		}
-		c.bring(Look{Line: OfTenant("api", "a"), Weight: 1})
+		c.bring(Visit{Line: OfTenant("api", "a"), Weight: 1})
 		if of := claimed(5); len(of) != 0 {
 			c.t.Errorf("claimed %+v after all were deleted", of)
 		}
@@ -269,7 +269,7 @@ func TestLineWithWhatIsNoTask(t *testing.T) {
 			}
 		}
 		spoil(1)
-		if b := c.bring(Look{Line: OfTenant("api", "a"), Permits: 3, Weight: 1}); b[0].Called != 3 {
+		if b := c.bring(Visit{Line: OfTenant("api", "a"), Permits: 3, Weight: 1}); b[0].Called != 3 {
 			c.t.Errorf("called %+v, want 3", b)
 		}
 		spoil(4)

@@ -44,7 +44,7 @@ func (f *Fleet) InFlight(ctx context.Context, holders int, names ...string) ([]S
 	if len(names) > 1 {
 		_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
 			for i, name := range names {
-				cmds[i] = slots.PipeLook(ctx, p, name, holders)
+				cmds[i] = slots.PipeRead(ctx, p, name, holders)
 			}
 			return nil
 		})
@@ -55,9 +55,9 @@ func (f *Fleet) InFlight(ctx context.Context, holders int, names ...string) ([]S
 		var s slots.Standing
 		var err error
 		if cmds[i] == nil || redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") {
-			s, _, err = slots.Look(ctx, f.rdb, name, holders)
+			s, _, err = slots.Read(ctx, f.rdb, name, holders)
 		} else {
-			s, _, err = slots.DecodeLook(name, cmds[i].Val(), cmds[i].Err())
+			s, _, err = slots.DecodeStanding(name, cmds[i].Val(), cmds[i].Err())
 		}
 		if err != nil {
 			unread = append(unread, failed(name, err))

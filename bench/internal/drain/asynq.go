@@ -32,11 +32,11 @@ func (e *limitedError) Error() string { return fmt.Sprintf("rate limited, retry 
 // two servers that share a limit need one in Redis, and redis_rate is the usual one. The
 // wiki retries after a random time of up to ten seconds; here it is what redis_rate
 // says, which is sooner. looks and delayedLooks are asynq's intervals; 0 is its default.
-func wiki(looks, delayedLooks time.Duration) serve {
+func wiki(polls, delayedPolls time.Duration) serve {
 	return func(ctx context.Context, addr string, l Load, start func()) error {
 		rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: l.Slots + 10})
 		defer rdb.Close()
-		config := asynq.Config{Concurrency: l.Slots, TaskCheckInterval: looks, DelayedTaskCheckInterval: delayedLooks}
+		config := asynq.Config{Concurrency: l.Slots, TaskCheckInterval: polls, DelayedTaskCheckInterval: delayedPolls}
 		return serveWiki(ctx, rdb, config, l, start)
 	}
 }

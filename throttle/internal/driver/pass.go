@@ -52,7 +52,7 @@ func (p *Pass) Ask() {
 }
 
 // Place waits, once it stands in line, for a place or a refusal.
-func (p *Pass) Place(ctx context.Context) (*Ticket, error) {
+func (p *Pass) Await(ctx context.Context) (*Ticket, error) {
 	a := p.q.await(ctx, p.w)
 	if a.Err != nil {
 		return nil, p.q.failed(a)

@@ -106,7 +106,7 @@ func (q *queue) happens(what line.Kind) {
 // as long as the mutex is held.
 func (q *queue) step(e line.Event) *line.Actions {
 	c, a, out := q.c, &q.line.Around, &q.out
-	a.Met, a.FirstCall, a.Hears = c.answered.Load(), line.Local(c.firstCall.Load()), c.changes.heard.Load()
+	a.Answered, a.FirstCall, a.Hears = c.answered.Load(), line.Local(c.firstCall.Load()), c.changes.heard.Load()
 	a.TimerLate = c.punctual.late()
 	for i, l := range q.limiters {
 		a.Elsewhere[i], a.Create[i] = l.reserved.Load()-q.told[i], l.create()
@@ -129,7 +129,7 @@ func (q *queue) step(e line.Event) *line.Actions {
 		}
 	}
 	c.count(out)
-	if out.Met {
+	if out.WayKnown {
 		way := q.line.Way()
 		c.way.Store(&way)
 	}

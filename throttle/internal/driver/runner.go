@@ -76,9 +76,9 @@ func (q *queue) beside(call *line.Call) (stop func()) {
 	t := time.AfterFunc(call.Beside, func() {
 		defer q.c.wg.Done()
 		q.mu.Lock()
-		look := q.step(line.Event{Kind: line.Beside}).Call
+		check := q.step(line.Event{Kind: line.Beside}).Call
 		q.mu.Unlock()
-		e := q.make(q.c.ctx, look)
+		e := q.make(q.c.ctx, check)
 		q.mu.Lock()
 		q.step(e)
 		q.mu.Unlock()

@@ -126,7 +126,7 @@ func (q *queue) await(ctx context.Context, w *line.Waiter) line.Answer {
 func (q *queue) redeem(ctx context.Context, w *line.Waiter) (taken bool, a line.Answer) {
 	for {
 		q.mu.Lock()
-		out := q.step(line.Event{Kind: line.Turn, Waiter: w})
+		out := q.step(line.Event{Kind: line.Due, Waiter: w})
 		taken, d, early := out.Taken, out.Sleep, out.Early
 		q.mu.Unlock()
 		if taken {

@@ -16,10 +16,10 @@ func (l *Line) arrive(w *Waiter, serves bool, now Local) {
 		l.answer(w, Answer{Err: ErrClosed})
 		return
 	}
-	if n, _ := l.Lend(now); w.hold && n > 0 && IsOne(w.ns) {
+	if n, _ := l.Lend(now); w.reservation && n > 0 && IsOne(w.ns) {
 		l.stock.left--
-		w.place, w.state = l.stock.place, placed
-		l.hold(w)
+		w.grant, w.state = l.stock.grant, granted
+		l.keep(w)
 		l.answer(w, Answer{})
 		return
 	}
@@ -65,7 +65,7 @@ func (l *Line) patient(w *Waiter, now Local) bool {
 // itself: Redis has answered, and soon; and if it does not now, the caller has
 // time left to turn to what else it waits for.
 func (l *Line) mayServe(w *Waiter, now Local) bool {
-	return l.Around.Met && l.trouble == nil && l.roundTrips.n > 0 && l.roundTrips.median() < ServesFor/4 &&
+	return l.Around.Answered && l.trouble == nil && l.roundTrips.n > 0 && l.roundTrips.median() < ServesFor/4 &&
 		(w.until == 0 || w.now || w.until.Sub(now) > ServesFor)
 }
 
@@ -75,11 +75,11 @@ func (l *Line) leave(w *Waiter) {
 	case queued:
 		l.front = without(l.front, w)
 		l.waiting = without(l.waiting, w)
-	case placed, unsure:
+	case granted, unsure:
 		if l.closed {
 			break // Close has given back what it could
 		}
-		l.returns = append(l.returns, returned{place: w.place, ns: w.ns, left: w})
+		l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns, left: w})
 		l.letGo(w)
 		l.kick()
 	}
@@ -90,7 +90,7 @@ func (l *Line) leave(w *Waiter) {
 }
 
 // Gives reports whether a waiter's caller that leaves now gives a place back.
-func (l *Line) Gives(w *Waiter) bool { return (w.state == placed || w.state == unsure) && !l.closed }
+func (l *Line) Gives(w *Waiter) bool { return (w.state == granted || w.state == unsure) && !l.closed }
 
 func without(ws []*Waiter, w *Waiter) []*Waiter {
 	if i := slices.Index(ws, w); i >= 0 {
@@ -106,7 +106,7 @@ func (l *Line) give(r *Release) {
 		return
 	}
 	if r.Of != nil {
-		l.returns = append(l.returns, returned{place: r.Of.place, ns: r.Ns, release: r})
+		l.returns = append(l.returns, returned{grant: r.Of.grant, ns: r.Ns, release: r})
 	} else {
 		l.releases = append(l.releases, r)
 	}
@@ -117,7 +117,7 @@ func (l *Line) give(r *Release) {
 // knows.
 func (l *Line) Counts(w *Waiter, now Local) bool {
 	for _, s := range l.config {
-		if now.Sub(w.place.due) >= s.Interval {
+		if now.Sub(w.grant.due) >= s.Interval {
 			return false
 		}
 	}
@@ -128,7 +128,7 @@ func (l *Line) Counts(w *Waiter, now Local) bool {
 func (l *Line) doubt() {
 	l.heardAt = 0
 	l.doubts++
-	if len(l.placed)+len(l.waiting)+len(l.front) > 0 {
+	if len(l.holders)+len(l.waiting)+len(l.front) > 0 {
 		l.askAt = 0
 		l.kick()
 	}
@@ -140,8 +140,8 @@ func (l *Line) close() {
 		return
 	}
 	l.closed = true
-	for _, w := range slices.Clone(l.placed) {
-		l.returns = append(l.returns, returned{place: w.place, ns: w.ns})
+	for _, w := range slices.Clone(l.holders) {
+		l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns})
 		l.letGo(w) // what a call under way tells of the configuration concerns it no more
 		l.answer(w, Answer{Err: ErrClosed})
 	}

@@ -25,7 +25,7 @@ const (
 	refreshEvery, refreshFrom = 10 * time.Second, 16
 	// lookEvery is how many calls by the short way have one see to what others may
 	// have done, if freshFor has not passed since the last.
-	lookEvery = 16
+	verifyEvery = 16
 	// fieldsEvery is after how long one also sees to what only people can have done,
 	// who write into a limiter's hash by hand.
 	fieldsEvery = time.Second
@@ -121,7 +121,7 @@ func (l *Line) nextBatch(now Local) *batch {
 		if least == 0 { // if it was set back, the limiter may have to be told
 			least = l.c.Clock.Least(now)
 		}
-		b.short = b.request.Short(least, b.within, l.looks(now), l.renewsFrom(least))
+		b.short = b.request.Short(least, b.within, l.verifies(now), l.renewsFrom(least))
 	}
 	return b
 }
@@ -131,7 +131,7 @@ func (l *Line) nextBatch(now Local) *batch {
 func (l *Line) refreshes(now Local) bool {
 	l.sinceRefresh++
 	due := func(s script.Settings) bool {
-		return s.PerClient || l.contenders > 0 || len(l.placed) > 0 || l.binding || l.sinceRefresh > refreshFrom
+		return s.PerClient || l.contenders > 0 || len(l.holders) > 0 || l.binding || l.sinceRefresh > refreshFrom
 	}
 	if l.config[0].Epoch != 0 && (now.Sub(l.refreshedAt) < refreshEvery || !slices.ContainsFunc(l.config, due)) {
 		return false
@@ -142,12 +142,12 @@ func (l *Line) refreshes(now Local) bool {
 
 // looks is what a call by the short way is to look after of what need not be seen to
 // each time.
-func (l *Line) looks(now Local) script.Look {
-	l.unlooked++
-	if l.unlooked < lookEvery && now.Sub(l.lookedAt) < freshFor {
+func (l *Line) verifies(now Local) script.Verify {
+	l.unverified++
+	if l.unverified < verifyEvery && now.Sub(l.verifiedAt) < freshFor {
 		return script.Barely
 	}
-	l.lookedAt, l.unlooked = now, 0
+	l.verifiedAt, l.unverified = now, 0
 	if now.Sub(l.fieldsAt) < fieldsEvery {
 		return script.Others
 	}
@@ -215,10 +215,10 @@ func byGrant(rs []returned, most int) (sums []script.Return, within, rest []retu
 	}
 	index := make(map[grant]int, min(len(rs), most))
 	for _, r := range rs {
-		of := grant{r.place.at, r.release != nil}
+		of := grant{r.grant.at, r.release != nil}
 		i, ok := index[of]
 		switch {
-		case ok && slices.Equal(sums[i].Epochs, r.place.epochs):
+		case ok && slices.Equal(sums[i].Epochs, r.grant.epochs):
 			for m, n := range r.ns {
 				sums[i].Ns[m] += n
 			}
@@ -227,7 +227,7 @@ func byGrant(rs []returned, most int) (sums []script.Return, within, rest []retu
 			continue
 		default:
 			index[of] = len(sums)
-			sums = append(sums, script.Return{At: of.at, Due: of.due, Epochs: r.place.epochs, Ns: slices.Clone(r.ns)})
+			sums = append(sums, script.Return{At: of.at, Due: of.due, Epochs: r.grant.epochs, Ns: slices.Clone(r.ns)})
 		}
 		within = append(within, r)
 	}

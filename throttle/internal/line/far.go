@@ -34,13 +34,13 @@ func (l *Line) wayThere() time.Duration {
 // lookBeside is after how long a look at the configuration is to go beside a call
 // that is sent now, for a place that the call is too early to confirm: where Redis is
 // far, a look after the call may come too late. Zero if there is no need.
-func (l *Line) lookBeside(now Local) time.Duration {
+func (l *Line) checkBeside(now Local) time.Duration {
 	if l.far == 0 {
 		return 0
 	}
 	first := forever
-	for _, w := range l.placed {
-		if d := w.place.due.Sub(now); d >= l.fresh() {
+	for _, w := range l.holders {
+		if d := w.grant.due.Sub(now); d >= l.fresh() {
 			first = min(first, d)
 		}
 	}
@@ -59,7 +59,7 @@ func (l *Line) maybeFresh(w *Waiter, half time.Duration, now Local) bool {
 	if l.isFar(half, now) {
 		return true
 	}
-	within := now.Sub(w.place.earliest) <= 2*half
+	within := now.Sub(w.grant.earliest) <= 2*half
 	return l.roundTrips.median() > half && (within || w.stale >= staleTries && half < tinyHalf)
 }
 
@@ -79,18 +79,18 @@ func (l *Line) isFar(d time.Duration, now Local) bool {
 // come that would else be taken for late.
 
 // toMeet reports whether there is another such look to make.
-func (l *Line) toMeet() bool { return !l.Around.Met || l.meeting > 0 }
+func (l *Line) toMeasure() bool { return !l.Around.Answered || l.measuring > 0 }
 
 // met takes up one of them.
-func (l *Line) met(c *Call, now Local) {
+func (l *Line) measured(c *Call, now Local) {
 	switch {
 	case c.first && now.Sub(c.since) > farSuspected:
-		l.meeting = len(l.roundTrips.last)
-	case l.meeting > 0:
-		l.meeting--
+		l.measuring = len(l.roundTrips.last)
+	case l.measuring > 0:
+		l.measuring--
 	}
 	if l.failures > 0 || l.roundTrips.n >= steadyFrom && (l.roundTrips.least() <= farSuspected || l.roundTrips.steadyAtStart(farCertain)) {
-		l.meeting = 0 // it is known
+		l.measuring = 0 // it is known
 	}
-	l.out.Met = l.meeting == 0
+	l.out.WayKnown = l.measuring == 0
 }

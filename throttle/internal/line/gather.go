@@ -129,7 +129,7 @@ func (l *Line) gather(ns []int64, now Local) {
 	}
 	least, until := now, l.gatherUntil(ns, now)
 	n := l.gathering.missing(now) + l.dueBy(until)
-	if l.spent(int64(n)*ns[0], now) {
+	if l.hadShare(int64(n)*ns[0], now) {
 		// What was used now is to be had again after a span, and within reach a
 		// horizon before that: who asks sooner is only told so.
 		least = now.Add(min(l.span()-l.horizon(ns), gatherReach))
@@ -139,14 +139,14 @@ func (l *Line) gather(ns []int64, now Local) {
 
 // spent reports whether this process had about its equal share of its limiter
 // lately, with n permits more. (Of a group it cannot tell whose share counts.)
-func (l *Line) spent(n int64, now Local) bool {
+func (l *Line) hadShare(n int64, now Local) bool {
 	return len(l.config) == 1 && float64(l.used.lately(now)+n) >= 0.75*equalShare(l.config[0], l.contenders)
 }
 
 // dueBy is how many places fall due until then.
 func (l *Line) dueBy(until Local) (n int) {
-	for _, w := range l.placed {
-		if w.place.due < until {
+	for _, w := range l.holders {
+		if w.grant.due < until {
 			n++
 		}
 	}

@@ -30,7 +30,7 @@ type Config struct {
 
 // Around is what a line does not see by itself. The driver keeps it up to date.
 type Around struct {
-	Met       bool          // Redis has answered this client
+	Answered  bool          // Redis has answered this client
 	FirstCall Local         // when this client made its first call
 	Hears     bool          // of changes, as they are announced
 	TimerLate time.Duration // how late timers fire at present
@@ -55,7 +55,7 @@ type Line struct {
 	arrivals uint64
 	front    []*Waiter // to be asked for again, ahead of waiting
 	waiting  []*Waiter // in the order of their arrival
-	placed   []*Waiter // in no order: see inTurn
+	holders  []*Waiter // in no order: see inTurn
 	reserved []int64   // permits of each member that those have
 	returns  []returned
 	releases []*Release
@@ -74,7 +74,7 @@ type Line struct {
 	told         serverClock   // as acquire.lua told it: what it is told in return
 	far          time.Duration // up to where Redis lets places stand for this line when the configuration changes, if that is more than freshFor
 	roundTrips   RoundTrips
-	meeting      int   // looks since the first call
+	measuring    int   // looks since the first call
 	callSince    Local // since when it waits for an answer; zero if it does not
 	trouble      error // why the last call failed, until one succeeds
 	failures     int   // looks at the configuration that failed since one did not
@@ -89,15 +89,15 @@ type Line struct {
 	moveUpAt    Local  // when to ask for the places again that are not near; zero: there is no need
 	binding     bool   // the latest batch did not get all it asked for at once
 	scarceUntil Local  // the short way, which found too little free, is not tried before
-	lookedAt    Local  // when it last looked after all
-	unlooked    int    // calls by it since it looked at the log
+	verifiedAt  Local  // when it last looked after all
+	unverified  int    // calls by it since it looked at the log
 	fieldsAt    Local  // when it last looked at all fields
 	renews      Remote // until when limiters that expire need not be told to live on; zero: nobody knows
 	gathering   gathering
 	fullUntil   Local   // when the latest place that was had falls due
 	fullFor     []int64 // what it was for
-	moment      Remote  // of the latest places that were had
-	seated      int     // how many it has of them
+	rankedAt    Remote  // of the latest places that were had
+	ranked      int     // how many it has of them
 	surplus     surplus
 	used        meter // of the first member
 }
@@ -114,7 +114,7 @@ func New(c Config) *Line {
 	}
 	l.config[0], l.told = c.Known.settings, c.Known.told
 	l.refreshedAt, l.sinceRefresh = c.Known.refreshedAt, c.Known.sinceRefresh
-	l.lookedAt, l.fieldsAt, l.unlooked, l.renews = c.Known.lookedAt, c.Known.fieldsAt, c.Known.unlooked, c.Known.renews
+	l.verifiedAt, l.fieldsAt, l.unverified, l.renews = c.Known.verifiedAt, c.Known.fieldsAt, c.Known.unverified, c.Known.renews
 	return l
 }
 
@@ -122,12 +122,12 @@ func New(c Config) *Line {
 // same limiter: how it was configured, when that was last seen to, and what Redis's
 // clock showed.
 type Memory struct {
-	settings               script.Settings
-	told                   serverClock
-	sinceRefresh, unlooked int
+	settings                 script.Settings
+	told                     serverClock
+	sinceRefresh, unverified int
 
-	refreshedAt, lookedAt, fieldsAt Local
-	renews                          Remote
+	refreshedAt, verifiedAt, fieldsAt Local
+	renews                            Remote
 }
 
 // Memory is of use for a limiter that the short way may serve.
@@ -135,7 +135,7 @@ func (l *Line) Memory() (m Memory, ok bool) {
 	if len(l.config) > 1 || !l.config[0].Plain || l.config[0].PerClient || l.closed {
 		return m, false
 	}
-	return Memory{l.config[0], l.told, l.sinceRefresh, l.unlooked, l.refreshedAt, l.lookedAt, l.fieldsAt, l.renews}, true
+	return Memory{l.config[0], l.told, l.sinceRefresh, l.unverified, l.refreshedAt, l.verifiedAt, l.fieldsAt, l.renews}, true
 }
 
 // Phase names where the line stands, for people and for tests that count what was met.
@@ -149,7 +149,7 @@ func (l *Line) Phase() string {
 		return "calls"
 	case len(l.front)+len(l.waiting) > 0:
 		return "holds back"
-	case len(l.placed) > 0:
+	case len(l.holders) > 0:
 		return "has reservations"
 	case l.stock.left > 0:
 		return "has a stock"
@@ -166,7 +166,7 @@ func (l *Line) Way() RoundTrips { return l.roundTrips.known() }
 // Idle reports whether nobody waits and nothing is left to do.
 func (l *Line) Idle(now Local) bool {
 	l.checkAt(now)
-	return !l.calling && len(l.front)+len(l.waiting)+len(l.placed)+len(l.returns)+len(l.releases) == 0
+	return !l.calling && len(l.front)+len(l.waiting)+len(l.holders)+len(l.returns)+len(l.releases) == 0
 }
 
 // KnownTime is what Redis's clock shows at least, as this line heard last, and what
@@ -190,7 +190,7 @@ func (l *Line) showed(now Remote, sent, received Local) {
 }
 
 // Due is when the turn of a waiter comes that has a place.
-func (l *Line) Due(w *Waiter) Local { return w.place.due }
+func (l *Line) Due(w *Waiter) Local { return w.grant.due }
 
 // halfGuard is how late a permit may be handed out; zero if any time will do.
 func (l *Line) halfGuard() time.Duration {

@@ -21,11 +21,11 @@ func (u *meter) add(n int64, span time.Duration, now Local) {
 		*u = meter{span: span, since: now}
 	}
 	u.sum += n
-	u.parts[u.turn(now)%meterParts] += n
+	u.parts[u.advance(now)%meterParts] += n
 }
 
 // turn drops what was had more than a span ago, and returns the present part.
-func (u *meter) turn(now Local) int64 {
+func (u *meter) advance(now Local) int64 {
 	part := int64(now.Sub(u.since) / (u.span / meterParts))
 	for i := u.part + 1; i <= min(part, u.part+meterParts); i++ {
 		u.sum -= u.parts[i%meterParts]
@@ -38,7 +38,7 @@ func (u *meter) turn(now Local) int64 {
 // lately is the sum of it all.
 func (u *meter) lately(now Local) int64 {
 	if u.span > 0 {
-		u.turn(now)
+		u.advance(now)
 	}
 	return u.sum
 }

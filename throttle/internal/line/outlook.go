@@ -29,10 +29,10 @@ const buckets = 256
 // nobody is refused who has a chance as things stand.
 type outlook struct {
 	config  []script.Settings
-	now     int64    // us of Redis's clock, as all times here
-	told    []told   // by this reply
-	ahead   []places // of each member
-	kinds   []*kind  // those who were counted
+	now     int64      // us of Redis's clock, as all times here
+	told    []told     // by this reply
+	ahead   []schedule // of each member
+	kinds   []*kind    // those who were counted
 	horizon func(ns []int64) time.Duration
 }
 
@@ -51,7 +51,7 @@ type kind struct {
 }
 
 // turn is the earliest that the turn of a request can be, and the member that makes it so.
-func (o *outlook) turn(ns []int64) (at int64, member int) {
+func (o *outlook) earliest(ns []int64) (at int64, member int) {
 	k := o.kind(ns)
 	at, member = o.alike(k, k.count)
 	for _, j := range o.kinds {
@@ -152,7 +152,7 @@ func atMost(a, b []int64) bool {
 // Any stretch of the limit's span holds at most its rate. In calendar windows
 // that is so of the windows alone: two bursts may come one after the other at
 // the boundary between them.
-func earliest(s *script.Settings, first int64, ahead places, permits, size int64) int64 {
+func earliest(s *script.Settings, first int64, ahead schedule, permits, size int64) int64 {
 	span, most := s.Span().Microseconds(), s.Rate-s.Rate%size
 	if s.Calendar {
 		start := first - mod(first-s.Offset, span)
@@ -203,13 +203,13 @@ func (o *outlook) exceeds(ns []int64) bool {
 }
 
 // places are permits by the time for which they are had.
-type places struct {
+type schedule struct {
 	at  []int64 // ascending
 	sum []int64 // of the permits up to and including these
 }
 
 // upTo is the permits of places up to t.
-func (p places) upTo(t int64) int64 {
+func (p schedule) upTo(t int64) int64 {
 	i := sort.Search(len(p.at), func(i int) bool { return p.at[i] > t })
 	if i == 0 {
 		return 0
@@ -218,7 +218,7 @@ func (p places) upTo(t int64) int64 {
 }
 
 // nth is when the n-th permit is had, from 1 on.
-func (p places) nth(n int64) (int64, bool) {
+func (p schedule) nth(n int64) (int64, bool) {
 	if n < 1 {
 		return 0, false
 	}
@@ -228,7 +228,7 @@ func (p places) nth(n int64) (int64, bool) {
 
 // outlook is what a reply tells of those who wait.
 func (l *Line) outlook(b *batch, r *script.Reply) *outlook {
-	o := &outlook{config: l.config, now: int64(r.Now), ahead: make([]places, len(l.config)), horizon: l.horizon}
+	o := &outlook{config: l.config, now: int64(r.Now), ahead: make([]schedule, len(l.config)), horizon: l.horizon}
 	for i, run := range b.request.Runs {
 		answer := &r.Runs[i]
 		switch {
@@ -237,8 +237,8 @@ func (l *Line) outlook(b *batch, r *script.Reply) *outlook {
 			o.told = append(o.told, told{run.Ns, o.now + answer.Wait.Microseconds(), answer.Member})
 		}
 	}
-	for _, w := range l.inTurn() {
-		at := int64(w.place.at)
+	for _, w := range l.byDue() {
+		at := int64(w.grant.at)
 		if at <= o.now {
 			continue // somebody's Release may have taken it
 		}
@@ -270,7 +270,7 @@ func (l *Line) refuseHopeless(b *batch, r *script.Reply, received Local) {
 		case w.now:
 			at, member, known = o.soonest(w.ns)
 		case timed(w):
-			at, member = o.turn(w.ns)
+			at, member = o.earliest(w.ns)
 			known = true
 		}
 		if earliest, due := l.clock.at(Remote(at)); known && earliest > w.until {

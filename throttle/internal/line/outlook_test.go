@@ -9,7 +9,7 @@ import (
 )
 
 // had makes places of pairs of ms and permits.
-func had(pairs ...int64) (p places) {
+func had(pairs ...int64) (p schedule) {
 	var sum int64
 	for i := 0; i < len(pairs); i += 2 {
 		sum += pairs[i+1]
@@ -26,7 +26,7 @@ func TestEarliest(t *testing.T) {
 	for name, c := range map[string]struct {
 		s             script.Settings
 		first         int64 // ms
-		ahead         places
+		ahead         schedule
 		permits, size int64
 		want          int64 // ms
 	}{
@@ -101,7 +101,7 @@ func TestOutlook(t *testing.T) {
 		"but have places within a horizon": {[]asked{{10, 20}}, 1, 2500 + 19_000 - 3000},
 	} {
 		o := &outlook{
-			config: []script.Settings{{Rate: 10, Interval: time.Second}}, now: 1_000_000, ahead: make([]places, 1),
+			config: []script.Settings{{Rate: 10, Interval: time.Second}}, now: 1_000_000, ahead: make([]schedule, 1),
 			told:    []told{{ns: []int64{1}, at: 2_000_000}, {ns: []int64{4}, at: 2_500_000}},
 			horizon: func(ns []int64) time.Duration { return time.Second + time.Duration(ns[0])*200*time.Millisecond },
 		}
@@ -110,7 +110,7 @@ func TestOutlook(t *testing.T) {
 				o.count([]int64{a.n})
 			}
 		}
-		if at, _ := o.turn([]int64{c.n}); at/1000 != c.want {
+		if at, _ := o.earliest([]int64{c.n}); at/1000 != c.want {
 			t.Errorf("%s: %dms, want %dms", name, at/1000, c.want)
 		}
 	}

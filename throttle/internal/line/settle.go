@@ -13,7 +13,7 @@ const (
 	// turnsFrom is how long a turn of all contenders takes at least for
 	// them to spread what they ask, turnsTo over how long at most: for so
 	// long a process may overlook that the others have gone.
-	turnsFrom, turnsTo = 250 * time.Millisecond, 5 * time.Second
+	roundFrom, roundTo = 250 * time.Millisecond, 5 * time.Second
 )
 
 // batchAnswered takes up what became of a call for waiters. It returns the call
@@ -100,10 +100,10 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 	var held []*Waiter
 	l.askAt, l.binding = 0, false
 	for i := range b.request.Runs {
-		held = append(held, l.grant(b, i, r, of, received)...)
+		held = append(held, l.distribute(b, i, r, of, received)...)
 	}
 	if len(held) == 0 {
-		l.seatWaiting(received)
+		l.assignStock(received)
 	}
 	if len(held) == 0 && len(l.waiting) > 0 {
 		l.gather(l.waiting[0].ns, received)
@@ -115,7 +115,7 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 			l.urgentAt = 0 // whom the batch left out is behind these, and waits as they do
 		}
 	}
-	if d := l.turns(); r.Contenders > 0 && len(held) == 0 && d > 0 {
+	if d := l.round(); r.Contenders > 0 && len(held) == 0 && d > 0 {
 		l.askAt = received.Add(d/2 + l.jitter(d)) // who was served comes after the others
 	}
 	if unknown && len(held) > 0 {
@@ -125,10 +125,10 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 }
 
 // grant seats those of a run who got a place, and returns those who stay in the line.
-func (l *Line) grant(b *batch, i int, r *script.Reply, of Reply, received Local) (held []*Waiter) {
+func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, received Local) (held []*Waiter) {
 	run, answer, ws := &b.request.Runs[i], &r.Runs[i], b.waiters[i]
 	for _, g := range answer.Grants {
-		p := place{at: r.Base + Remote(g.Offset), epochs: r.Epochs, shared: of.Shared}
+		p := grant{at: r.Base + Remote(g.Offset), epochs: r.Epochs, shared: of.Shared}
 		p.earliest, p.due = l.clock.at(p.at)
 		p.ahead = p.at > r.Now
 		p.slow = !p.ahead && received.Sub(of.Sent) > l.halfGuard()
@@ -143,38 +143,38 @@ func (l *Line) grant(b *batch, i int, r *script.Reply, of Reply, received Local)
 		}
 		l.fullUntil = p.due
 		if run.Prefetch {
-			l.stock.size, l.stock.left, l.stock.place, l.stock.until = g.Count, g.Count, p, p.earliest.Add(l.halfGuard())
+			l.stock.size, l.stock.left, l.stock.grant, l.stock.until = g.Count, g.Count, p, p.earliest.Add(l.halfGuard())
 			continue
 		}
 		l.fullFor = run.Ns
 		k := min(int(g.Count), len(ws))
-		if p.at != l.moment {
-			l.moment, l.seated = p.at, 0
+		if p.at != l.rankedAt {
+			l.rankedAt, l.ranked = p.at, 0
 		}
 		for _, w := range ws[:k] {
-			p.rank = l.seated
-			l.seated++
-			l.seat(w, p)
+			p.rank = l.ranked
+			l.ranked++
+			l.assign(w, p)
 		}
 		ws = ws[k:]
 	}
 	l.binding = l.binding || len(ws) > 0
-	return l.unseated(ws, run, answer, received)
+	return l.withoutGrant(ws, run, answer, received)
 }
 
 // seat gives a waiter its place.
-func (l *Line) seat(w *Waiter, p place) {
-	w.place = p
+func (l *Line) assign(w *Waiter, p grant) {
+	w.grant = p
 	switch {
 	case w.state == gone:
-		l.returns = append(l.returns, returned{place: p, ns: w.ns})
+		l.returns = append(l.returns, returned{grant: p, ns: w.ns})
 	case l.closed:
-		l.returns = append(l.returns, returned{place: p, ns: w.ns})
+		l.returns = append(l.returns, returned{grant: p, ns: w.ns})
 		l.answer(w, Answer{Err: ErrClosed})
 	default:
-		w.state = placed
-		if w.hold || p.ahead {
-			l.hold(w)
+		w.state = granted
+		if w.reservation || p.ahead {
+			l.keep(w)
 		}
 		l.answer(w, Answer{})
 	}
@@ -182,7 +182,7 @@ func (l *Line) seat(w *Waiter, p place) {
 
 // unseated answers those of a run that got no place, and returns those who
 // stay in the line.
-func (l *Line) unseated(ws []*Waiter, run *script.Run, answer *script.Outcome, received Local) []*Waiter {
+func (l *Line) withoutGrant(ws []*Waiter, run *script.Run, answer *script.Outcome, received Local) []*Waiter {
 	var held []*Waiter
 	for _, w := range ws {
 		switch {
@@ -219,18 +219,18 @@ func (l *Line) whenNext(wait time.Duration, run *script.Run, received Local) Loc
 	at := received.Add(wait - run.Reach)
 	if wait <= run.Reach {
 		at = received.Add(wait - run.Near)
-		if ws := l.inTurn(); len(ws) > 0 {
-			at = min(at, ws[len(ws)/2].place.due)
+		if ws := l.byDue(); len(ws) > 0 {
+			at = min(at, ws[len(ws)/2].grant.due)
 		}
 	}
-	return max(at, received.Add(time.Millisecond)).Add(l.jitter(max(horizon/16, l.turns())))
+	return max(at, received.Add(time.Millisecond)).Add(l.jitter(max(horizon/16, l.round())))
 }
 
 // turns is how long the limit takes to serve as many contenders as there are,
 // where that is long: all of them asking together whenever the horizon moves
 // would keep Redis from everything else. Zero for small fleets, and for those
 // that it serves soon.
-func (l *Line) turns() time.Duration {
+func (l *Line) round() time.Duration {
 	var d time.Duration
 	if l.contenders < herd {
 		return 0
@@ -238,10 +238,10 @@ func (l *Line) turns() time.Duration {
 	for _, s := range l.config {
 		d = max(d, s.PerPermit(l.contenders))
 	}
-	if d < turnsFrom {
+	if d < roundFrom {
 		return 0
 	}
-	return min(d, turnsTo)
+	return min(d, roundTo)
 }
 
 // learn takes up what a reply says of the configuration. Places of an older

@@ -14,7 +14,7 @@ type Kind int
 // The kinds, and what an Event of each has beside its Kind.
 const (
 	Arrive   Kind = iota // Waiter asks. Serves: if a call is to be made for it, its caller makes it
-	Turn                 // Waiter's caller waits for its turn, which should have come
+	Due                  // Waiter's caller waits for its turn, which should have come
 	Leave                // Waiter's caller has left
 	Extend               // a turn of Waiter is of use until Until (zero: at any time), and its caller waits out trouble
 	Give                 // Release
@@ -62,13 +62,13 @@ type Actions struct {
 	Ends    []Answer
 	Left    []*Waiter // those who left have what they had given back
 
-	Start   bool          // begin to make calls: somebody is to ask for the next one (Ready)
-	Call    *Call         // make this call
-	After   time.Duration // that much later, or earlier if poked; without a Call, ask for the next one then (Ready)
-	Poke    bool          // whoever waits to make a call again is not to wait any longer
-	Wake    Local         // Tick then; zero: as before
-	Met     bool          // what Way tells is of use to lines that begin
-	Stopped bool          // the line is closed and has given back what it could
+	Start    bool          // begin to make calls: somebody is to ask for the next one (Ready)
+	Call     *Call         // make this call
+	After    time.Duration // that much later, or earlier if poked; without a Call, ask for the next one then (Ready)
+	Poke     bool          // whoever waits to make a call again is not to wait any longer
+	Wake     Local         // Tick then; zero: as before
+	WayKnown bool          // what Way tells is of use to lines that begin
+	Stopped  bool          // the line is closed and has given back what it could
 
 	Taken bool          // Turn: the permits are the caller's
 	Sleep time.Duration // Turn: it is early by so much
@@ -135,8 +135,8 @@ func (l *Line) Step(e Event, now Local, out *Actions) {
 	switch e.Kind {
 	case Arrive:
 		l.arrive(e.Waiter, e.Serves, now)
-	case Turn:
-		l.turn(e.Waiter, now)
+	case Due:
+		l.handOut(e.Waiter, now)
 	case Leave:
 		l.leave(e.Waiter)
 	case Extend:
@@ -156,7 +156,7 @@ func (l *Line) Step(e Event, now Local, out *Actions) {
 		e.Call.batch.mayBeServed()
 		l.callSince, out.Call = now, l.ask(e.Call.batch, now, now)
 	case Beside:
-		out.Call = l.look(now)
+		out.Call = l.check(now)
 		out.Call.beside = true
 	case Tick:
 		l.kick()
@@ -181,8 +181,8 @@ func (l *Line) kick() {
 func (l *Line) next(now Local) {
 	l.moveUp(now)
 	switch {
-	case l.toMeet() && !l.closed, l.toTime(), l.toCheck(now) && !l.toAsk(now):
-		l.call(l.look(now), now)
+	case l.toMeasure() && !l.closed, l.toTime(), l.toCheck(now) && !l.toAsk(now):
+		l.call(l.check(now), now)
 	case l.toAsk(now):
 		l.call(l.ask(l.nextBatch(now), now, now), now)
 	default:
@@ -199,7 +199,7 @@ func (l *Line) toTime() bool {
 // call has a call made.
 func (l *Line) call(c *Call, now Local) {
 	if c.batch == nil || c.batch.first == now {
-		c.Beside = l.lookBeside(now)
+		c.Beside = l.checkBeside(now)
 	}
 	l.callSince = now
 	l.out.Call = c
@@ -252,7 +252,7 @@ func (l *Line) nextAsk() Local {
 func (l *Line) answered(c *Call, r Reply, serves bool, now Local) {
 	if c.beside {
 		if r.Err == nil {
-			l.looked(c, r, now)
+			l.checked(c, r, now)
 			l.kick()
 		}
 		return
@@ -261,19 +261,19 @@ func (l *Line) answered(c *Call, r Reply, serves bool, now Local) {
 	var again *Call
 	switch {
 	case r.Err != nil && c.batch == nil:
-		l.lookFailed(r, now)
+		l.checkFailed(r, now)
 	case c.batch == nil:
-		l.looked(c, r, now)
+		l.checked(c, r, now)
 	default:
 		again = l.batchAnswered(c, r, now)
 	}
-	if c.batch == nil && (c.first || l.meeting > 0) {
-		l.met(c, now)
+	if c.batch == nil && (c.first || l.measuring > 0) {
+		l.measured(c, now)
 	}
 	switch {
 	case again != nil:
 		at := now.Add(l.out.After)
-		again.Beside = l.lookBeside(at)
+		again.Beside = l.checkBeside(at)
 		l.callSince, l.out.Call = at, again
 	case l.out.After > 0:
 	case serves && (l.toAsk(now) || l.toCheck(now)):

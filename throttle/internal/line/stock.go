@@ -19,7 +19,7 @@ const (
 type stock struct {
 	size  int64
 	left  int64
-	place place
+	grant grant
 	until Local
 
 	// How many were used lately, in two halves of the time a stock lasts.
@@ -61,19 +61,19 @@ func (l *Line) drawn(n int64, now Local) {
 	l.used.add(n, l.config[0].Span(), now)
 	l.surplus.served(n, l.config, l.contenders, now)
 	if half := l.halfGuard(); half > 0 {
-		l.stock.turn(now, half)
+		l.stock.advance(now, half)
 		l.stock.used += n
 	}
 }
 
 // seatWaiting gives those who came while a call was under way what it brought
 // beyond what was asked for: each in turn, without a call of their own.
-func (l *Line) seatWaiting(now Local) {
+func (l *Line) assignStock(now Local) {
 	for len(l.front) == 0 && len(l.waiting) > 0 && IsOne(l.waiting[0].ns) && l.mayUseStock(now) {
 		w := l.waiting[0]
 		l.waiting = l.waiting[1:]
 		l.stock.left--
-		l.seat(w, l.stock.place)
+		l.assign(w, l.stock.grant)
 	}
 	if len(l.waiting) == 0 {
 		l.urgentAt = 0
@@ -87,7 +87,7 @@ func (l *Line) mayUseStock(now Local) bool {
 }
 
 // handedOut counts permits that are now their caller's.
-func (l *Line) handedOut(ns []int64, now Local) {
+func (l *Line) countHandedOut(ns []int64, now Local) {
 	var n int64
 	for _, x := range ns {
 		n = max(n, x)
@@ -102,11 +102,11 @@ func (l *Line) handedOut(ns []int64, now Local) {
 		return
 	}
 	s := &l.stock
-	s.turn(now, half)
+	s.advance(now, half)
 	s.used++
 }
 
-func (s *stock) turn(now Local, half time.Duration) {
+func (s *stock) advance(now Local, half time.Duration) {
 	switch passed := now.Sub(s.since); {
 	case passed < half:
 		return
@@ -125,7 +125,7 @@ func (l *Line) wanted(now Local) int64 {
 	if half == 0 || l.binds(now) {
 		return 0
 	}
-	l.stock.turn(now, half)
+	l.stock.advance(now, half)
 	n := max(l.stock.used, l.stock.usedBefore)
 	if n < stockFrom {
 		return 0
@@ -168,5 +168,5 @@ func (l *Line) stockLeft() returned {
 	for i := range ns {
 		ns[i] = l.stock.left
 	}
-	return returned{place: l.stock.place, ns: ns}
+	return returned{grant: l.stock.grant, ns: ns}
 }

@@ -40,9 +40,9 @@ func (l *Line) failed(b *batch, err error) {
 		return rest
 	}
 	l.front, l.waiting = tell(l.front), tell(l.waiting)
-	for _, w := range l.inTurn() {
+	for _, w := range l.byDue() {
 		if w.now && w.state == unsure {
-			l.returns = append(l.returns, returned{place: w.place, ns: w.ns})
+			l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns})
 			l.letGo(w)
 			l.answer(w, Answer{Err: NoAnswer(err)})
 		}

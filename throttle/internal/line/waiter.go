@@ -8,19 +8,19 @@ import (
 type Waiter struct {
 	Out chan Answer // for the driver: room for one, the latest
 
-	ns     []int64
-	no     uint64 // of its arrival
-	since  Local  // when it asked
-	until  Local  // the latest turn that is of use; zero: any
-	now    bool   // has no time to wait out trouble
-	hold   bool   // a reservation: its caller may come back late
-	putOff bool   // Redis has said that its place is not to be had yet
-	stale  int    // how many places of it came too late to be of use
-	spared int    // and how many were left unused for that
+	ns          []int64
+	no          uint64 // of its arrival
+	since       Local  // when it asked
+	until       Local  // the latest turn that is of use; zero: any
+	now         bool   // has no time to wait out trouble
+	reservation bool   // a reservation: its caller may come back late
+	putOff      bool   // Redis has said that its place is not to be had yet
+	stale       int    // how many places of it came too late to be of use
+	spared      int    // and how many were left unused for that
 
 	state   state
-	place   place
-	slot    int   // in Line.placed; -1 if it is not there
+	grant   grant
+	index   int   // in Line.placed; -1 if it is not there
 	awaited bool  // its caller waits for its turn
 	claimed Local // when its caller came for what it had reserved; zero: not yet, or it waits anyway
 }
@@ -30,7 +30,7 @@ type state int
 const (
 	queued state = iota
 	asked
-	placed
+	granted
 	unsure
 	done
 	gone
@@ -40,11 +40,11 @@ const (
 // that is not zero. A reservation's caller may come back late, and one that wants
 // an answer now does not wait out trouble.
 func NewWaiter(ns []int64, now, until Local, reservation, atOnce bool) *Waiter {
-	return &Waiter{Out: make(chan Answer, 1), ns: ns, since: now, until: until, hold: reservation, now: atOnce, slot: -1}
+	return &Waiter{Out: make(chan Answer, 1), ns: ns, since: now, until: until, reservation: reservation, now: atOnce, index: -1}
 }
 
 // place is a grant: its entry in the log, and when its turn comes here.
-type place struct {
+type grant struct {
 	at       Remote // where its entry is
 	epochs   []int64
 	ahead    bool  // it was not due when it was granted
@@ -54,13 +54,13 @@ type place struct {
 	due      Local // and shows it by then: never early
 
 	shared    bool  // it was granted in a call that other lines shared
-	looked    bool  // its time was looked at again
+	rechecked bool  // its time was looked at again
 	confirmed Local // when the configuration was last known to be its own at its turn
 }
 
 // confirm takes up that, as of a request sent then, the configuration is still
 // the one of the place: it stands then, whatever changes, if it is due within fresh.
-func (p *place) confirm(sent, received Local, fresh time.Duration) {
+func (p *grant) confirm(sent, received Local, fresh time.Duration) {
 	if p.due.Sub(sent) <= fresh {
 		p.confirmed = received
 	}
@@ -78,7 +78,7 @@ type Answer struct {
 
 // returned is a place that is given back.
 type returned struct {
-	place place
+	grant grant
 	ns    []int64
 	by    *Waiter // who asks for another in exchange; nil if nobody does
 	left  *Waiter // whose caller waits until Redis has it; nil if nobody does

@@ -89,4 +89,4 @@ func (l Limit) Kept(want, got Log, now int64, buckets bool) string {
 
 // InOrder reports whether the places of equal requests are in the order in which
 // these came.
-func InOrder(places []int64) bool { return slices.IsSorted(places) }
+func InOrder(times []int64) bool { return slices.IsSorted(times) }

@@ -13,7 +13,7 @@ type Short struct {
 	r      *Request
 	least  Remote        // what Redis's clock is to show at least
 	within time.Duration // for how long from then on it may be served
-	look   Look          // at what need not be seen to each time
+	verify Verify        // at what need not be seen to each time
 	renews Remote        // from when on limiters that expire are told to live on; zero: now
 }
 
@@ -50,18 +50,18 @@ func (r *Request) Fits() bool {
 // Short is the short way of a request that fits, to be served within so long.
 // Redis's clock is to show least at least; look has it see to what need not be seen
 // to each time; limiters that expire live on until renews at least (see RenewIn).
-func (r *Request) Short(least Remote, within time.Duration, look Look, renews Remote) *Short {
-	return &Short{r, least, within, look, renews}
+func (r *Request) Short(least Remote, within time.Duration, verify Verify, renews Remote) *Short {
+	return &Short{r, least, within, verify, renews}
 }
 
 // Look is what a call by the short way looks after.
-type Look int64
+type Verify int64
 
 // Each Look.
 const (
-	Barely Look = iota // that nothing was changed by who tells of it
-	Others             // that Redisson's clients changed nothing, and the log is there and short
-	Fields             // that nobody changed anything
+	Barely Verify = iota // that nothing was changed by who tells of it
+	Others               // that Redisson's clients changed nothing, and the log is there and short
+	Fields               // that nobody changed anything
 )
 
 // Call are the KEYS and ARGV of fast.lua.
@@ -81,14 +81,14 @@ func (s *Short) Call() (keys []string, args []any) {
 		lives = lives || m.PerClient || m.Expires > 0
 		args = append(args, m.Seal, r.Runs[0].Ns[i]*r.Runs[0].Count+prefetch, m.Rate)
 	}
-	if prefetch == 0 && s.look == Barely && !lives {
+	if prefetch == 0 && s.verify == Barely && !lives {
 		return keys, args
 	}
 	kept, latest := anyTime+replyBeyond, Remote(0)
 	if s.within < anyTime && s.least > 0 { // it goes soon after a limiter that does
 		kept, latest = s.within+replyBeyond, s.least+Remote(s.within.Microseconds())
 	}
-	args = append(args, prefetch > 0, s.look != Barely, kept.Milliseconds(), int64(s.renews))
+	args = append(args, prefetch > 0, s.verify != Barely, kept.Milliseconds(), int64(s.renews))
 	for _, m := range r.Members {
 		var ms int64
 		if m.PerClient {

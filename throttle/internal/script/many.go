@@ -34,7 +34,7 @@ func Share(reply string, no uint64, within, least time.Duration, parts []*Short)
 		known = max(known, p.least)
 		m, run := &p.r.Members[0], &p.r.Runs[0]
 		value, name, permits := p.r.keysOf(0)
-		k := kind{permits: run.Ns[0] * run.Count, rate: m.Rate, look: p.look}
+		k := kind{permits: run.Ns[0] * run.Count, rate: m.Rate, verify: p.verify}
 		if m.Expires > 0 {
 			within = min(within, max(m.Expires, least))
 			k.expires, k.renew = m.Expires, p.renews == 0
@@ -49,7 +49,7 @@ func Share(reply string, no uint64, within, least time.Duration, parts []*Short)
 		s.Keys, s.Args[6+i], of[i] = append(s.Keys, value, name, permits), m.Seal, byte('@'+j)
 	}
 	for _, k := range kinds {
-		s.Args = append(s.Args, k.permits, k.rate, int64(k.look), k.expires.Milliseconds(), k.renew)
+		s.Args = append(s.Args, k.permits, k.rate, int64(k.verify), k.expires.Milliseconds(), k.renew)
 	}
 	var latest Remote
 	if known > 0 {
@@ -66,7 +66,7 @@ func Share(reply string, no uint64, within, least time.Duration, parts []*Short)
 // kind is all that the part of a limiter in a shared call may have like others.
 type kind struct {
 	permits, rate int64
-	look          Look
+	verify        Verify
 	expires       time.Duration
 	renew         bool
 }

@@ -40,7 +40,7 @@ type Charged struct {
 }
 
 // Turns is one call of tenants.lua.
-type Turns struct {
+type TenantCall struct {
 	Client string
 	No     uint64        // of the call: one that is repeated charges nobody twice
 	Soon   time.Duration // what comes due within that is to be dealt
@@ -55,7 +55,7 @@ type Turns struct {
 }
 
 // Args are the ARGV of tenants.lua.
-func (t *Turns) Args() []any {
+func (t *TenantCall) Args() []any {
 	rest := "-"
 	if t.Rest >= 0 {
 		rest = tagText(t.Rest)
@@ -72,7 +72,7 @@ func (t *Turns) Args() []any {
 }
 
 // Turned is the reply of tenants.lua.
-type Turned struct {
+type TenantReply struct {
 	Rate    int64
 	Room    int64         // permits that come due soon
 	Free    time.Duration // until one does
@@ -103,7 +103,7 @@ type Tag struct{ Finish, Weight float64 }
 
 // DecodeTurned reads the reply of tenants.lua; false if there is no such limiter. What
 // others told that makes no sense is left out.
-func DecodeTurned(reply any) (t Turned, found bool, err error) {
+func DecodeTenants(reply any) (t TenantReply, found bool, err error) {
 	if n, ok := reply.(int64); ok && n == -1 {
 		return t, false, nil
 	}

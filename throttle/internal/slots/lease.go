@@ -74,7 +74,7 @@ func newLease(q *queue, w *waiter, fence string, until time.Time, lasts time.Dur
 	k.leases[key] = l
 	q.users++
 	l.mu.Lock()
-	l.timer = time.AfterFunc(time.Until(l.ends), l.look) // it may look at once
+	l.timer = time.AfterFunc(time.Until(l.ends), l.check) // it may look at once
 	l.mu.Unlock()
 	if !k.renews {
 		k.renews, k.renewNext = true, l.renewAt
@@ -99,7 +99,7 @@ func (l *Lease) ID() string { return l.id }
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // look ends the lease if its time has come.
-func (l *Lease) look() {
+func (l *Lease) check() {
 	l.mu.Lock()
 	left := time.Until(l.ends)
 	if left > 0 && !l.over {

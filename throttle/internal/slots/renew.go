@@ -43,7 +43,7 @@ func (k *Keeper) renew() {
 		now := time.Now()
 		next := now.Add(time.Hour)
 		var due []*Lease
-		ripe := false
+		isDue := false
 		for _, l := range k.leases {
 			l.mu.Lock()
 			if at := l.renewAt; now.Before(at) {
@@ -52,14 +52,14 @@ func (k *Keeper) renew() {
 					due = append(due, l)
 				}
 			} else {
-				ripe = true
+				isDue = true
 				due = append(due, l)
 			}
 			l.mu.Unlock()
 		}
 		k.renewNext = next
 		k.mu.Unlock()
-		if ripe {
+		if isDue {
 			k.renewAll(due)
 			continue
 		}

@@ -187,19 +187,19 @@ type Holder struct {
 }
 
 // Look reads how a limit stands, with so many holders at most; false if there is none.
-func Look(ctx context.Context, rdb redis.Scripter, name string, holders int) (s Standing, found bool, err error) {
+func Read(ctx context.Context, rdb redis.Scripter, name string, holders int) (s Standing, found bool, err error) {
 	reply, _, err := script.Call(ctx, rdb, holdersScript, Limit{Name: name}.keys(), holders)
-	return DecodeLook(name, reply, err)
+	return DecodeStanding(name, reply, err)
 }
 
 // PipeLook has a pipeline make the call of Look. The script is loaded if Redis says that
 // it does not know it: see DecodeLook.
-func PipeLook(ctx context.Context, p redis.Scripter, name string, holders int) *redis.Cmd {
+func PipeRead(ctx context.Context, p redis.Scripter, name string, holders int) *redis.Cmd {
 	return holdersScript.EvalSha(ctx, p, Limit{Name: name}.keys(), holders)
 }
 
 // DecodeLook reads what Redis replied to a look.
-func DecodeLook(name string, reply any, err error) (s Standing, found bool, _ error) {
+func DecodeStanding(name string, reply any, err error) (s Standing, found bool, _ error) {
 	if errors.Is(err, redis.Nil) || err == nil && reply == nil {
 		return s, false, nil
 	}

@@ -33,7 +33,7 @@ type share struct {
 
 // Answer takes up what Redis has answered to a call that was sent then. There is no
 // limiter if found is false.
-func (l *Line) Answer(now, sent line.Local, r *script.Turned, found bool) (d Decision) {
+func (l *Line) Answer(now, sent line.Local, r *script.TenantReply, found bool) (d Decision) {
 	l.calling, l.trouble, l.retries, l.paid, l.owedV = false, nil, 0, nil, 0
 	took := now.Sub(sent)
 	l.roundTrip = max(took, l.roundTrip-(l.roundTrip-took)/8)
@@ -60,7 +60,7 @@ func (l *Line) Answer(now, sent line.Local, r *script.Turned, found bool) (d Dec
 		d.Pass = append(l.never(r.Rate), l.deal(now, r)...)
 		d.Deny = l.late(now, r.Free)
 		d.Wait = max(r.Free, l.gap())
-		l.nextAt = now.Add(min(max(r.Free-l.soon(), 0), lookMost))
+		l.nextAt = now.Add(min(max(r.Free-l.soon(), 0), checkMost))
 	}
 	l.inCall = l.inCall[:0]
 	d.Deny = append(d.Deny, l.drop(tries)...)
@@ -127,7 +127,7 @@ func (l *Line) late(now line.Local, free time.Duration) []*Waiter {
 // deal is who goes on, by what there is room for. The virtual time does not pass the
 // start tag of anybody who still waits: what costs other than expected would else take
 // from others what they have to come.
-func (l *Line) deal(now line.Local, r *script.Turned) (pass []*Waiter) {
+func (l *Line) deal(now line.Local, r *script.TenantReply) (pass []*Waiter) {
 	shares, room, most := l.shares(r)
 	tenants := make([]fair.Tenant, len(shares))
 	jobs, left := int64(0), room
@@ -176,7 +176,7 @@ const maxJobs = 1 << 20
 
 // shares is the tenants that wait, here or elsewhere, in an order that is the same
 // everywhere, the permits to be dealt among them, and up to which start tag.
-func (l *Line) shares(r *script.Turned) (shares []*share, room int64, most float64) {
+func (l *Line) shares(r *script.TenantReply) (shares []*share, room int64, most float64) {
 	byName := map[string]*share{}
 	room = r.Room
 	out, held := int64(0), int64(0)

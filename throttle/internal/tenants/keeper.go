@@ -55,7 +55,7 @@ type queue struct {
 
 	mu      sync.Mutex
 	line    *Line
-	of      map[*Waiter]*Turn
+	of      map[*Waiter]*Pending
 	running bool
 	closed  bool
 	wake    chan struct{}
@@ -71,7 +71,7 @@ func (k *Keeper) enter(name string) *queue {
 			k.tidy()
 		}
 		q = &queue{
-			k: k, name: name, keys: script.TenantKeys(name, k.ID), line: NewLine(k.nonce), of: map[*Waiter]*Turn{},
+			k: k, name: name, keys: script.TenantKeys(name, k.ID), line: NewLine(k.nonce), of: map[*Waiter]*Pending{},
 			closed: k.closed, wake: make(chan struct{}, 1),
 		}
 		k.lines[name] = q
@@ -127,7 +127,7 @@ func (k *Keeper) Close() {
 }
 
 // Turn is a request that waits for its tenant's turn. It is for one goroutine.
-type Turn struct {
+type Pending struct {
 	q    *queue
 	w    *Waiter
 	next func()        // puts it at the end of the limiter's line
@@ -146,8 +146,8 @@ type Request struct {
 }
 
 // Arrive has a request stand in its tenant's line. The caller must say when it is Done.
-func (k *Keeper) Arrive(r Request) *Turn {
-	t := &Turn{q: k.enter(r.Limiter), next: r.Next, came: make(chan struct{})}
+func (k *Keeper) Arrive(r Request) *Pending {
+	t := &Pending{q: k.enter(r.Limiter), next: r.Next, came: make(chan struct{})}
 	t.w = NewWaiter(r.Tenant, r.Permits, k.Now(), r.Until, r.AtOnce)
 	passes := false
 	t.q.step(func() {
@@ -176,7 +176,7 @@ const stillFor = 4 * time.Second
 
 // Wait waits until the request went on to the limiter's line, and returns true. Else the
 // Answer says why not.
-func (t *Turn) Wait(ctx context.Context) bool {
+func (t *Pending) Wait(ctx context.Context) bool {
 	select {
 	case <-t.came:
 		return t.went()
@@ -220,10 +220,10 @@ func (t *Turn) Wait(ctx context.Context) bool {
 	return false
 }
 
-func (t *Turn) went() bool { return t.Err == nil && !t.Denied }
+func (t *Pending) went() bool { return t.Err == nil && !t.Denied }
 
 // leave takes it out of its tenant's line; false if it is not there any more.
-func (t *Turn) leave() (left bool) {
+func (t *Pending) leave() (left bool) {
 	t.q.step(func() {
 		if left = t.q.line.Leave(t.w); left {
 			delete(t.q.of, t.w)
@@ -233,10 +233,10 @@ func (t *Turn) leave() (left bool) {
 }
 
 // Placed says that the limiter's line has decided.
-func (t *Turn) Placed() { t.q.step(func() { t.q.line.Placed(t.w) }) }
+func (t *Pending) Decided() { t.q.step(func() { t.q.line.Decided(t.w) }) }
 
 // Done says that the request is over, and whether it had its permits.
-func (t *Turn) Done(granted bool) {
+func (t *Pending) Done(granted bool) {
 	t.q.step(func() { t.q.line.Done(t.w, granted) })
 	t.q.k.leave(t.q)
 }

@@ -19,7 +19,7 @@ const (
 	farthest = time.Second
 	// lookMost is how long those who wait ask for nothing: what they wait for may have
 	// been changed.
-	lookMost = 250 * time.Millisecond
+	checkMost = 250 * time.Millisecond
 	// holds is for how long others count with those who wait here, beside round trips.
 	holds = time.Second
 	// stillAfter is how long a call may take at least before Redis counts as one that
@@ -49,9 +49,9 @@ type Waiter struct {
 type state int
 
 const (
-	waits  state = iota
-	passed       // it went on to the limiter's line
-	placed       // that has decided
+	waits   state = iota
+	passed        // it went on to the limiter's line
+	decided       // that has decided
 	over
 )
 
@@ -167,17 +167,17 @@ func (l *Line) Leave(w *Waiter) bool {
 }
 
 // Placed says that the limiter's line has decided on a request that went on.
-func (l *Line) Placed(w *Waiter) {
+func (l *Line) Decided(w *Waiter) {
 	if w.state == passed {
-		w.state = placed
+		w.state = decided
 		l.out -= w.cost
 	}
 }
 
 // Done says that a request that went on is over, and whether it had its permits.
 func (l *Line) Done(w *Waiter, granted bool) {
-	l.Placed(w)
-	if w.state != placed {
+	l.Decided(w)
+	if w.state != decided {
 		return
 	}
 	w.state = over
@@ -226,13 +226,13 @@ func (l *Line) Next() (at line.Local, ok bool) {
 	case l.pressing || settles:
 		return l.askedAt.Add(l.gap()), true
 	case l.waiting == 0:
-		return l.askedAt.Add(lookMost), true
+		return l.askedAt.Add(checkMost), true
 	}
 	return max(l.nextAt, l.askedAt.Add(l.gap())), true
 }
 
 // Ask returns the next call. Answer or Failed says what became of it.
-func (l *Line) Ask(now line.Local) *script.Turns {
+func (l *Line) Ask(now line.Local) *script.TenantCall {
 	l.calling, l.pressing, l.hurries, l.askedAt = true, false, false, now
 	if l.trouble == nil { // else it is the same call, which Redis may have had
 		l.no++
@@ -254,7 +254,7 @@ func (l *Line) Ask(now line.Local) *script.Turns {
 	}
 	clear(l.fresh)
 	l.fresh = l.fresh[:0]
-	t := &script.Turns{
+	t := &script.TenantCall{
 		Client: l.client, No: l.no, Soon: l.soon(), Holds: holds + 2*min(l.roundTrip, farthest),
 		Out: l.out, Held: l.held, V: l.owedV, Alone: l.alone, Paid: l.paid,
 	}

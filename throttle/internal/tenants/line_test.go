@@ -34,7 +34,7 @@ func (s *story) come(tenant string, n int, cost int64) {
 }
 
 // ask is the next call, for which it is time.
-func (s *story) ask() *script.Turns {
+func (s *story) ask() *script.TenantCall {
 	s.Helper()
 	at, ok := s.line.Next()
 	if !ok {
@@ -45,8 +45,8 @@ func (s *story) ask() *script.Turns {
 }
 
 // answer answers a call: with room for so many, finish tags, and who waits elsewhere.
-func (s *story) answer(t *script.Turns, room int64, finish map[string]float64, others ...script.WaitsAt) string {
-	r := &script.Turned{Rate: 1000, Room: room, Pace: 10, Tags: map[string]script.Tag{}}
+func (s *story) answer(t *script.TenantCall, room int64, finish map[string]float64, others ...script.WaitsAt) string {
+	r := &script.TenantReply{Rate: 1000, Room: room, Pace: 10, Tags: map[string]script.Tag{}}
 	me := script.WaitsAt{Client: "me", Out: t.Out, Held: t.Held, Rest: t.Rest}
 	for _, w := range t.Told {
 		me.Tenants = append(me.Tenants, script.WaitingTenant{Name: w.Tenant, Jobs: w.Jobs, Cost: w.Cost, Since: 5})
@@ -115,20 +115,20 @@ func TestCharged(t *testing.T) {
 	if got := s.answer(s.ask(), 100, nil); got != "a3" {
 		t.Fatalf("%q", got)
 	}
-	s.line.Placed(s.of["a"][0])
+	s.line.Decided(s.of["a"][0])
 	s.line.Done(s.of["a"][0], true)
 	s.line.Done(s.of["a"][1], false)
-	turns := s.ask()
-	if fmt.Sprint(turns.Paid) != "[{a 4}]" || turns.Out != 2 || turns.Held != 2 || len(turns.Told) != 0 {
-		t.Errorf("the next call says %+v", turns)
+	call := s.ask()
+	if fmt.Sprint(call.Paid) != "[{a 4}]" || call.Out != 2 || call.Held != 2 || len(call.Told) != 0 {
+		t.Errorf("the next call says %+v", call)
 	}
-	s.answer(turns, 100, nil)
+	s.answer(call, 100, nil)
 	s.line.Done(s.of["a"][2], true)
-	turns = s.ask()
-	if turns.Out != 0 || turns.Held != 0 || len(turns.Paid) != 0 {
-		t.Errorf("the last call says %+v", turns)
+	call = s.ask()
+	if call.Out != 0 || call.Held != 0 || len(call.Paid) != 0 {
+		t.Errorf("the last call says %+v", call)
 	}
-	s.answer(turns, 100, nil)
+	s.answer(call, 100, nil)
 	if at, ok := s.line.Next(); ok {
 		t.Errorf("another call in %v though nobody waits", at.Sub(s.now))
 	}
@@ -159,16 +159,16 @@ func TestTold(t *testing.T) {
 	for i := range 2 * maxTenants {
 		s.come(fmt.Sprint("t", i), 1, 1)
 	}
-	turns := s.ask()
-	if len(turns.Told) != maxTenants || turns.Rest != 0 {
-		t.Fatalf("%d are told of, the rest from %v on", len(turns.Told), turns.Rest)
+	call := s.ask()
+	if len(call.Told) != maxTenants || call.Rest != 0 {
+		t.Fatalf("%d are told of, the rest from %v on", len(call.Told), call.Rest)
 	}
-	s.answer(turns, 1000, nil)
+	s.answer(call, 1000, nil)
 	if at, ok := s.line.Next(); !ok || at > s.now {
 		t.Errorf("the next call is in %v, want it at once", at.Sub(s.now))
 	}
-	if turns := s.ask(); len(turns.Told) != maxTenants || turns.Rest != -1 {
-		t.Errorf("then %d are told of, the rest from %v on", len(turns.Told), turns.Rest)
+	if call := s.ask(); len(call.Told) != maxTenants || call.Rest != -1 {
+		t.Errorf("then %d are told of, the rest from %v on", len(call.Told), call.Rest)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestVirtualTime(t *testing.T) {
 	s.come("a", 1, 99)
 	s.come("b", 9, 10)
 	s.answer(s.ask(), 40, map[string]float64{"b": 5})
-	if turns := s.ask(); turns.V > 5 {
-		t.Errorf("the virtual time is %v, and b waits from 5 on", turns.V)
+	if call := s.ask(); call.V > 5 {
+		t.Errorf("the virtual time is %v, and b waits from 5 on", call.V)
 	}
 }

@@ -63,14 +63,14 @@ func (q *queue) run() {
 }
 
 // call makes a call, and does what its answer says.
-func (q *queue) call(ctx context.Context, t *script.Turns, lasts time.Duration) {
+func (q *queue) call(ctx context.Context, t *script.TenantCall, lasts time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
 	reply, sent, err := q.k.Call(ctx, script.Tenants, q.keys, t.Args()...)
-	var turned script.Turned
+	var decoded script.TenantReply
 	var found bool
 	if err == nil {
-		turned, found, err = script.DecodeTurned(reply)
+		decoded, found, err = script.DecodeTenants(reply)
 	}
 	q.mu.Lock()
 	if err != nil {
@@ -88,11 +88,11 @@ func (q *queue) call(ctx context.Context, t *script.Turns, lasts time.Duration) 
 		q.mu.Unlock()
 		return
 	}
-	d := q.line.Answer(q.k.Now(), q.k.At(sent), &turned, found)
+	d := q.line.Answer(q.k.Now(), q.k.At(sent), &decoded, found)
 	for _, w := range d.Deny {
 		q.tell(w, line.Answer{Denied: true, Wait: d.Wait})
 	}
-	pass := make([]*Turn, len(d.Pass))
+	pass := make([]*Pending, len(d.Pass))
 	for i, w := range d.Pass {
 		pass[i] = q.of[w]
 		delete(q.of, w)

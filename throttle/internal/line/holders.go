@@ -6,12 +6,12 @@ import (
 )
 
 // hold keeps a waiter in mind that has a place.
-func (l *Line) hold(w *Waiter) {
-	if w.slot >= 0 {
+func (l *Line) keep(w *Waiter) {
+	if w.index >= 0 {
 		return
 	}
-	w.slot = len(l.placed)
-	l.placed = append(l.placed, w)
+	w.index = len(l.holders)
+	l.holders = append(l.holders, w)
 	for i, n := range w.ns {
 		l.reserved[i] += n
 	}
@@ -19,14 +19,14 @@ func (l *Line) hold(w *Waiter) {
 
 // letGo undoes hold.
 func (l *Line) letGo(w *Waiter) {
-	if w.slot < 0 {
+	if w.index < 0 {
 		return
 	}
-	last := len(l.placed) - 1
-	l.placed[w.slot] = l.placed[last]
-	l.placed[w.slot].slot = w.slot
-	l.placed[last] = nil
-	l.placed, w.slot = l.placed[:last], -1
+	last := len(l.holders) - 1
+	l.holders[w.index] = l.holders[last]
+	l.holders[w.index].index = w.index
+	l.holders[last] = nil
+	l.holders, w.index = l.holders[:last], -1
 	for i, n := range w.ns {
 		l.reserved[i] -= n
 	}
@@ -34,10 +34,10 @@ func (l *Line) letGo(w *Waiter) {
 
 // inTurn are the waiters that have a place, in the order of their turns; those
 // of one turn in the order of their arrival.
-func (l *Line) inTurn() []*Waiter {
-	ws := slices.Clone(l.placed)
+func (l *Line) byDue() []*Waiter {
+	ws := slices.Clone(l.holders)
 	slices.SortFunc(ws, func(a, b *Waiter) int {
-		return cmp.Or(cmp.Compare(a.place.at, b.place.at), cmp.Compare(a.no, b.no))
+		return cmp.Or(cmp.Compare(a.grant.at, b.grant.at), cmp.Compare(a.no, b.no))
 	})
 	return ws
 }
@@ -45,11 +45,11 @@ func (l *Line) inTurn() []*Waiter {
 // unclaimed reports whether nobody has come for a reservation before its turn and
 // guard were over. Its permits count as used; the line need not look after it.
 func (l *Line) unclaimed(w *Waiter, now Local) bool {
-	return w.hold && w.state == placed && now.Sub(w.place.due) >= 2*l.halfGuard()
+	return w.reservation && w.state == granted && now.Sub(w.grant.due) >= 2*l.halfGuard()
 }
 
 // current reports whether a place is of the configuration last heard of.
-func (l *Line) current(p *place) bool {
+func (l *Line) current(p *grant) bool {
 	for i, epoch := range p.epochs {
 		if epoch != l.config[i].Epoch {
 			return false
@@ -60,7 +60,7 @@ func (l *Line) current(p *place) bool {
 
 // freed takes up that permits were released, so that there may be earlier places.
 func (l *Line) freed(now Local) {
-	if l.closed || !l.calling && len(l.placed)+len(l.front)+len(l.waiting) == 0 {
+	if l.closed || !l.calling && len(l.holders)+len(l.front)+len(l.waiting) == 0 {
 		return
 	}
 	l.moveUpAt = max(now, l.movedUpAt.Add(freshFor))
@@ -82,8 +82,8 @@ func (l *Line) moveUp(now Local) {
 		return
 	}
 	l.movedUpAt, l.moveUpAt = now, 0
-	for _, w := range l.inTurn() {
-		if w.state == placed && (w.awaited || !w.hold) && w.place.due.Sub(now) > freshFor {
+	for _, w := range l.byDue() {
+		if w.state == granted && (w.awaited || !w.reservation) && w.grant.due.Sub(now) > freshFor {
 			l.exchange(w, now)
 		}
 	}

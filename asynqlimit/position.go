@@ -7,7 +7,7 @@ import (
 )
 
 // seat is where one taken task is: in a slot, in the room, or gone.
-type seat struct {
+type position struct {
 	g        *gate
 	queue    string
 	slot     bool
@@ -21,7 +21,7 @@ type seat struct {
 
 // hasRoom says whether a task of these limiters may wait. One limiter has half of
 // the room at most, so that its tasks do not keep those of others out.
-func (s *seat) hasRoom(limiters []string) bool {
+func (s *position) hasRoom(limiters []string) bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	return s.waits || s.g.hasRoom(limiters)
@@ -43,14 +43,14 @@ func (g *gate) hasRoom(limiters []string) bool {
 // task that is due may go where others of its limiter would be too many. A task
 // that waits in its slot all the same changes places with one of the room that
 // wants a slot.
-func (s *seat) toRoom(limiters []string, due bool) bool {
+func (s *position) toRoom(limiters []string, due bool) bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	return s.toRoomNow(limiters, due)
 }
 
 // asking says whether the task asks for its permits, and has no answer yet.
-func (s *seat) asking(asks bool) {
+func (s *position) asking(asks bool) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	s.asks = asks
@@ -58,7 +58,7 @@ func (s *seat) asking(asks bool) {
 
 // toRoomIfAsking is toRoom for a task that may have its permits by now. If it has
 // not, it calls waits.
-func (s *seat) toRoomIfAsking(limiters []string, waits func()) {
+func (s *position) toRoomIfAsking(limiters []string, waits func()) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	if s.asks {
@@ -67,7 +67,7 @@ func (s *seat) toRoomIfAsking(limiters []string, waits func()) {
 	}
 }
 
-func (s *seat) toRoomNow(limiters []string, due bool) bool {
+func (s *position) toRoomNow(limiters []string, due bool) bool {
 	if s.waits {
 		s.g.exit(s)
 		s.g.enter(s, limiters)
@@ -88,13 +88,13 @@ func (s *seat) toRoomNow(limiters []string, due bool) bool {
 }
 
 // toSlotNow says whether the task has a slot, or gets one without a wait.
-func (s *seat) toSlotNow() bool {
+func (s *position) toSlotNow() bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	return s.slotNow()
 }
 
-func (s *seat) slotNow() bool {
+func (s *position) slotNow() bool {
 	s.g.works(s)
 	switch {
 	case s.slot:
@@ -110,7 +110,7 @@ func (s *seat) slotNow() bool {
 }
 
 // toSlot waits for a slot. A task that has one keeps it.
-func (s *seat) toSlot(ctx context.Context) error {
+func (s *position) toSlot(ctx context.Context) error {
 	s.g.mu.Lock()
 	if s.slotNow() {
 		s.g.mu.Unlock()
@@ -134,7 +134,7 @@ func (s *seat) toSlot(ctx context.Context) error {
 }
 
 // works says that a task does not idle in its slot any more.
-func (g *gate) works(s *seat) {
+func (g *gate) works(s *position) {
 	if i := slices.Index(g.idlers, s); i >= 0 {
 		g.idlers = slices.Delete(g.idlers, i, i+1)
 		s.limiters = nil
@@ -142,7 +142,7 @@ func (g *gate) works(s *seat) {
 }
 
 // change has a task that idles in a slot change places with one of the room.
-func (g *gate) change(idler, s *seat) {
+func (g *gate) change(idler, s *position) {
 	limiters := idler.limiters
 	g.works(idler)
 	g.exit(s)
@@ -152,7 +152,7 @@ func (g *gate) change(idler, s *seat) {
 }
 
 // ran notes how long the handler had the slot.
-func (s *seat) ran(took time.Duration) {
+func (s *position) ran(took time.Duration) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	if s.g.lasts == 0 {
@@ -162,7 +162,7 @@ func (s *seat) ran(took time.Duration) {
 }
 
 // leave gives back what the task has.
-func (s *seat) leave() {
+func (s *position) leave() {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	s.g.works(s)

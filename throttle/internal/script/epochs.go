@@ -1,7 +1,7 @@
 package script
 
 // DecodeLook reads the reply of epoch.lua for a number of limiters.
-func DecodeLook(reply any, members int) (now Remote, epochs []int64, err error) {
+func DecodeEpochs(reply any, members int) (now Remote, epochs []int64, err error) {
 	text, ok := reply.(string)
 	if !ok {
 		return 0, nil, badReply("%T where a string was expected", reply)

@@ -23,7 +23,7 @@ func newDesk(t *testing.T) *desk {
 		Client: "id", Reply: "{api}:reply", Members: []script.Keys{script.KeysOf("api", "id")},
 		Random: rand.New(rand.NewPCG(1, 2)),
 	})
-	d.l.Around.Met = true
+	d.l.Around.Answered = true
 	return d
 }
 
@@ -73,14 +73,14 @@ func TestChangedPlaceIsNotTakenEarly(t *testing.T) {
 	d := newDesk(t)
 	w := d.waits(true)
 	d.placed(d.asked(), time.Second)
-	if out := d.step(Event{Kind: Turn, Waiter: w}); out.Taken || out.Sleep < 990*time.Millisecond {
+	if out := d.step(Event{Kind: Due, Waiter: w}); out.Taken || out.Sleep < 990*time.Millisecond {
 		t.Errorf("taken %v, or in %v; its turn is in 1s", out.Taken, out.Sleep)
 	}
 	d.now = d.now.Add(time.Second)
-	d.step(Event{Kind: Turn, Waiter: w})
+	d.step(Event{Kind: Due, Waiter: w})
 	look := d.asked()
 	d.step(Event{Kind: Answered, Call: look, Answer: Reply{Value: fmt.Sprint(d.remote(), " 7"), Sent: d.now}})
-	if out := d.step(Event{Kind: Turn, Waiter: w}); !out.Taken {
+	if out := d.step(Event{Kind: Due, Waiter: w}); !out.Taken {
 		t.Errorf("not taken at its turn: %+v", *out)
 	}
 }
@@ -96,7 +96,7 @@ func TestPermitIsNoYoungerForASetClock(t *testing.T) {
 	d.now = d.now.Add(time.Second)
 	repeated := fmt.Sprintf("%d 0 %d 7 0 0 1 1 1000000 0", d.remote()-time.Hour.Microseconds(), d.remote())
 	d.step(Event{Kind: Answered, Call: again, Answer: Reply{Value: repeated, Sent: d.now}})
-	if out := d.step(Event{Kind: Turn, Waiter: old}); out.Taken {
+	if out := d.step(Event{Kind: Due, Waiter: old}); out.Taken {
 		t.Error("taken a second after it was granted; it is good for 5 ms")
 	}
 }

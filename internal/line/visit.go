@@ -16,7 +16,7 @@ const (
 	// of how many it knows how long they are.
 	maxKnown, maxMeasured = 1000, 20
 	// lookLasts is how long a look may take before another process looks.
-	lookLasts = 2 * time.Second
+	visitLasts = 2 * time.Second
 	// calledCounts is for how long a called task counts that nobody has taken.
 	calledCounts = 5 * time.Second
 	// absence is how long after the last look at one of its lines a queue counts
@@ -48,11 +48,11 @@ type Claimed struct {
 // that the error concerns has no Known. Lines that tenants share come back among those
 // to look at, if a worker that knows no tenants has removed them, and if there are mends
 // of them at most.
-func (l *Lines) Due(ctx context.Context, queues []string, places, mends int) ([]Due, error) {
+func (l *Lines) Due(ctx context.Context, queues []string, capacity, mends int) ([]Due, error) {
 	calls := make([]call, len(queues))
 	for i, queue := range queues {
 		calls[i] = call{[]string{pausedKey(queue), linesKey(queue, ""), blockedKey(queue)}, []any{
-			queuePrefix(queue), lookLasts.Milliseconds(), min(places, maxClaimed), maxKnown, maxMeasured, calledCounts.Milliseconds(), mends}}
+			queuePrefix(queue), visitLasts.Milliseconds(), min(capacity, maxClaimed), maxKnown, maxMeasured, calledCounts.Milliseconds(), mends}}
 	}
 	replies, err := l.all(ctx, l.due, calls)
 	due := make([]Due, len(queues))
@@ -101,11 +101,11 @@ type Demand struct {
 
 // Sharing is a limiter whose permits are shared among queues.
 type Sharing struct {
-	Limiter string
-	Client  string // whose permits they are, where each process has its own; else empty
-	Due     int64  // permits that come due
-	Places  int64  // for tasks of the queues
-	Queues  []Demand
+	Limiter  string
+	Client   string // whose permits they are, where each process has its own; else empty
+	Due      int64  // permits that come due
+	Capacity int64  // for tasks of the queues
+	Queues   []Demand
 }
 
 // Share returns for each limiter how many permits each of its queues may call
@@ -113,7 +113,7 @@ type Sharing struct {
 func (l *Lines) Share(ctx context.Context, of []Sharing) ([][]int64, error) {
 	calls := make([]call, len(of))
 	for i, s := range of {
-		args := []any{s.Due, absence.Milliseconds(), s.Places}
+		args := []any{s.Due, absence.Milliseconds(), s.Capacity}
 		for _, d := range s.Queues {
 			args = append(args, d.Queue, max(d.Weight, 1), d.Left, d.Out, max(d.Cost, 1), d.Unused)
 		}
@@ -139,7 +139,7 @@ func (l *Lines) Share(ctx context.Context, of []Sharing) ([][]int64, error) {
 }
 
 // Look is what is to happen with a line.
-type Look struct {
+type Visit struct {
 	Line     string
 	Permits  int64         // to call tasks for
 	From     float64       // where in the line to begin, from 0, its head, to 1
@@ -162,23 +162,23 @@ type Brought struct {
 // Bring calls tasks from lines of queues to the heads of the queues. Tasks of tenants
 // come there by their start tags. Of those that
 // the error concerns there is nothing.
-func (l *Lines) Bring(ctx context.Context, queues []string, looks [][]Look) ([][]Brought, error) {
+func (l *Lines) Bring(ctx context.Context, queues []string, visits [][]Visit) ([][]Brought, error) {
 	calls := make([]call, len(queues))
 	for i, queue := range queues {
 		args := []any{queuePrefix(queue), (2 * calledCounts).Milliseconds()}
-		for _, look := range looks[i] {
-			from := look.From
-			if look.InOrder {
+		for _, visit := range visits[i] {
+			from := visit.From
+			if visit.InOrder {
 				from = -1
 			}
-			if look.OneByOne {
+			if visit.OneByOne {
 				from = -2
 			}
-			if _, tenant, _ := Split(look.Line); tenant != "" {
-				args = append(args, look.Line, look.Permits, look.Next.Milliseconds(), floatText(look.Start)+" "+floatText(look.Weight))
+			if _, tenant, _ := Split(visit.Line); tenant != "" {
+				args = append(args, visit.Line, visit.Permits, visit.Next.Milliseconds(), floatText(visit.Start)+" "+floatText(visit.Weight))
 				continue
 			}
-			args = append(args, look.Line, look.Permits, look.Next.Milliseconds(), from)
+			args = append(args, visit.Line, visit.Permits, visit.Next.Milliseconds(), from)
 		}
 		calls[i] = call{[]string{pausedKey(queue), pendingKey(queue), retryKey(queue), linesKey(queue, ""), blockedKey(queue)}, args}
 	}
@@ -189,7 +189,7 @@ func (l *Lines) Bring(ctx context.Context, queues []string, looks [][]Look) ([][
 			continue
 		}
 		r := reader{reply: reply}
-		for range looks[i] {
+		for range visits[i] {
 			brought[i] = append(brought[i], Brought{r.int(), r.int(), r.int()})
 		}
 		err = errors.Join(err, r.failed("bring.lua"))

@@ -22,12 +22,12 @@ const (
 func (l *Line) fresh() time.Duration { return max(freshFor, l.far) }
 
 // look is a call that reads the epochs.
-func (l *Line) look(now Local) *Call {
+func (l *Line) check(now Local) *Call {
 	names := make([]string, len(l.c.Members))
 	for i, m := range l.c.Members {
 		names[i] = m[0]
 	}
-	return &Call{Script: script.Epoch, keys: names, doubts: l.doubts, first: !l.Around.Met, since: now}
+	return &Call{Script: script.Epoch, keys: names, doubts: l.doubts, first: !l.Around.Answered, since: now}
 }
 
 // toCheck reports whether it is time to look at the configuration.
@@ -46,8 +46,8 @@ func (l *Line) toCheck(now Local) bool {
 // that nobody has come for in time it finds none any more.
 func (l *Line) checkAt(now Local) (Local, bool) {
 	at, lead := l.heardAt.Add(l.pollEvery()), l.checkLead()
-	for i := len(l.placed) - 1; i >= 0; i-- { // letGo moves the last
-		w := l.placed[i]
+	for i := len(l.holders) - 1; i >= 0; i-- { // letGo moves the last
+		w := l.holders[i]
 		if w.state == unsure {
 			return 0, true
 		}
@@ -55,11 +55,11 @@ func (l *Line) checkAt(now Local) (Local, bool) {
 			l.letGo(w)
 			continue
 		}
-		if before := w.place.due.Add(-lead); before < at && w.place.due.Sub(l.heardAt) >= l.fresh() {
+		if before := w.grant.due.Add(-lead); before < at && w.grant.due.Sub(l.heardAt) >= l.fresh() {
 			at = before
 		}
 	}
-	return at, len(l.placed)+len(l.waiting)+len(l.front) > 0
+	return at, len(l.holders)+len(l.waiting)+len(l.front) > 0
 }
 
 // checkLead is how long before a place falls due the configuration is looked at.
@@ -76,7 +76,7 @@ func (l *Line) pollEvery() time.Duration {
 
 // looked takes up what a look at the configuration told. If an epoch is not what the
 // places were granted under, all of them are asked for again.
-func (l *Line) looked(c *Call, r Reply, now Local) {
+func (l *Line) checked(c *Call, r Reply, now Local) {
 	if l.closed {
 		return
 	}
@@ -84,7 +84,7 @@ func (l *Line) looked(c *Call, r Reply, now Local) {
 	if c.doubts != l.doubts || r.Sent < l.heardAt {
 		return // more is known by now, or nothing for certain
 	}
-	at, epochs, err := script.DecodeLook(r.Value, len(l.config))
+	at, epochs, err := script.DecodeEpochs(r.Value, len(l.config))
 	if !c.first { // which connects
 		l.roundTrips.add(now.Sub(r.Sent), now)
 	}
@@ -114,7 +114,7 @@ func (l *Line) looked(c *Call, r Reply, now Local) {
 }
 
 // lookFailed takes up a look that was not answered.
-func (l *Line) lookFailed(r Reply, now Local) {
+func (l *Line) checkFailed(r Reply, now Local) {
 	if r.Final || !script.Transient(r.Err) { // the next batch tells everybody
 		l.replace(now)
 		l.askAt, l.heardAt = 0, r.Sent
@@ -135,10 +135,10 @@ func (l *Line) heard(asked Local, doubts uint64) {
 // confirm takes up that the configuration was still that of all places when a
 // request was sent, and lets those go on who waited to know.
 func (l *Line) confirm(sent, received Local) {
-	for _, w := range l.placed {
-		w.place.confirm(sent, received, l.fresh())
+	for _, w := range l.holders {
+		w.grant.confirm(sent, received, l.fresh())
 		if w.state == unsure {
-			w.state = placed
+			w.state = granted
 			l.answer(w, Answer{})
 		}
 	}
@@ -149,9 +149,9 @@ func (l *Line) confirm(sent, received Local) {
 // of those of a group that did not. What is left of a stock is of no use either.
 func (l *Line) replace(now Local) {
 	l.stock.left = 0
-	for _, w := range l.inTurn() {
+	for _, w := range l.byDue() {
 		if len(l.config) > 1 {
-			l.returns = append(l.returns, returned{place: w.place, ns: w.ns, by: w})
+			l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns, by: w})
 		}
 		l.again(w, now)
 	}
