@@ -14,36 +14,35 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// job is one attempt of one task within the middleware: the way from its dequeue
-// to what it returns to asynq.
+// job is one attempt of one task inside the middleware: from its dequeue to what it returns to
+// asynq.
 //
-// The middleware gets the permits and then calls the handler, except for jobs
-// with acquire: handler, whose handlers call Acquire immediately before they use
-// the permits.
+// The middleware gets the permits and then calls the handler, except for jobs with acquire:
+// handler: their handlers call Acquire immediately before they use the permits.
 type job struct {
 	l       *Limits
 	a       *attempt
 	task    *asynq.Task
 	needs   needs
 	began   time.Time
-	limiter []*throttle.Limiter // what it acquires, together
-	slots   *throttle.SlotGroup // and what it holds while it runs; nil: nothing
+	limiter []*throttle.Limiter // it takes permits of all of them together
+	slots   *throttle.SlotGroup // what it holds slots of while it runs; nil: nothing
 
 	reservation *throttle.Reservation
 	waited      time.Duration
-	handling    time.Time     // when its handler began; zero: it has not
-	before      time.Duration // of waited
-	taken       []takes       // of each limiter, until now
-	held        bool          // has got its permits
-	sent        time.Time     // when it got the latest
-	observed    bool          // what the API made of the request with these is told
-	goes        bool          // as soon as it has its permits
-	leaves      bool          // the list of those that wait, while it asks
+	handling    time.Time     // when its handler began; zero: not yet
+	before      time.Duration // the part of waited that lies before its handler began
+	taken       []takes       // of each limiter, so far
+	held        bool          // it has its permits
+	sent        time.Time     // when it got its latest permits
+	observed    bool          // the outcome of the request with these permits has been reported
+	goes        bool          // it runs as soon as it has its permits
+	leaves      bool          // it leaves the list of waiting tasks while it asks
 	inFlight    bool
-	lease       *throttle.Lease // of its slots; nil: it has none
-	counted     bool            // among those that run in slots
-	acquires    bool            // its handler does
-	span        func(error)     // ends that of a wait for permits; nil: none
+	lease       *throttle.Lease // of its slots; nil: it has no slots
+	counted     bool            // it counts among the jobs that run in slots
+	acquires    bool            // its handler acquires the permits
+	span        func(error)     // ends the span of a wait for permits; nil: there is none
 }
 
 type jobKey struct{}
@@ -53,10 +52,10 @@ func jobFrom(ctx context.Context) *job {
 	return j
 }
 
-// errNotOurs is what a server's tasks fail with that does not have our client.
+// errNotOurs is the error of tasks whose server does not use our client.
 var errNotOurs = errors.New("asynqlimit: the server was not made with Limits.Redis()")
 
-// middleware is the one place where tasks meet their limits.
+// middleware takes each attempt of a task through its limits and its handler.
 func (l *Limits) middleware(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) (err error) {
 		id, _ := asynq.GetTaskID(ctx)
@@ -80,11 +79,11 @@ func (l *Limits) middleware(next asynq.Handler) asynq.Handler {
 	})
 }
 
-// errPanicked stands for the result of an attempt that has none.
+// errPanicked stands for the result of an attempt that returned none.
 var errPanicked = errors.New("panicked")
 
-// attempt takes the task through its limits and its handler, and turns what came
-// of it into what asynq has to know.
+// attempt takes the task through its limits and its handler, and turns the result into what asynq
+// has to know.
 func (j *job) attempt(ctx context.Context, next asynq.Handler) error {
 	err := j.process(ctx, next)
 	if err == nil {
@@ -104,7 +103,7 @@ func (j *job) attempt(ctx context.Context, next asynq.Handler) error {
 	return err
 }
 
-// logPutOff logs that a job parks.
+// logPutOff logs that a job was put off.
 func (l *Limits) logPutOff(queue, id, taskType string, why *ThrottledError) {
 	l.logger.Debug("put off", "task_id", id, "type", taskType, "queue", queue, "limiter", why.Limiter, "wait", why.RetryAfter)
 }
@@ -132,16 +131,15 @@ func (j *job) process(ctx context.Context, next asynq.Handler) error {
 	return j.run(ctx, next)
 }
 
-// mux is a handler of several types, as an *asynq.ServeMux is: it says which pattern
-// a task's handler is registered for, or none.
+// mux is a handler of several types, such as an *asynq.ServeMux: it returns the pattern for which
+// a task's handler is registered, or none.
 type mux interface {
 	Handler(*asynq.Task) (asynq.Handler, string)
 }
 
-// plan finds out what the task has to acquire, and that there is a handler for it.
-// An error is a *BlockedError. Whether a limit ever gives as much as the task costs
-// is for the throttle to say: the limit in Redis counts, not the one of the
-// configuration.
+// plan finds out what the task has to acquire, and checks that there is a handler for it. An
+// error is a *BlockedError. Whether a limit ever gives as many permits as the task costs is for
+// the throttle to decide, because the limit in Redis counts, not the one in the configuration.
 func (j *job) plan(next asynq.Handler) (err error) {
 	if mux, ok := next.(mux); ok {
 		_, pattern := mux.Handler(j.task)
@@ -168,11 +166,11 @@ func (j *job) plan(next asynq.Handler) (err error) {
 	return nil
 }
 
-// place is where the task parks in a line: where it came from, if it was there
-// already, else by its arrival.
+// parkingIn returns how the task parks in the line of that name: by its first arrival, so that a
+// task that was in line before gets its old position back.
 func (j *job) parkingIn(name string) line.Parking {
 	p := line.Parking{Line: name, Since: j.a.since, Cost: 1, Refused: j.refusedFirst(time.Now())}
-	if !line.IsBlocked(name) { // from there, jobs are called by their number
+	if !line.IsBlocked(name) { // jobs are called from a blocked line by number, not by cost
 		p.Cost, p.Line = j.needs.costOf(name), j.needs.lineOf(name)
 	}
 	if limiter, ok := line.SlotLimit(name); ok {
@@ -192,14 +190,14 @@ func (j *job) throttled(limiter string, after time.Duration, why error) *Throttl
 	return &ThrottledError{Limiter: limiter, RetryAfter: after, Err: why}
 }
 
-// retryUndecided is about when a task is tried again if Redis gave no answer.
+// retryUndecided is about how long after Redis gave no answer a task is tried again.
 const retryUndecided = time.Second
 
 // errDraining is why a task goes back to its queue: its process shuts down.
 var errDraining = errors.New("the process shuts down")
 
-// undecided turns the error with which a wait for permits ended into what the
-// attempt returns: the limits have not decided anything.
+// undecided turns the error that ended a wait for permits into what the attempt returns: the
+// limits have decided nothing.
 func (j *job) undecided(ctx context.Context, err error) error {
 	if isPutOff(err) {
 		return err
@@ -231,13 +229,13 @@ func (j *job) undecided(ctx context.Context, err error) error {
 	return &ThrottledError{Limiter: name, Err: err}
 }
 
-// end gives back what the attempt has, and counts how it ended.
+// end gives back what the attempt holds, and counts how it ended.
 func (j *job) end(err error) {
 	j.a.ask()
 	j.l.caller.answered(j.a)
 	j.uncalled()
 	j.giveUp()
-	if j.span != nil { // of what was held and never used
+	if j.span != nil { // the span of permits that were held and never used
 		j.span(nil)
 	}
 	j.freeSlots()
@@ -251,7 +249,7 @@ func (j *job) end(err error) {
 	}
 	j.counts().attempt(err)
 	j.a.finish(err == nil)
-	if err == nil || errors.Is(err, asynq.RevokeTask) { // asynq ends it by a script that knows nothing of the list
+	if err == nil || errors.Is(err, asynq.RevokeTask) { // asynq ends it with a script that does not know the list
 		j.l.rooms.of(j.a).leaving(j.a)
 	}
 	j.l.attempts.drop(j.a)
@@ -261,13 +259,13 @@ func (j *job) end(err error) {
 	}
 }
 
-// block has a job wait that cannot run as things stand, and says so once a minute
-// for each reason and type.
+// block parks a job that cannot run as things stand. It logs this once a minute for each reason
+// and type.
 func (j *job) block(blocked *BlockedError) *ThrottledError {
 	name := blockedLine(blocked.Reason, j.task.Type())
 	p := j.parkingIn(name)
 	if j.a.wait.Line == name {
-		p.Since = 0 // behind the others: they may pass
+		p.Since = 0 // behind the others: perhaps they can run
 	}
 	j.a.decide(parks, p)
 	if jobs := j.l.reports.add(time.Now(), name); jobs > 0 {
@@ -277,7 +275,7 @@ func (j *job) block(blocked *BlockedError) *ThrottledError {
 	return &ThrottledError{RetryAfter: probeMost, Err: blocked}
 }
 
-// blockedLine is the line of jobs of a type that cannot run for a reason.
+// blockedLine is the name of the line for jobs of a type that cannot run for that reason.
 func blockedLine(reason BlockReason, taskType string) string {
 	return "!" + string(reason) + ":" + taskType
 }

@@ -9,48 +9,48 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// attempt is one attempt of one task in this process, from its dequeue to the
-// script with which asynq ends it.
+// attempt is one attempt of one task in this process, from its dequeue to the script with which
+// asynq ends it.
 type attempt struct {
 	queue, id string
 	wait      line.Wait     // how it has waited before; zero if it is new
-	by        string        // the take, as Redis notes it
-	first     int64         // when it was first taken from its queue, by the same; 0: nobody keeps orders
-	standing  line.Standing // in the order of its limits in flight: of the middleware, once that has it
+	by        string        // which take this is, as Redis notes it
+	first     int64         // when it was first taken from its queue, by Redis's clock; 0: nobody keeps orders
+	standing  line.Standing // in the order of its limits in flight; only the middleware uses it once it has the task
 	since     int64         // its arrival, by Redis's clock, in microseconds after 1970
 	came      time.Time     // when it was taken
-	earlier   time.Duration // from its arrival until then
+	earlier   time.Duration // the time from its arrival until it was taken
 	position  *position
-	before    <-chan struct{} // closed when the one that came before it has asked; nil: there is none
-	asked     chan struct{}   // closed when it has asked for its permits, or will not now
+	before    <-chan struct{} // closed when the attempt that came before it has asked; nil: there is none
+	asked     chan struct{}   // closed when it has asked for its permits, or will not ask any more
 	asks      sync.Once
-	called    bool // from the line that wait names
+	called    bool // it was called from the line that wait names
 	pending   bool // it was called, and its limiter has not answered: for the caller
 
 	mu      sync.Mutex
-	last    time.Time // when it was taken, or was over
+	last    time.Time // when it was taken, or ended
 	phase   phase
 	fate    fate
 	parking line.Parking    // where it parks
-	off     bool            // the list of those that wait in processes
-	left    <-chan struct{} // closed when Redis knows that; nil: it is known
-	settled bool            // asynq ends it: nothing of it begins any more
-	noted   bool            // and the script that does so has run
+	off     bool            // it is off the list of tasks that wait in processes
+	left    <-chan struct{} // closed when Redis knows that it is off the list; nil: Redis knows
+	settled bool            // asynq ends it: nothing of it may begin any more
+	noted   bool            // the script that ends it has run
 	over    bool            // its middleware has returned
 }
 
 func (a *attempt) key() attemptKey { return attemptKey{a.queue, a.id} }
 
-// ask says that the task stands in line for its permits, or that those behind it need
-// not wait for that.
+// ask records that the task is in line for its permits, or that those behind it need not wait for
+// that.
 func (a *attempt) ask() { a.asks.Do(func() { close(a.asked) }) }
 
-// inOrder is how long a task waits for the one before it to ask for its permits: to
-// be set a new rate in Redis first, for one.
+// inOrder is how long a task waits until the one before it has asked for its permits. That one
+// may have to set a new rate in Redis first, for example.
 const inOrder = 250 * time.Millisecond
 
-// inTurn waits until the task that came before has asked for its permits: jobs ask
-// in the order in which they came.
+// inTurn waits until the task that came before has asked for its permits: jobs ask in the order
+// in which they came.
 func (a *attempt) inTurn(ctx context.Context) {
 	if a.before == nil {
 		return
@@ -72,7 +72,8 @@ func (a *attempt) inTurn(ctx context.Context) {
 // wholeWait is how long the task has waited since its arrival.
 func (a *attempt) wholeWait() time.Duration { return a.earlier + time.Since(a.came) }
 
-// start says that the middleware has the task, unless asynq has ended the attempt.
+// start records that the middleware has the task. It returns false if asynq has ended the
+// attempt.
 func (a *attempt) start() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -83,7 +84,8 @@ func (a *attempt) start() bool {
 	return true
 }
 
-// finish says that the middleware has returned. What was done is asynq's to note.
+// finish records that the middleware has returned. If the task is done, asynq itself notes that
+// in Redis.
 func (a *attempt) finish(done bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -91,14 +93,15 @@ func (a *attempt) finish(done bool) {
 	a.settled, a.noted = a.settled || done, a.noted || done
 }
 
-// note says that Redis has what became of the task.
+// note records that Redis knows what became of the task.
 func (a *attempt) note() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.noted = true
 }
 
-// goesOn says that the attempt is in a later phase, unless asynq has ended it.
+// goesOn records that the attempt is in a later phase. It returns false if asynq has ended the
+// attempt.
 func (a *attempt) goesOn(p phase) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,8 +112,8 @@ func (a *attempt) goesOn(p phase) bool {
 	return true
 }
 
-// unlist says that the task is off the list, and whether it was on it. Left is closed
-// when Redis knows that, from this or from an earlier call.
+// unlist records that the task is off the list. It returns whether the task was on the list, and
+// a channel that is closed when Redis knows that it is off, from this call or an earlier one.
 func (a *attempt) unlist(left <-chan struct{}) (was bool, since <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,15 +123,15 @@ func (a *attempt) unlist(left <-chan struct{}) (was bool, since <-chan struct{})
 	return was, a.left
 }
 
-// relist says that the task is on the list, though its attempt is over.
+// relist records that the task is on the list although its attempt is over.
 func (a *attempt) relist() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.off, a.left = false, nil
 }
 
-// list says that the task is on the list, and whether it was off it. One whose attempt
-// asynq has ended is parked, or has left.
+// list records that the task is on the list. It returns whether the task was off the list. A task
+// whose attempt has ended stays off: it has parked, or has left.
 func (a *attempt) list() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,7 +143,7 @@ func (a *attempt) list() bool {
 	return was
 }
 
-// listed says whether the task is on the list.
+// listed reports whether the task is on the list.
 func (a *attempt) listed() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -154,22 +157,20 @@ func (a *attempt) at() phase {
 	return a.phase
 }
 
-// waitsFor says where the task parks if its wait ends before its turn.
+// waitsFor sets where the task parks if its wait ends before its permits are due.
 func (a *attempt) waitsFor(parking line.Parking) { a.decide(open, parking) }
 
-// decide says what becomes of the task when the attempt ends.
+// decide sets what becomes of the task when the attempt ends.
 func (a *attempt) decide(f fate, parking line.Parking) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.fate, a.parking = f, parking
 }
 
-// errEnded stands for the reason why asynq retries or archives a task whose
-// attempt is not over.
+// errEnded stands for the reason why asynq retries or archives a task whose attempt is not over.
 var errEnded = errors.New("asynq has ended the attempt")
 
-// ending says what becomes of the task if asynq ends the attempt now, and where it
-// parks.
+// ending returns what becomes of the task if asynq ends the attempt now, and where it parks.
 func (a *attempt) ending(step line.Step) (fate, line.Parking) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -191,13 +192,13 @@ func (a *attempt) ending(step line.Step) (fate, line.Parking) {
 	return f, parking
 }
 
-// untouched is the place of a task that asks for nothing in this process: that of
-// its last wait, if it had one.
+// untouched is the parking of a task that has asked for nothing in this process: as in its last
+// wait, if it had one.
 func (a *attempt) untouched() line.Parking {
 	return line.Parking{By: a.by, Since: a.since, Cost: a.wait.Cost, Refused: a.wait.Refused, Line: a.wait.Line, Untried: !a.wait.State.Near()}
 }
 
-// settle says that asynq ends the attempt, and what becomes of the task.
+// settle records that asynq ends the attempt, and returns what becomes of the task.
 func (a *attempt) settle(step line.Step) (fate, line.Parking) {
 	a.mu.Lock()
 	a.settled = true
@@ -205,7 +206,7 @@ func (a *attempt) settle(step line.Step) (fate, line.Parking) {
 	return a.ending(step)
 }
 
-// attempts are those of one process, by task.
+// attempts are the attempts of one process, by task.
 type attempts struct {
 	mu  sync.Mutex
 	all map[attemptKey]*attempt
@@ -215,8 +216,8 @@ type attemptKey struct{ queue, id string }
 
 func newAttempts() *attempts { return &attempts{all: map[attemptKey]*attempt{}} }
 
-// put notes a task that was taken. An attempt of the same task that is still
-// there was given up by asynq: its lease had lapsed.
+// put adds a task that was taken. If there still is an attempt of the same task, asynq has given
+// that up: its lease had lapsed.
 func (t *attempts) put(a *attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -229,7 +230,7 @@ func (t *attempts) get(queue, id string) *attempt {
 	return t.all[attemptKey{queue, id}]
 }
 
-// drop forgets an attempt that has ended here and in asynq.
+// drop removes an attempt that has ended both here and in asynq.
 func (t *attempts) drop(a *attempt) {
 	a.mu.Lock()
 	ended := a.noted && a.over
@@ -242,15 +243,16 @@ func (t *attempts) drop(a *attempt) {
 }
 
 const (
-	// neverBegan is when an attempt that was taken counts as one that asynq did not begin.
+	// neverBegan is how long after it was taken an attempt counts as one that asynq never began.
 	neverBegan = 5 * time.Second
-	// forgotten is when the task of an attempt that is over is asynq's alone: what
-	// is left of its lease, asynq's cut-off behind that, and two looks of its recoverer.
+	// forgotten is how long after its end an attempt is forgotten, because its task then belongs
+	// to asynq alone: the rest of its lease, asynq's cut-off after that, and two runs of its
+	// recoverer.
 	forgotten = 3 * time.Minute
 )
 
-// sweep gives back the seats of attempts that asynq took and never began, which it
-// returns, and forgets those that it never ended.
+// sweep gives back the positions of attempts that asynq took and never began, and returns these
+// attempts. It forgets attempts that asynq never ended.
 func (t *attempts) sweep(now time.Time) (idle []*attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

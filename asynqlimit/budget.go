@@ -12,13 +12,13 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// budget finds out how many permits to call tasks for: those that come due at the
-// limiters, shared among the queues, for which there are places.
+// budget finds out for how many permits to call tasks: those that are due soon at the limiters,
+// shared among the queues, and no more than this process has capacity for.
 func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, capacity int) error {
 	var names []string
-	var costs []int64 // the least of those that come first
+	var costs []int64 // the lowest cost among the first tasks of its lines
 	var tasks []int64
-	of := make([]int, len(visits)) // the limiter of each look
+	of := make([]int, len(visits)) // the limiter of each visit
 	for n, k := range visits {
 		limiter, _, _ := line.Split(k.name)
 		i := slices.Index(names, limiter)
@@ -29,12 +29,12 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 		of[n], costs[i], tasks[i] = i, min(costs[i], k.cost), tasks[i]+k.tasks
 	}
 	standings, err := c.standings(ctx, names, costs)
-	free := int64(capacity) // less those who are on their way, and may come here
+	free := int64(capacity) // less the tasks that are on their way and may come here
 	for n, k := range visits {
 		k.cost = min(k.cost, standings[of[n]].most)
 		free -= k.out / k.cost
 	}
-	needs := make([]int64, len(names)) // places
+	needs := make([]int64, len(names)) // tasks for which each limiter gives permits
 	for i, s := range standings {
 		needs[i] = min(s.due/s.cost, tasks[i])
 	}
@@ -43,7 +43,7 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 	for i, name := range names {
 		sharing[i] = line.Sharing{Limiter: name, Due: standings[i].due, Capacity: most[i], Client: standings[i].client}
 	}
-	where := make([]int, len(visits)) // the demand of each look
+	where := make([]int, len(visits)) // the index of each visit's demand
 	for n, k := range visits {
 		k.here = c.pendingOf(c.queues[k.queue], k.name)
 		where[n] = len(sharing[of[n]].Queues)
@@ -62,7 +62,7 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 	return err
 }
 
-// demand is what a look could call tasks for, but for the places.
+// demand is what a visit could call tasks for, whatever the capacity.
 func (c *caller) demand(k *visit) line.Demand {
 	queue := c.queues[k.queue]
 	return line.Demand{
@@ -70,8 +70,8 @@ func (c *caller) demand(k *visit) line.Demand {
 	}
 }
 
-// refund gives back what queues were charged for and called no tasks for: those
-// that had come last are not to be called yet, or were gone.
+// refund gives back what queues were charged for without calling tasks for it: tasks that came
+// last cannot be called yet, or were gone.
 func (c *caller) refund(ctx context.Context, unused []*visit) error {
 	if len(unused) == 0 {
 		return nil
@@ -91,18 +91,17 @@ func (c *caller) refund(ctx context.Context, unused []*visit) error {
 
 // limiterStanding is how a limiter stands.
 type limiterStanding struct {
-	due    int64         // permits that come due within lead, for whole tasks
-	client string        // whose they are, of a PerClient limiter: this process's; else empty
-	wait   time.Duration // until the next, of any process
+	due    int64         // permits that are due within lead, for whole tasks
+	client string        // whose they are, if the limiter is PerClient: this process's; else empty
+	wait   time.Duration // until the next permit, of any process
 	cost   int64         // of a task, about
 	most   int64         // permits that it gives at once
 }
 
-// anyNumber stands for the permits of a limiter that is not there: tasks create it.
+// anyNumber stands for the permits of a limiter that does not exist: the first task creates it.
 const anyNumber = 500
 
-// standings returns how limiters stand. Of those that the error concerns nothing
-// comes due.
+// standings returns how limiters stand. Nothing is due at a limiter that the error concerns.
 func (c *caller) standings(ctx context.Context, names []string, costs []int64) ([]limiterStanding, error) {
 	found, unknown, err := c.inspect(ctx, names)
 	out := make([]limiterStanding, len(names))
@@ -114,13 +113,13 @@ func (c *caller) standings(ctx context.Context, names []string, costs []int64) (
 	return out, err
 }
 
-// misfit is how long to wait for the permits of a whole task, where some are free:
-// the limiter does not say when that is. It sees it lead before.
+// misfit stands for the wait for the permits of a whole task where only some are free: the
+// limiter does not say when the rest is. A visit sees permits lead before they are due.
 const misfit = lead + lead/2
 
-// standingOf returns what comes due at a limiter for tasks of a cost, which this
-// client would take. A task that costs more than the limiter ever gives is called when
-// everything is free: to find that out is its own.
+// standingOf returns what is due at a limiter for tasks of a cost, if this client takes it. A
+// task that costs more than the limiter ever gives is called when everything is free, and finds
+// out by itself.
 func standingOf(u operate.FleetUsage, client string, cost int64) limiterStanding {
 	r := u.Rate
 	if r.Permits == 0 {

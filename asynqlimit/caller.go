@@ -15,32 +15,32 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// caller brings tasks back from their lines when their permits come due. The
-// processes that serve a queue share its lines; each line is looked at by one of
-// them at a time, and only by those that have a place for what they call.
+// caller brings tasks back from their lines when their permits are due. The processes that serve
+// a queue share its lines. One process at a time visits a line, and only if it has capacity for
+// the tasks that it calls.
 type caller struct {
 	l      *Limits
 	fleet  *operate.Fleet
 	queues []string
 	wake   chan struct{}
-	freed  chan struct{} // there is one again for a task that waits in a line of max_in_flight
+	freed  chan struct{} // a task in line for max_in_flight, for a slot, or behind others of its order may go on
 
 	mu      sync.Mutex
-	pending map[probeKey]int64 // permits for which called tasks are here, and have no answer
+	pending map[probeKey]int64 // permits of called tasks that are here and have no answer yet
 	known   map[string]*lineup // by queue
 	paces   map[string]pace    // of limiters
 	wanted  map[string]bool    // limiters whose pace jobs have asked for
 	fresh   map[probeKey]bool  // lines to announce
 	probes  map[probeKey]*probe
 	tries   tries
-	onWay   map[probeKey]*expected // tasks called from lines of max_in_flight, that are not here yet
+	onWay   map[probeKey]*expected // tasks that were called from lines for max_in_flight or slots and are not here yet
 	owed    map[owedKey]line.Charged
-	average map[string]int64     // permits that a task costs, by line that tenants share: of the goroutine that passes
-	mended  time.Time            // when a look last put all lines back: of the goroutine that passes
-	free    map[string]int64     // slots of limits in flight, by name, as this pass read them: of the goroutine that passes
-	spare   map[probeKey]bool    // such lines that had nobody to call for all the places when they were last looked at
-	resting map[string]time.Time // limiters of orders in which nobody could go on, until then: of the goroutine that passes
-	first   map[string]bool      // limiters in whose orders somebody can go on: of the goroutine that passes
+	average map[string]int64     // permits that a task costs, by line that tenants share (run's goroutine only)
+	mended  time.Time            // when a pass last put all lines back (run's goroutine only)
+	free    map[string]int64     // slots of limits in flight, by name, as this pass read them (run's goroutine only)
+	spare   map[probeKey]bool    // lines for max_in_flight or slots whose last visit could not call enough tasks
+	resting map[string]time.Time // until when limiters of orders are left alone because no task could go on (run's goroutine only)
+	first   map[string]bool      // limiters in whose orders a task can go on (run's goroutine only)
 }
 
 type probeKey struct{ queue, line string }
@@ -55,20 +55,21 @@ func newCaller(l *Limits, queues []string) *caller {
 }
 
 const (
-	// busy, idle and empty are how long to wait between two passes: while lines are
-	// due, while none is, and while there are none.
+	// busy, idle and empty are the times between two passes: while lines are due, while no line
+	// is, and while there are no lines.
 	busy  = 25 * time.Millisecond
 	idle  = 100 * time.Millisecond
 	empty = 400 * time.Millisecond
-	// placeAfter is how soon a place of max_in_flight goes to the next in line, together
-	// with those that come meanwhile.
+	// callFreedAfter is how soon after a task has ended the next in line for max_in_flight, for a
+	// slot or in an order is called, together with those that can go on by then.
 	callFreedAfter = 5 * time.Millisecond
-	// adoptEvery is how often lines of the version before this one are looked for.
+	// adoptEvery is how often the caller takes over lines of the version before this one.
 	adoptEvery = 10 * time.Second
-	// restsFor is how long the line of an order is left alone in which nobody could go on,
-	// unless one of it ends here: others are looked at before.
+	// restsFor is how long the line of an order is left alone if no task in it could go on: other
+	// lines are visited first. If a task of the order ends in this process, the line is visited
+	// sooner.
 	restsFor = 500 * time.Millisecond
-	// sweepEvery is how often attempts are looked for that asynq never began or ended.
+	// sweepEvery is how often the caller sweeps attempts that asynq never began or never ended.
 	sweepEvery = time.Second
 )
 
@@ -131,11 +132,13 @@ func (c *caller) adopt(ctx context.Context) {
 	}
 }
 
-// fewShared is how many lines that tenants share a look puts back, if workers have removed
-// them that know no tenants. If there are more, one look a second does.
+// fewShared: workers that do not know tenants remove lines that tenants share. If a queue has at
+// most so many of these lines, each pass puts them back. If it has more, one pass a second does
+// so.
 const fewShared = 100
 
-// mends is how many of them a look puts back: none where tenants share no limit.
+// mends returns up to how many such lines of a queue this pass puts back: 0 if tenants share no
+// limit.
 func (c *caller) mends(now time.Time) int {
 	switch {
 	case !c.l.rules.share:
@@ -147,26 +150,26 @@ func (c *caller) mends(now time.Time) int {
 	return math.MaxInt32
 }
 
-// look is a line of one queue that this process looks at.
+// visit is a line of one queue that this process visits.
 type visit struct {
-	queue    int // among the queues
+	queue    int // index among the queues
 	name     string
-	out      int64   // permits on their way
-	here     int64   // permits of tasks that have come from it, and have no answer yet
+	out      int64   // permits of tasks that are on their way
+	here     int64   // permits of tasks that have come from it and have no answer yet
 	tasks    int64   // in the line
 	cost     int64   // of each, about: that of the first
-	permits  int64   // to call tasks for; after the call, those left of them
-	capacity int64   // for them
-	client   string  // whose permits they are, of a PerClient limiter
-	from     float64 // where in the line, from 0 to 1
+	permits  int64   // to call tasks for; after the call, what is left of them
+	capacity int64   // tasks that this process can take for its permits
+	client   string  // whose permits they are, if the limiter is PerClient
+	from     float64 // where in the line to begin, from 0 to 1
 	inOrder  bool
 	oneByOne bool
 	next     time.Duration
-	short    bool // fewer than the limiter gives, for want of places
+	short    bool // fewer than the limiter gives, because there is no capacity
 }
 
-// pass looks at the lines that are due, and returns when to do so again. What
-// fails for one queue or limiter does not keep it from the others.
+// pass visits the lines that are due, and returns how long to wait before the next pass. If it
+// fails for one queue or limiter, it goes on with the others.
 func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	capacity, began := c.l.gate.capacity(lead), time.Now()
 	due, err := c.l.lines.Due(ctx, c.queues, capacity, c.mends(began))
@@ -184,7 +187,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		if d.All > 0 && capacity > 0 && !d.Paused {
 			next = min(next, max(d.Next, busy))
 		}
-		if len(d.Known) > int(d.All) { // blocked ones
+		if len(d.Known) > int(d.All) { // there are blocked lines
 			next = min(next, idle)
 		}
 		for _, line := range d.Claimed {
@@ -207,8 +210,9 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	return next, errors.Join(err, c.bring(ctx, append(visits, claimed...)))
 }
 
-// blocked are the lines of tasks that cannot run as things stand from which some
-// are to be tried.
+// blocked returns visits of lines without a limiter: of tasks that cannot run as things stand, if
+// some of them are to be tried, and of tasks that wait for max_in_flight or for slots, if some
+// are free.
 func (c *caller) blocked(due []line.Due, capacity int) (visits []*visit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,7 +240,7 @@ func (c *caller) blocked(due []line.Due, capacity int) (visits []*visit) {
 			}
 			if n > 0 {
 				k := &visit{queue: i, name: key.line, permits: int64(n), inOrder: rule != nil || slots, oneByOne: slots && c.l.rules.ordered(limiter), next: probeFirst}
-				if n == 1 && !k.inOrder { // those at the head may be wrong for good
+				if n == 1 && !k.inOrder { // the tasks at the head may never be able to run
 					k.from = rand.Float64()
 				}
 				visits = append(visits, k)
@@ -246,7 +250,7 @@ func (c *caller) blocked(due []line.Due, capacity int) (visits []*visit) {
 	return visits
 }
 
-// saw notes how a task that was called from such a line has fared.
+// saw notes whether a task that was called from such a line could run.
 func (c *caller) saw(queue, name string, passed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,7 +259,7 @@ func (c *caller) saw(queue, name string, passed bool) {
 	}
 }
 
-// bring calls what the looks say, and notes it.
+// bring calls what the visits say, and notes the result.
 func (c *caller) bring(ctx context.Context, visits []*visit) error {
 	if len(visits) == 0 {
 		return nil
@@ -298,7 +302,7 @@ func (c *caller) bring(ctx context.Context, visits []*visit) error {
 	for i, queue := range queues {
 		called, n := int64(0), 0
 		for _, k := range of[i] {
-			if n >= len(brought[i]) { // it could not be looked at
+			if n >= len(brought[i]) { // it could not be visited
 				break
 			}
 			b := brought[i][n]

@@ -10,11 +10,11 @@ import (
 // changesChannel is where package throttle says which limiter was changed.
 const changesChannel = "jobthrottle:changes"
 
-// watch logs what somebody else changes about the limits of the configuration until ctx
-// ends: an operator, or a worker with another configuration. The limiters of the values
-// of a key are too many for that.
+// watch logs until ctx ends what somebody else changes about the limits of the configuration: an
+// operator, or a worker with another configuration. It leaves out the limiters of the values of a
+// key, because they are too many.
 func (p *process) watch(ctx context.Context) {
-	known := map[string]*seenLimit{} // nil: it is not there
+	known := map[string]*seenLimit{} // nil: it does not exist
 	for _, l := range p.rules.plan.Limits() {
 		if l.Key == "" {
 			known[l.Name] = nil
@@ -27,7 +27,7 @@ func (p *process) watch(ctx context.Context) {
 	check := func(names ...string) {
 		usages, err := fleet.Inspect(ctx, names...)
 		if ctx.Err() != nil || err != nil && len(usages) == 0 {
-			return // Redis is away, or the limiter is broken: others tell that
+			return // Redis is away, or the limiter is broken: others log that
 		}
 		for _, name := range names {
 			known[name] = nil
@@ -62,7 +62,7 @@ func (p *process) watch(ctx context.Context) {
 	}
 }
 
-// seenLimit is how a limiter stood.
+// seenLimit is a limiter as it was when it was read.
 type seenLimit struct {
 	operate.FleetUsage
 	at time.Time
@@ -70,7 +70,7 @@ type seenLimit struct {
 
 func (s *seenLimit) pausedUntil() time.Time { return s.at.Add(s.Paused) }
 
-// tellChange logs how a limiter differs from what was known of it.
+// tellChange logs how a limiter differs from what was known about it.
 func (p *process) tellChange(name string, was, now *seenLimit) {
 	switch {
 	case was == nil && now == nil:
@@ -92,7 +92,7 @@ func (p *process) tellChange(name string, was, now *seenLimit) {
 	}
 }
 
-// knowsPause says whether this process has logged a pause, or a longer one, with its
+// knowsPause reports whether this process has logged this pause, or a longer one, with its
 // reason.
 func (e *events) knowsPause(limiter string, d time.Duration) bool {
 	e.mu.Lock()

@@ -10,17 +10,16 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// client is the Redis client that an asynq.Server is given. It is the user's,
-// except that it sees the scripts with which asynq takes tasks from their queues
-// and ends their attempts:
+// client is the Redis client that an asynq.Server is given. It is the user's, except that it sees
+// the scripts with which asynq takes tasks from their queues and ends their attempts:
 //
-//   - a dequeue waits until there is a place for a task, and learns how the task has waited;
+//   - a dequeue waits until there is capacity for a task, and learns how the task has waited;
 //   - a task that was put off parks instead of being retried or archived;
 //   - a task that only waited goes back to its queue when its process dies or drains;
 //   - what ends an attempt is tried again until its lease is over. asynq itself
 //     tries again with a context that has ended.
 //
-// Scripts that it does not know pass through, and are told.
+// Scripts that it does not know pass through, and it logs a warning.
 type client struct {
 	redis.UniversalClient
 	l *Limits
@@ -60,14 +59,14 @@ func (c client) eval(ctx context.Context, keys []string, args []any, asynqs func
 	return asynqs()
 }
 
-// end runs what ends an attempt: asynq's own script, or what becomes of a task
-// that waited or was put off.
+// end ends an attempt: with asynq's own script or, if the task waited or was put off, with one of
+// ours that parks the task or gives it back.
 func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cmd) *redis.Cmd {
 	a := c.l.attempts.get(call.Queue, call.ID)
 	if _, leased := ctx.Deadline(); a == nil || a.at() == taken && !leased && call.Step != line.Requeue {
-		return c.recovered(ctx, call, asynqs) // the recoverer's
+		return c.recovered(ctx, call, asynqs) // the call of asynq's recoverer
 	}
-	a.ask() // if it never began: nobody waits for it
+	a.ask() // if it never began: nobody has to wait for it
 	c.l.caller.answered(a)
 	var cmd *redis.Cmd
 	f, parking := a.settle(call.Step)
@@ -77,7 +76,7 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 	case parks:
 		message := call.Message
 		if call.Failure {
-			message = nil // it counts a retry
+			message = nil // this message counts a retry
 		}
 		cmd = c.wait(ctx, a, func() error { return c.l.lines.Park(ctx, call.Queue, call.ID, message, parking) })
 		if cmd.Err() == nil {
@@ -88,7 +87,7 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 		cmd = c.repeat(ctx, asynqs)
 	}
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		return cmd // asynq sends the whole script, for which the attempt stays
+		return cmd // asynq sends the whole script next, and needs the attempt for that
 	}
 	c.l.ended(call.Queue, call.ID, f != parks && f != returns && call.Step == line.Archive)
 	a.note()
@@ -100,8 +99,8 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 	return cmd
 }
 
-// wait repeats what parks a task or gives it back. As long as that does not succeed, the
-// task counts as one that waits: others bring it back when its lease is over.
+// wait calls try, which parks a task or gives it back, until it succeeds. Until then the task
+// still counts as waiting: when its lease is over, others bring it back.
 func (c client) wait(ctx context.Context, a *attempt, try func() error) *redis.Cmd {
 	return c.repeat(ctx, func() *redis.Cmd {
 		c.l.rooms.of(a).stay(ctx, a)
@@ -113,8 +112,8 @@ func (c client) wait(ctx context.Context, a *attempt, try func() error) *redis.C
 	})
 }
 
-// recovered is for tasks of other processes, which have died: asynq's recoverer
-// retries or archives them. Those that only waited go back to their queue.
+// recovered handles tasks of other processes, which have died: asynq's recoverer retries or
+// archives them. Tasks that only waited go back to their queue.
 func (c client) recovered(ctx context.Context, call line.Call, asynqs func() *redis.Cmd) *redis.Cmd {
 	if call.Step == line.Requeue {
 		return c.repeat(ctx, asynqs)
@@ -130,8 +129,8 @@ func (c client) recovered(ctx context.Context, call line.Call, asynqs func() *re
 	return asynqs()
 }
 
-// result is what asynq gets for a script of ours. That a task is not active any
-// more is final: asynq would try again.
+// result is what asynq gets for a script of ours. If a task is not active any more, that is
+// final, but asynq would try again on an error.
 func result(err error) *redis.Cmd {
 	if err != nil && !errors.Is(err, line.ErrNotActive) {
 		return redis.NewCmdResult(nil, err)
@@ -139,11 +138,11 @@ func result(err error) *redis.Cmd {
 	return redis.NewCmdResult("OK", nil)
 }
 
-// tryAgain is how long to wait before what ends an attempt is tried again.
+// tryAgain is the time between two tries to end an attempt.
 const tryAgain = 500 * time.Millisecond
 
-// repeat tries until Redis has answered, or the lease of the task is over, with
-// which ctx ends. What asynq's recoverer does has no end, and is tried once.
+// repeat tries until Redis has answered, or until the lease of the task is over, when ctx ends.
+// The calls of asynq's recoverer have no deadline, and are tried once.
 func (c client) repeat(ctx context.Context, try func() *redis.Cmd) *redis.Cmd {
 	for tries := 1; ; tries++ {
 		cmd := try()

@@ -15,8 +15,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// TestCluster: on a Redis Cluster, queues and limits lie on different nodes. Jobs
-// park, come back and run, each once.
+// TestCluster: on a Redis Cluster, queues and limits are on different nodes. Each job parks,
+// comes back and runs once.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t)})

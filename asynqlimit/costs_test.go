@@ -14,8 +14,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// TestCostsAreOfLimitsOnly: what a job costs of its limits has nothing to do with how
-// fast jobs go on that waited for something else.
+// TestCostsAreOfLimitsOnly: if jobs waited for something else than a limit, their cost at the
+// limit does not slow them down when they go on.
 func TestCostsAreOfLimitsOnly(t *testing.T) {
 	t.Parallel()
 	const limits = `
@@ -37,7 +37,7 @@ jobs: { "x:limited": { limits: [api], permits: 500, max_in_flight: %d, hold: 0 }
 		}})
 		s.awaitWaiting("default", 200)
 		mended.Store(true)
-		s.awaitDone("default", 15*time.Second) // one by one it takes 40 s
+		s.awaitDone("default", 15*time.Second) // one by one it would take 40 s
 	})
 	t.Run("max_in_flight", func(t *testing.T) {
 		t.Parallel()
@@ -49,6 +49,6 @@ jobs: { "x:limited": { limits: [api], permits: 500, max_in_flight: %d, hold: 0 }
 			<-time.After(50 * time.Millisecond)
 			return nil
 		}})
-		s.awaitDone("default", 12*time.Second) // 1 s if the places were never empty; one by one 20 s
+		s.awaitDone("default", 12*time.Second) // 1 s if ten always ran; one by one 20 s
 	})
 }

@@ -9,48 +9,46 @@ import (
 )
 
 const (
-	// lead is how long before its permits come due a task is called from its line:
-	// time to get through asynq's queue and into this process.
+	// lead is how long before its permits are due a task is called from its line: the time to get
+	// through asynq's queue and into this process.
 	lead = 200 * time.Millisecond
-	// slack is what a wait may take beyond its place: the next one, if the place
-	// was stale.
+	// slack is how much longer than its reservation a wait may take: if the reservation was
+	// stale, the task waits for the next one.
 	slack = 200 * time.Millisecond
-	// briefly is how long a task that was not called waits for a limiter that tenants
-	// share.
+	// briefly is for how long a task that was not called waits for a limiter that tenants share.
 	briefly = 50 * time.Millisecond
-	// soonGone is how long a line may take to empty, and count as none: a task that
-	// comes now starts at most so long before those in it.
+	// soonGone: a line that empties within this time counts as none. A task that comes now starts
+	// before the tasks in such a line by at most this time.
 	soonGone = 500 * time.Millisecond
 )
 
 // standing is what is known about a task that is about to ask for its permits.
 type standing struct {
 	came   line.State    // how it came; empty if it is new, or has run before
-	ahead  string        // a limiter of its own that has others in line; empty if none does
+	ahead  string        // one of its limiters that has others in line; empty if none has
 	hold   time.Duration // how long it may wait in this process
-	never  bool          // it is never to park: hold is forever
-	shared bool          // tenants share a limiter of its own
-	time   time.Duration // that the task has left for waiting and running; negative if that is endless
+	never  bool          // it must never park: hold is forever
+	shared bool          // tenants share one of its limiters
+	time   time.Duration // what the task has left for waiting and running; negative if it has no deadline
 	room   bool          // there is room for it here
 }
 
-// due says whether its turn is near: it was called, or comes back because its
+// due reports whether its permits are due soon: it was called, or it comes back because its
 // process ended.
 func (s standing) due() bool { return s.came.Near() }
 
-// verdict is what to do with it.
+// verdict is what to do with the task.
 type verdict struct {
-	park string        // in the line of this limiter, without asking
-	wait time.Duration // at most, for its permits
+	park string        // it parks in the line of this limiter, without asking
+	wait time.Duration // for its permits, at most
 }
 
-// decide says whether a task asks for its permits, and how long it may wait for
-// them. Those who were called, and those who come back because their process
-// ended, ask: their turn is near. Others queue behind those in line. A task waits
-// for no more than a quarter of its time, since asynq counts the wait against its
-// timeout, and fails the attempt when that is over. Where tenants share a limiter, what
-// waits in processes is as little as keeps it busy: a tenant that comes now is not
-// behind what others were promised.
+// decide returns whether a task asks for its permits, and how long it may wait for them. Tasks
+// that were called, and tasks that come back because their process ended, ask: their permits are
+// due soon. Others queue behind those in line. A task waits for at most a quarter of its time,
+// because asynq counts the wait against its timeout, and fails the attempt when that is over.
+// Where tenants share a limiter, only as many tasks wait in processes as keep the limiter busy:
+// so a tenant that comes now is not behind what others were promised.
 func decide(s standing) verdict {
 	if s.ahead != "" && !s.due() && !s.never {
 		return verdict{park: s.ahead}
@@ -73,18 +71,18 @@ func decide(s standing) verdict {
 }
 
 const (
-	// soonest and farthest bound the time between two looks at a line. A raised
-	// rate or an ended pause is noticed within farthest, or later where there are
-	// so many lines that looking would cost more than it gains.
+	// soonest and farthest bound the time between two visits of a line. A raised rate or an ended
+	// pause is noticed within farthest. It is noticed later if there are so many lines that more
+	// visits would cost more than they gain.
 	soonest  = 50 * time.Millisecond
 	farthest = 400 * time.Millisecond
 	perLine  = 500 * time.Microsecond
 	longest  = time.Minute
 )
 
-// nextLook is when to look again at a line whose limiter's next permit comes
-// after wait, in a queue with so many lines. A line from which fewer were called
-// than its limiter gives, because this process has no place for them, is left to
+// nextVisit is how long to wait before the next visit of a line. The next permit of its limiter
+// is free after wait, and its queue has so many lines. If this process has called fewer tasks
+// than the limiter gives permits for, because it has no capacity for more, it leaves the line to
 // others at once.
 func nextVisit(wait time.Duration, lines int64, short bool) time.Duration {
 	switch {
@@ -96,8 +94,8 @@ func nextVisit(wait time.Duration, lines int64, short bool) time.Duration {
 	return soonest
 }
 
-// allot divides places among lines that have tasks for so many: what one does not
-// need, others have.
+// allot divides capacity among lines that have tasks for so many: what one does not need, others
+// get.
 func allot(capacity int64, needs []int64) []int64 {
 	got := make([]int64, len(needs))
 	order := make([]int, len(needs))
@@ -113,8 +111,8 @@ func allot(capacity int64, needs []int64) []int64 {
 	return got
 }
 
-// stayAway is how long a task stays away that its API refuses alone: twice as
-// long each time.
+// stayAway is for how long a task stays away if its API refuses this task alone: twice as long
+// each time.
 func stayAway(after, most time.Duration, times int64) time.Duration {
 	for n := times; n > 1 && after < most; n-- {
 		after *= 2

@@ -85,12 +85,12 @@ func TestStayAway(t *testing.T) {
 	}
 }
 
-// TestProbe: steps of a probe, and how many jobs it calls at each.
+// TestProbe: the steps of a probe, and how many jobs it calls at each step.
 func TestProbe(t *testing.T) {
 	began := time.Now()
 	type step struct {
 		at             time.Duration
-		passed, failed int // before
+		passed, failed int // before this step
 		want           int
 	}
 	tests := map[string][]step{
@@ -126,8 +126,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestProbesOfManyLines: however many lines there are, a process tries 500 jobs a
-// second at most, and each line within the time that takes.
+// TestProbesOfManyLines: however many lines there are, a process tries at most 500 jobs a second,
+// and each line within the time that this takes.
 func TestProbesOfManyLines(t *testing.T) {
 	const lines = 4000
 	var pace tries

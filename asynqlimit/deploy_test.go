@@ -14,7 +14,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// hook stands between a program and its Redis: what do makes of commands.
+// hook is between a program and its Redis: do handles each command.
 type hook struct {
 	do func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
 }
@@ -27,7 +27,7 @@ func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	return next
 }
 
-// hooked is a Redis client with a hook.
+// hooked returns a Redis client with a hook.
 func (s *site) hooked(do func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error) *redis.Client {
 	rdb := redis.NewClient(s.rdb.Options())
 	s.t.Cleanup(func() { rdb.Close() })
@@ -35,8 +35,8 @@ func (s *site) hooked(do func(ctx context.Context, cmd redis.Cmder, next redis.P
 	return rdb
 }
 
-// TestOrderWithinABatch: tasks that one call has taken keep the order of their queue
-// in their line, whatever their ids.
+// TestOrderWithinABatch: tasks that one call has taken keep the order of their queue in their
+// line, whatever their ids.
 func TestOrderWithinABatch(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -49,7 +49,7 @@ limits: { api: { rate: 4/1s } }
 jobs: { "x:limited": { limits: [api], hold: 0 } }
 `, asynq: asynq.Config{Concurrency: 128}})
 	starts := s.awaitStarts("x", jobs, 30*time.Second)
-	for i := range starts { // named by their arrival
+	for i := range starts { // rename them by their arrival
 		var n int
 		if _, err := fmt.Sscanf(starts[i].id, "x%d", &n); err != nil {
 			t.Fatal(err)
@@ -59,8 +59,8 @@ jobs: { "x:limited": { limits: [api], hold: 0 } }
 	checkOrder(t, starts)
 }
 
-// TestOrderAcrossADeploy: jobs that wait in a process that drains are at the head of
-// their queue, in the order in which they came, before those that it had not taken.
+// TestOrderAcrossADeploy: jobs that wait in a process that drains go to the head of their queue,
+// in the order in which they came, before the jobs that the process had not taken.
 func TestOrderAcrossADeploy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -84,13 +84,13 @@ jobs: { "x:limited": { limits: [api], hold: 30s } }
 	s.awaitDone("default", 30*time.Second)
 }
 
-// TestDrainFarFromRedis: what was taken and not begun is back in its queue when Serve
-// returns, however far away Redis is.
+// TestDrainFarFromRedis: when Serve returns, jobs that were taken but not begun are back in their
+// queue, however far away Redis is.
 func TestDrainFarFromRedis(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
 	rdb := s.hooked(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		<-time.After(80 * time.Millisecond) // the way
+		<-time.After(80 * time.Millisecond) // the way to Redis
 		return next(ctx, cmd)
 	})
 	for i := range 1000 {
@@ -110,8 +110,8 @@ jobs: { "x:limited": { limits: [api], hold: 100ms } }
 	}
 }
 
-// TestFreshOnesPassNobody: jobs that a process had taken when it began to drain, and
-// not begun, stand behind those in line, as they would have.
+// TestFreshOnesPassNobody: jobs that a process had taken but not begun when it started to drain
+// queue behind the jobs in line, as they would have done otherwise.
 func TestFreshOnesPassNobody(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -120,7 +120,7 @@ limits: { api: { rate: 4/1s } }
 jobs: { "x:limited": { limits: [api], hold: 20s } }
 `}
 	goOn := s.stopLimit("api", "4/1s")
-	for i := range 150 { // more than there is room for: they park
+	for i := range 150 { // more than there is room for, so that some park
 		s.enqueue("x:limited", fmt.Sprintf("a%03d", i))
 	}
 	stop := s.serve(m)

@@ -8,8 +8,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/plan"
 )
 
-// dryRuns ask limits with dry_run, and tell which jobs they would make wait. The
-// jobs do not wait for the answers.
+// dryRuns ask limits with dry_run, and report which jobs those would make wait. The jobs do not
+// wait for the answers.
 type dryRuns struct {
 	p     *process
 	asked sync.WaitGroup
@@ -20,10 +20,10 @@ type dryRuns struct {
 }
 
 const (
-	// maxDryRuns is how many jobs may ask at a time. Those beyond it are not told:
-	// Redis is away, or too slow for them.
+	// maxDryRuns is how many jobs may ask at a time. Further jobs do not ask: Redis is away, or
+	// too slow for them.
 	maxDryRuns = 10_000
-	// dryRunLasts bounds a question.
+	// dryRunLasts is the time limit of one question.
 	dryRunLasts = 5 * time.Second
 )
 
@@ -53,7 +53,7 @@ func (d *dryRuns) ask(draws []plan.Draw, taskType, id string) {
 	})
 }
 
-// draw takes the permits if they are there, and tells if they are not.
+// draw takes the permits if they are there, and reports it if they are not.
 func (d *dryRuns) draw(ctx context.Context, draw plan.Draw, taskType, id string) {
 	counts, wait, err := &d.p.rules.limits[draw.Limit].counts, time.Duration(0), draw.Mistake
 	if err == nil {
@@ -80,7 +80,7 @@ func (d *dryRuns) draw(ctx context.Context, draw plan.Draw, taskType, id string)
 	d.p.logger.Info("jobs would wait for a limit without dry_run", args...)
 }
 
-// take takes the permits of a draw, or says how long the job would wait for them.
+// take takes the permits of a draw, or returns how long the job would wait for them.
 func (d *dryRuns) take(ctx context.Context, draw plan.Draw) (wait time.Duration, err error) {
 	limiter, err := d.p.throttle.LimiterWithRate(draw.Limiter, draw.Rate)
 	if err != nil {
@@ -99,10 +99,10 @@ func (d *dryRuns) take(ctx context.Context, draw plan.Draw) (wait time.Duration,
 	if !r.OK() {
 		return max(r.Delay(), 1), nil
 	}
-	return 0, nil // neither waited for nor cancelled: it counts as used
+	return 0, nil // the permits count as used: the reservation is neither waited for nor cancelled
 }
 
-// close waits until all that were asked have answered.
+// close waits until all questions are answered.
 func (d *dryRuns) close() {
 	d.mu.Lock()
 	d.closed = true

@@ -15,7 +15,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
 )
 
-// buffer is a log that several goroutines write.
+// buffer is a log to which several goroutines write.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -33,7 +33,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// limitStats are those of a limit.
+// limitStats returns the statistics of a limit.
 func limitStats(t *testing.T, l *asynqlimit.Limits, name string) asynqlimit.LimitStats {
 	t.Helper()
 	for _, s := range l.Stats().Limits {
@@ -45,8 +45,8 @@ func limitStats(t *testing.T, l *asynqlimit.Limits, name string) asynqlimit.Limi
 	return asynqlimit.LimitStats{}
 }
 
-// TestDryRun: a limit with dry_run holds no job, whatever there is to hold it for,
-// and tells of each.
+// TestDryRun: a limit with dry_run never holds a job, whatever the reason would be, and logs each
+// reason.
 func TestDryRun(t *testing.T) {
 	onBoth(t, func(s *site) {
 		const yaml = `
@@ -80,7 +80,7 @@ jobs:
 			want.Name = name
 			s.await(5*time.Second, func() (bool, string) {
 				got := limitStats(t, limits, name)
-				got.Denied, got.Parked = 0, 0 // on their way to their permits
+				got.Denied, got.Parked = 0, 0 // other jobs may be on their way to their permits
 				return got == want, fmt.Sprintf("%+v, want %+v", got, want)
 			})
 		}
@@ -92,8 +92,8 @@ jobs:
 	})
 }
 
-// TestDryRunCostsNothing: what waits for another limit takes nothing of the limit with
-// dry_run, and that one neither waits out a pause nor begins one.
+// TestDryRunCostsNothing: a job that waits for another limit takes nothing from the limit with
+// dry_run. A limit with dry_run neither waits for the end of a pause nor begins one.
 func TestDryRunCostsNothing(t *testing.T) {
 	onBoth(t, func(s *site) {
 		goOn := s.stopLimit("real", "1000/1s")
@@ -131,7 +131,7 @@ jobs:
 			t.Fatal(err)
 		}
 		s.enqueue("y", "y0", asynq.MaxRetry(0))
-		s.awaitStarts("y0", 2, 20*time.Second) // refused once
+		s.awaitStarts("y0", 2, 20*time.Second) // the API has refused it once
 		goOn()
 		s.awaitStarts("x", 5, 20*time.Second)
 		s.awaitDone("default", 20*time.Second)

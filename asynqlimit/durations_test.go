@@ -13,7 +13,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// statsOf are the counts of a pattern's jobs.
+// statsOf returns the counts of a pattern's jobs.
 func statsOf(t *testing.T, limits *asynqlimit.Limits, pattern string) asynqlimit.JobStats {
 	t.Helper()
 	for _, j := range limits.Stats().Jobs {
@@ -25,9 +25,9 @@ func statsOf(t *testing.T, limits *asynqlimit.Limits, pattern string) asynqlimit
 	return asynqlimit.JobStats{}
 }
 
-// TestOldestWaiting: the age of the oldest job in line grows while it waits, is never
-// more than the time since it came, and is zero when nobody waits; of a keyed limit
-// it is one figure for all values.
+// TestOldestWaiting: the age of the oldest job in line grows while it waits, is never more than
+// the time since it came, and is zero when no job waits. A keyed limit has one number for all
+// values.
 func TestOldestWaiting(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -70,7 +70,7 @@ jobs: { x: { limits: [api], hold: 0 }, y: { limits: [tenant], hold: 0 } }
 	}
 }
 
-// TestWholeWaits: they begin with a job's first arrival, and go on while it is parked.
+// TestWholeWaits: whole waits begin with a job's first arrival, and go on while it is parked.
 func TestWholeWaits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -94,7 +94,8 @@ func TestWholeWaits(t *testing.T) {
 		longest += start.at.Sub(began)
 	}
 	got := statsOf(t, limits, "x")
-	// All came at once, and one starts a second: they wait for 0, 1, 2 and 3 s, most of it parked.
+	// All came at once, and one starts each second: they wait for 0, 1, 2 and 3 s, most of that
+	// parked.
 	if got.WholeWaits.Count != 4 || got.WholeWaits.Sum > longest || got.WholeWaits.Sum < 4*time.Second {
 		t.Errorf("%d whole waits of %v, want 4 of 6s or so, and %v at most", got.WholeWaits.Count, got.WholeWaits.Sum, longest)
 	}
@@ -104,7 +105,7 @@ func TestWholeWaits(t *testing.T) {
 	}
 }
 
-// TestHandlerDurations: they are those of handlers that ran, without their waits for permits.
+// TestHandlerDurations: only handlers that ran are counted, without their waits for permits.
 func TestHandlerDurations(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))

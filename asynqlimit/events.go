@@ -9,22 +9,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// events are what people ask about afterwards: the log has each of them once.
+// events are what people ask about afterwards: each of them is logged once.
 type events struct {
 	mu     sync.Mutex
-	paused map[string]time.Time // limiters that an API paused, until when
-	full   time.Time            // until when there is no room for another of them
-	away   *Limits              // found that Redis does not answer, and looks whether it does again
+	paused map[string]time.Time // limiters that an API paused, and until when
+	full   time.Time            // until when there is no room to remember another of them
+	away   *Limits              // the server that found Redis away, and checks whether it is back
 	since  time.Time
 }
 
-// maxPausedKnown bounds what is remembered: a keyed limit may have a million limiters.
-// Of those beyond it a line a minute tells how often.
+// maxPausedKnown bounds how many paused limiters are remembered, because a keyed limit may have a
+// million limiters. One line a minute says how many pauses there were beyond that.
 const maxPausedKnown = 1000
 
-// pausedUntil notes that an API has paused a limiter, until when, and says whether that is
-// news. Answers that prolong a pause by less than a second are none: many jobs get one at
-// the same time. It does not know if there are too many to remember.
+// pausedUntil notes that an API has paused a limiter, and until when. News is false if that
+// prolongs a known pause by less than a second: many jobs get such answers at the same time.
+// Known is false if there are too many paused limiters to remember this one.
 func (e *events) pausedUntil(limiter string, now, until time.Time) (news, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -40,7 +40,7 @@ func (e *events) pausedUntil(limiter string, now, until time.Time) (news, known 
 		}
 		maps.DeleteFunc(e.paused, func(_ string, until time.Time) bool { return until.Before(now) })
 		if len(e.paused) >= maxPausedKnown {
-			e.full = now.Add(time.Second) // to look again for each answer would cost more than it tells
+			e.full = now.Add(time.Second) // a search for each answer would cost more than it is worth
 			return false, false
 		}
 	}
@@ -48,7 +48,7 @@ func (e *events) pausedUntil(limiter string, now, until time.Time) (news, known 
 	return true, true
 }
 
-// pausedBy logs that an API has paused a limit for the fleet, by its answer to a job.
+// pausedBy logs that an API has paused a limit for the fleet with its answer to a job.
 func (l *Limits) pausedBy(j *job, limiter string, d time.Duration) {
 	now := time.Now()
 	news, known := l.events.pausedUntil(limiter, now, now.Add(d))
@@ -65,8 +65,8 @@ func (l *Limits) pausedBy(j *job, limiter string, d time.Duration) {
 	}
 }
 
-// redisAnswered logs that Redis is away, and that it is back. It is told of each call for jobs
-// in line; err is nil if it went well. What Redis refuses to do is told once a minute.
+// redisAnswered logs that Redis is away, and that it is back. It is called after each pass of the
+// caller; err is nil if the pass went well. What Redis refuses to do is logged once a minute.
 func (l *Limits) redisAnswered(err error) {
 	if _, refused := errors.AsType[redis.Error](err); refused {
 		if l.reports.add(time.Now(), "bring") > 0 {
@@ -92,7 +92,7 @@ func (l *Limits) redisAnswered(err error) {
 	}
 }
 
-// forget says that the server ends: another one of the process may find out about Redis.
+// forget records that the server ends: another server of the process may notice how Redis is.
 func (e *events) forget(l *Limits) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -101,8 +101,8 @@ func (e *events) forget(l *Limits) {
 	}
 }
 
-// drains logs how many jobs a server has when it begins to drain, and returns what
-// logs how it ended.
+// drains logs how many jobs a server has when it begins to drain, and returns a function that
+// logs how the draining ended.
 func (l *Limits) drains() (ended func()) {
 	began := time.Now()
 	running, waiting := l.attempts.count()
@@ -113,7 +113,7 @@ func (l *Limits) drains() (ended func()) {
 	}
 }
 
-// ranToEnd is how many jobs of the process, all its servers, have been done or have failed.
+// ranToEnd is how many jobs of all servers of the process are done or have failed.
 func (p *process) ranToEnd() (n int64) {
 	add := func(c *jobCounts) { n += c.done.Load() + c.failed.Load() }
 	for _, r := range p.rules.all {
@@ -123,7 +123,7 @@ func (p *process) ranToEnd() (n int64) {
 	return n
 }
 
-// count is how many attempts run their handlers, and how many wait.
+// count returns how many attempts run their handlers, and how many wait.
 func (t *attempts) count() (running, waiting int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,7 +141,7 @@ func (t *attempts) count() (running, waiting int) {
 	return running, waiting
 }
 
-// cutOff is how many attempts asynq gave back while their handlers ran.
+// cutOff returns how many attempts asynq gave back while their handlers ran.
 func (t *attempts) cutOff() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

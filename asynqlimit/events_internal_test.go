@@ -11,8 +11,8 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// TestManyPausedLimits: of a million accounts that an API pauses again and again the log
-// tells a thousand, and of the others a line a minute; when pauses have ended there is room
+// TestManyPausedLimits: an API pauses very many accounts again and again. The log has lines for a
+// thousand of them, and one line a minute for the others. When pauses have ended there is room
 // for others.
 func TestManyPausedLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestManyPausedLimits(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		// In 60 s each of those known is prolonged by more than a second once a round or less.
+		// In these 60 s, each known pause gets longer by more than a second at most once a round.
 		each, sums := strings.Count(log.String(), "is paused for"), strings.Count(log.String(), "in sum")
 		if each > maxPausedKnown*rounds || each < maxPausedKnown || sums < 1 || sums > 2 {
 			t.Errorf("%d pauses told, and %d lines of sums, want about %d each and 1 or 2", each, sums, maxPausedKnown)

@@ -23,8 +23,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
-// A program that runs an asynq.Server gets limits by three lines: the limits, the
-// client and configuration of the server, and Serve in place of Run.
+// A program that runs an asynq.Server gets limits with three lines: one for the limits, one for
+// the client and configuration of the server, and Serve in place of Run.
 func Example() {
 	redisServer, err := miniredis.Run() // your Redis
 	if err != nil {
@@ -77,8 +77,8 @@ jobs:
 	// {"customer": "acme"}
 }
 
-// A program shows its limits in its own HTTP server: metrics for Prometheus, and a
-// page for operators. Keep them where strangers cannot reach them.
+// A program shows its limits in its own HTTP server: metrics for Prometheus, and a page for
+// operators. Keep them where strangers cannot reach them.
 func ExampleLimits_Admin() {
 	redisServer, err := miniredis.Run() // your Redis
 	if err != nil {
@@ -123,7 +123,7 @@ admin: { token: "which the page asks for before it changes a limit" }
 	// /limits/api/explain?task=nobody 404 Not Found
 }
 
-// A handler that learns from its API that it has to wait returns RetryAfter.
+// A handler returns RetryAfter if its API says that it has to wait.
 func ExampleRetryAfter() {
 	handler := func(ctx context.Context, task *asynq.Task) error {
 		resp, err := http.Get("https://api.example.com/")
@@ -139,7 +139,7 @@ func ExampleRetryAfter() {
 	asynq.NewServeMux().HandleFunc("sync:", handler)
 }
 
-// A handler that finds out what a job has really cost corrects what the job took.
+// A handler that finds out what a job really cost corrects what the job took.
 func ExampleSettleLimit() {
 	handler := func(ctx context.Context, task *asynq.Task) error {
 		resp, err := http.Get("https://llm.example.com/")
@@ -156,8 +156,8 @@ func ExampleSettleLimit() {
 	asynq.NewServeMux().HandleFunc("llm:", handler)
 }
 
-// A handler whose job cannot run as things stand says so: the job waits until
-// somebody has mended that, and uses up no retry.
+// A handler whose job cannot run as things stand says so: the job waits until somebody has mended
+// the cause, and does not use up a retry.
 func ExampleBlocked() {
 	credentials := map[string]string{}
 	handler := func(ctx context.Context, task *asynq.Task) error {

@@ -15,8 +15,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// awaitArchived waits until n tasks have failed as often as they may, and nothing
-// else is left.
+// awaitArchived waits until n tasks have failed as often as they may, and no others are left.
 func (s *site) awaitArchived(n int, within time.Duration) {
 	s.t.Helper()
 	s.await(within, func() (bool, string) {
@@ -25,9 +24,8 @@ func (s *site) awaitArchived(n int, within time.Duration) {
 	})
 }
 
-// TestTimeoutBeforeAcquire: a handler that acquires for itself has started. Jobs
-// that run out of time in it before they have permits have failed, as often as
-// their producer allows.
+// TestTimeoutBeforeAcquire: a handler that acquires its permits itself has started. If the job's
+// time is over before it has permits, it has failed, as often as its producer allows.
 func TestTimeoutBeforeAcquire(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -67,9 +65,9 @@ jobs: { "x:limited": { limits: [api] } }
 	}
 }
 
-// TestScriptsForgotten: Redis has lost its scripts, as after a restart, when jobs run
-// out of time. Asynq then sends the script again with which it ends them, and by then
-// their handlers have returned.
+// TestScriptsForgotten: Redis loses its scripts, as after a restart, when the time of jobs is
+// over. asynq then sends the script with which it ends them again, and by then their handlers
+// have returned.
 func TestScriptsForgotten(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -81,7 +79,7 @@ func TestScriptsForgotten(t *testing.T) {
 	s.serve(member{yaml: fiftyPerSecond, rdb: s.hooked(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		if args := fmt.Sprint(cmd.Args()...); cmd.Name() == "eval" && strings.Contains(args, "asynq:{default}:archived") {
 			sent.Add(1)
-			time.Sleep(100 * time.Millisecond) // Redis is that far away
+			time.Sleep(100 * time.Millisecond) // the way to Redis
 		}
 		return next(ctx, cmd)
 	}), handle: func(ctx context.Context, _ *asynq.Task) error {
@@ -94,8 +92,8 @@ func TestScriptsForgotten(t *testing.T) {
 	}
 }
 
-// TestMorePermitsThanTime: the handler of a job has used its permits, and the turn
-// of those for its next request comes after the job's time. That attempt has failed.
+// TestMorePermitsThanTime: the handler of a job has used its permits, and the permits for its
+// next request are due only after the job's time. That attempt has failed.
 func TestMorePermitsThanTime(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -110,8 +108,8 @@ jobs: { "x:limited": { limits: [api] } }
 	}
 }
 
-// TestDeadlineOver: jobs whose deadline has passed fail without a start, and hold
-// up nobody: each has its place for no longer than asynq has the job.
+// TestDeadlineOver: jobs whose deadline has passed fail without a start, and hold up no others:
+// each has its position only as long as asynq has the job.
 func TestDeadlineOver(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -120,7 +118,7 @@ func TestDeadlineOver(t *testing.T) {
 	}
 	s.enqueue("x:limited", "good")
 	s.serve(member{yaml: fiftyPerSecond, asynq: asynq.Config{Concurrency: 4}})
-	s.awaitStarts("good", 1, 10*time.Second) // with each of them in a slot for 5 s, a minute
+	s.awaitStarts("good", 1, 10*time.Second) // if each of them had a slot for 5 s, it would take a minute
 	s.awaitArchived(60, 10*time.Second)
 	if n := len(s.seen("late")); n != 0 {
 		t.Errorf("%d of them started", n)

@@ -9,14 +9,14 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// retryFull is about when a job is tried again that found max_in_flight reached.
+// retryFull is about how long after it found max_in_flight reached a job is tried again.
 const retryFull = 2 * time.Second
 
-// fullLine begins the name of the line in which they do.
+// fullLine begins the name of the line for jobs that found max_in_flight reached.
 const fullLine = line.MaxInFlight
 
-// enterFlight gets one of the places of a job with max_in_flight. Waiting for it
-// is like waiting for a permit, and jobs that wait longer have a line of their own.
+// enterFlight waits until the job's max_in_flight allows it to run. This is like waiting for a
+// permit, and jobs that wait longer have a line of their own.
 func (j *job) enterFlight(ctx context.Context) error {
 	r := j.needs.rule
 	if r == nil || r.inFlight == nil {
@@ -54,8 +54,8 @@ func (j *job) enterFlight(ctx context.Context) error {
 	return j.full(r)
 }
 
-// entered notes that the task has a place. If it was called for that, it counts as
-// called no more.
+// entered notes that the task counts as in flight. If it was called from its line for that, it
+// does not count as called any more.
 func (j *job) entered(r *rule) {
 	j.inFlight = true
 	if j.a.wait.Line == fullLine+r.Name {
@@ -63,13 +63,13 @@ func (j *job) entered(r *rule) {
 	}
 }
 
-// full parks the task in the line of those that wait for a place.
+// full parks the task in the line for max_in_flight.
 func (j *job) full(r *rule) error {
 	j.a.decide(parks, j.parkingIn(fullLine+r.Name))
 	return &ThrottledError{RetryAfter: retryFull, Err: fmt.Errorf("max_in_flight of %q is reached", r.Name)}
 }
 
-// leaveFlight gives the place to the next in line.
+// leaveFlight lets the next in line run.
 func (j *job) leaveFlight() {
 	if !j.inFlight {
 		return
@@ -84,7 +84,7 @@ func (j *job) leaveFlight() {
 	}
 }
 
-// fullRule returns the job whose max_in_flight the line waits for, or nil.
+// fullRule returns the rule whose max_in_flight the tasks of the line wait for, or nil.
 func (l *Limits) fullRule(name string) *rule {
 	pattern, ok := strings.CutPrefix(name, fullLine)
 	if !ok {

@@ -9,33 +9,33 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// gate owns the slots and the room of one server. A slot is for a handler that
-// runs; the room is for tasks that were taken from their queue and wait. Whoever
-// has neither is not taken from its queue: other processes can have it.
+// gate owns the slots and the room of one server. A slot is for a handler that runs; the room is
+// for tasks that were taken from their queue and wait. A task for which there is neither is not
+// taken from its queue: other processes can take it.
 type gate struct {
 	mu      sync.Mutex
 	size    gateSize
 	used    int            // slots
 	waiting int            // tasks in the room
-	of      map[string]int // of those, by limiter
+	of      map[string]int // tasks in the room, by limiter
 	onWay   map[string]*expected
-	asking  []*position // in the room, and want a slot
-	idlers  []*position // in slots, and wait: the room is full
+	asking  []*position // they are in the room and want a slot
+	idlers  []*position // they are in slots and wait, because the room is full
 	lasts   time.Duration
-	empties int           // looks that found their queue empty, one after the other
-	rest    time.Time     // until when no queue is looked at, since all were empty
-	full    bool          // there were no places when they were last counted
-	freed   chan struct{} // there are some again
+	empties int           // polls in a row that found their queue empty
+	rest    time.Time     // until when no queue is polled, because all were empty
+	full    bool          // there was no capacity when it was last counted
+	freed   chan struct{} // there is capacity again
 	passing bool          // nobody waits any more: the server drains
 	changed chan struct{} // closed when somebody may be admitted
 }
 
-// gateSize is how many may run and wait at a time, and who comes first.
+// gateSize is how many tasks may run and wait at a time, and which come first.
 type gateSize struct {
 	slots, room int
 	weights     map[string]int // by queue
 	strict      bool
-	every       time.Duration // about how often empty queues are looked at
+	every       time.Duration // about how often empty queues are polled
 }
 
 // expected are tasks that this process has called to a queue.
@@ -51,11 +51,11 @@ func newGate(size gateSize) *gate {
 	return &gate{size: size, of: map[string]int{}, onWay: map[string]*expected{}, freed: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
-// admit waits until a task may be taken from the queue, for hold at most: there is
-// a slot for it, or there is room, and this process has called a task of that
-// queue. The slots go to those who wait in the room first. If another queue may be
-// asked, but not this one, it says so at once. When all queues were empty it rests,
-// as asynq does, but for tasks that are called.
+// admit waits, for hold at most, until a task may be taken from the queue: until there is a slot
+// for it, or there is room and this process has called a task of that queue. Tasks in the room
+// get slots first. If a task may be taken from another queue but not from this one, it returns
+// false at once. When all queues were empty the gate rests, as asynq does, except for tasks that
+// are called.
 func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
@@ -112,13 +112,13 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 	}
 }
 
-// more gives seats to further tasks of the queue, at most so many: those that can be
-// had at once.
+// more gives positions to further tasks of the queue, as many as are free at once, and at most so
+// many.
 func (g *gate) more(queue string, most int) (positions []*position) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	called := 0 // that are not here, beside the one that was admitted
+	called := 0 // called tasks that are not here, besides the one that was admitted
 	if g.expects(queue, now) {
 		called = g.onWay[queue].n - 1
 	}
@@ -159,9 +159,9 @@ func (g *gate) expect(queue string, n int) {
 	g.announce()
 }
 
-// arrived notes that a task of the queue is here, by a look that began then, and
-// how it had waited. Called tasks are at the head of their queue: if another comes,
-// others have taken those that were called before.
+// arrived notes that a task of the queue is here, how it had waited, and when the poll that took
+// it began. Called tasks are at the head of their queue: if another task comes, other processes
+// have taken those that were called before.
 func (g *gate) arrived(queue string, waited line.State, began time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -176,8 +176,8 @@ func (g *gate) arrived(queue string, waited line.State, began time.Time) {
 	}
 }
 
-// empty notes that a look that began then has found the queue empty: others have
-// taken what was called before. After such a look at each queue the gate rests.
+// empty notes that a poll that began then has found the queue empty: other processes have taken
+// what was called before. When each queue was polled without success, the gate rests.
 func (g *gate) empty(queue string, began time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -189,12 +189,12 @@ func (g *gate) empty(queue string, began time.Time) {
 	}
 }
 
-// typically is how long handlers are taken to run before one has.
+// typically stands for how long handlers run until one has run.
 const typically = 50 * time.Millisecond
 
-// places is how many tasks this server has a place for that arrive within lead:
-// those slots that are free, or will be by then as far as one can tell, unless
-// others wait for them already. If there is none, freed says when there is again.
+// capacity is how many tasks that arrive within lead this server can take: for as many slots as
+// are free, or will probably be free by then, less those that other tasks wait for already. If it
+// returns 0, freed gets a value when that changes.
 func (g *gate) capacity(lead time.Duration) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -209,7 +209,7 @@ func (g *gate) capacity(lead time.Duration) int {
 	return n
 }
 
-// occupy gives a seat a slot.
+// occupy gives the task at s a slot.
 func (g *gate) occupy(s *position) {
 	g.used++
 	s.slot, s.began = true, time.Now()
@@ -225,7 +225,7 @@ func (g *gate) vacate(s *position) {
 	g.pass()
 }
 
-// enter puts a seat in the room.
+// enter puts the task at s in the room.
 func (g *gate) enter(s *position, limiters []string) {
 	s.waits, s.limiters = true, limiters
 	g.waiting++
@@ -278,9 +278,9 @@ func (g *gate) announce() {
 	g.changed = make(chan struct{})
 }
 
-// before says which of two seats gets a slot: that of the heavier queue if the
-// server is strict, else the one whose wait, times the weight of its queue, is
-// longer.
+// before reports whether the task at a gets a slot before the one at b. If the server is strict,
+// that is the task of the queue with more weight. Otherwise it is the task whose wait, times the
+// weight of its queue, is longer.
 func (g *gate) before(a, b *position, now time.Time) bool {
 	wa, wb := max(g.size.weights[a.queue], 1), max(g.size.weights[b.queue], 1)
 	if g.size.strict && wa != wb {
@@ -289,7 +289,7 @@ func (g *gate) before(a, b *position, now time.Time) bool {
 	return now.Sub(a.since)*time.Duration(wa) > now.Sub(b.since)*time.Duration(wb)
 }
 
-// close admits nobody any more.
+// close makes the gate admit nobody any more.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -297,7 +297,7 @@ func (g *gate) close() {
 	g.announce()
 }
 
-// load is how many slots are in use and how many tasks wait.
+// load returns how many slots are in use and how many tasks wait.
 func (g *gate) load() (used, waiting int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// TestGateHoldsBack: nobody is taken from a queue while all slots are full, but
-// those that this process has called, for whom there is room.
+// TestGateHoldsBack: no task is taken from a queue while all slots are full, except tasks that
+// this process has called, if there is room for them.
 func TestGateHoldsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(gateSize{slots: 2, room: 2, weights: map[string]int{"a": 1, "b": 1}})
@@ -51,8 +51,8 @@ func TestGateHoldsBack(t *testing.T) {
 	})
 }
 
-// TestGateOrder: a slot that is free goes to those who wait in the room, the
-// heavier queue first where queues are strict, and else by weight and wait.
+// TestGateOrder: a free slot goes to the tasks that wait in the room: the queue with more weight
+// first if queues are strict, or else by weight and wait.
 func TestGateOrder(t *testing.T) {
 	for _, tt := range []struct {
 		strict bool
@@ -90,8 +90,8 @@ func TestGateOrder(t *testing.T) {
 	}
 }
 
-// TestGateRoom: one limiter has half of the room, and who waits in a slot because
-// the room is full changes places with who is due.
+// TestGateRoom: one limiter gets half of the room. A task that waits in a slot because the room
+// is full swaps with a task that is due.
 func TestGateRoom(t *testing.T) {
 	g := newGate(gateSize{slots: 4, room: 4, weights: map[string]int{"a": 1}})
 	api, other := []string{"api"}, []string{"other"}
@@ -139,8 +139,8 @@ func TestGateRoom(t *testing.T) {
 	}
 }
 
-// TestGateRests: when all queues were empty nobody is taken for a while, unless
-// this process calls a task. What others have taken is not waited for.
+// TestGateRests: when all queues were empty, no task is taken for a while, unless this process
+// calls one. It does not wait for tasks that others have taken.
 func TestGateRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(gateSize{slots: 2, room: 2, weights: map[string]int{"a": 1, "b": 1}, every: 100 * time.Millisecond})

@@ -11,7 +11,8 @@ import (
 // takes are what a job has taken of one limiter, oldest first.
 type takes []*take
 
-// take is permits of one limiter of a reservation: its member so-and-so, of so many.
+// take is permits of one limiter in a reservation: of its member number member, of members in
+// all.
 type take struct {
 	permits         int64
 	of              *throttle.Reservation
@@ -26,9 +27,9 @@ func (t takes) sum() (n int64) {
 	return n
 }
 
-// release gives permits back, of which the limit counts those that are young enough.
+// release gives permits back. The limit takes back those that are young enough.
 func (t *take) release(ctx context.Context, n int64) error {
-	t.permits -= n // whatever comes of it: they are not to be given back twice
+	t.permits -= n // whatever the result: they must not be given back twice
 	ns := make([]int64, t.members)
 	ns[t.member] = n
 	return t.of.ReleaseEach(ctx, ns...)

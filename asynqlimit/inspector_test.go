@@ -13,9 +13,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// TestOperatorsAtRandom: while a fleet works off a backlog, somebody runs, archives,
-// deletes and cancels jobs, pauses queues, and runs all that waits. No job is lost
-// or stuck: each that was not deleted ends, and what was archived by hand is there.
+// TestOperatorsAtRandom: while a fleet works off a backlog, somebody runs, archives, deletes and
+// cancels jobs, pauses queues, and runs everything that waits. No job is lost or stuck: each job
+// that was not deleted ends, and what was archived by hand is in the archive.
 func TestOperatorsAtRandom(t *testing.T) {
 	t.Parallel()
 	lasts := 8 * time.Second
@@ -77,7 +77,7 @@ jobs: { "x:": { limits: [api, account] }, "y:blocked": { limits: [account] } }
 			case 7:
 				err = s.inspector.UnpauseQueue(queue)
 			}
-			_ = err // that a task is gone, or not in the state for it, is what may happen
+			_ = err // it may happen that a task is gone, or not in the right state
 		}
 		select {
 		case <-s.more:

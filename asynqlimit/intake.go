@@ -10,17 +10,17 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// intake owns the tasks that were taken from their queues and that asynq does not
-// have yet. asynq asks for one at a time; while they keep coming, one call to Redis
-// takes several. Each has a seat: a process takes no more than it has a place for.
+// intake owns the tasks that were taken from their queues and that asynq does not have yet. asynq
+// asks for one at a time; while tasks keep coming, one call to Redis takes several. Each has a
+// position: a process takes no more tasks than it has capacity for.
 type intake struct {
 	l *Limits
 
-	most  int            // to take at the next time
-	sorts map[string]int // by queue, the same while tasks that are taken have to park at once; 0: they do not
+	most  int            // how many to take the next time
+	sorts map[string]int // by queue, how many to take while those taken have to park at once; 0: they do not have to
 
 	mu    sync.Mutex
-	taken []handed        // in their order
+	taken []handed        // in the order in which they were taken
 	last  <-chan struct{} // closed when the last of them has asked for its permits
 }
 
@@ -31,15 +31,15 @@ type handed struct {
 }
 
 const (
-	// held is how long a dequeue waits for a place at most: asynq looks at its own
-	// shutdown in between. That is for all queues of a server together.
+	// held is how long a dequeue waits for a position at most, for all queues of a server
+	// together: asynq checks in between whether it is to shut down.
 	held = time.Second
 	// takenMost is how many tasks one call takes at most.
 	takenMost = 32
 )
 
-// next is asynq's dequeue. What was taken before comes first, whichever queue asynq
-// asks for: the message says where it is from.
+// next is asynq's dequeue. Tasks that were taken before come first, whichever queue asynq asks
+// for: the message says which queue it is from.
 func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	none := redis.NewCmdResult(nil, redis.Nil)
 	if t, ok := in.pop(); ok {
@@ -61,11 +61,11 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 		tasks = in.sort(ctx, call.Queue, tasks, began)
 		in.sorts[call.Queue] = sortNext(most, came, came-len(tasks), time.Since(began))
 	}
-	if more := len(tasks) - len(positions); more > 0 { // called ones, among many that had to park
+	if more := len(tasks) - len(positions); more > 0 { // called tasks, among many that had to park
 		positions = append(positions, g.more(call.Queue, more)...)
 	}
 	if over := len(tasks) - len(positions); over > 0 {
-		in.sorts[call.Queue] = 0 // most of those that come do not have to park
+		in.sorts[call.Queue] = 0 // most of the tasks that come do not have to park
 		if berr := in.giveBackTaken(ctx, call.Queue, tasks[len(positions):]); berr != nil {
 			in.l.logger.Warn("cannot put jobs back to their queue; asynq does so when their leases are over", "queue", call.Queue, "jobs", over, "error", berr)
 		}
@@ -91,9 +91,9 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	return none
 }
 
-// takeNext is how many tasks to take when so many were asked for and came: twice as
-// many while they keep coming, up to a quarter of the slots. A few that come now and
-// then are left to others.
+// takeNext is how many tasks to take after a take that asked for so many and got so many: twice
+// as many while they keep coming, up to a quarter of the slots. If only a few come from time to
+// time, more are left to other processes.
 func takeNext(asked, came, slots int) int {
 	if came < asked {
 		return max(came/2, 1)
@@ -101,7 +101,7 @@ func takeNext(asked, came, slots int) int {
 	return min(2*asked, takenMost, max(slots/4, 1))
 }
 
-// put notes a task that was taken by a call that began then.
+// put adds a task that was taken by a call that began then.
 func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *position, began time.Time) {
 	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.Arrival(), first: t.First, standing: standing, position: s, asked: make(chan struct{}),
 		called: t.Wait.State == line.Called, came: time.Now()}
@@ -120,7 +120,8 @@ func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *pos
 	in.taken = append(in.taken, handed{t.Message, a})
 }
 
-// refusedBefore is when the API first refused a task, moved on by what it has waited in line.
+// refusedBefore is when the API first refused a task, moved on by the time that it has waited in
+// line since.
 func refusedBefore(t line.Taken) int64 {
 	if !t.Waited() {
 		return t.Wait.Refused
@@ -139,9 +140,9 @@ func (in *intake) pop() (handed, bool) {
 	return t, true
 }
 
-// giveBack puts what asynq did not get before it stopped back to the heads of the
-// queues, where it is listed no more. What cannot be put back stays on the list: it
-// has not begun, and asynq's recoverer brings it back without a failure.
+// giveBack puts tasks that asynq did not get before it stopped back at the heads of their queues,
+// and off the list of waiting tasks. A task that cannot be put back stays on the list: it has not
+// begun, and asynq's recoverer brings it back without a failure.
 func (in *intake) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// TestTakeNext: tasks that keep coming are taken many at a time, and those that
-// come now and then one by one, so that other processes have theirs.
+// TestTakeNext: tasks that keep coming are taken many at a time. Tasks that come from time to
+// time are taken one by one, so that other processes get some.
 func TestTakeNext(t *testing.T) {
 	n := 1
 	for calls, tasks := 0, 0; tasks < 1000; calls++ {
@@ -41,9 +41,9 @@ func TestTakeNext(t *testing.T) {
 	}
 }
 
-// TestTakenAndGivenBack: each of the tasks that one call takes counts as waiting in
-// this process, whether asynq has it or not. Those that asynq did not get go back in
-// their order, and count no longer. One whose key somebody has spoilt harms no other.
+// TestTakenAndGivenBack: each of the tasks that one call takes counts as waiting in this process,
+// whether asynq has it or not. Tasks that asynq did not get go back in their order, and do not
+// count any more. A task whose key somebody has spoilt does not harm others.
 func TestTakenAndGivenBack(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
 	t.Cleanup(func() { rdb.Close() })

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// childEnv has the test binary run a server on the Redis of that address.
+	// childEnv makes the test binary run a server on the Redis at that address.
 	childEnv = "JOBTHROTTLE_TEST_CHILD"
 	slowHold = `
 limits: { api: { rate: 1/8s } }
@@ -50,9 +50,9 @@ func TestChild(t *testing.T) {
 	t.Fatal(limits.Serve(context.Background(), srv, mux))
 }
 
-// TestKilledWithAFullRoom: a process is killed in which jobs wait, and one runs.
-// The one that ran has used up a retry, by asynq's rules. Those that waited run
-// elsewhere, also on their last attempt, and have lost nothing.
+// TestKilledWithAFullRoom: a process is killed in which jobs wait and one runs. The one that ran
+// has used up a retry, by asynq's rules. Those that waited run elsewhere, also on their last
+// attempt, and have lost nothing.
 func TestKilledWithAFullRoom(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -83,7 +83,7 @@ func TestKilledWithAFullRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = child.Wait()
-	// asynq's recoverer looks at its start, for leases that ended 30s ago.
+	// asynq's recoverer searches when it starts for leases that ended 30s ago.
 	for _, id := range s.rdb.ZRange(t.Context(), "asynq:{default}:lease", 0, -1).Val() {
 		s.rdb.ZAdd(t.Context(), "asynq:{default}:lease", redis.Z{Member: id, Score: float64(time.Now().Add(-time.Hour).Unix())})
 	}

@@ -9,20 +9,20 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// What a process knows of the lines of its queues: what the last pass read, and
-// what it has done since. It is the caller's.
+// What a process knows about the lines of its queues: what the last pass read, and what the
+// process has done since. The caller owns it.
 
-// lineup is what a process knows of the lines of a queue.
+// lineup is what a process knows about the lines of a queue.
 type lineup struct {
 	lines map[string]lined
-	read  bool // by a pass
-	more  bool // there are, or may be, other lines of limiters
+	read  bool // a pass has read it
+	more  bool // there are other lines of limiters, or may be
 }
 
-// lined is what it knows of one line.
+// lined is what it knows about one line.
 type lined struct {
-	tasks int64     // -1 where that is not known; 0: there is no such line
-	cost  int64     // of each, about; 0 where that is not known
+	tasks int64     // -1: not known; 0: there is no such line
+	cost  int64     // of each, about; 0: not known
 	at    time.Time // when a job asked for it, or parked in it; zero: the last pass read it
 }
 
@@ -31,11 +31,11 @@ const (
 	maxAnnounced = 100
 	// unmeasured stands for the length of a line that is not known.
 	unmeasured = 10_000
-	// askedLasts is for how long a process knows of a line that no pass has told it of.
+	// askedLasts is for how long a process knows about a line that no pass has read.
 	askedLasts = empty
 )
 
-// lineup is what is known of a queue. The caller has locked c.
+// lineup returns what is known about the lines of a queue. Whoever calls it has locked c.
 func (c *caller) lineup(queue string) *lineup {
 	if c.known[queue] == nil {
 		c.known[queue] = &lineup{lines: map[string]lined{}, more: true}
@@ -43,8 +43,8 @@ func (c *caller) lineup(queue string) *lineup {
 	return c.known[queue]
 }
 
-// announce tells of lines that this process has begun, or found when it started:
-// that it serves the queue counts before its first look, which may come later.
+// announce tells Redis about lines that this process has begun, or found when it started. So the
+// process counts as one that serves the queue before its first visit, which may come later.
 func (c *caller) announce(ctx context.Context) error {
 	var sharing []line.Sharing
 	c.mu.Lock()
@@ -95,9 +95,9 @@ func (c *caller) learn(due []line.Due, began time.Time) {
 	}
 }
 
-// learned is what a process knows of the lines of a queue after a pass: what that
-// has read, and what was noted since it began. Where there are more lines than a
-// pass tells of, jobs ask for theirs, and those answers count for a while.
+// learned returns what a process knows about the lines of a queue after a pass: what the pass has
+// read, and what was noted since it began. If there are more lines than a pass reads, jobs ask
+// for theirs, and those answers count for a while.
 func learned(before *lineup, d line.Due, began time.Time) *lineup {
 	u := &lineup{lines: make(map[string]lined, len(d.Known)), read: true}
 	limiters := int64(0)
@@ -127,11 +127,11 @@ func learned(before *lineup, d line.Due, began time.Time) *lineup {
 	return u
 }
 
-// maxProbes is how many lines of tasks that cannot run a process remembers about
-// when it has tried them. It begins again with those beyond.
+// maxProbes is for how many lines of tasks that cannot run a process remembers when it has tried
+// them. Beyond that it forgets lines, and tries them as if for the first time.
 const maxProbes = 10_000
 
-// note notes how many tasks are left in a line after a look.
+// note notes how many tasks are left in a line after a visit.
 func (c *caller) note(queue, name string, left int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,8 +148,8 @@ func (c *caller) note(queue, name string, left int64) {
 	}
 }
 
-// taken notes a task that was called and has arrived: what it was called for shows
-// at its limiter when that has answered.
+// taken notes that a called task has arrived. Its limiter does not show the permits for which the
+// task was called until it has answered the task.
 func (c *caller) taken(a *attempt) {
 	if a.wait.State != line.Called {
 		return
@@ -166,8 +166,8 @@ func (c *caller) taken(a *attempt) {
 	}
 }
 
-// expect notes what came of calling tasks for places of max_in_flight, which are this
-// process's own.
+// expect notes how many tasks were called for max_in_flight or for slots, where there was
+// capacity for so many.
 func (c *caller) expect(key probeKey, capacity int64, b line.Brought) {
 	if _, slots := line.SlotLimit(key.line); !slots && c.l.fullRule(key.line) == nil {
 		return
@@ -191,7 +191,7 @@ func (c *caller) expect(key probeKey, capacity int64, b line.Brought) {
 	e.n, e.until = e.n+n, now.Add(expectedFor)
 }
 
-// toCome is how many of those are not here yet. Others may have them.
+// toCome is how many of those tasks are not here yet. Other processes may have taken them.
 func (c *caller) toCome(key probeKey, now time.Time) int {
 	e := c.onWay[key]
 	if e == nil {
@@ -204,7 +204,7 @@ func (c *caller) toCome(key probeKey, now time.Time) int {
 	return e.n
 }
 
-// answered notes that its limiter has answered, or is not asked any more.
+// answered notes that the task's limiter has answered, or is not asked any more.
 func (c *caller) answered(a *attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,14 +218,14 @@ func (c *caller) answered(a *attempt) {
 	}
 }
 
-// pendingOf is for how many permits tasks of a line are here that have no answer yet.
+// pendingOf returns for how many permits called tasks of a line are here and have no answer yet.
 func (c *caller) pendingOf(queue, name string) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pending[probeKey{queue, name}]
 }
 
-// parked notes a task that this process has parked.
+// parked notes that this process has parked a task.
 func (c *caller) parked(queue string, parking line.Parking) {
 	name := line.Whole(parking.Line)
 	if name == "" {
@@ -248,9 +248,9 @@ func (c *caller) parked(queue string, parking line.Parking) {
 	}
 }
 
-// ahead returns a limiter that has tasks of the queue in line, and that takes
-// more than a moment to serve them; empty if none does. Where that is not known,
-// there are. Where tenants share a limiter, any line is ahead: in it, they take turns.
+// ahead returns a limiter that has tasks of the queue in line and takes more than soonGone to
+// serve them; empty if none does. If this is not known of a limiter, it counts as one. Where
+// tenants share a limiter, any line is ahead: tenants take turns in it.
 func (c *caller) ahead(ctx context.Context, queue string, needs needs) (string, error) {
 	lines := make([]string, len(needs.lines))
 	for i, name := range needs.lines {
@@ -278,8 +278,8 @@ func (c *caller) ahead(ctx context.Context, queue string, needs needs) (string, 
 	return "", nil
 }
 
-// askFor finds out how long lines are that are none of those that a pass tells
-// of, where there are more.
+// askFor finds out the lengths of lines that no pass has read, if the queue has more lines than a
+// pass reads.
 func (c *caller) askFor(ctx context.Context, queue string, lines []string) error {
 	var names []string
 	c.mu.Lock()
@@ -309,23 +309,24 @@ func (c *caller) askFor(ctx context.Context, queue string, lines []string) error
 	return nil
 }
 
-// lined says whether a queue has tasks in that line.
+// lined reports whether a queue has tasks in that line.
 func (c *caller) lined(queue, name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lineup(queue).lines[name].tasks != 0
 }
 
-// queuesFor says whether a task that comes now has to stand behind a line of max_in_flight:
-// not while those in it parked too lately to be called, and there are places.
+// queuesFor reports whether a task that comes now has to stand behind a line for max_in_flight or
+// for slots. It does not have to if there is capacity and those in the line parked too recently
+// to be called.
 func (c *caller) queuesFor(queue, name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lineup(queue).lines[name].tasks != 0 && !c.spare[probeKey{queue, name}]
 }
 
-// outlook is about how long a line takes to serve those who are in it: with the
-// rate of the configuration, if that of the limiter is not known.
+// estimateWait is about how long a line takes to serve the tasks in it. If the rate of its
+// limiter is not known, it uses the rate of the configuration.
 func (c *caller) estimateWait(queue, name string, rate throttle.Rate) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

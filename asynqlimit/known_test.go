@@ -7,8 +7,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// TestLinesBeyondAPass: a pass tells of some of a queue's lines. What jobs have
-// asked for, or parked in, is not forgotten with it, and others have to be asked for.
+// TestLinesBeyondAPass: a pass reads some of a queue's lines. It does not forget lines for which
+// jobs have asked, or in which they parked. Jobs have to ask for the others.
 func TestLinesBeyondAPass(t *testing.T) {
 	began := time.Now()
 	before := &lineup{lines: map[string]lined{

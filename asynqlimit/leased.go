@@ -9,14 +9,14 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// leased is the context of a handler that runs in slots: it ends with their lease, and
-// its Err compares the clock.
+// leased is the context of a handler that runs in slots: it ends with their lease, and its Err
+// compares the clock.
 type leased struct {
 	context.Context
 	lease context.Context
 }
 
-// Err is nil as long as the slots are certainly the job's.
+// Err is nil as long as the slots certainly belong to the job.
 func (c leased) Err() error {
 	if err := c.lease.Err(); err != nil && c.Context.Err() == nil {
 		return err
@@ -24,7 +24,7 @@ func (c leased) Err() error {
 	return c.Context.Err()
 }
 
-// underLease returns the context for the handler, and what to call when that returns.
+// underLease returns the context for the handler, and what to call when the handler returns.
 func (j *job) underLease(ctx context.Context) (context.Context, func()) {
 	if j.lease == nil {
 		return ctx, func() {}
@@ -65,7 +65,7 @@ func (j *job) eachSlot(f func(*slotCounts)) {
 	}
 }
 
-// shortestLease is the lease of the limit that has the shortest.
+// shortestLease is the shortest lease among the job's limits in flight.
 func (j *job) shortestLease() time.Duration {
 	least := throttle.MaxLease
 	for _, s := range j.needs.slots {

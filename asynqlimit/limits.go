@@ -22,44 +22,41 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// Options of Limits. The zero value is ready for use.
+// Options are the options of Limits. The zero value is ready for use.
 type Options struct {
-	// Logger gets what an operator has to know, and each attempt at level debug.
-	// Defaults to slog.Default().
+	// Logger gets what an operator has to know, and each attempt at level debug. Defaults to
+	// slog.Default().
 	Logger *slog.Logger
-	// Name is what metrics and the page call the server, as a pool. Defaults to the
-	// name of the configuration's first pool, with a number if there are several
-	// servers.
+	// Name is what metrics and the page call the server, as a pool. Defaults to the name of the
+	// configuration's first pool, with a number if there are several servers.
 	Name string
-	// Concurrency is how many handlers run at a time where the server's own
-	// configuration says nothing. Defaults to that of the first pool of the
-	// configuration.
+	// Concurrency is how many handlers run at a time if the server's own configuration does not
+	// say it. Defaults to that of the first pool of the configuration.
 	Concurrency int
-	// MaxWaiting is how many jobs may wait in this process, beside those that run.
-	// Jobs beyond it park. Defaults to the server's concurrency.
+	// MaxWaiting is how many jobs may wait in this process, beside those that run. If more have
+	// to wait, they park. Defaults to the server's concurrency.
 	MaxWaiting int
 	// HandlersAcquire are patterns of the server's mux whose handlers always call Acquire
 	// themselves, immediately before they use the permits.
 	HandlersAcquire []string
-	// HandlerPatterns returns the patterns that the server's handlers were registered
-	// with, which a mux does not tell. The page and throttle explain use them to say
-	// that nobody has a handler for a type. Without it they can say so only of types
-	// in the configuration.
+	// HandlerPatterns returns the patterns for which the server's handlers were registered, which
+	// a mux does not say. The page and throttle explain use them to say that nobody has a handler
+	// for a type. Without it they can say so only about types in the configuration.
 	HandlerPatterns func() []string
-	// Attempt, if there is one, wraps each attempt of a job, with its wait in this
-	// process. The middleware of the server's mux runs when a job has its permits.
+	// Attempt, if there is one, wraps each attempt of a job, together with its wait in this
+	// process. The middleware of the server's mux runs only when a job has its permits.
 	Attempt asynq.MiddlewareFunc
-	// Throttle is the view of the limiters to use, for processes that have one
-	// already. It remains the caller's to close.
+	// Throttle is the view of the limiters to use, for processes that have one already. The
+	// caller still closes it.
 	Throttle *throttle.Client
-	// Trace, if there is one, is called when a job begins to wait for permits of
-	// limiters, and what it returns when that wait ends.
+	// Trace, if there is one, is called when a job begins to wait for permits of limiters. The
+	// function that it returns is called when that wait ends.
 	Trace func(ctx context.Context, limiters []string, permits int64) (end func(error))
 }
 
-// Limits are the limits of a configuration, for one asynq.Server: give the server
-// Redis() and what Configure returns, and call Serve in place of the server's Run.
-// See the package's documentation for what becomes of jobs then.
+// Limits are the limits of a configuration, for one asynq.Server: give the server Redis() and
+// what Configure returns, and call Serve in place of the server's Run. See the package's
+// documentation for what becomes of jobs then.
 type Limits struct {
 	*process
 	opts     Options
@@ -70,17 +67,17 @@ type Limits struct {
 	orders   *orders
 	caller   *caller
 	name     string                       // of the server, among those of this process
-	pool     atomic.Pointer[jobview.Pool] // as it is shown, but for its name
+	pool     atomic.Pointer[jobview.Pool] // as it is shown, except its name
 	weights  map[string]int               // of the queues
 	timeout  time.Duration                // of the shutdown
 	lacks    []string                     // types of the configuration without a handler
-	handlers mux                          // nil: there is no telling what has a handler
+	handlers mux                          // nil: it cannot be known which types have a handler
 
 	serving  atomic.Bool
 	takes    atomic.Bool
 	reached  atomic.Bool // the server has our client
 	unknown  sync.Once
-	draining context.Context // ends when the waits in this process have to
+	draining context.Context // ends when the waits in this process have to end
 	drain    context.CancelFunc
 	late     context.Context // ends when the shutdown is nearly over
 	giveUp   context.CancelFunc
@@ -93,9 +90,9 @@ type process struct {
 	rdb      redis.UniversalClient
 	lines    *line.Lines
 	throttle *throttle.Client
-	owned    bool // throttle
+	owned    bool // throttle is ours to close
 	rules    *rules
-	others   jobCounts // of types that no rule matches
+	others   jobCounts // for types that no rule matches
 	applied  recent    // limiters of keys whose rate this process has applied
 	reports  reports
 	events   events
@@ -104,17 +101,17 @@ type process struct {
 	users    atomic.Int64
 	servers  servers
 	page     page
-	unserved sync.Once // types without a handler are told
-	watched  sync.Once // somebody logs changes of limits
+	unserved sync.Once // types without a handler are logged
+	watched  sync.Once // one server logs changes of limits
 	here     *present
 	tally    tally // of all jobs
 	started  time.Time
 }
 
-// New returns the limits of a configuration, for the jobs in rdb, which remains
-// the caller's to close. A configuration that is wrong is a *config.Error. It
-// makes no Redis call. Of the configuration it reads limits and jobs, and the
-// first of the pools where the server's own configuration says nothing.
+// New returns the limits of a configuration, for the jobs in rdb. The caller still closes rdb.
+// The error for a wrong configuration is a *config.Error. New makes no Redis call. It reads
+// limits and jobs of the configuration. From the first pool it takes what the server's own
+// configuration does not say.
 func New(rdb redis.UniversalClient, cfg *config.Config, opts Options) (*Limits, error) {
 	if rdb == nil || cfg == nil {
 		return nil, errors.New("asynqlimit: New needs a Redis client and a configuration")
@@ -142,9 +139,8 @@ func New(rdb redis.UniversalClient, cfg *config.Config, opts Options) (*Limits, 
 	return p.server(opts), nil
 }
 
-// Another returns the limits for another server of the same process, which serves
-// other queues. They share what is counted for each process: PER_CLIENT limits and
-// max_in_flight.
+// Another returns the limits for another server of the same process, which serves other queues.
+// The servers share what is counted for each process: PER_CLIENT limits and max_in_flight.
 func (l *Limits) Another(opts Options) *Limits {
 	opts.Throttle = l.throttle
 	return l.process.server(opts)
@@ -160,27 +156,26 @@ func (p *process) server(opts Options) *Limits {
 	return l
 }
 
-// Redis returns the client to make the server with. It is the caller's own, and
-// sees the scripts with which asynq moves tasks.
+// Redis returns the client to make the server with. It is the caller's own client, and sees the
+// scripts with which asynq moves tasks.
 func (l *Limits) Redis() redis.UniversalClient { return client{l.rdb, l} }
 
-// Throttle is the view of the limiters that the jobs share: for metrics, and for
-// handlers that acquire more than their job's limits.
+// Throttle is the view of the limiters that the jobs share: for metrics, and for handlers that
+// acquire more than their job's limits.
 func (l *Limits) Throttle() *throttle.Client { return l.throttle }
 
-// Configure returns the configuration to make the server with. It is the caller's,
-// but for Concurrency, Queues and TaskCheckInterval where they are zero: then the
-// first pool of the configuration says how many handlers run, and which queues
-// they serve, and empty queues are looked at every 50ms. The server takes tasks
-// beyond its Concurrency, as many as may wait: handlers that run at a time are
-// what the caller asked for.
+// Configure returns the configuration to make the server with. It is the caller's, except that
+// the first pool of the configuration gives Concurrency and Queues where they are zero, and that
+// empty queues are polled every 50ms where TaskCheckInterval is zero. The server takes more tasks
+// than its Concurrency, as many more as may wait; only as many handlers as the caller asked for
+// run at a time.
 //
 // The caller's ErrorHandler, IsFailure and RetryDelayFunc see real failures only.
 func (l *Limits) Configure(cfg asynq.Config) asynq.Config {
 	size := l.configure(cfg)
 	cfg.Concurrency = size.slots + size.room
 	cfg.Queues = maps.Clone(l.weights)
-	cfg.TaskCheckInterval = time.Millisecond // the gate rests in asynq's place
+	cfg.TaskCheckInterval = time.Millisecond // the gate rests instead of asynq
 	if size.strict {
 		cfg.StrictPriority = true
 	}
@@ -209,9 +204,9 @@ func (l *Limits) Configure(cfg asynq.Config) asynq.Config {
 	return cfg
 }
 
-// taskCheckInterval is how long to wait between looks at empty queues. asynq's
-// default of a second would let tasks come late that others have called; less than
-// this would cost Redis more than it gains them.
+// taskCheckInterval is the time between two polls of empty queues. With asynq's default of a
+// second, tasks that others have called would come late. A shorter time would cost Redis more
+// than the tasks gain.
 const taskCheckInterval = 50 * time.Millisecond
 
 func (l *Limits) configure(cfg asynq.Config) gateSize {
@@ -252,8 +247,8 @@ func (l *Limits) configure(cfg asynq.Config) gateSize {
 	return size
 }
 
-// weightOf returns the weight of a queue in the lines. In a strict server they are
-// so far apart that a queue is called only when those above it are empty.
+// weightOf returns the weight of a queue in the lines. In a strict server the weights are so far
+// apart that a queue is called only when those above it are empty.
 func (l *Limits) weightOf(queue string) int {
 	if !l.gate.size.strict {
 		return max(l.weights[queue], 1)
@@ -281,7 +276,7 @@ func (l *Limits) whileRunning(ctx context.Context) (context.Context, context.Can
 	return ctx, func() { unregister(); cancel() }
 }
 
-// Close ends what Serve has not: it is only needed for Limits that were never served.
+// Close ends what Serve has not ended. It is only needed for Limits that were never served.
 func (l *Limits) Close() (err error) {
 	l.closed.Do(func() {
 		l.drain()

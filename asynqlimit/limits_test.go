@@ -18,8 +18,8 @@ limits: { api: { rate: 10/1s } }
 jobs: { "x:limited": { limits: [api] } }
 `
 
-// TestLimitHolds: servers of a fleet keep a limit together, and what waits comes
-// back in time, on its last attempt too.
+// TestLimitHolds: the servers of a fleet keep a limit together, and jobs that wait come back in
+// time, also on their last attempt.
 func TestLimitHolds(t *testing.T) {
 	onBoth(t, func(s *site) {
 		for i := range 60 {
@@ -44,8 +44,8 @@ func TestLimitHolds(t *testing.T) {
 	})
 }
 
-// TestStartsAreNotLaterThanTheirPermits: Redis is slow to note, now and then, that jobs
-// wait no more. They start with permits of their time all the same.
+// TestStartsAreNotLaterThanTheirPermits: from time to time, Redis is slow to note that jobs do
+// not wait any more. They still start with permits that are fresh.
 func TestStartsAreNotLaterThanTheirPermits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))

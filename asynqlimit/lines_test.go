@@ -13,8 +13,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// TestMoreLinesThanKnown: a queue has more lines than a process knows of at a
-// time. The jobs of each are called when they are due.
+// TestMoreLinesThanKnown: a queue has more lines than a process knows about at a time. The jobs
+// of each line are called when they are due.
 func TestMoreLinesThanKnown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -34,8 +34,8 @@ jobs: { "x:account": { limits: [account], hold: 100ms } }
 	s.awaitDone("default", 10*time.Second)
 }
 
-// TestSpoiltKeysHoldUpNoOthers: somebody has written into keys of limiters, or of
-// a queue, what makes no sense there. The jobs of others go on.
+// TestSpoiltKeysHoldUpNoOthers: somebody has written something into keys of limiters, or of a
+// queue, that makes no sense there. Other jobs go on.
 func TestSpoiltKeysHoldUpNoOthers(t *testing.T) {
 	t.Parallel()
 	const accounts, good = 5, 160
@@ -68,14 +68,14 @@ jobs: { "x:limited": { limits: [api], hold: 100ms }, "y:account": { limits: [acc
 			for i := range good {
 				s.enqueue("x:limited", fmt.Sprint("good", i))
 			}
-			starts := s.awaitStarts("good", good, 15*time.Second) // 7 s, where nothing is in their way
+			starts := s.awaitStarts("good", good, 15*time.Second) // 7 s if nothing is in their way
 			t.Logf("%v", starts[good-1].at.Sub(starts[0].at))
 		})
 	}
 }
 
-// TestInFlightInOrder: jobs that wait for a place among those of their pattern run
-// in the order in which they came, and none is called for whom there is no place.
+// TestInFlightInOrder: jobs that wait for max_in_flight run in the order in which they came, and
+// only jobs that can run are called.
 func TestInFlightInOrder(t *testing.T) {
 	t.Parallel()
 	for _, capacity := range []int{1, 3} {
@@ -114,8 +114,8 @@ jobs: { "x:limited": { limits: [api], max_in_flight: %d, hold: 100ms } }
 	}
 }
 
-// TestLeftoverCallsNobody: what is left of a limit is less than a job costs, or
-// nothing. No job is called for it until a whole one fits.
+// TestLeftoverCallsNobody: a limit has fewer permits left than a job costs, or none. No job is
+// called until there are enough permits for a whole one.
 func TestLeftoverCallsNobody(t *testing.T) {
 	t.Parallel()
 	for name, limits := range map[string]string{
@@ -155,8 +155,8 @@ jobs: { "x:limited": { limits: [api], permits: 4, hold: 0 } }
 	}
 }
 
-// TestWholeLimitEach: each job takes all that a limit gives at once, and so does
-// each job of another queue. Both go on.
+// TestWholeLimitEach: each job takes all that a limit gives at once, and so does each job of
+// another queue. Both queues go on.
 func TestWholeLimitEach(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))

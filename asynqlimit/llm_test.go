@@ -19,7 +19,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// llmYAML is the recipe of docs/llm-api.md, with an interval that tests can wait for.
+// llmYAML is the recipe in docs/llm-api.md, with an interval that tests can wait for.
 const llmYAML = `
 limits:
   llm-requests: { rate: 50/2s, guard: 200ms }
@@ -28,8 +28,7 @@ jobs:
   "x:llm": { limits: [llm-requests, llm-tokens], permits: { llm-tokens: payload.estimate } }
 `
 
-// askLLM is the recipe's handler: it calls the API, and settles what the call really
-// cost.
+// askLLM is the recipe's handler: it calls the API, and settles what the call really cost.
 func askLLM(url string) func(context.Context, *asynq.Task) error {
 	return func(ctx context.Context, task *asynq.Task) error {
 		resp, err := http.Post(url, "application/json", bytes.NewReader(task.Payload()))
@@ -45,7 +44,7 @@ func askLLM(url string) func(context.Context, *asynq.Task) error {
 			return err
 		}
 		id, _ := asynq.GetTaskID(ctx)
-		settled, err := http.Post(url+"/settled?id="+id, "", nil) // tells the judge
+		settled, err := http.Post(url+"/settled?id="+id, "", nil) // this tells the judge
 		if err == nil {
 			err = settled.Body.Close()
 		}
@@ -53,9 +52,9 @@ func askLLM(url string) func(context.Context, *asynq.Task) error {
 	}
 }
 
-// TestRequestsAndTokens: with an estimate for each job that is wrong by 0.3 to 1.5,
-// three workers never send too many requests, and too many tokens only as far as
-// jobs cost more than they said and had not settled.
+// TestRequestsAndTokens: the estimate for each job is wrong by a factor of 0.3 to 1.5. Three
+// workers never send too many requests. They send too many tokens only to the extent that jobs
+// cost more than they said and had not settled.
 func TestRequestsAndTokens(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Start(t)
@@ -97,8 +96,7 @@ func TestRequestsAndTokens(t *testing.T) {
 	}
 }
 
-// TestSettleLimit: what one limit is settled to changes that limit by the difference,
-// and no other.
+// TestSettleLimit: to settle one limit changes that limit by the difference, and no other limit.
 func TestSettleLimit(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -142,8 +140,8 @@ jobs: { "x:": { limits: [requests, tokens, account], permits: { tokens: payload.
 	}
 }
 
-// TestSettleTooLate: permits that a limit does not count any more are not given back.
-// Those of another job would be.
+// TestSettleTooLate: permits that a limit does not count any more are not given back. Otherwise
+// permits of another job would be given back.
 func TestSettleTooLate(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))

@@ -14,8 +14,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// asynqLogger is asynq's log without what it says about tasks that it does not
-// archive after all, one line each.
+// asynqLogger is asynq's log without the line that asynq writes for each task that it does not
+// archive after all.
 type asynqLogger struct {
 	l      *Limits
 	theirs asynq.Logger // nil: ours
@@ -57,7 +57,7 @@ func (g asynqLogger) log(level slog.Level, args []any) {
 	}
 }
 
-// parks says whether a task of that id is put off, in any queue.
+// parks reports whether a task with that id is put off, in any queue.
 func (t *attempts) parks(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,13 +75,13 @@ func (t *attempts) parks(id string) bool {
 const (
 	// reportEvery is how often each cause is logged.
 	reportEvery = time.Minute
-	// maxCauses bounds what a process remembers and logs: types come from producers.
-	// The types beyond share one cause.
+	// maxCauses bounds what a process remembers and logs, because types come from producers. All
+	// further types share one cause.
 	maxCauses   = 100
 	otherCauses = "other types"
 )
 
-// reports are how often jobs met each cause that keeps them from running.
+// reports count how often each cause has kept jobs from running.
 type reports struct {
 	mu     sync.Mutex
 	causes map[string]*report
@@ -92,8 +92,8 @@ type report struct {
 	attempts int
 }
 
-// add counts an attempt, and returns how many there are to report: zero if there
-// was a report of the cause within a minute.
+// add counts an attempt, and returns how many there are to report: zero if the cause was reported
+// within the last minute.
 func (r *reports) add(now time.Time, cause string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

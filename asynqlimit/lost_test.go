@@ -16,8 +16,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// TestRateIsAppliedInTheEnd: the rate that a new configuration has for a value holds
-// in this process, also if Redis gave no answer when it was first to be set.
+// TestRateIsAppliedInTheEnd: the rate that a new configuration has for a value applies in this
+// process, even if Redis gave no answer at the first try to set it.
 func TestRateIsAppliedInTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -52,8 +52,8 @@ jobs: { "x:limited": { limits: [account], hold: 100ms } }
 	}
 }
 
-// TestLostAnswerOfPark: a job that parked, was called and runs is not parked again by
-// a repeated call whose first answer was lost. It runs once at a time.
+// TestLostAnswerOfPark: the answer of a call that parked a job is lost. When the call is repeated
+// while the job runs again, it does not park the job again. The job runs once at a time.
 func TestLostAnswerOfPark(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -64,7 +64,7 @@ func TestLostAnswerOfPark(t *testing.T) {
 		}
 		err := next(ctx, cmd)
 		if err == nil && lost.CompareAndSwap(false, true) {
-			<-time.After(3 * time.Second) // go-redis's read timeout; it sends it again
+			<-time.After(3 * time.Second) // go-redis's read timeout; it sends the command again
 			return next(ctx, cmd)
 		}
 		return err

@@ -42,12 +42,12 @@ type start struct {
 	at              time.Time
 }
 
-// parksBy says whether a script of these keys parks tasks.
+// parksBy reports whether a script with these keys parks tasks.
 func parksBy(keys []string) bool {
 	return len(keys) == 4 && strings.HasSuffix(keys[2], ":retry") && strings.HasSuffix(keys[3], ":jt:room")
 }
 
-// parked is how many tasks a command parks.
+// parked returns how many tasks a command parks.
 func parked(cmd redis.Cmder) int {
 	args := cmd.Args()
 	if !strings.HasPrefix(cmd.Name(), "eval") || len(args) < 7 {
@@ -60,10 +60,10 @@ func parked(cmd redis.Cmder) int {
 	if fmt.Sprint(args[2]) != "4" || !parksBy(keys) {
 		return 0
 	}
-	return (len(args) - 9) / 9 // what all have, and what each has
+	return (len(args) - 9) / 9 // the arguments for all tasks, and those for each
 }
 
-// nightly says whether tests run at full size.
+// nightly reports whether tests run at full size.
 func nightly() bool { return os.Getenv("JOBTHROTTLE_NIGHTLY") == "1" }
 
 // onBoth runs a test on a real Redis, and on miniredis.
@@ -88,7 +88,7 @@ type member struct {
 	handle func(context.Context, *asynq.Task) error
 	mux    *asynq.ServeMux          // nil: one that handles x and y
 	rdb    redis.UniversalClient    // nil: that of the site
-	made   func(*asynqlimit.Limits) // before it serves
+	made   func(*asynqlimit.Limits) // called before it serves
 }
 
 // serve runs a server until the returned function is called, or the test ends.
@@ -183,7 +183,7 @@ func (s *site) enqueuePayload(typ, id string, payload []byte, opts ...asynq.Opti
 	}
 }
 
-// seen are the starts of tasks whose ids begin so.
+// seen returns the starts of tasks whose ids have this prefix.
 func (s *site) seen(prefix string) []start {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,8 +234,8 @@ func (s *site) queue(name string) asynq.QueueInfo {
 	return *q
 }
 
-// awaitWaiting waits until n tasks of a queue are in asynq's retry set, and none
-// is pending or active.
+// awaitWaiting waits until n tasks of a queue are in asynq's retry set, and none is pending or
+// active.
 func (s *site) awaitWaiting(queue string, n int) {
 	s.t.Helper()
 	s.await(20*time.Second, func() (bool, string) {
@@ -244,8 +244,8 @@ func (s *site) awaitWaiting(queue string, n int) {
 	})
 }
 
-// awaitDone waits until nothing is left in the queue but tasks that are completed,
-// and checks that nothing was archived, failed, or left behind.
+// awaitDone waits until only completed tasks are left in the queue, and checks that nothing was
+// archived, failed, or left behind.
 func (s *site) awaitDone(queue string, within time.Duration) {
 	s.t.Helper()
 	s.await(within, func() (bool, string) {
@@ -275,7 +275,7 @@ func (s *site) limiter(name string) *throttle.Limiter {
 	return l
 }
 
-// stopLimit makes a limiter whose permits nobody gets until goOn.
+// stopLimit makes a limiter from which nobody gets permits until goOn is called.
 func (s *site) stopLimit(name, rate string) (goOn func()) {
 	s.t.Helper()
 	r, err := throttle.ParseRate(rate)
@@ -314,8 +314,8 @@ func busiest(starts []start, window time.Duration) int {
 	return most
 }
 
-// checkOrder checks that no task started more than a second before one that came
-// earlier. Their ids say in which order they came.
+// checkOrder checks that no task started more than a second before one that came earlier. Their
+// ids say in which order they came.
 func checkOrder(t testing.TB, starts []start) {
 	t.Helper()
 	byID := slices.SortedFunc(slices.Values(starts), func(a, b start) int { return strings.Compare(a.id, b.id) })

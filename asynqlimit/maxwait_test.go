@@ -14,9 +14,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// TestMaxWait: an API always tells a job to try later. Until max_wait has passed
-// since it first did, that is no failure. Then it is one, and the job ends as its
-// producer allows. The pause before its first attempt does not count.
+// TestMaxWait: an API always tells a job to try later. Until max_wait has passed since the first
+// time, that is not a failure. Then it is one, and the job ends as its producer allows. The pause
+// before its first attempt does not count.
 func TestMaxWait(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(s *site) {
@@ -48,8 +48,8 @@ func TestMaxWait(t *testing.T) {
 	})
 }
 
-// TestMaxWaitIsOfTheJob: a job that was refused once, and then waits for its limit
-// longer than max_wait, has not used that up: its next refusal is no failure.
+// TestMaxWaitIsOfTheJob: a job that was refused once and then waits for its limit longer than
+// max_wait has not used max_wait up: its next refusal is not a failure.
 func TestMaxWaitIsOfTheJob(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(s *site) {
@@ -61,7 +61,7 @@ func TestMaxWaitIsOfTheJob(t *testing.T) {
 		s.serve(member{yaml: "limits: { api: { rate: 100/1s } }\njobs: { \"x:\": { limits: [api], max_wait: 2s } }\n",
 			handle: func(ctx context.Context, _ *asynq.Task) error {
 				switch tries.Add(1) {
-				case 1: // the pause is not the job's either
+				case 1: // nor does the pause count for the job
 					return errors.Join(l.Pause(ctx, 5*time.Second), asynqlimit.RetryAfter(100*time.Millisecond))
 				case 2:
 					return asynqlimit.RetryAfter(100 * time.Millisecond)
@@ -74,7 +74,7 @@ func TestMaxWaitIsOfTheJob(t *testing.T) {
 	})
 }
 
-// state is what asynq says of a task.
+// state returns what asynq says about a task.
 func (s *site) state(id string) string {
 	info, err := s.inspector.GetTaskInfo("default", id)
 	if err != nil {

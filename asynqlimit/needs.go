@@ -14,16 +14,16 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// rules are what a configuration says about jobs, with what this process counts.
+// rules are what a configuration says about jobs, with the counters of this process.
 type rules struct {
 	plan   *plan.Jobs
 	jobs   map[*plan.Job]*rule
-	all    []*rule // the pattern that wins first
+	all    []*rule // the pattern that wins comes first
 	limits map[*plan.Limit]*limit
 	named  map[string]*limit
-	share  bool // tenants share one of them
+	share  bool // tenants share one of the limits
 	slots  map[*plan.SlotLimit]*slotLimit
-	orders bool // tasks of one of those keep their order
+	orders bool // tasks of one of the slot limits keep their order
 }
 
 // rule is what applies to the tasks of a pattern.
@@ -81,7 +81,7 @@ type needs struct {
 	lines    []string // in which the task waits for each of them: see package line
 	costs    []int64
 	slots    []plan.Slot // it holds one of each while it runs
-	dry      []plan.Draw // on limits that only tell who would wait
+	dry      []plan.Draw // on limits that only report who would wait
 }
 
 // of finds out what a task has to acquire. An error is a *BlockedError.
@@ -112,7 +112,7 @@ func (n needs) lineOf(limiter string) string {
 	return limiter
 }
 
-// shared says whether tenants share one of its limiters.
+// shared reports whether tenants share one of the task's limiters.
 func (n needs) shared() bool {
 	return slices.ContainsFunc(n.draws, func(d plan.Draw) bool { return d.Tenant != "" })
 }
@@ -133,7 +133,7 @@ func (n needs) rateOf(limiter string) throttle.Rate {
 	return throttle.Rate{}
 }
 
-// mostCost is what the task costs of the limit of which it costs most.
+// mostCost is the highest cost of the task at one of its limits.
 func (n needs) mostCost() int64 {
 	if len(n.costs) == 0 {
 		return 1
@@ -149,7 +149,7 @@ func (n needs) maxPause() time.Duration {
 	return n.rule.MaxPause
 }
 
-// maxWait is for how long an API may tell the job to try later.
+// maxWait is how long an API may tell the job to try later.
 func (n needs) maxWait() time.Duration {
 	if n.rule == nil {
 		return config.Job{}.LongestWait()
@@ -157,7 +157,7 @@ func (n needs) maxWait() time.Duration {
 	return n.rule.MaxWait
 }
 
-// paused are the draws whose limiters pause when the API says to try later.
+// paused returns the draws whose limiters pause when the API says to try later.
 func (n needs) paused() (of []int) {
 	for i, d := range n.draws {
 		if d.Pauses {
@@ -175,14 +175,14 @@ type recent struct {
 
 const maxRecent = 10_000
 
-// has says whether it remembers the name.
+// has reports whether it remembers the name.
 func (r *recent) has(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.names[name]
 }
 
-// add notes a name. It forgets all others when there are too many.
+// add remembers a name. When there are too many, it forgets all others first.
 func (r *recent) add(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,14 +8,14 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// Observe tells what the API made of the request that the job of ctx sent with its
-// latest permits, for the limit of the job that adapts. It returns at once, and does nothing for
-// jobs without such a limit.
+// Observe reports what the API made of the request that the job of ctx sent with its latest
+// permits, for the limit of the job that adapts. It returns at once, and does nothing for jobs
+// without such a limit.
 //
-// A handler need not call it: one that returns nil was accepted, and one that returns RetryAfter
-// refused; any other error says nothing about a limit. Whoever knows more says it
-// before the handler returns: what the API says its limit is, or that it took a request
-// of which the job fails all the same.
+// A handler need not call it: if it returns nil, its request was accepted; if it returns
+// RetryAfter, the request was refused; any other error says nothing about a limit. A handler that
+// knows more calls Observe before it returns: with what the API says its limit is, or to say that
+// the API accepted a request although the job fails.
 func Observe(ctx context.Context, o throttle.Outcome) error {
 	j := jobFrom(ctx)
 	if j == nil {
@@ -25,15 +25,15 @@ func Observe(ctx context.Context, o throttle.Outcome) error {
 	return nil
 }
 
-// Adapts reports whether a limit of the job of ctx adapts: then the limit itself sees to it
-// that its API is asked less often, and a refused job need not wait long.
+// Adapts reports whether a limit of the job of ctx adapts: then the limit itself makes sure that
+// its API is asked less often, and a refused job need not wait long.
 func Adapts(ctx context.Context) bool {
 	j := jobFrom(ctx)
 	return j != nil && j.adaptive() >= 0
 }
 
-// Preset is whose headers the API of the job of ctx sends, as a limit of the job is
-// configured; empty if none is.
+// Preset is the preset of a limit of the job of ctx: it says whose headers the job's API sends.
+// It is empty if no limit has a preset.
 func Preset(ctx context.Context) string {
 	if j := jobFrom(ctx); j != nil {
 		for _, d := range j.needs.draws {
@@ -45,15 +45,15 @@ func Preset(ctx context.Context) string {
 	return ""
 }
 
-// NoEvidence says that what becomes of the job of ctx tells nothing about its limits: the
-// API's server failed, say, and asked for time. Nothing is observed of its result then.
+// NoEvidence says that the result of the job of ctx says nothing about its limits: for example,
+// the API's server failed and asked for time. Then its result is not observed.
 func NoEvidence(ctx context.Context) {
 	if j := jobFrom(ctx); j != nil {
 		j.observed = true
 	}
 }
 
-// adaptive is which limiter of the job adapts; -1 if none does.
+// adaptive is the index of the job's limiter that adapts; -1 if none does.
 func (j *job) adaptive() int {
 	for i, d := range j.needs.draws {
 		if d.Limit.Adapt != (throttle.Adapt{}) && i < len(j.limiter) {
@@ -63,7 +63,7 @@ func (j *job) adaptive() int {
 	return -1
 }
 
-// observe tells what the handler's result says, unless the handler has.
+// observe reports what the handler's result says, unless the handler has called Observe.
 func (j *job) observe(err error) {
 	_, refused := errors.AsType[*RetryAfterError](err)
 	if err == nil || refused {

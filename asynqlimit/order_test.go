@@ -10,9 +10,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// TestFreshJobsQueueBehindTheLine: jobs keep coming while others are in line. The
-// line is as long as its jobs cost, and as the limit in Redis is slow: nobody
-// starts more than a second before one who came earlier.
+// TestFreshJobsQueueBehindTheLine: jobs keep coming while others are in line. How long the line
+// lasts depends on the cost of its jobs and on the limit in Redis. No job starts more than a
+// second before one that came earlier.
 func TestFreshJobsQueueBehindTheLine(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -13,16 +13,16 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/plan"
 )
 
-// orders keep the order of tasks that need the only slot of a key's limit in flight: they
-// run in the order in which they were taken from their queue, each until it has ended.
-// Redis has the orders. A process tells the limits of what it takes before anything else
-// happens with it. A task then waits until it comes first: in the room for as long as its
+// orders keep the order of tasks that need the only slot of a key's limit in flight: they run in
+// the order in which they were taken from their queue, and each of them until it has ended. The
+// orders are in Redis. A process tells Redis the limits of the tasks that it takes before it does
+// anything else with them. A task then waits until it comes first: in the room for as long as its
 // hold, then in the line for the slot.
 type orders struct {
 	mu      sync.Mutex
 	begun   map[attemptKey]begunTask // tasks that come first, until they end
-	ended   []endedTask              // Redis is yet to hear of
-	waiting map[string]*changed      // who waits here, by limiter
+	ended   []endedTask              // ended tasks that Redis does not know about yet
+	waiting map[string]*changed      // by limiter, who waits here
 }
 
 type begunTask struct {
@@ -45,10 +45,11 @@ func newOrders() *orders {
 	return &orders{begun: map[attemptKey]begunTask{}, waiting: map[string]*changed{}}
 }
 
-// keepsOrder says whether tasks run in order: one at a time, for each value of a key.
+// keepsOrder reports whether tasks of a limit run in order: one at a time, for each value of a
+// key.
 func keepsOrder(l *plan.SlotLimit) bool { return l.Key != "" && l.Slots.Limit == 1 }
 
-// ordered says whether the tasks run in order that hold slots of a limiter.
+// ordered reports whether the tasks that hold slots of a limiter run in order.
 func (rs *rules) ordered(limiter string) bool {
 	for l := range rs.slots {
 		if keepsOrder(l) && strings.HasPrefix(limiter, l.Name+":") {
@@ -58,7 +59,7 @@ func (rs *rules) ordered(limiter string) bool {
 	return false
 }
 
-// ordered are the limits in flight whose order the task keeps.
+// ordered returns the limits in flight whose order the task keeps.
 func (n needs) ordered() (limiters []string) {
 	for _, s := range n.slots {
 		if keepsOrder(s.Limit) {
@@ -69,8 +70,8 @@ func (n needs) ordered() (limiters []string) {
 }
 
 const (
-	// maxBegun is how many tasks a process remembers that run in order, before it forgets
-	// those that have not ended here for begunLasts: Redis finds out by itself.
+	// maxBegun is how many tasks that run in order a process remembers. Beyond that it forgets
+	// those that have not ended here for begunLasts: Redis then finds out without the process.
 	maxBegun, begunLasts = 4096, time.Hour
 )
 
@@ -89,8 +90,8 @@ func (o *orders) begins(a *attempt, limiters []string) {
 	o.begun[a.key()] = begunTask{line.Ordered{ID: a.id, First: a.first, Limiters: limiters}, now}
 }
 
-// ends notes that asynq has ended an attempt, and whether the task with it. It reports
-// whether others of its order may go on.
+// ends notes that asynq has ended an attempt, and whether the task has ended with it. It reports
+// whether others in its order may go on.
 func (o *orders) ends(queue, id string, task bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -110,7 +111,7 @@ func (o *orders) ends(queue, id string, task bool) bool {
 	return true
 }
 
-// enter has a task wait for those before it in the order of a limiter, which it must leave.
+// enter makes a task wait for those before it in the order of a limiter. It must call leave.
 func (o *orders) enter(limiter string) *changed {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -136,7 +137,7 @@ func (o *orders) next(c *changed) <-chan struct{} {
 	return c.ch
 }
 
-// take returns what Redis is yet to hear of, by queue.
+// take returns the ended tasks that Redis does not know about yet, by queue.
 func (o *orders) take() map[string][]line.Ordered {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -151,8 +152,9 @@ func (o *orders) take() map[string][]line.Ordered {
 	return by
 }
 
-// flushOrders tells Redis which tasks have ended, and has the lines looked at of those
-// behind them. What it cannot tell, Redis finds out when the next task of that order comes.
+// flushOrders tells Redis which tasks have ended, and makes sure that the lines of those behind
+// them are visited. If it cannot tell Redis, Redis finds out when the next task of that order
+// comes.
 func (c *caller) flushOrders(ctx context.Context) (err error) {
 	for queue, tasks := range c.l.orders.take() {
 		for _, t := range tasks {
@@ -168,8 +170,8 @@ func (c *caller) flushOrders(ctx context.Context) (err error) {
 	return err
 }
 
-// ended notes that asynq has ended an attempt, and whether the task with it: then the next
-// in its order is called.
+// ended notes that asynq has ended an attempt, and whether the task has ended with it: then the
+// next in its order is called.
 func (l *Limits) ended(queue, id string, task bool) {
 	if !l.rules.orders || !l.orders.ends(queue, id, task) {
 		return
@@ -180,8 +182,8 @@ func (l *Limits) ended(queue, id string, task bool) {
 	}
 }
 
-// order tells the limits of tasks that were just taken, and returns where each stands, by
-// id: if Redis gives no answer, that is not known, and each asks by itself.
+// order tells Redis the limits of tasks that were just taken, and returns where each of them
+// stands, by id. If Redis gives no answer, that is not known, and each task asks again itself.
 func (l *Limits) order(ctx context.Context, queue string, tasks []line.Taken) map[string]line.Standing {
 	if !l.rules.orders || len(tasks) == 0 {
 		return nil
@@ -201,7 +203,7 @@ func (l *Limits) order(ctx context.Context, queue string, tasks []line.Taken) ma
 	return by
 }
 
-// orderedBy are the limits whose order a task keeps that was taken.
+// orderedBy returns the limits whose order the taken task keeps.
 func (l *Limits) orderedBy(queue string, t line.Taken) []string {
 	text, _ := t.Message.(string)
 	m, err := line.ParseMessage(text)
@@ -216,19 +218,19 @@ func (l *Limits) orderedBy(queue string, t line.Taken) []string {
 }
 
 const (
-	// orderSoon and orderLate are how often a task that waits in the room asks whether it
-	// comes first: at first, and later.
+	// orderSoon and orderLate are how often a task that waits in the room asks whether it comes
+	// first: at first, and later.
 	orderSoon, orderLate = 10 * time.Millisecond, 160 * time.Millisecond
-	// tellAfter is how long a task waits for a process to tell the limits of one that was
-	// taken before. Then it tells them itself: that process may be gone.
+	// tellAfter is how long a task waits until another process tells Redis the limits of a task
+	// that was taken before it. Then it tells them itself, because that process may be gone.
 	tellAfter = 100 * time.Millisecond
-	// maxTold is of how many tasks it tells at a time.
+	// maxTold is for how many tasks it does so at a time.
 	maxTold = 100
 )
 
-// awaitOrder waits until the task comes first among those that need the same slots, and
-// parks it if that takes longer than its hold. Once it comes first, it stays first until
-// it has ended.
+// awaitOrder waits until the task comes first among those that need the same slots, and parks it
+// if that takes longer than its hold. Once the task comes first, it stays first until it has
+// ended.
 func (j *job) awaitOrder(ctx context.Context) error {
 	limiters := j.needs.ordered()
 	if len(limiters) == 0 {
@@ -262,7 +264,7 @@ func (j *job) awaitOrder(ctx context.Context) error {
 			return nil
 		}
 		waited, behind, most := time.Since(began), j.a.standing.Behind, wait
-		if behind == "" { // it is soon known whether it comes first
+		if behind == "" { // it will soon be known whether it comes first
 			if behind, most = limiters[0], max(wait, lead+slack); waited > tellAfter {
 				j.tellForOthers(running)
 			}
@@ -276,8 +278,7 @@ func (j *job) awaitOrder(ctx context.Context) error {
 	}
 }
 
-// awaitChange waits until a task has ended here that was in the same order, for no longer
-// than pause.
+// awaitChange waits until a task of the same order has ended here, but no longer than pause.
 func (j *job) awaitChange(ctx context.Context, limiter string, pause time.Duration) error {
 	next := j.l.orders.next(j.l.orders.enter(limiter))
 	defer j.l.orders.leave(limiter)
@@ -291,7 +292,7 @@ func (j *job) awaitChange(ctx context.Context, limiter string, pause time.Durati
 	return ctx.Err()
 }
 
-// tellForOthers tells the limits of tasks whose processes have not done so.
+// tellForOthers tells Redis the limits of tasks whose processes have not done so.
 func (j *job) tellForOthers(ctx context.Context) {
 	untold, err := j.l.lines.Untold(ctx, j.a.queue, maxTold)
 	if err == nil {
@@ -299,8 +300,8 @@ func (j *job) tellForOthers(ctx context.Context) {
 	}
 }
 
-// staysFor says whether the task may wait in the room for another of its order: not if
-// others are in line for the slot, who come before it.
+// staysFor reports whether the task may wait in the room for another of its order. It may not if
+// tasks are in line for the slot, because those come before it.
 func (j *job) staysFor(limiter string) bool {
 	name := line.InFlight + limiter
 	near := j.a.wait.State.Near()
@@ -318,7 +319,8 @@ func (j *job) parkInOrder(behind string) error {
 	return throttled
 }
 
-// comesAt is where the task stands in the line for a slot: if it keeps an order, as there.
+// comesAt is where the task stands in the line for a slot: if it keeps an order, where it stands
+// in that.
 func (j *job) comesAt(limiter string) int64 {
 	if j.a.first > 0 && slices.Contains(j.needs.ordered(), limiter) {
 		return j.a.first

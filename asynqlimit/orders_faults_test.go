@@ -18,7 +18,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// isOrder says whether a command tells the limits of tasks, and isTake whether it takes
+// isOrder reports whether a command tells Redis the limits of tasks, and isTake whether it takes
 // tasks from their queue.
 func isOrder(cmd redis.Cmder) bool {
 	args := cmd.Args()
@@ -32,12 +32,12 @@ func isTake(cmd redis.Cmder) bool {
 
 func hour(int, error, *asynq.Task) time.Duration { return time.Hour }
 
-// firstFails says that the first job of the first key does.
+// firstFails makes the first job of the first key fail.
 func firstFails(id string) bool { return id == "c00-000" }
 
-// TestOrderAfterTrouble: Redis gives no answer when a job comes for the first time, or
-// again after it failed. It waits beside the others of its key then, and they for it: when
-// Redis is well again they go on, in order.
+// TestOrderAfterTrouble: Redis gives no answer when a job comes for the first time, or again
+// after it failed. Then the job waits beside the others of its key, and they wait for it. When
+// Redis answers again, they go on in order.
 func TestOrderAfterTrouble(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]bool{"new": false, "failed": true} {
@@ -80,9 +80,9 @@ func TestOrderAfterTrouble(t *testing.T) {
 	}
 }
 
-// TestOrderOfOthersGoesOn: a process has taken a job and does not say what it needs: the
-// answer was lost, or it does not know such limits. Jobs of other keys wait for a moment,
-// and not until that job is done.
+// TestOrderOfOthersGoesOn: a process has taken a job and does not say what the job needs, because
+// the answer was lost, or because the process does not know such limits. Jobs of other keys wait
+// briefly, not until that job is done.
 func TestOrderOfOthersGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a lost take", "a job without limits"} {
@@ -125,8 +125,8 @@ func TestOrderOfOthersGoesOn(t *testing.T) {
 	}
 }
 
-// TestOrderAfterAChange: jobs wait under in_flight 2 when the configuration changes to 1.
-// They go on, and those that come later come after them.
+// TestOrderAfterAChange: jobs wait under in_flight 2 when the configuration changes to 1. They go
+// on, and jobs that come later start after them.
 func TestOrderAfterAChange(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -146,8 +146,8 @@ func TestOrderAfterAChange(t *testing.T) {
 	s.awaitEmpty("default", 15*time.Second)
 }
 
-// TestOrderWhenTheClockIsSetBack: a job that comes after Redis's clock was set back comes
-// after those that came before.
+// TestOrderWhenTheClockIsSetBack: a job that comes after Redis's clock was set back is behind
+// those that came before.
 func TestOrderWhenTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
@@ -165,8 +165,8 @@ func TestOrderWhenTheClockIsSetBack(t *testing.T) {
 	}
 }
 
-// TestOrderBesideManyThatFailed: the first jobs of 500 customers have failed, and keep
-// others waiting. A customer whose jobs succeed does not wait for that.
+// TestOrderBesideManyThatFailed: the first jobs of 500 customers have failed, and keep others
+// waiting. A customer whose jobs succeed does not wait for those.
 func TestOrderBesideManyThatFailed(t *testing.T) {
 	s, k := newSite(t, redistest.Start(t)), newKeeping()
 	s.serve(member{yaml: ordersYAML, asynq: asynq.Config{Concurrency: 50, RetryDelayFunc: hour}, handle: k.run(func(id string) bool { return strings.HasPrefix(id, "s") })})
@@ -178,11 +178,11 @@ func TestOrderBesideManyThatFailed(t *testing.T) {
 	s.awaitWaiting("default", 1000)
 	began := time.Now()
 	s.enqueueOrders(1, 0, 100)
-	s.awaitStarts("c00", 100, 20*time.Second) // with 1,000, 91 s when they took its looks, and 8 s now
+	s.awaitStarts("c00", 100, 20*time.Second) // with 1,000 customers it took 91 s when those used up the visits of its line, and now takes 8 s
 	t.Logf("100 jobs in %v", time.Since(began))
 }
 
-// TestOrderBesideMaxInFlight: those that wait for a job that failed leave it a place of
+// TestOrderBesideMaxInFlight: jobs that wait for a job that failed leave it room in
 // max_in_flight.
 func TestOrderBesideMaxInFlight(t *testing.T) {
 	t.Parallel()
@@ -194,7 +194,7 @@ func TestOrderBesideMaxInFlight(t *testing.T) {
 	k.check(t, 1, 8)
 }
 
-// TestOrderLeavesNothing: what ends while its process drains leaves its order, too.
+// TestOrderLeavesNothing: a job that ends while its process drains also leaves its order.
 func TestOrderLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -207,8 +207,8 @@ func TestOrderLeavesNothing(t *testing.T) {
 	s.awaitNothing("default")
 }
 
-// TestEndedIsOnlyWhatHas: a task that was run again before Redis heard that it had ended
-// keeps its place.
+// TestEndedIsOnlyWhatHas: a task was run again before Redis heard that it had ended. It keeps its
+// position in the order.
 func TestEndedIsOnlyWhatHas(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))

@@ -16,7 +16,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// keeping are the ends of the attempts of jobs, by the key whose order they keep.
+// keeping records the ends of the attempts of jobs, by the key whose order they keep.
 type keeping struct {
 	mu    sync.Mutex
 	now   map[string]string   // the job that runs
@@ -29,7 +29,7 @@ func newKeeping() *keeping {
 	return &keeping{now: map[string]string{}, done: map[string][]string{}, tried: map[string]bool{}}
 }
 
-// run is a handler of jobs whose ids are KEY-NUMBER. Those that fail do so once.
+// run returns a handler of jobs whose ids are KEY-NUMBER. Jobs for which fails is true fail once.
 func (k *keeping) run(fails func(id string) bool) func(context.Context, *asynq.Task) error {
 	return func(ctx context.Context, _ *asynq.Task) error {
 		id, _ := asynq.GetTaskID(ctx)
@@ -78,7 +78,7 @@ func (k *keeping) check(t *testing.T, keys, each int) {
 	}
 }
 
-// quickly has failed jobs retried at once.
+// quickly makes asynq retry failed jobs at once.
 func quickly(int, error, *asynq.Task) time.Duration { return 0 }
 
 const ordersYAML = `
@@ -86,8 +86,7 @@ limits: { customer: { in_flight: 1, key: payload.customer } }
 jobs: { x: { limits: [customer] } }
 `
 
-// enqueueOrders enqueues jobs of so many keys: of each the jobs from one number on, up to
-// another.
+// enqueueOrders enqueues jobs of so many keys: for each key the jobs numbered from to to-1.
 func (s *site) enqueueOrders(keys, from, to int) {
 	for n := from; n < to; n++ {
 		for c := range keys {
@@ -96,9 +95,9 @@ func (s *site) enqueueOrders(keys, from, to int) {
 	}
 }
 
-// TestOrderOfAKey: in_flight 1 for each of 50 customers, 40 jobs of each, a tenth of which
-// fail once, three servers: the jobs of each customer succeed in the order in which they
-// were enqueued, and never side by side. A retry keeps the others waiting.
+// TestOrderOfAKey: in_flight 1 for each of 50 customers with 40 jobs each, a tenth of which fail
+// once, on three servers. The jobs of each customer succeed in the order in which they were
+// enqueued, and never side by side. A retry keeps the others waiting.
 func TestOrderOfAKey(t *testing.T) {
 	t.Parallel()
 	const keys, each = 50, 40
@@ -132,13 +131,13 @@ func (s *site) awaitNothing(queue string) {
 	s.t.Helper()
 	s.await(15*time.Second, func() (bool, string) {
 		keys := s.rdb.Keys(s.t.Context(), "asynq:{"+queue+"}:jt:*").Val()
-		keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasSuffix(key, ":jt:first") }) // one a queue
+		keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasSuffix(key, ":jt:first") }) // one for each queue
 		return len(keys) == 0, fmt.Sprintf("keys left: %q", keys)
 	})
 }
 
-// TestOrderWhereOneIsSlow: a server takes a job and is slow to tell of it. Another server
-// has taken the next job of that key, and does not start it before.
+// TestOrderWhereOneIsSlow: a server takes a job and is slow to tell Redis about it. Another
+// server has taken the next job of that key, and does not start it before the first.
 func TestOrderWhereOneIsSlow(t *testing.T) {
 	t.Parallel()
 	s, k := newSite(t, redistest.Start(t)), newKeeping()
@@ -180,8 +179,7 @@ func TestOrderWhereOneIsSlow(t *testing.T) {
 }
 
 // TestOrderGoesOn: a job that failed keeps those of its key waiting until it is archived,
-// deleted, or done; those of other keys go on. One that is run again from the archive
-// runs.
+// deleted, or done. Jobs of other keys go on. A job that is run again from the archive runs.
 func TestOrderGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*site) error{
@@ -206,7 +204,7 @@ func TestOrderGoesOn(t *testing.T) {
 				n := len(s.seen("c01"))
 				return n == 4, fmt.Sprintf("%d of 4 of the other key started", n)
 			})
-			<-time.After(1500 * time.Millisecond) // more than a line takes to be looked at
+			<-time.After(1500 * time.Millisecond) // longer than it takes until a line is visited
 			if n := len(s.seen("c00")); n != 1 {
 				t.Fatalf("%d starts of the key whose first job has failed: %v", n, s.seen("c00"))
 			}

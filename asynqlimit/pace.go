@@ -10,20 +10,20 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// pace is how fast a limiter serves its lines: the limiter in Redis, which
-// operators change, not the limit of the configuration.
+// pace is how fast a limiter serves its lines: the limiter in Redis, which operators change, not
+// the limit in the configuration.
 type pace struct {
-	rate throttle.Rate // no permits: the limiter is not there, and gives any number
-	free time.Time     // when its next permit comes
+	rate throttle.Rate // no permits: the limiter does not exist, and gives any number
+	free time.Time     // when its next permit is free
 	read time.Time
 }
 
 const (
-	// paceLasts is for how long a pace counts as known; it is read again when it is
-	// used after paceFresh.
+	// paceLasts is for how long a pace counts as known. If it is used when it is older than
+	// paceFresh, it is read again.
 	paceLasts, paceFresh = 5 * time.Second, 500 * time.Millisecond
-	// maxPaces is how many paces a process remembers, and maxSurveyed how many of
-	// those that jobs have asked for one pass reads.
+	// maxPaces is how many paces a process remembers. maxSurveyed is how many of the paces that
+	// jobs have asked for one pass reads.
 	maxPaces, maxSurveyed = 10_000, 100
 )
 
@@ -42,8 +42,7 @@ func timeFor(permits int64, rate throttle.Rate) time.Duration {
 	return time.Duration(float64(permits) / float64(max(rate.Permits, 1)) * float64(rate.Interval))
 }
 
-// inspect reads limiters, and notes their paces. Those of which there is no
-// telling are in unknown.
+// inspect reads limiters, and notes their paces. Unknown has those that could not be read.
 func (c *caller) inspect(ctx context.Context, names []string) (found map[string]operate.FleetUsage, unknown map[string]bool, err error) {
 	usages, err := c.fleet.Inspect(ctx, names...)
 	unknown = map[string]bool{}
@@ -95,8 +94,8 @@ func (c *caller) survey(ctx context.Context) error {
 	return err
 }
 
-// paceNow returns the pace of a limiter, if it is known. If not, or if it is not
-// fresh, the next pass reads it. The caller has locked c.
+// paceNow returns the pace of a limiter, if it is known. If it is not known or not fresh, the
+// next pass reads it. Whoever calls it has locked c.
 func (c *caller) paceNow(name string, now time.Time) (pace, bool) {
 	p, ok := c.paces[name]
 	age := now.Sub(p.read)

@@ -11,7 +11,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/producer"
 )
 
-// BenchmarkPark is how fast a backlog is parked by one server, job by job.
+// BenchmarkPark measures how fast one server parks a backlog, job by job.
 func BenchmarkPark(b *testing.B) {
 	s := newSite(b, redistest.Start(b))
 	s.stopLimit("api", "50/1s")

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// askingLasts is how long a task keeps its slot while it asks for its permits:
-	// most are answered by then. It goes to the room after that.
+	// askingLasts is how long a task keeps its slot while it asks for its permits: most tasks
+	// have an answer by then. After that it goes to the room.
 	askingLasts = 10 * time.Millisecond
-	// early is how long before its turn a task leaves the room for a slot.
+	// early is how long before its permits are due a task leaves the room for a slot.
 	early = 20 * time.Millisecond
 )
 
-// acquire gets the task's permits: hold, and what is left.
+// acquire gets the task's permits: it calls hold and then use.
 func (j *job) acquire(ctx context.Context) error {
 	if len(j.limiter) == 0 || j.held {
 		return nil
@@ -33,14 +33,14 @@ func (j *job) acquire(ctx context.Context) error {
 			return err
 		}
 		if tries == 2 {
-			return j.throttled(j.limiter[0].Name(), lead, nil) // its slots are full of others
+			return j.throttled(j.limiter[0].Name(), lead, nil) // other tasks fill the slots
 		}
 	}
 }
 
-// hold gets a place for the permits, if their turn comes within the job's hold and
-// there is room for the task here, and waits in the room until the turn is near.
-// Otherwise it returns a *ThrottledError, and the task parks.
+// hold reserves the permits, if they are due within the job's hold and there is room for the task
+// here, and waits in the room until shortly before they are due. Otherwise it returns a
+// *ThrottledError, and the task parks.
 func (j *job) hold(ctx context.Context) (err error) {
 	if len(j.limiter) == 0 || j.reservation != nil || j.held {
 		return nil
@@ -94,7 +94,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 	}
 }
 
-// standing is what is known about the task now.
+// standing returns what is known about the task now.
 func (j *job) standing(ctx context.Context) (s standing, err error) {
 	s = standing{came: j.a.wait.State, hold: j.needs.rule.Hold, never: j.needs.rule.never, shared: j.needs.shared(), time: -1, room: j.a.position.hasRoom(j.needs.limiters)}
 	if s.came == line.Called && line.IsBlocked(j.a.wait.Line) {
@@ -109,8 +109,8 @@ func (j *job) standing(ctx context.Context) (s standing, err error) {
 	return s, err
 }
 
-// ask reserves the permits of all limiters, or of none. If that takes long, the
-// task waits for it in the room.
+// ask reserves the permits of all limiters, or of none. If that takes long, the task waits for
+// the answer in the room.
 func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reservation, error) {
 	j.a.inTurn(ctx)
 	if j.leaves = j.goes && j.atOnce(); j.leaves {
@@ -128,7 +128,7 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 	return j.reserve(arrived.With(ctx, j.a.ask), j.needs.costs, maxWait)
 }
 
-// stays puts the task on the list again of those that wait, if it has left that.
+// stays puts the task back on the list of waiting tasks, if it has left it.
 func (j *job) stays() {
 	if j.leaves {
 		j.leaves = false
@@ -136,9 +136,9 @@ func (j *job) stays() {
 	}
 }
 
-// atOnce says whether the limits of the task gave permits at once when they were last
-// asked. Then it leaves the list of those that wait while it asks: a permit is worth
-// less the later it is used.
+// atOnce reports whether the limits of the task gave permits at once when they were last asked.
+// Then the task leaves the list of waiting tasks while it asks, because a permit is worth less
+// the later it is used.
 func (j *job) atOnce() bool {
 	for _, d := range j.needs.draws {
 		if !j.l.rules.limits[d.Limit].atOnce.Load() {
@@ -148,8 +148,8 @@ func (j *job) atOnce() bool {
 	return true
 }
 
-// expectAtOnce notes for the next what became of a request: they were all there, or
-// those of one limiter were not.
+// expectAtOnce notes the result of a request for the next task: all permits were there, or those
+// of one limiter were not.
 func (j *job) expectAtOnce(limiter string, there bool) {
 	for _, d := range j.needs.draws {
 		if limit := j.l.rules.limits[d.Limit]; (there || d.Limiter == limiter) && limit.atOnce.Load() != there {
@@ -169,9 +169,9 @@ func (j *job) reserve(ctx context.Context, costs []int64, maxWait time.Duration)
 	return g.ReserveEach(ctx, maxWait, costs...)
 }
 
-// use gets a slot and then, when it is the task's turn, the permits, and says
-// whether it did: false is a task whose turn came before there was a slot. Its
-// place went back, and now it has a slot.
+// use gets a slot and then, when they are due, the permits, and reports whether it did. It
+// returns false if the permits were due before there was a slot. Then the reservation went back,
+// and now the task has a slot.
 func (j *job) use(ctx context.Context) (ok bool, err error) {
 	if len(j.limiter) == 0 || j.held {
 		return true, nil
@@ -205,7 +205,7 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 		j.a.wait.State = line.Called // it has waited in turn
 		return false, nil
 	}
-	j.l.rooms.of(j.a).leave(ctx, j.a) // before it takes the permits: they would be late
+	j.l.rooms.of(j.a).leave(ctx, j.a) // before it takes the permits, so that they are not late
 	longest, cancelWait := context.WithTimeout(running, max(j.needs.rule.Hold, r.Delay())+lead+slack)
 	defer cancelWait()
 	if err := r.Wait(longest); err != nil {
@@ -227,8 +227,9 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	return true, nil
 }
 
-// lateBy is how long after its turn a task may get its slot: half of what its
-// permits can be late. What is later gets them in exchange for others.
+// lateBy is how long after its permits are due a task may get its slot: a quarter of the shortest
+// guard, which is half of how late permits may be used, and at most a second. A task that is
+// later exchanges its permits for others.
 func (j *job) lateBy() time.Duration {
 	late := time.Second
 	for _, r := range j.rates() {
@@ -249,7 +250,7 @@ func (j *job) endSpan(err error) {
 	}
 }
 
-// giveUp gives back what is reserved and not used.
+// giveUp gives back permits that are reserved and not used.
 func (j *job) giveUp() {
 	if j.reservation != nil {
 		j.reservation.Cancel()
@@ -257,7 +258,7 @@ func (j *job) giveUp() {
 	}
 }
 
-// applyRates sets the rates of keyed limiters that this process meets for the first time.
+// applyRates sets the rates of keyed limiters that this process uses for the first time.
 func (j *job) applyRates(ctx context.Context) error {
 	for i, l := range j.limiter {
 		draw := j.needs.draws[i]
@@ -272,7 +273,7 @@ func (j *job) applyRates(ctx context.Context) error {
 	return nil
 }
 
-// clock adds the time until the returned function is called, once, to what the task has waited.
+// clock adds the time until the returned function is first called to what the task has waited.
 func (j *job) clock() (stop func()) {
 	began, stopped := time.Now(), false
 	return func() {

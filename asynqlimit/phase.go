@@ -1,12 +1,12 @@
 package asynqlimit
 
-// phase is how far the attempt of a task has come. It only goes on.
+// phase is how far the attempt of a task has come. It only goes forward.
 type phase int
 
 const (
-	taken    phase = iota // from its queue; asynq has not begun the attempt
-	waits                 // for its permits: its handler was not called
-	prepares              // its handler runs, and is yet to call Acquire
+	taken    phase = iota // it was taken from its queue; asynq has not begun the attempt
+	waits                 // it waits for its permits: its handler was not called
+	prepares              // its handler runs, and has yet to call Acquire
 	runs                  // its handler runs, with its permits or without limits
 )
 
@@ -16,19 +16,20 @@ type fate int
 const (
 	open    fate = iota // the middleware has not decided it
 	asynqs              // what asynq's own rules say: it is done, retried or archived
-	parks               // in a line, or alone
-	returns             // to the head of its queue
+	parks               // it parks in a line, or alone
+	returns             // it goes back to the head of its queue
 )
 
-// fateOf decides what becomes of a task when a wait for permits ends without
-// them, or asynq ends the attempt before the middleware does. Until a handler has
-// been called, nothing has failed: the task waits on. Once it has, asynq's own
-// rules stand, with two exceptions: a process that drains gives back what asks for
-// permits, or is yet to; and a handler that has none yet has not failed because
-// the throttle gave no answer.
+// fateOf decides what becomes of a task when a wait for permits ends without them, or when asynq
+// ends the attempt before the middleware does. While the task waits and its handler has not been
+// called, nothing has failed: the task goes on waiting. Once its handler has been called, asynq's
+// own rules apply, with two exceptions. A process that drains gives back a task that asks for
+// permits, or has yet to ask. A handler that has no permits yet has not failed because the
+// throttle gave no answer. asynq's own rules also apply to an attempt that asynq has not begun,
+// unless the process drains.
 //
-// The error is why the wait ended, nil if asynq gives the task back. Over says
-// that the task's own time is, or that it was cancelled.
+// err is why the wait ended, or nil if asynq gives the task back. over says that the task's own
+// time is over, or that the task was cancelled.
 func fateOf(p phase, err error, over, draining bool) fate {
 	switch {
 	case p == taken && !draining, p == runs && (err == nil || !draining):

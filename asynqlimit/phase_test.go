@@ -48,8 +48,8 @@ func TestFateOf(t *testing.T) {
 	}
 }
 
-// TestEnding: what becomes of a task when asynq ends its attempt, after what the
-// middleware has decided.
+// TestEnding: what becomes of a task when asynq ends its attempt, given what the middleware has
+// decided.
 func TestEnding(t *testing.T) {
 	api := line.Parking{Line: "api"}
 	tests := []struct {

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// seat is where one taken task is: in a slot, in the room, or gone.
+// position is where one taken task is: in a slot, in the room, or gone.
 type position struct {
 	g        *gate
 	queue    string
 	slot     bool
-	limiters []string // in the room for them; nil: not in the room
-	waits    bool     // in the room
-	asks     bool     // for its permits, and has no answer yet
+	limiters []string // for which it waits, in the room or in its slot
+	waits    bool     // it is in the room
+	asks     bool     // it asks for its permits, and has no answer yet
 	since    time.Time
-	began    time.Time     // in its slot
+	began    time.Time     // when it got its slot
 	given    chan struct{} // closed when it gets the slot that it asks for
 }
 
-// hasRoom says whether a task of these limiters may wait. One limiter has half of
-// the room at most, so that its tasks do not keep those of others out.
+// hasRoom reports whether a task of these limiters may wait. The tasks of one limiter use at most
+// half of the room, so that they do not keep the tasks of others out.
 func (s *position) hasRoom(limiters []string) bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -39,25 +39,24 @@ func (g *gate) hasRoom(limiters []string) bool {
 	return true
 }
 
-// toRoom has the task wait in the room, if there is place, and frees its slot. A
-// task that is due may go where others of its limiter would be too many. A task
-// that waits in its slot all the same changes places with one of the room that
-// wants a slot.
+// toRoom moves the task into the room, if there is room, and frees its slot. A task that is due
+// may go there even if its limiter has its half of the room already. A task that has to wait in
+// its slot may exchange it later with a task in the room that wants a slot.
 func (s *position) toRoom(limiters []string, due bool) bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	return s.toRoomNow(limiters, due)
 }
 
-// asking says whether the task asks for its permits, and has no answer yet.
+// asking sets whether the task asks for its permits, and has no answer yet.
 func (s *position) asking(asks bool) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	s.asks = asks
 }
 
-// toRoomIfAsking is toRoom for a task that may have its permits by now. If it has
-// not, it calls waits.
+// toRoomIfAsking is toRoom for a task that may have its permits by now. If the task does not have
+// them, it calls waits.
 func (s *position) toRoomIfAsking(limiters []string, waits func()) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -87,7 +86,7 @@ func (s *position) toRoomNow(limiters []string, due bool) bool {
 	return true
 }
 
-// toSlotNow says whether the task has a slot, or gets one without a wait.
+// toSlotNow reports whether the task has a slot, or gets one without a wait.
 func (s *position) toSlotNow() bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -133,7 +132,7 @@ func (s *position) toSlot(ctx context.Context) error {
 	return nil // it was given meanwhile
 }
 
-// works says that a task does not idle in its slot any more.
+// works records that a task does not idle in its slot any more.
 func (g *gate) works(s *position) {
 	if i := slices.Index(g.idlers, s); i >= 0 {
 		g.idlers = slices.Delete(g.idlers, i, i+1)
@@ -141,7 +140,7 @@ func (g *gate) works(s *position) {
 	}
 }
 
-// change has a task that idles in a slot change places with one of the room.
+// change exchanges a task that idles in a slot with one in the room.
 func (g *gate) change(idler, s *position) {
 	limiters := idler.limiters
 	g.works(idler)

@@ -15,26 +15,26 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/version"
 )
 
-// present tells Redis what this process serves, how busy it is and what it did, for
-// as long as one of its servers runs. It is one call every few seconds, whatever they do.
+// present tells Redis what this process serves, how busy it is and what it did, as long as one of
+// its servers runs. This is one call every few seconds, whatever the servers do.
 type present struct {
 	rdb      redis.UniversalClient
 	logger   *slog.Logger
 	describe func() presence.Worker
-	past     func() map[string]history.Counts // what happened since it was last asked
-	telling  chan struct{}                    // has one while a server tells for all
+	past     func() map[string]history.Counts // what happened since it was last called
+	telling  chan struct{}                    // has a value while a server tells for all
 	wake     chan struct{}                    // there is something new to tell
 
-	mu      sync.Mutex // held while Redis is told, so that "gone" is not overtaken
+	mu      sync.Mutex // held while Redis is told, so that "gone" arrives last
 	servers int
 	untold  bool      // the last try failed
-	rests   time.Time // until when nothing is tried: Redis refuses it
+	rests   time.Time // until when nothing is tried, because Redis refuses it
 }
 
 const (
-	// presentTimeout bounds one call.
+	// presentTimeout is the time limit of one call.
 	presentTimeout = 3 * time.Second
-	// refusedRest is how long a process goes without when its user may not tell.
+	// refusedRest is how long a process tells nothing after Redis has refused its user.
 	refusedRest = 5 * time.Minute
 )
 
@@ -42,7 +42,7 @@ func newPresent(p *process) *present {
 	return &present{rdb: p.rdb, logger: p.logger, describe: p.present, past: p.tallies, telling: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 }
 
-// present is this process as it stands.
+// present describes this process as it is now.
 func (p *process) present() presence.Worker {
 	w := presence.Worker{ID: p.throttle.ID(), Version: version.String(), Config: p.cfg.Fingerprint(), PID: os.Getpid(), Started: p.started}
 	w.Host, _ = os.Hostname()
@@ -63,7 +63,7 @@ func (p *process) present() presence.Worker {
 	return w
 }
 
-// typesOf returns the patterns of the servers' handlers, if all of them tell.
+// typesOf returns the patterns of the servers' handlers, if all servers know them.
 func typesOf(servers []*Limits) (types []string, known bool) {
 	for _, l := range servers {
 		if l.opts.HandlerPatterns == nil {
@@ -75,8 +75,7 @@ func typesOf(servers []*Limits) (types []string, known bool) {
 	return slices.Compact(types), len(servers) > 0
 }
 
-// lackedBy returns the types of the configuration that none of the servers has a
-// handler for.
+// lackedBy returns the types of the configuration for which none of the servers has a handler.
 func lackedBy(servers []*Limits) (types []string) {
 	for i, l := range servers {
 		if i == 0 {
@@ -88,7 +87,7 @@ func lackedBy(servers []*Limits) (types []string) {
 	return types
 }
 
-// run tells until ctx ends, unless another server of the process does.
+// run tells Redis until ctx ends, unless another server of the process does so.
 func (p *present) run(ctx context.Context) {
 	p.join(1)
 	defer p.join(-1)
@@ -111,7 +110,7 @@ func (p *present) run(ctx context.Context) {
 	}
 }
 
-// again has it told at once: a server has begun, or drains.
+// again makes run tell at once: a server has begun, or drains.
 func (p *present) again() {
 	select {
 	case p.wake <- struct{}{}:
@@ -129,7 +128,7 @@ func (p *present) tell(ctx context.Context) {
 	}
 	_, err := p.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		presence.Here(ctx, pipe, p.describe())
-		history.Add(ctx, pipe, p.past()) // what cannot be told is lost: it is for people
+		history.Add(ctx, pipe, p.past()) // what cannot be told is lost: it is only for people to read
 		return nil
 	})
 	if err != nil && !p.untold && ctx.Err() == nil {
@@ -140,7 +139,7 @@ func (p *present) tell(ctx context.Context) {
 	}
 }
 
-// join counts the servers. With the last of them the process has gone.
+// join counts the servers. When the last one has ended, it tells Redis that the process has gone.
 func (p *present) join(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

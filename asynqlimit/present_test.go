@@ -33,7 +33,7 @@ func (s *site) workers() []jobview.Worker {
 	return workers
 }
 
-// explained returns what is said about a task.
+// explained returns the explanation of a task.
 func (s *site) explained(id string) string {
 	s.t.Helper()
 	e, err := jobview.NewInspector(s.rdb).Explain(s.t.Context(), id, "")
@@ -43,7 +43,7 @@ func (s *site) explained(id string) string {
 	return strings.Join(e.Text(), "\n")
 }
 
-// awaitExplained waits until the explanation says that.
+// awaitExplained waits until the explanation contains these words.
 func (s *site) awaitExplained(id, words string) {
 	s.t.Helper()
 	s.await(2*presence.Every, func() (bool, string) {
@@ -52,8 +52,8 @@ func (s *site) awaitExplained(id, words string) {
 	})
 }
 
-// TestPresent: workers say what they serve and how busy they are, from start to
-// stop, and leave nothing behind.
+// TestPresent: workers say what they serve and how busy they are, from start to stop, and leave
+// nothing behind.
 func TestPresent(t *testing.T) {
 	onBoth(t, func(s *site) {
 		begun, goOn := make(chan struct{}), make(chan struct{})
@@ -92,7 +92,7 @@ func TestPresent(t *testing.T) {
 	})
 }
 
-// TestPresentExpires: one that was killed is forgotten.
+// TestPresentExpires: a worker that was killed is forgotten.
 func TestPresentExpires(t *testing.T) {
 	onBoth(t, func(s *site) {
 		if _, err := s.rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
@@ -109,8 +109,8 @@ func TestPresentExpires(t *testing.T) {
 	})
 }
 
-// TestPresentAcrossServers: the servers of a process are one worker, whichever of
-// them ends first.
+// TestPresentAcrossServers: the servers of a process are one worker, whichever of them ends
+// first.
 func TestPresentAcrossServers(t *testing.T) {
 	onBoth(t, func(s *site) {
 		var second *asynqlimit.Limits
@@ -135,8 +135,8 @@ func TestPresentAcrossServers(t *testing.T) {
 	})
 }
 
-// TestExplainWorkers: an explanation says which workers there are not, and which
-// have other configurations.
+// TestExplainWorkers: an explanation says which workers are missing, and which have other
+// configurations.
 func TestExplainWorkers(t *testing.T) {
 	onBoth(t, func(s *site) {
 		s.enqueue("mial:send", "job")
@@ -153,7 +153,7 @@ func TestExplainWorkers(t *testing.T) {
 	})
 }
 
-// TestPresentOfStrangers: whatever somebody writes there, reading it is harmless.
+// TestPresentOfStrangers: whatever somebody writes there, it is harmless to read it.
 func TestPresentOfStrangers(t *testing.T) {
 	onBoth(t, func(s *site) {
 		for id, fields := range map[string][]any{
@@ -188,7 +188,7 @@ func TestPresentOfStrangers(t *testing.T) {
 	})
 }
 
-// hold is a handler that waits, and says when it has begun.
+// hold returns a handler that waits, and says when it has begun.
 func hold(begun chan<- struct{}, goOn <-chan struct{}) func(context.Context, *asynq.Task) error {
 	return func(ctx context.Context, _ *asynq.Task) error {
 		begun <- struct{}{}
@@ -203,8 +203,8 @@ func hold(begun chan<- struct{}, goOn <-chan struct{}) func(context.Context, *as
 
 func z(score float64, member string) redis.Z { return redis.Z{Score: score, Member: member} }
 
-// TestHistory: what the jobs of a process did is in the fleet's history, limit by
-// limit, also what it did last.
+// TestHistory: what the jobs of a process did is in the fleet's history, limit by limit, also
+// what they did last.
 func TestHistory(t *testing.T) {
 	onBoth(t, func(s *site) {
 		stop := s.serve(member{handle: func(_ context.Context, task *asynq.Task) error {

@@ -3,22 +3,22 @@ package asynqlimit
 import "time"
 
 const (
-	// probeFirst and probeMost bound the time between two tries of a job that could
-	// not run as things stood.
+	// probeFirst and probeMost bound the time between two tries of a job that could not run as
+	// things stood.
 	probeFirst = 2 * time.Second
 	probeMost  = 30 * time.Second
-	// openBatch is how many jobs of a line that has opened are called at a look, and
-	// openEvery how far apart those looks are.
+	// openBatch is how many jobs are called in a visit of a line that has opened, and openEvery
+	// is the time between two such visits.
 	openBatch = 500
 	openEvery = 200 * time.Millisecond
-	// probeApart is how far apart tries of different lines are on average, and
-	// probesAtOnce how many may come together: types come from producers, and with
-	// many of them their tries alone would be a storm.
+	// probeApart is the average time between tries of different lines, and probesAtOnce is how
+	// many may come together. Types come from producers, and with many types the tries alone
+	// would overload Redis and the workers.
 	probeApart   = 2 * time.Millisecond
 	probesAtOnce = 50
 )
 
-// tries paces the tries of all lines of a process.
+// tries limits the rate of tries of all lines of a process.
 type tries struct{ next time.Time }
 
 func (t *tries) allow(now time.Time) bool {
@@ -32,22 +32,22 @@ func (t *tries) allow(now time.Time) bool {
 	return true
 }
 
-// probe decides how many jobs to call from a line of jobs that cannot run as
-// things stand. Each process tries one by itself, at its start and then ever less
-// often. When one passes, others follow, as many as keep passing: jobs that still
-// cannot run do not keep those from running that can.
+// probe decides how many jobs to call from a line of jobs that cannot run as things stand. Each
+// process tries one job on its own, at its start and then less and less often. When one passes,
+// others follow, as many as keep passing: jobs that still cannot run do not hold back those that
+// can.
 type probe struct {
-	next           time.Time     // look
-	pause          time.Duration // until the one after that, if nothing passes
+	next           time.Time     // when the line is visited next
+	pause          time.Duration // until the visit after that, if nothing passes
 	batch          int
-	passed, failed int // of this process, since the last look
+	passed, failed int // of this process, since the last visit
 }
 
-// opens says whether one has passed, so that others are to follow.
+// opens reports whether one job has passed, so that others are to follow.
 func (p *probe) opens() bool { return p.passed > 0 || p.batch > 1 }
 
-// look says how many jobs to call now. A line of which none has passed waits for
-// its try.
+// allowance returns how many jobs to call now. A line of which none has passed has to wait until
+// tries allows it.
 func (p *probe) allowance(now time.Time, of *tries) int {
 	if now.Before(p.next) {
 		return 0
@@ -72,8 +72,8 @@ func (p *probe) allowance(now time.Time, of *tries) int {
 	return p.batch
 }
 
-// saw notes how a job of the line has fared. The first that passes has the next
-// look come soon.
+// saw notes whether a job of the line could run. After the first that passes, the next visit
+// comes soon.
 func (p *probe) saw(passed bool, now time.Time) {
 	if !passed {
 		p.failed++

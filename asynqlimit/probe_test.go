@@ -16,7 +16,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// mentions counts the commands that have an argument, one by one.
+// mentions counts the commands, sent one by one, that have an argument.
 type mentions struct {
 	arg string
 	n   *atomic.Int64
@@ -37,9 +37,9 @@ func (m mentions) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return next
 }
 
-// TestEmptiedLinesCostNothing: jobs of more types wait for something to be mended
-// than a pass tells of. Those of one run, as it is mended, and nobody looks for
-// more of them.
+// TestEmptiedLinesCostNothing: jobs of more types wait for something to be mended than a pass
+// reads. Those of one type run, because its cause is mended, and nobody visits their empty line
+// any more.
 func TestEmptiedLinesCostNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -73,7 +73,7 @@ jobs: { "x:limited": { limits: [api] } }
 		n := s.rdb.ZCard(t.Context(), "asynq:{default}:jt:line:!no_credential:x:limited").Val()
 		return n == 0, fmt.Sprintf("%d of %d still blocked", n, jobs)
 	})
-	<-time.After(time.Second) // what is under way
+	<-time.After(time.Second) // for what is under way
 	before := visits.Load()
 	<-time.After(3 * time.Second)
 	if n := visits.Load() - before; n > 2 {

@@ -19,9 +19,8 @@ limits: { api: { rate: 50/1s } }
 jobs: { "x:limited": { limits: [api] } }
 `
 
-// TestQueueThatNobodyRuns: queues idle and other share a limit. The first is
-// paused in asynq, or has no server, with 400 jobs in line. The 100 jobs of the
-// other have the limit for themselves.
+// TestQueueThatNobodyRuns: queues idle and other share a limit. The first is paused in asynq, or
+// has no server, with 400 jobs in line. The 100 jobs of the other get the whole limit.
 func TestQueueThatNobodyRuns(t *testing.T) {
 	tests := []struct {
 		name        string
@@ -62,7 +61,7 @@ func TestQueueThatNobodyRuns(t *testing.T) {
 				if took > 3*time.Second {
 					s.t.Errorf("100 jobs beside 400 that nobody runs took %v, want at most 3s", took)
 				}
-				if n := len(s.seen("idle")); n > 50 { // those that were called when the pause ended
+				if n := len(s.seen("idle")); n > 50 { // jobs that were called when the pause ended
 					s.t.Errorf("%d of the idle queue started", n)
 				}
 				tt.again(s, idle)
@@ -77,8 +76,8 @@ func TestQueueThatNobodyRuns(t *testing.T) {
 	}
 }
 
-// TestNightlyJob: a job of a fixed id, without retries, is put off each night. It
-// runs each night, once, under its id.
+// TestNightlyJob: a job with a fixed id, without retries, is put off each night. It runs once
+// each night, under its id.
 func TestNightlyJob(t *testing.T) {
 	onBoth(t, func(s *site) {
 		s.serve(member{yaml: "limits: { api: { rate: 1/1s } }\njobs: { \"x:limited\": { limits: [api], hold: 0 } }\n"})
@@ -102,8 +101,8 @@ func TestNightlyJob(t *testing.T) {
 	})
 }
 
-// TestPoisonousJob: the API always answers 429 to one job. The 200 others have
-// the limit but for its first pause.
+// TestPoisonousJob: the API always answers 429 to one job. The 200 others get the limit, except
+// during that job's first pause.
 func TestPoisonousJob(t *testing.T) {
 	onBoth(t, func(s *site) {
 		s.serve(member{yaml: "limits: { api: { rate: 20/1s } }\njobs: { \"x:limited\": { limits: [api] } }\n",
@@ -134,8 +133,8 @@ func TestPoisonousJob(t *testing.T) {
 	})
 }
 
-// TestDeletedAndEnqueuedAgain: a job in line is deleted, and its id enqueued again
-// for tomorrow. It does not run today.
+// TestDeletedAndEnqueuedAgain: a job in line is deleted, and its id enqueued again for tomorrow.
+// It does not run today.
 func TestDeletedAndEnqueuedAgain(t *testing.T) {
 	onBoth(t, func(s *site) {
 		goOn := s.stopLimit("api", "50/1s")
@@ -183,9 +182,9 @@ func TestDeletedAndEnqueuedAgain(t *testing.T) {
 	})
 }
 
-// TestMistakesMakeJobsWait: a backlog meets a mistake of the configuration, of a
-// deployment, or of an operator. All wait, none is archived, no retry is used up,
-// and all run once it is mended.
+// TestMistakesMakeJobsWait: there is a backlog and a mistake in the configuration, in a
+// deployment, or by an operator. All jobs wait, none is archived, no retry is used up, and all
+// run once the mistake is mended.
 func TestMistakesMakeJobsWait(t *testing.T) {
 	n := 300
 	if nightly() {
@@ -256,8 +255,8 @@ func (s *site) checkRetries(n int) {
 	}
 }
 
-// TestOneBadJobOfAType: of a type, some jobs bring no account, for good. They wait,
-// and the others of the type run.
+// TestOneBadJobOfAType: some jobs of a type will never have an account. They wait, and the others
+// of the type run.
 func TestOneBadJobOfAType(t *testing.T) {
 	onBoth(t, func(s *site) {
 		const yaml = "limits: { api: { rate: 100000/1s, key: payload.%s } }\njobs: { \"x:\": { limits: [api] } }\n"
@@ -280,12 +279,13 @@ func TestOneBadJobOfAType(t *testing.T) {
 	})
 }
 
-// TestOrder: jobs start in the order in which they came, across a pause and a
-// restart of the servers, up to a second.
+// TestOrder: jobs start in the order in which they came, across a pause and a restart of the
+// servers, within a second.
 func TestOrder(t *testing.T) {
 	onBoth(t, func(s *site) {
 		goOn := s.stopLimit("api", "50/1s")
-		// A permit that is stale on a busy machine is exchanged for one of the next second: hence the wide guard.
+		// On a busy machine, a stale permit is exchanged for one of the next second, so the guard
+		// is wide.
 		const yaml = "limits: { api: { rate: 50/1s, guard: 200ms } }\njobs: { \"x:limited\": { limits: [api] } }\n"
 		m := member{yaml: yaml, asynq: asynq.Config{Concurrency: 5}}
 		stop := s.serve(m)

@@ -12,10 +12,10 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// TestRatesForSomeValues: values have the rates that the configuration gives them,
-// from their next job on, through deploys that change, add and remove them. What was
-// used stays used. What an operator has pinned stays. (Of a rate below 64 no permit that a
-// process got too late to use is left unused: what is used is what ran.)
+// TestRatesForSomeValues: values have the rates that the configuration gives them, from their
+// next job on, across deploys that change, add and remove rates. Used permits stay used. A rate
+// that an operator has pinned stays. (At a rate below 64, a permit that a process got too late to
+// use is not left unused, so the number of used permits is the number of jobs that ran.)
 func TestRatesForSomeValues(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -33,7 +33,7 @@ jobs: { "x:": { limits: [account] } }
 		for _, name := range []string{"one", "two"} {
 			stops = append(stops, s.serve(member{name: name, yaml: yaml(rates)}))
 		}
-		for i := range 4 { // each process meets some of them
+		for i := range 4 { // each process gets some of them
 			for _, account := range accounts {
 				s.enqueuePayload("x:job", fmt.Sprint("job", used, account, i), fmt.Appendf(nil, `{"account": %q}`, account))
 			}
@@ -68,8 +68,8 @@ jobs: { "x:": { limits: [account] } }
 	deploy("", map[string]int64{"account:acme": 30, "account:zed": 30, "account:pinned": 60, "account:7": 30, "account:a%3Ab": 30})
 }
 
-// TestCostsOfValuesWithRates: a job that costs more than the common rate, and less than
-// that of its value, runs. One of another value waits.
+// TestCostsOfValuesWithRates: a job that costs more than the common rate, and less than the rate
+// of its value, runs. A job of another value waits.
 func TestCostsOfValuesWithRates(t *testing.T) {
 	t.Parallel()
 	for _, permits := range []string{"payload.cost", "20"} {

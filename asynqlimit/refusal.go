@@ -9,12 +9,12 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// max_wait is for how long an API may tell a job to try later, from the job's first
-// refusal on. What the job waits for otherwise does not count: limits, pauses, what
-// somebody has to mend. The time of the first refusal is moved on by it.
+// max_wait is how long an API may tell a job to try later, from the job's first refusal on. What
+// the job waits for otherwise does not count: limits, pauses, what somebody has to mend. So the
+// time of the first refusal is moved on by that wait.
 
-// movedOn is a first refusal, in seconds after 1970, of a task that has waited for
-// something else since; 0 if there was none. It is never after now.
+// movedOn returns the time of a first refusal, in seconds after 1970, moved on by what the task
+// has waited for other things since; 0 if there was no refusal. It is never after now.
 func movedOn(refused int64, waited time.Duration, now int64) int64 {
 	if refused == 0 {
 		return 0
@@ -22,8 +22,9 @@ func movedOn(refused int64, waited time.Duration, now int64) int64 {
 	return max(min(refused+int64(math.Round(waited.Seconds())), now), refused)
 }
 
-// refusedFirst is when the task was first refused, moved on by what it has waited in
-// this process until now, or until its handler began, and in that for its permits.
+// refusedFirst is when the task was first refused, moved on by what it has waited in this
+// process: until its handler began, and for its permits within the handler; if the handler has
+// not begun, until now.
 func (j *job) refusedFirst(now time.Time) int64 {
 	waited := now.Sub(j.a.came)
 	if !j.handling.IsZero() {
@@ -32,10 +33,10 @@ func (j *job) refusedFirst(now time.Time) int64 {
 	return movedOn(j.a.wait.Refused, waited, now.Unix())
 }
 
-// refused does what the API's answer asks for. The task's first refusal pauses
-// what it concerns: the API means everybody. If the task is refused again, and no
-// other was meanwhile, the API means this task: it alone stays away, and then
-// queues behind the others. After max_wait it is a failure.
+// refused does what the API's answer asks for. The first time that the API refuses a task, the
+// limits that it concerns pause, because the API means everybody. If the API refuses the task
+// again, and has refused no other in between, the API means this task: only this task stays away,
+// and then queues behind the others. After max_wait it is a failure.
 func (j *job) refused(ctx context.Context, after *RetryAfterError, err error) error {
 	j.tally(func(t *tally) { t.refused.Add(1) })
 	now := time.Now()
@@ -85,6 +86,6 @@ func (j *job) refused(ctx context.Context, after *RetryAfterError, err error) er
 	return &ThrottledError{Limiter: limiter, RetryAfter: d, Err: after}
 }
 
-// settleTimeout bounds what is noted in Redis when an attempt is over. The task's
-// own time may be over by then.
+// settleTimeout bounds how long it takes to note things in Redis when an attempt is over. The
+// task's own time may be over by then.
 const settleTimeout = 2 * time.Second

@@ -7,7 +7,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// TestMovedOn: waits for other things do not count, whatever clocks do.
+// TestMovedOn: waits for other things do not count, whatever the clocks do.
 func TestMovedOn(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

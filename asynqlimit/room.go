@@ -9,16 +9,15 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// room keeps the list in Redis of the tasks that wait in a process. The script that
-// takes a task from its queue lists it. It is off the list when it begins to run, or
-// its attempt has ended: the scripts that park it or give it back see to that
-// themselves. If the process is killed, asynq's recoverer finds the leases of its
-// tasks lapsed. Those that are listed have not begun, and go back to their queues
-// without a failure.
+// room keeps the list in Redis of the tasks of a queue that wait in processes. The script that
+// takes a task from its queue puts it on the list. The task is off the list when it begins to run
+// or when its attempt has ended: the scripts that park it or give it back take it off. If the
+// process is killed, asynq's recoverer finds that the leases of its tasks have lapsed. Tasks on
+// the list have not begun, and go back to their queues without a failure.
 //
-// Each queue has its own list and its own calls: one whose shard is slow holds up no
-// starts of others. Changes go to Redis together: those that come while a call is
-// under way make up the next.
+// Each queue has its own list and its own calls: if the shard of one queue is slow, tasks of
+// other queues still start. Changes go to Redis together: those that come during a call make up
+// the next call.
 type room struct {
 	lines  *line.Lines
 	queue  string
@@ -29,10 +28,10 @@ type room struct {
 	changes map[attemptKey]change
 	next    chan struct{} // closed when they are in Redis
 	flying  map[attemptKey]change
-	landed  chan struct{} // closed when those are
+	landed  chan struct{} // closed when the changes in flying are
 }
 
-// change is of the list, by an attempt: it enters, or leaves.
+// change is a change of the list by an attempt: it enters or leaves.
 type change struct {
 	a      *attempt
 	enters bool
@@ -42,14 +41,15 @@ func newRoom(lines *line.Lines, queue string, logger *slog.Logger) *room {
 	return &room{lines: lines, queue: queue, logger: logger, wake: make(chan struct{}, 1), changes: map[attemptKey]change{}, next: make(chan struct{})}
 }
 
-// taken notes a new attempt, which is listed. What an earlier one has changed is past.
+// taken records a new attempt, whose task is on the list. Changes by an earlier attempt do not
+// count any more.
 func (r *room) taken(a *attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.changes, a.key())
 }
 
-// enter puts the task of an attempt on the list again, soon.
+// enter puts the task of an attempt back on the list, soon.
 func (r *room) enter(a *attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +58,7 @@ func (r *room) enter(a *attempt) {
 	}
 }
 
-// waits puts a task on the list that could be neither parked nor given back: asynq's
+// waits puts a task on the list that could neither be parked nor given back, so that asynq's
 // recoverer brings it back.
 func (r *room) waits(a *attempt) {
 	r.mu.Lock()
@@ -67,8 +67,8 @@ func (r *room) waits(a *attempt) {
 	r.note(change{a, true})
 }
 
-// leaving takes the task of an attempt off the list, soon, and returns what is closed
-// when that is done; nil if it was done before.
+// leaving takes the task of an attempt off the list, soon, and returns a channel that is closed
+// when that is done.
 func (r *room) leaving(a *attempt) (done <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,15 +87,15 @@ func (r *room) note(c change) {
 	}
 }
 
-// leaveLasts is how long a start waits for Redis to know that the task does not
-// wait any more. One that was started is worth more than a list that is exact.
+// leaveLasts is how long a start waits for Redis to know that the task does not wait any more. To
+// start the task matters more than an exact list.
 const leaveLasts = time.Second
 
 // leave takes the task of an attempt off the list, and waits until that is done.
 func (r *room) leave(ctx context.Context, a *attempt) { await(ctx, r.leaving(a)) }
 
-// stay leaves the list to the script that parks the task of an attempt, or gives it
-// back: no change of it comes after that.
+// stay leaves the list to the script that parks the task of an attempt, or gives it back. After
+// stay, no change by the attempt comes in between.
 func (r *room) stay(ctx context.Context, a *attempt) {
 	r.mu.Lock()
 	if r.changes[a.key()].a == a {
@@ -109,7 +109,8 @@ func (r *room) stay(ctx context.Context, a *attempt) {
 	await(ctx, landed)
 }
 
-// await waits until done is closed, for leaveLasts at most. If it is nil, it was.
+// await waits until done is closed, but no longer than leaveLasts. If done is nil, there is
+// nothing to wait for.
 func await(ctx context.Context, done <-chan struct{}) {
 	if done == nil {
 		return
@@ -128,7 +129,7 @@ func await(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// run keeps the list until ctx ends.
+// run sends the changes of the list to Redis until ctx ends.
 func (r *room) run(ctx context.Context) {
 	for {
 		select {
@@ -148,7 +149,7 @@ func (r *room) run(ctx context.Context) {
 	}
 }
 
-// flush brings to Redis what was noted, and reports whether that is done.
+// flush sends the noted changes to Redis, and reports whether that succeeded.
 func (r *room) flush(ctx context.Context) (ok bool) {
 	r.mu.Lock()
 	r.flying, r.landed = r.changes, r.next
@@ -178,11 +179,11 @@ func (r *room) flush(ctx context.Context) (ok bool) {
 		}
 	}
 	r.flying = nil
-	close(r.landed) // also if it failed: a start waits no longer, and the list is mended later
+	close(r.landed) // also after an error: a start waits no longer, and the list is corrected later
 	return err == nil
 }
 
-// rooms are those of the queues of a server.
+// rooms are the rooms of a server, by queue.
 type rooms map[string]*room
 
 func newRooms(lines *line.Lines, weights map[string]int, logger *slog.Logger) rooms {
@@ -193,7 +194,7 @@ func newRooms(lines *line.Lines, weights map[string]int, logger *slog.Logger) ro
 	return rs
 }
 
-// of is the room of the queue that the task of an attempt is from.
+// of returns the room of the queue from which the task of an attempt is.
 func (rs rooms) of(a *attempt) *room { return rs[a.queue] }
 
 // run keeps the lists until ctx ends.

@@ -12,8 +12,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// TestSlowQueueHoldsUpNoOther: what waits in a queue whose part of Redis does not
-// answer is no reason for tasks of another to start late.
+// TestSlowQueueHoldsUpNoOther: the part of Redis for one queue does not answer. Tasks of another
+// queue do not start late because of that.
 func TestSlowQueueHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := make(chan struct{})
@@ -38,7 +38,7 @@ func TestSlowQueueHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// slowRedis answers SREM, of one key only when until is closed.
+// slowRedis answers SREM. For one key it answers only when until is closed.
 type slowRedis struct {
 	redis.UniversalClient
 	slow  string

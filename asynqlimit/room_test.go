@@ -17,14 +17,14 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// roomOf are the tasks of the queue that count as waiting in a process.
+// roomOf returns the tasks of the queue that count as waiting in a process.
 func (s *site) roomOf(queue string) []string {
 	return s.rdb.SMembers(s.t.Context(), "asynq:{"+queue+"}:jt:room").Val()
 }
 
-// TestWhoWaitsHere: a task counts as waiting in its process until it runs, and no
-// longer: neither while it runs, nor when its handler failed before it had permits,
-// did not want them, or its time was over before it began.
+// TestWhoWaitsHere: a task counts as waiting in its process until it runs, and no longer: neither
+// while it runs, nor after its handler failed before it had permits or did not ask for them, nor
+// after its time was over before it began.
 func TestWhoWaitsHere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -77,7 +77,7 @@ jobs: { "x:limited": { limits: [api], hold: 10s } }
 	}
 }
 
-// cutOff is a connection that is lost when a task is to park.
+// cutOff is a connection that is lost when a task is about to park.
 type cutOff struct {
 	redis.UniversalClient
 	lost atomic.Bool
@@ -101,15 +101,15 @@ func (c *cutOff) ZAddXX(ctx context.Context, key string, members ...redis.Z) *re
 	return c.UniversalClient.ZAddXX(ctx, key, members...)
 }
 
-// TestPutOffThenRecoveredElsewhere: a process cannot park a task of one attempt
-// that its limit puts off. Another finds its lease lapsed, as if the first had died
+// TestPutOffThenRecoveredElsewhere: a limit puts off a task that has only one attempt, and its
+// process cannot park it. Another process finds its lease lapsed, as if the first had died
 // meanwhile. The task has not begun, and goes on.
 func TestPutOffThenRecoveredElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
 	first := &cutOff{UniversalClient: s.rdb}
 	s.serve(member{name: "cut off", yaml: fiftyPerSecond, rdb: first, asynq: asynq.Config{ShutdownTimeout: time.Second}})
-	for i := range 5 { // the limit gives at once
+	for i := range 5 { // the limit gives these permits at once
 		s.enqueue("x:limited", fmt.Sprint("before", i))
 	}
 	s.awaitStarts("before", 5, 10*time.Second)

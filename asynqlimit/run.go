@@ -10,7 +10,7 @@ import (
 
 // run calls the handler, in a slot.
 func (j *job) run(ctx context.Context, next asynq.Handler) error {
-	j.a.ask() // now or never
+	j.a.ask() // it has asked, or never will
 	if err := j.slot(ctx); err != nil {
 		return j.undecided(ctx, err)
 	}
@@ -39,7 +39,7 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	return nil
 }
 
-// slot waits for a slot, for no more than a quarter of the task's time.
+// slot waits for a slot, for at most a quarter of the task's time.
 func (j *job) slot(ctx context.Context) error {
 	if j.a.position.toSlotNow() {
 		return nil
@@ -53,12 +53,11 @@ func (j *job) slot(ctx context.Context) error {
 	return j.a.position.toSlot(running)
 }
 
-// errGone is what an attempt returns that asynq ends, or has ended, because its
-// context is over.
+// errGone is the result of an attempt that asynq ends, or has ended, because its context is over.
 var errGone = errors.New("the attempt is over")
 
-// calls says whether to call the handler. One that acquires its permits itself
-// has its turn later: see Acquire.
+// calls reports whether to call the handler. If the handler acquires its permits itself, the task
+// begins later: see Acquire.
 func (j *job) calls(ctx context.Context) bool {
 	if !j.held && len(j.limiter) > 0 {
 		return ctx.Err() == nil && j.a.goesOn(prepares)
@@ -66,10 +65,10 @@ func (j *job) calls(ctx context.Context) bool {
 	return j.begins(ctx)
 }
 
-// begins says whether the task is to run now: Redis knows that it waits no more,
-// and asynq still has it.
+// begins reports whether the task is to run now: Redis knows that it does not wait any more, and
+// asynq still has it.
 func (j *job) begins(ctx context.Context) bool {
-	if !j.held { // else it has left
+	if !j.held { // else it has left the list
 		j.l.rooms.of(j.a).leave(ctx, j.a)
 	}
 	if ctx.Err() != nil || !j.a.goesOn(runs) {

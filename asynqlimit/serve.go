@@ -11,16 +11,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotOurClient is what Serve returns for a server that was not made with
-// Limits.Redis().
+// ErrNotOurClient is what Serve returns for a server that was not made with Limits.Redis().
 var ErrNotOurClient = errors.New("asynqlimit: make the server with asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(...))")
 
-// Serve applies the limits of the configuration, except where an operator has
-// pinned one, runs the server with the handler, mostly an *asynq.ServeMux, until
-// ctx ends, and then shuts it down: nothing starts any more, jobs that wait go
-// back to the heads of their queues, and what runs gets the server's
-// ShutdownTimeout. It is called in place of the server's Run, once, and does not
-// listen to signals: see os/signal.NotifyContext.
+// Serve applies the limits of the configuration, except where an operator has pinned one. It runs
+// the server with the handler, usually an *asynq.ServeMux, until ctx ends, and then shuts it
+// down: nothing starts any more, jobs that wait go back to the heads of their queues, and jobs
+// that run get the server's ShutdownTimeout. Call it once, in place of the server's Run. It does
+// not listen to signals: see os/signal.NotifyContext.
 //
 // It returns nil after that, or the reason why it could not start.
 func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Handler) (err error) {
@@ -70,23 +68,22 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 	l.drain()
 	defer time.AfterFunc(l.timeout*9/10, l.giveUp).Stop()
 	srv.Shutdown()
-	_ = l.caller.flushOrders(listing) // of what has ended meanwhile; else Redis finds out
+	_ = l.caller.flushOrders(listing) // tasks that have ended meanwhile; if this fails, Redis finds out without us
 	return nil
 }
 
-// Takes says whether the server takes jobs: Serve has started it, and it does not
-// drain.
+// Takes reports whether the server takes jobs: Serve has started it, and it does not drain.
 func (l *Limits) Takes() bool { return l.takes.Load() && l.draining.Err() == nil }
 
-// Ping implements redis.UniversalClient. Serve has the server ping, to see that it
-// has this client.
+// Ping implements redis.UniversalClient. Serve makes the server ping, to find out whether it has
+// this client.
 func (c client) Ping(ctx context.Context) *redis.StatusCmd {
 	c.l.reached.Store(true)
 	return c.UniversalClient.Ping(ctx)
 }
 
-// Apply sets the limits that are not keyed, as Serve does. Those are applied when
-// a job brings the value.
+// Apply sets the limits that are not keyed, as Serve does. The others are applied when a job
+// brings the value.
 func (l *Limits) Apply(ctx context.Context) error {
 	for _, limit := range l.rules.plan.Limits() {
 		if limit.Key != "" {

@@ -17,9 +17,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// TestExistingServer: a server with its own error handler, failure test, retry
-// delays and middleware gets limits. The limits are kept, jobs without limits run
-// beside, and all that is the server's own sees real failures only.
+// TestExistingServer: a server with its own error handler, failure test, retry delays and
+// middleware gets limits. The limits are kept, jobs without limits run beside them, and
+// everything that is the server's own sees real failures only.
 func TestExistingServer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -96,8 +96,8 @@ func TestNotOurClient(t *testing.T) {
 	}
 }
 
-// TestUniqueInLine: a unique job that waits longer than its lock was to last is
-// still the only one.
+// TestUniqueInLine: a unique job waits longer than its lock was meant to last, and is still the
+// only one.
 func TestUniqueInLine(t *testing.T) {
 	onBoth(t, func(s *site) {
 		goOn := s.stopLimit("api", "50/1s")
@@ -123,8 +123,8 @@ func TestUniqueInLine(t *testing.T) {
 	})
 }
 
-// TestGroupsAndSchedules: tasks that asynq aggregates, and those that its Scheduler
-// enqueues, have limits like others.
+// TestGroupsAndSchedules: tasks that asynq aggregates, and tasks that its Scheduler enqueues,
+// have limits like others.
 func TestGroupsAndSchedules(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -182,9 +182,9 @@ jobs: { "x:llm": { limits: [tokens, requests], permits: 10 } }
 	}
 }
 
-// TestHandlerAcquires: a handler that acquires has its permits when Acquire
-// returns, and its job parks if it does not get them. The configuration says so of
-// its jobs, or the program of its handlers.
+// TestHandlerAcquires: a handler that acquires has its permits when Acquire returns, and its job
+// parks if it does not get them. Either the configuration says that of its jobs, or the program
+// of its handlers.
 func TestHandlerAcquires(t *testing.T) {
 	t.Run("by the configuration", func(t *testing.T) {
 		checkHandlerAcquires(t, "limits: [api], hold: 200ms, acquire: handler", asynqlimit.Options{})

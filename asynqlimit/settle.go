@@ -18,19 +18,18 @@ const holdForever = 100 * 365 * 24 * time.Hour
 // errNoJob is for contexts that are not those of a handler.
 var errNoJob = errors.New("this is not the context of a job's handler")
 
-// Unlimited returns the context of a job without limits, for tests of handlers
-// that call Acquire or Settle.
+// Unlimited returns the context of a job without limits, for tests of handlers that call Acquire
+// or Settle.
 func Unlimited(ctx context.Context) context.Context {
 	return context.WithValue(ctx, jobKey{}, &job{})
 }
 
-// Acquire gets the permits of the job of ctx, for handlers of jobs with acquire:
-// handler. Call it immediately before the permits are used. The handler has to
-// return its error, a *ThrottledError if the job's turn is far: then the job parks.
-// It does nothing for jobs that have their permits, or need none.
+// Acquire gets the permits of the job of ctx, for handlers of jobs with acquire: handler. Call it
+// immediately before the permits are used. The handler has to return its error. If the permits
+// are not due soon, that is a *ThrottledError, and the job parks. Acquire does nothing for jobs
+// that have their permits, or need none.
 //
-// A handler that has to prepare what it uses, a connection say, may call Hold
-// before.
+// A handler that has to prepare what it uses, for example a connection, may call Hold first.
 func Acquire(ctx context.Context) error {
 	j := jobFrom(ctx)
 	if j == nil {
@@ -48,8 +47,8 @@ func Acquire(ctx context.Context) error {
 	return nil
 }
 
-// Hold returns when the turn of the job of ctx is near: what Acquire begins with.
-// Like that it may return a *ThrottledError, which the handler has to return.
+// Hold returns shortly before the permits of the job of ctx are due. It is the first part of
+// Acquire. Like Acquire it may return a *ThrottledError, which the handler has to return.
 func Hold(ctx context.Context) error {
 	j := jobFrom(ctx)
 	if j == nil {
@@ -61,10 +60,10 @@ func Hold(ctx context.Context) error {
 	return nil
 }
 
-// AcquireMore gets the permits of another request of the same job, for as long as
-// the job has time. It does not park: a job that started is better finished than
-// begun again, and if its turn comes too late, the attempt has failed. Only a
-// process that drains gives the job back, with a *ThrottledError.
+// AcquireMore gets the permits of another request of the same job, and waits as long as the job
+// has time. The job does not park: it is better to finish a job that has started than to begin it
+// again. If the permits are due too late, the attempt has failed. Only a process that drains
+// gives the job back, with a *ThrottledError.
 func AcquireMore(ctx context.Context) error {
 	j := jobFrom(ctx)
 	if j == nil {
@@ -79,26 +78,25 @@ func AcquireMore(ctx context.Context) error {
 	return nil
 }
 
-// Settle corrects what the job of ctx took of its limits, once its handler
-// knows what it really cost: the tokens of an LLM call, say, of which permits
-// was an estimate. What was too much is given back for others to use. What was
-// too little is taken now, in turn, which may take as long as any wait for
-// permits: a job that costs more than it said keeps its slot until the limits
-// have made up for it. So call Settle last, and as often as the cost changes.
+// Settle corrects what the job of ctx took from its limits, once its handler knows what the job
+// really cost: for example the tokens of an LLM call, if the configured permits were an estimate.
+// If the job took too much, the rest is given back for others to use. If it took too little,
+// Settle takes the rest now, in turn, which may last as long as any wait for permits: a job that
+// costs more than it said keeps its slot until the limits have made up for it. So call Settle
+// last, and as often as the cost changes.
 //
-// An error says that the difference is not, or not entirely, settled: Redis
-// gave no answer, or the process drains or ctx ends before the turn comes. The
-// job's work is done all the same; returning the error would do it again.
+// An error says that the difference is not, or not entirely, settled: Redis gave no answer, the
+// process drains, or ctx ends before the permits are due. The job's work is done all the same: do
+// not return the error, because then the work would be done again.
 //
-// A job whose permits differ by limit settles each with SettleLimit: Settle is an
-// error for it, since one cost cannot be that of requests and of tokens.
+// If a job's permits differ by limit, settle each limit with SettleLimit. Settle returns an error
+// for such a job, because one number cannot be the cost in requests and the cost in tokens.
 //
-// Settle is for the goroutine of the handler. It does nothing for jobs without
-// limits.
+// Call Settle on the goroutine of the handler. It does nothing for jobs without limits.
 func Settle(ctx context.Context, cost int64) error { return settle(ctx, "", cost) }
 
-// SettleLimit is Settle for one limit of the job, by its name in the
-// configuration. The others keep what they have.
+// SettleLimit is Settle for one limit of the job, by its name in the configuration. The other
+// limits stay as they are.
 func SettleLimit(ctx context.Context, limit string, cost int64) error {
 	if limit == "" {
 		return errors.New("settle: no limit is named")
@@ -134,7 +132,7 @@ func settle(ctx context.Context, limit string, cost int64) error {
 	return j.makeUp(ctx, of, cost)
 }
 
-// makeUp takes what was taken too little, in portions that the limits give at once.
+// makeUp takes the permits that are missing, in portions that the limits give at once.
 func (j *job) makeUp(ctx context.Context, of []bool, cost int64) error {
 	for i, l := range j.limiter {
 		if !of[i] {
@@ -156,7 +154,7 @@ func (j *job) makeUp(ctx context.Context, of []bool, cost int64) error {
 	return nil
 }
 
-// moreOf waits for n permits of one limit, for as long as the task has time.
+// moreOf waits for n permits of one limit, as long as the task has time.
 func (j *job) moreOf(ctx context.Context, i int, l *throttle.Limiter, n int64) (err error) {
 	span := j.l.trace(ctx, []string{l.Name()}, n)
 	defer func() { span(err) }()
@@ -174,7 +172,7 @@ func (j *job) moreOf(ctx context.Context, i int, l *throttle.Limiter, n int64) (
 	return nil
 }
 
-// more waits for permits beyond those the task began with.
+// more waits for permits beyond those with which the task began.
 func (j *job) more(ctx context.Context, costs []int64) (err error) {
 	span := j.l.trace(ctx, j.needs.limiters, j.needs.mostCost())
 	defer func() { span(err) }()

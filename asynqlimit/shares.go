@@ -12,21 +12,21 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// Tenants that share a limit wait in lines of their own. Which of them is next is
-// for package fair to say, by tags that are the limiter's in Redis, whatever queue
-// or process a job is in. They are charged for what is called from their lines; for
-// what did not get its permits they get that back, and what got permits without
-// being called from there is charged then.
+// Tenants that share a limit wait in lines of their own. Package fair decides which of them is
+// next, by tags. The tags belong to the limiter, in Redis, whatever queue or process a job is in.
+// Tenants are charged when jobs are called from their lines. If a called job does not get its
+// permits, its tenant gets the charge back. If a job gets permits without being called from
+// there, its tenant is charged then.
 
 const (
-	// minTenants and maxTenants bound how many tenants a look considers: more than
-	// it has permits for, since what it knows of their tags may be old.
+	// minTenants and maxTenants bound how many tenants a visit considers: more than it has
+	// permits for, because what it knows of their tags may be old.
 	minTenants, maxTenants = 20, 500
 	// maxOwed is how many tenants a process remembers to charge at its next pass.
 	maxOwed = 10_000
 )
 
-// sharing is a look at a line that tenants share.
+// sharing is a visit of a line that tenants share.
 type sharing struct {
 	k       *visit
 	limiter string
@@ -37,12 +37,12 @@ type sharing struct {
 	visits  []line.Visit
 }
 
-// deal finds out from which tenants' lines to call what the looks have permits for.
+// deal finds out from which tenants' lines to call jobs for the permits of the visits.
 func (c *caller) deal(ctx context.Context, of []*sharing) error {
 	var asked []*sharing
 	var waiting []line.TenantsOf
 	for _, s := range of {
-		if s.k.permits <= 0 && s.k.tasks > 0 { // a line without tasks is to go
+		if s.k.permits <= 0 && s.k.tasks > 0 { // a line without tasks is removed
 			continue
 		}
 		most := min(max(2*s.k.permits/max(s.k.cost, 1), minTenants), maxTenants)
@@ -71,8 +71,8 @@ func (c *caller) deal(ctx context.Context, of []*sharing) error {
 	return err
 }
 
-// decide says what to call from the line of each tenant, and corrects what the queue
-// knows of their tags.
+// decide decides what to call from the line of each tenant, and corrects what the queue knows of
+// the tenants' tags.
 func (s *sharing) decide(rules *rules) {
 	limit := rules.limitOf(s.limiter)
 	first := s.waiting.First
@@ -107,8 +107,8 @@ func (s *sharing) decide(rules *rules) {
 	}
 }
 
-// costs remembers what tasks of a line that tenants share cost on average: the first
-// alone says little where costs differ.
+// costs remembers what tasks of a line that tenants share cost on average: where costs differ,
+// the cost of the first task says little.
 func (c *caller) costs(name string, b line.Brought) {
 	if b.Called == 0 {
 		return
@@ -119,8 +119,7 @@ func (c *caller) costs(name string, b line.Brought) {
 	c.average[name] = max((b.Cost+b.Called/2)/b.Called, 1)
 }
 
-// charge returns what was called from the lines of tenants: brought has one for each
-// look.
+// charge returns what was called from the lines of tenants. brought has one entry for each visit.
 func (s *sharing) charge(brought []line.Brought) line.Charge {
 	charge := line.Charge{Limiter: s.limiter, V: s.v}
 	for i, visit := range s.visits {
@@ -141,8 +140,8 @@ func (s *sharing) weightOf(tenant string) float64 {
 	return 1
 }
 
-// owe notes that a tenant has got permits otherwise than from its line, or that it
-// gives back what it was charged for. The next pass charges it.
+// owe notes that a tenant has got permits otherwise than through its line, or that it gives back
+// what it was charged for. The next pass charges it.
 func (c *caller) owe(limiter, tenant string, permits int64, weight float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -187,8 +186,8 @@ func (c *caller) chargeOwed(ctx context.Context) error {
 	return nil
 }
 
-// served charges the tenants of the task for permits for which it was not called, where
-// others wait for them.
+// served charges the tenants of the task for permits for which it was not called, if others wait
+// for them.
 func (j *job) served() {
 	for i, d := range j.needs.draws {
 		if d.Tenant == "" || j.a.called && j.a.wait.Line == j.needs.lines[i] {
@@ -200,8 +199,8 @@ func (j *job) served() {
 	}
 }
 
-// uncalled gives the tenant of a task back what it was charged for when it was called,
-// if it did not get its permits.
+// uncalled gives the tenant of a task back what it was charged when the task was called, if the
+// task did not get its permits.
 func (j *job) uncalled() {
 	limiter, tenant, shared := line.Split(j.a.wait.Line)
 	if !shared || !j.a.called || j.held {
@@ -229,9 +228,9 @@ func (rs *rules) limitOf(limiter string) *limit {
 	return nil
 }
 
-// strays says whether the configuration has changed since the tasks of a line parked:
-// tenants share the limiter now, or do not any more. They go back to their queue, and
-// find their new lines from there.
+// strays reports whether the configuration has changed since the tasks of a line parked: tenants
+// share the limiter now, or do not share it any more. The tasks go back to their queue, and find
+// their new lines from there.
 func (rs *rules) strays(name string) bool {
 	limiter, _, shared := line.Split(name)
 	if strings.HasPrefix(name, "!") {

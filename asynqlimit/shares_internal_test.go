@@ -6,8 +6,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// TestTurnsOfARareLimit: Redis has forgotten what tenants got, as it does within an hour in
-// which a limit gave nothing. Their lines still say who is next.
+// TestTurnsOfARareLimit: Redis has forgotten what tenants got, as it does within an hour in which
+// a limit gave nothing. Their lines still say who is next.
 func TestTurnsOfARareLimit(t *testing.T) {
 	s := &sharing{
 		k: &visit{permits: 1, capacity: 1}, limiter: "api", tags: line.Tags{V: -1, Finish: make([]float64, 2), Weights: make([]float64, 2)},

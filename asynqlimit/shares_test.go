@@ -25,9 +25,9 @@ jobs: { x: { limits: [api], permits: payload.cost }, y: { limits: [api] } }
 
 func tenantPayload(tenant string) []byte { return fmt.Appendf(nil, `{"tenant":%q}`, tenant) }
 
-// TestNewcomerIsNotBehindOthers: one tenant's 1500 jobs come before 15 of another, and
-// the limit gives 100 a second. The 15 do not wait for the 1500, nor do 15 of a third
-// who comes while they stand in line.
+// TestNewcomerIsNotBehindOthers: one tenant's 1500 jobs come before 15 of another, and the limit
+// gives 100 a second. The 15 do not wait for the 1500. Nor do 15 jobs of a third tenant that come
+// while the others are in line.
 func TestNewcomerIsNotBehindOthers(t *testing.T) {
 	onBoth(t, func(s *site) {
 		var tasks []*asynq.Task
@@ -44,8 +44,8 @@ func TestNewcomerIsNotBehindOthers(t *testing.T) {
 				s.enqueuePayload("y", fmt.Sprintf("%s-%02d", tenant, i), tenantPayload(tenant))
 			}
 		}
-		// ahead is how many jobs of the first tenant start while the newcomer's jobs wait in
-		// line, however long it takes to get there.
+		// ahead returns how many jobs of the first tenant start while the newcomer's jobs wait in
+		// line, however long it takes them to get there.
 		ahead := func(tenant string, since time.Time) (n int) {
 			starts := s.awaitStarts(tenant+"-", 15, 30*time.Second)
 			last := slices.MaxFunc(starts, func(a, b start) int { return a.at.Compare(b.at) }).at
@@ -77,7 +77,7 @@ func TestNewcomerIsNotBehindOthers(t *testing.T) {
 		newcomers("late")
 		late := ahead("late", inLine())
 		s.t.Logf("all were in line after %v; then %d of the others started before the 15, and %d before the 15 that came late", all.Sub(began), small, late)
-		if small > 100 || late > 100 { // in turn it is about 15
+		if small > 100 || late > 100 { // if tenants take turns it is about 15
 			s.t.Errorf("%d and %d of the others started while the 15 waited in line", small, late)
 		}
 		s.awaitStarts("hog-", 400, 20*time.Second)
@@ -87,8 +87,8 @@ func TestNewcomerIsNotBehindOthers(t *testing.T) {
 	})
 }
 
-// busyRedis has commands wait for each other, as those of a Redis that is busy: each
-// command of a pipeline takes a while, and so does each task that parks.
+// busyRedis makes commands wait for each other, like a busy Redis: each command of a pipeline
+// takes a while, and so does each task that parks.
 type busyRedis struct {
 	hook
 	each time.Duration
@@ -115,8 +115,8 @@ func (b busyRedis) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// TestLimitIsUsedWhileJobsReachTheLine: tenants' jobs, whose costs differ, come faster than
-// a busy Redis lets them park. Those that are called meanwhile do not wait behind them.
+// TestLimitIsUsedWhileJobsReachTheLine: jobs of tenants, with different costs, come faster than
+// they can park on a busy Redis. Jobs that are called meanwhile do not wait behind them.
 func TestLimitIsUsedWhileJobsReachTheLine(t *testing.T) {
 	s := newSite(t, redistest.Start(t))
 	random := rand.New(rand.NewPCG(1, 2))

@@ -19,12 +19,12 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// slotCounts count for a limit in flight.
+// slotCounts are the counters of a limit in flight.
 type slotCounts struct {
 	held, running, lost, outlived, parked atomic.Int64
 }
 
-// holder names a task among those that hold slots: the same for each attempt.
+// holder names a task among the holders of slots: the same name for each attempt.
 func holder(queue, id string) string {
 	name := queue + "/" + id
 	if len(name) <= 512 {
@@ -34,7 +34,8 @@ func holder(queue, id string) string {
 	return queue[:min(len(queue), 256)] + "/" + hex.EncodeToString(sum[:])
 }
 
-// slotGroup are the limits in flight that a task needs a slot of, together; nil if none.
+// slotGroup returns the limits in flight of which the task needs a slot, together; nil if there
+// are none.
 func (j *job) slotGroup() (*throttle.SlotGroup, error) {
 	if len(j.needs.slots) == 0 {
 		return nil, nil
@@ -50,12 +51,12 @@ func (j *job) slotGroup() (*throttle.SlotGroup, error) {
 	return j.l.throttle.SlotGroup(fs...)
 }
 
-// together gets a slot of each limit in flight and the permits of the others: from all
-// of them, or from none. The task waits for the permits first, and holds no slot
-// meanwhile; if it has to wait for a slot, the place of its permits goes back.
+// together gets a slot of each limit in flight and the permits of the other limits: from all of
+// them, or from none. The task waits for the permits first, and holds no slot meanwhile. If it
+// then has to wait for a slot, its reservation goes back.
 //
-// A handler that gets its permits itself runs in the slots, and asks for its permits
-// then: their turn is near.
+// A handler that gets its permits itself runs in the slots and then asks for its permits, which
+// are due soon.
 func (j *job) together(ctx context.Context) error {
 	for tries := 0; ; tries++ {
 		if err := j.hold(ctx); err != nil {
@@ -78,11 +79,11 @@ func (j *job) together(ctx context.Context) error {
 	}
 }
 
-// soonEnough is how long a task holds its slots at most while its permits come.
+// soonEnough is how long at most a task holds its slots until its permits are due.
 const soonEnough = 100 * time.Millisecond
 
-// permitsNow gets the permits of a task that has its slots. If their turn is not now,
-// late says what the task waits for.
+// permitsNow gets the permits of a task that has its slots. If they are not due now, late says
+// what the task waits for.
 func (j *job) permitsNow(ctx context.Context) (late *ThrottledError, err error) {
 	if j.reservation == nil { // it has waited for its slots
 		running, cancel := j.l.whileRunning(ctx)
@@ -103,11 +104,11 @@ func (j *job) permitsNow(ctx context.Context) (late *ThrottledError, err error) 
 	return j.throttled(j.limiter[0].Name(), lead, nil), nil
 }
 
-// seatFor is how long a task holds its slots while it waits for one of the process.
+// slotWithin is how long a task holds its slots while it waits for a slot of the process.
 const slotWithin = time.Second
 
-// takeSlots gets a slot of each limit in flight. The task waits for them in the room,
-// and parks if that takes longer than its hold.
+// takeSlots gets a slot of each limit in flight. The task waits for them in the room, and parks
+// if that takes longer than its hold.
 func (j *job) takeSlots(ctx context.Context) error {
 	if j.slots == nil || j.lease != nil {
 		return nil
@@ -130,12 +131,12 @@ func (j *job) takeSlots(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline)/4)
 	}
-	within, leave := context.WithTimeout(running, max(wait, 50*time.Millisecond)) // the way to Redis, at least
+	within, leave := context.WithTimeout(running, max(wait, 50*time.Millisecond)) // at least the way to Redis and back
 	defer leave()
 	j.a.inTurn(ctx)
 	j.a.waitsFor(j.parkingIn(line.InFlight + j.needs.slots[0].Limiter))
 	atOnce := true
-	if j.leaves = j.slotsAtOnce(); j.leaves { // a slot that is held is not to wait for that
+	if j.leaves = j.slotsAtOnce(); j.leaves { // now, so that a slot that it holds need not wait for that
 		j.l.rooms.of(j.a).leaving(j.a)
 	}
 	var first atomic.Int64
@@ -143,7 +144,7 @@ func (j *job) takeSlots(ctx context.Context) error {
 	asks := arrived.WithSlots(arrived.With(within, j.a.ask), arrived.Slots{First: &first, Refused: func() {
 		atOnce = false
 		j.giveUp()
-		j.l.caller.answered(j.a) // it shows in the limit's line now
+		j.l.caller.answered(j.a) // it is in the limit's line now
 		j.stays()
 		names := make([]string, len(j.needs.slots))
 		for i, s := range j.needs.slots {
@@ -172,8 +173,8 @@ func (j *job) takeSlots(ctx context.Context) error {
 	return j.undecided(ctx, err)
 }
 
-// slotsAtOnce says whether there were slots of the task's limits at once when they were
-// last asked for.
+// slotsAtOnce reports whether the limits in flight of the task had slots at once when they were
+// last asked.
 func (j *job) slotsAtOnce() bool {
 	for _, s := range j.needs.slots {
 		if !j.l.rules.slots[s.Limit].atOnce.Load() {
@@ -183,7 +184,7 @@ func (j *job) slotsAtOnce() bool {
 	return true
 }
 
-// expectSlots notes that for the next.
+// expectSlots notes for the next task whether there were slots at once.
 func (j *job) expectSlots(there bool) {
 	for _, s := range j.needs.slots {
 		if of := j.l.rules.slots[s.Limit]; of.atOnce.Load() != there {
@@ -192,7 +193,7 @@ func (j *job) expectSlots(there bool) {
 	}
 }
 
-// limiterOf is the limit that an error of the throttle names.
+// limiterOf returns the limit that an error of the throttle names.
 func limiterOf(err error) string {
 	if e, ok := errors.AsType[*throttle.Error](err); ok {
 		return e.Limiter
@@ -200,8 +201,8 @@ func limiterOf(err error) string {
 	return ""
 }
 
-// seated notes the slots of a task, and gets it a slot of the process soon: slots of the
-// fleet are not for those who wait.
+// runHolding notes the slots of a task, and gets it a slot of the process within slotWithin:
+// slots of the fleet are not for tasks that wait.
 func (j *job) runHolding(ctx, running context.Context, lease *throttle.Lease) error {
 	j.lease = lease
 	if (j.reservation == nil || j.acquires) && !j.a.position.toSlotNow() {
@@ -224,7 +225,7 @@ func (j *job) runHolding(ctx, running context.Context, lease *throttle.Lease) er
 	return nil
 }
 
-// parkForSlot parks the task in the line of those that wait for a slot.
+// parkForSlot parks the task in the line for a slot of the limit.
 func (j *job) parkForSlot(limiter string) *ThrottledError {
 	j.a.decide(parks, j.parkingIn(line.InFlight+limiter))
 	for _, s := range j.needs.slots {
@@ -242,7 +243,7 @@ func (j *job) freeSlots() {
 	}
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = j.lease.Release(over) // without a wait: it goes back all the same
+	_ = j.lease.Release(over) // without a wait: the slots go back anyway
 	j.lease = nil
 	if j.counted {
 		j.counted = false
@@ -267,13 +268,13 @@ func (j *job) freeSlots() {
 type slotLimit struct {
 	*plan.SlotLimit
 	counts slotCounts
-	atOnce atomic.Bool // there was a slot at once when it was last asked for one
+	atOnce atomic.Bool // it had a slot at once when it was last asked
 }
 
-// maxSlotLines is of how many lines for slots one pass finds out what is free.
+// maxSlotLines is for how many lines one pass finds out how many slots are free.
 const maxSlotLines = 100
 
-// rank puts those first of which that is true.
+// rank is a sort key: what is first comes before what is not.
 func rank(first bool) int {
 	if first {
 		return 0
@@ -281,7 +282,7 @@ func rank(first bool) int {
 	return 1
 }
 
-// freeOf finds out how many slots are free of the limits that tasks stand in line for.
+// freeOf finds out how many slots are free of the limits for which tasks are in line.
 func (c *caller) freeOf(ctx context.Context, due []line.Due) error {
 	lined := make(map[string]bool)
 	for _, d := range due {
@@ -300,7 +301,7 @@ func (c *caller) freeOf(ctx context.Context, due []line.Due) error {
 		}
 	}
 	names := slices.Collect(maps.Keys(lined))
-	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] }) // each has its pass, in whichever queue
+	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] }) // each limit gets its pass, whatever its queue
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(c.first[a]), rank(c.first[b])) })
 	clear(c.first)
 	names = names[:min(len(names), maxSlotLines)]
@@ -317,10 +318,10 @@ func (c *caller) freeOf(ctx context.Context, due []line.Due) error {
 		if s.Limit < 0 { // it could not be read
 			continue
 		}
-		if s.Limit == 0 { // it is not there: the first task creates it
+		if s.Limit == 0 { // it does not exist: the first task creates it
 			s.Limit = 1
 		}
-		// Some may wait in processes, so that a slot which is free again is used at once.
+		// A few more may wait in processes, so that a slot that becomes free is used at once.
 		c.free[name] = max(s.Limit-s.Taken-s.Waiting, 0)
 		if s.Limit > 1 {
 			c.free[name] = max(s.Limit+s.Limit/4-s.Taken-s.Waiting, 0)

@@ -12,9 +12,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// BenchmarkInFlight reports how many jobs of 20 ms four servers of 10 slots do in a
-// second, without a limit and with one in flight of 40, and the script calls of each job
-// beyond asynq's; and those of servers with a single slot.
+// BenchmarkInFlight reports how many jobs of 20 ms four servers with 10 slots do in a second,
+// without a limit and with one of 40 in flight, and how many script calls each job costs beyond
+// asynq's. It does the same for servers with a single slot.
 func BenchmarkInFlight(b *testing.B) {
 	for name, c := range map[string]struct {
 		yaml        string

@@ -47,8 +47,8 @@ func (r *running) check(t testing.TB, name string, limit int) {
 	}
 }
 
-// TestInFlight: 300 jobs on three servers, at most 7 at a time and 2 of each of 20
-// accounts, with and without a rate beside: none more run, and all are done.
+// TestInFlight: 300 jobs on three servers, at most 7 at a time and at most 2 of each of 20
+// accounts, with and without a rate. No more than that run, and all are done.
 func TestInFlight(t *testing.T) {
 	for name, rate := range map[string]string{"slots": "", "slots and a rate": "api, "} {
 		t.Run(name, func(t *testing.T) {
@@ -90,8 +90,8 @@ limits:
 	}
 }
 
-// TestInFlightLeavesSlots: jobs that wait for a slot of the fleet do not keep others
-// from the slots of the server, and hold nothing.
+// TestInFlightLeavesSlots: jobs that wait for a slot of the fleet do not keep others from the
+// slots of the server, and hold nothing.
 func TestInFlightLeavesSlots(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -121,8 +121,8 @@ func TestInFlightLeavesSlots(t *testing.T) {
 	s.awaitDone("default", 30*time.Second)
 }
 
-// TestSlotOfTheCutOff: a server that loses Redis has its handler's context end before
-// the slot is another's; the job that lost it is done again.
+// TestSlotOfTheCutOff: if a server loses Redis, its handler's context ends before another job
+// gets the slot. The job that lost the slot is done again.
 func TestSlotOfTheCutOff(t *testing.T) {
 	t.Parallel()
 	s, r := newSite(t, redistest.Start(t)), newRunning()
@@ -136,7 +136,7 @@ func TestSlotOfTheCutOff(t *testing.T) {
 	}})
 	s.enqueue("x", "x0", asynq.MaxRetry(0), asynq.Timeout(time.Minute))
 	s.awaitStarts("x0", 1, 10*time.Second)
-	// somebody takes what Redis knows of the lease: it is not renewed
+	// somebody deletes what Redis knows of the lease: it is not renewed
 	if n := s.rdb.Del(t.Context(), "{one}:held", "{one}:slots").Val(); n != 2 {
 		t.Fatalf("%d keys, want those of a lease", n)
 	}
@@ -155,8 +155,8 @@ func TestSlotOfTheCutOff(t *testing.T) {
 	}
 }
 
-// TestSlotsThatRedisRefuses: as long as Redis answers with an error for the slots of a
-// job, the job is tried now and then. It goes on when that is over.
+// TestSlotsThatRedisRefuses: while Redis answers with an error for the slots of a job, the job is
+// tried from time to time. It goes on when that is over.
 func TestSlotsThatRedisRefuses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -190,7 +190,7 @@ jobs: { x: { limits: [slots] } }
 	s.awaitDone("default", 20*time.Second)
 }
 
-// redisError is an error that Redis answers with.
+// redisError is an error answer of Redis.
 type redisError string
 
 func (e redisError) Error() string { return string(e) }

@@ -10,16 +10,17 @@ import (
 )
 
 const (
-	// sortMost is how many tasks one call takes at most while those that come have to park.
+	// sortMost is how many tasks at most one call takes while the tasks that come have to park.
 	sortMost = 200
-	// sortLasts is how long it may take to park them: Redis answers others meanwhile,
-	// and those that were called wait in the queue behind them.
+	// sortLasts is how long it may take to park them: Redis has to answer others, too, and called
+	// tasks wait in the queue behind them.
 	sortLasts = 20 * time.Millisecond
 )
 
-// sortNext is how many tasks to take when the last take, of so many at most, lasted so
-// long, and so many came and parked of those: twice as many as long as nearly all of them
-// park. 0: no more than there are places for.
+// sortNext is how many tasks to take next, after a take of last tasks at most that lasted so
+// long: came is how many tasks came, parked how many of them parked. It doubles while nearly all
+// of them park. 0: take no more than there is capacity for. If it lasted longer than sortLasts,
+// take half as many.
 func sortNext(last, came, parked int, lasted time.Duration) int {
 	switch {
 	case parked == 0, 2*parked < came:
@@ -32,10 +33,10 @@ func sortNext(last, came, parked int, lasted time.Duration) int {
 	return min(2*last, sortMost)
 }
 
-// sort parks those of the tasks, which were just taken, that have to queue behind others in
-// line for one of their limiters, and returns the others. asynq does not see them: to
-// park many together costs little, and a tenant that comes now is in its line at once,
-// however many tasks of others were enqueued before.
+// sort parks those of the tasks just taken that have to queue behind others in line for one of
+// their limiters, and returns the rest. asynq does not see the parked ones. It costs little to
+// park many tasks together, and a tenant that comes now is in its line at once, however many
+// tasks of others were enqueued before.
 func (in *intake) sort(ctx context.Context, queue string, tasks []line.Taken, began time.Time) []line.Taken {
 	whole := in.l.caller.knowsLines(queue)
 	if !in.l.rules.share && !whole {
@@ -74,8 +75,7 @@ func (in *intake) sort(ctx context.Context, queue string, tasks []line.Taken, be
 	return rest
 }
 
-// knowsLines says whether a queue has lines of limiters, and this process knows of all of
-// them.
+// knowsLines reports whether a queue has lines of limiters, and this process knows all of them.
 func (c *caller) knowsLines(queue string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +91,7 @@ func (c *caller) knowsLines(queue string) bool {
 	return false
 }
 
-// sorted is where a task parks without being tried, and why it waits.
+// sorted is how a task parks without being tried, and why it waits.
 type sorted struct {
 	typ     string
 	parking line.Parking
@@ -100,9 +100,9 @@ type sorted struct {
 	rule    *rule
 }
 
-// parks says whether a task parks without being tried. Whole says that this process knows
-// of lines of the queue, and of all that there are: where it has to ask Redis for those of a
-// task, only tasks of tenants are worth it.
+// parks reports whether a task parks without being tried. whole says that the queue has lines and
+// that this process knows all of them. If it has to ask Redis for the lines of a task, that is
+// worth it only for tasks of tenants.
 func (in *intake) parks(ctx context.Context, queue string, t line.Taken, whole bool) (p sorted, ok bool) {
 	if t.Wait.State.Near() {
 		return p, false
@@ -120,7 +120,7 @@ func (in *intake) parks(ctx context.Context, queue string, t line.Taken, whole b
 		return p, false
 	}
 	if m.Retried > 0 && m.Retried >= m.MaxRetry || !m.Deadline.IsZero() && m.Deadline.Before(time.Now()) {
-		return p, false // it may be over, and is not for the limits to say
+		return p, false // it may be over, which is not for the limits to decide
 	}
 	limiter, err := in.l.caller.ahead(ctx, queue, needs)
 	if err != nil || limiter == "" {
@@ -136,10 +136,10 @@ func (in *intake) parks(ctx context.Context, queue string, t line.Taken, whole b
 	}, true
 }
 
-// giveBackTaken puts tasks for which there is no place back to the head of their queue.
+// giveBackTaken puts tasks for which there is no capacity back at the head of their queue.
 func (in *intake) giveBackTaken(ctx context.Context, queue string, tasks []line.Taken) error {
 	ids, parkings := make([]string, len(tasks)), make([]line.Parking, len(tasks))
-	slices.Reverse(tasks) // each goes ahead of those that are back, and moves none of them
+	slices.Reverse(tasks) // each goes ahead of those put back before it, so that none of them has to move
 	for i, t := range tasks {
 		ids[i] = t.ID
 		parkings[i] = line.Parking{By: t.By, Since: t.Arrival(), Cost: t.Wait.Cost, Refused: t.Wait.Refused, Line: t.Wait.Line, Untried: !t.Wait.State.Near()}

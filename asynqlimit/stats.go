@@ -11,11 +11,11 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// What Stats returns. Package internal/jobview has it, which shows it.
+// What Stats returns. Package internal/jobview defines it, because it shows it.
 type (
-	// Stats counts what the jobs of this process did. The figures only grow, but for
-	// Throttle.Waiting. Limiters of one keyed limit count together: there is an entry
-	// for each limit and job of the configuration, whatever the values that jobs bring.
+	// Stats counts what the jobs of this process did. The numbers only grow, except
+	// Throttle.Waiting. Limiters of one keyed limit count together: there is an entry for each
+	// limit and job of the configuration, whatever values the jobs bring.
 	Stats = jobview.Stats
 	// LimitStats counts for one limit of the configuration.
 	LimitStats = jobview.LimitStats
@@ -27,7 +27,7 @@ type (
 	Waits = jobview.Waits
 )
 
-// OtherJobs is the name in Stats of jobs that the configuration does not know.
+// OtherJobs is the name in Stats for jobs that the configuration does not know.
 const OtherJobs = jobview.OtherJobs
 
 // WaitBounds are the bounds of the buckets of Waits.
@@ -42,10 +42,10 @@ type jobCounts struct {
 	waits, wholeWaits, handlers   durations
 }
 
-// durations count for a Waits.
+// durations are the counters of a Waits.
 type durations struct {
 	sum     atomic.Int64                      // nanoseconds
-	buckets [len(WaitBounds) + 1]atomic.Int64 // those beyond the last bound last
+	buckets [len(WaitBounds) + 1]atomic.Int64 // durations beyond the last bound are in the last bucket
 }
 
 func (ds *durations) add(d time.Duration) {
@@ -113,7 +113,7 @@ func (c *jobCounts) attempt(err error) {
 	}
 }
 
-// counts are those of the task's job.
+// counts returns the counters for the task's pattern.
 func (j *job) counts() *jobCounts {
 	if r := j.l.rules.forType(j.task.Type()); r != nil {
 		return &r.counts
@@ -121,8 +121,8 @@ func (j *job) counts() *jobCounts {
 	return &j.l.others
 }
 
-// ran counts a run of the handler. One that was told to wait when it asked for its
-// permits, or that could not ask, has prepared to run and will again.
+// ran counts a run of the handler. If the handler had to wait when it asked for its permits, or
+// could not ask, it has only prepared to run, and will run again.
 func (j *job) ran(took time.Duration, err error) {
 	if j.held || len(j.limiter) == 0 || !isPutOff(err) && asBlocked(err) == nil {
 		j.counts().handlers.add(took)
@@ -142,12 +142,12 @@ func (j *job) tookOf(draw int, t *take) {
 	j.countsOf(draw).granted.Add(t.permits)
 }
 
-// countsOf are those of the limit of one of the task's draws.
+// countsOf returns the counters of the limit of one of the task's draws.
 func (j *job) countsOf(draw int) *limitCounts {
 	return &j.l.rules.limits[j.needs.draws[draw].Limit].counts
 }
 
-// limitOf are the counts of the limit that a limiter of the task belongs to, or nil.
+// limitOf returns the counters of the limit that a limiter of the task belongs to, or nil.
 func (j *job) limitOf(limiter string) *limitCounts {
 	if i := slices.Index(j.needs.limiters, limiter); i >= 0 {
 		return j.countsOf(i)
@@ -155,7 +155,7 @@ func (j *job) limitOf(limiter string) *limitCounts {
 	return nil
 }
 
-// rates are those of the task's limits, as configured.
+// rates returns the rates of the task's limits, as configured.
 func (j *job) rates() []throttle.Rate {
 	rates := make([]throttle.Rate, len(j.needs.limiters))
 	for i := range rates {

@@ -31,8 +31,8 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestReportsAreFew: each cause is reported once a minute, and producers who make up
-// types do not flood the log, nor hide for good what else is wrong.
+// TestReportsAreFew: each cause is reported once a minute. Producers who make up types do not
+// flood the log, and do not hide other problems for good.
 func TestReportsAreFew(t *testing.T) {
 	var r reports
 	now := time.Now()

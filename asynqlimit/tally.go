@@ -7,7 +7,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/history"
 )
 
-// tally is what happened to the jobs of a limit, or to all, since that was last
+// tally is what happened to the jobs of a limit, or to all jobs, since the last time this was
 // added to the fleet's history.
 type tally struct {
 	started, failed, refused atomic.Int64
@@ -25,7 +25,7 @@ func (t *tally) start(waited time.Duration) {
 	}
 }
 
-// take returns what there is, and begins again.
+// take returns the counts, and begins again at zero.
 func (t *tally) take() history.Counts {
 	return history.Counts{
 		Started: t.started.Swap(0), Failed: t.failed.Swap(0), Refused: t.refused.Swap(0),
@@ -33,7 +33,7 @@ func (t *tally) take() history.Counts {
 	}
 }
 
-// tallies takes what happened in this process, by limit; empty stands for all jobs.
+// tallies takes what happened in this process, by limit; the empty name stands for all jobs.
 func (p *process) tallies() map[string]history.Counts {
 	all := map[string]history.Counts{"": p.tally.take()}
 	for _, limit := range p.rules.plan.Limits() {
@@ -42,7 +42,7 @@ func (p *process) tallies() map[string]history.Counts {
 	return all
 }
 
-// tally does something to the tallies that the task belongs to.
+// tally calls do for the tallies that the task belongs to.
 func (j *job) tally(do func(*tally)) {
 	do(&j.l.tally)
 	for i, draw := range j.needs.draws {

@@ -11,9 +11,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// TestJobsWithoutLimitsKeepTheirTime: a process takes no job without limits that it
-// has no slot for, because it expects others that another process has taken. Its time
-// would be spent in the room.
+// TestJobsWithoutLimitsKeepTheirTime: a process expects called tasks that another process has
+// taken. It still takes no job without limits for which it has no slot, because the job's time
+// would pass in the room.
 func TestJobsWithoutLimitsKeepTheirTime(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))

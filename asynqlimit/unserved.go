@@ -6,8 +6,8 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// unservedBy returns the task types of the configuration that the handler does not
-// have. Patterns of many types are not among them: a mux does not say what it has.
+// unservedBy returns the task types of the configuration for which the handler has no handler. It
+// leaves out patterns of many types, because a mux does not say what it has.
 func (p *process) unservedBy(handler asynq.Handler) (types []string) {
 	mux, ok := handler.(mux)
 	if !ok {
@@ -25,15 +25,15 @@ func (p *process) unservedBy(handler asynq.Handler) (types []string) {
 	return types
 }
 
-// tellUnserved says what the handler does not have: the name may be misspelt, and the
-// jobs that are meant run without limits.
+// tellUnserved logs those types: the name may be misspelt, and then the jobs that are meant run
+// without limits.
 func (l *Limits) tellUnserved() {
 	for _, taskType := range l.lacks {
 		l.logger.Warn("this process has no handler for a job of the configuration: its type may be misspelt", "type", taskType)
 	}
 }
 
-// handledWithPermits says whether the handler has one for a type that is called when the job
+// handledWithPermits reports whether there is a handler for a type that is called when the job
 // has its permits, as far as that can be known.
 func (l *Limits) handledWithPermits(taskType string) bool {
 	if l.handlers == nil {

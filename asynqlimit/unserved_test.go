@@ -31,8 +31,8 @@ func (l *logged) lines() []string {
 	return strings.Split(strings.TrimSpace(l.text.String()), "\n")
 }
 
-// TestUnservedTypes: a type of the configuration that the process has no handler
-// for is told when it starts, and nothing else is.
+// TestUnservedTypes: if the process has no handler for a type of the configuration, this is
+// logged when it starts, and nothing else is.
 func TestUnservedTypes(t *testing.T) {
 	onBoth(t, func(s *site) {
 		var log logged

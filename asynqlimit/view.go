@@ -15,25 +15,24 @@ import (
 	"github.com/jobthrottle/jobthrottle/worker/metrics"
 )
 
-// Collector returns the metrics of this process's limits, to register with
-// Prometheus. Those of Another are among them: register one for each process.
-// docs/metrics.md lists them.
+// Collector returns the metrics of this process's limits, to register with Prometheus. They
+// include those of Another: register one collector for each process. docs/metrics.md lists them.
 func (l *Limits) Collector() prometheus.Collector { return metrics.NewCollector(l.source()) }
 
-// Admin returns the page that shows the limits and their jobs and explains what a
-// job waits for, with /metrics, /healthz and /readyz beside it. Serve it on an
-// address of its own, or below a path with http.StripPrefix, where strangers cannot
-// reach it: reading needs no token. Changes need admin.token of the configuration;
-// without one the page only reads. Those of Another show the same page.
+// Admin returns the page that shows the limits and their jobs and explains what a job waits for,
+// with /metrics, /healthz and /readyz beside it. Serve it on an address of its own, or below a
+// path with http.StripPrefix, where strangers cannot reach it, because reading needs no token.
+// Changes need admin.token of the configuration; without one the page is read-only. The Limits
+// from Another show the same page.
 func (l *Limits) Admin() http.Handler { return l.page.handler() }
 
-// servers are those of a process, as it shows them.
+// servers are the servers of a process, as it shows them.
 type servers struct {
 	mu  sync.Mutex
 	all []*Limits
 }
 
-// add notes a server, under a name that no other has.
+// add adds a server, under a name that no other server has.
 func (s *servers) add(l *Limits, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,21 +43,21 @@ func (s *servers) add(l *Limits, name string) {
 	s.all = append(s.all, l)
 }
 
-// remove forgets a server that has ended.
+// remove removes a server that has ended.
 func (s *servers) remove(l *Limits) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = slices.DeleteFunc(s.all, func(other *Limits) bool { return other == l })
 }
 
-// list returns those that have not ended.
+// list returns the servers that have not ended.
 func (s *servers) list() []*Limits {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.all)
 }
 
-// pools are the servers as they are shown.
+// pools returns the servers as they are shown.
 func (s *servers) pools() []jobview.Pool {
 	var pools []jobview.Pool
 	for _, l := range s.list() {
@@ -82,7 +81,7 @@ func (p *process) source() source {
 // Stats returns the counters as they are now.
 func (s source) Stats() Stats { return s.p.stats() }
 
-// Ready returns nil while all servers of the process take jobs, or else why not.
+// Ready returns nil while all servers of the process take jobs, or else the reason why not.
 func (s source) Ready(ctx context.Context) error {
 	if err := s.p.rdb.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("cannot reach Redis: %w", err)
@@ -99,10 +98,10 @@ func (s source) Ready(ctx context.Context) error {
 	return nil
 }
 
-// page is the page of a process, which is there once somebody asks for it.
+// page is the page of a process. It is made when somebody first asks for it.
 type page struct {
 	handler func() *admin.Handler
-	asked   chan struct{} // closed then
+	asked   chan struct{} // closed when somebody has asked for it
 }
 
 func newPage(p *process) page {
@@ -113,8 +112,8 @@ func newPage(p *process) page {
 	})}
 }
 
-// run keeps the history of limits going while nobody looks at the page, if there is
-// one, until ctx ends.
+// run keeps the history of limits while nobody reads the page, if the page exists, until ctx
+// ends.
 func (p page) run(ctx context.Context) {
 	select {
 	case <-p.asked:

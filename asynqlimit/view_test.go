@@ -24,8 +24,8 @@ import (
 
 const adminToken = "a token of some length"
 
-// shown is a server whose program serves its page below a path, beside its own, and
-// has its metrics in a registry of its own.
+// shown is a server whose program serves its page below a path, beside its own, and has its
+// metrics in a registry of its own.
 type shown struct {
 	t        *testing.T
 	url      string
@@ -43,7 +43,7 @@ func newShown(t *testing.T, limits *asynqlimit.Limits) *shown {
 	return s
 }
 
-// ask sends a request with these headers, of alternating names and values.
+// ask sends a request with these headers, given as alternating names and values.
 func (s *shown) ask(method, path, body string, headers ...string) (int, string) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
@@ -73,8 +73,8 @@ func (s *shown) get(path string, headers ...string) (int, string) {
 	return s.ask(http.MethodGet, path, "", headers...)
 }
 
-// metric is the sample of a metric with these labels, of alternating names and
-// values; of a histogram, the number of observations. It is -1 if there is none.
+// metric returns the sample of a metric with these labels, given as alternating names and values;
+// for a histogram, the number of observations. It returns -1 if there is none.
 func (s *shown) metric(name string, labels ...string) float64 {
 	s.t.Helper()
 	families, err := s.registry.Gather()
@@ -103,8 +103,8 @@ func hasLabels(m *dto.Metric, labels []string) bool {
 	return true
 }
 
-// TestShown: an asynq server that somebody already runs has the metrics and the
-// page, which reads, explains, and changes with the token only.
+// TestShown: an asynq server that somebody already runs has the metrics and the page, which
+// reads, explains, and changes only with the token.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -200,7 +200,7 @@ admin: { token: "` + adminToken + `" }
 	}
 }
 
-// TestShownWithoutToken: the page only reads.
+// TestShownWithoutToken: the page is read-only.
 func TestShownWithoutToken(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -224,8 +224,8 @@ func TestShownWithoutToken(t *testing.T) {
 	}
 }
 
-// TestSeveralServersShown: one page shows all servers of a process, each by its name,
-// and what is counted is counted once.
+// TestSeveralServersShown: one page shows all servers of a process, each by its name, and counts
+// each thing once.
 func TestSeveralServersShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -249,7 +249,7 @@ func TestSeveralServersShown(t *testing.T) {
 		}
 	})
 	visits := make(chan struct{})
-	go func() { // while servers come
+	go func() { // while servers are added
 		defer close(visits)
 		for range 20 {
 			_, _ = page.registry.Gather()
@@ -286,7 +286,8 @@ func TestSeveralServersShown(t *testing.T) {
 	}
 }
 
-// TestShownOddNames: names that asynq lets queues have, and Prometheus no label.
+// TestShownOddNames: names that asynq allows for queues, but Prometheus does not allow for
+// labels.
 func TestShownOddNames(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))

@@ -17,7 +17,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// TestCostOfWaiting: of a backlog behind a limit, jobs park many at a time.
+// TestCostOfWaiting: jobs of a backlog behind a limit park many at a time.
 func TestCostOfWaiting(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -48,8 +48,8 @@ jobs: { "x:": { limits: [api], hold: 100ms } }
 	s.awaitDone("default", 5*time.Second)
 }
 
-// TestErrorOfParkedJobs: asynq's tools say of each job that is in line that its limit throttles
-// it, also of those that parked without being tried.
+// TestErrorOfParkedJobs: asynq's tools say of each job in line that its limit throttles it, also
+// of jobs that parked without being tried.
 func TestErrorOfParkedJobs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -75,8 +75,8 @@ jobs: { "x:": { limits: [api], hold: 100ms } }
 	}
 }
 
-// TestLastAttemptIsTried: a job that has used up its retries is not parked before it is tried,
-// though others are in line for its limit: whoever ends such jobs sees it, and its error.
+// TestLastAttemptIsTried: a job that has used up its retries is tried before it parks, although
+// others are in line for its limit: so whoever ends such jobs sees it, and its error.
 func TestLastAttemptIsTried(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -137,13 +137,13 @@ jobs: { "x:": { limits: [worker], hold: 0 } }
 	s.awaitStarts("", 100, 30*time.Second)
 	heavy, light := len(s.seen("heavy")), len(s.seen("light"))
 	t.Logf("%d of the queue of weight 9, %d of that of weight 1", heavy, light)
-	if heavy < 3*light { // the first of each run before there is a line
+	if heavy < 3*light { // the first jobs of each run before there is a line
 		t.Errorf("%d of the queue of weight 9, %d of that of weight 1", heavy, light)
 	}
 }
 
-// TestHandlersThatAcquireAreCalled: a handler that gets its permits itself is called though
-// others are in line for its limit: it may find before that the job makes no sense.
+// TestHandlersThatAcquireAreCalled: a handler that gets its permits itself is called although
+// others are in line for its limit, because it may find out before that the job makes no sense.
 func TestHandlersThatAcquireAreCalled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))

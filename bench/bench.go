@@ -15,8 +15,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redisson"
 )
 
-// bench starts what is needed, measures, and writes the report. It leaves no
-// process and no file of its own behind, also if ctx ends.
+// bench starts what is needed, measures, and writes the report. It leaves no process and no
+// file behind except the report, even if ctx ends.
 func bench(ctx context.Context, opts options, stdout, stderr io.Writer) (err error) {
 	begin := time.Now()
 	server, err := redisserver.Start()
@@ -70,7 +70,7 @@ func bench(ctx context.Context, opts options, stdout, stderr io.Writer) (err err
 	return errors.Join(write(r, m.plot(), opts, stdout), errors.Join(m.failures...))
 }
 
-// redisFacts are what figures depend on of the server.
+// redisFacts are the properties of the server that the figures depend on.
 func redisFacts(ctx context.Context, server *redisserver.Server) ([]report.Fact, error) {
 	version, err := server.Version(ctx)
 	if err != nil {

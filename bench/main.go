@@ -1,5 +1,5 @@
-// Command bench measures jobthrottle and its peers side by side, in one run on
-// one Redis that it starts itself, and writes BENCHMARKS.md and a plot.
+// Command bench measures jobthrottle and its peers side by side, in one run on one Redis that
+// it starts itself. It writes BENCHMARKS.md and a plot.
 package main
 
 import (
@@ -83,12 +83,12 @@ func (o *options) check(set func(flag string) bool) error {
 	return nil
 }
 
-// wants says whether a scenario is to be measured.
+// wants reports whether a scenario is to be measured.
 func (o *options) wants(name string) bool {
 	return len(o.only) == 0 || slices.ContainsFunc(o.only, func(only string) bool { return slices.Contains(named(only), name) })
 }
 
-// named are the scenarios that are meant by a name, or by the beginning of several.
+// named returns the scenarios that a name means. It may be the beginning of several names.
 func named(name string) []string {
 	if slices.Contains(scenario.Names(), name) {
 		return []string{name}
@@ -96,5 +96,5 @@ func named(name string) []string {
 	return slices.DeleteFunc(scenario.Names(), func(s string) bool { return !strings.HasPrefix(s, name) })
 }
 
-// partial says that the report lacks something that a whole one has.
+// partial reports whether the report lacks something that a whole one has.
 func (o *options) partial() bool { return o.quick || len(o.only) > 0 }

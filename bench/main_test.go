@@ -149,7 +149,7 @@ func TestWants(t *testing.T) {
 	}
 }
 
-// TestOutDir: a partial report never takes the place of a whole one by itself.
+// TestOutDir: a partial report never replaces a whole one by default.
 func TestOutDir(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	named := filepath.Join(t.TempDir(), "a", "b")

@@ -12,17 +12,16 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/internal/scenario"
 )
 
-// measured is what came of all rounds.
+// measured is the results of all rounds.
 type measured struct {
 	rounds   map[string]*figures.Rounds    // by scenario
 	seen     map[string]map[string][]int64 // by scenario and peer: what callers saw in the first round
 	failures []error
 }
 
-// measure takes the peers of each scenario one after the other, and repeats that in
-// rounds, each of which begins with another peer, so that what else the machine
-// does meets all of them. A peer that fails is left out of that round. The error
-// is of ctx.
+// measure runs the peers of each scenario one after the other, in rounds. Each round begins
+// with another peer, so that whatever else the machine does affects all of them. A peer that
+// fails is left out of that round. The error is that of ctx.
 func measure(ctx context.Context, scenarios []scenario.Scenario, rounds int, stderr io.Writer) (measured, error) {
 	m := measured{rounds: map[string]*figures.Rounds{}, seen: map[string]map[string][]int64{}}
 	for _, s := range scenarios {

@@ -10,12 +10,12 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/internal/scenario"
 )
 
-// progress says on one line for each step what is being measured, and what came of it.
+// progress prints one line for each step: what is being measured, and its result.
 type progress struct {
 	out         io.Writer
 	rounds      int
 	step, steps int
-	left        time.Duration // what the steps that have not begun take
+	left        time.Duration // the time of the steps that have not begun
 }
 
 func newProgress(out io.Writer, scenarios []scenario.Scenario, rounds int) *progress {

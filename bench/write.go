@@ -10,14 +10,14 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/internal/report"
 )
 
-// What a run writes.
+// The files that a run writes.
 const (
 	reportFile = "BENCHMARKS.md"
 	plotFile   = "BENCHMARKS.svg"
 )
 
-// write writes the report and the plot, if there is one, and says on stdout
-// where, and what was reached.
+// write writes the report and the plot, if there is one. It prints where, and which targets
+// were reached.
 func write(r report.Report, p *report.Plot, opts options, stdout io.Writer) error {
 	dir, err := outDir(opts)
 	if err != nil {
@@ -45,7 +45,7 @@ func write(r report.Report, p *report.Plot, opts options, stdout io.Writer) erro
 	return nil
 }
 
-// outDir keeps partial reports from replacing whole ones.
+// outDir is the folder to write to. It keeps partial reports from replacing whole ones.
 func outDir(opts options) (string, error) {
 	switch {
 	case opts.out != "":

@@ -5,8 +5,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
-// checkAdapt refuses bounds that no limiter can have, and those that do not hold the
-// rate from which it starts.
+// checkAdapt refuses bounds that no limiter can have, and bounds that exclude the rate from
+// which it starts.
 func (l Limit) checkAdapt(key string) error {
 	if l.Preset != "" {
 		if _, err := httplimit.FindPreset(l.Preset); err != nil {

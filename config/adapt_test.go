@@ -7,8 +7,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// TestAdapt: bounds are taken as they are written, and what cannot adapt is refused where
-// it stands.
+// TestAdapt: bounds are read as they are written. Limits that cannot adapt are refused, with
+// the position.
 func TestAdapt(t *testing.T) {
 	cfg, err := Parse("config.yaml", []byte("limits: { a: { rate: 10/1s, adapt: { min: 1, max: 200 }, preset: github } }\njobs: { x: { limits: [a] } }\n"))
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// Validate returns an *Error for the first thing that no worker can run with,
-// in the order of the file's sections.
+// Validate returns an *Error for the first thing with which no worker can run, in the order of
+// the file's sections.
 func (c *Config) Validate() error {
 	for _, check := range []func() error{c.checkRedis, c.checkLimits, c.checkNames, c.checkPools, c.checkJobs, c.checkUse, c.checkRest} {
 		if err := check(); err != nil {
@@ -31,8 +31,8 @@ func invalid(key, format string, args ...any) error {
 	return &Error{Key: key, Msg: fmt.Sprintf(format, args...)}
 }
 
-// cluster says whether the configured Redis is a Cluster, whose scripts need
-// all their keys in one slot.
+// cluster reports whether the configured Redis is a Cluster, whose scripts need all their keys
+// in one slot.
 func (r Redis) cluster() bool { return len(r.Addrs) > 1 && r.SentinelMaster == "" }
 
 func (c *Config) checkRedis() error {
@@ -40,7 +40,7 @@ func (c *Config) checkRedis() error {
 		return invalid("redis.addrs", "no address: want at least one, such as 127.0.0.1:6379")
 	}
 	for i, addr := range c.Redis.Addrs {
-		if strings.ContainsAny(addr, "@/?") { // it may have a password, which no error shows
+		if strings.ContainsAny(addr, "@/?") { // it may contain a password, which no error shows
 			return invalid(fmt.Sprintf("redis.addrs[%d]", i), "invalid address: want HOST:PORT, such as 127.0.0.1:6379, and a password in redis.password")
 		}
 		if !isAddress(addr, 1) {
@@ -106,7 +106,7 @@ func (c *Config) checkLimits() error {
 	return nil
 }
 
-// bare drops the prefix that errors of package throttle share, where the key says it already.
+// bare removes the prefix that errors of package throttle share, where the key already says it.
 func bare(err error) string {
 	msg := strings.TrimPrefix(err.Error(), throttle.ErrInvalidRate.Error()+": ")
 	if strings.HasPrefix(msg, `"`) {
@@ -116,11 +116,11 @@ func bare(err error) string {
 }
 
 const (
-	// maxConcurrency is far more than one process can run; go-redis sets memory
-	// aside for a connection of each slot.
+	// maxConcurrency is far more than one process can run. go-redis reserves memory for a
+	// connection of each slot.
 	maxConcurrency = 100_000
-	// maxWeight is more than a queue needs to come first; asynq has one entry in
-	// a list for each unit of weight, which it shuffles for each job.
+	// maxWeight is more than a queue needs to come first. asynq keeps a list with one entry for
+	// each unit of weight, and shuffles it for each job.
 	maxWeight = 1000
 )
 
@@ -234,7 +234,7 @@ func (c *Config) checkJobLimits(key string, j Job) error {
 	return c.checkPermits(key+".permits", j)
 }
 
-// checkUse refuses limits that nothing draws on: somebody believes that they protect an API.
+// checkUse refuses limits that no job uses: the user believes that they protect an API.
 func (c *Config) checkUse() error {
 	used := map[string]bool{}
 	for _, j := range c.Jobs {
@@ -266,7 +266,7 @@ func (c *Config) checkRest() error {
 	case c.ShutdownTimeout < Duration(time.Second):
 		return invalid("shutdown_timeout", "invalid duration %v: want 1s or more", c.ShutdownTimeout)
 	}
-	if c.Admin.Addr != "" && !isAddress(c.Admin.Addr, 0) { // port 0 is any that is free
+	if c.Admin.Addr != "" && !isAddress(c.Admin.Addr, 0) { // port 0 means any free port
 		return invalid("admin.addr", "invalid address %q: want HOST:PORT, such as 127.0.0.1:9464", c.Admin.Addr)
 	}
 	for i, host := range c.Admin.Hosts {
@@ -290,7 +290,7 @@ func isAddress(s string, lowest uint64) bool {
 	return err == nil && n >= lowest
 }
 
-// tidy is what isTidy wants of a text.
+// tidy says what isTidy requires.
 const tidy = "without control characters, and no blanks around it"
 
 func isTidy(s string) bool {

@@ -39,8 +39,8 @@ func (e *Error) Error() string {
 	return b.String() + e.Msg
 }
 
-// yamlError turns an error of the YAML library into an Error that names
-// the key and says what would be right.
+// yamlError converts an error of the YAML library to an Error that names the key and says what
+// would be right.
 func yamlError(file string, root ast.Node, err error) error {
 	yerr, ok := errors.AsType[yaml.Error](err)
 	if !ok {
@@ -62,7 +62,7 @@ func yamlError(file string, root ast.Node, err error) error {
 		}
 	case *yaml.TypeError:
 		cerr.Msg = fmt.Sprintf("invalid value %q: want %s", tok.Value, kindName(e.DstType))
-		if e.DstType.Kind() == reflect.String { // a password, perhaps
+		if e.DstType.Kind() == reflect.String { // perhaps a password
 			cerr.Msg = "invalid value: want a string"
 		}
 	case *yaml.OverflowError:
@@ -73,8 +73,8 @@ func yamlError(file string, root ast.Node, err error) error {
 	return cerr
 }
 
-// unquoted is a message of the YAML library without what it quotes of a value,
-// which may be a password that begins like something else.
+// unquoted is a message of the YAML library without the values that it quotes. A value may be a
+// password that begins with a special character.
 func unquoted(msg string) string {
 	for _, begin := range []string{"could not find alias", "cannot find anchor by alias name", "invalid header option"} {
 		if strings.HasPrefix(msg, begin) {
@@ -162,9 +162,9 @@ func sameToken(a, b *token.Token) bool {
 	return a != nil && a.Position.Line == b.Position.Line && a.Position.Column == b.Position.Column
 }
 
-// positionOf returns where the key's value stands, or the key itself if that is
-// a section. A key that the file leaves out has the place of the section it
-// belongs to, or 0, 0 if that is missing as well.
+// positionOf returns the position of the key's value, or of the key itself if that is a
+// section. For a key that is missing in the file it is the position of its section, or 0, 0 if
+// that is missing as well.
 func positionOf(root ast.Node, key string) (line, column int) {
 	longest := -1
 	eachPath(root, nil, func(path []string, keyTok, value *token.Token) {
@@ -206,7 +206,7 @@ func eachPath(n ast.Node, path []string, f func(path []string, key, value *token
 	}
 }
 
-// firstToken is where a node begins: a block mapping's own token is its first colon.
+// firstToken is the first token of a node. The own token of a block mapping is its first colon.
 func firstToken(n ast.Node) *token.Token {
 	switch n := n.(type) {
 	case *ast.MappingNode:

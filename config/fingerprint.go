@@ -7,21 +7,21 @@ import (
 	"slices"
 )
 
-// Fingerprint is short, and the same for configurations that say the same about
-// jobs: limits, jobs and http. Where a process runs, which queues it serves, and
-// how much it does at a time may differ.
+// Fingerprint is a short text. It is the same for configurations that say the same about jobs:
+// limits, jobs and http. Where a process runs, which queues it serves, and how many jobs it
+// runs at a time may differ.
 func (c *Config) Fingerprint() string {
 	hosts := slices.Sorted(slices.Values(c.HTTP.AllowHosts))
 	said, err := json.Marshal(map[string]any{"limits": c.Limits, "jobs": c.Jobs, "hosts": hosts, "timeout": c.HTTP.Timeout})
 	if err != nil {
-		return "" // plain values: there is none
+		return "" // plain values: there is no error
 	}
 	var value any
 	if err := json.Unmarshal(said, &value); err != nil {
 		return ""
 	}
-	// What is not said does not count, so that versions with other keys agree about
-	// a file that uses none of them. An empty list is said: pause_on_429 has one.
+	// Zero values do not count. So versions with other keys agree about a file that uses none
+	// of these keys. An empty list counts: pause_on_429 may be one.
 	said, err = json.Marshal(withoutZeros(value))
 	if err != nil {
 		return ""
@@ -30,7 +30,7 @@ func (c *Config) Fingerprint() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// withoutZeros drops fields that hold nothing.
+// withoutZeros removes fields that are empty.
 func withoutZeros(value any) any {
 	fields, ok := value.(map[string]any)
 	if !ok {

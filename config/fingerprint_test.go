@@ -6,7 +6,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/config"
 )
 
-// TestFingerprint: it tells configurations apart that treat jobs differently, and no others.
+// TestFingerprint: it differs for configurations that treat jobs differently, and only for
+// those.
 func TestFingerprint(t *testing.T) {
 	of := func(yaml string) string {
 		t.Helper()

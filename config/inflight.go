@@ -11,8 +11,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// SlotCount is how many jobs a limit in flight lets run at a time. Zero is that of a
-// limit that is a rate.
+// SlotCount is how many jobs a limit in flight lets run at a time. It is zero for a limit with
+// a rate.
 type SlotCount int
 
 // UnmarshalYAML reads a number of slots.
@@ -25,16 +25,15 @@ func (n *SlotCount) UnmarshalYAML(node ast.Node) error {
 	return nil
 }
 
-// IsInFlight says whether the limit is one of how many run at a time, in place of a
-// rate.
+// IsInFlight reports whether the limit limits how many jobs run at a time, instead of a rate.
 func (l Limit) IsInFlight() bool { return l.InFlight != 0 }
 
-// Slots returns a limit in flight as package throttle has it.
+// Slots returns a limit in flight for package throttle.
 func (l Limit) Slots() throttle.Slots {
 	return throttle.Slots{Limit: int64(l.InFlight), Lease: time.Duration(l.Lease)}
 }
 
-// checkInFlight refuses what a limit in flight cannot have, and be.
+// checkInFlight refuses settings that a limit in flight cannot have, and leases without one.
 func (l Limit) checkInFlight(key string) error {
 	if !l.IsInFlight() {
 		if l.Lease != 0 {

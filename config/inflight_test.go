@@ -8,8 +8,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// TestInFlight: a limit in flight has a number, perhaps a key and a lease, and nothing of
-// a rate. What is wrong is refused where it stands in the file.
+// TestInFlight: a limit in flight has a number, perhaps a key and a lease, and no settings of a
+// rate. Mistakes are refused with their position in the file.
 func TestInFlight(t *testing.T) {
 	cfg, err := Parse("config.yaml", []byte("limits: { a: { in_flight: 40 }, b: { in_flight: 1, key: payload.c, lease: 3s } }\njobs: { x: { limits: [a, b] } }\n"))
 	if err != nil {

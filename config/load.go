@@ -13,7 +13,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// Load reads and validates a file. What is wrong with its contents is an *Error.
+// Load reads and validates a file. If its contents are wrong, the error is an *Error.
 func Load(path string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -22,10 +22,9 @@ func Load(path string) (*Config, error) {
 	return Parse(path, data)
 }
 
-// Parse reads and validates the contents of a file; name stands for the file in
-// errors. Keys that are missing have the values of Default, keys that are unknown
-// are refused, and ${NAME} in a string value stands for the environment variable
-// NAME, or for nothing if that is not set.
+// Parse reads and validates the contents of a file. Errors call the file name. Missing keys
+// have the values of Default, and unknown keys are refused. ${NAME} in a string value is
+// replaced by the environment variable NAME, or by nothing if that is not set.
 func Parse(name string, data []byte) (*Config, error) {
 	cfg := Default()
 	file, err := parser.ParseBytes(data, 0)
@@ -67,7 +66,7 @@ func Parse(name string, data []byte) (*Config, error) {
 	return cfg, nil
 }
 
-// tagIn is the first tag, such as !!int, or nil: no value here needs one.
+// tagIn returns the first tag, such as !!int, or nil. No value of a configuration needs a tag.
 func tagIn(root ast.Node) *ast.TagNode {
 	for _, n := range ast.Filter(ast.TagType, root) {
 		return n.(*ast.TagNode)
@@ -75,7 +74,7 @@ func tagIn(root ast.Node) *ast.TagNode {
 	return nil
 }
 
-// tagName names a tag of YAML's own. Any other may be a password.
+// tagName names one of YAML's own tags. Any other may be a password.
 func tagName(tag *ast.TagNode) string {
 	switch name := tag.Start.Value; name {
 	case "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq", "!!binary", "!!timestamp", "!!merge", "!!set", "!!omap":
@@ -86,8 +85,8 @@ func tagName(tag *ast.TagNode) string {
 
 var envReference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// envExpander replaces ${NAME} in string values, never in keys. The tokens keep
-// the text of the file, which is what errors quote.
+// envExpander replaces ${NAME} in string values, never in keys. The tokens keep the text of the
+// file, which errors quote.
 type envExpander struct{}
 
 func (e envExpander) Visit(n ast.Node) ast.Visitor {

@@ -9,14 +9,13 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/limitname"
 )
 
-// ownKeys are what the keys of a limiter, and of the lines of its parked tasks,
-// go on with after its name in braces: {name}:permits, say. A test of package
-// worker finds those that are missing.
+// ownKeys are what follows the name in braces in the keys of a limiter and of the lines of its
+// parked tasks, as in {name}:permits. A test of package worker finds missing ones.
 var ownKeys = []string{"value", "permits", "clients", "reply", "parked", "queues", "refused", "finish", "weights", "slots", "held", "line", "seen", "call"}
 
-// checkNames refuses limits of whose limiters one could have a key of Redis
-// that is another's. A key's values bring no colons of their own (see
-// limitname.OfValue), so that the names of the configuration tell.
+// checkNames refuses limits if the limiter of one could have the same Redis key as the limiter
+// of another. The values of a key contain no colons (see limitname.OfValue), so it is enough to
+// check the names in the configuration.
 func (c *Config) checkNames() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Limits)) {
 		key, keyed := "limits."+name, c.Limits[name].Key != ""
@@ -37,8 +36,8 @@ func (c *Config) checkNames() error {
 	return nil
 }
 
-// keyOwner returns the limit that may have the keys of another, and what the
-// other's name begins with for that reason. Both are empty if there is none.
+// keyOwner returns the limit that may have the keys of another, and the beginning of the
+// other's name that causes this. Both are empty if there is none.
 func (c *Config) keyOwner(name string) (other, begin string) {
 	for above, next := range colons(name) {
 		l, found := c.Limits[above]
@@ -49,7 +48,7 @@ func (c *Config) keyOwner(name string) (other, begin string) {
 			return above, above + ":" + next
 		}
 	}
-	if !strings.HasPrefix(name, "{") { // names without braces get theirs around the whole
+	if !strings.HasPrefix(name, "{") { // names without braces get braces around the whole name
 		return "", ""
 	}
 	tag := limitname.HashTag(name)
@@ -72,8 +71,8 @@ func (c *Config) keyOwner(name string) (other, begin string) {
 	return "", ""
 }
 
-// colons yields, for each colon of a name, what comes before it, and what
-// comes after it until the next.
+// colons yields, for each colon of a name, the text before it, and the text between it and the
+// next.
 func colons(name string) iter.Seq2[string, string] {
 	return func(yield func(before, next string) bool) {
 		for i, c := range []byte(name) {

@@ -13,22 +13,22 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/expr"
 )
 
-// Permits is what a job costs of its limits. A file has one cost for all of them,
-// or a mapping from limits to costs:
+// Permits is what a job costs of its limits. A file has one cost for all limits, or a mapping
+// from limits to costs:
 //
 //	permits: payload.tokens
 //	permits: { llm-tokens: payload.tokens }
 //
-// A cost is a number, or payload.PATH or header.NAME for a number the job brings.
+// A cost is a number, or payload.PATH or header.NAME for a number that the job has.
 type Permits struct {
-	// Each is the cost of each limit that ByLimit does not name. Defaults to 1,
-	// which is what it is in a file that has a mapping.
+	// Each is the cost of each limit that ByLimit does not name. Defaults to 1. It is 1 if the
+	// file has a mapping.
 	Each string `yaml:"-"`
 	// ByLimit are the costs of single limits, by their names.
 	ByLimit map[string]string `yaml:"-"`
 }
 
-// Of returns the cost of a limit, as the configuration has it: empty stands for 1.
+// Of returns the cost of a limit, as the configuration has it: empty means 1.
 func (p Permits) Of(limit string) string {
 	if cost, ok := p.ByLimit[limit]; ok {
 		return cost
@@ -53,7 +53,7 @@ func (p *Permits) UnmarshalYAML(decode func(any) error) error {
 	return err
 }
 
-// permitsType is the type of what a node has in the place of Permits.
+// permitsType is the type of the value that a node has where a Permits belongs.
 func permitsType(n ast.Node) reflect.Type {
 	switch n := n.(type) {
 	case *ast.AnchorNode:
@@ -64,8 +64,8 @@ func permitsType(n ast.Node) reflect.Type {
 	return reflect.TypeFor[string]()
 }
 
-// checkPermits refuses costs that cannot be read, of limits that the job does not
-// have, and above what a limit ever gives.
+// checkPermits refuses costs that cannot be parsed, costs of limits that the job does not have,
+// and costs above what a limit ever gives.
 func (c *Config) checkPermits(key string, j Job) error {
 	if _, err := expr.ParseCost(j.Permits.Each); err != nil {
 		return invalid(key, "%v", err)

@@ -8,8 +8,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// ValueRates returns the rates of the values that Rates names, as package throttle
-// has them.
+// ValueRates returns the rates of the values that Rates names, for package throttle.
 func (l Limit) ValueRates() (map[string]throttle.Rate, error) {
 	rates := make(map[string]throttle.Rate, len(l.Rates))
 	for value := range l.Rates {
@@ -28,7 +27,8 @@ func (l Limit) of(value string) Limit {
 	return l
 }
 
-// highest is the rate that gives the most permits at once, of all values.
+// highest is the rate that gives the most permits at once, of the limit's own rate and those of
+// all values.
 func (l Limit) highest() (throttle.Rate, error) {
 	rate, err := l.ThrottleRate()
 	if err != nil {
@@ -43,7 +43,7 @@ func (l Limit) highest() (throttle.Rate, error) {
 	return rate, err
 }
 
-// checkRates refuses values that no job can have, and rates that no limiter can.
+// checkRates refuses values that no job can have, and rates that no limiter can have.
 func (l Limit) checkRates(key, name string) error {
 	if len(l.Rates) > 0 && l.Key == "" {
 		return invalid(key, "needs limits.%s.key: without a key there are no values", name)

@@ -11,16 +11,16 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// scalars makes the scalars of a file mean what its reader sees. YAML takes 0123
-// without quotes for a number, which as a password would be "83": where a
-// Config has a string, such a scalar is the text that is written. Where it has
-// a whole number, nothing else is taken for one.
+// scalars makes the scalars of a file mean what its reader sees. YAML reads 0123 without quotes
+// as a number, so a password 0123 would become "83". Where a Config has a string, such a scalar
+// is the text as it is written. Where a Config has a whole number, only a whole number is
+// accepted.
 type scalars struct {
-	anchors map[string]ast.Node // the scalars that aliases stand for
+	anchors map[string]ast.Node // the scalars that the aliases refer to
 }
 
-// settle returns the node to decode into a value of type t, in place of n; nil is
-// a type that is not known.
+// settle returns the node to decode into a value of type t, instead of n; nil is an unknown
+// type.
 func (s scalars) settle(n ast.Node, t reflect.Type) (ast.Node, error) {
 	if t == reflect.TypeFor[Permits]() {
 		t = permitsType(n)
@@ -64,7 +64,7 @@ func (s scalars) settle(n ast.Node, t reflect.Type) (ast.Node, error) {
 	return n, nil
 }
 
-// settleKey makes a key a string: all keys of a Config are.
+// settleKey makes a key a string: all keys of a Config are strings.
 func (s scalars) settleKey(n *ast.MappingValueNode) {
 	if marked, ok := n.Key.(*ast.MappingKeyNode); ok {
 		marked.Value = s.asWritten(marked.Value)
@@ -75,7 +75,7 @@ func (s scalars) settleKey(n *ast.MappingValueNode) {
 	}
 }
 
-// below is the type of what a key of a value of type t has.
+// below is the type of the value that belongs to a key of a value of type t.
 func below(t reflect.Type, key ast.MapKeyNode) reflect.Type {
 	switch {
 	case key.IsMergeKey():
@@ -92,8 +92,8 @@ func below(t reflect.Type, key ast.MapKeyNode) reflect.Type {
 	return nil
 }
 
-// asWritten returns a string with the text of a scalar that YAML takes for
-// something else. Null stays: it stands for a value that is left out.
+// asWritten returns a string with the text of a scalar that YAML reads as something else. Null
+// stays: it means a value that is left out.
 func (s scalars) asWritten(n ast.Node) ast.Node {
 	if _, alias := n.(*ast.AliasNode); !alias {
 		return text(n)
@@ -114,7 +114,7 @@ func text(n ast.Node) ast.Node {
 	return n
 }
 
-// scalarOf returns n, or what it stands for as an alias.
+// scalarOf returns n, or the node that it refers to if it is an alias.
 func (s scalars) scalarOf(n ast.Node) ast.Node {
 	alias, ok := n.(*ast.AliasNode)
 	if !ok {
@@ -125,20 +125,20 @@ func (s scalars) scalarOf(n ast.Node) ast.Node {
 
 var decimal = regexp.MustCompile(`^[-+]?(0|[1-9][0-9_]*)$`)
 
-// checkWhole refuses a scalar that is no whole number, and one that is another in
-// YAML 1.1, where 010 is 8, than in YAML 1.2.
+// checkWhole refuses a scalar that is no whole number. It also refuses one that is another
+// number in YAML 1.1, where 010 is 8, than in YAML 1.2.
 func (s scalars) checkWhole(n ast.Node) error {
 	scalar := s.scalarOf(n)
 	value, ok := text(scalar).(*ast.StringNode)
 	if !ok || decimal.MatchString(value.Value) {
-		return nil // what is no scalar, or too large, the decoder refuses
+		return nil // the decoder refuses what is no scalar, or too large
 	}
 	want := "a whole number"
 	if _, err := strconv.ParseInt(value.Value, 0, 64); err == nil || strings.Trim(value.Value, "0123456789") == "" && value.Value != "" {
 		want += " in decimal, without zeros before it"
 	}
 	shown := scalar.GetToken().Value
-	if alias, ok := n.(*ast.AliasNode); ok { // of a password, perhaps
+	if alias, ok := n.(*ast.AliasNode); ok { // perhaps of a password
 		shown = "*" + alias.Value.GetToken().Value
 	}
 	return &yaml.SyntaxError{Message: fmt.Sprintf("invalid value %q: want %s", shown, want), Token: n.GetToken()}

@@ -19,8 +19,8 @@ func (l Limit) WeightOf(tenant string) float64 {
 	return 1
 }
 
-// checkShare refuses shares that mean nothing, tenants that no job can have, and
-// weights that are none.
+// checkShare refuses shares that cannot work, tenants that no job can have, and invalid
+// weights.
 func (l Limit) checkShare(key, name string) error {
 	if l.Share == "" {
 		switch {

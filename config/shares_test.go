@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestShareErrors: what makes no share is refused, with its place.
+// TestShareErrors: an invalid share is refused, with its position.
 func TestShareErrors(t *testing.T) {
 	for limit, want := range map[string]string{
 		`{ rate: 1/1s, share: payload.t, weights: { acme: 0 } }`:                             "limits.a.weights.acme: invalid weight 0: want a number from 0.001 to 1000000",

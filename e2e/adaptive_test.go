@@ -20,8 +20,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// TestLateReplies: a fleet of 50 processes whose API answers up to 2 s late comes to rest near
-// what the API takes: after 60 windows its limit is never further than 15 % away from it.
+// TestLateReplies: a fleet of 50 processes whose API answers up to 2 s late settles near what
+// the API accepts: after 60 windows its limit is never further than 15 % away from it.
 func TestLateReplies(t *testing.T) {
 	if !nightly() {
 		t.Skip("takes two minutes: set JOBTHROTTLE_NIGHTLY=1")

@@ -160,8 +160,8 @@ func TestHostNotAllowed(t *testing.T) {
 	}
 }
 
-// TestMistakeMendedByAnotherWorker: a worker starts with a misspelt key, and
-// one with the right key in its place. All jobs run, the first time.
+// TestMistakeMendedByAnotherWorker: a worker starts with a misspelt key, and is replaced by one
+// with the right key. All jobs run, the first time.
 func TestMistakeMendedByAnotherWorker(t *testing.T) {
 	const jobs = 60
 	s := newSite(t, oneLimit)

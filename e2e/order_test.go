@@ -60,10 +60,11 @@ func (s *sequence) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestOrdersOfCustomers: in_flight 1 for each of 50 customers, 40 HTTP jobs of each, a tenth
-// of which fail once, three workers: the API gets those of each customer in the order in
-// which they were enqueued, one at a time, retries in place. throttle explain tells whom a
-// job waits for. Nightly a worker is killed, too: what it had under way comes again.
+// TestOrdersOfCustomers: in_flight 1 for each of 50 customers, 40 HTTP jobs of each, a tenth of
+// which fail once, three workers. The API gets the jobs of each customer in the order in which
+// they were enqueued, one at a time, and a retry keeps its position. throttle explain tells
+// which job another one waits for. The nightly run also kills a worker: what it was running
+// comes again.
 func TestOrdersOfCustomers(t *testing.T) {
 	const customers, each = 50, 40
 	api := &sequence{now: map[string]int{}, done: map[string]int{}, failed: map[string]bool{}}

@@ -77,10 +77,10 @@ func grantDocumented(t *testing.T, admin *redis.Client) {
 	}
 }
 
-// TestExactRights: over TLS, users with the rights that docs/redis.md lists,
-// and no others, enqueue jobs, run them with all their turns, look at the
-// admin address, and use the library. Redis refuses them nothing, but for what
-// go-redis tries when it connects. Their password shows nowhere.
+// TestExactRights: over TLS, users with exactly the rights that docs/redis.md lists enqueue
+// jobs, run them with all that may happen to them, read the admin address, and use the library.
+// Redis refuses nothing except what go-redis tries when it connects. Their password shows
+// nowhere.
 func TestExactRights(t *testing.T) {
 	const jobs = 120
 	server := redistest.StartTLS(t, "127.0.0.1")

@@ -165,13 +165,13 @@ func (s *site) state() string {
 		q.Pending, q.Active, q.Retry, q.Archived, q.Completed, r.Requests, r.Refused)
 }
 
-// awaitArrivals waits until so many requests have reached the API.
+// awaitArrivals waits until n requests have reached the API.
 func (s *site) awaitArrivals(n int, within time.Duration) {
 	s.tb.Helper()
 	testkit.Eventually(s.tb, within, fmt.Sprintf("%d arrivals", n), func() bool { return s.api.Report().Requests >= n }, s.state)
 }
 
-// awaitDone waits until asynq has so many jobs done.
+// awaitDone waits until asynq has n jobs done.
 func (s *site) awaitDone(n int, within time.Duration) {
 	s.tb.Helper()
 	testkit.Eventually(s.tb, within, fmt.Sprintf("%d jobs done", n), func() bool { return s.queue().Completed >= n }, s.state)

@@ -78,8 +78,8 @@ func TestTopologies(t *testing.T) {
 				s.awaitArrivals(60*i+30, time.Minute)
 				change()
 			}
-			// What a dying master was asked last may be done and not known: asynq's
-			// own recovery brings such jobs back, within 2.5 minutes.
+			// A dying master may have done what it was last asked, without a reply: asynq's own
+			// recovery brings such jobs back, within 2.5 minutes.
 			const recovery = 3 * time.Minute
 			s.awaitArrivals(jobs, recovery)
 			testkit.Eventually(t, recovery, "all jobs done", func() bool {

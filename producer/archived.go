@@ -9,14 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrArchived says that a job of this ID failed for good, and asynq keeps it in its
-// archive, so that the new one would never run. Replace takes its place, unless
-// another job has the unique lock of the new one (asynq.ErrDuplicateTask); the
-// Inspector of asynq, or asynqmon, runs the old one again. It comes with the error
-// for which AlreadyThere is true.
+// ErrArchived says that a job with this ID failed for good, and asynq keeps it in its archive,
+// so that the new one would never run. Replace replaces it, unless another job has the unique
+// lock of the new one (asynq.ErrDuplicateTask). The Inspector of asynq, or asynqmon, runs the
+// old job again. ErrArchived is joined with the error for which AlreadyThere is true.
 var ErrArchived = errors.New("a job of this id failed before and is archived")
 
-// archivedError is ErrArchived with the job, and what asynq said.
+// archivedError is ErrArchived with the job, and asynq's error.
 type archivedError struct {
 	entry entry
 	err   error
@@ -36,12 +35,12 @@ func (e *archivedError) Unwrap() []error { return []error{ErrArchived, e.err} }
 func (e entry) taskKey() string    { return "asynq:{" + e.job.queue() + "}:t:" + e.id }
 func (e entry) archiveKey() string { return "asynq:{" + e.job.queue() + "}:archived" }
 
-// replaces says whether the entry takes the place of an archived job.
+// replaces reports whether the entry replaces an archived job.
 func (e entry) replaces() bool { return e.job.Replace && !e.ours }
 
-// tellArchived looks which of the jobs that are there already are archived, and
-// makes their errors say so. One that replaces them was refused for its unique
-// lock then; refused for its ID, it found a job that was not archived.
+// tellArchived checks which of the jobs that already exist are archived, and makes their errors
+// say so. An archived job refuses one with Replace only if another job has its unique lock. So a
+// job with Replace that was refused for its ID found a job that was not archived.
 func (p *Producer) tellArchived(ctx context.Context, entries []entry, errs []error) {
 	var there []int
 	for i, err := range errs {
@@ -61,7 +60,7 @@ func (p *Producer) tellArchived(ctx context.Context, entries []entry, errs []err
 	})
 	for n, i := range there {
 		switch state, err := states[n].Result(); {
-		case errors.Is(err, redis.Nil): // it is gone since, or only the lock is there
+		case errors.Is(err, redis.Nil): // it has gone meanwhile, or only the lock is there
 		case err != nil:
 			errs[i] = fmt.Errorf("look whether job %q is archived: %w", clip(entries[i].id), err)
 		case state == "archived":

@@ -7,14 +7,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// write enqueues the entries in their order with one round trip for all, and returns for each what asynq says of it, or an error.
+// write enqueues the entries in their order, with one round trip for all. For each it returns
+// asynq's answer, or an error.
 //
-// asynq has no call for many tasks. So each entry goes through asynq's own Enqueue in a goroutine of its own, over a
-// client whose script calls wait for one another: once every goroutine has come to its call, all calls leave as one
-// pipeline, in the order of the entries. What asynq checks, stores and answers stays asynq's business, and its list of
-// pending tasks gets the order of the file. A script that the server does not know yet makes one more round.
+// asynq has no call for many tasks. So each entry goes through asynq's own Enqueue in its own
+// goroutine, over a client whose script calls wait for one another: once every goroutine has
+// made its call, all calls are sent as one pipeline, in the order of the entries. So what asynq
+// checks, stores and answers does not change, and its list of pending tasks has the order of
+// the file. A script that the server does not know yet needs one more round trip.
 //
-// A failed entry's error is the one of Redis, which asynq itself would hand on as text only.
+// The error of a failed entry is that of Redis. asynq itself would pass it on only as text.
 func (p *Producer) write(ctx context.Context, entries []entry) (infos []*asynq.TaskInfo, errs []error) {
 	infos = make([]*asynq.TaskInfo, len(entries))
 	errs = make([]error, len(entries))
@@ -68,16 +70,16 @@ func sendAll(ctx context.Context, rdb redis.UniversalClient, calls []call) {
 	}
 }
 
-// move is what a goroutine of write does next that matters to the others.
+// move is the next step of a goroutine of write that the others have to know.
 type move bool
 
 const (
 	called   move = true  // it waits for its script call
-	returned move = false // it is through
+	returned move = false // it is done
 )
 
-// call is one goroutine's script call on its way into the common pipeline. The goroutine and write own it in turn,
-// handing it over through moves and sent.
+// call is one goroutine's script call on its way into the common pipeline. The goroutine and
+// write own it in turn, and hand it over through moves and sent.
 type call struct {
 	entry *entry
 	moves chan<- move
@@ -90,7 +92,7 @@ type callKey struct{}
 
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
-// do hands the call to write and returns once it was sent and answered.
+// do hands the call to write, and returns once it was sent and answered.
 func (c *call) do(queue func(redis.Pipeliner) *redis.Cmd) *redis.Cmd {
 	c.queue = queue
 	c.moves <- called
@@ -98,8 +100,8 @@ func (c *call) do(queue func(redis.Pipeliner) *redis.Cmd) *redis.Cmd {
 	return c.cmd
 }
 
-// gatherer is the Redis client that write gives to asynq: script calls go through the call in their context, everything else
-// goes to Redis directly.
+// gatherer is the Redis client that write gives to asynq. Script calls go through the call in
+// their context, everything else goes to Redis directly.
 type gatherer struct{ redis.UniversalClient }
 
 func (g gatherer) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// None asks for none at all, as a Job's MaxRetry or Retention, where zero picks the default.
+// None means none at all for a Job's MaxRetry or Retention, where zero means the default.
 const None = -1
 
 const (
@@ -22,47 +22,46 @@ const (
 	maxDuration     = 10 * 365 * 24 * time.Hour
 )
 
-// Job is one unit of work to enqueue. Only Type is required. asynq counts in whole seconds: Timeout, UniqueFor and
-// Retention are rounded up to them.
+// Job is a job to enqueue. Only Type is required. asynq counts in whole seconds: Timeout,
+// UniqueFor and Retention are rounded up.
 type Job struct {
-	Type    string          // the worker picks the handler by it
-	Payload json.RawMessage // handed to the handler as it is
+	Type    string          // the worker selects the handler by it
+	Payload json.RawMessage // handed to the handler unchanged
 
-	// ID makes enqueueing repeatable: while asynq keeps the task, a second job with this ID is refused. Left empty,
-	// each Enqueue makes a new task. Control characters are refused.
+	// ID makes enqueueing repeatable: while asynq keeps the task, a second job with this ID is
+	// refused. If it is empty, each Enqueue makes a new task. Control characters are refused.
 	ID string
 
 	Queue   string            // defaults to "default"
 	Headers map[string]string // task headers; MaxRetryHeader is reserved
 
-	// MaxRetry is how often a failed job is tried again. Zero picks 25, None means never.
+	// MaxRetry is how often a failed job is tried again. Zero means 25, None means never.
 	MaxRetry int
 
-	// Timeout is how long one attempt may run, at least 1s. Zero picks asynq's 30 minutes.
+	// Timeout is how long one attempt may run, at least 1s. Zero means asynq's 30 minutes.
 	Timeout time.Duration
 
-	ProcessIn time.Duration // how long from now the job may not start
+	ProcessIn time.Duration // the job may not start before this time has passed
 
-	// UniqueFor, at least 1s, refuses a second job of the same type, payload and queue until this one is done or the
-	// time is over. Zero allows it.
+	// UniqueFor, at least 1s, refuses a second job of the same type, payload and queue until
+	// this one is done or the time is over. Zero allows it.
 	UniqueFor time.Duration
 
-	// Retention is how long asynq keeps the task after success, and knows its ID. Zero picks 24h for a job with an ID
-	// and nothing for others, None means nothing.
+	// Retention is how long asynq keeps the task after success, and knows its ID. Zero means
+	// 24h for a job with an ID and nothing for others, None means nothing.
 	Retention time.Duration
 
-	// Replace takes the place of a job of the same ID that failed for good and
-	// is archived. If that fails, the archived one stays as it was. Job lines
-	// do not have it.
+	// Replace replaces a job with the same ID that failed for good and is archived. If that
+	// fails, the archived job stays unchanged. Job lines do not have this field.
 	Replace bool
 }
 
 // ErrInvalidJob matches every *JobError in errors.Is.
 var ErrInvalidJob = errors.New("invalid job")
 
-// JobError says why a job, or the line that holds it, cannot be enqueued, and what would be right.
+// JobError says why a job, or its line, cannot be enqueued, and what would be right.
 type JobError struct {
-	Field  string // as in a job line; empty when the line as a whole is wrong
+	Field  string // as in a job line; empty if the line as a whole is wrong
 	Reason string
 }
 
@@ -76,7 +75,8 @@ func (e *JobError) Error() string {
 // Is makes every JobError match ErrInvalidJob.
 func (e *JobError) Is(target error) bool { return target == ErrInvalidJob }
 
-// Validate returns a *JobError for the first field that asynq would refuse or, worse, take for something else.
+// Validate returns a *JobError for the first field that asynq would refuse or, worse,
+// misunderstand.
 func (j Job) Validate() error {
 	switch {
 	case strings.TrimSpace(j.Type) == "":
@@ -118,7 +118,7 @@ func (j Job) Validate() error {
 	return nil
 }
 
-// tooShort refuses what asynq would store as 0 seconds: as a timeout it then applies 30 minutes instead.
+// tooShort refuses what asynq would store as 0 seconds: for a timeout of 0 it uses 30 minutes.
 func tooShort(field string, d time.Duration) error {
 	return &JobError{field, fmt.Sprintf("%v is below 1s; asynq counts whole seconds, give at least 1s or leave it out", d)}
 }

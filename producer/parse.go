@@ -11,15 +11,16 @@ import (
 	"unicode/utf8"
 )
 
-// MaxLine is the longest job line in bytes. A task passes through Redis memory several times over: what is larger
-// belongs into a store of its own, with its address in the payload.
+// MaxLine is the longest job line in bytes. A task passes through the memory of Redis several
+// times. Larger data belongs into a store of its own, with its address in the payload.
 const MaxLine = 1 << 20
 
-// ParseJob reads one job line, a JSON object with the keys type, payload, id, queue, headers, max_retry, timeout,
-// process_in, unique_for and retention, of which only type is required. It is strict, for a misspelt key would
-// silently give a job other properties than its author thinks: keys are exact, known and given once, and nothing
-// follows the object. An explicit zero means zero, not the default. The error is a *JobError. The job shares no
-// memory with line.
+// ParseJob parses one job line, a JSON object with the keys type, payload, id, queue, headers,
+// max_retry, timeout, process_in, unique_for and retention. Only type is required. It is
+// strict, because a misspelt key would silently give a job other properties than its author
+// thinks: keys are exact, known and given once, and nothing follows the object. An explicit
+// zero means zero, not the default. The error is a *JobError. The job shares no memory with
+// line.
 func ParseJob(line []byte) (Job, error) {
 	if len(line) > MaxLine {
 		return Job{}, lineTooLong(int64(len(line)))
@@ -28,7 +29,7 @@ func ParseJob(line []byte) (Job, error) {
 		return Job{}, &JobError{"", "is not valid UTF-8"}
 	}
 	dec := json.NewDecoder(bytes.NewReader(line))
-	dec.UseNumber() // as a float64 a huge number is an error of its own, which quotes all of it
+	dec.UseNumber() // a huge number as a float64 is an error of its own, which quotes all of it
 	open, err := dec.Token()
 	if err != nil {
 		return Job{}, notJSON(err)
@@ -68,7 +69,7 @@ func ParseJob(line []byte) (Job, error) {
 	return job, job.Validate()
 }
 
-// set gives the field behind key the value of a job line.
+// set sets the field of a key to the value in a job line.
 func (j *Job) set(key string, value json.RawMessage) (err error) {
 	switch key {
 	case "type":

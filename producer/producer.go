@@ -1,7 +1,9 @@
-// Package producer puts jobs into asynq's queues for the workers of this module, and for any other asynq server.
+// Package producer puts jobs into asynq's queues for the workers of this module, and for any
+// other asynq server.
 //
-// Enqueue writes one job; a Stream writes many, in order and several hundred per round trip; ParseJob and Reader turn
-// lines of JSON into jobs. What is written is plain asynq: the tasks show in its tools and run under its servers.
+// Enqueue writes one job. A Stream writes many, in order and several hundred per round trip.
+// ParseJob and Reader make jobs from lines of JSON. The tasks are plain asynq: its tools show
+// them, and its servers run them.
 package producer
 
 import (
@@ -18,14 +20,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MaxRetryHeader is the task header that carries a job's true MaxRetry.
+// MaxRetryHeader is the task header that has a job's true MaxRetry.
 //
-// asynq archives a task that is turned away on its last attempt, even when it was only told to try later. So the
-// producer stores one retry more than the job asked for, and the worker, reading this header, enforces the true number.
+// asynq archives a task that is put off on its last attempt, even if it was only told to
+// try later. So the producer stores one retry more than the job asked for, and the worker reads
+// this header and enforces the true number.
 const MaxRetryHeader = "jobthrottle-max-retry"
 
-// MaxRetry returns how many retries the job behind a task's headers asked for, and false if the task did not come
-// from a Producer, in which case asynq's own number is the true one.
+// MaxRetry returns how many retries the job with these task headers asked for. It returns false
+// if the task did not come from a Producer; then asynq's own number is the true one.
 func MaxRetry(headers map[string]string) (int, bool) {
 	n, err := strconv.Atoi(headers[MaxRetryHeader])
 	if err != nil || n < 0 || n > maxRetryLimit {
@@ -34,10 +37,11 @@ func MaxRetry(headers map[string]string) (int, bool) {
 	return n, true
 }
 
-// Producer enqueues jobs over a Redis client that its caller owns and closes. It is safe for concurrent use.
+// Producer enqueues jobs over a Redis client that its caller owns and closes. It is safe for
+// concurrent use.
 type Producer struct {
-	client *asynq.Client // its calls are gathered by write into one pipeline
-	whole  *asynq.Client // the same, and a refused job leaves nothing behind
+	client *asynq.Client // write gathers its calls into one pipeline
+	whole  *asynq.Client // the same, but a refused job leaves nothing behind
 	rdb    redis.UniversalClient
 }
 
@@ -50,11 +54,11 @@ func New(rdb redis.UniversalClient) *Producer {
 	}
 }
 
-// Enqueue writes one job. A job that is there already is refused with asynq.ErrTaskIDConflict (its ID) or
-// asynq.ErrDuplicateTask (UniqueFor), for errors.Is, and AlreadyThere tells either; if it failed for good, the error is
-// ErrArchived as well. A job that cannot be written as it stands is refused
-// with a *JobError, before any Redis call. The job's attempts belong to the trace of ctx if the program has
-// set a propagator for OpenTelemetry.
+// Enqueue writes one job. A job that already exists is refused with asynq.ErrTaskIDConflict
+// (its ID) or asynq.ErrDuplicateTask (UniqueFor), for errors.Is. AlreadyThere is true for both.
+// If the existing job failed for good, the error is also ErrArchived. A job that cannot be
+// written as it is gets a *JobError, before any Redis call. If the program has set a propagator
+// for OpenTelemetry, the job's attempts belong to the trace of ctx.
 func (p *Producer) Enqueue(ctx context.Context, job Job) (*asynq.TaskInfo, error) {
 	e, err := newEntry(job.traced(ctx))
 	if err != nil {
@@ -69,17 +73,18 @@ func (p *Producer) Enqueue(ctx context.Context, job Job) (*asynq.TaskInfo, error
 	return infos[0], nil
 }
 
-// AlreadyThere reports whether err says that the job was enqueued before, which a rerun expects.
+// AlreadyThere reports whether err says that the job was enqueued before, which is expected
+// when input is enqueued again.
 func AlreadyThere(err error) bool {
 	return errors.Is(err, asynq.ErrTaskIDConflict) || errors.Is(err, asynq.ErrDuplicateTask)
 }
 
-// entry is a job made ready for asynq. Its id is settled once, so that writing it again after a lost reply finds the
-// first write instead of adding a second.
+// entry is a job that is ready for asynq. Its id is chosen only once, so that writing it again
+// after a lost reply finds the first write instead of adding a second.
 type entry struct {
 	task *asynq.Task
 	id   string
-	ours bool // the id was made here, nobody else can have written it
+	ours bool // the id was made here, so nobody else can have written it
 	job  Job
 }
 
@@ -120,13 +125,13 @@ func newEntry(job Job) (entry, error) {
 func (e entry) enqueue(ctx context.Context, client *asynq.Client) (*asynq.TaskInfo, error) {
 	info, err := client.EnqueueContext(ctx, e.task)
 	if e.ours && errors.Is(err, asynq.ErrTaskIDConflict) {
-		// An earlier attempt of this very write arrived and only its reply was lost.
+		// An earlier attempt of this same write arrived, and only its reply was lost.
 		return &asynq.TaskInfo{ID: e.id, Queue: e.job.queue(), Type: e.job.Type, Payload: e.job.Payload}, nil
 	}
 	return info, err
 }
 
-// size is about how many bytes the entry keeps in memory.
+// size is about how much memory the entry needs, in bytes.
 func (e entry) size() int {
 	n := len(e.job.Type) + len(e.job.Payload) + len(e.job.Queue) + len(e.id)
 	for key, value := range e.job.Headers {
@@ -135,7 +140,8 @@ func (e entry) size() int {
 	return n
 }
 
-// wholeSeconds rounds up to what asynq stores, so that nobody gets less than they asked for.
+// wholeSeconds rounds up to the whole seconds that asynq stores, so that nobody gets less than
+// they asked for.
 func wholeSeconds(d time.Duration) time.Duration {
 	if whole := d.Truncate(time.Second); whole == d {
 		return whole
@@ -143,7 +149,7 @@ func wholeSeconds(d time.Duration) time.Duration {
 	return d.Truncate(time.Second) + time.Second
 }
 
-// clip keeps what a user wrote short enough for an error of one line.
+// clip shortens what a user wrote, so that an error fits into one line.
 func clip(s string) string {
 	const most = 64
 	if len(s) <= most {

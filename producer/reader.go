@@ -9,13 +9,13 @@ import (
 
 // Line is one job line of an input.
 type Line struct {
-	Number int // the first is 1, blank ones are counted
+	Number int // the first is 1; blank lines count
 	Job    Job
 	Err    error // a *JobError: this line is bad, the next may be good
 }
 
-// Reader reads job lines. Its memory stays the same however long the input and each of its lines are: a line longer
-// than MaxLine is passed over, not held.
+// Reader reads job lines. It needs the same memory however long the input and its lines are: a
+// line longer than MaxLine is skipped, not stored.
 type Reader struct {
 	in     *bufio.Reader
 	buf    []byte
@@ -31,7 +31,8 @@ func NewReader(in io.Reader) *Reader {
 // Offset returns how many bytes of the input the lines so far took.
 func (r *Reader) Offset() int64 { return r.offset }
 
-// Next returns the next line that is not blank, and io.EOF after the last one. Any other error is the input's own.
+// Next returns the next line that is not blank, and io.EOF after the last one. Any other error
+// is that of the input.
 func (r *Reader) Next() (Line, error) {
 	for {
 		length, err := r.readLine()
@@ -48,8 +49,8 @@ func (r *Reader) Next() (Line, error) {
 	}
 }
 
-// readLine leaves the next line, without its end, in buf, or its beginning if it is longer than MaxLine, and returns
-// its full length. A last line needs no end.
+// readLine stores the next line, without its end, in buf, or only its beginning if it is longer
+// than MaxLine. It returns the full length. The last line needs no line end.
 func (r *Reader) readLine() (length int64, err error) {
 	r.buf = r.buf[:0]
 	for {

@@ -73,8 +73,8 @@ func sameKeys(t *testing.T, got, want map[string]string) {
 	}
 }
 
-// A job takes the place of an archived one whatever the unique locks of the two
-// are, and the lock that is there afterwards is its own.
+// A job replaces an archived one whatever the unique locks of the two are, and the remaining
+// lock is its own.
 func TestReplaceWithOtherLocks(t *testing.T) {
 	for way, enqueue := range ways {
 		for name, tt := range map[string]struct{ old, new producer.Job }{

@@ -12,28 +12,29 @@ import (
 )
 
 const (
-	batchJobs  = 256     // per round trip: more gains little and blocks Redis for longer
-	batchBytes = 4 << 20 // of all that a job has, to bound memory
+	batchJobs  = 256     // per round trip: more would gain little, and block Redis longer
+	batchBytes = 4 << 20 // of all parts of a job, to limit memory
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 2 * time.Second
 )
 
-// Result is what became of one job of a Stream.
+// Result is the result of one job of a Stream.
 type Result struct {
 	Line int
 	Err  error // nil: enqueued; else AlreadyThere(Err), and perhaps ErrArchived
 }
 
-// StreamEvents are told what happens to a Stream, by one goroutine, in the order in which it happens. Both must be set.
+// StreamEvents are called when something happens to a Stream, by one goroutine, in the order of
+// the events. Both must be set.
 type StreamEvents struct {
-	Done   func(Result)    // one job is certain; called in the order of Add
-	Outage func(err error) // Redis failed and is tried again until the context ends; once per outage
+	Done   func(Result)    // the result of one job is certain; called in the order of Add
+	Outage func(err error) // Redis failed, and the Stream tries again until the context ends; once per outage
 }
 
-// StreamError says how far a Stream came that ended early. Jobs after Line may have been written, or not: adding them
-// again doubles nothing if they have IDs.
+// StreamError says how far a Stream came that ended early. Jobs after Line may or may not have
+// been written. Adding them again makes no duplicates if they have IDs.
 type StreamError struct {
-	Line int   // the last line that is certain, and all before it; 0 if none is
+	Line int   // the last line for which it and all lines before it are certain; 0 if there is none
 	Err  error // why it ended
 }
 
@@ -46,10 +47,12 @@ func (e *StreamError) Error() string {
 
 func (e *StreamError) Unwrap() error { return e.Err }
 
-// Stream enqueues many jobs in the order in which they are added, with as many per round trip as came in during the
-// last one. It waits out an outage of Redis: unanswered jobs are written again, and none is doubled, for each has an id
-// (a job that a worker had finished meanwhile excepted, if it has no ID and no Retention). A job with an ID or UniqueFor
-// whose first write succeeded unheard counts as already there.
+// Stream enqueues many jobs in the order in which they are added. A round trip has as many jobs
+// as were added during the last one. A Stream waits until an outage of Redis is over. Then it
+// writes unanswered jobs again. This makes no duplicates, because each job has an id. The only
+// exception is a job without ID and Retention that a worker had finished meanwhile. If the
+// reply to the first write of a job with an ID or UniqueFor was lost, the job counts as already
+// there.
 //
 // Add is for one goroutine. Close must be called.
 type Stream struct {
@@ -62,7 +65,7 @@ type Stream struct {
 	waiting []item
 	bytes   int
 	closed  bool
-	err     error // set once: no job will be written any more
+	err     error // set once: no more jobs will be written
 }
 
 type item struct {
@@ -70,7 +73,7 @@ type item struct {
 	entry entry
 }
 
-// Stream begins one that ends early when ctx does.
+// Stream starts a Stream, which ends early when ctx ends.
 func (p *Producer) Stream(ctx context.Context, events StreamEvents) *Stream {
 	s := &Stream{producer: p, events: events, done: make(chan struct{})}
 	s.changed.L = &s.mu
@@ -81,8 +84,9 @@ func (p *Producer) Stream(ctx context.Context, events StreamEvents) *Stream {
 	return s
 }
 
-// Add hands over the job of a line, and blocks while as many wait as fit into one round trip. It returns a *JobError
-// if the job is invalid, and the *StreamError if the Stream has ended early.
+// Add hands over the job of a line. It blocks while as many jobs wait as fit into one round
+// trip. It returns a *JobError if the job is invalid, and the *StreamError if the Stream has
+// ended early.
 func (s *Stream) Add(line int, job Job) error {
 	e, err := newEntry(job)
 	if err != nil {
@@ -102,7 +106,8 @@ func (s *Stream) Add(line int, job Job) error {
 	return nil
 }
 
-// Close returns once all added jobs are certain, or with the *StreamError if the Stream has ended early.
+// Close returns once all added jobs are certain, or with the *StreamError if the Stream has
+// ended early.
 func (s *Stream) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -137,7 +142,8 @@ func (s *Stream) run(ctx context.Context) {
 	}
 }
 
-// take returns what has been added, waiting for at least one job; nil when ctx has ended or no job will come.
+// take returns the jobs that were added, and waits for at least one. It returns nil when ctx
+// has ended or no job will come.
 func (s *Stream) take(ctx context.Context) []item {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +163,8 @@ func (s *Stream) end(err error) {
 	s.changed.Signal()
 }
 
-// writeBatch writes the batch until all of it is certain, each time what has failed, and returns the last certain line.
+// writeBatch writes the batch, and what has failed again, until all of it is certain. It
+// returns the last certain line.
 func (s *Stream) writeBatch(ctx context.Context, batch []item, certain int) (int, error) {
 	results := make([]error, len(batch))
 	unsure := make([]int, len(batch)) // positions in batch, ascending
@@ -194,8 +201,8 @@ func (s *Stream) writeBatch(ctx context.Context, batch []item, certain int) (int
 	}
 }
 
-// writeOnce writes the jobs of batch at the positions unsure. It returns the positions that failed, with the error of
-// the first, and notes the results of the others.
+// writeOnce writes the jobs of batch at the positions unsure. It stores the results of those
+// that did not fail. It returns the positions that failed, with the error of the first.
 func (s *Stream) writeOnce(ctx context.Context, batch []item, unsure []int, results []error) (failed []int, cause error) {
 	entries := make([]entry, len(unsure))
 	for k, i := range unsure {
@@ -216,8 +223,8 @@ func (s *Stream) writeOnce(ctx context.Context, batch []item, unsure []int, resu
 	return failed, cause
 }
 
-// isOutage tells errors that pass by themselves, of the network or of a server that starts, fails over or is full,
-// from refusals that waiting does not change.
+// isOutage reports whether an error passes without help: one of the network, or of a server
+// that starts, fails over or is full. It is false for refusals that waiting does not change.
 func isOutage(err error) bool {
 	if errors.Is(err, redis.ErrClosed) {
 		return false

@@ -216,7 +216,7 @@ func TestStreamWaitsOutAnOutage(t *testing.T) {
 		added <- nil
 	}()
 	<-halfway
-	<-first // until then each job makes a call of its own, to note its queue; where so many fail go-redis shuns the server for a second
+	<-first // until then each job makes its own call, for its queue; if so many calls fail, go-redis avoids the server for a second
 	server.Stop()
 	close(stopped)
 	if err := <-counted.firstOutages; err == nil {

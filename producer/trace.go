@@ -8,8 +8,9 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 )
 
-// traced returns the job with the trace of ctx in its headers, as OpenTelemetry's propagator writes it, unless the job
-// brings one of its own. Without a propagator, which is OpenTelemetry's default, it is the job as it was.
+// traced returns the job with the trace of ctx in its headers, as OpenTelemetry's propagator
+// writes it, unless the job already has a trace. Without a propagator, which is OpenTelemetry's
+// default, the job is unchanged.
 func (j Job) traced(ctx context.Context) Job {
 	trace := propagation.MapCarrier{}
 	otel.GetTextMapPropagator().Inject(ctx, trace)

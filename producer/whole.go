@@ -11,13 +11,13 @@ import (
 //go:embed whole.lua
 var wholeLua string
 
-// whole is the Redis client that write gives to asynq for jobs with a unique
-// lock, and for those that replace archived ones. It puts asynq's own script, which
-// writes the task, into one that undoes what it did if the task is refused, so
-// that nothing is left behind and no archived job is lost.
+// whole is the Redis client that write gives to asynq for jobs with a unique lock, and for
+// those that replace archived ones. It puts asynq's own script, which writes the task, into one
+// that undoes its changes if the task is refused. So nothing is left behind and no archived job
+// is lost.
 type whole struct{ gatherer }
 
-// EvalSha answers that the script is not known, so that asynq sends its text.
+// EvalSha answers that the script is unknown, so that asynq sends its text.
 func (whole) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx)
 	cmd.SetErr(unknownScript{})

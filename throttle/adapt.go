@@ -11,16 +11,17 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// Adapt lets a limiter find the limit of its API by itself, between Min and Max
-// permits of its Interval. The zero value ends that.
+// Adapt lets a limiter find the limit of its API, between Min and Max permits of its Interval.
+// The zero value ends that.
 //
-// What the processes of the fleet observe (Observe) is put together in Redis: the
-// limit grows while it is used and nothing is refused, and what the API refuses cuts it,
-// once for the whole fleet. Rate.Permits, where the limiter starts, and the
-// configuration in Redis are then the limit as it is at present.
+// The observations of all processes of the fleet (Observe) are put together in Redis. The limit
+// grows while it is used and nothing is refused. A refusal by the API cuts it, once for the whole
+// fleet. The limiter starts at Rate.Permits. From then on the rate in Redis, which Config reads,
+// is the limit in force.
 type Adapt struct{ Min, Max int64 }
 
-// Validate returns an error that wraps ErrInvalidRate if no limiter can adapt so.
+// Validate returns an error that wraps ErrInvalidRate if no limiter can adapt within these
+// bounds.
 func (a Adapt) Validate() error {
 	if a == (Adapt{}) || a.Min >= 1 && a.Min <= a.Max && a.Max <= MaxPermits {
 		return nil
@@ -28,28 +29,30 @@ func (a Adapt) Validate() error {
 	return fmt.Errorf("%w: adapt from %d to %d permits: want 1 <= min <= max <= %d", ErrInvalidRate, a.Min, a.Max, int64(MaxPermits))
 }
 
-// Outcome is what an API made of a request. The zero value is a request that it took, for
-// one permit.
+// Outcome is what an API made of a request. The zero value is a request that the API accepted,
+// for one permit.
 type Outcome = outcome.Outcome
 
-// SetAdapt makes the limiter adaptive, for every process, and has this Client report
-// what Observe is told: each process that uses the limiter calls it once. As long as it
-// says the same, what was learnt stays; other bounds have it begin again, at the
-// present rate. SetRate and UpdateRate forget what was learnt, and go on from their rate; a
-// pinned limiter stays as it is. The zero Adapt ends it, and leaves the limit where it is.
+// SetAdapt makes the limiter adaptive, for every process, and makes this Client report what
+// Observe is told. Each process that uses the limiter calls it once. As long as the calls say the
+// same, what was learnt stays. Other bounds make the limiter begin again at its present rate; so
+// does another rate in LimiterWithRate, which it then begins at. SetRate and UpdateRate forget
+// what was learnt, and the limiter goes on from their rate. A pinned limiter stays as it is. The
+// zero Adapt ends it, and leaves the limit where it is.
 //
 // A PerClient limiter cannot adapt (ErrInvalidRate). Redisson's clients obey the limit, and
-// report nothing. All processes should run a version that has SetAdapt. A Client reports of the
-// 16,000 adaptive limiters that it used last, at least: with more, call SetAdapt again before a limiter is used.
+// report nothing. All processes should run a version that has SetAdapt. A Client reports on at
+// least the 16,000 adaptive limiters that it used last: if it has more, call SetAdapt again
+// before a limiter is used.
 func (l *Limiter) SetAdapt(ctx context.Context, a Adapt) error {
 	start, _, _ := strings.Cut(l.member.Create, ":")
 	n, _ := strconv.ParseInt(start, 10, 64)
 	return l.adapt(ctx, n, a)
 }
 
-// ApplyAdapt is ApplyRate for a limiter that is to be adaptive, from r on: what a
-// configuration file does at start. Where the limiter is that already, from the same rate and
-// within the same bounds, it keeps what it has learnt.
+// ApplyAdapt is ApplyRate for a limiter that is to be adaptive and starts at r: it is what a
+// configuration file does at start. If the limiter is already adaptive, from the same rate and
+// within the same bounds, it keeps what it has learnt. With the zero Adapt it is ApplyRate.
 func (l *Limiter) ApplyAdapt(ctx context.Context, r Rate, a Adapt) (bool, error) {
 	if err := a.Validate(); err != nil {
 		return false, l.error(err)
@@ -93,13 +96,13 @@ func (l *Limiter) adapt(ctx context.Context, start int64, a Adapt) error {
 	return nil
 }
 
-// Observe tells what the API made of a request that was sent then, with permits of this
-// limiter. It returns at once: refusals go to Redis as soon as that is possible,
-// the rest together, some times an Interval. It does nothing unless SetAdapt, or ApplyAdapt, has made
-// the limiter adaptive through this Client.
+// Observe reports what the API made of a request that was sent at that time with permits of this
+// limiter. It returns at once. Refusals go to Redis as soon as possible, everything else
+// together, several times an Interval. It does nothing unless SetAdapt or ApplyAdapt has made the
+// limiter adaptive through this Client.
 func (l *Limiter) Observe(sent time.Time, o Outcome) { l.c.core.Observe(l.name, sent, o) }
 
-// Observe is that of the member that is adaptive. Where several are, nobody
+// Observe is Limiter.Observe of the adaptive member. If several members are adaptive, nobody
 // knows whose limit it was, and nothing is observed: use Limiter.Observe.
 func (g *Group) Observe(sent time.Time, o Outcome) {
 	var one *Limiter

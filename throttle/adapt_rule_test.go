@@ -8,21 +8,21 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// learner is an adaptive limiter in a server whose clock stands still, and the API
-// that it is for, which takes so many requests in any second.
+// learner is an adaptive limiter in a server whose clock stands still, and its API, which accepts
+// so many requests in any second.
 type learner struct {
 	server
 	t      *testing.T
 	l      *Limiter
 	cap    int
 	down   bool    // it answers 500
-	seen   []int64 // when the API took requests
+	seen   []int64 // when the API accepted requests
 	queue  *scriptQueue
 	no     uint64
 	refus  int
 	took   int
 	failed int
-	coarse bool          // places are taken further ahead, and reports made less often: fewer calls
+	coarse bool          // reservations lie further ahead, and reports are made less often: fewer calls
 	late   time.Duration // its responses
 	tells  []int64       // what its headers say is its limit, one after the other
 }
@@ -59,7 +59,7 @@ func (a *learner) learnt() script.Learnt {
 	return l
 }
 
-// report tells what was seen just now.
+// report reports what was seen just now.
 func (a *learner) report(accepted, refused int64) (limit int64) {
 	a.t.Helper()
 	r := a.next()
@@ -67,7 +67,7 @@ func (a *learner) report(accepted, refused int64) (limit int64) {
 	return a.send(r)
 }
 
-// next is the next report, of nothing yet.
+// next returns the next report, with nothing in it yet.
 func (a *learner) next() *script.Report {
 	a.no++
 	return &script.Report{No: script.BatchNo(a.no), Bracket: script.Bracket{Start: 1, Min: 1, Max: 1000}}
@@ -83,11 +83,11 @@ func (a *learner) send(r *script.Report) (limit int64) {
 	return limit
 }
 
-// run has requests made as fast as the limit allows for so long. As a client does, it
-// takes places some time ahead in one call, and uses them to the microsecond when they are due.
+// run makes requests for d, as fast as the limit allows. As a client does, it reserves some time
+// ahead in one call, and uses the permits to the microsecond when they are due.
 func (a *learner) run(d time.Duration) {
 	a.t.Helper()
-	ahead, every := 50*time.Millisecond, 120*time.Millisecond // every: from one report of what was accepted to the next
+	ahead, every := 50*time.Millisecond, 120*time.Millisecond // every: time between reports of what was accepted
 	if a.coarse {
 		ahead, every = 200*time.Millisecond, 250*time.Millisecond
 	}
@@ -98,7 +98,7 @@ func (a *learner) run(d time.Duration) {
 	}
 	asked := batchCall{refresh: []bool{false}, ahead: []int64{0}, releases: []int64{0},
 		asks: []ask{{longest: ahead.Microseconds(), reach: ahead.Microseconds(), near: ahead.Microseconds(), count: 256, ns: []int64{1}}}}
-	var took []int64 // not reported yet
+	var took []int64 // accepted, not reported yet
 	for end, reports := now+d.Microseconds(), now+every.Microseconds(); now < end; {
 		reply := a.queue.send(a.t, a.rdb, asked)
 		a.queue.learn(reply)
@@ -139,7 +139,7 @@ func (a *learner) run(d time.Duration) {
 	}
 }
 
-// api takes a request at a time, or refuses it.
+// api accepts or refuses one request.
 func (a *learner) api(at int64) bool {
 	for len(a.seen) > 0 && at-a.seen[0] >= time.Second.Microseconds() {
 		a.seen = a.seen[1:]
@@ -153,7 +153,7 @@ func (a *learner) api(at int64) bool {
 	return true
 }
 
-// TestLearnsAHiddenLimit: from a tenth, the limit comes to what the API takes, with few
+// TestLearnsAHiddenLimit: from a tenth, the limit comes to what the API accepts, with few
 // refusals, stays there, follows it down in one cut, and up again.
 func TestLearnsAHiddenLimit(t *testing.T) {
 	t.Parallel()
@@ -196,8 +196,8 @@ func TestLearnsNothingFromSilence(t *testing.T) {
 	}
 }
 
-// TestReportsOnce: a report that is repeated counts once, and what the API says of its
-// limit is heeded.
+// TestReportsOnce: a report that is repeated counts once, and what the API says about its limit
+// is heeded.
 func TestReportsOnce(t *testing.T) {
 	a := newLearner(t, Rate{Permits: 10, Interval: time.Second}, script.Bracket{Start: 10, Min: 2, Max: 100})
 	r := &script.Report{No: script.BatchNo(7), Seen: []script.Seen{{Accepted: 3}}}
@@ -219,7 +219,7 @@ func TestReportsOnce(t *testing.T) {
 	}
 }
 
-// TestSpoiltLearning: whatever stands in the field, a report makes sense of it or begins again.
+// TestSpoiltLearning: whatever the field holds, a report makes sense of it or begins again.
 func TestSpoiltLearning(t *testing.T) {
 	a := newLearner(t, Rate{Permits: 10, Interval: time.Second}, script.Bracket{Start: 10, Min: 2, Max: 100})
 	for _, field := range []string{"", "x", "1 2", "-1 -1", "1e300 1 1", "nan", fmt.Sprint(make([]int, 33)), "10 2 100 1000000 0 4294967296"} {

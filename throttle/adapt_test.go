@@ -51,7 +51,7 @@ func TestAdapts(t *testing.T) {
 	}
 }
 
-// hiding is an API that takes so many requests in any window, and does not say so.
+// hiding is an API that accepts so many requests in any window, and does not say so.
 type hiding struct {
 	limit         int
 	window        time.Duration
@@ -76,7 +76,7 @@ func (h *hiding) takes(now time.Time) bool {
 }
 
 // TestAdaptAndRates: what was learnt stays while the file says the same, is forgotten when
-// somebody sets a rate, and ends with a file that does not want it.
+// somebody sets a rate, and ends with a file that has no adapt.
 func TestAdaptAndRates(t *testing.T) {
 	s := fakeServer(t)
 	ctx := t.Context()
@@ -142,8 +142,8 @@ func TestAdaptAndRates(t *testing.T) {
 	}
 }
 
-// TestWithoutAdapt: a limiter that is not adaptive has no field for it, and what is
-// observed of it costs no call.
+// TestWithoutAdapt: a limiter that is not adaptive has no field for it, and what is observed of
+// it costs no call.
 func TestWithoutAdapt(t *testing.T) {
 	s := fakeServer(t)
 	ctx := t.Context()

@@ -8,9 +8,10 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// What could stop a limit from learning, or make it learn what is not so.
+// What could stop a limit from learning, or make it learn something wrong.
 
-// permits has the limiter grant so many one by one, at even steps over a window, and returns when.
+// permits makes the limiter grant n permits one by one, at even steps over a window, and returns
+// when.
 func (a *learner) permits(n int64, window time.Duration) (granted []int64) {
 	a.t.Helper()
 	step := window / time.Duration(n)
@@ -24,8 +25,8 @@ func (a *learner) permits(n int64, window time.Duration) (granted []int64) {
 	return granted
 }
 
-// TestLearnsFromLargeCosts: a limit that was cut below what one request costs comes back
-// to that, for as long as there are such requests, and not longer.
+// TestLearnsFromLargeCosts: a limit that was cut below what one request costs comes back to that
+// cost, for as long as there are such requests, and no longer.
 func TestLearnsFromLargeCosts(t *testing.T) {
 	t.Parallel()
 	a := newLearner(t, Rate{Permits: 100, Interval: time.Second, Guard: -1}, script.Bracket{Start: 100, Min: 1, Max: 200})
@@ -68,8 +69,8 @@ func TestLearnsFromLargeCosts(t *testing.T) {
 	}
 }
 
-// TestLargeCostsAreHeard: who asks for more than an adaptive limit gives is told so, and may
-// come back.
+// TestLargeCostsAreHeard: a caller that asks for more than an adaptive limit gives is told so,
+// and may come back.
 func TestLargeCostsAreHeard(t *testing.T) {
 	s := fakeServer(t)
 	c, err := New(s.rdb, Options{})
@@ -96,7 +97,7 @@ func TestLargeCostsAreHeard(t *testing.T) {
 	if err := l.Acquire(t.Context(), 101); !errors.Is(err, ErrExceedsRate) {
 		t.Errorf("more than max: %v", err)
 	}
-	if err := l.Acquire(t.Context(), 50); !errors.Is(err, ErrExceedsRate) { // has the next report made
+	if err := l.Acquire(t.Context(), 50); !errors.Is(err, ErrExceedsRate) { // causes the next report
 		t.Errorf("more than the limit: %v", err)
 	}
 	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
@@ -111,8 +112,8 @@ func TestLargeCostsAreHeard(t *testing.T) {
 	}
 }
 
-// TestLearnsFromSlowResponses: a limit grows although what became of its requests is known
-// after 15 windows only.
+// TestLearnsFromSlowResponses: a limit grows although the outcomes of its requests are known only
+// after 15 windows.
 func TestLearnsFromSlowResponses(t *testing.T) {
 	t.Parallel()
 	for _, late := range []time.Duration{5 * time.Second, 15 * time.Second} {
@@ -137,7 +138,7 @@ func TestLearnsAfterClockWasSetBack(t *testing.T) {
 		t.Fatalf("no limit found: %+v", found)
 	}
 	a.pass(-time.Hour)
-	check(t, a.rdb.Del(t.Context(), a.l.keys()[1], a.l.keys()[2]).Err()) // what was used is in the future now
+	check(t, a.rdb.Del(t.Context(), a.l.keys()[1], a.l.keys()[2]).Err()) // what was used lies in the future now
 	a.seen, a.cap = nil, 10
 	a.run(5 * time.Second)
 	if l := a.learnt(); l.Limit > 10 || l.Cuts == found.Cuts {
@@ -150,8 +151,8 @@ func TestLearnsAfterClockWasSetBack(t *testing.T) {
 	}
 }
 
-// TestHeadersThatAlternate: an API whose headers say now this, now that, and which takes less
-// than either, is not asked for more after each time it refused.
+// TestHeadersThatAlternate: the headers of an API alternate between two limits, and it accepts
+// less than either. It is not asked for more after each time it refused.
 func TestHeadersThatAlternate(t *testing.T) {
 	t.Parallel()
 	a := newLearner(t, Rate{Permits: 20, Interval: time.Second, Guard: -1}, script.Bracket{Start: 20, Min: 1, Max: 1000})
@@ -164,7 +165,7 @@ func TestHeadersThatAlternate(t *testing.T) {
 	}
 }
 
-// TestPausesOfWaves: nobody is kept from asking for longer than a refusal may.
+// TestPausesOfWaves: nobody is kept from asking for longer than a refusal may cause.
 func TestPausesOfWaves(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ longest, want time.Duration }{{0, 15 * time.Minute}, {time.Minute, time.Minute}, {100 * time.Hour, 6 * time.Hour}} {
@@ -183,8 +184,8 @@ func TestPausesOfWaves(t *testing.T) {
 	}
 }
 
-// TestLongEventsRemember: responses were slow when something was refused, and are fast since. What
-// was granted before is still known when the event ends.
+// TestLongEventsRemember: responses were slow when something was refused, and are fast since.
+// What was granted before is still known when the event ends.
 func TestLongEventsRemember(t *testing.T) {
 	t.Parallel()
 	a := newLearner(t, Rate{Permits: 40, Interval: time.Second, Guard: -1}, script.Bracket{Start: 40, Min: 1, Max: 1000})
@@ -211,8 +212,8 @@ func TestLongEventsRemember(t *testing.T) {
 	}
 }
 
-// TestLargeCostsFillALimit: requests of which two fit into a limit, and leave a fifth of it
-// unused, use it as far as they can: it grows, up to what the API bears.
+// TestLargeCostsFillALimit: two requests fit into a limit, and leave a fifth of it unused. They
+// use it as far as they can: it grows, up to what the API bears.
 func TestLargeCostsFillALimit(t *testing.T) {
 	t.Parallel()
 	const costs = 40
@@ -240,8 +241,8 @@ func TestLargeCostsFillALimit(t *testing.T) {
 	}
 }
 
-// window uses what the limit gives within a second, and reports it: so many permits were
-// refused, evenly over that second. The others were accepted, by responses that are late.
+// window uses what the limit gives within a second, and reports it: so many permits were refused,
+// evenly over that second. The others were accepted, in responses that are late.
 func (a *learner) window(refused int64) script.Learnt {
 	a.t.Helper()
 	n := int64(0)
@@ -265,9 +266,9 @@ func (a *learner) window(refused int64) script.Learnt {
 	return a.learnt()
 }
 
-// TestEventsEnd: an API that bears less all at once, whose responses are late, and that refuses
-// one request every few windows, does not keep one event going for good. (That the limit
-// falls meanwhile is what docs/adaptive.md says of such an API.)
+// TestEventsEnd: an API suddenly bears less, its responses are late, and it refuses one request
+// every few windows. That does not keep one event going for ever. (docs/adaptive.md says that the
+// limit of such an API falls meanwhile.)
 func TestEventsEnd(t *testing.T) {
 	t.Parallel()
 	a := newLearner(t, Rate{Permits: 100, Interval: time.Second, Guard: -1}, script.Bracket{Start: 100, Min: 1, Max: 100})
@@ -292,11 +293,11 @@ func TestEventsEnd(t *testing.T) {
 }
 
 // TestSomebodyElseTakesMore: somebody else uses the API, a little for a window, then, at once or
-// some windows later, a third of it. That the first refusals are over does not hide who the next
-// ones come from.
+// some windows later, a third of it. The end of the first refusals does not hide who causes the
+// next ones.
 func TestSomebodyElseTakesMore(t *testing.T) {
 	t.Parallel()
-	for clean := range 4 { // windows in which he takes nothing
+	for clean := range 4 { // windows in which the other takes nothing
 		a := newLearner(t, Rate{Permits: 100, Interval: time.Second, Guard: -1}, script.Bracket{Start: 100, Min: 1, Max: 100})
 		for range 6 {
 			a.window(0)

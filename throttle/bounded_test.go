@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// A limit that is kept fully used for intervals on end, with places up to the
-// horizon, by clients that ask every few milliseconds: the log stays small, and
-// the promise holds.
+// Clients that ask every few milliseconds keep a limit fully used for several intervals, with
+// reservations up to the horizon: the log stays small, and the promise holds.
 func TestBusyLogStaysBounded(t *testing.T) {
 	t.Parallel()
 	s := fakeServer(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// mostMemory is what the keys of a limiter may take, however high its rate and
-// however many wait.
+// mostMemory is how much memory the keys of a limiter may take, however high its rate and however
+// many wait.
 const mostMemory = 128 << 10
 
 // busyLog is a limiter of a high rate that is kept fully used for two intervals.
@@ -39,22 +39,22 @@ func (l busyLog) String() string {
 	return fmt.Sprintf("%s with %d waiters", strings.ReplaceAll(l.rate.String(), "/", " per "), 8*l.goroutines)
 }
 
-// busyLogOutcome is what a busy log took of Redis.
+// busyLogOutcome is what a busy log cost Redis.
 type busyLogOutcome struct {
 	outcome
-	memory  map[string]int64 // of the limiter's keys, when together they took the most
+	memory  map[string]int64 // of the limiter's keys, when they took most together
 	longest time.Duration    // the longest script call
 	above   int              // script calls above slowCall
 	control control
 	typical time.Duration // the mean of all
 }
 
-// slowCall is what no script call may take on a machine of its own.
+// slowCall is how long a script call may take at most on a machine of its own.
 const slowCall = 2 * time.Millisecond
 
-// control is a script that does nothing but count, for about as long as a
-// typical call, and is called as often. Redis times calls by the clock on the
-// wall: what this one takes beyond its mean, the machine took.
+// control is a script that does nothing but count, for about as long as a typical call, and is
+// called as often. Redis times calls by the wall clock: if this one takes longer than its mean,
+// the machine took that time.
 type control struct {
 	calls   int
 	longest time.Duration
@@ -88,11 +88,11 @@ func (o busyLogOutcome) bytes() (sum int64) {
 	return sum
 }
 
-// run keeps the limiter busy, with the control running beside it or without.
+// run keeps the limiter busy, with or without the control running beside it.
 func (l busyLog) run(tb testing.TB, addr string, controlled bool) busyLogOutcome {
 	tb.Helper()
 	if controlled {
-		// Redis has a core to itself: it times calls by the clock on the wall.
+		// Redis has a core to itself: it times calls by the wall clock.
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(1, runtime.NumCPU()-1)))
 	}
 	admin := redis.NewClient(&redis.Options{Addr: addr})
@@ -154,7 +154,7 @@ func (l busyLog) run(tb testing.TB, addr string, controlled bool) busyLogOutcome
 	return out
 }
 
-// memoryOfKeys is what each key of a Redis takes.
+// memoryOfKeys is how much memory each key of a Redis takes.
 func memoryOfKeys(tb testing.TB, rdb *redis.Client) map[string]int64 {
 	ctx := context.Background()
 	keys, err := rdb.Keys(ctx, "*").Result()
@@ -177,8 +177,8 @@ func memoryOfKeys(tb testing.TB, rdb *redis.Client) map[string]int64 {
 	return memory
 }
 
-// TestBusyLogStaysSmall: what a limiter takes of Redis does not grow with its
-// rate, nor with those who wait for it.
+// TestBusyLogStaysSmall: what a limiter costs Redis does not grow with its rate, nor with the
+// number of those who wait for it.
 func TestBusyLogStaysSmall(t *testing.T) {
 	for _, l := range busyLogs() {
 		t.Run(l.String(), func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestBusyLogStaysSmall(t *testing.T) {
 	}
 }
 
-// BenchmarkBusyLog prints what a limiter of a high rate takes of Redis:
+// BenchmarkBusyLog prints what a limiter of a high rate costs Redis:
 //
 //	JOBTHROTTLE_NIGHTLY=1 go test -run - -bench BusyLog -benchtime 1x -timeout 20m ./throttle
 func BenchmarkBusyLog(b *testing.B) {

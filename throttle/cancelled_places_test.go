@@ -14,17 +14,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestCancelledPlacesAreTakenByTheNext: ten places that are given back at once
-// are the places of the next ten who ask, to the microsecond: afterwards the log
-// in Redis is what it was before.
+// TestCancelledPlacesAreTakenByTheNext: ten reservations that are given back at once go to the
+// next ten who ask, to the microsecond: afterwards the log in Redis is what it was before.
 func TestCancelledPlacesAreTakenByTheNext(t *testing.T) {
 	addr := redistest.Start(t)
 	for _, tc := range []struct {
 		name  string
 		rate  throttle.Rate
-		now   int64 // permits taken at once, so that what follows lies ahead
+		now   int64 // permits taken at once, so that what follows is due later
 		ahead int
-		first int // of those cancelled
+		first int // index of the first that is cancelled
 	}{
 		{"evenly", throttle.Rate{Permits: 20, Interval: 2 * time.Second, Smooth: true}, 1, 18, 0},
 		{"evenly, from the middle", throttle.Rate{Permits: 20, Interval: 2 * time.Second, Smooth: true}, 1, 18, 4},
@@ -63,7 +62,7 @@ func TestCancelledPlacesAreTakenByTheNext(t *testing.T) {
 	}
 }
 
-// newLimiter is a limiter of a Client of its own, as another process has it.
+// newLimiter is a limiter of a Client of its own, as in another process.
 func newLimiter(t *testing.T, addr, name string, r throttle.Rate) *throttle.Limiter {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
@@ -84,8 +83,8 @@ func newLimiter(t *testing.T, addr, name string, r throttle.Rate) *throttle.Limi
 	return l
 }
 
-// reserveAll reserves n places of one permit, all at once, and returns them in
-// the order of their turns.
+// reserveAll makes n reservations of one permit, all at once, and returns them in the order in
+// which they are due.
 func reserveAll(t *testing.T, l *throttle.Limiter, n int) []*throttle.Reservation {
 	t.Helper()
 	rs := make([]*throttle.Reservation, n)
@@ -108,7 +107,7 @@ func reserveAll(t *testing.T, l *throttle.Limiter, n int) []*throttle.Reservatio
 	return rs
 }
 
-// readLog is a limiter's grants and places as Redis has them: times and permits.
+// readLog is a limiter's grants and reservations as Redis has them: times and permits.
 func readLog(t *testing.T, rdb *redis.Client, name string) []string {
 	t.Helper()
 	entries, err := rdb.ZRangeWithScores(context.Background(), "{"+name+"}:permits", 0, -1).Result()

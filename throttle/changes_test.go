@@ -9,7 +9,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/driver"
 )
 
-// However many processes wait, and so look seldom, each hears of a change at once.
+// However many processes wait, and so check rarely, each hears of a change at once.
 func TestAllWaitersHearOfAChange(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(rate("100/1h"))
@@ -29,7 +29,7 @@ func TestAllWaitersHearOfAChange(t *testing.T) {
 	})
 }
 
-// Who cannot subscribe looks now and then.
+// A client that cannot subscribe checks now and then.
 func TestChangesAreSeenWithoutSubscription(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(rate("1/1h"))
@@ -46,7 +46,7 @@ func TestChangesAreSeenWithoutSubscription(t *testing.T) {
 	})
 }
 
-// A subscription that was lost is taken up again.
+// A subscription that was lost is renewed.
 func TestSubscriptionIsRenewed(t *testing.T) {
 	onRealRedis(t, func(b *bench) {
 		l := b.limiter(b.clientOf(struct{ redis.Scripter }{b.rdb}))

@@ -19,19 +19,19 @@ import (
 
 // Options of a Client. The zero value is ready for use.
 type Options struct {
-	// ID is what PER_CLIENT limits are keyed by. Defaults to a new UUIDv4.
-	// Two Clients with one ID share one PER_CLIENT quota; a process that keeps
-	// its ID over a restart keeps its usage.
+	// ID is what PER_CLIENT limits are keyed by. The default is a new UUIDv4. Two Clients with
+	// one ID share one PER_CLIENT quota. A process that keeps its ID over a restart keeps its
+	// usage.
 	ID string
-	// Cluster says that rdb leads to a Redis Cluster, where the members of a
-	// Group must share a hash tag. Defaults to whether rdb is a
-	// *redis.ClusterClient; set it for one that is wrapped.
+	// Cluster says that rdb leads to a Redis Cluster, where the members of a Group must share a
+	// hash tag. The default is whether rdb is a *redis.ClusterClient: set it for one that is
+	// wrapped.
 	Cluster bool
 }
 
-// Client is one process's view of the limiters in a Redis. All waiters of a
-// limiter in one Client share one queue and its calls: make one Client a
-// process, not one a request. Its methods may be called concurrently.
+// Client is one process's view of the limiters in a Redis. All waiters of a limiter in one Client
+// share one queue and its calls: make one Client per process, not one per request. Its methods
+// may be called concurrently.
 type Client struct {
 	core    *driver.Client
 	slots   *slots.Keeper
@@ -40,11 +40,10 @@ type Client struct {
 	latest  atomic.Pointer[rateText]
 }
 
-// New returns a Client for the limiters in rdb, which remains the caller's to
-// close. It makes no Redis call. The connection pool of rdb should not be
-// smaller than the number of limiters that are asked at the same time. Where
-// rdb heeds deadlines (ContextTimeoutEnabled of its options), a request that
-// meets no other makes its call itself, which is sooner done.
+// New returns a Client for the limiters in rdb. The caller still has to close rdb. New makes no
+// Redis call. The connection pool of rdb should not be smaller than the number of limiters that
+// are asked at the same time. If rdb heeds deadlines (ContextTimeoutEnabled in its options), a
+// request that finds no other in its queue makes its call itself, which is faster.
 func New(rdb redis.Scripter, opts Options) (*Client, error) {
 	if rdb == nil {
 		return nil, fmt.Errorf("throttle: New needs a Redis client")
@@ -74,10 +73,9 @@ func New(rdb redis.Scripter, opts Options) (*Client, error) {
 // ID is what this Client's PER_CLIENT limits are keyed by.
 func (c *Client) ID() string { return c.core.ID }
 
-// Limiter returns the limiter of that name, which must have been given a rate
-// by SetRate, TrySetRate, a worker's configuration or a Redisson client before
-// permits can be had. It makes no Redis call. Limiters of the same name share
-// one queue of waiters.
+// Limiter returns the limiter of that name. Before anybody can get permits, the limiter needs a
+// rate: from SetRate, TrySetRate, a worker's configuration or a Redisson client. Limiter makes no
+// Redis call. Limiters of the same name share one queue of waiters.
 func (c *Client) Limiter(name string) (*Limiter, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -98,12 +96,11 @@ func (c *Client) limiter(name, create string) *Limiter {
 	return &Limiter{c: c, name: name, member: m, line: c.core.Entry(m)}
 }
 
-// LimiterWithRate is Limiter, and whatever asks this limiter for permits
-// creates it with r, in the same script, where Redis does not have it. Where
-// limiters of one name have different rates, the one that was made last counts, of
-// those that were asked for permits; and what a plain Limiter of that name asks, of
-// which they share the queue, creates it, too, as long as the Client keeps that queue:
-// of more than some ten thousand it forgets the idle ones.
+// LimiterWithRate is Limiter, except that a request for permits of this limiter creates it with
+// r, in the same script, if Redis does not have it. If limiters of one name have different rates,
+// the one that was made last counts, among those that were asked for permits. A plain Limiter of
+// that name shares their queue, so its requests create the limiter, too, as long as the Client
+// keeps that queue: it forgets idle queues when it has more than about 16,000.
 func (c *Client) LimiterWithRate(name string, r Rate) (*Limiter, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -114,8 +111,8 @@ func (c *Client) LimiterWithRate(name string, r Rate) (*Limiter, error) {
 	return c.limiter(name, c.text(r)), nil
 }
 
-// text is a rate as whoever creates the limiter tells it. One by one, limiters
-// with keys are mostly of one rate.
+// text is a rate as text, as a script takes it that creates a limiter. Limiters with keys are
+// made one by one, mostly with the same rate, so the latest text is kept.
 func (c *Client) text(r Rate) string {
 	if t := c.latest.Load(); t != nil && t.rate == r {
 		return t.text
@@ -130,9 +127,9 @@ type rateText struct {
 	text string
 }
 
-// Group returns limiters that are acquired together, in one atomic step, or
-// not at all. On Redis Cluster their names must share a {hash tag}; members
-// must be different and of this Client, else the error is ErrInvalidGroup.
+// Group returns limiters that are acquired together, in one atomic step, or not at all. On Redis
+// Cluster their names must share a {hash tag}. The members must be different and of this Client,
+// otherwise the error is ErrInvalidGroup.
 func (c *Client) Group(ls ...*Limiter) (*Group, error) {
 	if len(ls) == 0 {
 		return nil, fmt.Errorf("throttle: %w: no members", ErrInvalidGroup)
@@ -164,11 +161,11 @@ func (c *Client) Group(ls ...*Limiter) (*Group, error) {
 	return &Group{members: slices.Clone(ls), line: c.core.Entry(members...)}, nil
 }
 
-// Close ends every wait with ErrClosed, gives back what is reserved and not
-// yet due, and waits until all goroutines of the Client have ended. The contexts of
-// Leases end; their slots are free when the leases have run out: Release before Close. It does not
-// close the Redis client. Places that could not be given back within a second
-// are named in the error: they count as used.
+// Close ends every wait with ErrClosed, gives back reservations that are not yet due, and waits
+// until all goroutines of the Client have ended. The contexts of Leases end, but their slots
+// become free only when the leases run out: Release before Close. Close does not close the Redis
+// client. If reservations cannot be given back within a second, the error names the first limiter
+// concerned: they count as used.
 func (c *Client) Close() error {
 	c.slots.Close()
 	c.tenants.Close()

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What was used before Redis's clock was set back still counts when somebody who knows
-// the time pauses the limiter, or changes its rate: it is not taken for places.
+// What was used before Redis's clock was set back still counts when a client that knows the time
+// pauses the limiter, or changes its rate: it is not taken for reservations.
 func TestChangeOfALimitWhoseClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	changes := map[string]func(b *bench, l *Limiter){
@@ -49,7 +49,7 @@ func TestChangeOfALimitWhoseClockWasSetBack(t *testing.T) {
 						}
 						clock.step(-by)
 						time.Sleep(ms(5))
-						if name == "late pause" { // when somebody has asked already
+						if name == "late pause" { // when a client has asked already
 							ctx, cancel := context.WithTimeout(b.Context(), ms(5))
 							if err := uses(ctx, 1); err == nil {
 								b.Error("used up, and one more when the clock is back")
@@ -69,7 +69,7 @@ func TestChangeOfALimitWhoseClockWasSetBack(t *testing.T) {
 	}
 }
 
-// The same for the limit of each client, where another one pauses it.
+// The same for the limit of each client, if another client pauses it.
 func TestPauseByAnotherOfALimitWhoseClockWasSetBack(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		clock := newSetClock(b)
@@ -82,7 +82,7 @@ func TestPauseByAnotherOfALimitWhoseClockWasSetBack(t *testing.T) {
 		time.Sleep(time.Minute)
 		check(b, l.Acquire(b.Context(), 1))
 		time.Sleep(5 * time.Second)
-		check(b, l.Acquire(b.Context(), 9)) // without telling that it is there
+		check(b, l.Acquire(b.Context(), 9)) // without announcing that it is there
 		used := time.Now()
 		clock.step(-ms(500))
 		time.Sleep(ms(5))
@@ -95,8 +95,8 @@ func TestPauseByAnotherOfALimitWhoseClockWasSetBack(t *testing.T) {
 	})
 }
 
-// Whoever was idle while the rate was changed knows nevertheless that Redis's clock was
-// set back, and is heard.
+// A client that was idle while the rate was changed still knows that Redis's clock was set back,
+// and is heard.
 func TestIdleClientKnowsTheClockWasSetBack(t *testing.T) {
 	for _, by := range []time.Duration{ms(1100), ms(1500), ms(2500), 5 * time.Second} {
 		t.Run(by.String(), func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestIdleClientKnowsTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// The same of a process that has not asked for this limit before: it knows the clock by
+// The same for a process that has not asked for this limit before: it knows the clock from
 // another limit.
 func TestClockSetBackIsKnownByAnotherLimit(t *testing.T) {
 	for _, by := range []time.Duration{ms(1100), ms(1500), ms(2500), 5 * time.Second, time.Hour} {
@@ -154,8 +154,8 @@ func TestClockSetBackIsKnownByAnotherLimit(t *testing.T) {
 	}
 }
 
-// A new process knows nothing of the clock. Where it shows a time before the latest
-// change of the limit it was set back, so what was used since then counts.
+// A new process knows nothing of the clock. If the clock shows a time before the latest change of
+// the limit, it was set back, so what was used since then counts.
 func TestClockSetBackBeforeAChangeIsKnown(t *testing.T) {
 	for _, by := range []time.Duration{ms(1500), 5 * time.Second, time.Hour} {
 		for _, pause := range []bool{false, true} {
@@ -182,8 +182,8 @@ func TestClockSetBackBeforeAChangeIsKnown(t *testing.T) {
 	}
 }
 
-// A change that comes while Redis's clock shows an earlier time than that of the latest
-// one is another change: who has places learns of it, though nothing is announced to it.
+// A change that comes while Redis's clock shows an earlier time than that of the latest change is
+// a new change: a client with reservations learns of it, although nothing is announced to it.
 func TestPauseIsSeenThoughTheClockIsBack(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		clock := newSetClock(b)

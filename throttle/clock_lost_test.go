@@ -29,8 +29,8 @@ func (l *losing) EvalSha(ctx context.Context, sha string, keys []string, args ..
 	return cmd
 }
 
-// Whose call saw that Redis's clock was set back, and whose reply was lost, knows it by
-// the repeated one: it notices that the clock is set forward again.
+// If a client's call saw that Redis's clock was set back, and the reply was lost, the client
+// knows it from the repeated call: it notices when the clock is set forward again.
 func TestClockSetBackIsKnownThoughTheReplyIsLost(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		clock, way := newSetClock(b), &losing{Scripter: b.rdb}
@@ -53,8 +53,8 @@ func TestClockSetBackIsKnownThoughTheReplyIsLost(t *testing.T) {
 	})
 }
 
-// A call that is repeated for a while tells what Redis's clock must show when it gets
-// there: so it is known by how much it was set back.
+// A call that is repeated for a while says what Redis's clock must show when it gets there: so it
+// is known by how much the clock was set back.
 func TestClockSetBackWhileACallIsRepeated(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		const by = 4200 * time.Millisecond
@@ -79,8 +79,8 @@ func TestClockSetBackWhileACallIsRepeated(t *testing.T) {
 	})
 }
 
-// Redis's clock was set forward, and some permits were had before anybody noticed: these
-// count as of when they were had, and those from before as well.
+// Redis's clock was set forward, and some permits were granted before anybody noticed: these
+// count from the time when they were granted, and those from before count, too.
 func TestClockSetForwardUnnoticedForAWhile(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		clock := newSetClock(b)

@@ -12,12 +12,12 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
-// setClock makes a Redis in memory go by a clock that is set to another time now and
-// then, for all commands at once: also for those with which a connection begins.
+// setClock makes a Redis in memory use a clock that is set to another time now and then, for all
+// commands at once, including those with which a connection begins.
 type setClock struct {
 	away // how to dial
 	mu   sync.Mutex
-	by   time.Duration // which it is off
+	by   time.Duration // by how much the clock is wrong
 }
 
 func newSetClock(b *bench) *setClock {
@@ -32,8 +32,8 @@ func (s *setClock) step(by time.Duration) {
 	s.by += by
 }
 
-// set sets the clock for a command. One that was under way as the clock was stepped
-// does not set it back.
+// set sets the clock for a command. A command that was under way when the clock was stepped does
+// not set it back.
 func (s *setClock) set() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +57,8 @@ func (s *setClock) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 // usesOf are the times at which each client's callers were handed a permit.
 type usesOf map[*Client][]time.Duration
 
-// keepBusy has two clients with 20 callers each use a limiter until length has
-// passed since the beginning, and lets then happen meanwhile.
+// keepBusy makes two clients with 20 callers each use a limiter until length has passed since the
+// beginning, and calls then meanwhile.
 func keepBusy(b *bench, r Rate, length time.Duration, then func(*Limiter)) usesOf {
 	first := b.limited(r)
 	ctx, cancel := context.WithTimeout(b.Context(), length)
@@ -82,11 +82,11 @@ func keepBusy(b *bench, r Rate, length time.Duration, then func(*Limiter)) usesO
 	return uses
 }
 
-// expect checks that no interval has more than the limit, and that from a time
-// on it is used, up to the end.
+// expect checks that no interval has more than the limit, and that the limit is used from one
+// time on, up to the end.
 func (uses usesOf) expect(b *bench, r Rate, from, to time.Duration) {
 	b.Helper()
-	quotas := make(map[*Client][]time.Duration) // nil: the shared one
+	quotas := make(map[*Client][]time.Duration) // nil: the shared quota
 	for c, us := range uses {
 		if r.Type == Overall {
 			c = nil
@@ -111,8 +111,8 @@ func (uses usesOf) expect(b *bench, r Rate, from, to time.Duration) {
 	}
 }
 
-// When Redis's clock is set back, by much or by little, no window has more than
-// the limit, and after two intervals all is as before.
+// When Redis's clock is set back, by much or by little, no window has more than the limit, and
+// after two intervals everything is as before.
 func TestRedisClockSetBack(t *testing.T) {
 	t.Parallel()
 	const step, length = 3300 * time.Millisecond, 12 * time.Second
@@ -134,9 +134,8 @@ func TestRedisClockSetBack(t *testing.T) {
 	}
 }
 
-// When the clock is set back and, before it has come there by itself, forward to
-// where it was, no window has more than the limit, and after two intervals all is
-// as before.
+// When the clock is set back, and then forward to where it was before it has run there, no window
+// has more than the limit, and after two intervals everything is as before.
 func TestRedisClockSetBackAndForward(t *testing.T) {
 	t.Parallel()
 	const step, length = 3300 * time.Millisecond, 14 * time.Second
@@ -238,8 +237,8 @@ func guarded(s string) Rate {
 	return r
 }
 
-// A clock that was set back and ran on is no clock that was set forward: whoever is
-// new to a limiter has what is left of it.
+// A clock that was set back and has run on was not set forward: a client that is new to a limiter
+// gets what is left of it.
 func TestClockSetBackStopsNobodyNew(t *testing.T) {
 	for name, r := range map[string]Rate{"keep": kept(guarded("100/1h"), 2*time.Hour), "per client": func() Rate { r := guarded("100/1h"); r.Type = PerClient; return r }(), "plain": guarded("100/1h")} {
 		t.Run(name, func(t *testing.T) {
@@ -267,7 +266,7 @@ func TestClockSetBackStopsNobodyNew(t *testing.T) {
 	}
 }
 
-// Nor does it stop those whom a change of the configuration reaches after it.
+// Nor does it stop clients that a change of the configuration reaches after it.
 func TestClockSetBackAndChangeStopNobody(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		clock := newSetClock(b)
@@ -295,7 +294,7 @@ func TestClockSetBackAndChangeStopNobody(t *testing.T) {
 	})
 }
 
-// A clock that was ahead for a while costs no more than the way back.
+// A clock that was ahead for a while costs no more than the step back.
 func TestRedisClockSetForwardAndBack(t *testing.T) {
 	for _, r := range []Rate{guarded("10/1s"), kept(guarded("100/1h"), 2*time.Hour), guarded("100/1h")} {
 		for _, by := range []time.Duration{2 * time.Second, time.Minute, 2 * time.Hour} {
@@ -331,8 +330,8 @@ func TestRedisClockSetForwardAndBack(t *testing.T) {
 	}
 }
 
-// What Redis's clock showed is known of a limiter whose line was forgotten, too: a
-// clock that is set back by more than an interval gives nothing twice.
+// What Redis's clock has shown is also known for a limiter whose line was forgotten: a clock that
+// is set back by more than an interval gives nothing twice.
 func TestForgottenLineKnowsTheClock(t *testing.T) {
 	for _, by := range []time.Duration{ms(500), ms(1100), ms(1500), ms(2500), 5 * time.Second} {
 		t.Run(by.String(), func(t *testing.T) {
@@ -359,8 +358,8 @@ func TestForgottenLineKnowsTheClock(t *testing.T) {
 	}
 }
 
-// By how much the clock was set back nobody may know: who was there has left. Whoever
-// sees it set forward knows by how much that was.
+// Perhaps nobody knows by how much the clock was set back: the clients that were there have left.
+// A client that sees it set forward knows by how much that was.
 func TestClockSetForwardByMoreThanWasKnown(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		clock := newSetClock(b)

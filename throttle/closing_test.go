@@ -9,9 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestCloseWhileAChangeIsHeardOf: a call under way when the Client is closed
-// tells that the configuration has changed. Close gives back what the Client has
-// ahead, once, and returns.
+// TestCloseWhileAChangeIsHeardOf: a call under way when the Client is closed reports that the
+// configuration has changed. Close gives back what the Client has reserved, once, and returns.
 func TestCloseWhileAChangeIsHeardOf(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		ctx := b.Context()
@@ -28,10 +27,10 @@ func TestCloseWhileAChangeIsHeardOf(t *testing.T) {
 		check(b, err)
 		ls, g := b.grouped(c, rate("5/2s"), rate("7/2s"))
 		check(b, g.Acquire(ctx, 5))
-		go func() { _ = g.Acquire(context.WithoutCancel(ctx), 1) }() // a place ahead
+		go func() { _ = g.Acquire(context.WithoutCancel(ctx), 1) }() // a reservation
 		time.Sleep(ms(10))
 		mine := must(b.client().Limiter(ls[1].name))
-		theirs := must(mine.Reserve(ctx, 1, 10*time.Second)) // of the one that does not change: now
+		theirs := must(mine.Reserve(ctx, 1, 10*time.Second)) // in the limiter that does not change: due now
 		check(b, theirs.Wait(ctx))
 		check(b, must(b.client().Limiter(ls[0].name)).Pause(ctx, 3*time.Second))
 		stop.Store(true)

@@ -20,7 +20,7 @@ import (
 
 var writeCommands = flag.Bool("commands", false, "write testdata/commands.txt anew")
 
-// monitor has what Redis's MONITOR tells, with the arguments that differ from run to run as a
+// monitor has the output of Redis's MONITOR. Arguments that differ from run to run are shown by
 // kind: # is a number, * a text of bytes.
 type monitor struct {
 	t     *testing.T
@@ -40,8 +40,8 @@ func newMonitor(t *testing.T, addr string, rdb *redis.Client) *monitor {
 	return m
 }
 
-// of returns the commands that came until what has run, those of scripts with a "  " before
-// them. It leaves out what a connection needs once.
+// of returns the commands that came until what has run, those of scripts with a "  " before them.
+// It leaves out what a connection needs once.
 func (m *monitor) of(what string) string {
 	m.t.Helper()
 	check(m.t, m.rdb.Echo(m.t.Context(), what).Err())
@@ -86,9 +86,9 @@ func kindOf(word string) string {
 	return strings.ReplaceAll(number.ReplaceAllString(reply.ReplaceAllString(word, ":reply:"), "#"), " ", "_")
 }
 
-// TestCommands: what a limit, a group and the commands of operators cost in Redis, down to
-// each command of each script. It is what it was before limits could adapt, be shared or be
-// in flight, but that UpdateRate reads one field more: who does not use these pays nothing.
+// TestCommands: what a limit, a group and the commands of operators cost in Redis, down to each command
+// of each script. It is the same as before limits could adapt, be shared or be in flight, except that
+// UpdateRate reads one field more: whoever does not use these pays nothing.
 //
 //	go test -run TestCommands ./throttle -commands    writes the list again
 func TestCommands(t *testing.T) {
@@ -98,7 +98,7 @@ func TestCommands(t *testing.T) {
 	m := newMonitor(t, addr, rdb)
 	m.steps() // Redis has the scripts now
 	got, took := m.steps()
-	for tries := 0; took > slowStep; tries++ { // what a client has not looked at for a while, it looks at again
+	for tries := 0; took > slowStep; tries++ { // what a client has not checked for a while, it checks again
 		if tries == 100 {
 			t.Fatalf("in each try some step took more than %v", slowStep)
 		}
@@ -114,11 +114,11 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// slowStep is a fifth of what a client lets pass between its looks.
+// slowStep is a fifth of the time between a client's checks.
 const slowStep = 20 * time.Millisecond
 
-// steps has a new client use limits, and returns the commands of each step, and how long the
-// slowest took.
+// steps makes a new client use limits, and returns the commands of each step, and how long the
+// slowest step took.
 func (m *monitor) steps() (commands string, slowest time.Duration) {
 	t, ctx := m.t, m.t.Context()
 	t.Helper()

@@ -125,16 +125,16 @@ func (o outcome) busiest(interval time.Duration) (most int64) {
 	return most
 }
 
-// used is the part of the limit that was used, the guard's own share aside.
+// used is the part of the limit that was used, without the guard's own share.
 func (o outcome) used(r throttle.Rate, guard time.Duration) float64 {
 	windows := float64(o.length)/float64(r.Interval+guard) + 1
 	if whole := float64(int(windows)); windows > whole {
-		windows = whole // the last burst had not come yet
+		windows = whole // the last burst is still to come
 	}
 	return float64(o.permits()) / (float64(r.Permits) * windows)
 }
 
-// jain is Jain's fairness index over the permits of those told apart by key.
+// jain is Jain's fairness index over the permits of those that key tells apart.
 func (o outcome) jain(keys int, key func(use) int) float64 {
 	got := make([]float64, keys)
 	for _, u := range o.uses {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Whoever has a limiter with a rate has it created, whoever came before without.
+// A client that has a limiter with a rate creates it, whoever came before without a rate.
 func TestLimiterWithRateComesSecond(t *testing.T) {
 	t.Run("alone", func(t *testing.T) {
 		underFakeTime(t, func(b *bench) {
@@ -29,7 +29,7 @@ func TestLimiterWithRateComesSecond(t *testing.T) {
 			}
 		})
 	})
-	t.Run("kept alive", func(t *testing.T) { // it is there at first, and gone later
+	t.Run("kept alive", func(t *testing.T) { // it exists at first, and not later
 		underFakeTime(t, func(b *bench) {
 			r := kept(rate("10/1s"), 10*time.Second)
 			check(b, must(b.client().Limiter("x")).SetRate(b.Context(), r))
@@ -43,8 +43,8 @@ func TestLimiterWithRateComesSecond(t *testing.T) {
 	})
 }
 
-// Of several rates for one name the latest is what the limiter is created with, and
-// not the one of whoever asked first.
+// Of several rates for one name, the latest is the one with which the limiter is created, and not
+// that of the client that asked first.
 func TestLatestRateIsCreated(t *testing.T) {
 	for name, ask := range map[string]func(b *bench, c *Client, x *Limiter) error{
 		"alone": func(b *bench, _ *Client, x *Limiter) error { return x.Acquire(b.Context(), 1) },
@@ -71,7 +71,7 @@ func TestLatestRateIsCreated(t *testing.T) {
 				check(b, ask(b, c, old))
 				expect("the first asks again")
 				time.Sleep(time.Minute)
-				check(b, old.Acquire(b.Context(), 1)) // of the one queue or the other
+				check(b, old.Acquire(b.Context(), 1)) // in one of the two queues
 				expect("the first asks, maybe in another queue")
 			})
 		})

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// away makes a Redis in memory go by a clock that is off from its clients' by
-// so much: it is set before each command.
+// away makes a Redis in memory use a clock that differs from its clients' by so much: it is set
+// before each command.
 type away struct {
 	b   *bench
 	off time.Duration
@@ -35,9 +35,9 @@ func (a away) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	}
 }
 
-// A client's clock that is wrong, by a second or by decades, gives nobody a
-// second quota and lets nobody wait longer: beside an entry that a client whose
-// clock is right has written, all comes exactly as it would with a right clock.
+// A client's clock that is wrong, by a second or by decades, gives nobody a second quota and
+// makes nobody wait longer: beside an entry of a client whose clock is right, everything is due
+// exactly as it would be with a right clock.
 func TestD8ClientClocksDoNotMatter(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for _, off := range []time.Duration{0, time.Second, -time.Second, time.Minute, -time.Minute, time.Hour, -time.Hour, 26 * year, -26 * year} {
@@ -86,8 +86,8 @@ func TestD8ClientClocksDoNotMatter(t *testing.T) {
 	}
 }
 
-// An entry that another's clock has put far ahead delays for an interval, but
-// not until then.
+// An entry that another's clock has put far ahead delays others for an interval, but not until
+// then.
 func TestD8ForeignClocksDoNotBlock(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		l := b.limited(b.perSecond(10))

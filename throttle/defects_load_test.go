@@ -31,15 +31,15 @@ func TestD1LoweringKeepsUsage(t *testing.T) {
 		check(b, err)
 		wg.Wait()
 		u := book.uses()
-		after := u.after(lowered.Add(100 * time.Millisecond)) // nearer places stand
+		after := u.after(lowered.Add(100 * time.Millisecond)) // nearer reservations stay
 		if before, most := u.busiest(b.second()), after.busiest(b.second()); before != 10 || most != 5 {
 			b.Errorf("up to %d in %v before lowering the rate from 10 to 5, %d of %d after", before, b.second(), most, len(after))
 		}
 	})
 }
 
-// A request for many permits comes in its turn: of those for one, each passes
-// it at most twice, once in line before it and once before it is in line.
+// A request for many permits is served in order: each request for one permit passes it at most
+// twice, once in line before it and once before it is in line.
 func TestD12BigRequestsAreServedInTurn(t *testing.T) {
 	for _, n := range []int64{5, 10} {
 		t.Run(fmt.Sprintf("%d of 10", n), func(t *testing.T) {
@@ -100,8 +100,8 @@ func TestD13WaitersShareCalls(t *testing.T) {
 func TestD14LogStaysSmall(t *testing.T) {
 	t.Parallel()
 	r := Rate{Permits: 100_000, Interval: time.Minute, Guard: -1}
-	// However the use is spread over the interval, the entries stay few, and
-	// all that has expired makes room.
+	// However the use is spread over the interval, the entries stay few, and everything that has
+	// expired makes room.
 	t.Run("fake time", func(t *testing.T) {
 		underFakeTime(t, func(b *bench) {
 			l := b.limited(r)
@@ -123,8 +123,8 @@ func TestD14LogStaysSmall(t *testing.T) {
 			b.expectTry(l, r.Permits, true)
 		})
 	})
-	// The keys of 100,000 grants take a fiftieth of the 120 bytes for each, and
-	// a call after all has expired is served.
+	// The keys of 100,000 grants take a fiftieth of the 120 bytes for each, and a call after
+	// everything has expired is served.
 	t.Run("redis", func(t *testing.T) {
 		onRealRedis(t, func(b *bench) {
 			ctx := b.Context()

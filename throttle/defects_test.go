@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What goes wrong in Redisson's limiter and must not here: one test for each
-// row of the list. Those of clocks are in defects_clock_test.go, those that
-// need many waiters in defects_load_test.go.
+// What goes wrong in Redisson's limiter and must not go wrong here: one test for each row of the
+// list. Those about clocks are in defects_clock_test.go, those that need many waiters in
+// defects_load_test.go.
 
 // repeater sends every script twice, as a client does that lost the reply.
 type repeater struct{ redis.Scripter }

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// The callers of one process, of random limits, weights and deadlines: whoever is
-// told at once could indeed not have been served by its deadline, given the log
-// and those who are before it in the queue and have a chance. And everybody who could
-// not is told at once, where all ask one limit for the same; elsewhere nearly everybody.
+// The callers of one process, with random limits, weights and deadlines: a caller that is told at
+// once could indeed not have been served by its deadline, given the log and the callers before it
+// in the queue that have a chance. And every caller that could not be served is told at once, if
+// all ask one limit for the same; elsewhere nearly every caller.
 func TestHopelessAgainstAnOracle(t *testing.T) {
 	t.Parallel()
 	runs := 60
@@ -41,7 +41,7 @@ func TestHopelessAgainstAnOracle(t *testing.T) {
 	}
 }
 
-// lottery is a random limit and those who ask for its permits.
+// lottery is a random limit and the callers that ask for its permits.
 type lottery struct {
 	*bench
 	random         *rand.Rand
@@ -94,7 +94,7 @@ func (x *lottery) most() int64 {
 
 func (x *lottery) run() {
 	g := must(x.ls[0].c.Group(x.ls...))
-	// What was used before, by others and at any time, leaves the log uneven.
+	// Earlier use, by others and at any time, leaves the log uneven.
 	for range x.random.IntN(20) {
 		other := must(x.client().Limiter(x.ls[x.random.IntN(len(x.ls))].Name()))
 		must(other.TryAcquire(x.Context(), 1))
@@ -147,12 +147,13 @@ func (x *lottery) run() {
 			x.Errorf("caller %d, within %v, was told after %v; its turn was in %v (%+v)", i, c.deadline, c.at-c.begin, turn, x.rates)
 		}
 		charge(models, now+turn.Microseconds(), ns)
-		// Those behind it have no places before it has its own, a horizon before its turn.
+		// Callers behind it have no reservations before it has its own, a horizon before its
+		// permits are due.
 		from = max(from, now+(turn-x.horizon(c.n)).Microseconds())
 	}
 }
 
-// horizon is how far ahead places for n are had.
+// horizon is how far ahead n permits are reserved.
 func (x *lottery) horizon(n int64) time.Duration {
 	h := maxInterval
 	for _, r := range x.rates {

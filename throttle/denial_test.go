@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Whoever cannot be served by its deadline is told so at once; whoever can is
-// served as if nobody else had asked.
+// A caller that cannot be served by its deadline is told so at once; one that can is served as if
+// nobody else had asked.
 
-// toldWithin is how soon whoever has no chance is told.
+// toldWithin is how soon a caller without a chance is told.
 const toldWithin = 50 * time.Millisecond
 
 // caller is a request that may have no chance, and what became of it.
@@ -65,7 +65,7 @@ func byReserve(ctx context.Context, l *Limiter, c *caller) error {
 	return r.Wait(ctx)
 }
 
-// crowd has callers ask, in their order, and returns a function that waits for all.
+// crowd makes callers ask, in their order, and returns a function that waits for all.
 func (b *bench) crowd(l *Limiter, ask asking, callers []*caller) (wait func()) {
 	var wg sync.WaitGroup
 	for _, c := range callers {
@@ -97,8 +97,8 @@ func tally(all []*caller, what func(*caller) bool) (n int) {
 	return n
 }
 
-// expectTold checks that callers were served at these times, to the
-// millisecond and in their order, and that all others were told at once.
+// expectTold checks that callers were served at these times, to the millisecond and in their
+// order, and that all others were told at once.
 func (b *bench) expectTold(all []*caller, want ...time.Duration) {
 	b.Helper()
 	var got []time.Duration
@@ -142,7 +142,7 @@ func TestHopelessCallersAreToldAtOnce(t *testing.T) {
 	}
 }
 
-// The same of a burst, whose callers ask in any order.
+// The same for a burst, whose callers ask in any order.
 func TestHopelessBurst(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(guarded("10/1s"))
@@ -160,7 +160,7 @@ func TestHopelessBurst(t *testing.T) {
 	})
 }
 
-// Each process knows its own callers, and the rest as the log fills up.
+// Each process knows its own callers, and the others by how the log fills up.
 func TestHopelessCallersOfTwoProcesses(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		one := b.limited(guarded("10/1s"))
@@ -173,7 +173,8 @@ func TestHopelessCallersOfTwoProcesses(t *testing.T) {
 		if n := tally(all, (*caller).served); n != 50 {
 			b.Errorf("%d served, want 50", n)
 		}
-		// Each process may have all of the four intervals that begin by then, as far as it can know.
+		// Each process may get all of the four intervals that begin by then, as far as it can
+		// know.
 		if n := tally(all, (*caller).hopeless); n < 200-10-2*4*10 {
 			b.Errorf("%d told at once, want at least 110", n)
 		}
@@ -193,7 +194,8 @@ func TestHopelessCallersOfTwoProcesses(t *testing.T) {
 			if !slices.IsSorted(served) {
 				b.Errorf("out of turn: %v", served)
 			}
-			// What others leave of the last interval is had half a horizon before it, and a jitter.
+			// What others leave of the last interval is reserved half a horizon before it, and a
+			// jitter.
 			if latest > ms(4040-600+75)+toldWithin {
 				b.Errorf("some were told after %v, though the log ruled them out before", latest)
 			}
@@ -201,7 +203,7 @@ func TestHopelessCallersOfTwoProcesses(t *testing.T) {
 	})
 }
 
-// Deadlines that differ are each the caller's own.
+// Deadlines that differ belong to each caller.
 func TestHopelessByTheirOwnDeadlines(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(guarded("10/1s"))
@@ -223,8 +225,8 @@ func TestHopelessByTheirOwnDeadlines(t *testing.T) {
 	})
 }
 
-// A call asks for a bounded number of different things. Who is left out is behind
-// those who have no place yet, and is not asked for again and again.
+// A call asks for a bounded number of different things. A caller that is left out is behind those
+// that have no reservation yet, and is not asked for again and again.
 func TestManyDeadlines(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(guarded("10/1s"))
@@ -246,7 +248,7 @@ func TestManyDeadlines(t *testing.T) {
 	})
 }
 
-// Who has no deadline to wait for is not kept waiting by those who do.
+// A caller without a deadline to wait for is not kept waiting by those that have one.
 func TestTryBehindManyDeadlines(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(guarded("10/1s"))
@@ -271,7 +273,7 @@ func TestNewcomersWhileOthersWait(t *testing.T) {
 		wait := b.crowd(l, byAcquire, first)
 		for at := ms(500); at < 5*time.Second; at += ms(900) {
 			b.until(at)
-			next := ms(6060) - at // the turn of the next newcomer
+			next := ms(6060) - at // when the next newcomer's permit is due
 			late, none := callers(3, next-ms(10)), callers(1, ms(100))
 			waitLate, waitNone := b.crowd(l, byTry, late), b.crowd(l, byReserve, none)
 			waitLate()
@@ -287,7 +289,7 @@ func TestNewcomersWhileOthersWait(t *testing.T) {
 	})
 }
 
-// Who leaves makes room for newcomers; who was told no before has been told.
+// A caller that leaves makes room for newcomers; a caller that was denied before stays denied.
 func TestHopelessAfterOthersLeft(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(guarded("10/1s"))

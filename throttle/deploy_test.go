@@ -13,10 +13,10 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// testProgram is the test program that an environment variable names, of another
-// version of this package, or else one of this version. It is built as users build
-// theirs: one that looks for races gets its first permits after the guard where eight
-// begin at the same time, and a burst is given back.
+// testProgram is the test program that an environment variable names, of another version of this
+// package, or else one of this version. It is built as users build theirs: a program with the
+// race detector, in which eight begin at the same time, gets its first permits after the guard,
+// and a burst is given back.
 func testProgram(t *testing.T, env string) string {
 	t.Helper()
 	if program := os.Getenv(env); program != "" {
@@ -29,9 +29,9 @@ func testProgram(t *testing.T, env string) string {
 	return program
 }
 
-// TestDeploy: eight processes are replaced one by one, while 64 goroutines of each
-// wait all the time. The limit holds, and is used. .ci/two-versions has it replace
-// processes of a version before, and go back to that.
+// TestDeploy: eight processes are replaced one by one, while 64 goroutines of each wait all the
+// time. The limit holds, and is used. .ci/two-versions makes it replace processes of an earlier
+// version, and go back to that.
 func TestDeploy(t *testing.T) {
 	before, after := testProgram(t, "JOBTHROTTLE_BEFORE"), testProgram(t, "JOBTHROTTLE_AFTER")
 	for _, r := range contended {

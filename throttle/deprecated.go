@@ -41,11 +41,10 @@ func WaitReplicas(rdb redis.UniversalClient, n int, timeout time.Duration) redis
 	return replicas.WaitReplicas(rdb, n, timeout)
 }
 
-// Inspect reads how the limiter stands, a PerClient one for this Client. It
+// Inspect reads how the limiter stands; of a PerClient limiter, how it stands for this Client. It
 // changes nothing in Redis.
 //
-// Deprecated: use operate.Fleet.Inspect, or its InspectClient for what one
-// Client has.
+// Deprecated: use operate.Fleet.Inspect, or its InspectClient for one Client's figures.
 func (l *Limiter) Inspect(ctx context.Context) (Usage, error) { return l.usage(ctx) }
 
 // Pin makes the configuration files of starting workers leave the limiter alone.

@@ -12,16 +12,16 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/wire"
 )
 
-// A caller that meets no other makes the call itself, where its context cannot
-// end meanwhile: what a hook of the Redis client throws reaches it. The queue
-// goes on, repeats the call, and gives back what nobody waits for any more.
+// A caller that finds no other makes the call itself, if its context cannot end meanwhile. If a
+// hook of the Redis client panics, the panic reaches that caller. The queue goes on, repeats the
+// call, and gives back what nobody waits for any more.
 func TestCallerMakesTheCall(t *testing.T) {
 	for name, used := range map[string]int64{"due": 1, "ahead": 5} {
 		t.Run(name, func(t *testing.T) {
 			underFakeTime(t, func(b *bench) {
 				l := b.troubled(rate("5/5s"), during(2, 2, func(func() *redis.Cmd) *redis.Cmd { panic("a hook") }))
 				check(b, l.Acquire(context.Background(), used)) // from then on it knows Redis to be near
-				time.Sleep(time.Millisecond)                    // and whoever made that call is done
+				time.Sleep(time.Millisecond)                    // and the goroutine that made that call is done
 				func() {
 					defer func() {
 						if r := recover(); r != "a hook" {
@@ -32,7 +32,7 @@ func TestCallerMakesTheCall(t *testing.T) {
 				}()
 				b.until(time.Second)
 				b.expectAvailable(l, 5-used)
-				check(b, l.Acquire(context.Background(), 1)) // no earlier than its own turn, and no later
+				check(b, l.Acquire(context.Background(), 1)) // exactly when its permit is due
 				if l.c.core.Forget() > 0 {
 					b.Error("the queue has still somebody in it")
 				}
@@ -41,8 +41,8 @@ func TestCallerMakesTheCall(t *testing.T) {
 	}
 }
 
-// A call of the caller's own whose reply is lost is repeated, and counts once;
-// as does one that Redis never had.
+// If the reply to a caller's own call is lost, the call is repeated, and counts once; so does a
+// call that never reached Redis.
 func TestCallersOwnCallCountsOnce(t *testing.T) {
 	for name, wrong := range map[string]func(func() *redis.Cmd) *redis.Cmd{"lost reply": loseReply, "refused": refuse} {
 		t.Run(name, func(t *testing.T) {
@@ -56,8 +56,8 @@ func TestCallersOwnCallCountsOnce(t *testing.T) {
 	}
 }
 
-// A caller that waits for Redis itself hears of the end of its context long
-// before go-redis gives up, and what Redis then grants is given back.
+// A caller that waits for Redis itself notices the end of its context long before go-redis gives
+// up, and what Redis then grants is given back.
 func TestCallerHearsItsContext(t *testing.T) {
 	network, err := wire.New(redistest.Start(t))
 	check(t, err)
@@ -84,8 +84,8 @@ func TestCallerHearsItsContext(t *testing.T) {
 	b.expectAvailable(b.limiter(b.client()), 7)
 }
 
-// A caller whose Redis client heeds no deadlines does not wait for Redis itself
-// if it has a time by which it wants to know.
+// A caller whose Redis client heeds no deadlines does not wait for Redis itself if it has a time
+// by which it wants to know.
 func TestCallerKeepsItsTimeout(t *testing.T) {
 	network, err := wire.New(redistest.Start(t))
 	check(t, err)

@@ -1,10 +1,9 @@
 // Package throttle holds a fleet of processes to the rate limits that they
 // share through Redis.
 //
-// A limit is so many permits in any stretch of an interval, wherever it begins:
-// 100 a second means that no second ever has 101, whatever the number of
-// processes. Whoever wants to use one asks for it, waits its turn, and uses it
-// at once:
+// A limit is a number of permits in any stretch of time as long as its interval, wherever the
+// stretch begins: 100 a second means that no second ever has 101, whatever the number of
+// processes. A caller asks for permits, waits until it gets them, and uses them at once:
 //
 //	client, err := throttle.New(rdb, throttle.Options{}) // one for the process
 //	...
@@ -14,56 +13,52 @@
 //
 // # Which call
 //
-//   - Acquire waits as long as ctx allows. With a deadline it is told early: a
-//     turn that comes too late is ErrExceedsDeadline, without the wait.
-//   - TryAcquire does not wait, TryAcquireFor up to a time. "No" is false, and
-//     no error: an error means that nothing was decided.
-//   - Reserve returns a reservation that says how long it is until its turn, so that
+//   - Acquire waits as long as ctx allows. If ctx has a deadline, Acquire fails early: when the
+//     permits would come too late, it returns ErrExceedsDeadline without waiting.
+//   - TryAcquire does not wait, TryAcquireFor waits up to a timeout. "No" is false, not an error:
+//     an error means that nothing was decided.
+//   - Reserve returns a Reservation that says how long it is until its permits are due, so that
 //     the caller can do something else until then, or cancel it.
-//   - A Group does these for several limits at once: 100 a second for the fleet
-//     and 10 for this account, in one step, all or none. Asking one limiter
-//     after the other would let the first permit age while the second is waited
-//     for.
-//   - Limiter.For asks in the name of a tenant: those of your customers who wait
-//     share the limit by weight, and one who asks for much does not keep the others.
-//   - Release gives back what was not used. Pause stops a limit for everybody:
-//     the API said Retry-After.
+//   - A Group does these for several limits at once: 100 a second for the fleet and 10 for this
+//     account, in one step, all or none. If you asked one limiter after the other, the first
+//     permit would age while you wait for the second.
+//   - Limiter.For asks in the name of a tenant: your customers that wait share the limit by
+//     weight, and one that asks for much does not keep the others from their permits.
+//   - Release gives back what was not used. Pause stops a limit for everybody: the API said
+//     Retry-After.
 //
-// Packages below this one have the rest: httplimit does all that for an
-// http.Client, operate lists and inspects limiters for those who look after them,
-// and keeps configuration files from changing them, and replicas has grants
-// outlive the death of a master of Redis.
+// Packages below this one have the rest. httplimit does all that for an http.Client. operate is
+// for operators: it lists and inspects limiters, and keeps configuration files from changing
+// them. replicas makes grants survive the death of a Redis master.
 //
 // # What is promised
 //
-// Exact: the log of what was granted is in Redis, one script decides, and the
-// clock is Redis's alone. A permit is worth something for half of the limit's
-// guard (1 % of the interval, 3 to 50 ms, unless Rate.Guard says otherwise)
-// after Acquire returned: permits count for the interval and the guard, so that
-// what is sent that much later still keeps the limit. What comes too late in
-// this process, because it stood still, is exchanged for another turn.
+// Exact: the log of grants is in Redis, one script decides, and only Redis's clock counts. You
+// can use a permit for half of the limit's guard after Acquire returned (the guard is 1 % of the
+// interval, 3 to 50 ms, unless Rate.Guard says otherwise): permits count for the interval and the
+// guard, so that a request that is sent that much later still keeps the limit. If a permit is too
+// old because this process stood still, it is exchanged for a later one.
 //
-// In turn: callers have their turns in the order in which they asked, those of
-// other processes included, and a request for many permits is not overtaken for
-// ever by those for few. Reservations lie no further ahead than an interval, or
-// a second, and twice what a request itself takes; beyond that processes take turns.
+// In order: callers are served in the order in which they asked, callers of other processes
+// included, and requests for few permits do not overtake a request for many permits for ever.
+// Reservations lie at most this far ahead: an interval, or a second if that is more, and twice
+// the time in which the limit gives the permits of the request. Beyond that, processes take
+// turns.
 //
-// Cheap: everybody in a process who waits for the same limiter asks in one
-// call, and nobody polls. So make one Client for a process, and get a Limiter by
-// its name as often as you like.
+// Cheap: all callers in a process that wait for the same limiter ask in one call, and nobody
+// polls. So make one Client for a process, and get a Limiter by its name as often as you like.
 //
-// Changes reach everybody: SetRate, UpdateRate, Pause and Delete stop waiters of
-// all processes within 100 ms and a round trip to Redis.
+// Changes reach everybody: SetRate, UpdateRate, Pause and Delete stop waiters of all processes
+// within 100 ms and a round trip to Redis.
 //
-// Nothing is granted without Redis. While it is away Acquire keeps its place in
-// the process's queue, until ctx ends; TryAcquire returns an error, within
-// seconds also if Redis stands still.
+// Nothing is granted without Redis. While it is away, Acquire keeps its position in the process's
+// queue until ctx ends. TryAcquire returns an error within seconds, also if Redis stands still.
 //
 // # Errors
 //
-// Errors that concern a limiter are an *Error, which names it, and wrap one of
-// this package's errors, that of ctx, or that of Redis. All methods of Client,
-// Limiter and Group may be called concurrently.
+// An error that concerns a limiter is an *Error, which names it, and wraps one of this package's
+// errors, that of ctx, or that of Redis. All methods of Client, Limiter and Group may be called
+// concurrently.
 //
 // The keys and bytes in Redis are those of Redisson's RRateLimiter, so that
 // programs in Java can share a limit.

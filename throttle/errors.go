@@ -19,41 +19,43 @@ var (
 	ErrNotInitialized = line.ErrNotInitialized
 	// ErrExceedsRate: more permits were asked for than the rate ever gives at once.
 	ErrExceedsRate = line.ErrExceedsRate
-	// ErrExceedsDeadline: the turn would come after the context's deadline.
-	// Error.Wait says how long it would have been.
+	// ErrExceedsDeadline: the permits would come after the context's deadline. Error.Wait says
+	// how long the wait would have been.
 	ErrExceedsDeadline = errors.New("the turn comes after the deadline")
-	// ErrInvalidPermits: fewer than one permit was asked for.
+	// ErrInvalidPermits: fewer than one permit was asked for, a negative number or more than is
+	// left was to be released, or there is not one number for each member of a group.
 	ErrInvalidPermits = errors.New("invalid number of permits")
-	// ErrInvalidName: the name is empty, too long, has control characters, or
-	// braces that would spread its keys over Redis Cluster slots.
+	// ErrInvalidName: the name is empty, too long, has control characters, or has braces that
+	// would spread its keys over Redis Cluster slots.
 	ErrInvalidName = errors.New("invalid limiter name")
-	// ErrInvalidRate: see Rate.Validate. Also what anybody wrote into Redis in
-	// place of a limiter's configuration: SetRate, UpdateRate and ApplyRate
-	// repair that, and Delete.
+	// ErrInvalidRate: see Rate.Validate. Also: the configuration of the limiter in Redis makes no
+	// sense, because somebody overwrote it. SetRate, UpdateRate, ApplyRate and Delete repair
+	// that.
 	ErrInvalidRate = script.ErrInvalidRate
-	// ErrInvalidGroup: no members, one twice, one that asks for a tenant, members of
-	// several Clients, or members whose keys lie in different Redis Cluster slots.
+	// ErrInvalidGroup: no members, one twice, one that asks for a tenant, members of several
+	// Clients, or members whose keys lie in different Redis Cluster slots.
 	ErrInvalidGroup = errors.New("invalid group")
 	// ErrInvalidTenant: the name of a tenant is empty, longer than 128 bytes, not valid
 	// UTF-8, or has control characters.
 	ErrInvalidTenant = errors.New("invalid tenant")
 	// ErrInvalidWeight: a weight is not a number from 0.001 to 1,000,000.
 	ErrInvalidWeight = errors.New("invalid weight")
-	// ErrPerClient: tenants do not share a limit of which each Client has its own.
+	// ErrPerClient: each Client has a limit of its own, so tenants cannot share it.
 	ErrPerClient = script.ErrPerClient
 	// ErrWrongType: a key of the limiter holds something that is not the limiter's.
 	ErrWrongType = script.ErrWrongType
-	// ErrInvalidSlots: see Slots. Also what anybody wrote into Redis in place of a
-	// limit in flight, and a name that is a rate limit's.
+	// ErrInvalidSlots: see Slots. Also: the configuration of the limit in flight in Redis makes
+	// no sense, because somebody overwrote it, or its name is that of a rate limit.
 	ErrInvalidSlots = errors.New("invalid limit in flight")
 	// ErrInvalidID: the id of a holder is empty, or longer than 1024 bytes.
 	ErrInvalidID = errors.New("invalid id of a holder")
-	// ErrLeaseEnded is the cause with which a Lease's context ends whose slot is lost,
-	// or could be lost any moment.
+	// ErrLeaseEnded is the cause with which a Lease's context ends if its slot is lost, or could
+	// be lost at any time.
 	ErrLeaseEnded = slots.ErrEnded
-	// ErrReleased is that cause for a Lease that was released.
+	// ErrReleased is the cause if the Lease was released.
 	ErrReleased = slots.ErrReleased
-	// ErrReentered is that cause, or ends a wait, where another has come with the same id.
+	// ErrReentered is the cause if another caller has come with the same id. A wait can end with
+	// it, too.
 	ErrReentered = slots.ErrReentered
 	// ErrClosed: the Client was closed.
 	ErrClosed = line.ErrClosed
@@ -63,11 +65,11 @@ var (
 type Error struct {
 	Limiter string // the limiter's name
 	Err     error  // what went wrong: one of this package's errors, Redis's or the context's
-	Detail  string // figures, where there are any
+	Detail  string // figures, if there are any
 
-	// Wait is how long after the refusal the turn would have come, at the
-	// earliest: to ask again sooner, for as long, is of no use unless others
-	// give up. Only with ErrExceedsDeadline; zero if it is not known.
+	// Wait is how long after the denial the permits would have come, at the earliest. Asking
+	// again is useless until less than the new request's own longest wait is left of that, unless
+	// others give up. Only with ErrExceedsDeadline; zero if it is not known.
 	Wait time.Duration
 }
 
@@ -84,7 +86,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 func quote(name string) string { return strconv.Quote(name) }
 
-// failure is the error for an answer that is one, or a refusal.
+// failure is the error for an answer that is an error or a refusal.
 func failure(limiter string, a line.Answer) error {
 	err := &Error{Limiter: limiter, Err: a.Err}
 	switch {

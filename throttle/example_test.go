@@ -52,7 +52,7 @@ func ExampleLimiter_Acquire() {
 	// Output: six calls took an interval: true
 }
 
-// A turn that comes too late is an error at once, not after the deadline.
+// If the permits would come too late, there is an error at once, not after the deadline.
 func ExampleLimiter_Acquire_deadline() {
 	client, closeAll := connect()
 	defer closeAll()
@@ -71,8 +71,8 @@ func ExampleLimiter_Acquire_deadline() {
 	// throttle: limiter "api": more permits than the rate allows (2 of at most 1)
 }
 
-// Tenants share a limit: one that asks for a little does not wait behind all that
-// another asks for.
+// Tenants share a limit: one that asks for a little does not wait behind everything that another
+// asks for.
 func ExampleLimiter_For() {
 	client, closeAll := connect()
 	defer closeAll()
@@ -102,8 +102,8 @@ func ExampleLimiter_For() {
 	// Output: globex did not wait for acme: true
 }
 
-// A refusal says how long it would have been: what an HTTP server answers as
-// Retry-After, for one.
+// A refusal says how long the wait would have been: an HTTP server can answer it as Retry-After,
+// for example.
 func ExampleError() {
 	client, closeAll := connect()
 	defer closeAll()
@@ -142,8 +142,8 @@ func ExampleLimiter_TryAcquire() {
 	// false <nil>
 }
 
-// Reserve takes a place in the queue and says how long it is until its turn:
-// wait for it, or give it back and do something else.
+// Reserve reserves permits and says how long it is until they are due: wait for them, or give
+// them back and do something else.
 func ExampleLimiter_Reserve() {
 	client, closeAll := connect()
 	defer closeAll()
@@ -176,7 +176,7 @@ func ExampleLimiter_Reserve() {
 	// third: false because of api for 1m0s
 }
 
-// A Group takes permits of several limits, for the same moment, or of none.
+// A Group takes permits of several limits, for the same time, or of none.
 func ExampleClient_Group() {
 	client, closeAll := connect()
 	defer closeAll()
@@ -210,8 +210,8 @@ func ExampleClient_Group() {
 	// left for the fleet: 99 <nil>
 }
 
-// A call of an LLM API costs one request and an estimate of tokens. What it did not
-// cost in the end is given back.
+// A call of an LLM API costs one request and an estimate of tokens. Tokens that were not used in
+// the end are given back.
 func ExampleGroup_AcquireEach() {
 	client, closeAll := connect()
 	defer closeAll()
@@ -252,7 +252,7 @@ func ExampleGroup_AcquireEach() {
 	// requests left: 499 <nil>
 }
 
-// UpdateRate changes a limit under way, for all processes, and keeps its usage.
+// UpdateRate changes a limit in use, for all processes, and keeps its usage.
 func ExampleLimiter_UpdateRate() {
 	client, closeAll := connect()
 	defer closeAll()

@@ -16,8 +16,8 @@ import (
 type mortal struct {
 	connect  func() redis.UniversalClient
 	cluster  bool
-	master   *redistest.Server   // that dies
-	replicas []*redistest.Server // of it
+	master   *redistest.Server   // the one that dies
+	replicas []*redistest.Server // of the master
 	succeed  func()              // returns when another is master, and has a replica
 }
 
@@ -30,7 +30,8 @@ func underSentinels(t *testing.T, _ string) mortal {
 	}
 }
 
-// inCluster is the master of a limiter with its one replica; the master comes back as the replica of that.
+// inCluster is the master of a limiter with its one replica; the master comes back as the replica
+// of that replica.
 func inCluster(t *testing.T, limiter string) mortal {
 	c := redistest.NewCluster(t)
 	master := c.Master(limiter)
@@ -46,8 +47,8 @@ func inCluster(t *testing.T, limiter string) mortal {
 	}
 }
 
-// cut ends the links to the replicas, which hang and so do not come back: what
-// the master writes from now on nobody else has.
+// cut ends the links to the replicas, which hang and so do not come back: nobody else gets what
+// the master writes from now on.
 func (m mortal) cut(t *testing.T) {
 	t.Helper()
 	for _, replica := range m.replicas {
@@ -60,10 +61,10 @@ func (m mortal) cut(t *testing.T) {
 	}
 }
 
-// TestMasterDies: kill -9 of the master of a limiter whose interval outlasts
-// the failover, half way through its permits. What the replicas had not heard
-// of is forgotten and granted again, unless grants wait for them. How much that
-// is depends on how far the replicas lag: at worst the whole limit.
+// TestMasterDies: kill -9 of the master of a limiter whose interval is longer than the failover,
+// half way through its permits. What the replicas had not received is forgotten and granted
+// again, unless grants wait for them. How much that is depends on how far the replicas lag: at
+// worst the whole limit.
 func TestMasterDies(t *testing.T) {
 	const permits, interval, length = 3000, 20 * time.Second, 15 * time.Second
 	tests := []struct {

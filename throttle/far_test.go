@@ -24,7 +24,7 @@ func TestRedisFarAway(t *testing.T) {
 	const length, window, halfGuard = 10 * time.Second, time.Second, 5 * time.Millisecond
 	for _, far := range []struct {
 		roundTrip time.Duration
-		share     float64 // of whole bursts, one each 1.01s
+		share     float64 // of whole bursts, one every 1.01s
 	}{{ms(2), 0.98}, {ms(10), 0.97}, {ms(30), 0.97}, {ms(70), 0.95}, {ms(120), 0.92}, {ms(250), 0.85}} {
 		for name, rates := range map[string][]string{"50 a second": {"50/1s"}, "1000 a second": {"1000/1s"}, "group": {"50/1s", "1000/1s"}} {
 			t.Run(far.roundTrip.String()+"/"+name, func(t *testing.T) {
@@ -61,13 +61,13 @@ func TestRedisFarAway(t *testing.T) {
 	}
 }
 
-// wholeBursts is how many permits a limit allows in so long: a burst at once, and
-// one whenever its interval and guard have passed.
+// wholeBursts is how many permits a limit allows in length: a burst at once, and one each time
+// its interval and guard have passed.
 func wholeBursts(r Rate, length time.Duration) int {
 	return int(r.Permits) * (int((length-1)/(r.Interval+r.guard())) + 1)
 }
 
-// loadScripts is what the first process of all that ask a Redis has done.
+// loadScripts does what the first process that asks a Redis has done.
 func (b *bench) loadScripts() {
 	b.Helper()
 	for _, s := range []*redis.Script{script.Acquire, script.Fast, script.Epoch} {
@@ -75,8 +75,8 @@ func (b *bench) loadScripts() {
 	}
 }
 
-// away is the bench's Redis behind a long way. Under fake time, where nothing
-// else does, round trips vary by up to so much.
+// away is the bench's Redis at a distance. Under fake time, where nothing else makes them vary,
+// round trips vary by up to that much.
 func (b *bench) away(roundTrip, varies time.Duration) redis.Scripter {
 	if b.fake != nil {
 		return &distant{Scripter: b.rdb, roundTrip: roundTrip, varies: varies}
@@ -87,13 +87,13 @@ func (b *bench) away(roundTrip, varies time.Duration) redis.Scripter {
 	return dial(b, network.Addr)
 }
 
-// distant is a Redis behind a long way.
+// distant is a Redis at a distance.
 type distant struct {
 	redis.Scripter
 	roundTrip, varies time.Duration
 }
 
-// travel is the way there, made now, and the way back.
+// travel takes the time of the way there now, and back that of the way back.
 func (d *distant) travel() (back func()) {
 	var more time.Duration
 	if d.varies > 0 {
@@ -114,8 +114,8 @@ func (d *distant) Eval(ctx context.Context, script string, keys []string, args .
 	return d.Scripter.Eval(ctx, script, keys, args...)
 }
 
-// A change of the configuration stops waiters whose Redis is far within 100 ms
-// and a round trip, and none of their permits goes unrecorded.
+// A change of the configuration stops waiters whose Redis is far within 100 ms and a round trip,
+// and none of their permits goes unrecorded.
 func TestPauseReachesFarClients(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		near := b.limited(guarded("50/1s"))
@@ -141,8 +141,8 @@ func TestPauseReachesFarClients(t *testing.T) {
 	})
 }
 
-// What a reply says of the configuration is as old as its call: a change while it was
-// on its way stops the permits that it brings.
+// What a reply says about the configuration is as old as its call: a change while it was on its
+// way stops the permits that it brings.
 func TestPauseOvertakesReply(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		near := b.limited(guarded("1/1s"))
@@ -162,7 +162,7 @@ func TestPauseOvertakesReply(t *testing.T) {
 	})
 }
 
-// busyWay takes so long there, and so long back, as it does at the time.
+// busyWay takes as long there, and as long back, as its values say at that time.
 type busyWay struct {
 	redis.Scripter
 	half atomic.Int64

@@ -11,8 +11,8 @@ import (
 // ample is a limit that one caller never reaches, as fast.lua serves it.
 func ample() Rate { return rate("1000/1s") }
 
-// The last reply of a queue is there for ten seconds after its call, whichever
-// script served that, however long the queue has been in use.
+// The last reply of a queue is kept for ten seconds after its call, whichever script served that,
+// however long the queue has been in use.
 func TestLastReplyIsKept(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(ample())
@@ -26,8 +26,7 @@ func TestLastReplyIsKept(t *testing.T) {
 	})
 }
 
-// The last reply of a queue goes with a limiter that expires, also of one that
-// is busy.
+// The last reply of a queue expires with its limiter, even if that is busy.
 func TestLastReplyExpiresWithItsLimiter(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		l := b.limited(rate("2/100ms"))
@@ -42,9 +41,8 @@ func TestLastReplyExpiresWithItsLimiter(t *testing.T) {
 	})
 }
 
-// A cached value that cannot be one is no error: it is made again from the log.
-// Nor is one that Redis itself would not have written: it counts until the next
-// refresh.
+// A cached value that cannot be right is no error: it is computed again from the log. A value
+// that Redis itself would not have written is no error either: it counts until the next refresh.
 func TestDamagedValueIsNoError(t *testing.T) {
 	anew := map[string]bool{
 		"x": true, "": true, "0.5": true, "12345678901234567890": true,
@@ -67,8 +65,8 @@ func TestDamagedValueIsNoError(t *testing.T) {
 	}
 }
 
-// A keepAliveTime that a Redisson client sets while the limit is far from
-// binding is renewed from then on, by whoever asks 100 ms later.
+// A keepAliveTime that a Redisson client sets while the limit is far from binding is renewed from
+// then on, by any client that asks 100 ms later.
 func TestKeepAliveOfOthersIsHonoured(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		l := b.limited(ample())
@@ -88,7 +86,7 @@ func TestKeepAliveOfOthersIsHonoured(t *testing.T) {
 	})
 }
 
-// Sums of what can never be had may be small numbers, or less than none.
+// Sums of what can never be granted may be small numbers, or negative.
 func TestHugeRequestsTogether(t *testing.T) {
 	for _, n := range []int64{1 << 62, math.MaxInt64, 1001} {
 		underFakeTime(t, func(b *bench) {
@@ -114,8 +112,8 @@ func TestHugeRequestsTogether(t *testing.T) {
 	}
 }
 
-// A cached value that somebody made too low keeps nobody for long: neither who asks
-// now and then, nor who waits.
+// A cached value that somebody made too low delays nobody for long: neither a client that asks
+// now and then, nor one that waits.
 func TestLowValueHeals(t *testing.T) {
 	t.Run("rarely used", func(t *testing.T) {
 		underFakeTime(t, func(b *bench) {

@@ -26,8 +26,8 @@ func (f *faulty) EvalSha(ctx context.Context, sha string, keys []string, args ..
 
 func failed(err error) *redis.Cmd { return redis.NewCmdResult(nil, err) }
 
-// during makes the calls from first to last, of those after the limiter was
-// set up, go wrong.
+// during makes some calls go wrong: those from first to last, counted after the limiter was set
+// up.
 func during(first, last int64, wrong func(send func() *redis.Cmd) *redis.Cmd) func(int64, func() *redis.Cmd) *redis.Cmd {
 	return func(call int64, send func() *redis.Cmd) *redis.Cmd {
 		if call >= first && call <= last {
@@ -68,8 +68,8 @@ func (b *bench) troubled(r Rate, fault func(int64, func() *redis.Cmd) *redis.Cmd
 	return l
 }
 
-// The first call of a Client may take long, since it connects. No permit is out
-// of date for that.
+// The first call of a Client may take long, since it connects. No permit is too old because of
+// that.
 func TestFirstCallMayTakeLong(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		r := rate("10/1s")
@@ -89,7 +89,7 @@ func TestFirstCallMayTakeLong(t *testing.T) {
 	})
 }
 
-// What cannot be mended is told though it is the first answer.
+// An error that will not go away is returned even if it is the first answer.
 func TestFirstAnswerIsWrong(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		l := b.limiter(b.client())
@@ -151,7 +151,7 @@ func TestLostRepliesChargeOnce(t *testing.T) {
 	})
 }
 
-// What a call that was given up brings after all is given back.
+// What a call that was given up still brings is given back.
 func TestLostReplyOfTryAcquireIsGivenBack(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.troubled(rate("5/5s"), during(1, 2, loseReply))
@@ -177,10 +177,9 @@ func TestStalePermitIsExchanged(t *testing.T) {
 	})
 }
 
-// Where every round trip takes longer than half the guard, no permit can be
-// known to be fresh: it passes, and is counted. Not before a second has shown
-// that it is the way that is long, and not a process that is slow to start; and
-// not if it is too old by every reckoning.
+// If every round trip takes longer than half the guard, no permit can be known to be fresh: it
+// passes, and is counted. But not before a second has shown that the way is long, and not that a
+// process is slow to start; and not if it is too old in any case.
 func TestLatePermitsPass(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		r := rate("100/1s")
@@ -207,7 +206,7 @@ func TestLatePermitsPass(t *testing.T) {
 	})
 }
 
-// A Redis so far away that nothing known of it is fresh still serves.
+// A Redis that is so far away that nothing known of it is fresh still serves.
 func TestFarRedisServes(t *testing.T) {
 	for _, roundTrip := range []time.Duration{90 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond} {
 		underFakeTime(t, func(b *bench) {
@@ -229,7 +228,7 @@ func TestFarRedisServes(t *testing.T) {
 	}
 }
 
-// An answer that no version of the script gives is an error, not a grant.
+// A reply that no version of the script gives is an error, not a grant.
 func TestForeignReplyIsAnError(t *testing.T) {
 	for _, reply := range []any{nil, int64(1), "", "0", "1 0 1 x", []any{"1"}} {
 		underFakeTime(t, func(b *bench) {
@@ -240,8 +239,8 @@ func TestForeignReplyIsAnError(t *testing.T) {
 	}
 }
 
-// A permit whose reply was lost, and which Redis tells of again after the limit was
-// paused, is not handed out in the pause, however long the guard lets it be fresh.
+// If the reply for a permit was lost, and Redis tells of it again after the limit was paused, the
+// permit is not handed out in the pause, however long the guard lets it be fresh.
 func TestLostReplyIsNotBelievedAfterAChange(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		r := rate("10/1m")

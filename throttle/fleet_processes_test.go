@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memberEnv tells this test binary, started again, that it is a process of a fleet.
+// memberEnv tells this test binary, when it starts itself, that it is a process of a fleet.
 const memberEnv = "JOBTHROTTLE_FLEET_MEMBER"
 
 // orders are what a member is to do.
@@ -60,8 +60,8 @@ func sharedClock(tb testing.TB) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// TestFleetMember is the process of a fleet, when it is started as one: it says
-// that it is ready, reads when to start, and reports at the end.
+// TestFleetMember is a process of a fleet, if it is started as one: it says that it is ready,
+// reads when to start, and reports at the end.
 func TestFleetMember(t *testing.T) {
 	text, ok := os.LookupEnv(memberEnv)
 	if !ok {
@@ -169,7 +169,7 @@ func startMember(tb testing.TB, program string, o orders) *member {
 	return m
 }
 
-// hear reads the next that a member has to say.
+// hear reads the next message of a member.
 func (m *member) hear(tb testing.TB, v any) {
 	tb.Helper()
 	if err := m.said.Decode(v); err != nil {
@@ -196,7 +196,7 @@ func (m *member) signal(tb testing.TB, s os.Signal) {
 	}
 }
 
-// fleetOfProcesses is a fleet of which each Client has a process of its own.
+// fleetOfProcesses is a fleet in which each Client has a process of its own.
 type fleetOfProcesses struct {
 	fleet
 	pauseAfter, pauseFor time.Duration      // by the first process
@@ -204,7 +204,7 @@ type fleetOfProcesses struct {
 	shifts               []shift            // nil: each works all the time
 }
 
-// shift is when a process works, and which test program it is of.
+// shift is when a process works, and which test program it runs.
 type shift struct {
 	program       string
 	after, length time.Duration

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// auditFrontier checks what a limiter's hash says of its log, by the log: the
-// load at the frontier, what lies after it and what it begins with; and that
-// what asks for the least has no room before it.
+// auditFrontier checks what a limiter's hash says about its log, against the log: the load at the
+// frontier, what lies after it and what it begins with; and that even the smallest request has no
+// room before it.
 func auditFrontier(after state, now int64) error {
 	oldest := ""
 	if len(after.records) > 0 {
@@ -15,7 +15,7 @@ func auditFrontier(after state, now int64) error {
 	}
 	rest, ok := strings.CutPrefix(after.frontier, after.seal+" "+after.value+" "+oldest+" ")
 	if !ok {
-		return nil // it holds no more
+		return nil // it no longer holds
 	}
 	var last, ahead, load, least, later, held int64
 	if _, err := fmt.Sscanf(rest, "%d %d %d %d %d %d ", &last, &ahead, &load, &least, &later, &held); err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// What is known of a log holds as long as nobody else has written. A Redisson
-// client that frees what expired can bring the value back to what it was, when
-// another grant has lowered it: the log is another nevertheless.
+// What is known of a log holds as long as nobody else has written. A Redisson client that frees
+// what expired can bring the value back to what it was, after another grant has lowered it: but
+// then the log is another.
 func TestFrontierEndsWhereOthersFree(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(Rate{Permits: 10, Interval: time.Second, Guard: 10 * time.Millisecond})
@@ -41,7 +41,7 @@ func TestFrontierEndsWhereOthersFree(t *testing.T) {
 	})
 }
 
-// The same for one whose clock is ahead: its entry lies where nobody has a place.
+// The same for a client whose clock is ahead: its entry lies where nobody has a reservation.
 func TestFrontierEndsWhereOthersGrant(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(Rate{Permits: 10, Interval: time.Second, Guard: 10 * time.Millisecond})
@@ -65,8 +65,8 @@ func TestFrontierEndsWhereOthersGrant(t *testing.T) {
 	})
 }
 
-// An id of eight bytes need not be ours: what it says is no time then, and the
-// entry expires by its score.
+// An id of eight bytes need not be ours: then what it says is no time, and the entry expires by
+// its score.
 func TestOthersShortIDsExpire(t *testing.T) {
 	for name, id := range map[string]string{"far ahead": "\x00\xff34567\xff", "long ago": "\x00\x00\x00\x01abcd"} {
 		t.Run(name, func(t *testing.T) {
@@ -93,8 +93,8 @@ func score(b *bench, at time.Duration) float64 {
 	return float64(b.begin.Add(at).UnixMicro()) / 1000
 }
 
-// Nor does it hold where the log was merged, which leaves the value as it was,
-// and the oldest entry where that is alone in its bucket.
+// Nor does it hold after the log was merged: that leaves the value as it was, and the oldest
+// entry, if that is alone in its bucket.
 func TestFrontierEndsWhereTheLogIsMerged(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		const entries, apart = 540, 3600 * time.Microsecond
@@ -120,7 +120,7 @@ func TestFrontierEndsWhereTheLogIsMerged(t *testing.T) {
 		}
 		call(1800, 0, 2)    // the queue is told the configuration
 		call(1820, 0, 2)    // 504 have passed, and it is known when 2 fit
-		call(1900, 0, 4, 2) // 526 have: they are merged, and the log is read in whole
+		call(1900, 0, 4, 2) // 526 have: they are merged, and the whole log is read
 		if n := b.rdb.ZCard(b.Context(), l.keys()[2]).Val(); n >= 500 {
 			b.Fatalf("%d entries: nothing was merged", n)
 		}

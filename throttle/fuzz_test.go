@@ -11,7 +11,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// Whatever Redis replies, it is read or refused with the one error for it.
+// Whatever Redis replies is read, or refused with the one error for it.
 func FuzzDecodeBatch(f *testing.F) {
 	for _, reply := range []string{
 		"5 0 5 7 0 0 1 1 0 0", "5 0 5 7 1 3:1000:0:0:10:0:0:0:7:0 3 1000 10 0 0 0 0 1 0 3 20 0", "5 1 0", "5 2", "", "0", " ", "5 0", "5 1 9",

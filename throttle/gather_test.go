@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Where all wait for one limit, those who come back ask together: also those
-// whose turns are a little apart, since the permits were once had one by one.
+// If all wait for one limit, those who come back ask together, even if their permits are due at
+// slightly different times because they were granted one by one once.
 func TestThoseWhoComeBackAskTogether(t *testing.T) {
 	for name, had := range map[string]struct {
 		times int
@@ -35,7 +35,7 @@ func TestThoseWhoComeBackAskTogether(t *testing.T) {
 						}
 					})
 				}
-				b.until(ms(3000)) // each has a place
+				b.until(ms(3000)) // each has a reservation
 				before := l.c.Stats()
 				b.until(ms(8050))
 				after := l.c.Stats()
@@ -53,8 +53,8 @@ func TestThoseWhoComeBackAskTogether(t *testing.T) {
 	}
 }
 
-// fleet starts clients whose waiters all wait for one limit, again and again
-// until ctx ends: the permits of an interval serve each of them so many rounds.
+// fleet starts clients whose waiters all wait for one limit, again and again until ctx ends: the
+// permits of an interval serve each of them rounds times.
 func (b *bench) fleet(ctx context.Context, clients, waiters, rounds int) (Rate, []*Limiter, *arrivals) {
 	r := Rate{Permits: int64(clients * waiters * rounds), Interval: time.Second, Guard: ms(10)}
 	ls := []*Limiter{b.limited(r)}
@@ -82,8 +82,8 @@ func count(ls []*Limiter) (calls, grants int64) {
 	return calls, grants
 }
 
-// Who has used its share of an interval asks for the next when that is within
-// reach, and not as soon as it is back, to be told that it is not.
+// A client that has used its share of an interval asks for the next when that is within reach,
+// and not as soon as it is back, only to be told that it is not.
 func TestWhoUsedItsShareAsksWhenTheNextIsInReach(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		const clients, waiters, rounds = 4, 64, 2
@@ -96,7 +96,7 @@ func TestWhoUsedItsShareAsksWhenTheNextIsInReach(t *testing.T) {
 		cancel()
 		a.wg.Wait()
 		calls, grants = calls-callsBefore, grants-grantsBefore
-		// A call for each round, and a look before the first; some are served a round of less.
+		// A call for each round, and a check before the first; some are served a round of less.
 		if most := int64(10*clients*(rounds+1) + 5*clients); calls > most {
 			b.Errorf("%d calls in ten intervals, want at most %d", calls, most)
 		}
@@ -106,8 +106,8 @@ func TestWhoUsedItsShareAsksWhenTheNextIsInReach(t *testing.T) {
 	})
 }
 
-// Those who were served by one call, and come back at once, ask in one call also
-// where the limit does not bind; but nobody waits longer for others than a call takes.
+// Those who were served by one call, and come back at once, ask in one call even if the limit
+// does not bind; but nobody waits longer for others than a call takes.
 func TestThoseServedTogetherAskTogether(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		const waiters, rounds = 64, 5
@@ -125,7 +125,7 @@ func TestThoseServedTogetherAskTogether(t *testing.T) {
 			})
 		}
 		a.wg.Wait()
-		// Nobody was served yet when the first of the first round asked.
+		// Nobody had been served yet when the first of the first round asked.
 		if calls := l.c.Stats().Calls - before; calls > rounds+1 {
 			b.Errorf("%d calls, want one for each of %d rounds, and one for who came first", calls, rounds)
 		}
@@ -133,7 +133,7 @@ func TestThoseServedTogetherAskTogether(t *testing.T) {
 			b.Errorf("%d rounds took %v, want no longer than their calls, and one wait in vain", rounds, took)
 		}
 		begin = time.Now()
-		check(b, l.Acquire(b.Context(), 1)) // of 64 one comes back
+		check(b, l.Acquire(b.Context(), 1)) // only one of 64 comes back
 		if took := time.Since(begin); took > 2*time.Millisecond {
 			b.Errorf("who came back alone was served after %v, want after it waited a call's time, and a call", took)
 		}
@@ -152,7 +152,8 @@ func TestThoseWithDeadlinesAskTogether(t *testing.T) {
 		before, _ := count(ls)
 		a.wg.Wait()
 		calls, grants := count(ls)
-		// A call for each round, one for the answer that the next is too late, and some to spare.
+		// A call for each round, one for the answer that the next permits are too late, and some
+		// to spare.
 		if most := int64(clients * (rounds + 2)); calls-before > most {
 			b.Errorf("%d calls in the last interval, want at most %d", calls-before, most)
 		}

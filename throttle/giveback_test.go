@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// TestGiveBack: a grant of 3 that was not used goes back, with another one of 3
-// in its bucket, 417 us later. What is left in the log must not expire before
-// what was used.
+// TestGiveBack: a grant of 3 that was not used goes back, with another grant of 3 in its bucket,
+// 417 us later. What is left in the log must not expire before what was used.
 func TestGiveBack(t *testing.T) {
 	const apart = 417 * time.Microsecond
 	tests := []struct {
 		name     string
-		released int64         // of what was used, before: it comes off the oldest
+		released int64         // of what was used, before: it comes off the oldest grant
 		after    time.Duration // from the later grant
-		want     []int64       // permits left, of the first time and of the later
+		want     []int64       // permits left at the first time and at the later
 	}{
 		{"all of it", 0, 0, []int64{0, 3}},
 		{"a release took part of it", 2, 0, []int64{0, 1}},

@@ -11,16 +11,16 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/oracle"
 )
 
-// groupIntervals are those of limits that one group has: from 10 ms to 30 days.
+// groupIntervals are the intervals of limits that one group has: from 10 ms to 30 days.
 var groupIntervals = []time.Duration{
 	ms(10), ms(25), ms(100), ms(250), time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour, 30 * 24 * time.Hour,
 }
 
-// TestGroupsUseWhatThereIs: whatever limits a group has, and whatever was used of
-// them before, thirty callers have nearly all that there is for them: what they
-// would have who knew the logs, and took each permit as soon as all had room. Where
-// a limit is full whose log is kept in parts, as soon as may also be at the end of
-// its part: 14 s later for one of an hour.
+// TestGroupsUseWhatThereIs: whatever limits a group has, and whatever was used of them before,
+// thirty callers get nearly everything that there is for them: what callers would get that knew
+// the logs and took each permit as soon as all limits had room. If a limit is full whose log is
+// kept in parts, "as soon as" may also be at the end of its part: 14 s later for a limit of one
+// hour.
 func TestGroupsUseWhatThereIs(t *testing.T) {
 	t.Parallel()
 	groups := uint64(40)
@@ -59,7 +59,7 @@ func TestGroupsUseWhatThereIs(t *testing.T) {
 	t.Logf("%d groups: %d wait for a part of a full limit; the others had at least %.1f %% of what there is", groups, late, 100*least)
 }
 
-// group draws limits that one process has in one group.
+// group draws the limits that one process has in one group.
 func (r *replayed) group(members int) {
 	for i := range members {
 		interval := groupIntervals[r.random.IntN(len(groupIntervals))]
@@ -83,8 +83,8 @@ func (r *replayed) group(members int) {
 	r.procs = append(r.procs, p)
 }
 
-// greedy is how many permits of each limit can be had in so long, one after the
-// other; in parts, each as late as the log of a limit that is full allows.
+// greedy is how many permits of each limit are available in length, one after the other; with
+// inParts, each as late as the log of a full limit allows.
 func (r *replayed) greedy(length time.Duration, inParts bool) (n int) {
 	from := time.Now().UnixMicro()
 	end := from + length.Microseconds()

@@ -10,16 +10,15 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/driver"
 )
 
-// Group is several limiters acquired in one step: "100/s for the fleet, 25/s
-// for each worker and 10/s for this account" is one script in which all
-// members grant, for the same time, or none does. A refusal names the member
-// that refused. A Group is safe for concurrent use.
+// Group is several limiters acquired in one step: "100/s for the fleet, 25/s for each worker and
+// 10/s for this account" is one script in which all members grant, for the same time, or none
+// does. A refusal names the member that refused. A Group is safe for concurrent use.
 type Group struct {
 	members []*Limiter
 	line    *driver.Entry
 }
 
-// fits refuses anything but one number for each member.
+// fits refuses anything except one number for each member.
 func (g *Group) fits(ns []int64) error {
 	if len(ns) == len(g.members) {
 		return nil
@@ -60,8 +59,8 @@ func (g *Group) TryAcquireFor(ctx context.Context, n int64, timeout time.Duratio
 	return g.TryAcquireEach(ctx, timeout, g.all(n)...)
 }
 
-// TryAcquireEach is TryAcquireFor with a cost for each member, in the order in
-// which the group was made. A timeout of zero is TryAcquire.
+// TryAcquireEach is TryAcquireFor with a cost for each member, in the order in which the group
+// was made. With a timeout of zero it is TryAcquire.
 func (g *Group) TryAcquireEach(ctx context.Context, timeout time.Duration, ns ...int64) (bool, error) {
 	ns, err := g.costs(ns)
 	if err != nil {
@@ -99,7 +98,7 @@ func (g *Group) ReserveEach(ctx context.Context, maxWait time.Duration, ns ...in
 	return reservation(g.line.Reserve(ctx, ns, maxWait))
 }
 
-// Release is Limiter.Release for n permits of every member, of all or of none.
+// Release is Limiter.Release for n permits of every member: it takes effect for all or for none.
 func (g *Group) Release(ctx context.Context, n int64) error {
 	return g.ReleaseEach(ctx, g.all(n)...)
 }

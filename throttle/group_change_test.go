@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// When one limit of a group changes, those who wait for the group ask again. What
-// they had reserved of the others is theirs no more, and is free again.
+// When one limit of a group changes, those who wait for the group ask again. What they had
+// reserved of the other limits is no longer theirs, and is free again.
 func TestChangeOfOneLimitOfAGroup(t *testing.T) {
 	for name, change := range map[string]func(*bench, *Limiter) error{
 		"paused":  func(b *bench, l *Limiter) error { return l.Pause(b.Context(), time.Second) },

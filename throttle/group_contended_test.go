@@ -15,15 +15,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// accounts is a fleet whose jobs need a permit of the fleet and one of their
-// account. A few accounts have more to do than they may, so that their jobs wait
-// long; others come now and then and find their own limit free.
+// accounts is a fleet whose jobs need a permit of the fleet and one of their account. A few
+// accounts have more to do than they may, so that their jobs wait long; other accounts come now
+// and then and find their own limit free.
 type accounts struct {
 	fleet, account throttle.Rate
 	clients        int
 	hot            int // accounts that always have work waiting
 	waiting        int // their jobs in each client
-	others         int // arrivals per second of others, each an account of its own
+	others         int // arrivals per second of other jobs, each with an account of its own
 	length         time.Duration
 }
 
@@ -163,8 +163,8 @@ func (o accountsOutcome) check(tb testing.TB, a accounts) {
 	}
 }
 
-// TestGroupKeepsEveryLimit: jobs that wait for their account's limit, and those
-// that do not have to, break neither it nor the fleet's.
+// TestGroupKeepsEveryLimit: jobs that wait for their account's limit, and those that do not have
+// to, break neither that limit nor the fleet's.
 func TestGroupKeepsEveryLimit(t *testing.T) {
 	a := hotAccounts()
 	o := a.run(t, redistest.Start(t))

@@ -54,8 +54,8 @@ func TestGroupIsAllOrNothing(t *testing.T) {
 	})
 }
 
-// TestGroupReleases: what a group took goes back to each of its members, in one
-// step, and those who wait for it have it.
+// TestGroupReleases: what a group took goes back to each of its members, in one step, and those
+// who wait for it get it.
 func TestGroupReleases(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		ctx, c := b.Context(), b.client()

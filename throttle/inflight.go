@@ -13,20 +13,20 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/slots"
 )
 
-// Slots is what an InFlight allows.
+// Slots is the configuration of an InFlight.
 type Slots struct {
-	// Limit is how many hold a slot at a time, over all processes: 1 to 1,000,000.
+	// Limit is how many holders have a slot at a time, over all processes: 1 to 1,000,000.
 	Limit int64
-	// Lease is for how long a slot stays taken whose process died, or cannot reach
-	// Redis: 3s to 24h, in whole milliseconds. Zero is DefaultLease. While the process
-	// lives, it renews its leases every third of that.
+	// Lease is for how long a slot stays taken when its process has died or cannot reach Redis:
+	// 3s to 24h, in whole milliseconds. Zero is DefaultLease. While the process lives, it renews
+	// its leases every third of that.
 	Lease time.Duration
 }
 
 const (
-	// DefaultLease is the Lease of Slots that name none.
+	// DefaultLease is the Lease if Slots has none.
 	DefaultLease = 15 * time.Second
-	// MaxLease is the longest.
+	// MaxLease is the longest Lease.
 	MaxLease = slots.MaxLease
 )
 
@@ -42,14 +42,14 @@ func (s Slots) Validate() error {
 	return nil
 }
 
-// InFlight limits how many run at a time, over all processes that use its name in the
-// same Redis. Who gets a slot holds a Lease of it until Release.
+// InFlight limits how many run at a time, over all processes that use its name in the same Redis.
+// A caller that gets a slot holds a Lease of it until Release.
 //
-// At most Slots.Limit Leases have a context that has not ended, whatever dies, hangs or
-// is cut off, as long as Redis loses no write and nobody sets its clock forward by a
-// Lease or more (then up to Limit more do, until the next renewal): what runs under a
-// Lease has to heed its context. Slots are given in the order in which they were asked for, across processes;
-// one that is free again is handed to whoever is next. If a holder dies, its slot is
+// At most Slots.Limit Leases have a context that has not ended, whatever dies, hangs or is cut
+// off, as long as Redis loses no write and nobody sets its clock forward by a Lease or more (in
+// that case there can be up to Limit more, until the next renewal). Whatever runs under a Lease
+// has to heed its context. Slots are given in the order in which they were asked for, across
+// processes. A slot that becomes free goes to the next one in line. If a holder dies, its slot is
 // free when its lease has run out.
 //
 // An InFlight is safe for concurrent use.
@@ -58,9 +58,9 @@ type InFlight struct {
 	limit slots.Limit
 }
 
-// InFlight returns the limit in flight of that name. It makes no Redis call. The first
-// Acquire of a Client creates it in Redis, or changes it to s, unless an operator has
-// pinned it. The name must not be that of a Limiter.
+// InFlight returns the limit in flight of that name. It makes no Redis call. The first Acquire of
+// a Client creates the limit in Redis, or changes it to s, unless an operator has pinned it. The
+// name must not be that of a Limiter.
 func (c *Client) InFlight(name string, s Slots) (*InFlight, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -77,10 +77,10 @@ func (c *Client) InFlight(name string, s Slots) (*InFlight, error) {
 // Name is the limit's name, and the key of its configuration in Redis.
 func (f *InFlight) Name() string { return f.limit.Name }
 
-// Acquire waits for a slot, at the latest until ctx ends. The id names who holds it:
-// whoever comes with the same id takes the slot over, and the earlier Lease ends. If that
-// is another process's, and may still be in use, Acquire waits until it has run out or
-// was released. The slot stays with the id meanwhile.
+// Acquire waits for a slot until ctx ends. The id names the holder. A caller that comes with the
+// same id takes the slot over, and the earlier Lease ends. If the earlier Lease is another
+// process's, and may still be in use, Acquire waits until it has run out or was released. The
+// slot stays with the id meanwhile.
 func (f *InFlight) Acquire(ctx context.Context, id string) (*Lease, error) {
 	g := &SlotGroup{c: f.c, slots: []*InFlight{f}}
 	return g.AcquireEach(ctx, id)
@@ -90,28 +90,28 @@ func (f *InFlight) Acquire(ctx context.Context, id string) (*Lease, error) {
 // concurrent use.
 type Lease struct{ lease *slots.Lease }
 
-// Context ends when the slot is released, lost, or can be lost any moment: its cause is
-// ErrReleased, ErrLeaseEnded, ErrReentered or ErrClosed. What runs under the Lease has to
-// end then. Its Err compares this process's monotonic clock, so that it tells the truth
-// also in a process that was stopped and goes on.
+// Context ends when the slot is released, lost, or can be lost at any time. Its cause is
+// ErrReleased, ErrLeaseEnded, ErrReentered or ErrClosed. Whatever runs under the Lease has to end
+// then. Its Err compares this process's monotonic clock, so it is right also in a process that
+// was stopped and goes on.
 func (l *Lease) Context() context.Context { return l.lease.Context() }
 
-// Release gives the slot back and waits until Redis has it, at the latest until ctx ends:
-// it goes back all the same. A Lease that was released, or has ended, is left alone: its
-// slot may be another's.
+// Release gives the slot back and waits until Redis has it or ctx ends: the slot goes back in
+// either case. Release leaves a Lease alone that was released or has ended: its slot may be
+// another's.
 func (l *Lease) Release(ctx context.Context) error { return l.lease.Release(ctx) }
 
-// SlotGroup is limits in flight that are acquired together, perhaps with the permits of
-// a Group: from all of them, or from none. It is safe for concurrent use.
+// SlotGroup is limits in flight that are acquired together, perhaps with the permits of a Group:
+// from all of them, or from none. It is safe for concurrent use.
 type SlotGroup struct {
 	c     *Client
 	rates *Group // nil: none
 	slots []*InFlight
 }
 
-// WithSlots returns the group with limits in flight: who acquires gets permits of each
-// limiter and a slot of each limit, or nothing. They must be different and of the group's
-// Client, and on Redis Cluster share its {hash tag}.
+// WithSlots returns the group with limits in flight: a caller gets permits of each limiter and a
+// slot of each limit, or nothing. The limits must be different and of the group's Client, and on
+// Redis Cluster share its {hash tag}.
 func (g *Group) WithSlots(fs ...*InFlight) (*SlotGroup, error) {
 	names := make([]string, len(g.members))
 	for i, l := range g.members {
@@ -149,18 +149,18 @@ func (c *Client) slotGroup(g *Group, names []string, fs []*InFlight) (*SlotGroup
 }
 
 const (
-	// early is how long before its permits come due a request claims its slots: the way
-	// to Redis and back.
+	// early is how long before its permits are due a request claims its slots: long enough for a
+	// round trip to Redis.
 	early = 20 * time.Millisecond
-	// lateBy is how long after that it holds them at most while its permits do not
-	// come: their limit was changed, or they were late and are exchanged.
+	// lateBy is for how long after that a request holds its slots at most while its permits do
+	// not come: their limit was changed, or they came too late and are exchanged.
 	lateBy = 200 * time.Millisecond
 )
 
 // AcquireEach waits for a slot of each limit in flight and for ns permits of the group's
-// limiters, in the order in which it was made, and takes them together: when it returns
-// the permits may be used, now. A request that waits holds nothing, and stands in one
-// line: that of the limit that it waits for.
+// limiters, in the order in which the group was made, and takes them together. When it returns
+// the permits may be used, now. A request that waits holds nothing, and stands in one line only:
+// that of the limit that it waits for.
 func (g *SlotGroup) AcquireEach(ctx context.Context, id string, ns ...int64) (*Lease, error) {
 	if id == "" || len(id) > slots.MaxID {
 		return nil, g.failed(0, fmt.Errorf("%w: %d bytes, want 1 to %d", ErrInvalidID, len(id), slots.MaxID))
@@ -179,8 +179,8 @@ func (g *SlotGroup) AcquireEach(ctx context.Context, id string, ns ...int64) (*L
 	if _, err := g.rates.costs(ns); err != nil {
 		return nil, err
 	}
-	// The permits come first: their place is reserved without a slot. Behind others who
-	// wait for a slot, the slot does.
+	// The permits come first: they are reserved while the request has no slot. If others already
+	// wait for a slot, the slot comes first.
 	for behind := g.c.slots.Crowded(g.limits()); ; behind = false {
 		lease, err := g.take(ctx, id, first, behind, ns)
 		if lease != nil || err != nil {
@@ -189,8 +189,8 @@ func (g *SlotGroup) AcquireEach(ctx context.Context, id string, ns ...int64) (*L
 	}
 }
 
-// take takes slots and permits, or, if the permits are too late for the slots, neither:
-// then it returns nil, and the place of its permits comes first.
+// take takes slots and permits, or neither if the permits are too late for the slots. Then it
+// returns nil, and the caller tries again, with the permits first.
 func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, behind bool, ns []int64) (lease *Lease, err error) {
 	var r *Reservation
 	giveUp := func() {
@@ -215,7 +215,7 @@ func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, be
 			return nil, &Error{Limiter: r.Limiter(), Err: err}
 		}
 	}
-	held, err := g.claim(ctx, id, first, giveUp) // if it has to wait for a slot, the place goes back
+	held, err := g.claim(ctx, id, first, giveUp) // if it has to wait for a slot, the reservation goes back
 	if err != nil {
 		return nil, err
 	}
@@ -244,10 +244,10 @@ func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, be
 	return held, nil
 }
 
-// endless is a wait that only its context ends.
+// endless is a wait that ends only with its context.
 const endless = 100 * 365 * 24 * time.Hour
 
-// sleep waits, at the latest until ctx ends.
+// sleep waits for d or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -270,7 +270,7 @@ func (g *SlotGroup) limits() []slots.Limit {
 	return limits
 }
 
-// claim waits for the slots. Refused, if not nil, is called when they are not free.
+// claim waits for the slots. It calls refused, if that is not nil, when they are not free.
 func (g *SlotGroup) claim(ctx context.Context, id string, first *atomic.Int64, refused func()) (*Lease, error) {
 	lease, limit, err := g.c.slots.Acquire(ctx, g.limits(), id, first, refused)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// BenchmarkHandover reports how long it takes from the release of a slot until the next
-// holder starts, in another process's Client as often as not, with 512 waiting.
+// BenchmarkHandover reports how long it takes from the release of a slot until the next holder
+// starts, half of the time in another process's Client, with 512 waiting.
 func BenchmarkHandover(b *testing.B) {
 	addr := redistest.Start(b)
 	var clients []*Client

@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	// slotsChildEnv has the test binary hold slots of the Redis at that address.
+	// slotsChildEnv makes the test binary hold slots of the Redis at that address.
 	slotsChildEnv = "JOBTHROTTLE_TEST_SLOTS"
 	// childSlots and childLease are the limit that the children share.
 	childSlots, childLease = 5, 3 * time.Second
-	// childHolders is how many each child has.
+	// childHolders is how many holders each child has.
 	childHolders = 8
-	// sampled is how often one that runs says so.
+	// sampled is how often a holder that runs says so.
 	sampled = 2 * time.Millisecond
 )
 
-// TestSlotsChild is not a test: it is one of the processes of TestSlotsUnderFaults. Its
-// holders write a line with the time whenever they run and their context has not ended.
+// TestSlotsChild is not a test: it is one of the processes of TestSlotsUnderFaults. Its holders
+// write a line with the time whenever they run and their context has not ended.
 func TestSlotsChild(t *testing.T) {
 	addr, out := os.Getenv(slotsChildEnv), os.Getenv(slotsChildEnv+"_OUT")
 	if addr == "" {
@@ -81,7 +81,7 @@ type slotsChild struct {
 	t    *testing.T
 	addr string
 	out  string
-	hold time.Duration // not 0: it holds one slot under a lease of that, and does nothing else
+	hold time.Duration // not 0: it holds one slot with a lease of that length, and does nothing else
 	cmd  *exec.Cmd
 }
 
@@ -99,8 +99,8 @@ func (c *slotsChild) kill() {
 	_ = c.cmd.Wait()
 }
 
-// TestSlotOfAKilledProcess: a process that holds the only slot is killed. The slot is
-// another's when its lease has run out, by Redis's clock, and within a second after that.
+// TestSlotOfAKilledProcess: a process that holds the only slot is killed. Another gets the slot
+// when the lease has run out, by Redis's clock, and within a second after that.
 func TestSlotOfAKilledProcess(t *testing.T) {
 	lease := 3 * time.Second
 	if os.Getenv("JOBTHROTTLE_NIGHTLY") == "1" {
@@ -145,9 +145,9 @@ func TestSlotOfAKilledProcess(t *testing.T) {
 	check(t, c.Close())
 }
 
-// TestSlotsUnderFaults: processes that share a limit in flight are killed, stopped and go
-// on, lose their connections, and Redis is killed and comes back with all it wrote. Never
-// do more run than the limit says, and those who are left go on.
+// TestSlotsUnderFaults: processes that share a limit in flight are killed, are stopped and go on,
+// and lose their connections, and Redis is killed and comes back with everything it wrote. Never
+// do more run than the limit says, and those that are left go on.
 func TestSlotsUnderFaults(t *testing.T) {
 	seeds, lasts := uint64(1), 15*time.Second
 	if os.Getenv("JOBTHROTTLE_NIGHTLY") == "1" {
@@ -216,9 +216,9 @@ func slotsUnderFaults(t *testing.T, seed uint64, lasts time.Duration) {
 	}
 }
 
-// judgeSlots returns how many ran at a time at most, how many did in all, and how
-// many ran after that time. One runs between two samples, unless they are so far apart
-// that its process was stopped between.
+// judgeSlots returns how many ran at a time at most, how many runs there were, and how many ran
+// after that time. A holder runs between two samples, unless they are so far apart that its
+// process was stopped between them.
 func judgeSlots(t *testing.T, path string, after time.Time) (most, runs, late int) {
 	file, err := os.Open(path)
 	check(t, err)

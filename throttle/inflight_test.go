@@ -31,8 +31,8 @@ func (b *bench) hold(f *InFlight, id string) *Lease {
 	return l
 }
 
-// TestSlotsAreLimited: no more hold a slot than the limit says, in one process and
-// in several; who waits has the next that is released, in the order of arrival.
+// TestSlotsAreLimited: no more hold a slot than the limit says, in one process and in several;
+// those who wait get the next slot that is released, in the order of arrival.
 func TestSlotsAreLimited(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		fs := []*InFlight{b.inFlight(b.client(), "", 2), b.inFlight(b.client(), "", 2)}
@@ -92,8 +92,8 @@ func (c *cut) EvalSha(ctx context.Context, sha string, keys []string, args ...an
 	return c.Scripter.EvalSha(ctx, sha, keys, args...)
 }
 
-// TestLeaseOfTheDead: a slot whose holder is gone is free when its lease has run out,
-// and not before the holder's context has ended; one that is renewed lasts.
+// TestLeaseOfTheDead: the slot of a holder that is gone is free when its lease has run out, and
+// not before the holder's context has ended; a slot that is renewed stays held.
 func TestLeaseOfTheDead(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		way := &cut{Scripter: b.rdb}
@@ -124,7 +124,8 @@ func TestLeaseOfTheDead(t *testing.T) {
 	})
 }
 
-// TestStaleReleaseDoesNothing: a holder whose slot is another's takes nothing from it.
+// TestStaleReleaseDoesNothing: a holder whose slot now belongs to another takes nothing from that
+// one.
 func TestStaleReleaseDoesNothing(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		way := &cut{Scripter: b.rdb}
@@ -150,9 +151,9 @@ func TestStaleReleaseDoesNothing(t *testing.T) {
 	})
 }
 
-// TestReentry: the same id takes its slot over, at once within a process. From another
-// process it does when the earlier lease is released or has run out: the two never hold
-// it at a time, and nobody else gets it between.
+// TestReentry: the same id takes its slot over, at once within a process. From another process it
+// does so when the earlier lease is released or has run out: the two never hold the slot at the
+// same time, and nobody else gets it in between.
 func TestReentry(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		f, g := b.inFlight(b.client(), "", 1), b.inFlight(b.client(), "", 1)
@@ -182,7 +183,7 @@ func TestReentry(t *testing.T) {
 	})
 }
 
-// TestSlotsAndPermits: five limits of all kinds, and many who take some of them at
+// TestSlotsAndPermits: five limits of all kinds, and many callers that take some of them at
 // random: none is exceeded, nobody is stuck, and nothing is left.
 func TestSlotsAndPermits(t *testing.T) {
 	times := 3000
@@ -275,7 +276,7 @@ func randomAcquisitions(b *bench, times, clients, workers int) {
 	for i, n := range sizes {
 		c := b.client()
 		f := b.inFlight(c, fmt.Sprint("s", i), n)
-		for k := range n { // all are there again
+		for k := range n { // all are free again
 			within, cancel := context.WithTimeout(ctx, 5*time.Second)
 			_, err := f.Acquire(within, fmt.Sprint("last", k))
 			cancel()
@@ -284,8 +285,8 @@ func randomAcquisitions(b *bench, times, clients, workers int) {
 	}
 }
 
-// TestSlotThatRedisLost: Redis has evicted the slots of a limit, but not who held them. Who
-// comes with the id of one of those is not stuck.
+// TestSlotThatRedisLost: Redis has evicted the slots of a limit, but not who held them. A caller
+// that comes with the id of one of those holders is not stuck.
 func TestSlotThatRedisLost(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		f, g := b.inFlight(b.client(), "", 2), b.inFlight(b.client(), "", 2)

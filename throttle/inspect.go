@@ -7,18 +7,18 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// Usage is how a limiter stands: what operators look at. For a PerClient
-// limiter the figures are those of one Client.
+// Usage is how a limiter stands: what operators see. For a PerClient limiter the figures are
+// those of one Client.
 type Usage struct {
 	Rate      Rate
 	Used      int64         // permits of past grants that still count
-	Reserved  int64         // permits of places ahead
+	Reserved  int64         // permits of reservations, which are due later
 	Available int64         // what TryAcquire could take now
-	NextFree  time.Duration // from now until a permit could be had; the queue ahead counted
+	NextFree  time.Duration // from now until a permit is available; reservations count
 	Paused    time.Duration // how long a pause still lasts
 	Pinned    bool
 	Soon      int64    // what could be taken 200ms from now, unless others take it before
-	Clients   []string // ids of clients seen lately: of PerClient limiters, and of queues beyond the horizon
+	Clients   []string // ids of clients seen lately: all of a PerClient limiter; of others, those that reserved far ahead
 }
 
 // Config reads the limiter's rate.
@@ -27,8 +27,8 @@ func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 	return u.Rate, err
 }
 
-// AvailablePermits is how many permits TryAcquire could take now. The few that
-// a busy Client of a large limit took in advance count as taken.
+// AvailablePermits is how many permits TryAcquire could take now. A busy Client of a large limit
+// takes a few in advance: they count as taken.
 func (l *Limiter) AvailablePermits(ctx context.Context) (int64, error) {
 	u, err := l.usage(ctx)
 	return u.Available, err
@@ -50,7 +50,7 @@ func (l *Limiter) usage(ctx context.Context) (Usage, error) {
 	return Usage(standing), nil
 }
 
-// keys are the limiter's, as its Client has them.
+// keys are the limiter's keys for its Client.
 func (l *Limiter) keys() []string {
 	keys := script.KeysOf(l.name, l.c.core.ID)
 	return keys[:]

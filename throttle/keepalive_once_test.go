@@ -19,9 +19,9 @@ func (r *recording) EvalSha(ctx context.Context, sha string, keys []string, args
 	return r.Scripter.EvalSha(ctx, sha, keys, args...)
 }
 
-// A call that comes again while it may be served charges once, also where a limiter
-// was kept alive for less than that and has gone: it is not made again, and those beside
-// it are not charged again.
+// A call that comes again while it may be served charges once, even if a limiter was kept alive
+// for less than that and has gone: the limiter is not created again, and those beside it are not
+// charged again.
 func TestRepeatOutlivesKeepAlive(t *testing.T) {
 	for _, group := range []string{"alone", "in a group"} {
 		for way, calls := range map[string]int64{"first call": 1, "later call": 4} {
@@ -54,7 +54,7 @@ func TestRepeatOutlivesKeepAlive(t *testing.T) {
 	}
 }
 
-// The same where others keep the limiter alive.
+// The same if others keep the limiter alive.
 func TestRepeatWhileOthersKeepAlive(t *testing.T) {
 	for name, calls := range map[string]int{"first call": 1, "later call": 4} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestRepeatWhileOthersKeepAlive(t *testing.T) {
 	}
 }
 
-// The same in a group, where a limiter expires for which somebody set an expiry.
+// The same in a group, if a limiter expires because somebody set an expiry.
 func TestRepeatOutlivesExpiry(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		way := &recording{Scripter: b.rdb}
@@ -101,7 +101,7 @@ func TestRepeatOutlivesExpiry(t *testing.T) {
 	})
 }
 
-// A call that comes again is known, also where the limiter is kept alive only since then.
+// A call that comes again is known, even if the limiter is kept alive only since then.
 func TestRepeatFromBeforeAKeepAlive(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		way := &recording{Scripter: b.rdb}

@@ -16,9 +16,9 @@ import (
 // presence is how long Redis remembers which clients there were.
 const presence = time.Minute
 
-// TestClientsLeaveNothing: of PER_CLIENT clients that came and went, only the
-// limiter's configuration stays. Those that crash leave no more than those that
-// say goodbye, so these do not.
+// TestClientsLeaveNothing: of PER_CLIENT clients that came and went, only the limiter's
+// configuration stays. Clients that crash leave no more than those that are closed, so here they
+// are not closed.
 func TestClientsLeaveNothing(t *testing.T) {
 	clients := 500
 	if nightly() {
@@ -40,7 +40,7 @@ func TestClientsLeaveNothing(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		for range 4 { // the last waits for a place
+		for range 4 { // the last one waits for its permit
 			if err := l.Acquire(t.Context(), 1); err != nil {
 				t.Error(err)
 			}
@@ -50,7 +50,7 @@ func TestClientsLeaveNothing(t *testing.T) {
 		t.FailNow()
 	}
 	checkAllExpire(t, rdb, t.Name(), presence+time.Second)
-	// What each client had goes first; what tells operators who was there, later.
+	// The data of each client goes first; the record of which clients there were goes later.
 	awaitKeys(t, rdb, 20*time.Second, "of single clients", func(key string) bool {
 		return key != t.Name() && !strings.HasSuffix(key, ":clients")
 	})
@@ -67,8 +67,8 @@ func TestClientsLeaveNothing(t *testing.T) {
 	})
 }
 
-// TestIdleKeyedLimitersLeaveNothing: limiters made for a value of a payload
-// vanish, configuration and all, when nobody has used them for their KeepAlive.
+// TestIdleKeyedLimitersLeaveNothing: limiters made for a value of a payload disappear, with their
+// configuration, when nobody has used them for their KeepAlive.
 func TestIdleKeyedLimitersLeaveNothing(t *testing.T) {
 	limiters := 2_000
 	if nightly() {
@@ -135,7 +135,7 @@ func scan(t *testing.T, rdb *redis.Client, f func(key string)) {
 	}
 }
 
-// checkAllExpire fails the test if a key but one stays, or longer than most.
+// checkAllExpire fails the test if any key except one stays, or stays longer than most.
 func checkAllExpire(t *testing.T, rdb *redis.Client, but string, most time.Duration) {
 	t.Helper()
 	kept := 0

@@ -10,16 +10,15 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// Limiter lets at most Rate.Permits permits be used in any Rate.Interval, over
-// all processes that use its name in the same Redis (or, PerClient, for each
-// Client). Most callers want Acquire, which waits its turn.
+// Limiter lets at most Rate.Permits permits be used in any Rate.Interval, over all processes that
+// use its name in the same Redis (or, PerClient, for each Client). Most callers want Acquire,
+// which waits until it gets its permits.
 //
-// In every interval at most Permits are used, counted at the moment Acquire
-// returns. Waiters are served in the order in which they asked, across
-// processes; a request for many permits is not starved by small ones. No clock
-// but Redis's takes part. A denial is a value; an error means that nothing was
-// decided. Redis trouble is waited out by what may wait and returned by what
-// may not; nothing is granted without Redis.
+// In every interval at most Permits are used, counted at the time when Acquire returns. Waiters
+// are served in the order in which they asked, across processes; small requests do not starve a
+// request for many permits. Only Redis's clock counts. A denial is a value; an error means that
+// nothing was decided. While Redis is in trouble, calls that may wait go on waiting, and calls
+// that may not wait return the error. Nothing is granted without Redis.
 //
 // A Limiter is safe for concurrent use, and cheap: it holds no connection.
 type Limiter struct {
@@ -27,7 +26,7 @@ type Limiter struct {
 	name   string
 	member driver.Member
 	line   *driver.Entry
-	tenant *forTenant // nil: it asks for nobody
+	tenant *forTenant // nil: it asks for no tenant
 }
 
 // Name is the limiter's name, and the key of its configuration in Redis.
@@ -45,19 +44,18 @@ func (l *Limiter) one(n int64) ([]int64, error) {
 	return []int64{n}, nil
 }
 
-// TryAcquire takes n permits if they are free now, and reports whether it did.
-// (Reserve with a maxWait of 0 does the same, and its denial says when to ask again.)
-// If Redis does not answer it returns an error that wraps
-// context.DeadlineExceeded after 4s at the latest; permits that come later go
+// TryAcquire takes n permits if they are free now, and reports whether it did. (Reserve with a
+// maxWait of 0 does the same, and its denial says when to ask again.) If Redis does not answer
+// within 4s, it returns an error that wraps context.DeadlineExceeded; permits that come later go
 // back.
 func (l *Limiter) TryAcquire(ctx context.Context, n int64) (bool, error) {
 	return l.TryAcquireFor(ctx, n, 0)
 }
 
-// TryAcquireFor takes n permits if their turn comes within timeout. It returns
-// false as soon as that is certain, often at once, and an error that wraps
-// context.DeadlineExceeded if Redis has not decided by then: a timeout is of use
-// where it is longer than the way to Redis and back.
+// TryAcquireFor takes n permits if they are due within timeout. It returns false as soon as it is
+// certain that they are not, often at once. If Redis has not decided within timeout, it returns
+// an error that wraps context.DeadlineExceeded: a timeout is useful only if it is longer than a
+// round trip to Redis.
 func (l *Limiter) TryAcquireFor(ctx context.Context, n int64, timeout time.Duration) (bool, error) {
 	ns, err := l.one(n)
 	if err != nil {
@@ -69,11 +67,10 @@ func (l *Limiter) TryAcquireFor(ctx context.Context, n int64, timeout time.Durat
 	return l.line.Try(ctx, ns, timeout)
 }
 
-// Acquire waits for its turn and takes n permits. It returns nil when they may
-// be used, which should happen at once; ErrExceedsDeadline, without waiting,
-// if the turn comes after ctx's deadline, in an *Error whose Wait says how long
-// it would have been; ctx's error, wrapped, if ctx ends first, and then gives its
-// place back.
+// Acquire waits for n permits and takes them. It returns nil when they may be used, which should
+// happen at once. It returns ErrExceedsDeadline, without waiting, if they would come after ctx's
+// deadline: in an *Error whose Wait says how long the wait would have been. If ctx ends first, it
+// gives the reservation back and returns ctx's error, wrapped.
 func (l *Limiter) Acquire(ctx context.Context, n int64) error {
 	ns, err := l.one(n)
 	if err != nil {
@@ -85,14 +82,13 @@ func (l *Limiter) Acquire(ctx context.Context, n int64) error {
 	return l.line.Acquire(ctx, ns)
 }
 
-// Reserve takes a place for n permits whose turn comes within maxWait (and
-// before ctx's deadline). The Reservation says whether it did and how long it
-// is until then. A place that is neither waited for nor cancelled counts as used,
-// and costs nothing more once its turn is over.
+// Reserve reserves n permits that are due within maxWait (and before ctx's deadline). The
+// Reservation says whether it did and how long it is until then. A Reservation that is neither
+// waited for nor cancelled counts as used, and costs nothing more once it was due.
 //
-// Places are taken no further ahead than an Interval, or a second if that is
-// more, and twice the time in which the limit gives n permits. A turn beyond that,
-// within maxWait, is waited for: Reserve returns when it has come that near.
+// Reservations lie at most this far ahead: an Interval, or a second if that is more, and twice
+// the time in which the limit gives n permits. If the permits are due later than that, but within
+// maxWait, Reserve waits: it returns when they can be reserved.
 func (l *Limiter) Reserve(ctx context.Context, n int64, maxWait time.Duration) (*Reservation, error) {
 	ns, err := l.one(n)
 	if err != nil {
@@ -104,13 +100,13 @@ func (l *Limiter) Reserve(ctx context.Context, n int64, maxWait time.Duration) (
 	return reservation(l.line.Reserve(ctx, ns, maxWait))
 }
 
-// Release gives back n permits that were acquired and not used. They come off
-// the oldest grants that still count, and never exceed what was taken. Zero
-// does nothing; a negative number is ErrInvalidPermits.
+// Release gives back n permits that were acquired and not used. They come off the oldest grants
+// that still count, and never exceed what was taken. Zero does nothing; a negative number is
+// ErrInvalidPermits.
 //
-// Release only what was acquired within the last Interval, or, in Calendar
-// windows, in this window. Older permits do not count any more: releasing them
-// would free those of others, and the limit would be exceeded.
+// Release only what was acquired within the last Interval, or, in Calendar windows, in this
+// window. Older permits do not count any more: releasing them would free those of others, and the
+// limit would be exceeded.
 func (l *Limiter) Release(ctx context.Context, n int64) error {
 	ns, err := releasable([]string{l.name}, []int64{n})
 	if err != nil || ns == nil {
@@ -123,8 +119,7 @@ func (l *Limiter) Release(ctx context.Context, n int64) error {
 	return err
 }
 
-// releasable are the permits of each limiter that may be given back, nil if
-// there are none to give.
+// releasable returns the permits of each limiter that may be given back, nil if there are none.
 func releasable(names []string, ns []int64) (bounded []int64, err error) {
 	some := false
 	for i, n := range ns {
@@ -151,17 +146,17 @@ func (l *Limiter) SetRate(ctx context.Context, r Rate) error {
 	return err
 }
 
-// UpdateRate changes the rate and keeps the usage, so that a lower rate holds
-// at once and a higher one adds only the difference; a change of Type forgets
-// it. It returns false, and changes nothing, if the limiter has no rate.
-// Waiters of all processes ask for their places again.
+// UpdateRate changes the rate and keeps the usage, so that a lower rate holds at once and a
+// higher one adds only the difference. A change of Type forgets the usage. If the limiter has no
+// rate, it returns false and changes nothing. Waiters of all processes ask for their reservations
+// again.
 func (l *Limiter) UpdateRate(ctx context.Context, r Rate) (bool, error) {
 	return l.setRate(ctx, "update", r)
 }
 
-// ApplyRate is what a configuration file does at start: it creates the
-// limiter, or updates it and keeps its usage, unless an operator has pinned it.
-// It reports whether the limiter now has this rate. A limiter that was adaptive is not any more: see ApplyAdapt.
+// ApplyRate is what a configuration file does at start: it creates the limiter, or updates it and
+// keeps its usage, unless an operator has pinned it. It reports whether the limiter now has this
+// rate. A limiter that was adaptive is adaptive no longer: see ApplyAdapt.
 func (l *Limiter) ApplyRate(ctx context.Context, r Rate) (bool, error) {
 	return l.setRate(ctx, "apply", r)
 }
@@ -187,9 +182,9 @@ func (l *Limiter) setRate(ctx context.Context, mode string, r Rate, more ...any)
 	return n == 1, nil
 }
 
-// Pause lets nobody acquire for d from now, in any process: the API said
-// Retry-After. A longer pause that is under way stands. Places that were to
-// come earlier are asked for again. Redisson clients do not see pauses.
+// Pause lets nobody acquire for d from now, in any process: the API said Retry-After. If a longer
+// pause is in force, it stays. Reservations that were due earlier are asked for again. Redisson
+// clients do not see pauses.
 func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -207,7 +202,7 @@ func (l *Limiter) pause(ctx context.Context, us int64) error {
 	return l.must(l.line.Change(ctx, script.Pause, us, l.member.Create))
 }
 
-// must reads the reply of a script that changes a limiter which must be there.
+// must reads the reply of a script that changes a limiter which has to exist.
 func (l *Limiter) must(reply any, err error) error {
 	if err != nil {
 		return l.error(err)
@@ -223,8 +218,8 @@ func (l *Limiter) must(reply any, err error) error {
 	return nil
 }
 
-// Expire removes the limiter, with all it knows, after d, unless its KeepAlive
-// renews it when it is used. It returns false if there is no such limiter.
+// Expire removes the limiter and all its data after d, unless its KeepAlive renews it when it is
+// used. It returns false if there is no such limiter.
 func (l *Limiter) Expire(ctx context.Context, d time.Duration) (bool, error) {
 	if d < time.Millisecond {
 		return false, l.error(fmt.Errorf("expiry %v: want at least 1ms", d))
@@ -232,17 +227,16 @@ func (l *Limiter) Expire(ctx context.Context, d time.Duration) (bool, error) {
 	return l.expire(ctx, d.Milliseconds())
 }
 
-// ClearExpire undoes Expire and KeepAlive: the limiter stays. It returns false
-// if there is none, or none that would expire.
+// ClearExpire undoes Expire and KeepAlive: the limiter stays. It returns false if there is no
+// such limiter, or if it would not expire.
 func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) { return l.expire(ctx, 0) }
 
 func (l *Limiter) expire(ctx context.Context, ms int64) (bool, error) {
 	return l.did(l.line.Change(ctx, script.Expire, ms))
 }
 
-// Delete removes the limiter and forgets all usage. It returns false if there
-// is none. Its waiters get ErrNotInitialized, or create it again if they have
-// it from LimiterWithRate.
+// Delete removes the limiter and forgets all usage. It returns false if there is no such limiter.
+// Its waiters get ErrNotInitialized, or create it again if they have it from LimiterWithRate.
 func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 	done, err := l.did(l.line.Change(ctx, script.Delete))
 	if err == nil {

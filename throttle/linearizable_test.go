@@ -20,21 +20,20 @@ import (
 )
 
 const (
-	// calm is how long nothing goes wrong at first, and callers take turns: of
-	// calls one after the other there is one order, so that it takes no search to
-	// show that no limiter but this one has such a history, however slow the machine.
+	// calm is how long nothing goes wrong at first, while callers take turns: calls one after the
+	// other have one order, so that it takes no search to show that no limiter except this one
+	// has such a history, however slow the machine is.
 	calm = 700 * time.Millisecond
-	// decideWithin bounds how long porcupine may search, which as a rule takes a
-	// moment: there are few orders while few calls are open at a time.
+	// decideWithin bounds how long porcupine may search. Usually it takes only an instant: there
+	// are few orders while few calls are open at a time.
 	decideWithin = time.Minute
 )
 
-// TestTryAcquireIsLinearizable: callers of several Clients try, and now and then
-// release, while replies are lost and connections cut. There must be an order,
-// and moments of Redis's clock, in which each call did what a limiter does: no
-// permit too many is granted, none refused that was free, and a call whose reply
-// was lost leaves nothing behind. A limiter that is wrong by one permit, or by
-// 5 ms, would not have a history like this one, not even while all was calm.
+// TestTryAcquireIsLinearizable: callers of several Clients try, and now and then release, while
+// replies are lost and connections cut. There must be an order, and times of Redis's clock, in
+// which each call did what a limiter does: no permit too many is granted, no free permit is
+// refused, and a call whose reply was lost leaves nothing behind. A limiter that is wrong by one
+// permit, or by 5 ms, would not have a history like this one, not even while all was calm.
 func TestTryAcquireIsLinearizable(t *testing.T) {
 	rounds, length := 1, 2*time.Second
 	if nightly() {
@@ -49,7 +48,7 @@ func TestTryAcquireIsLinearizable(t *testing.T) {
 				judge(t, exact, calls, porcupine.Ok)
 				calls = slices.DeleteFunc(calls, func(c call) bool { return c.end > calm.Microseconds() })
 				wrong := []quota{{exact.permits - 1, exact.span}, {exact.permits + 1, exact.span}}
-				if nightly() { // a machine that is busy with other tests leaves open what happened when
+				if nightly() { // on a machine that is busy with other tests it stays open what happened when
 					wrong = append(wrong, quota{exact.permits, exact.span - 5_000}, quota{exact.permits, exact.span + 5_000})
 				}
 				for _, w := range wrong {
@@ -60,8 +59,8 @@ func TestTryAcquireIsLinearizable(t *testing.T) {
 	}
 }
 
-// judge checks whether a limiter of that quota may have such a history. What
-// should not be so is drawn, for go test -artifacts.
+// judge checks whether a limiter of that quota may have such a history. If not as wanted, it is
+// drawn, for go test -artifacts.
 func judge(t *testing.T, q quota, calls []call, want porcupine.CheckResult) {
 	t.Helper()
 	m := q.model()
@@ -76,8 +75,8 @@ func judge(t *testing.T, q quota, calls []call, want porcupine.CheckResult) {
 	}
 }
 
-// troubledCalls are what callers of a new limiter saw, over a network that
-// cuts connections and loses replies.
+// troubledCalls are what callers of a new limiter saw, over a network that cuts connections and
+// loses replies.
 func troubledCalls(t *testing.T, r throttle.Rate, seed uint64, length time.Duration) []call {
 	t.Helper()
 	const clients, goroutines = 3, 2
@@ -95,7 +94,7 @@ func troubledCalls(t *testing.T, r throttle.Rate, seed uint64, length time.Durat
 		opts := &redis.Options{Addr: network.Addr, ReadTimeout: 100 * time.Millisecond, MinRetryBackoff: time.Millisecond, MaxRetryBackoff: time.Millisecond}
 		opts.ContextTimeoutEnabled = i%2 == 1 // callers make calls themselves
 		if i > 0 {
-			opts.MaxRetries = -1 // the first has go-redis repeat what was lost
+			opts.MaxRetries = -1 // with the first, go-redis repeats what was lost
 		}
 		rdb := redis.NewClient(opts)
 		defer rdb.Close()
@@ -174,8 +173,8 @@ type caller struct {
 	limiter *throttle.Limiter
 }
 
-// caller tries until ctx ends. Nobody hears of ctx but the pauses in between, so
-// that each call has an outcome.
+// caller tries until ctx ends. Only the pauses in between end with ctx, so that each call has an
+// outcome.
 func (rec *recorder) caller(ctx context.Context, c caller, random *rand.Rand) {
 	for pause(ctx, time.Duration(random.IntN(8000))*time.Microsecond) {
 		made := rec.note(c, call{verb: tried, n: 1 + max(0, random.Int64N(8)-5)}, func(n int64) (bool, error) {

@@ -6,8 +6,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// TestCheckerTellsRightFromWrong: what the checker of histories finds is worth
-// something only if it finds what is wrong. Times are in ms; the limit is 3 in 50.
+// TestCheckerTellsRightFromWrong: the checker of histories is useful only if it finds what is
+// wrong. Times are in ms; the limit is 3 in 50.
 func TestCheckerTellsRightFromWrong(t *testing.T) {
 	const yes, no = true, false
 	try := func(begin, end, n int64, granted bool) call {

@@ -7,8 +7,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// call is a call of a Limiter, as its caller saw it: in us since the beginning,
-// on the clock that Redis goes by too.
+// call is a call of a Limiter, as its caller saw it: in us since the beginning, on the clock that
+// Redis also uses.
 type call struct {
 	client     int
 	verb       verb
@@ -16,7 +16,7 @@ type call struct {
 	begin, end int64
 	granted    bool  // tried
 	failed     bool  // tried: an error, so nobody knows whether it took permits
-	exchanged  int64 // tried: how often it may have had permits that were stale, and gave them back for others
+	exchanged  int64 // tried: how often it may have got permits that were too old, and gave them back for others
 }
 
 type verb int
@@ -25,12 +25,12 @@ const (
 	tried verb = iota
 	released
 	mayHaveTaken // what a call that failed did, if it reached Redis
-	gaveBack     // and what it had is given back
+	gaveBack     // and gives back what it had got
 )
 
-// linear are the operations that a limiter must have done, each at one moment
-// between its beginning and its end. A call that failed may have taken permits,
-// which its Client gives back at the latest with what it asks for next.
+// linear are the operations that a limiter must have done, each at one time between its beginning
+// and its end. A call that failed may have taken permits, which its Client gives back with what
+// it asks for next at the latest.
 func linear(calls []call) []porcupine.Operation {
 	var ops []porcupine.Operation
 	last := int64(0)
@@ -75,20 +75,18 @@ type input struct {
 	id int
 }
 
-// quota is what a limiter is meant to be: permits come back after span, by the
-// server's clock.
+// quota is what a limiter should be: permits come back after span, by the server's clock.
 type quota struct {
 	permits int64
 	span    int64 // us
 }
 
-// grants is what a limiter may have granted, and when: its zone has the time of
-// the latest operation and those of the grants. There is no other time in it but
-// that of the server, of which the callers know only what it was before and
-// after, so it is as good as all the logs that are possible.
+// grants is what a limiter may have granted, and when: its zone has the time of the latest
+// operation and those of the grants. The only time in it is that of the server, and the callers
+// know only what that was before and after. So it stands for all the logs that are possible.
 type grants struct {
 	zone   zone
-	held   []held // in their order; the i-th is moment firstHeld+i
+	held   []held // in their order; the i-th is moment firstHeld+i of the zone
 	asking []int  // calls that may have taken permits, and have not given back
 }
 
@@ -98,7 +96,7 @@ const (
 	firstHeld = 2
 )
 
-// held is a grant, id that of the call that may have had it.
+// held is a grant, id that of the call that may have got it.
 type held struct {
 	n  int64
 	id int
@@ -135,7 +133,8 @@ func (in input) String() string {
 	return fmt.Sprintf("tried %d: %v", in.n, in.granted)
 }
 
-// step is what may be after an operation. Nothing: it was not right.
+// step returns the states that are possible after an operation. None: the operation was not
+// right.
 func (q quota) step(g grants, in input) []grants {
 	if !g.pass(in.begin, in.end) {
 		return nil
@@ -156,7 +155,7 @@ func (q quota) step(g grants, in input) []grants {
 	return q.deny(g, in.n)
 }
 
-// pass lets the time come to some moment from begin to end.
+// pass lets the time come to some time from begin to end.
 func (g *grants) pass(begin, end int64) (ok bool) {
 	g.zone = g.zone.later(now)
 	if g.zone, ok = g.zone.within(now, beginning, end); ok {
@@ -217,9 +216,9 @@ func (q quota) release(g grants, n int64) (after []grants) {
 	return after
 }
 
-// giveBack takes back what the call with that id had, if it had anything. Where
-// others released that, as the oldest, or its time is over, it may be taken off
-// a grant that was made a moment later: as in a log in which they are one entry.
+// giveBack takes back what the call with that id got, if it got anything. If others released
+// that, as the oldest, or its time is over, it may be taken off a grant that was made a little
+// later: as in a log in which the two are one entry.
 func (q quota) giveBack(g grants, n int64, id int) (after []grants) {
 	k := slices.Index(g.asking, id)
 	if k < 0 {
@@ -251,7 +250,7 @@ func (q quota) giveBack(g grants, n int64, id int) (after []grants) {
 	keep(g)
 	owed := n
 	if had < n {
-		owed -= had // the rest was released, in the place of another's
+		owed -= had // the rest was released, instead of another's
 	}
 	for i := mine + 1; i < len(g.held); i++ {
 		if other := g; other.held[i].n >= owed {
@@ -274,7 +273,7 @@ func (q quota) live(g *grants, i int) (ok bool) {
 	return ok
 }
 
-// expire says that the first grants count no more.
+// expire says that the first grants no longer count.
 func (q quota) expire(g *grants, count int) (ok bool) {
 	if count == 0 {
 		return true
@@ -290,7 +289,7 @@ func (q quota) expire(g *grants, count int) (ok bool) {
 	return true
 }
 
-// tidy forgets grants of which nothing is left, unless somebody is yet to give them back.
+// tidy forgets grants of which nothing is left, unless somebody may still give them back.
 func (g *grants) tidy() {
 	var left []held
 	for i, h := range slices.Backward(g.held) {

@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// BenchmarkManyLimiters prints what limiters cost that do not bind where each
-// request is for another of many, as limits by a key are:
+// BenchmarkManyLimiters prints what limiters that do not bind cost if each request is for another of
+// many, as with limits by a key:
 //
 //	go test -run - -bench ManyLimiters -benchtime 1x ./throttle
 func BenchmarkManyLimiters(b *testing.B) {
@@ -37,7 +37,7 @@ func BenchmarkManyLimiters(b *testing.B) {
 				return l.Acquire(ctx, 1)
 			}
 			var wg sync.WaitGroup
-			for g := range goroutines { // to make a limiter costs more than to use it
+			for g := range goroutines { // making a limiter costs more than using it
 				wg.Go(func() {
 					for i := g; i < limiters; i += goroutines {
 						if err := acquire(b.Context(), i); err != nil {

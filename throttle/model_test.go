@@ -8,14 +8,14 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// near is how far ahead the places lie that survive a change of configuration, in us.
+// near is how far ahead reservations lie that survive a change of configuration, in us.
 const near = int64(100_000)
 
 // entry is permits at a time of Redis's clock, in us.
 type entry struct{ at, n int64 }
 
-// model is a limiter that knows only what a limit means: every window holds at
-// most rate. It tries each moment at which that may become true, and adds up.
+// model is a limiter that knows only what a limit means: every window holds at most rate. It
+// tries each time at which that may become true, and adds up.
 type model struct {
 	rate, interval, guard, offset int64
 	calendar, smooth              bool
@@ -112,7 +112,7 @@ func (m *model) distance(n int64) int64 {
 	return int64(math.Ceil(float64(n) * float64(m.span()) / float64(m.rate)))
 }
 
-// next is the first moment after t at which n permits may begin to fit.
+// next is the first time after t at which n permits may begin to fit.
 func (m *model) next(t, n int64) int64 {
 	next := int64(math.MaxInt64)
 	consider := func(at int64) {
@@ -134,9 +134,9 @@ func (m *model) next(t, n int64) int64 {
 	return next
 }
 
-// earliest is the first moment from from on at which all models have room; if
-// one that was full just before it is crowded, the first at the end of a bucket
-// of that model. Where several were, it is the end that is wanted, if that is one.
+// earliest is the first time from from on at which all models have room; if a model that was full
+// just before it is crowded, it is the first end of a bucket of that model. If several models
+// were full, it is the wanted end, if that is one.
 func earliest(ms []*model, ns []int64, from, wanted int64) int64 {
 	t := from
 	for {
@@ -199,7 +199,8 @@ type ask struct {
 	ns                                []int64
 }
 
-// fate is what becomes of an ask: when its grants are, and of the rest what and after how long.
+// fate is what becomes of an ask: when its grants are, and what becomes of the rest and after how
+// long.
 type fate struct {
 	times   []int64
 	rest    script.Rest

@@ -39,7 +39,7 @@ func BenchmarkNeverBinding(b *testing.B) {
 			for b.Loop() {
 				var acquired, called work
 				before := c.Stats()
-				for range 3 { // by turns, so that what else the machine does meets both
+				for range 3 { // they take turns, so that both suffer alike from whatever else the machine does
 					acquired.add(b, goroutines, time.Second, acquire)
 					called.add(b, goroutines, time.Second, script)
 				}

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A change that is repeated, however late, does nothing to what others did since.
+// A change that is repeated, however late, does not undo what others did since.
 func TestChangesAreRepeatedLate(t *testing.T) {
 	type change func(ctx context.Context, l *Limiter) error
 	set := func(ctx context.Context, l *Limiter) error { return l.SetRate(ctx, rate("10/1h")) }
@@ -52,7 +52,7 @@ func TestChangesAreRepeatedLate(t *testing.T) {
 	}
 }
 
-// repeats is a Redis whose every script is repeated when repeat says so.
+// repeats is a Redis that repeats every script while repeat says so.
 type repeats struct {
 	redis.Scripter
 	again []func(ctx context.Context) *redis.Cmd
@@ -69,7 +69,7 @@ func (r *repeats) repeat(ctx context.Context) {
 	}
 }
 
-// dump is what Redis has of the test's limiter, but for replies.
+// dump is what Redis has of the test's limiter, except replies.
 func (b *bench) dump() map[string]string {
 	b.Helper()
 	all := map[string]string{}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A pause that is longer than the keep-alive is not forgotten before it is over,
-// whether or not somebody waits, and whatever is done to the limiter meanwhile.
+// A pause that is longer than the keep-alive is not forgotten before it is over, whether or not
+// somebody waits, and whatever is done to the limiter meanwhile.
 func TestPauseOutlivesKeepAlive(t *testing.T) {
 	for name, meanwhile := range map[string]func(b *bench, l *Limiter){
 		"nobody comes":    func(*bench, *Limiter) { time.Sleep(11 * time.Second) },
@@ -42,8 +42,7 @@ func TestPauseOutlivesKeepAlive(t *testing.T) {
 	}
 }
 
-// When a long pause ends, by itself or by Resume, a limiter that nobody uses goes as
-// ever.
+// When a long pause ends, in time or by Resume, a limiter that nobody uses expires as usual.
 func TestPauseOverKeepAliveGoesOn(t *testing.T) {
 	for name, end := range map[string]func(b *bench, l *Limiter){
 		"in time": func(*bench, *Limiter) { time.Sleep(time.Minute) },

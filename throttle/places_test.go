@@ -13,11 +13,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What users were promised of places: never early, given up by who does not come
-// for them, offered to who waits.
+// What users were promised of reservations: never early, given up if nobody comes for them,
+// offered to those who wait.
 
-// Whoever asks a limit that has room is served at once, also if a reply comes too
-// late to be of use: it takes some round trips more, and holds up nobody else.
+// A caller that asks a limit that has room is served at once, even if a reply comes too late to
+// be useful: it takes a few more round trips, and delays nobody else.
 func TestStalePermitOfALimitThatHasRoom(t *testing.T) {
 	t.Parallel()
 	for _, r := range []string{"100000/24h", "3000/1h", "1000000/720h"} {
@@ -57,8 +57,8 @@ func TestStalePermitOfALimitThatHasRoom(t *testing.T) {
 	}
 }
 
-// After a change has returned, its own process hands out nothing that it had in
-// stock before; other processes do so for 100 ms and a round trip at most.
+// After a change has returned, its own process hands out nothing that it had in stock before;
+// other processes do so for at most 100 ms and a round trip.
 func TestChangesEndStocks(t *testing.T) {
 	r := rate("10000/100s")
 	r.Guard = time.Second // a stock lasts half of that
@@ -75,7 +75,7 @@ func TestChangesEndStocks(t *testing.T) {
 					underFakeTime(t, func(b *bench) {
 						check(b, b.limiter(b.client()).SetRate(b.Context(), r))
 						way := &distant{Scripter: b.rdb, roundTrip: ms(2)}
-						l := b.limiter(b.clientOf(way)) // which can listen to nothing
+						l := b.limiter(b.clientOf(way)) // which cannot listen to anything
 						changed := l
 						if !own {
 							changed = b.limiter(b.client())
@@ -116,8 +116,8 @@ func TestChangesEndStocks(t *testing.T) {
 	}
 }
 
-// A reservation that nobody comes for costs nothing once its turn is over, and
-// its permits count as used.
+// A reservation that nobody comes for costs nothing once it was due, and its permits count as
+// used.
 func TestReservationsThatAreLeft(t *testing.T) {
 	t.Parallel()
 	for _, r := range []Rate{guarded("250/1s"), rate("250/1s"), guarded("1000/1h")} {
@@ -142,7 +142,7 @@ func TestReservationsThatAreLeft(t *testing.T) {
 				if n := l.c.core.Forget(); n > 0 {
 					t.Error("the line is not forgotten")
 				}
-				check(t, left[250].Wait(b.Context())) // which was ahead, of most limits
+				check(t, left[250].Wait(b.Context())) // which was due later, with most limits
 				check(t, left[0].Wait(b.Context()))
 				left[1].Cancel()
 				if left[1].Wait(b.Context()) == nil {
@@ -176,7 +176,7 @@ func TestExpiryTakenBackKeepsEveryLog(t *testing.T) {
 						b.Fatal(ok, err)
 					}
 				}
-				for range 2 { // whoever was not here since the second is to forget what was before
+				for range 2 { // a client that was not here since the second change has to forget what was before
 					check(b, l.SetRate(b.Context(), perClient("10/1h")))
 				}
 				b.expectTry(l, 10, true)
@@ -195,11 +195,11 @@ func TestExpiryTakenBackKeepsEveryLog(t *testing.T) {
 	}
 }
 
-// Places that are given back at once, however many, are those of whoever asks next.
+// Reservations that are given back at once, however many, go to those who ask next.
 func TestManyPlacesAreCancelled(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		r := guarded("1000/10s")
-		r.Smooth = true // so that each place is of a time of its own
+		r.Smooth = true // so that each reservation has a time of its own
 		check(b, b.limiter(b.client()).SetRate(b.Context(), r))
 		l := b.limiter(b.clientOf(&distant{Scripter: b.rdb, roundTrip: ms(2)}))
 		ctx, cancel := context.WithCancel(b.Context())
@@ -223,13 +223,13 @@ func TestManyPlacesAreCancelled(t *testing.T) {
 	})
 }
 
-// Permits that are released, also in several goes, are offered within 100 ms and
-// two round trips to all who wait, however many they are.
+// Permits that are released, also in several steps, are offered within 100 ms and two round trips
+// to all who wait, however many they are.
 func TestManyWaitersMoveUp(t *testing.T) {
 	const roundTrip, waiters = 10 * time.Millisecond, 300
 	underFakeTime(t, func(b *bench) {
 		near := b.limited(guarded("400/1h"))
-		for range 400 { // each of a time of its own
+		for range 400 { // each at a time of its own
 			b.expectTry(near, 1, true)
 			time.Sleep(ms(20))
 		}
@@ -258,8 +258,7 @@ func TestManyWaitersMoveUp(t *testing.T) {
 	})
 }
 
-// Clients that contend have equal parts of a limit, however many groups of
-// theirs it is in.
+// Clients that contend get equal parts of a limit, however many of their groups it is in.
 func TestSharesAreOfClients(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		one, two := b.client(), b.client()
@@ -283,8 +282,8 @@ func TestSharesAreOfClients(t *testing.T) {
 	})
 }
 
-// Who comes while another has the whole limit ahead of it has its part from the next
-// interval on, in each of them.
+// A client that comes while another has reserved the whole limit gets its part from the next
+// interval on, in each interval.
 func TestNewcomerHasItsShare(t *testing.T) {
 	for _, limit := range []string{"20/1s", "100/5s"} {
 		t.Run(limit, func(t *testing.T) {
@@ -317,7 +316,7 @@ func TestNewcomerHasItsShare(t *testing.T) {
 	}
 }
 
-// A place that its caller claims late is exchanged, of a limit without guard too.
+// A reservation that its caller claims late is exchanged, also for a limit without guard.
 func TestLateClaimWithoutGuard(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(rate("10/1s"))

@@ -18,7 +18,7 @@ var contended = []throttle.Rate{
 	{Permits: 50, Interval: time.Second},
 }
 
-// logOutcome says how a fleet of processes did where only figures tell.
+// logOutcome says how a fleet of processes did: here only the numbers tell.
 func logOutcome(t *testing.T, f fleet, o outcome) {
 	t.Helper()
 	t.Logf("%s: %d permits, busiest window %d, %.1f %% used, %.3f calls/permit, %d stale, %d late; Jain %.4f over processes, %.4f over goroutines",
@@ -45,14 +45,15 @@ func checkBusiest(t *testing.T, o outcome, r throttle.Rate) {
 	}
 }
 
-// TestProcessesShareALimit: whatever the callers in eight processes see, no
-// interval has more than the limit, and in the long run all have their share.
+// TestProcessesShareALimit: whatever the callers in eight processes see, no interval has more
+// than the limit, and in the long run all get their share.
 func TestProcessesShareALimit(t *testing.T) {
 	for _, r := range contended {
 		t.Run(strings.ReplaceAll(r.String(), "/", "per"), func(t *testing.T) {
 			f := fleetOfProcesses{fleet: fleet{rate: r, clients: 8, goroutines: 64, length: 3 * time.Second}}
 			if nightly() {
-				// Long enough that who came first does not matter any more: six turns for each.
+				// Long enough that it does not matter any more who came first: six rounds for
+				// each.
 				turn := time.Duration(f.clients*f.goroutines) * r.Interval / time.Duration(r.Permits)
 				f.length = max(20*time.Second, 6*turn)
 			}
@@ -72,8 +73,8 @@ func TestProcessesShareALimit(t *testing.T) {
 	}
 }
 
-// TestStoppedProcess: a process that was stopped has permits in hand whose time
-// has passed when it goes on. It must not use them.
+// TestStoppedProcess: a process that was stopped holds permits that are too old when it goes on.
+// It must not use them.
 func TestStoppedProcess(t *testing.T) {
 	length, stop, between := 3*time.Second, 700*time.Millisecond, 300*time.Millisecond
 	if nightly() {
@@ -97,8 +98,8 @@ func TestStoppedProcess(t *testing.T) {
 	}
 }
 
-// TestPauseReachesEveryProcess: when one process pauses a limiter, within 100 ms
-// none starts anything any more, and none does before the pause is over.
+// TestPauseReachesEveryProcess: when one process pauses a limiter, within 100 ms no process
+// starts anything any more, and none does before the pause is over.
 func TestPauseReachesEveryProcess(t *testing.T) {
 	pause := time.Second
 	if nightly() {
@@ -114,7 +115,7 @@ func TestPauseReachesEveryProcess(t *testing.T) {
 			f := fleetOfProcesses{fleet: fleet{rate: r, clients: 4, goroutines: 16, length: after + pause + time.Second}, pauseAfter: after, pauseFor: pause}
 			o, paused := f.run(t, redistest.Start(t))
 			checkBusiest(t, o, r)
-			var last, first time.Duration // of those before the pause was over, and of those after
+			var last, first time.Duration // the last start before the pause was over, and the first one after it
 			for _, u := range o.uses {
 				switch {
 				case u.at < paused.Called+pause/2:

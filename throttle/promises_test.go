@@ -17,10 +17,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/wire"
 )
 
-// What users were promised, each as somebody met it broken. Only what is
-// exported takes part.
+// What users were promised, each as somebody found it broken. Only exported names are used.
 
-// used counts what is acquired in a loop by so many goroutines until ctx ends.
+// used counts what waiters goroutines acquire in a loop until ctx ends.
 func used(ctx context.Context, waiters int, ls ...Acquirer) (starts []time.Time) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -38,7 +37,7 @@ func used(ctx context.Context, waiters int, ls ...Acquirer) (starts []time.Time)
 	return starts
 }
 
-// busiest is the most of times in any window.
+// busiest is the largest number of times in any window.
 func busiest(times []time.Time, window time.Duration) (most int) {
 	first := 0
 	for i, t := range times {
@@ -89,7 +88,7 @@ func must[T any](x T, err error) T {
 	return x
 }
 
-// atFullSize runs a test under fake time and, where there is time for it, on a real Redis.
+// atFullSize runs a test under fake time and, if there is time for it, on a real Redis.
 func atFullSize(t *testing.T, f func(b *bench)) {
 	t.Run("fake time", func(t *testing.T) { underFakeTime(t, f) })
 	if nightly() {
@@ -97,7 +96,7 @@ func atFullSize(t *testing.T, f func(b *bench)) {
 	}
 }
 
-// What a pause has held up is used at once when it is over, all of it.
+// What a pause has held up is used at once when the pause is over, all of it.
 func TestAfterAPause(t *testing.T) {
 	atFullSize(t, func(b *bench) {
 		r := guarded("40/4s")
@@ -125,8 +124,8 @@ func TestAfterAPause(t *testing.T) {
 	})
 }
 
-// A Redis that stands still is an error in time, whatever the limiter was doing
-// when it began to, and what it grants late goes back.
+// If Redis stands still, there is an error in time, whatever the limiter was doing when that
+// began, and what Redis grants late goes back.
 func TestRedisStandsStill(t *testing.T) {
 	for name, opts := range map[string]*redis.Options{
 		"defaults":       {},
@@ -153,7 +152,7 @@ func TestRedisStandsStill(t *testing.T) {
 					}
 				case "due":
 					held = must(l.Reserve(b.Context(), 1, 0))
-					<-time.After(ms(150)) // what is known of the configuration is not fresh any more
+					<-time.After(ms(150)) // what is known of the configuration is no longer fresh
 				}
 				network.Set(wire.Trouble{Hold: true})
 				var wg sync.WaitGroup
@@ -247,8 +246,8 @@ func TestClosedClients(t *testing.T) {
 	}
 }
 
-// What somebody wrote into a limiter's hash is an error that names it, at once
-// and for all who ask; Redis goes on, nothing is granted, and a new rate mends it.
+// What somebody wrote into a limiter's hash is an error that names it, at once and for all who
+// ask. Redis goes on, nothing is granted, and a new rate repairs it.
 func TestForeignFields(t *testing.T) {
 	odd := []string{"x", "-1", "1e300", "-1e300", "0.5", "nan", "inf", "99999999999999999999", ""}
 	fields := map[string][]string{
@@ -319,8 +318,8 @@ func TestForeignFields(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// A cached value, a last reply and a frontier that somebody wrote are made again:
-// they neither grant nor stop anything.
+// A cached value, a last reply and a frontier that somebody wrote are computed again: they
+// neither grant nor stop anything.
 func TestForeignValues(t *testing.T) {
 	for _, value := range []string{"999999999999999", "99", "11", "-5", "-999999999999999999", "1e300", "-1e300", "nan", "x", ""} {
 		t.Run(value, func(t *testing.T) {
@@ -395,14 +394,14 @@ type loses struct {
 
 func (l *loses) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
 	cmd := l.Scripter.EvalSha(ctx, sha, keys, args...)
-	if left := time.Until(l.until); left > 0 && len(args) > 0 { // looks get through
+	if left := time.Until(l.until); left > 0 && len(args) > 0 { // reads of the epochs get through
 		time.Sleep(min(left, 3*time.Second))
 		return failed(io.ErrUnexpectedEOF)
 	}
 	return cmd
 }
 
-// The costs of a request are those that it was made with.
+// The costs of a request are those with which it was made.
 func TestCostsAreTheCallersOwn(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		c := b.client()

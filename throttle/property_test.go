@@ -28,8 +28,8 @@ func steps() int {
 	return 5_000
 }
 
-// Every reply of the script is the one that the model predicts, whatever came
-// before; and no window ever holds more than the limit, at any point of a trace.
+// Every reply of the script is the one that the model predicts, whatever came before; and no
+// window ever holds more than the limit, at any point of a trace.
 func TestPropertyFakeClock(t *testing.T) {
 	t.Parallel()
 	checkTraces(t, fakeServer(t))
@@ -84,12 +84,12 @@ type trace struct {
 	operator []*Limiter
 	clients  []*Client
 	queues   []*tracedQueue
-	// truth has the permits that may be used or were, by the key of their log.
+	// truth has the permits that may be used or were used, by the key of their log.
 	truth map[string][]entry
 	count map[string]int
 }
 
-// tracedQueue is a queue, what its latest call was, and what it was told.
+// tracedQueue is a queue, its latest call, and the reply.
 type tracedQueue struct {
 	*scriptQueue
 	last     batchCall

@@ -14,9 +14,10 @@ import (
 type RateType int
 
 const (
-	// Overall means that every Client of the limiter draws on one quota.
+	// Overall means that all Clients of the limiter share one quota.
 	Overall RateType = 0
-	// PerClient means that each Client, told apart by its ID, has a quota of its own.
+	// PerClient means that each Client has a quota of its own. Clients are told apart by their
+	// IDs.
 	PerClient RateType = 1
 )
 
@@ -31,14 +32,14 @@ func (t RateType) String() string {
 	return "RateType(" + strconv.Itoa(int(t)) + ")"
 }
 
-// Window says which stretches of time the limit holds for.
+// Window says for which stretches of time the limit holds.
 type Window int
 
 const (
 	// Sliding is every stretch of Interval, wherever it begins.
 	Sliding Window = 0
-	// Calendar is the stretches that begin at Offset from UTC midnight and at each
-	// whole Interval before and after it, as billing periods do.
+	// Calendar is the stretches that begin at Offset from UTC midnight, and at each whole
+	// Interval before and after that, like billing periods.
 	Calendar Window = 1
 )
 
@@ -53,8 +54,8 @@ func (w Window) String() string {
 	return "Window(" + strconv.Itoa(int(w)) + ")"
 }
 
-// MaxPermits is the largest number of permits a Rate may have: an entry of
-// the log keeps its permits in 32 bits.
+// MaxPermits is the largest number of permits a Rate may have: an entry of the log keeps its
+// permits in 32 bits.
 const MaxPermits = math.MaxUint32
 
 // maxInterval keeps every time the scripts compute with below 2^53 us, the
@@ -64,33 +65,33 @@ const maxInterval = 365 * 24 * time.Hour
 // Rate is the configuration of a limiter: Permits in any Interval.
 // It is stored in Redis, so that all clients agree on it.
 type Rate struct {
-	// Type says whether the fleet shares the permits or each Client has them.
+	// Type says whether the fleet shares the permits or each Client has its own.
 	Type RateType
 	// Permits may be used in every Interval: 1 to MaxPermits.
 	Permits int64
 	// Interval is a whole number of milliseconds from 1ms to 365 days.
 	Interval time.Duration
-	// Guard is how late a permit may be used: the log counts permits for
-	// Interval + Guard, half of which the client may spend handing a permit
-	// out and half of which the caller may spend until its request arrives.
-	// Zero picks 1 % of the interval, at least 3ms and at most 50ms (never
-	// more than a quarter of the interval); negative means none.
+	// Guard is how late a permit may be used: the log counts permits for Interval + Guard. The
+	// client may spend half of Guard on handing a permit out, and the caller may spend the other
+	// half until its request arrives. Zero means 1 % of the interval, at least 3ms and at most
+	// 50ms (but never more than a quarter of the interval); negative means none.
 	Guard time.Duration
 	// Smooth spreads permits evenly: n permits come no earlier than
 	// n * (Interval + Guard) / Permits after the grant before them.
 	Smooth bool
 	// Window is Sliding (every Interval) or Calendar (fixed ones).
 	Window Window
-	// Offset moves the beginning of Calendar windows from UTC midnight.
-	// Between 0 and Interval.
+	// Offset moves the beginning of Calendar windows from UTC midnight. It is 0 or more, and less
+	// than Interval.
 	Offset time.Duration
-	// KeepAlive removes a limiter that nobody has used for so long, or for 15/16 of it, but
-	// none that is paused. Zero keeps it; otherwise at least Interval.
+	// KeepAlive removes a limiter that nobody has used for that long, or for at least 15/16 of
+	// it, unless it is paused. Zero keeps the limiter; otherwise KeepAlive is at least Interval.
 	KeepAlive time.Duration
 }
 
-// ParseRate reads "100/1s", "5/500ms" or "1000/24h": permits, a slash and an
-// interval as time.ParseDuration reads it. It returns an overall, sliding Rate.
+// ParseRate reads "100/1s", "5/500ms" or "1000/24h": permits, a slash, and an interval as
+// time.ParseDuration reads it, or a unit alone: 100/s is 100/1s. It returns an overall, sliding
+// Rate.
 func ParseRate(s string) (Rate, error) {
 	permits, interval, found := strings.Cut(s, "/")
 	if !found || permits == "" || interval == "" {
@@ -102,7 +103,7 @@ func ParseRate(s string) (Rate, error) {
 	}
 	interval = strings.TrimSpace(interval)
 	if interval != "" && interval[0] >= 'a' && interval[0] <= 'z' {
-		interval = "1" + interval // 100/s reads as 100/1s
+		interval = "1" + interval // 100/s is 100/1s
 	}
 	d, err := time.ParseDuration(interval)
 	if err != nil {
@@ -129,8 +130,8 @@ func shortDuration(d time.Duration) string {
 	return s
 }
 
-// Validate returns an error that wraps ErrInvalidRate if no limiter can have
-// this rate, and says which field is wrong and what would be right.
+// Validate returns an error that wraps ErrInvalidRate if no limiter can have this rate. It says
+// which field is wrong and what would be right.
 func (r Rate) Validate() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrInvalidRate}, args...)...)
@@ -171,11 +172,11 @@ func (r Rate) guard() time.Duration {
 	return r.DefaultGuard()
 }
 
-// DefaultGuard is the guard that a Rate of this Interval has if it sets none.
+// DefaultGuard is the guard of a Rate with this Interval that sets none.
 func (r Rate) DefaultGuard() time.Duration { return script.DefaultGuard(r.Interval) }
 
-// fields is the rate as the scripts take it: rate, interval ms, type,
-// keepAlive ms, guard us, smooth, window, offset us.
+// fields is the rate as the scripts take it: rate, interval ms, type, keepAlive ms, guard us,
+// smooth, window, offset us.
 func (r Rate) fields() []string {
 	n := func(x int64) string { return strconv.FormatInt(x, 10) }
 	smooth := "0"

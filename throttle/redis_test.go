@@ -23,9 +23,9 @@ type bench struct {
 	begin time.Time
 }
 
-// underFakeTime runs a test in a bubble whose time passes only while all wait,
-// with a Redis in memory that goes by the same clock. Long tests that run under fake
-// time alone are parallel: they begin when those that watch a real clock are over.
+// underFakeTime runs a test in a bubble whose time passes only while all wait, with a Redis in
+// memory that uses the same clock. Long tests that run only under fake time are parallel: they
+// begin when the tests that use a real clock are over.
 func underFakeTime(t *testing.T, f func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := miniredis.NewMiniRedis()
@@ -35,7 +35,7 @@ func underFakeTime(t *testing.T, f func(b *bench)) {
 			Addr:                     "127.0.0.1:0", // never dialled, nor looked up
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 			Dialer:                   func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
-			PoolSize:                 1000, // nobody waits for a connection: go-redis keeps those timers, and one of another test's time is fatal
+			PoolSize:                 1000, // nobody waits for a connection: go-redis keeps those timers, and a timer of another test's time is fatal
 		})
 		t.Cleanup(func() { rdb.Close() })
 		f(&bench{T: t, rdb: rdb, fake: m, begin: time.Now()})
@@ -89,8 +89,8 @@ func (b *bench) limited(r Rate) *Limiter {
 // until lets time pass until d after the beginning.
 func (b *bench) until(d time.Duration) { time.Sleep(time.Until(b.begin.Add(d))) }
 
-// keys are the keys that Redis has of limiters whose names begin with the
-// test's, but for the replies kept against repeated scripts.
+// keys are the keys that Redis has of limiters whose names begin with the test's name, except the
+// replies kept for repeated scripts.
 func (b *bench) keys() []string {
 	b.Helper()
 	all, err := b.rdb.Keys(b.Context(), "*"+b.name()+"*").Result()

@@ -7,7 +7,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
 )
 
-// replayedCaller asks in a loop, in one of the ways there are.
+// replayedCaller asks in a loop, in one of several ways.
 type replayedCaller struct {
 	r    *replayed
 	p    *simulatedProcess
@@ -25,14 +25,14 @@ func (c *replayedCaller) next() {
 	})
 }
 
-// had notes that the permits are the caller's.
+// had notes that the caller got the permits.
 func (c *replayedCaller) had(q simulatedQueue, l *replayedLine, w *line.Waiter, ns []int64, late bool) {
 	r := c.r
 	use := permitUse{process: c.p, limits: q.limits, ns: ns, at: time.Now(), late: late}
 	if r.random.IntN(10) == 0 && q.group == nil && r.mayRelease(q.limits[0]) {
 		use.unused = true
 		l.step(line.Event{Kind: line.Give, Release: &line.Release{Ns: ns, Done: make(chan line.Answer, 1)}})
-	} else if r.random.IntN(4) == 0 { // some of it was not used, and goes back to its own grant
+	} else if r.random.IntN(4) == 0 { // some permits were not used, and go back to their own grant
 		back := make([]int64, len(ns))
 		use.ns = slices.Clone(ns)
 		for i, n := range ns {
@@ -88,10 +88,10 @@ type replayedAsk struct {
 	w      *line.Waiter
 	ends   func(taken bool)
 	away   bool // its caller does something else first
-	told1  bool // it has had an answer
+	told1  bool // it has got an answer
 	over   bool
-	late   bool // it was had, and counted as late
-	sleeps int  // that have ended, or are under way
+	late   bool // it was granted, and counted as late
+	sleeps int  // sleeps that have ended, or are under way
 }
 
 // acquires is Entry.Acquire.
@@ -121,7 +121,7 @@ func (a *replayedAsk) begin(until line.Local, reservation, atOnce bool) {
 	}
 }
 
-// told takes up an answer.
+// told handles an answer.
 func (a *replayedAsk) told(answer line.Answer) {
 	first := !a.told1
 	a.told1 = true
@@ -148,7 +148,7 @@ func (a *replayedAsk) told(answer line.Answer) {
 	}
 }
 
-// turn is when the caller looks whether its turn has come.
+// due asks the line whether the permits are due now.
 func (a *replayedAsk) due() {
 	if !a.over && !a.l.p.dead() {
 		a.l.step(line.Event{Kind: line.Due, Waiter: a.w})
@@ -169,7 +169,7 @@ func (a *replayedAsk) handedOut(taken bool, sleep time.Duration) {
 	}
 }
 
-// leave is what a caller does whose context ends, or who cancels.
+// leave is what a caller does if its context ends, or if it cancels.
 func (a *replayedAsk) leave() {
 	if a.over {
 		return

@@ -10,28 +10,28 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// replayedLine is a line, and does what a driver does about it.
+// replayedLine is a line, and does for it what a driver does.
 type replayedLine struct {
 	r     *replayed
 	p     *simulatedProcess
 	names []string
 	l     *line.Line
 	asks  map[*line.Waiter]*replayedAsk
-	order []*replayedAsk // of asks, as they came
+	order []*replayedAsk // the asks, in the order in which they came
 
-	told  []int64 // what others of the process know it has reserved
+	told  []int64 // what others of the process have been told that it has reserved
 	drawn int64   // from what was lent since the last step
 	wakes int
-	pause func() // does at once what waits for a pause to end; nil if nothing does
+	pause func() // does at once what waits for a pause to end; nil if nothing waits
 }
 
-// local is now, as lines have it.
+// local is now, in the time of lines.
 func (r *replayed) local() line.Local { return line.Local(time.Since(r.begin) + 1000*time.Hour) }
 
 // in is how long it is until a line's clock shows t.
 func (r *replayed) in(t line.Local) time.Duration { return t.Sub(r.local()) }
 
-// step has the line take up what happened, and does what is to be done about it.
+// step tells the line what happened, and does what has to be done then.
 func (l *replayedLine) step(e line.Event) {
 	r := l.r
 	if l.p.dead() {
@@ -110,7 +110,7 @@ func (l *replayedLine) pauseFor(d time.Duration, do func()) {
 
 var replayedNames = map[*redis.Script]string{script.Acquire: "acquire", script.Fast: "fast", script.Epoch: "epoch"}
 
-// call makes a call; serves says that the caller of a request does.
+// call makes a call; serves says that the caller of a request makes it.
 func (l *replayedLine) call(c *line.Call, serves bool) {
 	r := l.r
 	if l.p.firstCall == 0 {
@@ -151,7 +151,7 @@ func (l *replayedLine) draw() bool {
 	return true
 }
 
-// leaveAll ends all that is waited for.
+// leaveAll ends all waits.
 func (l *replayedLine) leaveAll() {
 	for _, a := range slices.Clone(l.order) {
 		a.leave()

@@ -20,9 +20,9 @@ import (
 // replayedFleets is how many fleets an ordinary test run has time for.
 const replayedFleets = 40
 
-// TestReplay has fleets work as TestSimulation does, without goroutines: their lines
-// are stepped one event after the other. So a seed fixes all that happens, and one
-// that fails fails again in the same way:
+// TestReplay lets fleets work as TestSimulation does, without goroutines: their lines are stepped one
+// event after the other. So a seed fixes everything that happens, and a seed that fails fails again in
+// the same way:
 //
 //	JOBTHROTTLE_SEED=17 go test ./throttle -count 1 -run TestReplay
 //	JOBTHROTTLE_FLEETS=2000 go test ./throttle -count 1 -timeout 1h -run TestReplay
@@ -69,14 +69,14 @@ func replay(t *testing.T, seed uint64) (r *replayed) {
 type replayed struct {
 	*simulation
 	agenda agenda
-	no     int // of what was put there
+	no     int // number of the entries so far
 	ended  bool
 	lines  []*replayedLine
 	hash   interface {
 		io.Writer
 		Sum64() uint64
 	}
-	met map[string]int // how often each kind of event met each phase of a line
+	met map[string]int // how often each kind of event came in each phase of a line
 }
 
 func (r *replayed) sum() uint64 { return r.hash.Sum64() }
@@ -88,7 +88,7 @@ type agendum struct {
 	do func()
 }
 
-// agenda has first what comes first, and of one moment what was put there first.
+// agenda has the earliest first; of one time, what was put there first.
 type agenda []agendum
 
 func (a agenda) Len() int { return len(a) }
@@ -109,7 +109,7 @@ func (r *replayed) after(d time.Duration, do func()) {
 	heap.Push(&r.agenda, agendum{time.Now().Add(max(d, 0)), r.no, do})
 }
 
-// until does what is to be done until then.
+// until does what has to be done until then.
 func (r *replayed) until(end time.Time, more func() bool) {
 	for len(r.agenda) > 0 && !r.agenda[0].at.After(end) && more() {
 		next := heap.Pop(&r.agenda).(agendum)
@@ -137,7 +137,7 @@ func (r *replayed) run() {
 	r.end()
 }
 
-// end ends all that is waited for, and judges what came of the fleet.
+// end ends all waits, and judges what became of the fleet.
 func (r *replayed) end() {
 	r.ended = true
 	close(r.over)
@@ -198,10 +198,10 @@ func (r *replayed) operate(every time.Duration) {
 		least := p.clock.Least(r.local())
 		if r.steps {
 			if least == 0 {
-				r.operate(every) // who knows nothing of the time takes what was used for places
+				r.operate(every) // a client that knows nothing of the time takes what was used for reservations
 				return
 			}
-			what = 4 + what%4 // pauses and their ends: what callers see is all that is judged then
+			what = 4 + what%4 // pauses and their ends: then only what callers see is judged
 		}
 		switch {
 		case what < 4:
@@ -232,7 +232,7 @@ func (r *replayed) operate(every time.Duration) {
 	})
 }
 
-// changed lets the lines know that hear of it: at once those of the process that did it.
+// changed tells the lines that hear of it: those of the process that did it at once.
 func (r *replayed) changed(by *simulatedProcess, name string, what line.Kind) {
 	for _, l := range r.lines {
 		if !slices.Contains(l.names, name) || l.p != by && !l.p.hears {

@@ -9,14 +9,13 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/driver"
 )
 
-// Reservation is a place in a limiter or group, or the refusal of one. Whoever
-// waits Delay by other means than Wait has used the permits, as far as the limit
-// is concerned, and need do no more.
-// It is for one goroutine, but Cancel may be called from any.
+// Reservation is permits that are reserved in a limiter or group, or the refusal to reserve them.
+// A caller that waits for Delay without Wait need do nothing more: for the limit, the permits are
+// used. It is for one goroutine, but Cancel may be called from any.
 type Reservation struct {
 	ticket *driver.Ticket
-	back   func()        // the tenant is not charged for it; nil: nobody was
-	refund func(n int64) // nor for so many permits of it
+	back   func()        // takes the charge off the tenant; nil: no tenant was charged
+	refund func(n int64) // takes the charge for n of the permits off the tenant
 }
 
 func reservation(t *driver.Ticket, err error) (*Reservation, error) {
@@ -26,23 +25,23 @@ func reservation(t *driver.Ticket, err error) (*Reservation, error) {
 	return &Reservation{ticket: t}, nil
 }
 
-// OK reports whether a place is held. It is false when the turn comes too late;
-// then nothing is reserved.
+// OK reports whether the permits are reserved. It is false when they would come too late; then
+// nothing is reserved.
 func (r *Reservation) OK() bool { return r.ticket.OK() }
 
-// Delay is how long it is from now until the turn comes; if the place was
-// refused, how long it would have been when it was.
+// Delay is how long it is from now until the permits are due. If they were refused, it is how
+// long that would have been at the time of the refusal.
 func (r *Reservation) Delay() time.Duration { return r.ticket.Delay() }
 
-// Limiter is the name of the limiter that refused, or of the first of those
-// in which a place is held.
+// Limiter is the name of the limiter that refused, or of the first limiter in which the permits
+// are reserved.
 func (r *Reservation) Limiter() string { return r.ticket.Limiter() }
 
-// Wait waits until the turn comes. When it returns nil the permits may be used,
-// now: a place that has grown stale since, or whose limit was changed, is
-// exchanged for the next, ahead of later waiters, for as long as it takes. If
-// ctx ends first the place is given back. The error is ErrExceedsDeadline if
-// the next turn comes after ctx's deadline, or if nothing was reserved.
+// Wait waits until the permits are due. When it returns nil they may be used, now. A reservation
+// that has become too old since, or whose limit was changed, is exchanged for the next one, ahead
+// of later waiters, for as long as necessary. If ctx ends first, the reservation is given back.
+// The error is ErrExceedsDeadline if the next one is due after ctx's deadline, or if nothing was
+// reserved.
 func (r *Reservation) Wait(ctx context.Context) error {
 	err := r.ticket.Wait(ctx)
 	if err != nil && r.back != nil {
@@ -51,24 +50,24 @@ func (r *Reservation) Wait(ctx context.Context) error {
 	return err
 }
 
-// Cancel gives the place back, so that the next in turn can have it, and waits
-// up to a second until Redis knows. It does nothing once Wait has returned.
+// Cancel gives the reservation back, so that the next in line can have it, and waits up to a
+// second until Redis has it. It does nothing once Wait has returned.
 func (r *Reservation) Cancel() {
 	if r.ticket.Cancel() && r.back != nil {
 		r.back()
 	}
 }
 
-// Release gives back n permits of each limiter that were not used, once Wait has returned
-// nil: a call turned out to cost less than it had said. They come off the grant that they
-// are of, so that others can have them at once, and for as long as it counts: unlike
-// Limiter.Release, which does not know whose permits it is given. Those of a grant that
-// counts no more are nobody's to give back: then nothing happens. Use one kind of
-// Release for a limiter, not both: what Limiter.Release takes may be of this grant.
+// Release gives back n permits of each limiter that were not used, after Wait has returned nil:
+// for example, a call turned out to cost less than it had said. They come off the grant that they
+// belong to, so others can have them at once, and for as long as that grant counts.
+// (Limiter.Release does not know whose permits it is given.) Nobody can give back permits of a
+// grant that no longer counts: then nothing happens. Use one kind of Release for a limiter, not
+// both: what Limiter.Release takes may belong to this grant.
 //
-// More than are left of what was acquired, or a negative number, is ErrInvalidPermits, and
-// changes nothing. If Redis gives no answer until ctx ends they may be back or count as
-// used.
+// If n is more than is left of what was acquired, or negative, the error is ErrInvalidPermits,
+// and nothing changes. If Redis gives no answer until ctx ends, the permits may be back or count
+// as used.
 func (r *Reservation) Release(ctx context.Context, n int64) error {
 	ns := make([]int64, len(r.ticket.Names()))
 	for i := range ns {

@@ -18,8 +18,8 @@ func (b *bench) taken(l *Limiter, n int64) *Reservation {
 	return r
 }
 
-// TestReleaseOfAReservation: what was not used of a grant is free at once, and stays free
-// when those that others took before expire.
+// TestReleaseOfAReservation: what was not used of a grant is free at once, and stays free when
+// the permits that others took before expire.
 func TestReleaseOfAReservation(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		l, ctx := b.limited(rate("10/2s")), b.Context()
@@ -42,7 +42,7 @@ func TestReleaseOfAReservation(t *testing.T) {
 		late := b.taken(l, 2)
 		b.until(ms(4300))
 		b.expectTry(l, 10, true)
-		check(b, late.Release(ctx, 2)) // they count no more: what is free is others'
+		check(b, late.Release(ctx, 2)) // they no longer count: what is free belongs to others
 		b.expectAvailable(l, 0)
 
 		denied, err := l.Reserve(ctx, 1, 0)
@@ -55,8 +55,8 @@ func TestReleaseOfAReservation(t *testing.T) {
 	})
 }
 
-// TestReleaseAfterAChange: a pause and another rate leave what was taken in the log: it can
-// be given back. What SetRate has forgotten frees nobody else's.
+// TestReleaseAfterAChange: a pause and another rate leave what was taken in the log: it can be
+// given back. Giving back what SetRate has forgotten frees nobody else's permits.
 func TestReleaseAfterAChange(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		l, ctx := b.limited(rate("10/5s")), b.Context()
@@ -95,9 +95,9 @@ func TestReleaseOfAGroupsReservation(t *testing.T) {
 	})
 }
 
-// TestEstimatesUseTheLimit: callers take what they may need, use 0.3 to all of it, and say
-// so some time later. No window has more than the limit, of what was used or may yet be;
-// and the limit is used all the same.
+// TestEstimatesUseTheLimit: callers take what they may need, use 0.3 to all of it, and say so
+// some time later. No window has more than the limit of what was used or may still be used; and
+// the limit is still used.
 func TestEstimatesUseTheLimit(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		const permits, intervals = 10_000, 6

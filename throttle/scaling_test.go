@@ -20,7 +20,7 @@ import (
 //
 //	go test -run - -bench ScriptCost -benchtime 1x ./throttle
 func BenchmarkScriptCost(b *testing.B) {
-	never := Rate{Permits: MaxPermits, Interval: time.Second, Guard: -1} // without a guard there is no stock: a call for each
+	never := Rate{Permits: MaxPermits, Interval: time.Second, Guard: -1} // without a guard there is no stock: each has a call
 	thousand := Rate{Permits: 1000, Interval: time.Second}
 	for _, c := range []struct {
 		name string
@@ -47,7 +47,7 @@ func BenchmarkScriptCost(b *testing.B) {
 	}
 }
 
-// load is Clients whose goroutines acquire in a loop; or, with call, do that.
+// load is Clients whose goroutines acquire in a loop; or, if call is set, do that.
 type load struct {
 	rates            []Rate // a limiter each, acquired together
 	clients, waiters int

@@ -12,11 +12,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Scenarios 4, 14, 15 and 27: many goroutines, or one for long. What is
-// asserted is in the log, which is exact whenever a goroutine gets to run.
+// Scenarios 4, 14, 15 and 27: many goroutines, or one for long. What is asserted is in the log,
+// which is exact whenever a goroutine gets to run.
 
-// second is what a scenario calls a second: a fortieth of one where time
-// cannot be made to pass, unless all is to be at full size.
+// second is what a scenario calls a second: a fortieth of a second if time cannot be made to
+// pass, unless the test runs at full size.
 func (b *bench) second() time.Duration {
 	if b.fake != nil || nightly() {
 		return time.Second
@@ -29,7 +29,8 @@ func (b *bench) perSecond(n int64) Rate {
 	return Rate{Permits: n, Interval: b.second(), Guard: -1}
 }
 
-// uses are moments at which permits were had, ascending, to the microsecond of Redis's clock.
+// uses are the times at which permits were granted, ascending, to the microsecond of Redis's
+// clock.
 type uses []time.Time
 
 // busiest is the most uses within any window of d.
@@ -59,9 +60,9 @@ func (u uses) after(t time.Time) uses {
 	return u[i:]
 }
 
-// ledger is the way to a Redis that notes every grant of one limiter. It reads
-// the log before and after each call, one call at a time, and so misses neither
-// what a call drops nor that a place was given back before it was due.
+// ledger is the way to a Redis that notes every grant of one limiter. It reads the log before and
+// after each call, one call at a time, and so misses neither what a call drops nor that a
+// reservation was given back before it was due.
 type ledger struct {
 	redis.Scripter
 	b    *bench
@@ -99,7 +100,8 @@ func (l *ledger) Eval(ctx context.Context, script string, keys []string, args ..
 	return l.Scripter.Eval(ctx, script, keys, args...)
 }
 
-// note reads the log: of what lay ahead when it was last read, it alone knows what is left.
+// note reads the log: only the log knows what is left of the reservations that were in it when it
+// was last read.
 func (l *ledger) note() {
 	ctx := context.Background() // the Client calls once more while the test's cleanup runs
 	p := l.b.rdb.Pipeline()
@@ -107,7 +109,7 @@ func (l *ledger) note() {
 	if _, err := p.Exec(ctx); err != nil {
 		l.b.Errorf("the ledger reads the log: %v", err)
 	}
-	gone := now.Val().Add(-l.span).UnixMicro() // what is older, a call may have dropped that came so long after the reading before it
+	gone := now.Val().Add(-l.span).UnixMicro() // a call so long after the last reading may have dropped what is older
 	maps.DeleteFunc(l.grants, func(at int64, _ int) bool { return at > l.read && at > gone })
 	listed := make(map[int64]int)
 	for _, e := range entries.Val() {
@@ -117,7 +119,7 @@ func (l *ledger) note() {
 	l.read = now.Val().UnixMicro()
 }
 
-// uses are the grants whose time has come.
+// uses are the grants that are due by now.
 func (l *ledger) uses() uses {
 	l.mu.Lock()
 	defer l.mu.Unlock()

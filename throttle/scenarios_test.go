@@ -13,9 +13,8 @@ import (
 // action is one thing done to a limiter, and what it returned.
 type action func(b *bench, l *Limiter) any
 
-// step is an action at a time after the beginning, and what must come of it.
-// Steps of one time follow each other at once; the next time counts from the
-// end of the last of them.
+// step is an action at a time after the beginning, and its expected result. Steps of one time
+// follow each other at once; the next time counts from the end of the last of them.
 type step struct {
 	at   time.Duration
 	do   action
@@ -28,7 +27,7 @@ func tryFor(n int64, d time.Duration) action {
 	return func(b *bench, l *Limiter) any { return outcomeOf(l.TryAcquireFor(b.Context(), n, d)) }
 }
 
-// outcomeOf is the error's kind, if there is one, else the value.
+// outcomeOf is the error's kind, if there is one, otherwise the value.
 func outcomeOf(v any, err error) any {
 	for _, kind := range []error{ErrInvalidPermits, ErrExceedsRate, ErrNotInitialized, ErrInvalidRate, ErrExceedsDeadline} {
 		if errors.Is(err, kind) {
@@ -89,8 +88,8 @@ func outlive(d time.Duration) action {
 	}
 }
 
-// soon reports whether at most d has passed since the beginning; under fake
-// time, whether none has: nothing was waited for.
+// soon reports whether at most d has passed since the beginning; under fake time, whether none
+// has: there was no wait.
 func soon(d time.Duration) action {
 	return func(b *bench, l *Limiter) any {
 		passed := time.Since(b.begin)
@@ -118,8 +117,8 @@ func kept(r Rate, d time.Duration) Rate {
 // ms is that many milliseconds.
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// The scenarios that Redisson's limiter passes, by their numbers in its suite's
-// summary; all without guard, which it does not have.
+// The scenarios that Redisson's limiter passes, by their numbers in its suite's summary. All are
+// without guard, which it does not have.
 var scenarios = map[string][]step{
 	"1 keep-alive":            {{0, set(kept(rate("1/1s"), time.Second)), true}, {0, try(1), true}, {ms(1100), keys, 0}},
 	"1 keep-alive renewed":    {{0, set(kept(rate("10/2s"), 2*time.Second)), true}, {0, try(1), true}, {ms(1000), try(1), true}, {ms(1000), outlive(ms(1500)), true}},
@@ -184,7 +183,7 @@ func TestScenarios(t *testing.T) {
 			at := time.Duration(0)
 			for i, s := range steps {
 				if s.at > at {
-					b.begin = time.Now().Add(-at) // so much after what was granted last, however long the steps before took
+					b.begin = time.Now().Add(-at) // so much after the last grant, however long the steps before took
 					b.until(s.at)
 					at = s.at
 				}

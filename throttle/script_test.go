@@ -22,7 +22,7 @@ type server struct {
 	fake bool                // its clock stands still otherwise
 }
 
-// fakeServer is a miniredis whose clock moves only when it is told to, with the TTLs.
+// fakeServer is a miniredis whose clock, with the TTLs, moves only when it is told to.
 func fakeServer(tb testing.TB) server {
 	m := miniredis.RunT(tb)
 	now := time.Date(2026, 3, 4, 5, 6, 7, 89000, time.UTC)
@@ -120,7 +120,7 @@ func readState(tb fataler, rdb *redis.Client, l *Limiter) state {
 	if s.perClient {
 		s.valueKey, s.permits = l.keys()[3], l.keys()[4]
 	}
-	p := rdb.TxPipeline() // at one moment: limits of a millisecond expire in between
+	p := rdb.TxPipeline() // at one time: limits of a millisecond expire in between
 	zs := p.ZRangeWithScores(ctx, s.permits, 0, -1)
 	value := p.Get(ctx, s.valueKey)
 	seen := p.ZScore(ctx, l.keys()[5], l.c.ID())
@@ -148,8 +148,8 @@ func (s state) with(records []record) *model {
 	return &m
 }
 
-// giveBack takes up to n permits out of the records that hold the grant made for
-// time at, or what was taken for it, and returns how many.
+// giveBack takes up to n permits out of the records that hold the grant made for time at, or what
+// was taken instead of it, and returns how many.
 func giveBack(rs []record, span, at, n int64) (taken int64) {
 	end := boundary(span, at+1) - 1
 	for i, r := range rs {
@@ -163,7 +163,7 @@ func giveBack(rs []record, span, at, n int64) (taken int64) {
 	return taken
 }
 
-// releaseOldest takes n permits off the oldest records that are not ahead.
+// releaseOldest takes n permits off the oldest records that are not in the future.
 func releaseOldest(rs []record, now, n int64) []record {
 	for i := range rs {
 		if rs[i].at <= now {
@@ -175,7 +175,7 @@ func releaseOldest(rs []record, now, n int64) []record {
 	return rs
 }
 
-// giving is a place that a queue returns.
+// giving is a reservation that a queue returns.
 type giving struct {
 	at         int64
 	due        bool
@@ -212,10 +212,10 @@ type scriptQueue struct {
 
 	request *script.Request // the latest
 	args    []any
-	fast    *script.Short // if that may do
-	calm    bool          // nobody else changes the limiters: fast.lua need not look each time
-	looked  time.Time     // when it last did
-	short   bool          // it did
+	fast    *script.Short // if it may be tried
+	calm    bool          // nobody else changes the limiters: fast.lua need not check each time
+	looked  time.Time     // when it last checked
+	short   bool          // fast.lua served the latest request
 	reply   string
 }
 
@@ -285,7 +285,7 @@ func (q *scriptQueue) resend(tb fataler, rdb *redis.Client) script.Reply {
 	return r
 }
 
-// epochs are those of the configurations last seen.
+// epochs are the epochs of the configurations last seen.
 func (q *scriptQueue) epochs() []int64 {
 	epochs := make([]int64, len(q.config))
 	for i, s := range q.config {
@@ -294,7 +294,7 @@ func (q *scriptQueue) epochs() []int64 {
 	return epochs
 }
 
-// learn takes up what a reply says of the configurations.
+// learn takes what a reply says about the configurations.
 func (q *scriptQueue) learn(r script.Reply) {
 	if r.Status != script.OK {
 		return
@@ -306,7 +306,7 @@ func (q *scriptQueue) learn(r script.Reply) {
 	}
 }
 
-// describe is a call for a failure's message.
+// describe is the latest call, for a failure's message.
 func (q *scriptQueue) describe() string {
 	names := make([]string, len(q.limiters))
 	for i, l := range q.limiters {
@@ -321,8 +321,8 @@ func decodeReply(reply any, members, runs int) (script.Reply, error) {
 	return r.Decode(reply)
 }
 
-// replyKey is where Redis keeps the latest reply to the waiters of a limiter. It
-// begins with a batch's number, which those that guard changes do not.
+// replyKey is where Redis keeps the latest reply to the waiters of a limiter. That reply begins
+// with a batch's number, unlike the replies that guard changes.
 func (b *bench) replyKey(l *Limiter) string {
 	b.Helper()
 	keys := b.rdb.Keys(b.Context(), script.Prefix(l.name)+":reply:*").Val()

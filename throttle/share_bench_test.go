@@ -11,8 +11,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// BenchmarkShare prints how much of a limit processes use whose callers come
-// back at once, of its first interval and of all, of what interval and guard allow:
+// BenchmarkShare prints how much of a limit is used by processes whose callers come back at once, in its
+// first interval and overall, of what interval and guard allow:
 //
 //	go test -run - -bench Share -benchtime 3x ./throttle
 func BenchmarkShare(b *testing.B) {

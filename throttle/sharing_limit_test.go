@@ -37,8 +37,8 @@ func shared(t *testing.T, n int, r Rate, f func(s *sharers)) {
 	})
 }
 
-// try asks for a permit of each limiter, all at once, so many times, and adds up how
-// many each has had.
+// try asks for a permit of each limiter, all at once, so many times, and adds up how many it got
+// of each.
 func (s *sharers) try(had []int64, times int) {
 	var wg sync.WaitGroup
 	for range times {
@@ -52,11 +52,11 @@ func (s *sharers) try(had []int64, times int) {
 			})
 		}
 		wg.Wait()
-		time.Sleep(ms(120)) // so that the next looks after all
+		time.Sleep(ms(120)) // so that the next call checks everything
 	}
 }
 
-// expect checks what each has had, together with what it was used for at first.
+// expect checks what was got of each limiter, together with its first use.
 func (s *sharers) expect(had []int64, want int64) {
 	s.Helper()
 	for i, n := range had {
@@ -66,7 +66,7 @@ func (s *sharers) expect(had []int64, want int64) {
 	}
 }
 
-// What calls grant to many limiters is all that each has, and no more.
+// Calls for many limiters grant each limiter's whole limit, and no more.
 func TestSharedCallsKeepTheLimit(t *testing.T) {
 	shared(t, 64, guarded("6/1h"), func(s *sharers) {
 		had := make([]int64, len(s.ls))
@@ -129,7 +129,7 @@ func TestSharedCallsKeepLogsShort(t *testing.T) {
 	})
 }
 
-// Without its log nothing is known to be used of a limit.
+// Without its log nothing is known of the use of a limit.
 func TestSharedCallsWithoutALog(t *testing.T) {
 	shared(t, 64, rate("8/1h"), func(s *sharers) {
 		s.try(make([]int64, len(s.ls)), 3)
@@ -142,7 +142,7 @@ func TestSharedCallsWithoutALog(t *testing.T) {
 	})
 }
 
-// A pause stops whoever asks next, also by the ways that look at nothing else.
+// A pause stops those who ask next, also on the ways that check nothing else.
 func TestPauseStopsTheNextCall(t *testing.T) {
 	stops := func(b *bench, ls []*Limiter) {
 		ask := func() (had int) {
@@ -158,7 +158,7 @@ func TestPauseStopsTheNextCall(t *testing.T) {
 			wg.Wait()
 			return int(n.Load())
 		}
-		for range 3 { // the first of these looks after all
+		for range 3 { // the first of these checks everything
 			if n := ask(); n != len(ls) {
 				b.Fatalf("%d of %d had a permit", n, len(ls))
 			}

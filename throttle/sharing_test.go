@@ -17,7 +17,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// sharedCalls has calls that several lines share go wrong.
+// sharedCalls makes calls that several lines share go wrong.
 type sharedCalls struct {
 	fault func(ctx context.Context, cmd *redis.Cmd, send func() error) error
 	mu    sync.Mutex
@@ -36,7 +36,7 @@ func (h *sharedCalls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if !ok || c.Name() != "evalsha" {
 			return next(ctx, cmd)
 		}
-		time.Sleep(time.Millisecond / 4) // as far away as a Redis is, so that others gather
+		time.Sleep(time.Millisecond / 4) // as far away as a real Redis, so that others gather
 		if c.Args()[1] != script.Many.Hash() {
 			return next(ctx, cmd)
 		}
@@ -63,7 +63,7 @@ func many(tb testing.TB, c *Client, n int, name string, r Rate) []*Limiter {
 	return ls
 }
 
-// atOnce acquires one permit of each limiter, all at the same moment.
+// atOnce acquires one permit of each limiter, all at the same time.
 func atOnce(ls []*Limiter) []error {
 	errs := make([]error, len(ls))
 	var wg sync.WaitGroup
@@ -74,8 +74,8 @@ func atOnce(ls []*Limiter) []error {
 	return errs
 }
 
-// Whoever asks for different limiters at the same moment shares a few calls,
-// also where the limiters vanish when nobody uses them.
+// Callers that ask for different limiters at the same time share a few calls, also if the
+// limiters disappear when nobody uses them.
 func TestManyLimitersShareCalls(t *testing.T) {
 	for name, keep := range map[string]time.Duration{"lasting": 0, "kept alive": time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestManyLimitersShareCalls(t *testing.T) {
 	}
 }
 
-// A limiter that is kept alive goes when nobody has used it for that long, or a
-// sixteenth sooner, and not while it is used, whichever script served it.
+// A limiter that is kept alive disappears when nobody has used it for that long, or a sixteenth
+// sooner, and not while it is used, whichever script served it.
 func TestKeepAliveCountsFromTheLatestUse(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		const keep = 10 * time.Second
@@ -124,8 +124,8 @@ func TestKeepAliveCountsFromTheLatestUse(t *testing.T) {
 	})
 }
 
-// A log that somebody emptied is a new key, which is to expire as well, whoever
-// writes it next: with others in one call, or alone.
+// A log that somebody emptied is a new key, which has to expire as well, whoever writes it next:
+// with others in one call, or alone.
 func TestEmptiedLogIsKeptAlive(t *testing.T) {
 	for name, n := range map[string]int{"shared": 8, "alone": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -156,8 +156,8 @@ func TestEmptiedLogIsKeptAlive(t *testing.T) {
 	}
 }
 
-// What a Redisson client changes is seen by the next look, also where the new number is
-// how the one before begins.
+// The next check sees what a Redisson client changes, even if the new number is a prefix of the
+// old one.
 func TestSharedCallsSeeWhatRedissonChanges(t *testing.T) {
 	for field, v := range map[string]int{"rate": 100, "interval": 100, "keepAliveTime": 6000} {
 		t.Run(field, func(t *testing.T) {
@@ -182,8 +182,8 @@ func TestSharedCallsSeeWhatRedissonChanges(t *testing.T) {
 	}
 }
 
-// A call that is served late counts on no log that is about to vanish: what it grants
-// is known for as long as it counts.
+// A call that is served late relies on no log that is about to disappear: what it grants is known
+// for as long as it counts.
 func TestLateCallRenewsItsLimiter(t *testing.T) {
 	for name, n := range map[string]int{"shared": 8, "alone": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestLateCallRenewsItsLimiter(t *testing.T) {
 	}
 }
 
-// lateCalls has the scripts that are called until then wait before Redis serves them.
+// lateCalls makes the scripts that are called until some time wait before Redis serves them.
 type lateCalls struct {
 	sharedCalls
 	until  time.Time
@@ -233,7 +233,7 @@ func (h *lateCalls) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// In a group each lives on, whatever is next to it.
+// In a group each limiter lives on, whatever is next to it.
 func TestGroupIsKeptAlive(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		long, short := kept(ample(), time.Hour), kept(ample(), 10*time.Second)
@@ -252,8 +252,8 @@ func TestGroupIsKeptAlive(t *testing.T) {
 	})
 }
 
-// Whatever goes wrong with a call that several share, each has what it would
-// have had alone, and pays once.
+// Whatever goes wrong with a call that several share, each gets what it would have got alone, and
+// pays once.
 func TestSharedCallGoesWrong(t *testing.T) {
 	for name, fault := range map[string]func(ctx context.Context, cmd *redis.Cmd, send func() error) error{
 		"refused": func(_ context.Context, cmd *redis.Cmd, _ func() error) error {
@@ -280,7 +280,7 @@ func TestSharedCallGoesWrong(t *testing.T) {
 			underFakeTime(t, func(b *bench) {
 				c := b.client()
 				ls := many(b, c, 40, "many:%d", kept(guarded("1000/1h"), time.Hour))
-				check(b, script.Many.Load(b.Context(), b.rdb).Err()) // else a fault meets no more than NOSCRIPT
+				check(b, script.Many.Load(b.Context(), b.rdb).Err()) // otherwise a fault hits only NOSCRIPT
 				h := new(sharedCalls)
 				faults := 2
 				h.fault = func(ctx context.Context, cmd *redis.Cmd, send func() error) error {
@@ -319,7 +319,7 @@ func TestSharedCallGoesWrong(t *testing.T) {
 	}
 }
 
-// A call that does not come back keeps only those who are in it.
+// A call that does not come back delays only those who are in it.
 func TestSharedCallThatHangs(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		c := b.client()
@@ -357,7 +357,7 @@ func TestSharedCallThatHangs(t *testing.T) {
 	})
 }
 
-// What is odd about one limiter is that one's trouble.
+// If the state of one limiter is odd, only that limiter is affected.
 func TestForeignStateHarmsOnlyItself(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		c := b.client()
@@ -384,8 +384,7 @@ func TestForeignStateHarmsOnlyItself(t *testing.T) {
 	})
 }
 
-// What a forgotten line knew of its limiter is only a guess: what changed since
-// is what counts.
+// What a forgotten line knew of its limiter is only a guess: what changed since counts.
 func TestForgottenLineKnowsNoBetter(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		c := b.client()

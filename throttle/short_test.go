@@ -49,8 +49,7 @@ func (f crew) expect(b *bench) {
 	}
 }
 
-// Of a short limit nearly all is used, also where round trips are about as long
-// as half its guard.
+// Nearly all of a short limit is used, even if round trips take about as long as half its guard.
 func TestShortIntervals(t *testing.T) {
 	t.Parallel()
 	for _, f := range []crew{

@@ -43,7 +43,7 @@ func (v *view) judgeBatch(reply any, after []simulatedMember) {
 				return
 			}
 			log, entries := b.log, b.entries
-			if b.ttl == 0 || b.ttl > time.Millisecond { // else it is about to go with the limit that had it
+			if b.ttl == 0 || b.ttl > time.Millisecond { // otherwise it is about to expire with the limit that had it
 				log, entries = nil, 0
 			}
 			*b = after[i]
@@ -74,11 +74,11 @@ type decision struct {
 	call    batchCall
 	r       script.Reply
 	logs    []oracle.Log // as they are after what was judged so far
-	blocked bool         // somebody before is to wait beyond the horizon
+	blocked bool         // an earlier request has to wait beyond the horizon
 }
 
-// current is the log of a member as the call finds it. A client forgets its own
-// log if it has not been here since a reset, and its places since a change.
+// current is the log of a member as the call finds it. A client forgets its own log if it has not
+// been here since a reset, and its reservations if it has not been here since a change.
 func (d *decision) current(i int) oracle.Log {
 	b := d.before[i]
 	log := b.live(b.log, int64(d.r.Now))
@@ -124,7 +124,7 @@ func (d *decision) plan(a ask, k int64) oracle.Rooms {
 	var asks []oracle.Ask
 	for i, b := range d.before {
 		limit := b.limit
-		limit.Smooth = limit.Smooth && !b.sl.crowded // in buckets it is the share of a bucket that counts, for places that are had then
+		limit.Smooth = limit.Smooth && !b.sl.crowded // in buckets the share of a bucket counts, for reservations that were granted then
 		asks = append(asks, oracle.Ask{Limit: limit, Log: d.logs[i], Permits: k * a.ns[i], Buckets: d.crowded(i)})
 	}
 	return oracle.Plan(asks...)
@@ -141,10 +141,10 @@ func (d *decision) anyCrowded() bool {
 	return false
 }
 
-// late reports whether a place may be later than the oracle can tell.
+// late reports whether a grant may be due later than the oracle can tell.
 func (d *decision) late() bool {
 	for _, b := range d.before {
-		// Of a log that this call merges, old entries count until the end of their part.
+		// In a log that this call merges, old entries count until the end of their part.
 		if b.limit.Smooth && b.sl.crowded || b.entries > 512 {
 			return true
 		}
@@ -189,7 +189,7 @@ func (d *decision) run(i int) {
 	d.rest(a, run, from)
 }
 
-// place judges one place, or several of one moment, and notes them.
+// place judges one grant, or several of the same time, and notes them.
 func (d *decision) place(a ask, count, from, at int64) {
 	if !d.s.steps {
 		if all := d.plan(a, count); !all.Fits(at) {
@@ -198,8 +198,8 @@ func (d *decision) place(a ask, count, from, at int64) {
 		if one := d.plan(a, 1); a.longest >= 0 && !d.late() {
 			latest := one.Latest(from)
 			if a.lead > 0 && d.anyCrowded() {
-				// Known: what is asked for with a lead is rounded up to the end of a bucket,
-				// by no more than the lead, though the limit is not full before.
+				// Known: what is asked for with a lead is rounded up to the end of a bucket, by
+				// no more than the lead, even if the limit is not full before.
 				latest = max(latest, one.Latest(one.Earliest(from)+a.lead))
 			}
 			if at > latest {
@@ -218,7 +218,7 @@ func (d *decision) place(a ask, count, from, at int64) {
 	}
 }
 
-// rest judges the answer to those who got no place.
+// rest judges the answer to those who got no permits.
 func (d *decision) rest(a ask, run script.Outcome, from int64) {
 	wait := run.Wait.Microseconds()
 	held := run.Rest == script.Held

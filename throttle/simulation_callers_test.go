@@ -10,7 +10,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/oracle"
 )
 
-// permitUse is permits that a caller had, of each limit of a queue.
+// permitUse is permits that a caller got, of each limit of a queue.
 type permitUse struct {
 	process *simulatedProcess
 	limits  []*simulatedLimit
@@ -44,8 +44,8 @@ func (s *simulation) caller(ctx context.Context, p *simulatedProcess, random *ra
 	}
 }
 
-// settle gives back some of what a caller had reserved and got, at once or later, perhaps
-// when it does not count any more, and returns what it has used.
+// settle gives back some of what a caller had reserved and got, at once or later, perhaps when it
+// no longer counts, and returns what the caller has used.
 func (s *simulation) settle(ctx context.Context, r *Reservation, ns []int64, random *rand.Rand) (used []int64) {
 	pass(ctx, time.Duration(random.Int64N(int64([]time.Duration{ms(1), ms(50), 3 * time.Second}[random.IntN(3)]))))
 	back, used := make([]int64, len(ns)), slices.Clone(ns)
@@ -61,8 +61,8 @@ func (s *simulation) settle(ctx context.Context, r *Reservation, ns []int64, ran
 	return used
 }
 
-// mayRelease reports whether what is released now cannot take off what others used:
-// the permits still count when it comes to Redis, and are not forgotten by then.
+// mayRelease reports whether a release now cannot take off what others used: the permits still
+// count when it arrives at Redis, and are not forgotten by then.
 func (s *simulation) mayRelease(l *simulatedLimit) bool {
 	return !l.resets && l.rate.Interval >= time.Minute
 }
@@ -86,8 +86,8 @@ func drawCosts(random *rand.Rand, q simulatedQueue) []int64 {
 	return ns
 }
 
-// ask asks once, and reports whether the permits are the caller's, and by which
-// reservation if it made one.
+// ask asks once, and reports whether the caller got the permits, and by which reservation if it
+// made one.
 func (s *simulation) ask(ctx context.Context, q simulatedQueue, ns []int64, random *rand.Rand) (bool, *Reservation) {
 	wait := time.Duration(random.Int64N(int64([]time.Duration{ms(1), ms(50), time.Second, 20 * time.Second, 40 * 24 * time.Hour}[random.IntN(5)])))
 	acquire, reserve := q.ask(ns)
@@ -159,9 +159,9 @@ func (s *simulation) operator(ctx context.Context, random *rand.Rand) {
 		what := random.IntN(14)
 		if s.steps {
 			if p.client.Stats().Calls == 0 {
-				continue // who knows nothing of the time takes what was used for places
+				continue // a client that knows nothing of the time takes what was used for reservations
 			}
-			what = 4 + what%4 // pauses and their ends: what callers see is all that is judged then
+			what = 4 + what%4 // pauses and their ends: then only what callers see is judged
 		}
 		switch {
 		case what < 4:
@@ -180,9 +180,9 @@ func (s *simulation) operator(ctx context.Context, random *rand.Rand) {
 		case what < 12:
 			_, err = l.Delete(ctx)
 		default:
-			// Known: after ClearExpire the logs of other clients expire nevertheless, and
-			// the seal is not that of the limit any more, so that the next call takes it
-			// for changed and drops the places. So nobody clears here.
+			// Known: after ClearExpire the logs of other clients still expire, and the seal does
+			// not match the limit any more, so that the next call takes it for changed and drops
+			// the reservations. So nobody clears here.
 			_, err = l.Expire(ctx, d+ms(1))
 		}
 		if errors.Is(err, ErrInvalidRate) || errors.Is(err, ErrWrongType) {
@@ -191,14 +191,13 @@ func (s *simulation) operator(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// settled is how long after a change of a rate what was granted before it may
-// still be handed out: the furthest that places stand, and a slow call.
+// settled is how long after a change of a rate an earlier grant may still be handed out: the
+// furthest that reservations stay, and a slow call.
 const settled = 1500 * time.Millisecond
 
-// judgeUses checks the moments at which callers had permits: no window of Interval
-// above the limit, from one change of the rate to the next. Permits that the engine
-// counts as late, as it does where Redis is too far for the guard, may be close
-// together, and so may those of a limit without guard.
+// judgeUses checks the times at which callers got permits: no window of Interval above the limit,
+// from one change of the rate to the next. Permits that the engine counts as late, because Redis
+// is too far for the guard, may be close together, and so may those of a limit without guard.
 func (s *simulation) judgeUses() {
 	slices.SortFunc(s.uses, func(a, b permitUse) int { return a.at.Compare(b.at) })
 	for _, l := range s.limits {

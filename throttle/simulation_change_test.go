@@ -6,14 +6,14 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// judgeChange checks what a change of the configuration leaves of the limit's
-// logs: all that was used and, if the usage is not forgotten, the places that are
-// near. A client drops the further ones from its own log when it comes again.
+// judgeChange checks what a change of the configuration leaves of the limit's logs: everything
+// that was used and, if the usage is not forgotten, the reservations that are near. A client
+// drops the further ones from its own log when it comes again.
 func (v *view) judgeChange(after []simulatedMember) {
 	b, a := v.before[0], after[0]
-	// Known: a repeated Delete deletes what was made since; a Delete forgets the changes
-	// before it, and a limiter all but the last 8: one that is repeated then is made again.
-	// A clock that is set forward by an hour ends the time of the reply.
+	// Known: a repeated Delete deletes what was created since; a Delete forgets the changes
+	// before it, and a limiter forgets all except the last 8: a change that is repeated then is
+	// made again. A clock that is set forward by an hour ends the time of the reply.
 	b.sl.changed++
 	if v.repeated && !v.s.steps && b.epoch != a.epoch && v.m.script != "delete" && !b.sl.gone && b.sl.changed <= 8 {
 		v.broken("a repeat is harmless", "%s: epoch %d, and %d before", b.sl.name, a.epoch, b.epoch)

@@ -8,7 +8,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// pauseChange is until when a limit was paused, from a moment of fake time on, in us.
+// pauseChange is until when a limit was paused, from a time of fake time on, in us.
 type pauseChange struct{ at, until int64 }
 
 // judgePauses checks that a pause stops everybody within 100 ms and a round trip.
@@ -58,8 +58,8 @@ func (s *simulation) judgeIdle() {
 	}
 }
 
-// judgeLeaks checks that a limit that was never changed has in its log what
-// callers had, and, where no call went wrong, nothing else.
+// judgeLeaks checks that a limit that was never changed has in its log what callers got, and, if
+// no call went wrong, nothing else.
 func (s *simulation) judgeLeaks() {
 	now := s.now()
 	for _, l := range s.limits {
@@ -71,7 +71,7 @@ func (s *simulation) judgeLeaks() {
 		held := log.After(limit.Cutoff(now)).Sum()
 		oldest := limit.Cutoff(now)
 		if l.filled > oracle.Parts {
-			oldest -= limit.Bucket() // its entries may have been merged into one of the end of their bucket
+			oldest -= limit.Bucket() // its entries may have been merged into an entry at the end of their bucket
 		}
 		least, most := int64(0), l.fill.After(oldest).Sum()
 		for _, u := range s.uses {
@@ -96,8 +96,8 @@ func (s *simulation) judgeLeaks() {
 	}
 }
 
-// spared is how many permits of a limit may count as used that came too late in a shared
-// call: of each process a small part, in the two spans at most that an interval touches.
+// spared is how many permits of a limit may count as used that came too late in a shared call: a
+// small part for each process, in the at most two spans that an interval touches.
 func (s *simulation) spared(permits int64) (n int64) {
 	const share = 64
 	for _, p := range s.procs {

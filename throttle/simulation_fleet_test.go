@@ -18,26 +18,26 @@ func (s *simulation) mostCalls() int {
 	return 250
 }
 
-// simulatedLimit is one limiter of a fleet. Its rate is what it was first.
+// simulatedLimit is one limiter of a fleet. Its rate is the first one.
 type simulatedLimit struct {
 	name    string
 	rate    Rate
 	filled  int        // entries that its log had at first
 	fill    oracle.Log // these
 	crowded bool       // its log was in buckets
-	resets  bool       // its usage is forgotten now and then, so nobody releases permits of it
+	resets  bool       // its usage is forgotten now and then, so nobody releases its permits
 
 	// Guarded by the simulation's mutex:
 	there   bool // a script has left it there
-	gone    bool // it has not been there since, or was deleted or given an expiry
+	gone    bool // it has not existed since, or was deleted or given an expiry
 	changed int  // how often
 	changes []rateChange
 	pauses  []pauseChange
-	stood   int64 // permits of places that stood at a change: they count, though their owners may ask again
-	stocked bool  // permits were prefetched, of which a rest counts as used
+	stood   int64 // permits of reservations that stayed at a change: they count, although their owners may ask again
+	stocked bool  // permits were prefetched, and an unused rest counts as used
 }
 
-// rateChange is a limit as it was from a moment of fake time on, in us.
+// rateChange is a limit as it was from a time of fake time on, in us.
 type rateChange struct {
 	at    int64
 	limit oracle.Limit
@@ -46,8 +46,8 @@ type rateChange struct {
 // simulatedQueue is what callers of a process ask: a limiter, or a group.
 type simulatedQueue struct {
 	limits  []*simulatedLimit
-	limiter *Limiter // of one
-	group   *Group   // of more
+	limiter *Limiter // if there is one limit
+	group   *Group   // if there are several
 }
 
 var simulatedIntervals = []time.Duration{
@@ -106,7 +106,7 @@ func (s *simulation) drawQueue(p *simulatedProcess) simulatedQueue {
 	return s.queueOf(p, ls...)
 }
 
-// queueOf is what asks for these limits.
+// queueOf is the queue for these limits.
 func (s *simulation) queueOf(p *simulatedProcess, limits ...*simulatedLimit) simulatedQueue {
 	q := simulatedQueue{limits: limits}
 	var ls []*Limiter
@@ -155,10 +155,10 @@ func drawRate(r *rand.Rand) Rate {
 func (s *simulation) addLimit(name string) {
 	r := s.random
 	l := &simulatedLimit{name: name, rate: drawRate(r), resets: r.IntN(3) == 0}
-	if s.crowd && r.IntN(3) > 0 { // mostly enough for all: that is what calls are shared for
+	if s.crowd && r.IntN(3) > 0 { // mostly enough for all: calls are shared for such limits
 		l.rate = Rate{Permits: 50 + r.Int64N(3000), Interval: simulatedIntervals[r.IntN(len(simulatedIntervals))]}
 	}
-	if s.steps { // what callers see is all that is judged then: limits that bind, and that nobody changes
+	if s.steps { // then only what callers see is judged: limits that bind, and that nobody changes
 		l.rate = Rate{Permits: 1 + r.Int64N(12), Interval: []time.Duration{ms(250), time.Second, 2 * time.Second}[r.IntN(3)], Smooth: r.IntN(4) == 0}
 	}
 	fill := r.IntN(5) < 2 && l.rate.Interval >= 250*time.Millisecond && l.rate.Type == Overall
@@ -171,7 +171,7 @@ func (s *simulation) addLimit(name string) {
 	}
 }
 
-// set has the limit be there.
+// set creates the limit.
 func (s *simulation) set(l *simulatedLimit) {
 	s.limits = append(s.limits, l)
 	setter, err := New(s.rdb, Options{ID: "setter"})
@@ -183,8 +183,8 @@ func (s *simulation) set(l *simulatedLimit) {
 	l.changes = []rateChange{{s.begin.UnixMicro(), oracleLimit(l.rate)}}
 }
 
-// fillLog writes entries of the past, so that most of the limit is used; if some of
-// it is to fall free soon, half of the entries expire while the fleet works.
+// fillLog writes entries of the past, so that most of the limit is used; with soon, half of the
+// entries expire while the fleet works.
 func (s *simulation) fillLog(l *simulatedLimit, soon bool) {
 	keys := script.KeysOf(l.name, "")
 	r, limit := s.random, oracleLimit(l.rate)

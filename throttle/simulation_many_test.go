@@ -7,8 +7,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/oracle"
 )
 
-// judgeMany checks what many.lua granted to each of those who shared a call: us as
-// Redis's clock shows, us of the grants, and a character for each.
+// judgeMany checks what many.lua granted to each of those who shared a call: us as Redis's clock
+// shows, us of the grants, and a character for each.
 func (v *view) judgeMany(reply string, after []simulatedMember) {
 	var now, at int64
 	var said string
@@ -17,7 +17,7 @@ func (v *view) judgeMany(reply string, after []simulatedMember) {
 		return
 	}
 	v.s.count["shared"] += len(said)
-	if at != now || !strings.Contains(said, "+") { // it repeats itself, or has nothing to say
+	if at != now || !strings.Contains(said, "+") { // it is a repeated reply, or grants nothing
 		v.same(after)
 		return
 	}

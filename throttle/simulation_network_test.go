@@ -14,14 +14,14 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// simulatedScripts are all that a Client runs, by what they are called in events.
+// simulatedScripts are all scripts that a Client runs, by their names in events.
 var simulatedScripts = map[string]*redis.Script{
 	"acquire": script.Acquire, "fast": script.Fast, "set": script.Set, "pause": script.Pause, "expire": script.Expire,
 	"delete": script.Delete, "inspect": script.Inspect, "pin": script.Pin, "epoch": script.Epoch, "many": script.Many,
 }
 
-// repeatedFor is how old a request may be when it comes again. What acquire.lua
-// gives back is safe from any; fast.lua knows a batch for as long as its reply is kept.
+// repeatedFor is how old a request may be when it comes again. What acquire.lua gives back is
+// safe from repeats of any age; fast.lua knows a batch for as long as its reply is kept.
 const repeatedFor = 10 * time.Second
 
 // simulatedProcess is one Client and its way to Redis.
@@ -88,7 +88,7 @@ func (p *simulatedProcess) Eval(ctx context.Context, source string, keys []strin
 	return p.EvalSha(ctx, redis.NewScript(source).Hash(), keys, args...)
 }
 
-// fate is what the network does to one call.
+// callFate is what the network does to one call.
 type callFate int
 
 const (
@@ -148,8 +148,8 @@ func (p *simulatedProcess) call(m message) (any, error) {
 	return reply, err
 }
 
-// draw is what becomes of the next call, and after how long it comes again, if that is
-// not negative. At the end all gets well, so that all can end.
+// draw is what becomes of the next call, and after how long it comes again, if that is not
+// negative. At the end all goes well, so that all can end.
 func (p *simulatedProcess) draw(ended bool) (fate callFate, again time.Duration) {
 	again = -1
 	if p.faults == 0 || ended {
@@ -164,7 +164,7 @@ func (p *simulatedProcess) draw(ended bool) (fate callFate, again time.Duration)
 	return fate, again
 }
 
-// patience is until a caller's patience with the network is over.
+// patience is how long a caller still waits for the network.
 func (p *simulatedProcess) patience() time.Duration {
 	return time.Duration(50+p.random.IntN(3000)) * time.Millisecond
 }
@@ -176,8 +176,8 @@ func (p *simulatedProcess) jitter() time.Duration {
 	return time.Duration(p.random.Int64N(int64(p.way/4) + 1))
 }
 
-// hold lets nothing through while the process is stopped. (Its timers run on: they
-// are inside of the Client.)
+// hold lets nothing through while the process is stopped. (Its timers run on: they are inside the
+// Client.)
 func (p *simulatedProcess) hold() {
 	p.mu.Lock()
 	until := p.held
@@ -191,12 +191,12 @@ func (p *simulatedProcess) dead() bool {
 	return !p.crashed.IsZero()
 }
 
-// execute runs a script, between the oracle's looks at its logs.
+// execute runs a script. The oracle reads its logs before and after it.
 func (s *simulation) execute(p *simulatedProcess, m message, repeated bool) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.redis.SetTime(time.Now().Add(s.off))
-	check(s, s.rdb.Exists(context.Background(), m.keys...).Err()) // has what expired be gone
+	check(s, s.rdb.Exists(context.Background(), m.keys...).Err()) // makes Redis drop what expired
 	s.count["calls"]++
 	s.count[m.script]++
 	if repeated {
@@ -245,11 +245,11 @@ func (s *simulation) disturbOnce(random *rand.Rand) {
 func (s *simulation) setClock(random *rand.Rand) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Known: by less than a window nobody notes that it was set back, so that forward
-	// again it releases permits that much too early. So it stays back then.
-	// Once it has run to where it was set back from, setting it forward sets it to
-	// where it never was, and so does setting it back by less than before: that
-	// releases permits early, as docs/how-it-works.md says.
+	// Known: if the clock was set back by less than a window, nobody notices, and setting it
+	// forward again releases permits that much too early. So it stays back then. Once the clock
+	// has run to where it was set back from, setting it forward sets it to where it never was,
+	// and so does setting it back by less than before: that releases permits early, as
+	// docs/how-it-works.md says.
 	const noted = 2500 * time.Millisecond
 	if s.back == 0 {
 		s.back = time.Duration(random.Int64N(int64(ms(100))))

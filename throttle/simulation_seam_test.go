@@ -17,16 +17,16 @@ import (
 type simulatedMember struct {
 	sl      *simulatedLimit
 	exists  bool
-	expires bool // the whole of it, some time
+	expires bool // the whole limit, some time
 	created bool // by this call
 	ttl     time.Duration
 	limit   oracle.Limit
 	epoch   int64
 	reset   int64
-	seen    int64 // when this client was, as Redis has it
-	far     int64 // up to where places stand when it changes, if that is more than near
+	seen    int64 // when this client was seen, as Redis has it
+	far     int64 // up to where reservations stay when it changes, if that is more than near
 	key     string
-	log     oracle.Log // with what counts no more
+	log     oracle.Log // with entries that no longer count
 	entries int
 	value   string
 }
@@ -64,7 +64,7 @@ func (m message) names() (names []string) {
 	return names
 }
 
-// look takes the logs before a call.
+// look reads the logs before a call.
 func (s *simulation) look(p *simulatedProcess, m message, repeated bool) *view {
 	v := &view{s: s, p: p, m: m, repeated: repeated, now: s.now(), names: m.names()}
 	v.before = v.members()
@@ -108,7 +108,7 @@ func (s *simulation) member(name, client string) simulatedMember {
 // log reads a log.
 func (s *simulation) log(key string) (log oracle.Log, entries int) {
 	set, _ := s.redis.SortedSet(key)
-	at := make(map[int64]int64, len(set)) // there may be several of one moment
+	at := make(map[int64]int64, len(set)) // there may be several of one time
 	for member, score := range set {
 		at[int64(score*1000+0.5)] += parseMember(member)
 	}
@@ -118,15 +118,15 @@ func (s *simulation) log(key string) (log oracle.Log, entries int) {
 	return log, len(set)
 }
 
-// untouched checks that a log is as the latest script left it: what still counts
-// does not go by itself, unless the whole limit expires.
+// untouched checks that a log is as the latest script left it: what still counts does not
+// disappear, unless the whole limit expires.
 func (v *view) untouched(m simulatedMember) {
 	last, known := v.s.left[m.key]
 	if !known || !m.exists || m.expires || v.s.steps {
 		return
 	}
 	want, got := m.live(last, v.now), m.live(m.log, v.now)
-	if m.limit.PerClient { // what lies further ahead is dropped when its client comes, or before
+	if m.limit.PerClient { // what lies further ahead is dropped when its client comes, or earlier
 		stand := m.epoch + max(near, m.far)
 		want, got = want.Until(stand), got.Until(stand)
 	}
@@ -152,7 +152,7 @@ func (v *view) broken(promise, format string, args ...any) {
 	v.s.broken(promise, format+"\n%v now %d%s", append(args, v.m, v.now, was.String())...)
 }
 
-// judge takes the logs after a call and checks what it did.
+// judge reads the logs after a call and checks what it did.
 func (v *view) judge(reply any, err error) {
 	after := v.members()
 	defer v.remember(after)
@@ -176,8 +176,8 @@ func (v *view) judge(reply any, err error) {
 	}
 }
 
-// comesFor is how long after its turn, in us, somebody may come for a place: a reply was
-// on its way, or its caller did something else first.
+// comesFor is how long after its permits were due, in us, somebody may come for them: a reply was
+// on its way, or the caller did something else first.
 const comesFor = 5_000_000
 
 // remember notes what a call left behind, and what it changed for callers.
@@ -272,7 +272,7 @@ func (v *view) once(changed bool, reply string) {
 	}
 	key, expires := v.batch(), true
 	for _, b := range v.before {
-		expires = expires && b.sl.gone // a limiter that goes takes its replies with it: a repeat is charged to another
+		expires = expires && b.sl.gone // a limiter that disappears takes its replies with it: a repeat is charged to a new one
 	}
 	// A clock that is set forward by an hour ends the time of the replies, too.
 	if first, done := v.s.served[key]; done && !expires && !v.s.steps {
@@ -300,7 +300,7 @@ func (v *view) audit(after []simulatedMember, want []oracle.Log, now int64) {
 	}
 }
 
-// readBatchCall reads what acquire.lua is asked: its header says what is where.
+// readBatchCall reads what acquire.lua is asked: the script's header says what is where.
 func readBatchCall(args []any) batchCall {
 	var b batchCall
 	words := strings.Fields(args[2].(string))

@@ -27,14 +27,13 @@ const (
 	eventsShown = 40
 )
 
-// TestSimulation lets fleets of Clients work under fake time on a Redis in memory,
-// over a network that loses, delays and repeats, and has the oracle judge each
-// script call by the logs before and after it, and at the end the moments at which
-// callers had permits.
+// TestSimulation lets fleets of Clients work under fake time on a Redis in memory, over a network that
+// loses, delays and repeats. The oracle judges each script call by the logs before and after it, and at
+// the end the times at which callers got permits.
 //
-// A seed fixes the limits, the workload and the faults. It does not fix the order of
-// goroutines that run at the same moment of fake time, nor what the engine draws at
-// random itself, so a seed that failed fails again in most runs, not in each:
+// A seed fixes the limits, the workload and the faults. It does not fix the order of goroutines that
+// run at the same fake time, nor what the engine itself draws at random. So a seed that failed fails
+// again in most runs, not in each:
 //
 //	JOBTHROTTLE_SEED=17 go test ./throttle -count 1 -run TestSimulation
 //	JOBTHROTTLE_FLEETS=5000 go test ./throttle -count 1 -timeout 2h -run TestSimulation
@@ -51,9 +50,9 @@ func TestSimulation(t *testing.T) {
 	t.Cleanup(func() { t.Logf("%d fleets: %v", fleets, total.counts) }) // when all have run
 }
 
-// eachFleet runs so many fleets, one on each core, each as a test of its own, and
-// says how many they were. At night they are others each time. The environment may
-// ask for another number of them, or for a seed.
+// eachFleet runs so many fleets, one on each core, each as a test of its own, and returns how
+// many there were. At night the fleets are different each time. The environment may ask for
+// another number of them, or for a seed.
 func eachFleet(t *testing.T, fleets, atNight int, run func(t *testing.T, seed uint64)) int {
 	first := uint64(1)
 	if nightly() {
@@ -101,7 +100,7 @@ type simulation struct {
 	*testing.T
 	seed    uint64
 	replays string     // by which test
-	random  *rand.Rand // of whoever sets up the fleet
+	random  *rand.Rand // used to set up the fleet
 	redis   *miniredis.Miniredis
 	rdb     *redis.Client
 	begin   time.Time
@@ -116,7 +115,7 @@ type simulation struct {
 	off    time.Duration         // of Redis's clock
 	back   time.Duration         // by how much it is set back, in this fleet
 	backAt time.Time             // when it was
-	served map[string]string     // what was first replied to a batch that changed something
+	served map[string]string     // the first reply to a batch that changed something
 	left   map[string]oracle.Log // each log as the latest script left it
 	count  map[string]int
 	events []string
@@ -188,7 +187,7 @@ func (s *simulation) describe() string {
 	return b.String()
 }
 
-// run lets the fleet work, ends it, and judges what came of it.
+// run lets the fleet work, ends it, and judges what became of it.
 func (s *simulation) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -208,7 +207,7 @@ func (s *simulation) run() {
 	wg.Wait()
 	s.judgeIdle()
 	for _, p := range s.procs {
-		wg.Go(func() { _ = p.client.Close() }) // who lost its Redis says so
+		wg.Go(func() { _ = p.client.Close() }) // a Client that lost its Redis says so
 	}
 	wg.Wait()
 	s.judgeUses()

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// A process that has not yet heard that a limit of a day is now one of a second
-// reserves no further ahead than any place of the new limit may lie: what lies
-// further ahead is taken for another clock's, and its owner would use it unrecorded.
+// A process that has not yet heard that a limit of a day is now one of a second reserves no
+// further ahead than any reservation of the new limit may lie. What lies further ahead is taken
+// for an entry of another clock, and its owner would use it unrecorded.
 func TestHorizonOfAnOldRate(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		old, changed := guarded("100/24h"), guarded("2/1s")

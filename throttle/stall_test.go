@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Redis that stands still for less than the 4 s that a TryAcquire has answers it,
-// also where the Redis client heeds deadlines and the call is shared.
+// If a Redis stands still for less than the 4 s that a TryAcquire waits, the TryAcquire gets its
+// answer, even if the Redis client heeds deadlines and the call is shared.
 func TestTryAcquireOutlastsAStall(t *testing.T) {
 	for name, n := range map[string]int{"alone": 1, "shared": 60} {
 		t.Run(name, func(t *testing.T) {

@@ -4,14 +4,14 @@ package throttle
 type Stats struct {
 	Calls   int64 // script calls made to Redis
 	Grants  int64 // permits handed out
-	Denials int64 // requests told no
-	Stale   int64 // permits exchanged, or left unused, because their time had passed
+	Denials int64 // requests denied
+	Stale   int64 // permits exchanged, or left unused, because they were too old
 	Late    int64 // permits handed out late, because the round trip to Redis alone exceeds guard/2
-	Waiting int64 // requests in a queue or waiting for their place
+	Waiting int64 // requests that wait in a queue or for their reservation to be due
 	Errors  int64 // script calls that failed
 }
 
-// Stats returns the counters as they are now. They only grow, but for Waiting.
+// Stats returns the counters as they are now. They only grow, except Waiting.
 func (c *Client) Stats() Stats {
 	n := &c.core.Counters
 	return Stats{

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestStockIsForThoseWhoWait: a call that brings a stock serves those, too, who
-// came while it was under way.
+// TestStockIsForThoseWhoWait: a call that brings a stock also serves those who came while it was
+// under way.
 func TestStockIsForThoseWhoWait(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		r := rate("1000/1s")
@@ -17,7 +17,7 @@ func TestStockIsForThoseWhoWait(t *testing.T) {
 			a.wait(b.Context(), l, 1)
 		}
 		a.wg.Wait()                                           // that much was used lately, so a call brings as much
-		b.until(time.Since(b.begin) + 2*time.Millisecond + 1) // nobody is to be waited for
+		b.until(time.Since(b.begin) + 2*time.Millisecond + 1) // no caller has to be waited for
 		calls := l.c.Stats().Calls
 		from := time.Since(b.begin)
 		a = &arrivals{b: b}
@@ -45,8 +45,8 @@ func TestStockIsForThoseWhoWait(t *testing.T) {
 	})
 }
 
-// TestFastWayIsNotTriedInVain: at a limit of which more than half is used, a
-// call asks acquire.lua, which can tell what has expired, and not fast.lua first.
+// TestFastWayIsNotTriedInVain: if more than half of a limit is used, a call asks acquire.lua,
+// which can tell what has expired, and not fast.lua first.
 func TestFastWayIsNotTriedInVain(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		r := rate("1000/1s")
@@ -54,7 +54,7 @@ func TestFastWayIsNotTriedInVain(t *testing.T) {
 		l := b.limited(r)
 		check(b, l.Acquire(b.Context(), 700))
 		before := l.c.Stats().Calls
-		for i := range 50 { // some within each half guard, so that a stock is asked for
+		for i := range 50 { // several within each half guard, so that a stock is asked for
 			check(b, l.Acquire(b.Context(), 1))
 			b.until(time.Duration(i+1) * time.Millisecond)
 		}
@@ -64,8 +64,8 @@ func TestFastWayIsNotTriedInVain(t *testing.T) {
 	})
 }
 
-// TestWhatIsDrawnIsRecorded: whoever draws from a stock has permits that Redis knows of,
-// each of them once.
+// TestWhatIsDrawnIsRecorded: permits drawn from a stock are permits that Redis knows of, each of
+// them once.
 func TestWhatIsDrawnIsRecorded(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		const uses = 20_000
@@ -73,7 +73,7 @@ func TestWhatIsDrawnIsRecorded(t *testing.T) {
 		for i := range uses {
 			check(b, l.Acquire(b.Context(), 1))
 			if i%100 == 99 {
-				time.Sleep(100 * time.Microsecond) // less than a stock is good for
+				time.Sleep(100 * time.Microsecond) // less than a stock lasts
 			}
 		}
 		if calls := l.c.Stats().Calls; calls > uses/10 {
@@ -86,15 +86,15 @@ func TestWhatIsDrawnIsRecorded(t *testing.T) {
 	})
 }
 
-// TestRestsOfStocksComeBack: permits that were had in advance and not used are
-// there for others when the limit becomes scarce. All that Redis gives is used.
+// TestRestsOfStocksComeBack: permits that were taken in advance and not used are available to
+// others when the limit becomes scarce. Everything that Redis gives is used.
 func TestRestsOfStocksComeBack(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		r := rate("1000/10s")
 		r.Guard = ms(10)
 		l := b.limited(r)
 		granted := 0
-		for range 160 { // a few in each half guard, so that stocks are had, and a rest of most is not used
+		for range 160 { // a few in each half guard, so that there are stocks, and a rest of most is not used
 			for range 7 + granted%5 {
 				ok, err := l.TryAcquire(b.Context(), 1)
 				check(b, err)

@@ -12,59 +12,57 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/tenants"
 )
 
-// forTenant is the tenant that a Limiter asks for.
+// forTenant is the tenant in whose name a Limiter asks.
 type forTenant struct {
 	name string
 	bad  error // what is wrong with the name; nil: nothing
 }
 
-// For returns the same limiter, whose permits are asked for in the name of a
-// tenant. Tenants that wait share the limit by weight, over all processes: with
-// weights of 5, 3 and 1, of nine permits the first gets five. A tenant weighs 1,
-// unless SetWeight says otherwise. It counts how many permits a tenant gets, not
-// how many requests. What one tenant does not ask for the others have: a tenant
-// that is alone has all of the limit. One that comes is not behind all that the
-// others ask for, and has no credit for the time when it asked for nothing.
+// For returns the same limiter, but its permits are asked for in the name of a tenant. Tenants
+// that wait share the limit by weight, over all processes: with weights of 5, 3 and 1, the first
+// gets five of nine permits. A tenant weighs 1, unless SetWeight says otherwise. Shares are
+// counted in permits, not in requests. What one tenant does not ask for, the others get: a tenant
+// that is alone gets all of the limit. A tenant that begins to ask does not have to wait behind
+// everything that the others ask for, and has no credit for the time in which it asked for
+// nothing.
 //
-// The limit itself is kept as always, and its log, its rate and its usage are the
-// same with and without For. Requests of one tenant in one process are served in
-// the order in which they came; processes in which the same tenant waits take
-// turns. Jobs of the same limit that have a share in the configuration count for
-// their tenants, too.
+// The limit itself is kept as always, and its log, its rate and its usage are the same with and
+// without For. Requests of one tenant in one process are served in the order in which they came;
+// processes in which the same tenant waits take turns. Jobs of the same limit that have a share
+// in the configuration count for their tenants, too.
 //
-//   - Acquire waits for the tenant's turn, and then as it always does. Whether the
-//     turn comes after ctx's deadline it may only know at the deadline.
-//   - TryAcquire takes permits that are free now, but not those which others wait
-//     for. TryAcquireFor waits for the tenant's turn up to the timeout.
-//   - Reserve waits, within maxWait, until the tenant's turn has come near, and
-//     takes its place then: a Delay is some tens of milliseconds, and two round
-//     trips to Redis, unless the request is for many permits.
-//   - Release, and Cancel and Release of a Reservation, give the tenant back what it was
-//     charged for the permits.
+//   - Acquire waits until the tenant is next, and then as it always does. If the permits come
+//     after ctx's deadline, it may find out only at the deadline.
+//   - TryAcquire takes permits that are free now, but not those for which others wait.
+//     TryAcquireFor waits up to the timeout until the tenant is next.
+//   - Reserve waits, within maxWait, until the tenant is nearly next, and reserves the permits
+//     then: a Delay is some tens of milliseconds, and two round trips to Redis, unless the
+//     request is for many permits.
+//   - Release, and Cancel and Release of a Reservation, take the charge for the permits off the
+//     tenant.
 //
 // All other methods do what they do without For.
 //
-// Each request takes a call to Redis more than without For, which requests of the
-// same time share. Limiters without tenants pay nothing. Callers that share the
-// limiter and use no For stand in no tenant's turn: they take their places as far
-// ahead as an interval, and while they wait, tenants get a part of the limit and
-// wait about as long as they do. So use For for all, or for none.
+// Each request makes one more call to Redis than without For; requests that come at the same time
+// share it. Limiters without tenants pay nothing. Callers that share the limiter and do not use
+// For belong to no tenant: they reserve as far ahead as an interval, and while they wait, tenants
+// get a part of the limit and wait about as long as they do. So use For for all, or for none.
 //
-// The name of a tenant has 1 to 128 bytes of valid UTF-8 without control
-// characters; else all calls that ask for permits return ErrInvalidTenant. A limit
-// PerClient is not shared: they return ErrPerClient. A Group with such a limiter is
-// ErrInvalidGroup. It makes no Redis call, and may be called for each request.
+// The name of a tenant has 1 to 128 bytes of valid UTF-8 without control characters; otherwise
+// all calls that ask for permits return ErrInvalidTenant. Tenants cannot share a PerClient limit:
+// these calls return ErrPerClient. A Group with such a limiter is ErrInvalidGroup. For makes no
+// Redis call, and may be called for each request.
 func (l *Limiter) For(tenant string) *Limiter {
 	of := *l
 	of.tenant = &forTenant{name: tenant, bad: fair.CheckTenant(tenant)}
 	return &of
 }
 
-// SetWeight gives a tenant of this limiter a weight, for all processes and for jobs.
-// It holds at once, also for requests that wait, until somebody gives the tenant
-// another or deletes the limiter; the limiter need not exist yet. `throttle set NAME
-// --weight TENANT=WEIGHT` does the same. A weight is from 0.001 to 1,000,000, and may
-// be a fraction; anything else is ErrInvalidWeight.
+// SetWeight gives a tenant of this limiter a weight, for all processes and for jobs. It takes
+// effect at once, also for requests that wait, and lasts until somebody gives the tenant another
+// weight or deletes the limiter. The limiter need not exist yet. `throttle set NAME --weight
+// TENANT=WEIGHT` does the same. A weight is from 0.001 to 1,000,000, and may be a fraction;
+// anything else is ErrInvalidWeight.
 func (l *Limiter) SetWeight(ctx context.Context, tenant string, w float64) error {
 	if err := fair.CheckTenant(tenant); err != nil {
 		return &Error{Limiter: l.name, Err: ErrInvalidTenant, Detail: err.Error()}
@@ -79,8 +77,9 @@ func (l *Limiter) SetWeight(ctx context.Context, tenant string, w float64) error
 	return nil
 }
 
-// inTurn waits for the tenant's turn and a place, within wait, endless if that is
-// negative, and lets use have what came of that. It says whether the tenant got its permits.
+// asTenant waits until the tenant is next and the permits are reserved, for up to wait (without
+// end if that is negative), and passes the result to use. It says whether the tenant got its
+// permits.
 func (l *Limiter) asTenant(ctx context.Context, ns []int64, wait time.Duration, hold bool, use func(*driver.Pass, *driver.Ticket) (bool, error)) error {
 	if bad := l.tenant.bad; bad != nil {
 		return &Error{Limiter: l.name, Err: ErrInvalidTenant, Detail: bad.Error()}

@@ -11,7 +11,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// TestKilledProcess: those who wait in a process that is gone are soon nobody's concern.
+// TestKilledProcess: those who wait in a process that is gone soon no longer count.
 func TestKilledProcess(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		way := &cut{Scripter: b.rdb}
@@ -30,7 +30,7 @@ func TestKilledProcess(t *testing.T) {
 	})
 }
 
-// TestTenantErrors: what is no tenant, no weight, or cannot be shared.
+// TestTenantErrors: names and weights that are invalid, and limits that cannot be shared.
 func TestTenantErrors(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		ctx, c := b.Context(), b.client()

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestForeignTenants: what somebody has written into Redis where shares are kept makes
-// nobody wait for ever, and breaks nothing.
+// TestForeignTenants: whatever somebody has written into Redis where shares are kept makes nobody
+// wait for ever, and breaks nothing.
 func TestForeignTenants(t *testing.T) {
 	onRealRedis(t, func(b *bench) {
 		l := b.limited(rate("20/1s"))
@@ -41,7 +41,7 @@ func TestForeignTenants(t *testing.T) {
 	})
 }
 
-// TestShortTriesForATenant: whoever has little time hears no, and not that Redis does not
+// TestShortTriesForATenant: a caller that has little time hears no, and not that Redis does not
 // answer.
 func TestShortTriesForATenant(t *testing.T) {
 	onRealRedis(t, func(b *bench) {

@@ -11,8 +11,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// TestJobsAndCallersShareTags: jobs are ordered by the tags that callers are charged to, and
-// by the weights that callers set; and callers by what jobs were charged.
+// TestJobsAndCallersShareTags: jobs are ordered by the tags to which callers are charged, and by
+// the weights that callers set; and callers by what jobs were charged.
 func TestJobsAndCallersShareTags(t *testing.T) {
 	ctx := t.Context()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})

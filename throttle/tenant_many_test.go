@@ -60,8 +60,8 @@ func TestManyTenants(t *testing.T) {
 	})
 }
 
-// TestTenantsKeepTheLimit: whatever tenants ask for, give up, try and give back, no interval
-// has more permits than the limit, and none is lost.
+// TestTenantsKeepTheLimit: whatever tenants ask for, give up, try and give back, no interval has
+// more permits than the limit, and none is lost.
 func TestTenantsKeepTheLimit(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {

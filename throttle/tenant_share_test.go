@@ -21,8 +21,8 @@ type sharer struct {
 	got     int64
 }
 
-// shareFor has tenants ask for permits over and over, through one of some limiters each,
-// and counts what they get from one moment to another.
+// shareFor makes tenants ask for permits over and over, each through one of some limiters, and
+// counts what they get from one time to another.
 func (b *bench) shareFor(ls []*Limiter, from, to time.Duration, tenants ...*sharer) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
@@ -91,7 +91,7 @@ func someOf(seed uint64, n int64) func(int) int64 {
 	}
 }
 
-// jain is Jain's index of what tenants got by weight: 1 where all got the same.
+// jain is Jain's index of what tenants got by weight: 1 if all got the same.
 func jain(tenants []*sharer) float64 {
 	sum, squares := 0.0, 0.0
 	for _, t := range tenants {
@@ -101,8 +101,8 @@ func jain(tenants []*sharer) float64 {
 	return sum * sum / (float64(len(tenants)) * squares)
 }
 
-// TestTenantsShareByWeight: three tenants that always wait, in two processes, get permits
-// by their weights, whatever a request of theirs costs.
+// TestTenantsShareByWeight: three tenants that always wait, in two processes, get permits by
+// their weights, whatever one request of theirs costs.
 func TestTenantsShareByWeight(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []string{"300/1s", "1000/1s", "40/100ms", "300/1s smooth"} {
@@ -110,7 +110,7 @@ func TestTenantsShareByWeight(t *testing.T) {
 			underFakeTime(t, func(b *bench) {
 				r := b.parsed(limit)
 				ls := b.twoProcesses(r)
-				callers := int(r.Permits) // as many as one interval has for all of them
+				callers := int(r.Permits) // as many as the permits of one interval, for all of them
 				tenants := []*sharer{
 					{name: "five", weight: 5, callers: callers, cost: someOf(1, 3)},
 					{name: "three", weight: 3, callers: callers, cost: someOf(2, 9)},
@@ -140,8 +140,8 @@ func TestTenantsShareByWeight(t *testing.T) {
 	}
 }
 
-// TestOneTenantAlone: it has as much of the limit as whoever asks for no tenant. (A real
-// Redis beside other work is measured with limits that make good what came late.)
+// TestOneTenantAlone: it gets as much of the limit as callers without a tenant. (On a real Redis
+// beside other work, this is measured with limits that compensate for what came late.)
 func TestOneTenantAlone(t *testing.T) {
 	for _, limit := range []string{"100/1s", "1000/1s", "20/100ms"} {
 		t.Run(limit, func(t *testing.T) {
@@ -156,8 +156,8 @@ func TestOneTenantAlone(t *testing.T) {
 	})
 }
 
-// aloneAsWithout compares what a tenant has that is alone with what callers have that ask
-// for none.
+// aloneAsWithout compares what a tenant gets that is alone with what callers get without a
+// tenant.
 func (b *bench) aloneAsWithout(r Rate) {
 	b.Helper()
 	ls := b.twoProcesses(r)
@@ -186,8 +186,8 @@ func (b *bench) aloneAsWithout(r Rate) {
 	}
 }
 
-// TestNotHeldAgainst: what a tenant had while it was alone is not held against it when
-// another comes, and that has no credit for the time when it asked for nothing.
+// TestNotHeldAgainst: what a tenant got while it was alone is not held against it when another
+// comes, and the other has no credit for the time when it asked for nothing.
 func TestNotHeldAgainst(t *testing.T) {
 	t.Parallel()
 	for _, callers := range []int{1, 400} {
@@ -214,8 +214,8 @@ func TestNotHeldAgainst(t *testing.T) {
 	}
 }
 
-// TestPlentyIsCheap: where a limit has much more than anybody asks for, a request of a
-// tenant costs hardly more calls than one without.
+// TestPlentyIsCheap: if a limit has much more than anybody asks for, a request of a tenant costs
+// nearly no more calls than one without.
 func TestPlentyIsCheap(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(b.parsed("10000/1s"))

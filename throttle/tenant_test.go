@@ -12,8 +12,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// waiters has a tenant wait with so many requests, until the returned function is called,
-// which returns when they have left.
+// waiters makes a tenant wait with so many requests, until the returned function is called, which
+// returns when they have left.
 func (b *bench) waiters(l *Limiter, n int) (leave func()) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
@@ -37,7 +37,7 @@ func (b *bench) settled(l *Limiter, within time.Duration) {
 	})
 }
 
-// TestFewBehindMany: who comes with a few requests after another tenant has come with
+// TestFewBehindMany: a tenant that comes with a few requests after another tenant has come with
 // many does not wait for these.
 func TestFewBehindMany(t *testing.T) {
 	addr := redistest.Start(t)
@@ -63,7 +63,7 @@ func TestFewBehindMany(t *testing.T) {
 	}
 }
 
-// TestWeightChanges: a weight that is set while tenants wait holds for these, in all
+// TestWeightChanges: a weight that is set while tenants wait takes effect for these, in all
 // processes.
 func TestWeightChanges(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
@@ -105,8 +105,8 @@ func TestInTurnWithinATenant(t *testing.T) {
 	})
 }
 
-// TestTenantsLeaveNothing: of those that have given up nothing is left, neither places nor
-// who waits, and the limit is all the others'.
+// TestTenantsLeaveNothing: nothing is left of those that have given up, neither reservations nor
+// records of who waits, and the others get the whole limit.
 func TestTenantsLeaveNothing(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		l := b.limited(Rate{Permits: 20, Interval: time.Second, Guard: -1})
@@ -130,8 +130,8 @@ func TestTenantsLeaveNothing(t *testing.T) {
 	})
 }
 
-// TestTryAcquireFor: a try takes what is free and nothing that others wait for; one with
-// a timeout waits its turn, and is told no when it is over.
+// TestTryAcquireFor: a try takes what is free and nothing for which others wait; a try with a
+// timeout waits until its tenant is next, and is denied when the timeout is over.
 func TestTryAcquireForATenant(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		l := b.limited(rate("10/1s"))
@@ -164,8 +164,8 @@ func TestTryAcquireForATenant(t *testing.T) {
 	})
 }
 
-// TestReserveForATenant: a reservation is had when its turn is near, and what is given back
-// is not charged to the tenant.
+// TestReserveForATenant: permits are reserved when the tenant is nearly next, and what is given
+// back is not charged to the tenant.
 func TestReserveForATenant(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		l := b.limited(rate("10/1s"))
@@ -200,8 +200,8 @@ func TestReserveForATenant(t *testing.T) {
 	})
 }
 
-// TestTenantCreates: LimiterWithRate creates the limiter for tenants, too. They share it from
-// the first permit on, and have no more than it gives.
+// TestTenantCreates: LimiterWithRate creates the limiter for tenants, too. They share it from the
+// first permit on, and get no more than it gives.
 func TestTenantCreates(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l, err := b.client().LimiterWithRate(b.name(), rate("10/10s"))
@@ -226,7 +226,7 @@ func TestChangesReachTenants(t *testing.T) {
 			}
 			done <- time.Now()
 		}()
-		b.until(510 * time.Millisecond) // it has just looked by itself
+		b.until(510 * time.Millisecond) // it has just checked anyway
 		resumed := time.Now()
 		check(b, other.Resume(b.Context()))
 		if took := (<-done).Sub(resumed); took > 100*time.Millisecond {
@@ -235,8 +235,8 @@ func TestChangesReachTenants(t *testing.T) {
 	})
 }
 
-// TestTenantsBesideOthers: callers without a tenant, who take their places far ahead, leave
-// tenants a part of the limit.
+// TestTenantsBesideOthers: callers without a tenant, who reserve far ahead, leave tenants a part
+// of the limit.
 func TestTenantsBesideOthers(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		ls := b.twoProcesses(rate("100/1s"))

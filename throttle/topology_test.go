@@ -27,11 +27,11 @@ type callers struct {
 
 	mu   sync.Mutex
 	uses []use
-	more chan struct{} // told of uses
+	more chan struct{} // told of each use
 }
 
-// startCallers runs two clients of 32 goroutines each until length is over or
-// nothing is to be had before that. A goroutine acquires every pace at most.
+// startCallers runs two clients of 32 goroutines each until length is over, or until nothing is
+// available before that. A goroutine acquires at most once every pace.
 func startCallers(t *testing.T, name string, r throttle.Rate, pace, length time.Duration, connect func() (redis.Scripter, throttle.Options)) *callers {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), length)
@@ -147,9 +147,9 @@ func failoverClient(t *testing.T, s *redistest.Sentinels) *redis.Client {
 	return rdb
 }
 
-// TestClusterChangesUnderLoad: the slot of a busy limiter moves to another
-// master, in two, and a replica takes over by order, which loses nothing. The
-// limit holds throughout, and callers notice no more than a wait.
+// TestClusterChangesUnderLoad: the slot of a busy limiter moves to another master, in two steps,
+// and a replica takes over by order, which loses nothing. The limit holds throughout, and callers
+// notice no more than a wait.
 func TestClusterChangesUnderLoad(t *testing.T) {
 	c := redistest.NewCluster(t)
 	for _, waiting := range []bool{false, true} {
@@ -186,9 +186,8 @@ func TestClusterChangesUnderLoad(t *testing.T) {
 	}
 }
 
-// TestOneSlot: all keys of a limiter lie in the slot of its hash tag, also
-// those of a group and of its clients, and a group over several slots is
-// refused when it is made.
+// TestOneSlot: all keys of a limiter lie in the slot of its hash tag, also those of a group and
+// of its clients, and a group over several slots is refused when it is made.
 func TestOneSlot(t *testing.T) {
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t)})
 	defer rdb.Close()

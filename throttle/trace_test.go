@@ -32,7 +32,7 @@ func (x *trace) ask(t *rapid.T) {
 	q.learn(r)
 }
 
-// hold notes the places of a reply, which may be returned.
+// hold notes the reservations in a reply, which may be returned.
 func (x *trace) hold(q *tracedQueue, r script.Reply) {
 	for i, run := range r.Runs {
 		for _, g := range run.Grants {
@@ -194,8 +194,8 @@ func (x *trace) judge(t fataler, q *tracedQueue, before []state, r script.Reply)
 	}
 }
 
-// current are the records that the script goes by: those that live, less the
-// places that a change of configuration has dropped.
+// current are the records that the script uses: those that live, less the reservations that a
+// change of configuration has dropped.
 func (x *trace) current(q *tracedQueue, i int, s state, now int64) []record {
 	rs := live(s.records, s.model.cutoff(now))
 	if s.perClient && (q.last.refresh[i] || q.lastSeen[i] != s.epoch) {

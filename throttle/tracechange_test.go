@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// set changes a rate in one of the ways there are.
+// set changes a rate in one of several ways.
 func (x *trace) set(t *rapid.T) {
 	l, r := x.limiter(t), x.rate(t)
 	mode := rapid.SampledFrom([]string{"set", "update", "update", "update", "apply", "try"}).Draw(t, "mode")
@@ -56,9 +56,8 @@ func (x *trace) delete(t *rapid.T) {
 	})
 }
 
-// change makes a change of a limiter, and notes what it means for the permits
-// that were granted before: forgotten if f says so, else only the places that
-// are not near.
+// change makes a change of a limiter, and notes what it means for the permits that were granted
+// before: they are forgotten if f says so, otherwise only the reservations that are not near.
 func (x *trace) change(t *rapid.T, l *Limiter, f func(ctx context.Context, before state) bool) {
 	x.s.pass(10 * time.Microsecond) // no two changes fall into one microsecond
 	before := readState(t, x.s.rdb, l)
@@ -97,7 +96,7 @@ func (x *trace) loseValue(t *rapid.T) {
 	check(t, x.s.rdb.Del(context.Background(), s.valueKey).Err())
 }
 
-// foreign takes permits as a Redisson client does that goes by the value.
+// foreign takes permits as a Redisson client does that relies on the value.
 func (x *trace) foreign(t *rapid.T) {
 	ctx := context.Background()
 	l := x.limiter(t)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A denial is what Redis has decided: if it has not by the end of the timeout, that
-// is an error, though it answers soon after, and what it grants then goes back.
+// A denial is a decision of Redis. If Redis has not decided by the end of the timeout, that is an
+// error, even if it answers soon after, and what it grants then goes back.
 func TestUndecidedIsNoDenial(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		check(b, b.limiter(b.client()).SetRate(b.Context(), guarded("1000/1h")))
@@ -33,8 +33,8 @@ func TestUndecidedIsNoDenial(t *testing.T) {
 	})
 }
 
-// Where so many processes ask for a limit that each asks now and then, a request that
-// Redis has put off is told no by the end of its timeout: others had what it might have had.
+// If so many processes ask for a limit that each asks only now and then, a request that Redis has
+// put off is denied by the end of its timeout: others got what it might have got.
 func TestOvertakenIsADenial(t *testing.T) {
 	t.Parallel()
 	for _, roundTrip := range []time.Duration{0, ms(10)} {

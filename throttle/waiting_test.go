@@ -26,7 +26,7 @@ type arrivals struct {
 	waits []*arrival
 }
 
-// wait begins one; it has asked for its place when wait returns.
+// wait begins a wait; it has asked for its reservation when wait returns.
 func (a *arrivals) wait(ctx context.Context, l httplimit.Acquirer, n int64) *arrival {
 	w := &arrival{at: -1}
 	a.waits = append(a.waits, w)
@@ -94,7 +94,7 @@ func TestBigRequestKeepsItsTurn(t *testing.T) {
 	})
 }
 
-// A gap that delays nobody is a newcomer's: others keep the places they have.
+// A gap that delays nobody goes to a newcomer: others keep their reservations.
 func TestCancelledPlacesAreTheNextNewcomers(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(rate("10/1s"))
@@ -160,7 +160,7 @@ func TestChangesReachWaitersOfOtherClients(t *testing.T) {
 	}
 }
 
-// A rate that was lowered holds for those who already had a place.
+// A rate that was lowered also holds for those who already had a reservation.
 func TestLoweredRateMovesPlaces(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(rate("4/1s"))
@@ -221,7 +221,7 @@ func TestCloseEndsWaitsAndGivesPlacesBack(t *testing.T) {
 	})
 }
 
-// The place of a Reservation whose holder comes late is exchanged for the next.
+// If the holder of a Reservation comes late, it is exchanged for the next one.
 func TestLateReservationIsExchanged(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		r := rate("1/1s")
@@ -241,7 +241,7 @@ func TestLateReservationIsExchanged(t *testing.T) {
 	})
 }
 
-// A Client that does not know the limiter yet keeps its turn, however far that is.
+// A Client that does not know the limiter yet keeps its position, however far ahead that is.
 func TestFreshClientKeepsItsTurn(t *testing.T) {
 	t.Parallel()
 	underFakeTime(t, func(b *bench) {
@@ -254,8 +254,8 @@ func TestFreshClientKeepsItsTurn(t *testing.T) {
 	})
 }
 
-// Permits that are released are had by those who wait, in their order, and by
-// those of other processes too.
+// Permits that are released go to those who wait, in their order, and to those of other
+// processes, too.
 func TestReleaseMovesWaitersUp(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(rate("10/1m"))
@@ -271,7 +271,7 @@ func TestReleaseMovesWaitersUp(t *testing.T) {
 	})
 }
 
-// Who has waited for a slow limit finds it free at once when it is.
+// A caller that has waited for a slow limit finds it free as soon as it is.
 func TestSlowLimitIsNotAskedLate(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(rate("10/10s"))
@@ -295,8 +295,9 @@ func (w *arrival) mustCome(b *bench, at time.Duration) {
 	}
 }
 
-// TestReserveBeyondTheHorizon: a place that is further ahead than may be taken
-// is waited for until it is not, and its turn is the same as if it had been had.
+// TestReserveBeyondTheHorizon: if permits are due further ahead than may be reserved, Reserve
+// waits until they are not, and they are due at the same time as if they had been reserved at
+// once.
 func TestReserveBeyondTheHorizon(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		const every = time.Second
@@ -316,7 +317,7 @@ func TestReserveBeyondTheHorizon(t *testing.T) {
 	})
 }
 
-// To wait for however long is to wait until the turn comes.
+// A wait without end waits until the permits are due.
 func TestWaitsForEver(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(rate("1/1s"))

@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// zone is all the values that some moments may have, given how far apart they
-// are: for each two of them, the most by which the first comes after the second.
-// Its moment 0 is the beginning. The bounds are kept as tight as they imply, so
-// that equal zones have equal bounds. A zone does not change; operations return
-// another.
+// zone is all the values that some times (its moments) may have, given how far apart they are:
+// for each two of them, the most by which the first comes after the second. Its moment 0 is the
+// beginning. The bounds are as tight as they imply each other, so that equal zones have equal
+// bounds. A zone does not change; operations return another.
 type zone struct {
 	size   int
 	bounds []int64 // size x size
@@ -24,8 +23,8 @@ func (z zone) at(i, j int) int64 { return z.bounds[i*z.size+j] }
 
 func (z zone) clone() zone { return zone{z.size, slices.Clone(z.bounds)} }
 
-// within leaves the values with which moment i comes at most d after moment j.
-// It reports false if there are none.
+// within leaves the values for which moment i comes at most d after moment j. It reports false if
+// there are none.
 func (z zone) within(i, j int, d int64) (zone, bool) {
 	switch {
 	case z.at(j, i)+d < 0:
@@ -67,7 +66,7 @@ func (z zone) with(i int) zone {
 	return more
 }
 
-// without forgets moment i, and nothing of what it says of the others.
+// without forgets moment i, but nothing of what it implies for the others.
 func (z zone) without(i int) zone {
 	less := zone{size: z.size - 1}
 	for a := range z.size {

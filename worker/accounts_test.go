@@ -12,9 +12,8 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// accountAPI gives each account so many requests in any second. It answers one
-// request too many with 429 and Retry-After, as it does all that come before
-// that time is over.
+// accountAPI gives each account that many requests in any second. It answers a request beyond
+// that with 429 and Retry-After, and also all requests that come before that time is over.
 type accountAPI struct {
 	limit int
 	away  time.Duration // a whole number of seconds

@@ -15,7 +15,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// other sends so many requests in an interval, evenly, until stop is called.
+// other sends n requests in an interval, evenly, until stop is called.
 func other(t *testing.T, url string, n int64, interval time.Duration) (stop func()) {
 	ticker, done := time.NewTicker(interval/time.Duration(n)), make(chan struct{})
 	client := &http.Client{Timeout: 5 * time.Second}
@@ -54,9 +54,9 @@ func (f *fleet) learnt() operate.Learnt {
 }
 
 // TestSomebodyElseUsesTheQuota: for 20 windows another client takes half of what an API
-// takes. When it has left, the limit comes back. At night it is the promised figure, the median
-// of five fleets: 20 s of 80 a second, with at most 3 cuts, of which explain tells, and 90 % of the
-// quota is used again within 30 windows.
+// accepts. When it has left, the limit comes back. The nightly run checks the promised figure,
+// the median of five fleets: for 20 s of 80 a second there are at most 3 cuts, which explain
+// reports, and 90 % of the quota is used again within 30 windows.
 func TestSomebodyElseUsesTheQuota(t *testing.T) {
 	measures(t)
 	if !nightly() {
@@ -91,8 +91,9 @@ func TestSomebodyElseUsesTheQuota(t *testing.T) {
 	}
 }
 
-// usedByOthers says how often the limit was cut meanwhile, for how many windows after that less than a share
-// of the quota was used, more than recovers if it was so to the end, and whether explain told.
+// usedByOthers returns how often the limit was cut meanwhile, and for how many windows after
+// that less than a share of the quota was used: more than recovers if that lasted to the end.
+// It also returns whether explain reported it.
 func usedByOthers(t *testing.T, quota int64, interval time.Duration, rate string, recovers int, share float64) (cuts, windows int, told bool) {
 	const before, during = 30, 20 // windows
 	jobs := int(quota) * (before + during + recovers + 20)

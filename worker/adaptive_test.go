@@ -45,7 +45,7 @@ log: { level: warn }
 	return f
 }
 
-// lossless fails if a job of those was archived, or has used up a retry.
+// lossless fails the test if one of those jobs was archived, or has used up a retry.
 func (f *fleet) lossless() {
 	f.t.Helper()
 	q, err := f.inspector.GetQueueInfo("default")
@@ -73,9 +73,9 @@ func (f *fleet) lossless() {
 	}
 }
 
-// TestFindsAHiddenLimit: two workers find what an API takes that never says it, few requests
-// are refused, and no job has failed for it. At night it is the promised figure: 80 a second from
-// 10, in 60 s.
+// TestFindsAHiddenLimit: two workers find what an API accepts that never says it, few requests
+// are refused, and no job fails because of it. The nightly run checks the promised figure: 80 a
+// second, starting from 10, in 60 s.
 func TestFindsAHiddenLimit(t *testing.T) {
 	measures(t)
 	quota, interval, rate, ramp, last, share, refusals := int64(20), 250*time.Millisecond, "4/250ms", 8*time.Second, 4*time.Second, 0.6, 0.05

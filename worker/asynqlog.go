@@ -12,16 +12,16 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
-// asynqLogger is asynq's log, without what ours says already. asynq writes ids and errors of
-// tasks into its messages, where no logger escapes them: one message is one line, of plain
-// text. While Redis is away asynq says several times a second that it cannot do this or
-// that: each of these is there once a minute.
+// asynqLogger is asynq's log, without what our log already says. asynq writes ids and errors of
+// tasks into its messages, and its loggers do not escape them. Here one message is one line of
+// plain text. While Redis does not answer, asynq says several times a second what it cannot do:
+// each of these messages is logged once a minute.
 type asynqLogger struct {
 	*slog.Logger
 	now func() time.Time
 
 	mu   sync.Mutex
-	last map[string]time.Time // of those that are repeated
+	last map[string]time.Time // of the repeated messages
 }
 
 func newAsynqLogger(logger *slog.Logger) *asynqLogger {
@@ -49,17 +49,17 @@ func (l *asynqLogger) Fatal(args ...any) {
 	os.Exit(1)
 }
 
-// sayAgain is how long a message is left out that was logged before.
+// sayAgain is how long a message is left out after it was logged.
 const sayAgain = time.Minute
 
-// repeated is how messages begin that asynq repeats for as long as Redis is away.
+// repeated are the beginnings of messages that asynq repeats while Redis does not answer.
 var repeated = []string{
 	"Dequeue error", "Failed to forward scheduled tasks", "Failed to write server state data", "Failed to extend lease", "Failed to delete expired completed tasks",
 	"recoverer: could not list lease expired tasks", "recoverer: could not reclaim stale aggregation sets", "cannot subscribe to cancelation channel",
 }
 
-// news says whether a message is to be logged: it is none that asynq repeats, or was not
-// logged for a while.
+// news reports whether a message is to be logged: asynq does not repeat it, or it was not
+// logged for sayAgain.
 func (l *asynqLogger) news(text string) bool {
 	i := slices.IndexFunc(repeated, func(begin string) bool { return strings.HasPrefix(text, begin) })
 	if i < 0 {

@@ -18,10 +18,10 @@ var ranOutLua string
 // undecidedTries is how often an attempt asks Redis whether the task is to be archived.
 const undecidedTries = 10
 
-// exhausted says whether the task has failed as often as it may, and asynq has
-// to archive it. asynq lets tasks of package producer have one attempt more than
-// they asked for: see producer.MaxRetryHeader. It is so once: who brings an
-// archived task back wants it run.
+// exhausted reports whether the task has failed as often as it may, so that asynq has to
+// archive it. asynq lets tasks of package producer have one attempt more than they asked for:
+// see producer.MaxRetryHeader. It is true only once: whoever brings an archived task back wants
+// it to run.
 func (p *pool) exhausted(ctx context.Context, task *asynq.Task) (bool, error) {
 	most, ours := producer.MaxRetry(task.Headers())
 	retried, _ := asynq.GetRetryCount(ctx)
@@ -30,8 +30,8 @@ func (p *pool) exhausted(ctx context.Context, task *asynq.Task) (bool, error) {
 	}
 	id, _ := asynq.GetTaskID(ctx)
 	queue, _ := asynq.GetQueueName(ctx)
-	// The answer may get lost. The same attempt gets the same one again, so that it
-	// goes on asking: a later attempt would be told to run.
+	// The reply may get lost. The same attempt gets the same answer again, so it goes on
+	// asking: a later attempt would be told to run.
 	attempt := rand.Text()
 	for try := 1; ; try++ {
 		first, err := p.w.ranOut.Run(ctx, p.w.rdb, []string{line.TaskKey(queue, id)}, attempt).Bool()
@@ -52,7 +52,7 @@ func (p *pool) exhausted(ctx context.Context, task *asynq.Task) (bool, error) {
 	}
 }
 
-// lastAttempt says whether the task may fail no more.
+// lastAttempt reports whether another failure would be the task's last.
 func lastAttempt(ctx context.Context, task *asynq.Task) bool {
 	most, ours := producer.MaxRetry(task.Headers())
 	if !ours {

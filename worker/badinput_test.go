@@ -128,8 +128,8 @@ log: { level: error }
 	})
 }
 
-// TestDeafHandlerKeepsItsPlace: asynq gives the slot of a handler that ignores
-// its deadline away, but it still runs, and max_in_flight counts what runs.
+// TestDeafHandlerKeepsItsPlace: asynq gives away the slot of a handler that ignores its
+// deadline, but the handler still runs, and max_in_flight counts what runs.
 func TestDeafHandlerKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, `

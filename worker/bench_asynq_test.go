@@ -16,9 +16,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// BenchmarkCostOfLimits prints how fast one asynq server with no-op handlers is
-// when each job acquires limits that never bind, one of the fleet and one of
-// the client, against the same server without them, by turns in one run:
+// BenchmarkCostOfLimits prints how fast one asynq server with no-op handlers is when each job
+// acquires limits that never bind, one of the fleet and one of the client, compared with the
+// same server without them. The two alternate in one run:
 //
 //	go test -run - -bench CostOfLimits -benchtime 1x ./worker
 func BenchmarkCostOfLimits(b *testing.B) {
@@ -82,8 +82,8 @@ func median(xs []float64) float64 {
 	return xs[len(xs)/2]
 }
 
-// drainNoOps is how long a server of 50 slots takes for so many jobs that do
-// nothing. Its shutdown is left to drained.
+// drainNoOps is how long a server of 50 slots takes for that many jobs that do nothing. Its
+// shutdown is left to drained.
 func drainNoOps(b *testing.B, rdb *redis.Client, queue string, jobs int, middleware asynq.MiddlewareFunc, drained *sync.WaitGroup) time.Duration {
 	b.Helper()
 	client := asynq.NewClientFromRedisClient(rdb)

@@ -125,7 +125,7 @@ func isBlocked(err error, reason BlockReason) bool {
 	return ok && blocked.Reason == reason && !errors.Is(err, asynq.SkipRetry)
 }
 
-// backlogSize is how many jobs meet a mistake: the number in a nightly run.
+// backlogSize is how many jobs have a mistake: the number in a nightly run.
 func backlogSize() int {
 	if nightly() {
 		return 12_000
@@ -201,9 +201,9 @@ func mistakes(t *testing.T) []mistake {
 	}
 }
 
-// TestMistakesMakeJobsWait: a backlog meets a mistake of the configuration, of
-// an operator or of a deployment. All jobs wait, none fails, explain says why,
-// and all run when it is mended.
+// TestMistakesMakeJobsWait: the configuration, an operator or a deployment makes a mistake that
+// affects a backlog. All jobs wait, none fails, explain says why, and all run when it is
+// mended.
 func TestMistakesMakeJobsWait(t *testing.T) {
 	for _, m := range mistakes(t) {
 		t.Run(m.name, func(t *testing.T) {

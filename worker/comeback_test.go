@@ -13,9 +13,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// TestParkedTasksComeBack has many tasks parked when the way becomes free: the
-// first starts within a second, and the rest drain as tasks do that never had
-// to stop. The guard allows for handlers that a busy machine begins late.
+// TestParkedTasksComeBack has many tasks parked when the limit gives permits again: the first
+// starts within a second, and the rest drain like tasks that never had to stop. The guard
+// allows for handlers that a busy machine begins late.
 func TestParkedTasksComeBack(t *testing.T) {
 	parked := 200
 	if nightly() {
@@ -171,12 +171,12 @@ log: { level: warn }
 	}
 }
 
-// TestHoldForeverKeepsTheOrder compares the order of starts to that of
-// enqueueing. Permits of the same moment start side by side, in about their
-// order. A task that is woken later than the guard allows loses its place to
-// those behind it, and a machine that runs tests is busy: hence the wide guard.
-// A stall while asynq starts tasks has them ask in another order than it took
-// them from the queue, so one of three runs has to do.
+// TestHoldForeverKeepsTheOrder compares the order of starts to that of enqueueing. Permits that
+// are due at the same time start side by side, in about their order. A task that is woken later
+// than the guard allows gets new permits, after those behind it, and a machine that runs tests
+// is busy: therefore the guard is wide. If there is a stall while asynq starts tasks, they ask
+// in another order than asynq took them from the queue. So only one of three runs has to be in
+// order.
 func TestHoldForeverKeepsTheOrder(t *testing.T) {
 	inBursts := 3.0 // beside other tests
 	if nightly() {

@@ -61,7 +61,7 @@ func TestExplainParked(t *testing.T) {
 	if ago := e.At.Sub(e.Since); ago < 0 || ago > time.Minute {
 		t.Errorf("parked since %v at %v", e.Since, e.At)
 	}
-	// One permit an hour, two tasks ahead: its turn comes after almost three.
+	// One permit an hour, two tasks ahead: its permit is due after almost three.
 	if in := e.ComesBack.Sub(e.At); in < 170*time.Minute || in > 181*time.Minute {
 		t.Errorf("comes back in %v, want almost 3h", in)
 	}
@@ -213,7 +213,7 @@ func TestExplainErrors(t *testing.T) {
 	}
 }
 
-// TestExplainCosts: what the tasks ahead cost decides when the turn comes.
+// TestExplainCosts: the costs of the tasks ahead decide when a task's permits are due.
 func TestExplainCosts(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, `

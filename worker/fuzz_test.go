@@ -96,8 +96,8 @@ func whatIsDialled(t *testing.T, req *http.Request) string {
 	return dialled
 }
 
-// sameHost reports whether two hosts are the same, byte for byte, but for the
-// case of ASCII letters and a final dot.
+// sameHost reports whether two hosts are the same, byte for byte, except for the case of ASCII
+// letters and a final dot.
 func sameHost(a, b string) bool {
 	fold := func(s string) []byte {
 		folded := []byte(strings.TrimSuffix(s, "."))

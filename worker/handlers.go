@@ -8,18 +8,18 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// handlers find the handler of a task: one of the worker's own, or Options.Handler.
+// handlers finds the handler of a task: one of the worker's own, or Options.Handler.
 type handlers struct {
 	own        *asynq.ServeMux
 	other      asynq.Handler // nil: none
 	middleware []asynq.MiddlewareFunc
 
 	mu    sync.Mutex
-	types []string // patterns of own, which does not tell them
+	types []string // patterns of own, which does not list them
 }
 
-// anyType is what Handler calls the pattern of Options.Handler: whether the handler of
-// the same pattern in own gets its permits itself says nothing about it.
+// anyType is the pattern that Handler returns for Options.Handler. A handler in own with the
+// same pattern may get its permits itself; that must not count for Options.Handler.
 const anyType = "*"
 
 // handle registers a handler of the worker's own.
@@ -30,7 +30,8 @@ func (h *handlers) handle(pattern string, handler asynq.Handler) {
 	h.types = append(h.types, pattern)
 }
 
-// patterns returns what tells the patterns of all handlers; nil if nothing does.
+// patterns returns a function that lists the patterns of all handlers. It returns nil if these
+// are unknown.
 func (h *handlers) patterns() func() []string {
 	if h.other != nil {
 		return nil
@@ -54,8 +55,8 @@ func (h *handlers) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	return handler.ProcessTask(ctx, task)
 }
 
-// Handler returns the handler of a task and its pattern, which is empty if there is
-// none: then the handler says so.
+// Handler returns the handler of a task and its pattern. The pattern is empty if there is none:
+// then the handler returns an error that says so.
 func (h *handlers) Handler(task *asynq.Task) (asynq.Handler, string) {
 	if mux, ok := h.other.(*asynq.ServeMux); ok {
 		if _, pattern := mux.Handler(task); pattern != "" {

@@ -19,7 +19,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/producer"
 )
 
-// hostile is what somebody writes who wants in: by kind, with who has to refuse it.
+// hostile is what an attacker writes: by kind, with the part that has to refuse it.
 type hostile struct {
 	kind   string
 	inputs []string

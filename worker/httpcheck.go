@@ -9,7 +9,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/plan"
 )
 
-// HTTPCheck says, before they are enqueued, what HTTPTaskType jobs a worker of a
+// HTTPCheck tells, before jobs of HTTPTaskType are enqueued, which of them a worker with a
 // configuration would refuse. It is safe for concurrent use.
 type HTTPCheck struct {
 	hosts  hostList
@@ -30,8 +30,8 @@ func NewHTTPCheck(cfg *config.Config) (*HTTPCheck, error) {
 }
 
 // Check returns an *HTTPPayloadError or an *HTTPHostError if the worker would refuse the
-// payload of a job. It looks up no name and connects to nothing: an allowed host whose
-// address is private, and a redirect, show only when the job runs.
+// payload of a job. It resolves no name and connects to nothing. So it cannot find an allowed
+// host with a private address, or a redirect: these show only when the job runs.
 func (c *HTTPCheck) Check(payload []byte) error {
 	parsed, err := parseHTTPRequest(payload, c.fields)
 	if err != nil {

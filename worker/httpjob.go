@@ -15,27 +15,26 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
-// HTTPTaskType is the type of tasks that the built-in job performs: one HTTP
-// request, described by an HTTPRequest.
+// HTTPTaskType is the type of tasks that the built-in job performs: one HTTP request, described
+// by an HTTPRequest.
 const HTTPTaskType = "http:request"
 
 const maxRedirects = 10
 
-// httpJob performs HTTP requests for tasks. It calls the hosts of its list and
-// no other, whatever the payload, a redirect or a name server says, and it does
-// not use the proxies that the environment names: through a proxy it could not
-// tell which address it calls.
+// httpJob performs HTTP requests for tasks. It calls only hosts of its list, whatever the
+// payload, a redirect or a name server says. It does not use the proxies that the environment
+// names: through a proxy it could not tell which address it calls.
 type httpJob struct {
 	hosts   hostList
-	fields  []string // of a payload, beside those of HTTPRequest
+	fields  []string // of a payload, in addition to those of HTTPRequest
 	timeout time.Duration
-	agent   string // User-Agent of requests that bring none
+	agent   string // User-Agent of requests that have none
 	base    *http.Transport
 }
 
-// newHTTPJob returns the job as a valid configuration has it. Payloads may have
-// these fields beside their own, for limits and costs. APIs see the id of the
-// worker as part of the User-Agent.
+// newHTTPJob returns the job for a valid configuration. Payloads may have these fields in
+// addition to their own, for limits and costs. APIs see the id of the worker as part of the
+// User-Agent.
 func newHTTPJob(cfg *config.Config, fields []string, id string) (*httpJob, error) {
 	allowed, err := hosts.Parse(cfg.HTTP.AllowHosts)
 	if err != nil {
@@ -55,7 +54,7 @@ func newHTTPJob(cfg *config.Config, fields []string, id string) (*httpJob, error
 		agent:   "jobthrottle/" + id,
 		base: &http.Transport{
 			DialContext:         dialer.dial,
-			ForceAttemptHTTP2:   true, // which a DialContext would turn off
+			ForceAttemptHTTP2:   true, // a DialContext would disable it
 			TLSHandshakeTimeout: timeout,
 			MaxIdleConnsPerHost: slots, // the default of 2 would dial again for almost every job
 			IdleConnTimeout:     90 * time.Second,
@@ -65,21 +64,21 @@ func newHTTPJob(cfg *config.Config, fields []string, id string) (*httpJob, error
 	}, nil
 }
 
-// close ends the connections that are idle.
+// close closes the idle connections.
 func (j *httpJob) close() { j.base.CloseIdleConnections() }
 
 // ProcessTask implements asynq.Handler. It reserves the task's permits, gets a
 // connection, waits for the permits and sends the request:
 //
 //   - 2xx: done, with an HTTPResult as the task's result
-//   - 429 or 503 that says when to come back: the limits pause, the task parks
-//   - what the preset of a limit says is a refusal: the same
+//   - 429 or 503 that says when to try again: the limits pause, the task parks
+//   - what the preset of a limit calls a refusal: the same
 //   - other 429: parks if a limit of the job adapts, else retried with asynq's backoff
 //   - other 5xx, and network errors: retried with asynq's backoff
 //   - anything else, malformed payloads and redirects that are not followed: permanent
 //
-// A host that is not allowed, and a field that the configuration does not read,
-// make the task wait: another configuration may allow it, or read it.
+// If a host is not allowed, or the configuration does not read a field, the task waits: another
+// configuration may allow the host, or read the field.
 func (j *httpJob) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	payload, err := parseHTTPRequest(task.Payload(), j.fields)
 	if err != nil {
@@ -101,10 +100,10 @@ func (j *httpJob) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	return j.send(req, task)
 }
 
-// send sends the request when it is the task's turn and turns the answer into
-// what the attempt returns. The clock has j.timeout for each of these: until the
-// connection is there, from the permit to the last byte, and the same again for
-// each redirect. Waiting for a permit is bounded by the turn.
+// send sends the request when the task has its permits, and converts the answer to what the
+// attempt returns. The clock allows j.timeout until the connection is open, then j.timeout from
+// the permit to the last byte, and the same again for each redirect. The wait for a permit has
+// its own bound.
 func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	defer cancel(nil)
@@ -138,12 +137,12 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
 		}
 		return result.store(task)
 	case report.Refused || resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
-		// A wait of zero is left to asynq's backoff: a task that parks for no
-		// time would come back at once, for ever.
+		// A wait of zero is left to asynq's backoff: a task that parks for no time would come
+		// back at once, forever.
 		if d, ok := httplimit.RetryAfter(resp); ok && d > 0 {
 			return RetryAfter(d)
 		}
-		if report.Refused && report.Pause > 0 { // as its preset, or the IETF's headers have it
+		if report.Refused && report.Pause > 0 { // from its preset, or from the IETF's headers
 			return RetryAfter(report.Pause)
 		}
 		if report.Refused && asynqlimit.Adapts(ctx) {
@@ -154,11 +153,11 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
 	return permanent(status)
 }
 
-// checkRedirect holds a redirect to the rules of the first request, and keeps
-// what was meant for one server from the next: other origins, and everything
-// that comes after them, get none of the job's headers but those that describe
-// the content. A body may be as secret: other origins get none, and where the server
-// asks for it, the redirect is not followed. No Referer is sent, since URLs carry secrets.
+// checkRedirect applies the rules of the first request to a redirect, and does not pass on what
+// was meant for one server to another. Other origins, and all servers after them, get none of
+// the job's headers except those that describe the content. A body may also be secret: other
+// origins get none. If the server asks for the body there, the redirect is not followed. No
+// Referer is sent, because URLs contain secrets.
 func (j *httpJob) checkRedirect(req *http.Request, via []*http.Request) error {
 	req.Header.Del("Referer")
 	if len(via) >= maxRedirects {
@@ -175,7 +174,7 @@ func (j *httpJob) checkRedirect(req *http.Request, via []*http.Request) error {
 	for _, r := range via {
 		elsewhere = elsewhere || origin(r.URL) != origin(first)
 	}
-	if elsewhere && req.Body != nil && req.ContentLength != 0 { // 307 and 308 send it again
+	if elsewhere && req.Body != nil && req.ContentLength != 0 { // 307 and 308 send the body again
 		return &redirectError{"a redirect of a request with a body to another origin"}
 	}
 	if elsewhere {
@@ -184,8 +183,7 @@ func (j *httpJob) checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// locationGuard replaces net/http's error about a malformed Location, which
-// quotes it whole.
+// locationGuard replaces net/http's error about a malformed Location, which quotes all of it.
 type locationGuard struct{ http.RoundTripper }
 
 func (g locationGuard) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -200,17 +198,15 @@ func (g locationGuard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// httpPermits are the task's permits as httplimit.Transport sees them: the first request uses what
-// the task has reserved, a redirect or a request sent again gets permits of its
-// own.
+// httpPermits are the task's permits for httplimit.Transport. The first request uses what the
+// task has reserved. A redirect, or a request that is sent again, gets permits of its own.
 type httpPermits struct {
-	clock   *time.Timer // stands still during waits
+	clock   *time.Timer // stopped during waits
 	timeout time.Duration
 	used    bool
 }
 
-// Acquire returns when the request may be written. The number of permits is the
-// job's own cost.
+// Acquire returns when the request may be written. The number of permits is the job's own cost.
 func (t *httpPermits) Acquire(ctx context.Context, _ int64) error {
 	if !t.clock.Stop() {
 		return &timeoutError{t.timeout}

@@ -15,8 +15,8 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// None of these errors shows a path, query, header or body: asynq keeps errors
-// with their task, logs show them, and any of those may be a secret.
+// None of these errors shows a path, query, header or body, because any of these may be a
+// secret: asynq keeps errors with their task, and logs show them.
 
 // HTTPPayloadError says that the payload of an HTTPTaskType task is not an HTTPRequest.
 type HTTPPayloadError struct {
@@ -37,7 +37,7 @@ func badPayload(field, format string, args ...any) error {
 	return &HTTPPayloadError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// badRequest turns what is wrong with a payload into what the attempt returns.
+// badRequest converts an error about a payload to what the attempt returns.
 func badRequest(err error) error {
 	if payload, ok := errors.AsType[*HTTPPayloadError](err); ok && payload.unread {
 		return &BlockedError{Reason: UnknownField, Err: err, Mend: "have a limit's key or the job's permits read the field, or correct the job"}
@@ -45,10 +45,10 @@ func badRequest(err error) error {
 	return permanent(err)
 }
 
-// HTTPHostError says that the task, or a redirect, leads to where jobs may not go.
+// HTTPHostError says that the task, or a redirect, leads to a host that jobs may not call.
 type HTTPHostError struct {
 	Host   string
-	Addr   netip.Addr // what the host resolved to, if that is what is wrong
+	Addr   netip.Addr // what the host resolved to, if the address is the reason
 	Reason string
 }
 
@@ -56,7 +56,7 @@ func (e *HTTPHostError) Error() string {
 	return fmt.Sprintf("%s: host %q is not allowed: %s", HTTPTaskType, e.Host, e.Reason)
 }
 
-// HTTPStatusError says that the API answered, but not with success.
+// HTTPStatusError says that the API did not answer with success.
 type HTTPStatusError struct {
 	Method string
 	Host   string
@@ -67,7 +67,7 @@ func (e *HTTPStatusError) Error() string {
 	return fmt.Sprintf("%s: %s %s: answered %d %s", HTTPTaskType, e.Method, e.Host, e.Status, http.StatusText(e.Status))
 }
 
-// HTTPNetworkError says that there is no answer, or not a whole one.
+// HTTPNetworkError says that there is no answer, or only a part of one.
 type HTTPNetworkError struct {
 	Method string
 	Host   string
@@ -81,8 +81,8 @@ func (e *HTTPNetworkError) Error() string {
 // Unwrap makes errors.Is and errors.As see the cause.
 func (e *HTTPNetworkError) Unwrap() error { return e.Err }
 
-// plainText says what happened without what net/http quotes of an answer that
-// it does not understand, which may be an echo of the request.
+// plainText says what happened, without the parts of an unreadable answer that net/http quotes:
+// they may echo the request.
 func plainText(err error) string {
 	if _, ok := errors.AsType[textproto.ProtocolError](err); ok {
 		return "the answer has a malformed header"
@@ -101,7 +101,7 @@ func (e *timeoutError) Error() string {
 	return fmt.Sprintf("no answer within %v (http.timeout)", e.after)
 }
 
-// Is makes a timeout what the standard library calls one.
+// Is makes a timeout match the one of the standard library.
 func (e *timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // redirectError: the API redirects in a way that is not followed.
@@ -109,10 +109,10 @@ type redirectError struct{ reason string }
 
 func (e *redirectError) Error() string { return HTTPTaskType + ": not followed: " + e.reason }
 
-// httpFailure turns an error of http.Client into what the attempt returns.
+// httpFailure converts an error of http.Client to what the attempt returns.
 func httpFailure(req *http.Request, err error) error {
 	if uerr, ok := errors.AsType[*url.Error](err); ok {
-		err = uerr.Err // which leaves out the URL
+		err = uerr.Err // without the URL
 	}
 	if throttled, ok := errors.AsType[*ThrottledError](err); ok {
 		return throttled

@@ -15,14 +15,14 @@ import (
 
 // hostList is http.allow_hosts, and what follows from it for addresses.
 //
-// Private addresses are another matter than names. Whoever runs a name server
-// decides what a name means, so a name on the list does not open the private
-// network: an address is connected to if it is public or on the list itself, or
-// if the name is on the list (not by a *) and can only be a local one, such as
-// localhost, a name without dots, or one below .internal.
+// Private addresses are different from names. Whoever runs a name server decides what a name
+// means, so a name on the list does not open the private network. A connection to an address is
+// allowed in three cases: it is public; it is on the list itself; or the name is on the list
+// (not by a *) and can only be a local one, such as localhost, a name without dots, or one
+// below .internal.
 //
-// The dialer compares the name with the list again, so that nothing that gets
-// past the first look gets a connection.
+// The dialer compares the name with the list again, so that nothing that passes the first check
+// gets a connection.
 type hostList struct{ hosts.List }
 
 // check returns a *HTTPHostError if jobs may not call the URL.
@@ -51,9 +51,9 @@ func (l hostList) checkAddr(host, port string, addr netip.Addr) error {
 		Reason: fmt.Sprintf("its address %s is private: list %s in http.allow_hosts as well if that is meant", addr, addr)}
 }
 
-// guardedDialer checks the host and port that are dialled, whoever asked for
-// them, and each address at the moment of connecting to it, after the last name
-// lookup: what a name meant a moment ago proves nothing.
+// guardedDialer checks the host and port that are dialled, whoever asked for them. It checks
+// each address when it connects to it, after the last name lookup: an earlier lookup proves
+// nothing.
 type guardedDialer struct {
 	net.Dialer
 	hosts hostList
@@ -78,8 +78,8 @@ func (d *guardedDialer) dial(ctx context.Context, network, hostport string) (net
 	return guarded.DialContext(ctx, network, hostport)
 }
 
-// reserved are the ranges that IANA's registries of special-purpose addresses
-// give to anything but hosts of the internet. Of IPv6, 2000::/3 is all there is.
+// reserved are the ranges that IANA's registries of special-purpose addresses give to anything
+// except hosts of the internet. For IPv6, only 2000::/3 is assigned to such hosts.
 var reserved = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
 	"172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16",
@@ -113,8 +113,8 @@ func isPublic(addr netip.Addr) bool {
 	return !slices.ContainsFunc(reserved, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// isLocalName reports whether no name server of the internet has a say in what
-// the name means: one without dots, or below a domain reserved for local use.
+// isLocalName reports whether no name server of the internet decides what the name means: it
+// has no dots, or is below a domain reserved for local use.
 func isLocalName(host string) bool {
 	if !strings.Contains(host, ".") {
 		return true

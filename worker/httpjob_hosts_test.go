@@ -171,7 +171,7 @@ func TestHostListCheckAddr(t *testing.T) {
 	}
 }
 
-// Whatever got past the first look gets no connection to what is not listed.
+// Whatever passes the first check gets no connection to what is not listed.
 func TestDialerChecksTheNameAgain(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()

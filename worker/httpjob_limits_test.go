@@ -36,7 +36,7 @@ func limitedWorker(t *testing.T, api *httptest.Server, limit config.Limit) (*Wor
 	return w, asynq.NewInspectorFromRedisClient(rdb)
 }
 
-// runUntil runs the worker on the tasks until so many are completed.
+// runUntil runs the worker on the tasks until all of them are completed.
 func runUntil(t *testing.T, w *Worker, inspector *asynq.Inspector, urls ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

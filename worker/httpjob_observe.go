@@ -9,17 +9,17 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
-// observe tells the job's limit what a response says about it, if it says something: a
-// server that fails is no evidence of a limit.
+// observe tells the job's limit what a response says about it. A server that fails is no
+// evidence of a limit.
 func observe(ctx context.Context, resp *http.Response) httplimit.Report {
 	preset, err := httplimit.FindPreset(asynqlimit.Preset(ctx))
 	if err != nil {
-		preset = httplimit.Preset{} // none, or none that the configuration would take
+		preset = httplimit.Preset{} // none, or none that the configuration would accept
 	}
 	report := httplimit.Read(resp, preset)
 	if report.Refused || resp.StatusCode < http.StatusInternalServerError {
 		limit, window := report.Told()
-		_ = asynqlimit.Observe(ctx, throttle.Outcome{Refused: report.Refused, Limit: limit, Window: window}) // ctx is a job's
+		_ = asynqlimit.Observe(ctx, throttle.Outcome{Refused: report.Refused, Limit: limit, Window: window}) // no error: ctx is a job's
 	} else {
 		asynqlimit.NoEvidence(ctx)
 	}

@@ -16,24 +16,24 @@ import (
 
 // HTTPRequest is the payload of an HTTPTaskType task, as JSON.
 type HTTPRequest struct {
-	// Method is any method but CONNECT. Defaults to GET.
+	// Method is any method except CONNECT. Defaults to GET.
 	Method string `json:"method,omitempty"`
 	// URL is absolute, http or https, of a host that http.allow_hosts names.
 	// Credentials belong into Headers.
 	URL string `json:"url"`
-	// Headers are sent as they are, except those that describe the connection,
-	// which are refused. POST and PATCH get an Idempotency-Key, the task's id,
-	// unless they have one: a task may run more than once.
+	// Headers are sent unchanged. Headers that describe the connection are refused. POST and
+	// PATCH get an Idempotency-Key, the task's id, unless they have one: a task may run more
+	// than once.
 	Headers map[string]string `json:"headers,omitempty"`
-	// Body is sent as it is.
+	// Body is sent unchanged.
 	Body string `json:"body,omitempty"`
 }
 
 var (
 	httpFields = []string{"method", "url", "headers", "body"}
 
-	// connectionHeaders belong to the connection, not to the request. Host is
-	// among them: it would reach hosts behind an allowed one.
+	// connectionHeaders belong to the connection, not to the request. Host is one of them: it
+	// would reach hosts behind an allowed one.
 	connectionHeaders = []string{
 		"Connection", "Content-Length", "Host", "Keep-Alive", "Proxy-Connection",
 		"Te", "Trailer", "Transfer-Encoding", "Upgrade",
@@ -46,8 +46,8 @@ var (
 	}
 )
 
-// parseHTTPRequest reads a payload, or returns an *HTTPPayloadError. A field that
-// nobody reads is refused: it is some other field, misspelt.
+// parseHTTPRequest parses a payload, or returns an *HTTPPayloadError. It refuses a field that
+// nobody reads: it is probably a misspelt one.
 func parseHTTPRequest(payload []byte, others []string) (r HTTPRequest, err error) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(payload, &fields) != nil {
@@ -83,7 +83,7 @@ func (r HTTPRequest) build(ctx context.Context) (*http.Request, error) {
 		return nil, badPayload("method", "invalid method %.20q", r.Method)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, r.URL, strings.NewReader(r.Body))
-	// The error quotes the URL, which may carry secrets.
+	// The error quotes the URL, which may contain secrets.
 	if err != nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
 		return nil, badPayload("url", "want an absolute http or https URL, such as https://api.example.com/v1")
 	}
@@ -110,7 +110,7 @@ func (r HTTPRequest) build(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// keepPublicHeaders drops all headers that may be secrets.
+// keepPublicHeaders removes all headers that may be secrets.
 func keepPublicHeaders(h http.Header) {
 	for name := range h {
 		if !slices.Contains(publicHeaders, name) {
@@ -119,7 +119,7 @@ func keepPublicHeaders(h http.Header) {
 	}
 }
 
-// origin tells servers apart: scheme, host and port.
+// origin identifies a server: scheme, host and port.
 func origin(u *url.URL) string {
 	return u.Scheme + "://" + hosts.Normal(u.Hostname()) + ":" + portOf(u)
 }

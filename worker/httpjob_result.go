@@ -15,27 +15,27 @@ const (
 	maxResultBody   = 64 << 10
 	maxResultHeader = 64 << 10
 
-	// A connection is kept for the next job if what is left of the answer is
-	// little and comes soon. Anything more is cheaper to hang up on.
+	// A connection is kept for the next job if the rest of the answer is short and comes soon.
+	// Otherwise it is cheaper to close it.
 	maxDrain     = 256 << 10
 	drainTimeout = time.Second
 )
 
-// HTTPResult is the result of an HTTPTaskType task, as JSON: the API's answer.
-// asynq keeps it for as long as the task's retention says.
+// HTTPResult is the result of an HTTPTaskType task, as JSON: the API's answer. asynq keeps it
+// for the task's retention.
 type HTTPResult struct {
 	Status int `json:"status"`
 	// Headers are those of the answer, except cookies.
 	Headers http.Header `json:"headers"`
-	// Body is the first 64 KiB of the answer, if they are UTF-8; otherwise they
-	// are in BodyBytes, which JSON has in base64.
+	// Body is the first 64 KiB of the answer, if they are UTF-8. Otherwise they are in
+	// BodyBytes, which JSON has in base64.
 	Body      string `json:"body,omitempty"`
 	BodyBytes []byte `json:"body_base64,omitempty"`
 	// Truncated says that the answer was longer.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
-// readResult reads as much of the answer as is kept.
+// readResult reads the part of the answer that is kept.
 func readResult(resp *http.Response) (*HTTPResult, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResultBody+1))
 	if err != nil {
@@ -58,7 +58,7 @@ func readResult(resp *http.Response) (*HTTPResult, error) {
 	return r, nil
 }
 
-// wholeRunes drops a rune at the end that the cut went through.
+// wholeRunes removes an incomplete rune from the end.
 func wholeRunes(b []byte) []byte {
 	for cut := 1; cut < utf8.UTFMax && cut <= len(b); cut++ {
 		if tail := b[len(b)-cut:]; utf8.RuneStart(tail[0]) {
@@ -71,8 +71,8 @@ func wholeRunes(b []byte) []byte {
 	return b
 }
 
-// store makes r the task's result. An error makes asynq run the task again,
-// which tasks have to bear anyway: a result that is lost in silence is worse.
+// store makes r the task's result. An error makes asynq run the task again, which tasks must
+// tolerate anyway. To lose a result silently would be worse.
 func (r *HTTPResult) store(task *asynq.Task) error {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -84,9 +84,9 @@ func (r *HTTPResult) store(task *asynq.Task) error {
 	return nil
 }
 
-// drain makes a connection fit for the next request if little is left to read,
-// and closes the body.
+// drain makes a connection ready for the next request if little is left to read, and closes the
+// body.
 func drain(body io.ReadCloser) {
-	_, _ = io.CopyN(io.Discard, body, maxDrain) // an error ends the connection, no more
+	_, _ = io.CopyN(io.Discard, body, maxDrain) // an error only ends the connection
 	body.Close()
 }

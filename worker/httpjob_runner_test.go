@@ -31,8 +31,8 @@ func withoutLimits(ctx context.Context) context.Context {
 	return asynqlimit.Unlimited(ctx)
 }
 
-// jobRunner runs one job in an asynq server, for what asynq alone gives a
-// handler: the task's id, and a place for its result.
+// jobRunner runs one job in an asynq server, for what a handler only gets from asynq: the
+// task's id, and a writer for its result.
 type jobRunner struct {
 	client    *asynq.Client
 	inspector *asynq.Inspector

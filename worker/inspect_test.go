@@ -56,7 +56,7 @@ log: { level: warn }
 		f.awaitLine("api", func(l Line) bool { return l.Parked == int64(i+1) })
 	}
 	f.enqueue("x:account", "account0", asynq.Queue("other"))
-	f.await(2, 5*time.Second) // or its permit may be stale on a busy machine, and the other one's turn comes
+	f.await(2, 5*time.Second) // or its permit may be stale on a busy machine, and the other one comes first
 	f.enqueue("x:account", "account1", asynq.Queue("other"))
 	f.awaitLine("account:other", func(l Line) bool { return l.Parked == 1 })
 
@@ -109,7 +109,7 @@ func TestSinceIsTheFirstParking(t *testing.T) {
 	f.await(1, 5*time.Second)
 	f.enqueue("x:limited", "second")
 	f.awaitParked("api", 1)
-	f.awaitState("second", asynq.TaskStateRetry) // asynq writes it a moment after it is parked
+	f.awaitState("second", asynq.TaskStateRetry) // asynq writes it shortly after it is parked
 	inspector := NewInspector(f.rdb)
 	since := func() time.Time {
 		tasks, err := inspector.Parked(t.Context(), "api", 0, 1)

@@ -16,8 +16,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// TestValuesNameNoOtherLimitersKeys: each value has a limiter of its own, and
-// the keys of each are those of no other, whatever the values look like.
+// TestValuesNameNoOtherLimitersKeys: each value has a limiter of its own, and no two limiters
+// have a key in common, whatever the values are.
 func TestValuesNameNoOtherLimitersKeys(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, `

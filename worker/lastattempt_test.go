@@ -96,9 +96,8 @@ func TestPutOffKeepsTheTask(t *testing.T) {
 	}
 }
 
-// TestArchivedTasksRunAgain: whoever runs an archived task again, with asynq's
-// own tools, has it run: as often as they like, whatever it had failed with, and
-// also if a limit puts it off first.
+// TestArchivedTasksRunAgain: if somebody runs an archived task again, with asynq's own tools,
+// it runs: as often as they like, whatever error it had, and also if a limit puts it off first.
 func TestArchivedTasksRunAgain(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, onePerSecond)

@@ -14,15 +14,14 @@ import (
 	"github.com/jobthrottle/jobthrottle/producer"
 )
 
-// What handlers see of their limits is that of package asynqlimit, which has them
-// on any asynq server.
+// The types that handlers use are those of package asynqlimit, which has them for any asynq
+// server.
 type (
 	// ThrottledError says that a job was put off, which is no failure.
 	ThrottledError = asynqlimit.ThrottledError
-	// BlockedError says that a job cannot run as things stand. It waits until
-	// that is mended.
+	// BlockedError says that a job cannot run until something is mended. It waits until then.
 	BlockedError = asynqlimit.BlockedError
-	// BlockReason is why it cannot.
+	// BlockReason is why a job cannot run.
 	BlockReason = asynqlimit.BlockReason
 	// RetryAfterError is what RetryAfter returns.
 	RetryAfterError = asynqlimit.RetryAfterError
@@ -48,7 +47,7 @@ const (
 	UnknownField   = asynqlimit.UnknownField
 )
 
-// OtherJobs is the name in Stats of jobs that the configuration does not know.
+// OtherJobs is the name in Stats of jobs that the configuration does not have.
 const OtherJobs = asynqlimit.OtherJobs
 
 // WaitBounds are the bounds of the buckets of Waits.
@@ -58,8 +57,8 @@ var WaitBounds = asynqlimit.WaitBounds
 // whose API said to try again after d.
 func RetryAfter(d time.Duration) error { return asynqlimit.RetryAfter(d) }
 
-// Settle is asynqlimit.Settle: it corrects what the job of ctx took of its limits,
-// once its handler knows what it really cost.
+// Settle is asynqlimit.Settle: it corrects what the job of ctx took from its limits, once its
+// handler knows the true cost.
 func Settle(ctx context.Context, cost int64) error { return asynqlimit.Settle(ctx, cost) }
 
 // Stats returns the counters as they are now.
@@ -72,11 +71,10 @@ func blockedHost(err error) error {
 // permanent marks an error that no retry can mend: asynq archives the task.
 func permanent(err error) error { return fmt.Errorf("%w: %w", err, asynq.SkipRetry) }
 
-// retryUndecided is when to ask again if Redis gave no answer.
+// retryUndecided is how long to wait before asking again if Redis gave no answer.
 const retryUndecided = time.Second
 
-// retryDelay tells asynq when a task that failed comes back: as usual says, which may
-// be nil.
+// retryDelay tells asynq when a failed task comes back. It uses usual, which may be nil.
 func retryDelay(usual asynq.RetryDelayFunc) asynq.RetryDelayFunc {
 	if usual == nil {
 		usual = asynq.DefaultRetryDelayFunc

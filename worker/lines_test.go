@@ -219,8 +219,8 @@ func (f *fleet) awaitLast(id string) {
 	})
 }
 
-// TestDeletedAndEnqueuedAgain: what is enqueued again under the id of a parked
-// task that was deleted runs when it is due, not when the other's turn comes.
+// TestDeletedAndEnqueuedAgain: a task is enqueued again under the id of a parked task that was
+// deleted. It runs when it is due itself, not when the other would have been.
 func TestDeletedAndEnqueuedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, stopped)

@@ -13,53 +13,50 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/zaplog"
 )
 
-// Options are what a worker may have beside its configuration: what asynq.Config
-// offers to an asynq.Server. The zero value is ready for use. They hold for all pools.
+// Options are what a worker may have in addition to its configuration: what asynq.Config offers
+// to an asynq.Server. The zero value is ready for use. They apply to all pools.
 type Options struct {
-	// Redis is the client to use, which remains the caller's to close: see
-	// NewWithClient. Defaults to one of the worker's own, by the configuration.
+	// Redis is the client to use. The caller still has to close it: see NewWithClient. Defaults
+	// to a client of the worker's own, from the configuration.
 	Redis redis.UniversalClient
-	// Slog or Zap is where the worker logs: one of them at most.
-	// Defaults to slog.Default().
+	// Slog or Zap is the worker's log. At most one of them may be set. Defaults to
+	// slog.Default().
 	Slog *slog.Logger
 	Zap  *zap.Logger
-	// Handler gets the tasks that no handler of Handle or HandleFunc is for. It may be
-	// the *asynq.ServeMux of a program that runs an asynq.Server today: types that
-	// the mux has a handler for are its own, http:request included, and types that
-	// nobody has a handler for wait.
-	// Any other handler gets all tasks of other types.
+	// Handler gets the tasks that have no handler from Handle or HandleFunc. It may be the
+	// *asynq.ServeMux of a program that used to run an asynq.Server. The mux then gets all
+	// types for which it has a handler, including http:request. Types that have no handler
+	// anywhere wait. Any other handler gets all tasks of other types.
 	Handler asynq.Handler
-	// ErrorHandler is told of each failure of a task, as asynq has it, beside the
-	// log. That a task waits is none.
+	// ErrorHandler is called for each failure of a task, as by asynq, in addition to the log. A
+	// task that waits has not failed.
 	ErrorHandler asynq.ErrorHandler
-	// IsFailure says which errors of handlers count as failures and use up a retry.
-	// Defaults to all.
+	// IsFailure says which errors of handlers are failures and use up a retry. Defaults to all.
 	IsFailure func(error) bool
 	// RetryDelay is when a task that failed comes back. Defaults to asynq's.
 	RetryDelay asynq.RetryDelayFunc
-	// BaseContext is what the contexts of handlers derive from. Defaults to
+	// BaseContext returns the context from which the contexts of handlers derive. Defaults to
 	// context.Background.
 	BaseContext func() context.Context
-	// HealthCheck is called every now and then with the error of a ping to Redis, or
-	// nil, by each pool.
+	// HealthCheck is called regularly by each pool, with the error of a ping to Redis, or nil.
 	HealthCheck func(error)
-	// GroupAggregator makes one task of several that were enqueued with asynq.Group,
-	// at most GroupMaxSize (0: any number). A nil one leaves groups alone.
+	// GroupAggregator makes one task of several that were enqueued with asynq.Group, at most
+	// GroupMaxSize (0: any number). If it is nil, groups stay as they are.
 	GroupAggregator asynq.GroupAggregator
 	GroupMaxSize    int
-	// Intervals are how often the worker does what asynq does now and then.
+	// Intervals are how often the worker does asynq's periodic work.
 	Intervals Intervals
 }
 
-// Intervals are how often a worker does what asynq does now and then, and how long
-// groups of tasks may take. Zero is the default.
+// Intervals are how often a worker does asynq's periodic work, and how long groups of tasks may
+// take. Zero means the default.
 type Intervals struct {
-	TaskCheck        time.Duration // looks at queues that were empty; 50ms
+	TaskCheck        time.Duration // polls queues that were empty; 50ms
 	DelayedTaskCheck time.Duration // brings scheduled tasks and retries to their queues; 1s
 	HealthCheck      time.Duration // calls HealthCheck; 15s
 	Janitor          time.Duration // deletes completed tasks whose retention is over; 8s
-	GroupGracePeriod time.Duration // a group waits for one more task; 1m
-	GroupMaxDelay    time.Duration // a group waits in all; without end
+	GroupGracePeriod time.Duration // a group waits this long for one more task; 1m
+	GroupMaxDelay    time.Duration // a group waits this long in all; without end
 }
 
 // logger returns where to log.

@@ -152,7 +152,7 @@ pools: [ { name: main, concurrency: 5, queues: { default: 2, low: 1 } } ]
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Their http:request has its permit although ours would have got it by itself.
+	// Their http:request has its permit, although our handler would have acquired it itself.
 	if left, err := limiter.AvailablePermits(t.Context()); err != nil || left != 1 {
 		t.Errorf("%d of 5 permits left, %v; want 1: four jobs of mux have run", left, err)
 	}

@@ -49,7 +49,7 @@ jobs: { "x:both": { limits: [api, account] }, "x:one": { limits: [api] } }
 		if err := l.SetRate(t.Context(), throttle.Rate{Permits: 5, Interval: time.Second}); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.rdb.ZAdd(t.Context(), "asynq:{low}:jt:lines", redis.Z{Member: name}).Err(); err != nil { // to be looked at at once, like all others
+		if err := f.rdb.ZAdd(t.Context(), "asynq:{low}:jt:lines", redis.Z{Member: name}).Err(); err != nil { // to be visited at once, like all others
 			t.Fatal(err)
 		}
 	}
@@ -80,7 +80,7 @@ jobs: { "x:both": { limits: [api, account] }, "x:one": { limits: [api] } }
 	}
 }
 
-// TestLimiterOfName: what operators may name, and what they are told else.
+// TestLimiterOfName: which names operators may use, and the errors for other names.
 func TestLimiterOfName(t *testing.T) {
 	cfg := config.Default()
 	cfg.Limits = map[string]config.Limit{

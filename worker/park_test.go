@@ -36,7 +36,7 @@ func (f *fleet) limiter(name string) *throttle.Limiter {
 	return l
 }
 
-// usage is how a limiter stands, which has to be there.
+// usage is the usage of a limiter, which has to exist.
 func (f *fleet) usage(name string) operate.FleetUsage {
 	f.t.Helper()
 	found, err := operate.NewFleet(f.rdb).Inspect(f.t.Context(), name)
@@ -91,8 +91,8 @@ func TestQueuesByWeight(t *testing.T) {
 	}
 }
 
-// TestCalledTasksPassTheBacklog: tasks that are called come next, in the order of
-// their turns, however many are pending. Those would only park behind them.
+// TestCalledTasksPassTheBacklog: tasks that are called come next, in the order in which they
+// are due, however many are pending. Those would only park behind them.
 func TestCalledTasksPassTheBacklog(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, stopped)
@@ -219,7 +219,7 @@ log: { level: warn }
 func TestDeadlineBurnsNothing(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second
-	for _, rate := range []string{"1/4s", "1/1800ms"} { // the turn comes after the deadline, and shortly before
+	for _, rate := range []string{"1/4s", "1/1800ms"} { // due after the deadline, and shortly before
 		t.Run(rate, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t, fmt.Sprintf(`

@@ -14,7 +14,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/config"
 )
 
-// delayedCheckInterval is how often asynq looks for tasks to retry.
+// delayedCheckInterval is how often asynq checks for tasks to retry.
 const delayedCheckInterval = time.Second
 
 // pool is a group of slots: an asynq server of its own, with limits.
@@ -25,7 +25,7 @@ type pool struct {
 	server *asynq.Server
 }
 
-// newPools returns the pools of the configuration. What they share is in the first.
+// newPools returns the pools of the configuration. The first has what they share.
 func newPools(w *Worker) ([]*pool, error) {
 	var pools []*pool
 	for i, pc := range w.cfg.Pools {
@@ -81,8 +81,8 @@ func (p *pool) asynq(pc config.Pool) asynq.Config {
 	}
 }
 
-// attempted wraps each attempt of a job: its span, and what is true of jobs of
-// package producer alone.
+// attempted wraps each attempt of a job. It adds the span, and enforces the number of retries
+// of jobs of package producer.
 func (p *pool) attempted(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) (err error) {
 		ctx, span := p.w.startAttempt(ctx, task)
@@ -103,8 +103,8 @@ func (p *pool) attempted(next asynq.Handler) asynq.Handler {
 	})
 }
 
-// lastError is what the last attempt ended with: a panic or a timeout, which
-// asynq handles without asking whether it was the last.
+// lastError is the error of the last attempt: a panic or a timeout, which asynq handles without
+// asking whether it was the last.
 func (p *pool) lastError(ctx context.Context) error {
 	id, _ := asynq.GetTaskID(ctx)
 	queue, _ := asynq.GetQueueName(ctx)
@@ -115,7 +115,7 @@ func (p *pool) lastError(ctx context.Context) error {
 	return errors.New(info.LastErr)
 }
 
-// failed logs what asynq counts as a failure, and passes it on.
+// failed logs each failure that asynq counts, and passes it on.
 func (p *pool) failed(ctx context.Context, task *asynq.Task, err error) {
 	if !errors.Is(err, asynq.RevokeTask) {
 		id, _ := asynq.GetTaskID(ctx)

@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// Ready returns nil while the worker can take jobs, or else why it cannot: it
-// has not begun to, Redis does not answer, or the worker drains. It is for health
-// checks, and costs one Redis call.
+// Ready returns nil while the worker can take jobs, or else the reason why it cannot: it has
+// not started yet, Redis does not answer, or the worker drains. It is for health checks, and
+// costs one Redis call.
 func (w *Worker) Ready(ctx context.Context) error {
 	if w.stopping() {
 		return errors.New("draining")

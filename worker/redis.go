@@ -14,11 +14,11 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/replicas"
 )
 
-// reachTimeout bounds how long a start waits for a Redis that does not answer.
+// reachTimeout is how long a start waits at most for a Redis that does not answer.
 const reachTimeout = 5 * time.Second
 
-// reach finds out whether Redis is there and lets the worker do its work. It warns of
-// rights that are missing and that the work does not need.
+// reach finds out whether Redis answers and the user has the rights that the worker needs. It
+// warns about missing rights that jobs do not need.
 func reach(ctx context.Context, cfg *config.Config, rdb redis.UniversalClient, warn func(*RightsError)) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
@@ -36,7 +36,7 @@ func reach(ctx context.Context, cfg *config.Config, rdb redis.UniversalClient, w
 	return fmt.Errorf("cannot reach Redis at %s: %w; %s", where, err, advice(cfg.Redis, err))
 }
 
-// advice says what to do about a Redis that does not answer as it should.
+// advice says what to do if Redis does not answer as it should.
 func advice(r config.Redis, err error) string {
 	_, plain := errors.AsType[tls.RecordHeaderError](err)
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)

@@ -139,8 +139,8 @@ func TestRedisTroubleAtStart(t *testing.T) {
 	}
 }
 
-// rightsOf is a configuration with all that asks for rights, and a user who
-// has exactly those but for what is left out.
+// rightsOf is a configuration with everything that needs rights, and a user who has exactly
+// these rights, except the one that is left out.
 func rightsOf(t *testing.T, admin *redis.Client, without string) *config.Config {
 	t.Helper()
 	cfg := config.Default()

@@ -18,8 +18,8 @@ import (
 //go:embed lua/rights.lua
 var rightsLua string
 
-// What the user of a worker has to be allowed in a Redis with ACLs, and no
-// more. docs/redis.md has the same lists.
+// The least rights that the user of a worker needs in a Redis with ACLs. docs/redis.md has the
+// same lists.
 var (
 	// limitCommands are those of package throttle.
 	limitCommands = strings.Fields(`eval evalsha ping time exists del get mget set setrange decrby hdel hexists hget hmget hset persist
@@ -31,22 +31,23 @@ var (
 	// lineCommands are those of the lines of parked tasks.
 	lineCommands = strings.Fields(`eval evalsha time del exists get hdel hget hgetall hincrby hkeys hlen hmget hset lpush lrem
 		pexpire pttl rpop rpush sadd sismember srem zadd zcard zrange zrangebyscore zrem zremrangebyscore zscore`)
-	// pageCommands are those of the admin address alone.
+	// pageCommands are those that only the admin address needs.
 	pageCommands = strings.Fields("exec hvals llen lpos lrange memory|usage multi setnx smembers zrank zscan")
 )
 
 // taskKeys are asynq's.
 const taskKeys = "asynq:*"
 
-// channels are where asynq says that a task is to be cancelled, and package
-// throttle that a limiter has changed or got permits back.
+// channels are where asynq says that a task is to be cancelled, and where package throttle says
+// that a limiter has changed or got permits back.
 var channels = []string{"asynq:cancel", "jobthrottle:changes", "jobthrottle:releases"}
 
-// slotChannels are where a process is told that a slot of a limit in flight is its own.
+// slotChannels are where a process is told that it has got a slot of a limit in flight.
 const slotChannels = "jobthrottle:slots:*"
 
-// forPeople says whether a right, as RightsError.Missing has it, is only for what pages and commands
-// show. A worker does its jobs without: in a rolling deployment the user may have the rights of the version before.
+// forPeople reports whether a right, as in RightsError.Missing, is only for what pages and
+// commands show. A worker runs its jobs without it: in a rolling deployment the user may have
+// the rights of the previous version.
 func forPeople(right string) bool {
 	key, isKey := strings.CutPrefix(right, "~")
 	if isKey {
@@ -65,17 +66,17 @@ func channelsOf(cfg *config.Config) []string {
 	return channels
 }
 
-// RightsError says what the user of redis.username would have to be allowed.
+// RightsError says which rights the user of redis.username lacks.
 type RightsError struct {
 	User    string
-	Missing []string // as ACL SETUSER takes it: +zadd, ~asynq:*, &asynq:cancel
+	Missing []string // as for ACL SETUSER: +zadd, ~asynq:*, &asynq:cancel
 }
 
 func (e *RightsError) Error() string {
 	return fmt.Sprintf("the Redis user %q lacks rights: grant them with ACL SETUSER %s %s", e.User, e.User, strings.Join(e.Missing, " "))
 }
 
-// rights returns what the user of a worker needs, as ACL SETUSER takes it.
+// rights returns what the user of a worker needs, as for ACL SETUSER.
 func rights(cfg *config.Config) []string {
 	var rules []string
 	for _, pattern := range keyPatterns(cfg) {
@@ -90,7 +91,7 @@ func rights(cfg *config.Config) []string {
 	return rules
 }
 
-// commands returns what a worker of the configuration runs in Redis.
+// commands returns the commands that a worker of the configuration uses.
 func commands(cfg *config.Config) []string {
 	all := slices.Concat(limitCommands, taskCommands, lineCommands)
 	if cfg.Admin.Addr != "" {
@@ -112,7 +113,7 @@ func commands(cfg *config.Config) []string {
 func keyPatterns(cfg *config.Config) []string {
 	patterns := append(slices.Concat(presence.Keys(), history.Keys()), taskKeys, "{jobthrottle:parked}:*")
 	for _, name := range sortedKeys(cfg.Limits) {
-		prefix := name // as package throttle has it: names with a hash tag are their own
+		prefix := name // as in package throttle: names with a hash tag are unchanged
 		if !strings.Contains(name, "{") {
 			prefix = "{" + name + "}"
 		}
@@ -126,11 +127,11 @@ func keyPatterns(cfg *config.Config) []string {
 	return slices.Compact(patterns)
 }
 
-// checkRights returns a *RightsError if the user of rdb may not do all that the
-// jobs of a worker need. If only rights are missing that are for people, it warns. On a
-// Redis older than 7, which cannot tell, it finds nothing.
+// checkRights returns a *RightsError if the user of rdb lacks a right that the jobs of a worker
+// need. If only rights for people are missing, it calls warn. On a Redis older than 7, which
+// cannot tell, it finds nothing.
 func checkRights(ctx context.Context, cfg *config.Config, rdb redis.Scripter, warn func(*RightsError)) error {
-	if cluster, ok := rdb.(*redis.ClusterClient); ok { // whose nodes have users of their own
+	if cluster, ok := rdb.(*redis.ClusterClient); ok { // its nodes have users of their own
 		var once sync.Once // nodes are asked at the same time
 		first := func(e *RightsError) { once.Do(func() { warn(e) }) }
 		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return checkRights(ctx, cfg, node, first) })
@@ -172,7 +173,7 @@ func checkRights(ctx context.Context, cfg *config.Config, rdb redis.Scripter, wa
 	return nil
 }
 
-// userOf is who Redis takes the client for.
+// userOf is the user name that Redis sees.
 func userOf(r config.Redis) string {
 	if r.Username == "" {
 		return "default"

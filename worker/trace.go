@@ -12,10 +12,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// newTracer makes the spans of OpenTelemetry: one for each attempt of a task, in
-// the trace that its headers name, and within it one for each time it acquires.
-// Spans go where the program's TracerProvider sends them; without one they cost
-// next to nothing. Names follow OpenTelemetry's conventions for messaging.
+// newTracer makes the spans of OpenTelemetry: one for each attempt of a task, in the trace that
+// its headers name, and within it one for each time it acquires. Spans go where the program's
+// TracerProvider sends them. Without one they cost next to nothing. Names follow
+// OpenTelemetry's conventions for messaging.
 func newTracer() trace.Tracer { return otel.Tracer("github.com/jobthrottle/jobthrottle/worker") }
 
 // startAttempt begins the span of an attempt of a task.
@@ -47,7 +47,7 @@ func (w *Worker) traceAcquire(ctx context.Context, limiters []string, permits in
 	return func(err error) { endSpan(span, err) }
 }
 
-// endSpan ends a span. That a limit puts a task off is what it is for, and no error.
+// endSpan ends a span. It is no error if a limit puts a task off: that is its purpose.
 func endSpan(span trace.Span, err error) {
 	defer span.End()
 	if err == nil || !span.IsRecording() {

@@ -11,11 +11,11 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// What a worker shows of its jobs and limits. Package internal/jobview reads it,
-// for any asynq server.
+// Types that show a worker's jobs and limits. Package internal/jobview reads them, for any
+// asynq server.
 type (
-	// Overview is how the limits and queues of a worker's configuration stand at
-	// one time, over the whole fleet.
+	// Overview is the state of the limits and queues of a worker's configuration at one time,
+	// over the whole fleet.
 	Overview = jobview.Overview
 	// LimitOverview is a limit of the configuration.
 	LimitOverview = jobview.LimitOverview
@@ -23,8 +23,8 @@ type (
 	LimiterOverview = jobview.LimiterOverview
 	// PoolOverview is a pool of the configuration.
 	PoolOverview = jobview.PoolOverview
-	// QueueOverview is what asynq says of a queue, except that it counts parked
-	// tasks as tasks to retry, and here they are told apart.
+	// QueueOverview is what asynq says about a queue. But asynq counts parked tasks as tasks to
+	// retry, and here they are counted separately.
 	QueueOverview = jobview.QueueOverview
 
 	// Inspector reads which tasks wait for which limit, for the whole fleet.
@@ -33,11 +33,11 @@ type (
 	Line = jobview.Line
 	// ParkedTask is a task in line for a limiter.
 	ParkedTask = jobview.ParkedTask
-	// Explanation is where a task stands, and what holds it.
+	// Explanation is the state of a task, and what holds it.
 	Explanation = jobview.Explanation
-	// HoldingLimiter is the limiter that holds a task, and how it stands.
+	// HoldingLimiter is the limiter that holds a task, and its usage.
 	HoldingLimiter = jobview.HoldingLimiter
-	// AmbiguousTaskError says that several queues have a task of that id.
+	// AmbiguousTaskError says that several queues have a task with that id.
 	AmbiguousTaskError = jobview.AmbiguousTaskError
 )
 
@@ -46,16 +46,15 @@ type (
 // asynq.TaskState.String.
 const StateParked = jobview.StateParked
 
-// ErrUnknownLimit is what Limiter returns for names that the configuration does not know.
+// ErrUnknownLimit is the error of Limiter for names that the configuration does not have.
 var ErrUnknownLimit = jobview.ErrUnknownLimit
 
-// NewInspector returns an Inspector of what is in rdb, which remains the
-// caller's to close.
+// NewInspector returns an Inspector of what is in rdb. The caller still has to close rdb.
 func NewInspector(rdb redis.UniversalClient) *Inspector { return jobview.NewInspector(rdb) }
 
-// Overview reads how the limits and queues of this worker's configuration
-// stand. It changes nothing. It costs a script call a limit and client, and
-// some calls a queue: call it once a second at most.
+// Overview reads the state of the limits and queues of this worker's configuration. It changes
+// nothing. It costs a script call for each limit and client, and some calls for each queue:
+// call it at most once a second.
 func (w *Worker) Overview(ctx context.Context) (Overview, error) { return w.view.Overview(ctx) }
 
 // Fleet reads and pins limiters, in this worker's Redis.
@@ -64,17 +63,17 @@ func (w *Worker) Fleet() *operate.Fleet { return w.view.Fleet() }
 // Inspector reads which tasks wait for which limit, in this worker's Redis.
 func (w *Worker) Inspector() *Inspector { return w.view.Inspector() }
 
-// Limiter returns the limiter of a limit of the configuration, for operators
-// to change or pause, and its configured rate. Of a keyed limit the name is
-// that of one limiter, "limit:value", with % and : of the value written %25 and
-// %3A. A name that no limiter can have is an error; one that the configuration
-// does not know is ErrUnknownLimit.
+// Limiter returns the limiter of a limit of the configuration, for operators to change or
+// pause, and its configured rate. For a keyed limit the name is that of one limiter,
+// "limit:value", with % and : of the value written %25 and %3A. The error is ErrUnknownLimit if
+// the configuration does not have the limit, and another error if no limiter can have that
+// name.
 func (w *Worker) Limiter(name string) (*throttle.Limiter, throttle.Rate, error) {
 	return w.view.Limiter(name)
 }
 
-// JobsOfValue lists jobs as Inspector().Jobs does, of those that wait for a limiter of
-// this value, whichever limit with a key it belongs to.
+// JobsOfValue lists jobs as Inspector().Jobs does, but only those of this value, whichever
+// limit with a key it belongs to.
 func (w *Worker) JobsOfValue(ctx context.Context, q jobview.JobQuery, value string) (jobview.JobPage, error) {
 	return w.view.JobsOfValue(ctx, q, value)
 }

@@ -1,11 +1,10 @@
 // Package worker runs jobs from asynq's queues and keeps them within the rate
 // limits of its configuration.
 //
-// A job's handler is called when all limits of the job have a permit for it. A
-// job whose turn is near waits in the worker, beside the slots in which handlers
-// run; one whose turn is far parks in Redis, which uses up no retry, and comes back
-// when its turn is near. A handler that learns from its API that it has to wait returns
-// RetryAfter.
+// A job's handler is called when all limits of the job have a permit for it. If the permits of
+// a job are due soon, it waits in the worker, beside the slots in which handlers run. If they
+// are due much later, it parks in Redis, which uses up no retry, and comes back when they are
+// nearly due. If a handler learns from its API that it has to wait, it returns RetryAfter.
 package worker
 
 import (
@@ -30,8 +29,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// Worker is the jobs, limits and pools of one process. Register handlers, then
-// call Run, once.
+// Worker has the jobs, limits and pools of one process. Register handlers, then call Run, once.
 type Worker struct {
 	cfg       *config.Config
 	opts      Options
@@ -54,17 +52,16 @@ type Worker struct {
 	giveUp   context.CancelFunc
 }
 
-// New returns a worker with a Redis client of its own. A configuration that is
-// wrong is a *config.Error. It makes no connection yet. A nil logger logs nothing.
+// New returns a worker with a Redis client of its own. If the configuration is wrong, the error
+// is a *config.Error. It makes no connection yet. A nil logger logs nothing.
 func New(cfg *config.Config, logger *zap.Logger) (*Worker, error) {
 	return NewWith(cfg, Options{Zap: orNone(logger)})
 }
 
-// NewWithClient returns a worker that shares rdb, which remains the caller's to
-// close. The redis section of cfg then only tells whether it is a cluster, and
-// how many replicas to wait for. The connection pool of rdb should not be
-// smaller than the slots of all pools: a permit that waits for a connection
-// goes stale.
+// NewWithClient returns a worker that shares rdb. The caller still has to close rdb. The redis
+// section of cfg then only tells whether it is a cluster, and how many replicas to wait for.
+// The connection pool of rdb should not be smaller than the slots of all pools: a permit that
+// waits for a connection goes stale.
 func NewWithClient(cfg *config.Config, logger *zap.Logger, rdb redis.UniversalClient) (*Worker, error) {
 	return NewWith(cfg, Options{Zap: orNone(logger), Redis: rdb})
 }
@@ -76,7 +73,7 @@ func orNone(logger *zap.Logger) *zap.Logger {
 	return logger
 }
 
-// NewWith returns a worker with options. A configuration that is wrong is a
+// NewWith returns a worker with options. If the configuration is wrong, the error is a
 // *config.Error. It makes no connection yet.
 func NewWith(cfg *config.Config, opts Options) (w *Worker, err error) {
 	if cfg == nil {
@@ -145,9 +142,9 @@ func connections(cfg *config.Config) int {
 	return n
 }
 
-// HandleFunc registers the handler of a task type, or of all types that begin
-// with pattern and have no longer one. Like asynq's, it panics if the pattern
-// is empty or has a handler already.
+// HandleFunc registers the handler of a task type, or of all types that begin with pattern and
+// have no longer pattern. Like asynq's, it panics if the pattern is empty or already has a
+// handler.
 func (w *Worker) HandleFunc(pattern string, handler func(context.Context, *asynq.Task) error) {
 	w.Handle(pattern, asynq.HandlerFunc(handler))
 }
@@ -157,18 +154,18 @@ func (w *Worker) Handle(pattern string, handler asynq.Handler) {
 	w.handlers.handle(pattern, handler)
 }
 
-// Use wraps all handlers. Middleware runs when a job has its permits, unless
-// the handler acquires them itself, as that of http:request does.
+// Use wraps all handlers. Middleware runs when a job has its permits, unless the handler
+// acquires them itself, like that of http:request.
 func (w *Worker) Use(middleware ...asynq.MiddlewareFunc) { w.handlers.use(middleware) }
 
-// ID is what this worker's per_client limits are keyed by.
+// ID is this worker's key in per_client limits.
 func (w *Worker) ID() string { return w.throttle.ID() }
 
-// Client is the view of the limiters that this worker's jobs share: for metrics,
-// and for handlers that acquire more than their job's limits.
+// Client is the client of the limiters that this worker's jobs share: for metrics, and for
+// handlers that acquire more than their job's limits.
 func (w *Worker) Client() *throttle.Client { return w.throttle }
 
-// Summary says in a few lines which limits apply to what.
+// Summary says in a few lines which limits apply to which jobs.
 func (w *Worker) Summary() []string {
 	var lines []string
 	for _, pc := range w.cfg.Pools {
@@ -195,11 +192,10 @@ func (w *Worker) Summary() []string {
 	return lines
 }
 
-// Run applies the limits of the configuration, works until ctx ends, and then
-// drains: no job starts any more, waiting jobs go back without using up a retry,
-// running ones get the configuration's shutdown_timeout, and what is not done
-// by then goes back to the head of its queue. It returns nil after that, or the
-// reason why it could not start.
+// Run applies the limits of the configuration, and works until ctx ends. Then it drains: no job
+// starts any more, waiting jobs go back without using up a retry, and running ones get the
+// configuration's shutdown_timeout. Jobs that are not done by then go back to the head of their
+// queue. It returns nil after that, or the reason why it could not start.
 func (w *Worker) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, w.close()) }()
 	if err := w.prepare(ctx); err != nil {
@@ -255,5 +251,5 @@ func (w *Worker) close() error {
 	return err
 }
 
-// stopping says whether the worker drains.
+// stopping reports whether the worker drains.
 func (w *Worker) stopping() bool { return w.draining.Load() }

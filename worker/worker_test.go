@@ -49,9 +49,9 @@ type start struct {
 	at  time.Time // when its permits were handed out; of a task without limits, when its handler began
 }
 
-// handedOut notes when the attempts that run got their permits: a limit is kept
-// or broken then. When a busy machine runs the handler after that is not up to
-// the limit: with six endless loops beside, 16 ms later were seen.
+// handedOut records when the attempts that run got their permits: that is when a limit is kept
+// or broken. The limit cannot help it if a busy machine runs the handler later: with six
+// endless loops on the machine, handlers ran 16 ms later.
 type handedOut struct {
 	at sync.Map // trace.SpanID of an attempt: time.Time
 }
@@ -94,8 +94,8 @@ func newFleet(t testing.TB, yaml string) *fleet {
 	}
 }
 
-// work starts a worker whose handler notes the start and then calls handle. It
-// stops with the returned function, or at the end of the test.
+// work starts a worker whose handler records the start and then calls handle. It stops with the
+// returned function, or at the end of the test.
 func (f *fleet) work(handle func(ctx context.Context, task *asynq.Task) error) (stop func()) {
 	f.t.Helper()
 	cfg, err := config.Parse("config.yaml", []byte(f.yaml))
@@ -165,7 +165,7 @@ func (f *fleet) await(n int, within time.Duration) []start {
 	return f.seen()
 }
 
-// awaitThat waits until the condition holds. It looks after each start, and now and then.
+// awaitThat waits until the condition holds. It checks it after each start, and regularly.
 func (f *fleet) awaitThat(within time.Duration, condition func() (bool, string)) {
 	f.t.Helper()
 	timeout := time.After(within)

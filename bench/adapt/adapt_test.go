@@ -89,7 +89,7 @@ func TestAdaptiveIsUpToDate(t *testing.T) {
 	}
 }
 
-// A run depends on its seed alone, and on that it does.
+// A run depends on its seed, and only on that.
 func TestSameSeed(t *testing.T) {
 	s := scenario{Kind: hiddenapi.Fixed, Cap: 20, Workers: 4, Windows: 30}
 	for _, c := range append(peers(), us) {
@@ -114,8 +114,8 @@ func TestSameSeed(t *testing.T) {
 	}
 }
 
-// Of a small limit each refusal counts: where an API bears 10 a second, finding that costs
-// at most one request of a hundred in the first 60 windows, with most seeds.
+// For a small limit each refusal counts: if an API accepts 10 a second, finding that costs at
+// most one request of a hundred in the first 60 windows, with most seeds.
 func TestSmallLimits(t *testing.T) {
 	for _, kind := range []hiddenapi.Kind{hiddenapi.Fixed, hiddenapi.Bucket} {
 		var refused []float64
@@ -133,8 +133,8 @@ func TestSmallLimits(t *testing.T) {
 	}
 }
 
-// Our limiter never grants more than its limit within an interval and the guard, but
-// for what a cut leaves alone.
+// Our limiter never grants more than its limit within an interval and the guard, except the
+// reservations that a cut leaves alone.
 func TestOursKeepsItsLimit(t *testing.T) {
 	w, err := run(scenario{Kind: hiddenapi.Sliding, Cap: 50, Workers: 5, Windows: 40}, 3, us.With)
 	if err != nil {
@@ -183,8 +183,9 @@ func TestLoki(t *testing.T) {
 	}
 }
 
-// RudderStack's rule: of a limit of 200 for each of two processes, half of the responses
-// refused: down by 0.3 x 0.5 of it; two windows without a refusal: up by a tenth.
+// RudderStack's rule: two processes have a limit of 200 each. If half of the responses are
+// refused, it falls by 0.3 x 0.5 of it. After two windows without a refusal it rises by a
+// tenth.
 func TestRudder(t *testing.T) {
 	w := &world{scenario: scenario{Cap: 100, Workers: 2}}
 	p := &rudderProcess{w: w, highest: 200, factor: 1, bucket: tokens{w: w, rate: 200, burst: 200}}

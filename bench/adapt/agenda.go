@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// agenda is fake time: what happens next, and when. Of two things at one moment,
-// the one that was planned first happens first.
+// agenda is fake time: what happens next, and when. Of two events at the same time, the one
+// that was planned first happens first.
 type agenda struct {
 	now    time.Duration
 	events eventHeap
@@ -19,13 +19,13 @@ type event struct {
 	do     func()
 }
 
-// at plans do for a moment, now if that is over.
+// at plans do for the time t, or for now if t is over.
 func (a *agenda) at(t time.Duration, do func()) {
 	a.number++
 	heap.Push(&a.events, event{max(t, a.now), a.number, do})
 }
 
-// run has everything happen until the end.
+// run runs all events until the end.
 func (a *agenda) run(end time.Duration) {
 	for len(a.events) > 0 && a.events[0].at <= end {
 		e := heap.Pop(&a.events).(event)

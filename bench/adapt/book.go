@@ -17,10 +17,10 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/internal/report"
 )
 
-// book is what ADAPTIVE.md is made of.
+// book is what ADAPTIVE.md is made from.
 type book struct {
 	seeds  int
-	kept   string         // the folder of results; empty: none
+	kept   string         // the folder of results; empty: none is used
 	only   *regexp.Regexp // the runs to make
 	ours   contender
 	parts  []part
@@ -29,7 +29,7 @@ type book struct {
 	rough  results
 }
 
-// part is some scenarios and what has to hold in them.
+// part is some scenarios and the targets for them.
 type part struct {
 	all     []named
 	targets []target
@@ -65,7 +65,7 @@ func (b *book) run(progress io.Writer) (err error) {
 	return nil
 }
 
-// runPart runs scenarios, or takes from the folder of results what they gave before.
+// runPart runs scenarios, or takes their earlier results from the folder of results.
 func (b *book) runPart(progress io.Writer, name string, all []named, c contender) (results, error) {
 	whole := results{}
 	for _, n := range all {
@@ -105,7 +105,8 @@ func (b *book) runOne(title string, n named, c contender) (runs []figures, err e
 	return r[n.Name], os.WriteFile(file, text, 0o644)
 }
 
-// worstOf is a figure of the scenario in which its median is worst, and the worst seed of all.
+// worstOf returns the worst median of a figure with the name of its scenario, and the worst
+// seed of all with the name of its scenario.
 func (p part) worstOf(t target) (name string, s spread, worst string) {
 	worse := func(a, b float64) bool { return t.largest && a > b || !t.largest && a < b }
 	var single spread
@@ -122,7 +123,7 @@ func (p part) worstOf(t target) (name string, s spread, worst string) {
 	return name, s, worst
 }
 
-// totals are all requests of a rule with the APIs that do not change.
+// totals counts all requests of a rule with the APIs that do not change.
 func (r results) totals() (refused, accepted float64) {
 	for _, runs := range r {
 		for _, f := range runs {
@@ -233,8 +234,9 @@ func (p part) table(text *strings.Builder) {
 	})
 }
 
-// beside is how many times fewer refusals than the best of the others, whose it is, and
-// how much of the limits is used, on average, as a part of what the best of them uses.
+// beside compares our rule with the others: how many times fewer refusals we have than the best
+// of them, how much of the limits we use, on average, as a part of what the best of them uses,
+// and the name of the one with the fewest refusals.
 func (b *book) beside() (refused, used float64, name string) {
 	ours, _ := b.steady.totals()
 	refused, used = math.Inf(1), math.Inf(1)
@@ -248,9 +250,9 @@ func (b *book) beside() (refused, used float64, name string) {
 	return refused, used, name
 }
 
-// used is how much of the limits is used from window 20 on, on average over the APIs.
+// used is how much of the limits is used from window 20 on: the mean over the APIs.
 func (r results) used() (mean float64) {
-	for _, name := range slices.Sorted(maps.Keys(r)) { // in order, for the sum of fractions depends on it
+	for _, name := range slices.Sorted(maps.Keys(r)) { // in order, because the sum of fractions depends on it
 		mean += over(r[name], func(f figures) float64 { return f.Used }, false).Median / float64(len(r))
 	}
 	return mean

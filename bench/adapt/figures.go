@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// figures are what came of one run.
+// figures are the results of one run.
 type figures struct {
 	Near       int     // windows until the limit was near the API's, from below, and nothing was refused; -1: never
 	Early      float64 // part of the first 60 windows' requests that was refused
@@ -14,17 +14,17 @@ type figures struct {
 	Used       float64 // part of what the API allows that was used, from window 20 on
 	Refused    int
 	Accepted   int
-	Cuts       int     // after the change: falls of the limit with no rise between them
+	Cuts       int     // after the change: how often the limit fell without a rise in between
 	Under      int     // of these, until the limit was no higher than the API's
 	Back       int     // windows after the change, or after its end, until 0.9 of the API's limit was in use
 	Moved      float64 // how far the limit moved while the API failed
-	Oscillates float64 // how far from the API's limit it was at most, after window 60, as a part of it
+	Oscillates float64 // how far the limit was from the API's at most, after window 60, as a part of the API's
 }
 
 // nearBelow reports whether a limit is at most 5 %, or one, below what the API allows.
 func nearBelow(limit, most float64) bool { return limit <= most && limit >= most-max(0.05*most, 1) }
 
-// count takes the figures of a run.
+// count computes the figures of a run.
 func (w *world) count() figures {
 	f := figures{Near: -1, Back: -1}
 	end := w.Windows
@@ -61,12 +61,12 @@ func (w *world) count() figures {
 	return f
 }
 
-// countChange takes the figures of what happened at the change.
+// countChange computes the figures of what happened at the change.
 func (w *world) countChange(f *figures) {
 	begin := w.Change
 	over := begin + int((w.Other+w.Fails)/window)
 	if w.Fails > 0 {
-		begin++ // what was accepted before is still heard of
+		begin++ // replies to earlier requests still arrive
 	}
 	last := w.Windows
 	if over > begin {
@@ -107,7 +107,7 @@ type spread struct {
 	Seed          uint64 // of the worst
 }
 
-// over takes a figure of runs with the seeds 1, 2 and so on.
+// over collects a figure of the runs with the seeds 1, 2 and so on.
 func over(runs []figures, of func(figures) float64, largest bool) spread {
 	var values []float64
 	s := spread{}

@@ -4,7 +4,7 @@
 //
 //	go run ./bench/adapt
 //
-// What it writes depends on nothing but the rule and the seeds: no machine, no clock.
+// What it writes depends only on the rule and the seeds, not on the machine or the clock.
 package main
 
 import (
@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// bench runs everything, and writes what came of it.
+// bench runs everything and writes the results.
 func bench(b book, out string, progress io.Writer) error {
 	if err := b.run(progress); err != nil {
 		return err

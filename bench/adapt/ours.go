@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	guard   = window / 100           // counts in the log, on top of the interval
-	near    = 100 * time.Millisecond // places that a cut leaves alone
-	grain   = window / 32            // reports of one moment
-	buckets = 256                    // of a log that has more entries than this
-	flushed = 125 * time.Millisecond // until what was accepted is told
+	guard   = window / 100           // a permit counts in the log for this long after the interval
+	near    = 100 * time.Millisecond // a cut leaves reservations alone that are due within this time
+	grain   = window / 32            // reports are grouped by this time
+	buckets = 256                    // a log with more entries than this is kept in buckets
+	flushed = 125 * time.Millisecond // how long a process collects responses before it reports them
 )
 
-// prelude is what learn.lua finds in prelude.lua.
+// prelude is what learn.lua needs from prelude.lua.
 const prelude = `local floor, ceil, max, min, format, match = math.floor, math.ceil, math.max, math.min, string.format, string.match
 `
 
-// ours is the rule of this module: learn.lua itself, as adapt.lua runs it in Redis. The
-// limiter around it is what the engine promises: no window of the interval and the
-// guard has more grants than the limit, in the order in which they were asked for.
-// What was reserved for the next 100 ms is used after a cut.
+// ours is the rule of this module: learn.lua itself, called as adapt.lua calls it in Redis. The
+// limiter around it does what the engine promises: no window of the interval and the guard has
+// more grants than the limit, and grants are in the order in which they were asked for. What
+// was reserved for the next 100 ms is used after a cut.
 type ours struct {
 	w     *world
 	lua   *lua.LState
@@ -36,13 +36,13 @@ type ours struct {
 	paused  time.Duration // until then
 	before  int64         // quota before the last cut
 	wasEven bool
-	spared  time.Duration // until then the places of before are used
+	spared  time.Duration // until then the reservations of the quota before are used
 
 	log     []time.Duration // grants, oldest first
 	waiting []func()
-	pumping time.Duration // when the next grant is looked for; 0: nobody waits
+	pumping time.Duration // when the next grant is tried; 0: nobody waits
 
-	reports []map[time.Duration]*[2]int // of each process: accepted and refused, by moment
+	reports []map[time.Duration]*[2]int // of each process: accepted and refused, by time
 	timer   []bool
 }
 
@@ -72,10 +72,10 @@ func newOurs(path string) func(*world) (rule, error) {
 	}
 }
 
-// micros is a moment as learn.lua has it. Times there are above 0.
+// micros is a time as learn.lua counts it. Times there are above 0.
 func micros(t time.Duration) lua.LNumber { return lua.LNumber((t + time.Hour).Microseconds()) }
 
-// bucket is the one of a moment.
+// bucket is the number of the bucket that a time belongs to.
 func bucket(t time.Duration) time.Duration { return t / ((window + guard) / buckets) }
 
 func (o *ours) call(name string, args ...lua.LValue) lua.LValue {
@@ -87,14 +87,14 @@ func (o *ours) call(name string, args ...lua.LValue) lua.LValue {
 	return v
 }
 
-// number is one of the state.
+// number returns a number of the state.
 func (o *ours) number(name string) float64 {
 	return float64(lua.LVAsNumber(o.state.RawGetString(name)))
 }
 
 func (o *ours) limit() float64 { return float64(o.quota) }
 
-// adopt takes up what the rule has decided.
+// adopt applies what the rule has decided.
 func (o *ours) adopt() {
 	quota, even := int64(o.number("limit")), o.call("evenly", o.state) == lua.LTrue
 	if quota < o.quota {
@@ -108,7 +108,7 @@ func (o *ours) ask(_ int, send func()) {
 	o.pump()
 }
 
-// pump grants what can be granted now, and plans when to look again.
+// pump grants what can be granted now, and plans when to try again.
 func (o *ours) pump() {
 	for len(o.waiting) > 0 {
 		at := o.next()
@@ -145,7 +145,7 @@ func (o *ours) next() time.Duration {
 	return at
 }
 
-// earliest is when a limit leaves room for one more.
+// earliest is when a limit leaves room for one more grant.
 func (o *ours) earliest(quota int64, even bool) time.Duration {
 	at := o.w.now
 	n := len(o.log)
@@ -182,7 +182,7 @@ func (o *ours) saw(slot int, then time.Duration, out outcome) time.Duration {
 	return 0
 }
 
-// report is a call of adapt.lua.
+// report does what a call of adapt.lua does.
 func (o *ours) report(p int) {
 	if len(o.reports[p]) == 0 {
 		return

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// most is how far above the API's limit the highest limit of each rule that has one is
-// set: somebody who does not know the limit knows no more than this.
+// most is the highest limit of each rule that has one, as a multiple of the API's limit.
+// Somebody who does not know the limit cannot set it closer than this.
 const most = 4
 
 // tokens is a token bucket of one process, for which requests queue up.
@@ -17,7 +17,7 @@ type tokens struct {
 	left    float64
 	at      time.Duration
 	waiting []func()
-	planned int // which of the plans to look again is the last one
+	planned int // the number of the latest plan to try again
 }
 
 func (t *tokens) refill() {
@@ -25,7 +25,7 @@ func (t *tokens) refill() {
 	t.at = t.w.now
 }
 
-// set changes the bucket. What has come so far has come at the old rate.
+// set changes the bucket. Tokens up to now came at the old rate.
 func (t *tokens) set(rate, burst float64) {
 	t.refill()
 	t.rate, t.burst = rate, burst
@@ -58,14 +58,14 @@ func (t *tokens) pump() {
 	}
 }
 
-// aws is the adaptive mode of AWS's SDKs, as botocore has it: each client has a token
-// bucket, from its first refusal on, whose rate a cubic function of the time since
-// the last refusal gives, and which each refusal multiplies by 0.7. It measures its
-// own rate every half second, and never sets more than twice of that. A refused
-// request is tried again after a random part of 1, 2, 4 ... seconds.
+// aws is the adaptive mode of AWS's SDKs, as botocore has it. Each client has a token bucket
+// from its first refusal on. Its rate is a cubic function of the time since the last refusal.
+// Each refusal multiplies the rate by 0.7. The client measures its own rate every half second,
+// and never sets more than twice that rate. A refused request is tried again after a random
+// part of 1, 2, 4 ... seconds.
 type aws struct {
 	clients  []*awsClient
-	attempts map[int]int // of each slot, which were refused so far
+	attempts map[int]int // of each slot: how many were refused so far
 }
 
 type awsClient struct {
@@ -97,7 +97,7 @@ func (a *aws) ask(slot int, send func()) {
 	}
 }
 
-// cubic is the rate so many seconds after a refusal at the rate wMax.
+// cubic is the rate that many seconds after a refusal at the rate wMax.
 func cubic(after, wMax float64) float64 {
 	k := math.Cbrt(wMax * (1 - awsBeta) / awsScale)
 	return awsScale*math.Pow(after-k, 3) + wMax
@@ -129,7 +129,7 @@ func (a *aws) saw(slot int, _ time.Duration, o outcome) time.Duration {
 	return time.Duration(c.w.random.Float64() * min(math.Pow(2, float64(a.attempts[slot]-1)), 20) * float64(time.Second))
 }
 
-// measure notes a response.
+// measure counts a response.
 func (c *awsClient) measure() {
 	const half = 500 * time.Millisecond
 	slice := c.w.now / half * half
@@ -150,9 +150,9 @@ func (a *aws) limit() (sum float64) {
 	return sum
 }
 
-// loki is the congestion control of Loki's object storage clients: a token bucket a
-// process, as deep as its rate is high; one more a second for each success, half of
-// it for each refusal. Who waits looks for a token every 10 ms, so finds it as much late.
+// loki is the congestion control of Loki's object storage clients. Each process has a token
+// bucket as deep as its rate is high. A success adds one to the rate, a refusal halves it. A
+// caller that waits checks for a token every 10 ms, so it gets one up to 10 ms late.
 type loki struct{ buckets []*tokens }
 
 func newLoki(w *world) (rule, error) {
@@ -179,7 +179,7 @@ func (l *loki) ask(slot int, send func()) {
 
 func (l *loki) saw(slot int, _ time.Duration, o outcome) time.Duration {
 	if o == failed {
-		return 0 // of these it retries some and learns nothing
+		return 0 // it retries some of these and learns nothing
 	}
 	b := l.bucket(slot)
 	rate := b.rate
@@ -199,10 +199,10 @@ func (l *loki) limit() (sum float64) {
 	return sum
 }
 
-// rudder is RudderStack's adaptive throttler: a part of the highest limit, which begins
-// at all of it. When more than a tenth of the responses of a window were refusals,
-// it falls by 0.3 of their share, and the next window does not count. After two
-// windows without a refusal it rises by a tenth. Each process has a share of the highest limit.
+// rudder is RudderStack's adaptive throttler. Its limit is a part of the highest limit, and
+// begins at all of it. When more than a tenth of the responses of a window were refusals, the
+// limit falls by 0.3 of their share, and the next window does not count. After two windows
+// without a refusal it rises by a tenth. Each process has a share of the highest limit.
 type rudder struct{ processes []*rudderProcess }
 
 type rudderProcess struct {
@@ -211,7 +211,7 @@ type rudderProcess struct {
 	highest        float64
 	factor         float64
 	refused, total int
-	sinceRise      int // refusals since the limit last rose or was looked at
+	sinceRise      int // refusals since the limit last rose or was checked
 }
 
 func newRudder(w *world) (rule, error) {
@@ -220,7 +220,7 @@ func newRudder(w *world) (rule, error) {
 		highest := max(most*float64(w.most())/float64(w.Workers), 1)
 		p := &rudderProcess{w: w, highest: highest, factor: 1, bucket: tokens{w: w, rate: highest, burst: highest, left: highest}}
 		r.processes = append(r.processes, p)
-		phase := time.Duration(w.random.Int64N(int64(window))) // processes begin when they begin
+		phase := time.Duration(w.random.Int64N(int64(window))) // processes do not begin at the same time
 		w.at(phase+window, p.fall)
 		w.at(phase+2*window, p.rise)
 	}

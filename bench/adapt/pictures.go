@@ -8,7 +8,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/hiddenapi"
 )
 
-// drawAll draws the pictures, each of seed 1.
+// drawAll draws the pictures, all with seed 1.
 func (b *book) drawAll(out string) error {
 	s := scenario{Kind: hiddenapi.Sliding, Cap: 100, Workers: 10, Windows: 100}
 	if err := draw(filepath.Join(out, "ADAPTIVE-steady.svg"), "Ten processes, an API that allows 100 in any second and does not say so",

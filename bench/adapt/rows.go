@@ -20,7 +20,7 @@ func peers() []contender {
 	return []contender{{"AWS", newAWS}, {"Loki", newLoki}, {"RudderStack", newRudder}}
 }
 
-// named is a scenario without its number of processes, which the seed gives.
+// named is a scenario with a name. The seed sets its number of processes.
 type named struct {
 	Name string
 	scenario
@@ -28,13 +28,13 @@ type named struct {
 
 var kinds = []hiddenapi.Kind{hiddenapi.Sliding, hiddenapi.Fixed, hiddenapi.Bucket}
 
-// steady are the APIs that do not change.
+// steady are the scenarios with APIs that do not change.
 func steady() (all []named) {
 	for _, kind := range kinds {
 		for _, c := range []int64{10, 100, 1000} {
 			windows := 120
 			if c == 1000 {
-				windows = 90 // of which each has enough to count
+				windows = 90 // each of these windows has enough requests to count
 			}
 			all = append(all, named{fmt.Sprintf("%s, %d/s", kind, c), scenario{Kind: kind, Cap: c, Windows: windows}})
 		}
@@ -42,7 +42,7 @@ func steady() (all []named) {
 	return all
 }
 
-// each is a scenario of each kind, at 40/s.
+// each makes a scenario for each kind of API, at 40/s.
 func each(s scenario) (all []named) {
 	for _, kind := range kinds {
 		s.Kind, s.Cap = kind, 40
@@ -64,7 +64,7 @@ func failing() []named {
 func late() []named      { return each(scenario{Windows: 110, Late: true, Workers: 50}) }
 func scattered() []named { return each(scenario{Windows: 100, Scattered: true}) }
 
-// workers of a seed: 3 to 50.
+// workers is the number of processes for a seed: 3 to 50.
 func workers(seed uint64) int {
 	of := []int{10, 3, 50, 5, 20, 8, 30, 4, 15, 12}
 	return of[(seed-1)%uint64(len(of))]
@@ -73,8 +73,8 @@ func workers(seed uint64) int {
 // results are the figures of each seed, by the name of the scenario.
 type results map[string][]figures
 
-// runAll runs scenarios with a rule, with the seeds 1 to seeds, some at the same time,
-// which changes none.
+// runAll runs scenarios with a rule, with the seeds 1 to seeds. Some run at the same time,
+// which does not change their results.
 func runAll(all []named, c contender, seeds int) (results, error) {
 	r := results{}
 	var (
@@ -109,20 +109,20 @@ func runAll(all []named, c contender, seeds int) (results, error) {
 	return r, failed
 }
 
-// target is a row of what has to hold.
+// target is a row of the table of targets.
 type target struct {
 	What, Want string
 	of         func(figures) float64
-	largest    bool // the worst is the largest
+	largest    bool // the worst value is the largest
 	reached    func(float64) bool
 	format     string
 }
 
-// lateShare is what was refused after window 60, as a part of what may be: 0.2 %, or
+// lateShare is what was refused after window 60, as a part of what may be refused: 0.2 %, or
 // one in 20 windows if that is more.
 func lateShare(f figures) float64 { return min(f.Late/0.002, f.LatePer20) }
 
-// found is nearBelow's window; a limit that never gets there is found at infinity.
+// found is the window in which the limit was nearBelow, or infinity if it never was.
 func found(n int) float64 {
 	if n < 0 {
 		return math.Inf(1)

@@ -10,23 +10,23 @@ import (
 // window is the interval of every API here, and the step of every picture.
 const window = time.Second
 
-// A scenario is an API, a fleet that always has work for it, and what happens to the API.
+// scenario is an API, a fleet that always has work for it, and what happens to the API.
 type scenario struct {
 	Kind    hiddenapi.Kind
 	Cap     int64 // at the beginning
 	Workers int   // processes
-	Late    bool  // replies come after up to 2 s, instead of a few hundredths of one
+	Late    bool  // replies take up to 2 s, instead of a few hundredths of a second
 	Windows int
-	// Requests are under way for 26 ms on average, instead of 2.5.
+	// Scattered requests are under way for 26 ms on average, instead of 2.5.
 	Scattered bool
-	// At the window Change:
+	// What happens at the window Change:
 	Change int
 	To     int64         // the API's limit is this from then on
-	Other  time.Duration // or another client takes half of it, for so long
-	Fails  time.Duration // or every request fails with 500, for so long
+	Other  time.Duration // or another client takes half of it, for this long
+	Fails  time.Duration // or every request fails with 500, for this long
 }
 
-// most is the highest that the API's limit gets.
+// most is the highest limit that the API has in the run.
 func (s scenario) most() int64 { return max(s.Cap, s.To) }
 
 // capAt is what the API leaves to the fleet in a window.
@@ -57,12 +57,12 @@ const (
 	failed
 )
 
-// rule decides when requests are sent, and learns from what becomes of them.
+// rule decides when requests are sent, and learns from their outcomes.
 type rule interface {
-	// ask has send called when a slot may send a request, now or later.
+	// ask calls send when a slot may send a request, now or later.
 	ask(slot int, send func())
-	// saw says what became of a slot's request, whose permit is of then. It returns
-	// how long the slot rests.
+	// saw reports the outcome of a slot's request, whose permit was granted at the time then.
+	// It returns how long the slot rests.
 	saw(slot int, then time.Duration, o outcome) time.Duration
 	// limit is what the fleet allows itself in a window; 0: it has no limit yet.
 	limit() float64
@@ -86,7 +86,7 @@ type seen struct {
 	Limit                     float64
 }
 
-// change is a limit, from a moment on.
+// change is a limit that holds from a time on.
 type change struct {
 	at time.Duration
 	to float64
@@ -121,7 +121,7 @@ func run(s scenario, seed uint64, with func(*world) (rule, error)) (*world, erro
 	return w, nil
 }
 
-// plan has happen what the scenario wants to happen.
+// plan plans what the scenario does at its change.
 func (w *world) plan() {
 	if w.Change == 0 {
 		return
@@ -145,10 +145,10 @@ func (w *world) plan() {
 	}
 }
 
-// process is the one to which a slot belongs.
+// process is the number of the process to which a slot belongs.
 func (w *world) process(slot int) int { return slot % w.Workers }
 
-// work is one slot: it asks, sends, hears, and begins again.
+// work is one slot: it asks, sends, gets the reply, and begins again.
 func (w *world) work(slot int) {
 	w.rule.ask(slot, func() {
 		then, took := w.now, w.latency()
@@ -162,7 +162,7 @@ func (w *world) work(slot int) {
 	})
 }
 
-// way is how long a request is under way, on a connection that is there.
+// way is how long a request takes to the API on an open connection.
 func (w *world) way() time.Duration {
 	scatter := 1500 * time.Microsecond
 	if w.Scattered {
@@ -179,7 +179,7 @@ func (w *world) latency() time.Duration {
 	return min(10*time.Millisecond+time.Duration(w.random.ExpFloat64()*float64(40*time.Millisecond)), time.Second)
 }
 
-// arrive is a request at the API.
+// arrive handles a request at the API.
 func (w *world) arrive() outcome {
 	s := &w.seen[min(int(w.now/window), w.Windows-1)]
 	switch {
@@ -195,7 +195,7 @@ func (w *world) arrive() outcome {
 	return accepted
 }
 
-// note notes the limit if it has changed.
+// note records the limit if it has changed.
 func (w *world) note() {
 	if l := w.rule.limit(); len(w.limits) == 0 || w.limits[len(w.limits)-1].to != l {
 		w.limits = append(w.limits, change{w.now, l})

@@ -17,7 +17,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/site"
 )
 
-// measured is what came of all runs.
+// measured is the results of all runs.
 type measured struct {
 	opts     options
 	began    time.Time
@@ -51,8 +51,8 @@ func chaos(ctx context.Context, opts options, stdout, stderr io.Writer) (err err
 	return errors.Join(write(m, stdout), m.verdict())
 }
 
-// measure takes seed by seed. A run that fails is noted, and the others go on;
-// the error is of ctx, or of what all runs need.
+// measure runs one seed after the other. A run that fails is recorded, and the others go on.
+// The error is that of ctx, or of something that all runs need.
 func (m *measured) measure(ctx context.Context, dir string, stderr io.Writer) error {
 	fmt.Fprintln(stderr, "building worker and enqueue")
 	programs, err := site.Build(ctx, dir)
@@ -100,7 +100,7 @@ func (m *measured) measure(ctx context.Context, dir string, stderr io.Writer) er
 	return nil
 }
 
-// verdict is an error if a promise was broken, or could not be looked at.
+// verdict returns an error if a promise was broken, or could not be checked.
 func (m *measured) verdict() error {
 	errs := slices.Clone(m.failures)
 	for i, r := range m.results {
@@ -121,7 +121,7 @@ func (m *measured) verdict() error {
 	return errors.Join(errs...)
 }
 
-// exempt says that what was done is documented to break promises.
+// exempt reports whether a fault of the run is documented to break promises.
 func (m *measured) exempt() bool {
 	return slices.ContainsFunc(m.opts.faults(), func(f fault.Fault) bool { return f.Exempt })
 }

@@ -118,7 +118,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestOutDir: partial figures never take the place of whole ones by themselves.
+// TestOutDir: partial figures never replace whole ones by default.
 func TestOutDir(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	named := filepath.Join(t.TempDir(), "a", "b")

@@ -13,8 +13,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/site"
 )
 
-// herd is the site of a worker that dies with all its slots waiting. Permits are
-// spread evenly, so that each that nobody uses leaves a gap.
+// herd is the site of a worker that dies while all its slots wait. Permits are spread evenly,
+// so that each unused one leaves a gap.
 var herd = site.Plan{
 	Limit:  check.Limit{Permits: 50, Interval: time.Second, Guard: 200 * time.Millisecond},
 	Smooth: true, Workers: 2, Slots: 20, Waiting: 20, Hold: "forever",
@@ -22,16 +22,16 @@ var herd = site.Plan{
 
 const (
 	deaths     = 5
-	settles    = 5 * time.Second // until all slots of a worker that has started have places
+	settles    = 5 * time.Second // until all slots of a worker that has started have reservations
 	deathsTake = deaths * 2 * settles
 )
 
-// horizon is how far ahead a process reserves places: max(interval, 1 s), and one place more.
+// horizon is how far ahead a process reserves permits: max(interval, 1 s), and one permit more.
 func horizon(l check.Limit) time.Duration {
 	return max(l.Interval, time.Second) + (l.Interval+l.Guard)/time.Duration(l.Permits)
 }
 
-// die kills a worker whose slots all hold places, several times.
+// die kills a worker whose slots all have reservations, several times.
 func die(ctx context.Context, programs site.Programs, dir string) (crashes []check.Crash, err error) {
 	s, stop, err := open(ctx, programs, herd, dir, jobsFor(herd.Limit, deathsTake))
 	if err != nil {
@@ -52,7 +52,7 @@ func die(ctx context.Context, programs site.Programs, dir string) (crashes []che
 	return crashes, nil
 }
 
-// kill kills the first worker again and again, and says when.
+// kill kills the first worker several times, and returns when.
 func kill(ctx context.Context, s *site.Site) (died []time.Duration, err error) {
 	if err := s.StartWorkers(); err != nil {
 		return nil, err

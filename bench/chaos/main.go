@@ -32,12 +32,12 @@ type options struct {
 	out    string
 }
 
-// What a whole run has at least.
+// The minimum of a whole run.
 const (
 	wholeSeeds  = 20
 	wholeLength = time.Minute
 
-	// crash is the name of what is no fault of the mix: it has a site of its own.
+	// crash is the name of a fault that is not part of the mix: it has a site of its own.
 	crash = "crash"
 )
 
@@ -121,7 +121,7 @@ func (o *options) check(set func(flag string) bool) error {
 	return nil
 }
 
-// names are what --fault takes.
+// names are the values of --fault.
 func names() []string {
 	var names []string
 	for _, f := range fault.All() {
@@ -130,23 +130,23 @@ func names() []string {
 	return append(names, crash)
 }
 
-// faults are those that the runs are to have.
+// faults are the faults of the runs.
 func (o *options) faults() []fault.Fault {
 	switch {
 	case o.fault == crash:
 		return nil
 	case o.fault != "":
 		return slices.DeleteFunc(fault.All(), func(f fault.Fault) bool { return f.Name != o.fault })
-	case o.quick: // what the clock needs takes minutes to build
+	case o.quick: // the worker with a wrong clock takes minutes to build
 		return slices.DeleteFunc(fault.Mix(), func(f fault.Fault) bool { return f.Name == fault.Clock })
 	}
 	return fault.Mix()
 }
 
-// crashes says whether the death of a worker is measured by itself.
+// crashes reports whether the death of a worker is measured, in a run of its own.
 func (o *options) crashes() bool { return o.fault == crash || o.fault == "" && !o.quick }
 
-// partial says that the figures lack something that those of a whole run have.
+// partial reports whether the figures lack something that those of a whole run have.
 func (o *options) partial() bool {
 	return o.quick || o.fault != "" || o.seeds < wholeSeeds || o.length < wholeLength
 }

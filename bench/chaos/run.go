@@ -15,15 +15,15 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/site"
 )
 
-// mix is the site of a run: jobs hold and park as by default. Processes start,
-// stop and share their cores with the API and with a Redis that waits for its
-// disk, so requests may be late by more than the default guard of 10ms.
+// mix is the site of a run: jobs hold and park as by default. Processes start, stop and share
+// their cores with the API and with a Redis that waits for its disk. So requests may be late by
+// more than the default guard of 10ms.
 var mix = site.Plan{
 	Limit:   check.Limit{Permits: 100, Interval: time.Second, Guard: 200 * time.Millisecond},
 	Workers: 3, Slots: 20, Waiting: 10, Hold: "2s",
 }
 
-// mixed is one run: it has work for all of its length, and trouble by schedule.
+// mixed is one run: it has jobs for all of its length, and faults by schedule.
 func mixed(ctx context.Context, programs site.Programs, slots []fault.Slot, length time.Duration, dir string) (result check.Result, err error) {
 	s, stop, err := open(ctx, programs, mix, dir, jobsFor(mix.Limit, length))
 	if err != nil {
@@ -74,7 +74,7 @@ func mixed(ctx context.Context, programs site.Programs, slots []fault.Slot, leng
 	return check.Check(run), nil
 }
 
-// open starts a site that has n jobs to do. Its stop puts what arrived into a run.
+// open starts a site that has n jobs to do. Its stop puts the arrivals into a run.
 func open(ctx context.Context, programs site.Programs, plan site.Plan, dir string, n int) (*site.Site, func(*check.Run) error, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, nil, err
@@ -93,7 +93,7 @@ func open(ctx context.Context, programs site.Programs, plan site.Plan, dir strin
 	return s, stop, nil
 }
 
-// jobsFor is more than can be done in a run, even with the limit raised by half for some of it.
+// jobsFor is more than a run can do, even with the limit raised by half for some of it.
 func jobsFor(l check.Limit, length time.Duration) int {
 	return l.Permits * int(math.Ceil(float64(length)/float64(l.Interval))*1.25+1)
 }

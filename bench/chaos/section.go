@@ -14,7 +14,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/internal/report"
 )
 
-// section is what a run has to say, in Markdown.
+// section is the report of the runs, in Markdown.
 func (m *measured) section() string {
 	var b strings.Builder
 	if m.opts.partial() {
@@ -54,7 +54,7 @@ func ofPlan(p site.Plan) string {
 		p.Workers, p.Slots, p.Waiting, p.Limit.Permits, p.Limit.Interval, p.Limit.Guard)
 }
 
-// promise is a figure beside what was asked of it.
+// promise is a measured figure and its target.
 type promise struct{ what, asked, measured, kept string }
 
 func (m *measured) writePromises(b *strings.Builder) {
@@ -65,7 +65,7 @@ func (m *measured) writePromises(b *strings.Builder) {
 	})
 }
 
-// kept says whether a promise was.
+// kept says whether a promise was kept.
 func kept(yes bool) string {
 	if yes {
 		return "yes"
@@ -140,7 +140,7 @@ func (m *measured) writeFaults(b *strings.Builder) {
 	b.WriteString("Medians, and the worst in parentheses. A busiest window is the one that held most, compared with what was allowed in it.\n")
 }
 
-// phases are those of a fault in all runs.
+// phases are the phases of a fault in all runs.
 func (m *measured) phases(name string) []check.Figures {
 	var phases []check.Figures
 	for _, r := range m.results {
@@ -153,12 +153,12 @@ func (m *measured) phases(name string) []check.Figures {
 	return phases
 }
 
-// worst is the longest time; one that is unknown is none.
+// worst is the longest time; unknown times do not count.
 func worst(times []time.Duration) time.Duration {
 	return slices.Max(append([]time.Duration{check.Unknown}, times...))
 }
 
-// within says how long it took at most, and how often longer than that.
+// within says how long it took at most, and how often longer than the bound.
 func within(times []time.Duration, bound time.Duration) string {
 	longer := 0
 	for _, t := range times {

@@ -11,7 +11,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/check"
 )
 
-// TestSection: what was worst is told, and what a run was too short to tell is left out.
+// TestSection: the worst figures are shown, and figures for which a run was too short are left
+// out.
 func TestSection(t *testing.T) {
 	const second = time.Second
 	figures := func(fault string, busiest int, resumed, back time.Duration, during, after float64) check.Figures {

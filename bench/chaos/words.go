@@ -12,7 +12,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/fault"
 )
 
-// describe says what a schedule has: when, and what; + means that the limit is changed as well.
+// describe says what a schedule has: when, and what; + means that the limit also changes.
 func describe(slots []fault.Slot) string {
 	var parts []string
 	for _, slot := range slots {
@@ -51,7 +51,7 @@ func seconds(d time.Duration) string {
 
 func percent(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }
 
-// times are a median and the longest.
+// times shows a median and the longest time.
 func times(all []time.Duration) string {
 	all = known(all)
 	if len(all) == 0 {
@@ -60,7 +60,7 @@ func times(all []time.Duration) string {
 	return fmt.Sprintf("%s (%s)", seconds(median(all)), seconds(slices.Max(all)))
 }
 
-// uses are a median and the least.
+// uses shows a median and the least.
 func uses(all []float64) string {
 	all = known(all)
 	if len(all) == 0 {
@@ -69,7 +69,7 @@ func uses(all []float64) string {
 	return fmt.Sprintf("%s (%s)", percent(median(all)), percent(slices.Min(all)))
 }
 
-// known are the values that a run was long enough to tell, ascending.
+// known are the values that a run was long enough to measure, ascending.
 func known[T time.Duration | float64](values []T) []T {
 	values = slices.DeleteFunc(slices.Clone(values), func(v T) bool { return v == check.Unknown })
 	slices.Sort(values)

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// reportFile is what a run writes a section of.
+// reportFile is the file in which a run writes a section.
 const reportFile = "RELIABILITY.md"
 
-// The section is what lies between these lines; the rest of the file is written by people.
+// The section is what lies between these lines. People write the rest of the file.
 const (
 	sectionBegins = "<!-- written by go run ./bench/chaos -->\n"
 	sectionEnds   = "<!-- end of what go run ./bench/chaos writes -->\n"
@@ -44,7 +44,7 @@ func write(m measured, stdout io.Writer) error {
 	return nil
 }
 
-// splice replaces the section of a file, or makes a file of it.
+// splice replaces the section of a file. If the file is empty, it makes a new one.
 func splice(old, section string) (string, error) {
 	section = sectionBegins + "\n" + section + "\n" + sectionEnds
 	if old == "" {
@@ -58,7 +58,7 @@ func splice(old, section string) (string, error) {
 	return before + section + after, nil
 }
 
-// outDir keeps partial figures from replacing whole ones.
+// outDir is the folder to write to. It keeps partial figures from replacing whole ones.
 func outDir(opts options) (string, error) {
 	switch {
 	case opts.out != "":

@@ -18,16 +18,15 @@ import (
 	"github.com/jobthrottle/jobthrottle/producer"
 )
 
-// besideAsynq is the same backlog of jobs that do nothing, worked off by one asynq
-// server alone, and by one whose jobs have limits that never bind: of the fleet,
-// and of the process.
+// besideAsynq runs the same backlog of empty jobs twice: on one plain asynq server, and on one
+// whose jobs have limits that never bind, of the fleet and of the process.
 const (
 	besideAsynq = "asynq alone, and with limits that never bind"
 	noOps       = 10_000
 	noOpSlots   = 50
 )
 
-// compareWithAsynq prints how fast jobs with limits run, to asynq's own speed: the
+// compareWithAsynq prints how fast jobs with limits run, as a ratio to asynq's own speed: the
 // mean of the pairs, and the lower end of its 95 % interval.
 func compareWithAsynq(ctx context.Context, server *redisserver.Server, pairs int) error {
 	var ratios []float64
@@ -35,7 +34,7 @@ func compareWithAsynq(ctx context.Context, server *redisserver.Server, pairs int
 	for pair := range pairs {
 		var speed, calls [2]float64
 		for i := range 2 {
-			limited := (i + pair) % 2 // each is first as often as the other
+			limited := (i + pair) % 2 // each goes first equally often
 			took, used, err := drainNoOps(ctx, server, limited == 1)
 			if err != nil {
 				return err
@@ -51,9 +50,9 @@ func compareWithAsynq(ctx context.Context, server *redisserver.Server, pairs int
 	return nil
 }
 
-// interval95 returns the mean, and half the width of its 95 % confidence interval:
-// Student's t for 14 degrees of freedom, 2.145, which is nearly that of any number
-// of pairs from ten on.
+// interval95 returns the mean, and half the width of its 95 % confidence interval. It uses
+// Student's t for 14 degrees of freedom, 2.145, which is nearly the same for any number of
+// pairs from ten on.
 func interval95(xs []float64) (mean, half float64) {
 	var sum, squares float64
 	for _, x := range xs {
@@ -69,8 +68,8 @@ func interval95(xs []float64) (mean, half float64) {
 	return mean, 2.145 * math.Sqrt(squares/float64(len(xs)-1)/float64(len(xs)))
 }
 
-// drainNoOps is how long a server takes from its start to the last of the jobs, and
-// the script calls that it needed for each.
+// drainNoOps returns how long a server takes from its start to the last of the jobs, and how
+// many script calls it needed for each job.
 func drainNoOps(ctx context.Context, server *redisserver.Server, limited bool) (time.Duration, float64, error) {
 	if err := server.Flush(ctx); err != nil {
 		return 0, 0, err

@@ -1,7 +1,7 @@
-// Command jobs measures how jobs wait for limits: how long a backlog takes, to the
-// ideal time, and what that costs Redis for each job, beside the same jobs with a
-// limit that never binds; and how fast jobs run whose limits never bind, to asynq
-// alone. It starts a redis-server of its own.
+// Command jobs measures how jobs wait for limits. It measures how long a backlog takes, as a
+// ratio to the ideal time, and what each job costs Redis, compared with the same jobs under a
+// limit that never binds. It also measures how fast jobs run whose limits never bind, compared
+// with plain asynq. It starts a redis-server of its own.
 //
 //	go run ./bench/jobs                 all rows, 3 rounds
 //	go run ./bench/jobs --only accounts --rounds 5
@@ -89,5 +89,5 @@ func median(xs []float64) float64 {
 	return xs[len(xs)/2]
 }
 
-// idle is how long the fleet is watched without jobs, to subtract what that costs.
+// idle is how long the fleet is measured without jobs. That cost is subtracted.
 const idle = 3 * time.Second

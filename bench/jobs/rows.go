@@ -18,11 +18,11 @@ import (
 	"github.com/jobthrottle/jobthrottle/worker"
 )
 
-// row is a backlog that a fleet works off.
+// row is a backlog that a fleet processes.
 type row struct {
 	name            string
 	jobs, perSecond int // in all
-	accounts        int // with a limit each, if there are several; queued one after the other
+	accounts        int // with a limit each, if there are several; their jobs are enqueued account by account
 	perWorker       int // limit of each worker; 0: none
 	workers, slots  int
 }
@@ -72,11 +72,11 @@ func (r row) config(addr string, free bool) *config.Config {
 	return cfg
 }
 
-// result is what a backlog took and cost.
+// result is the time and the cost of a backlog.
 type result struct {
 	took       time.Duration
-	busiest    float64 // starts within an interval, to the limit
-	calls, cpu float64 // a job, net of an idle fleet; microseconds
+	busiest    float64 // most starts within an interval, as a ratio to the limit
+	calls, cpu float64 // for each job, without the cost of an idle fleet; cpu in microseconds
 	starts     []int   // in each tenth of a second
 }
 
@@ -137,7 +137,7 @@ func (r row) measure(ctx context.Context, server *redisserver.Server, free bool)
 	}, errors.Join(errs...)
 }
 
-// ignore is for who only wants the jobs to be there.
+// ignore is for callers that need no results.
 var ignore = producer.StreamEvents{Done: func(producer.Result) {}, Outage: func(err error) {}}
 
 func (r row) enqueue(ctx context.Context, addr string) error {
@@ -156,7 +156,7 @@ func (r row) enqueue(ctx context.Context, addr string) error {
 	return s.Close()
 }
 
-// fleet is when jobs started.
+// fleet records when jobs started.
 type fleet struct {
 	mu     sync.Mutex
 	starts []time.Time
@@ -195,7 +195,7 @@ func (f *fleet) tenths() (n []int) {
 	return n
 }
 
-// busiest is the largest number of starts within any stretch of that length.
+// busiest is the largest number of starts within any window of that length.
 func (f *fleet) busiest(window time.Duration) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

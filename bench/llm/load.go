@@ -30,7 +30,7 @@ const (
 	slots   = 50
 )
 
-// load is a backlog of jobs, and the limits they have to keep.
+// load is a backlog of jobs, and the limits for it.
 type load struct {
 	addr           string
 	interval, call time.Duration
@@ -38,8 +38,8 @@ type load struct {
 	minutes        float64
 }
 
-// measure works the load off. It returns what the API saw, and how much of the
-// tighter limit was used, from the first call to the last.
+// measure runs the load. It returns what the API saw, and how much of the tighter limit was
+// used, from the first call to the last.
 func (l load) measure(ctx context.Context) (llmapi.Report, float64, error) {
 	api := llmapi.New(requests, tokens, l.interval, l.call)
 	server := httptest.NewServer(api)
@@ -84,9 +84,9 @@ func (l load) measure(ctx context.Context) (llmapi.Report, float64, error) {
 	return api.Report(), l.used(api), errors.Join(append(errs, err, ctx.Err())...)
 }
 
-// used is the share of the tighter limit that the calls took while jobs were waiting:
-// of what the limits give in one interval less than the jobs are enough for. An
-// interval is as long as permits count, with the guard.
+// used is the share of the tighter limit that the calls used while jobs were waiting. It is
+// measured over one interval less than the jobs are enough for. An interval is as long as
+// permits count, with the guard.
 func (l load) used(api *llmapi.API) float64 {
 	guard := throttle.Rate{Permits: requests, Interval: l.interval}.DefaultGuard()
 	intervals := int(l.minutes) - 1
@@ -106,10 +106,10 @@ func (l load) config() *config.Config {
 	return cfg
 }
 
-// ignore is for who only wants the jobs to be there.
+// ignore is for callers that need no results.
 var ignore = producer.StreamEvents{Done: func(producer.Result) {}, Outage: func(error) {}}
 
-// enqueue makes jobs for so many minutes, and says how many.
+// enqueue makes jobs for that many minutes, and returns how many.
 func (l load) enqueue(ctx context.Context) (jobs int64, err error) {
 	rdb := redis.NewClient(&redis.Options{Addr: l.addr})
 	defer rdb.Close()

@@ -1,7 +1,7 @@
-// Command llm shows how much of an LLM API's limits a fleet uses whose jobs only
-// estimate what they cost in tokens, and whether it keeps to them. Four workers
-// call a stand-in that counts requests and tokens in sliding windows; the true cost
-// of a job is 0.3 to 1.5 times its estimate. It starts a redis-server of its own.
+// Command llm shows how much of an LLM API's limits a fleet uses if its jobs only estimate
+// their cost in tokens, and whether the fleet keeps the limits. Four workers call a stand-in
+// that counts requests and tokens in sliding windows. The true cost of a job is 0.3 to 1.5
+// times its estimate. It starts a redis-server of its own.
 //
 //	go run ./bench/llm                     500 requests and 90,000 tokens a minute, ten times as fast
 //	go run ./bench/llm --speed 1           as they are: about five minutes

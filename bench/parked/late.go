@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// report prints how late jobs started that were due at their own times.
+// report prints how late jobs started, each after its own due time.
 func report(late []time.Duration) {
 	slices.Sort(late)
 	at := func(share float64) time.Duration {

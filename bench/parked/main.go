@@ -1,7 +1,7 @@
-// Command parked measures what jobs cost that are parked: the memory of Redis for each,
-// beyond what asynq keeps for a job that it retries later with an error as long; what an idle
-// fleet costs Redis while they wait, beyond the same fleet with empty lines; and how late the
-// jobs of very many lines start. It starts a redis-server of its own.
+// Command parked measures the cost of parked jobs: the memory of Redis for each, beyond what
+// asynq keeps for a job that it retries later with an equally long error; the cost of an idle
+// fleet to Redis while they wait, beyond the same fleet with empty lines; and how late the jobs
+// of very many lines start. It starts a redis-server of its own.
 //
 //	go run ./bench/parked                  1,000,000 jobs; 100,000 lines
 //	go run ./bench/parked --jobs 100000 --lines 10000
@@ -70,14 +70,14 @@ type bench struct {
 }
 
 const (
-	// fleet is how many workers are idle, and watched how long they are.
+	// fleet is the number of workers of an idle fleet, and watched is how long it is measured.
 	fleet   = 10
 	watched = 20 * time.Second
 	queue   = "default"
 	taskJob = "bench:job"
 )
 
-// configOf is one limit, of each account if it has a key.
+// configOf has one limit; if there is a key, each account has its own limit.
 func (b bench) configOf(rate, key string, slots int) *config.Config {
 	cfg := config.Default()
 	cfg.Redis.Addrs = []string{b.server.Addr}
@@ -119,7 +119,7 @@ func (b bench) enqueue(ctx context.Context, jobs int, payload func(i int) []byte
 	return s.Close()
 }
 
-// await waits until so many jobs are in asynq's retry set, and none is under way.
+// await waits until that many jobs are in asynq's retry set, and none is pending or active.
 func (b bench) await(ctx context.Context, retry int) error {
 	inspector := asynq.NewInspectorFromRedisClient(b.rdb)
 	for {
@@ -136,7 +136,7 @@ func (b bench) await(ctx context.Context, retry int) error {
 	}
 }
 
-// sleep waits for so long, unless ctx ends before.
+// sleep waits for d, unless ctx ends before.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -195,7 +195,7 @@ func (b bench) backlog(ctx context.Context, jobs int) error {
 	return nil
 }
 
-// retriedByAsynq is Redis's memory after asynq has put so many jobs off by itself.
+// retriedByAsynq is Redis's memory after plain asynq has put off that many jobs.
 func (b bench) retriedByAsynq(ctx context.Context, jobs int, payload func(i int) []byte) (m redisserver.Memory, err error) {
 	if err := b.enqueue(ctx, jobs, payload); err != nil {
 		return m, err
@@ -217,14 +217,14 @@ func (b bench) retriedByAsynq(ctx context.Context, jobs int, payload func(i int)
 	return b.server.Memory(ctx)
 }
 
-// idle is how much of a core of Redis a fleet takes that has nothing to do, in percent.
+// idle is how much of a core Redis uses for a fleet that has nothing to do, in percent.
 func (b bench) idle(ctx context.Context, cfg *config.Config) (percent float64, err error) {
 	stop, err := b.work(ctx, fleet, cfg, func(context.Context, *asynq.Task) error { return nil })
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	if err := sleep(ctx, 3*time.Second); err != nil { // they have started
+	if err := sleep(ctx, 3*time.Second); err != nil { // until they have started
 		return 0, err
 	}
 	before, err := b.server.Usage(ctx)
@@ -241,8 +241,8 @@ func (b bench) idle(ctx context.Context, cfg *config.Config) (percent float64, e
 	return 100 * after.Sub(before).CPU.Seconds() / watched.Seconds(), nil
 }
 
-// lines measures how late jobs start that have a line each. Each account has had the permit of
-// its first job, at its own time within a minute, and its second job waits for the next.
+// lines measures how late jobs start that have a line each. Each account gets the permit for
+// its first job at its own time within a minute. Its second job waits for the next permit.
 func (b bench) lines(ctx context.Context, accounts int) error {
 	if err := b.server.Flush(ctx); err != nil {
 		return err

@@ -22,20 +22,20 @@ import (
 	"github.com/jobthrottle/jobthrottle/worker"
 )
 
-// payload is what a job brings.
+// payload is the payload of a job.
 type payload struct {
 	Tenant string `json:"tenant"`
 	Cost   int64  `json:"cost"`
 	Sent   int64  `json:"sent"` // in nanoseconds after 1970
 }
 
-// start is a job that runs.
+// start is a job that has started.
 type start struct {
 	payload
 	At int64 `json:"at"`
 }
 
-// work is a worker process. It writes what runs to its standard output.
+// work is a worker process. It writes to its standard output which jobs start.
 func work(ctx context.Context, yaml string) error {
 	cfg, err := config.Parse("config.yaml", []byte(yaml))
 	if err != nil {
@@ -59,7 +59,7 @@ func work(ctx context.Context, yaml string) error {
 	return w.Run(ctx)
 }
 
-// site is a Redis and the workers on it.
+// site is a Redis and its workers.
 type site struct {
 	server *redisserver.Server
 	rdb    *redis.Client
@@ -144,7 +144,7 @@ func (s *site) enqueue(ctx context.Context, jobs []payload) error {
 	return stream.Close()
 }
 
-// seen are the jobs that ran, of which keep says so, in their order.
+// seen returns the jobs that ran and for which keep is true, in order.
 func (s *site) seen(keep func(start) bool) []start {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +158,7 @@ func (s *site) seen(keep func(start) bool) []start {
 	return of
 }
 
-// await waits until so many of them have run.
+// await waits until that many of them have run.
 func (s *site) await(ctx context.Context, n int, within time.Duration, keep func(start) bool) ([]start, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -176,7 +176,7 @@ func (s *site) await(ctx context.Context, n int, within time.Duration, keep func
 
 func of(tenant string) func(start) bool { return func(s start) bool { return s.Tenant == tenant } }
 
-// pending is how many jobs are in their queue, and in no line.
+// pending is how many jobs are in their queue, and not in a line.
 func (s *site) pending(ctx context.Context) (int64, error) {
 	return s.rdb.LLen(ctx, "asynq:{default}:pending").Result()
 }

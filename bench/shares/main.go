@@ -1,5 +1,5 @@
-// Command shares shows how tenants share a limit, in a fleet of worker processes. It
-// starts a redis-server of its own and judges by the times at which jobs run.
+// Command shares shows how tenants share a limit in a fleet of worker processes. It starts a
+// redis-server of its own, and judges by the times at which jobs run.
 //
 //	go run ./bench/shares                  all of it: about four minutes
 //	go run ./bench/shares --only weights   one of newcomer, nine, weights, alone, memory, cpu

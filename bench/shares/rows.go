@@ -15,8 +15,8 @@ import (
 
 const shared = "rate: %s, share: payload.tenant, weights: { a: 5, b: 3 }"
 
-// newcomer: 1500 jobs of one tenant come before 15 of another, and wait when the
-// workers start.
+// newcomer: 1500 jobs of one tenant come before 15 of another. All wait before the workers
+// start.
 func newcomer(ctx context.Context) (text string, ok bool, err error) {
 	s, err := newSite(fmt.Sprintf(shared, "100/1s"))
 	if err != nil {
@@ -145,7 +145,7 @@ func weights(ctx context.Context) (text string, ok bool, err error) {
 		return "", false, err
 	}
 	time.Sleep(14 * time.Second)
-	// The first second's permits are given before there is a line.
+	// The first second's permits are granted before there is a line.
 	all := s.seen(nil)
 	from := all[0].At + 2*int64(time.Second)
 	got := map[string]float64{}
@@ -166,7 +166,7 @@ func weights(ctx context.Context) (text string, ok bool, err error) {
 		got["a"], got["b"], got["c"], 100*worst, jain, 100*sum/10_000), worst <= 0.02 && jain >= 0.99 && sum >= 9_500, nil
 }
 
-// alone: one tenant that nobody shares the limit with.
+// alone: one tenant, with which nobody shares the limit.
 func alone(ctx context.Context) (text string, ok bool, err error) {
 	s, err := newSite(fmt.Sprintf(shared, "500/1s"))
 	if err != nil {
@@ -198,8 +198,8 @@ func alone(ctx context.Context) (text string, ok bool, err error) {
 
 const active = 10_000
 
-// memory: what 10,000 tenants that have got something and wait take, beyond the same
-// jobs without shares.
+// memory: how much memory 10,000 tenants need that got permits and wait, beyond the same jobs
+// without shares.
 func memory(ctx context.Context) (string, bool, error) {
 	with, err := parkedBytes(ctx, fmt.Sprintf(shared, "2000/1s"))
 	if err != nil {
@@ -213,7 +213,7 @@ func memory(ctx context.Context) (string, bool, error) {
 	return fmt.Sprintf("memory    %d tenants with a job in line, names of 16 bytes: %.0f bytes each, beyond the same jobs without shares (<= 250)", active, each), each <= 250, nil
 }
 
-// parkedBytes is the memory of Redis with two jobs of each tenant, one of which is done.
+// parkedBytes is the memory of Redis with two jobs of each tenant; one of them is done.
 func parkedBytes(ctx context.Context, limit string) (bytes float64, err error) {
 	s, err := newSite(limit)
 	if err != nil {
@@ -257,12 +257,13 @@ func parkedBytes(ctx context.Context, limit string) (bytes float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// What a job takes, for the few that one run has done more of than the other.
+	// A job takes this many bytes. It corrects for the few jobs more that one run has done than
+	// the other.
 	const job = 800
 	return float64(m.Used) - job*float64(left-active), nil
 }
 
-// cpu: what a job costs Redis, with 10,000 active tenants and without shares.
+// cpu: what a job costs Redis with 10,000 active tenants, and without shares.
 func cpu(ctx context.Context) (string, bool, error) {
 	var ratios []float64
 	var texts []string

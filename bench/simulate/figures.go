@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Figures are what became of a fleet.
+// Figures are the results of a fleet.
 type Figures struct {
-	Start, Steady Load          // of the first second, and of all that counts
-	Permits       int           // used, of the time that counts
+	Start, Steady Load          // of the first second, and of the time that counts
+	Permits       int           // used in the time that counts
 	BySecond      []int         // used in each second from the beginning
 	Busiest       int           // most permits used in any interval
-	Served        int           // Clients that had a permit at all
-	First         time.Duration // the longest that one of these waited for it
-	Jain          float64       // Jain's index of fairness over the Clients: 1 if all had as much
+	Served        int           // Clients that got a permit at all
+	First         time.Duration // the longest that one of these waited for its first permit
+	Jain          float64       // Jain's index of fairness over the Clients: 1 if all got the same number
 	Stale         int           // permits that came too late to be used, and were exchanged
 
 	fleet Fleet
 }
 
-// count takes the figures from the permits used.
+// count computes the figures from the permits used.
 func (g *Figures) count(uses []use) {
 	f := g.fleet
 	slices.SortFunc(uses, func(a, b use) int { return int(a.at - b.at) })
@@ -56,21 +56,21 @@ func (g *Figures) count(uses []use) {
 
 func (g Figures) seconds() float64 { return (g.fleet.Length - g.fleet.Warm).Seconds() }
 
-// CallsPerSecond is what the fleet asks of Redis.
+// CallsPerSecond is how many calls a second the fleet makes to Redis.
 func (g Figures) CallsPerSecond() float64 {
 	return float64(g.Steady.Calls+g.Steady.Checks) / g.seconds()
 }
 
-// CallsPerPermit is the same for each permit used.
+// CallsPerPermit is how many calls the fleet makes for each permit used.
 func (g Figures) CallsPerPermit() float64 {
 	return float64(g.Steady.Calls+g.Steady.Checks) / float64(max(g.Permits, 1))
 }
 
-// Core is the part of Redis's core that the fleet needs.
+// Core is the part of Redis's core that the fleet uses.
 func (g Figures) Core() float64 { return g.Steady.Busy.Seconds() / g.seconds() }
 
-// Used is the part of the limit that was used. It does not see the guard, 1 %,
-// because the time that counts is short: a burst less or more.
+// Used is the part of the limit that was used. It does not show the guard, 1 %, because the
+// time that counts is short: a burst less or more is a larger difference.
 func (g Figures) Used() float64 {
 	return float64(g.Permits) / (g.seconds() / g.fleet.Rate.Interval.Seconds() * float64(g.fleet.Rate.Permits))
 }

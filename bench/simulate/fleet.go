@@ -9,21 +9,21 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// Fleet is Clients of one limiter, whose waiters all begin at once and acquire
-// in a loop, one permit at a time.
+// Fleet is Clients of one limiter. All their waiters begin at the same time, and acquire in a
+// loop, one permit at a time.
 type Fleet struct {
 	Rate    throttle.Rate
 	Clients int
 	Waiters int           // in each Client
-	Warm    time.Duration // the time before it does not count, but in the figures of the start
+	Warm    time.Duration // the time before it counts only in the figures of the start
 	Length  time.Duration
-	Slower  int // Redis takes so many times as long for everything; zero: as long as it takes
-	// Halfway between Warm and Length:
-	Dying int           // so many Clients die, with the places they have
-	Stall time.Duration // Redis stands still for so long
+	Slower  int // Redis takes this many times as long for everything; zero: as long as usual
+	// What happens halfway between Warm and Length:
+	Dying int           // this many Clients die, with their reservations
+	Stall time.Duration // Redis stands still for this long
 }
 
-// use is one permit that a Client had.
+// use is one permit that a Client got.
 type use struct {
 	at     time.Duration
 	client int
@@ -36,7 +36,7 @@ type member struct {
 	process *process
 }
 
-// Run lets a fleet wait at r. It is called inside of a bubble.
+// Run lets a fleet wait at r. It is called inside a bubble.
 func (f Fleet) Run(ctx context.Context, r *Redis) (Figures, error) {
 	r.slower = time.Duration(max(f.Slower, 1))
 	channel := miniredis.NewMiniRedis()
@@ -78,7 +78,7 @@ func (f Fleet) Run(ctx context.Context, r *Redis) (Figures, error) {
 			wg.Go(func() {
 				for !m.process.dead() {
 					if err := m.limiter.Acquire(ctx, 1); err != nil {
-						cancel(err) // the first one counts; at the end it is not the first
+						cancel(err) // only the first cause counts; at the end, ctx has already ended
 						return
 					}
 					had()
@@ -102,13 +102,13 @@ func (f Fleet) Run(ctx context.Context, r *Redis) (Figures, error) {
 	g.Steady = r.Load()
 
 	for _, m := range members[f.Dying:] {
-		close(m.process.death) // giving everything back would take as long as the rest
+		close(m.process.death) // returning everything would take as long as the rest
 	}
 	failed := context.Cause(ctx)
 	cancel(nil)
 	wg.Wait()
 	for _, m := range members {
-		wg.Go(func() { _ = m.client.Close() }) // it says that it could give nothing back
+		wg.Go(func() { _ = m.client.Close() }) // the error is that it could return nothing
 		g.Stale += int(m.client.Stats().Stale)
 	}
 	wg.Wait()

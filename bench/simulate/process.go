@@ -9,19 +9,19 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// process is the way of one Client to a Redis, until the process dies.
+// process is the connection of one Client to a Redis, until the process dies.
 type process struct {
-	redis.Scripter // what is not overridden is not used
+	redis.Scripter // methods that are not overridden are not used
 	redis          *Redis
 	news           *redis.Client
 	death          chan struct{}
 }
 
-// newsFrom connects processes to a server that only passes on what is published:
-// those that hear of changes ask less often.
+// newsFrom connects processes to a server that only passes on what is published. Processes that
+// are told of changes ask less often.
 func newsFrom(m *miniredis.Miniredis) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr:                     "127.0.0.1:0", // never dialled, nor looked up
+		Addr:                     "127.0.0.1:0", // never dialled or resolved
 		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
 		ReadBufferSize:           512,
 		WriteBufferSize:          512,
@@ -33,7 +33,7 @@ func (p *process) Subscribe(ctx context.Context, channels ...string) *redis.PubS
 	return p.news.Subscribe(ctx, channels...)
 }
 
-// noScript is what a server says of a hash that it does not know.
+// noScript is the error for a hash that the server does not know.
 type noScript struct{}
 
 func (noScript) Error() string { return "NOSCRIPT No matching script. Please use EVAL." }
@@ -53,7 +53,7 @@ func (p *process) Eval(ctx context.Context, source string, keys []string, args .
 	return p.run(ctx, p.redis.learn(source), keys, args)
 }
 
-// run makes a call. Those of the dead reach nobody.
+// run makes a call. Calls of a dead process reach nobody.
 func (p *process) run(ctx context.Context, s script, keys []string, args []any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx)
 	if p.dead() {

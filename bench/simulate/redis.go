@@ -10,17 +10,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What a call takes in fake time: the way there and the way back, and one core
-// of Redis, which serves one after the other. BenchmarkScriptCost of package
-// throttle measures what scripts cost.
+// The fake time of a call: the way there, the way back, and one core of Redis, which serves one
+// call after the other. BenchmarkScriptCost of package throttle measures what scripts cost.
 const (
 	way        = 250 * time.Microsecond
-	longScript = 60 * time.Microsecond // one that places permits
-	checkCost  = 15 * time.Microsecond // at the epoch of a limiter
+	longScript = 60 * time.Microsecond // a script that grants permits
+	checkCost  = 15 * time.Microsecond // a check of the epoch of a limiter
 )
 
-// fakeTime is put before each script: TIME is what the last two arguments say,
-// which the script does not see.
+// fakeTime is put before each script. TIME returns what the last two arguments say. The script
+// does not see these arguments.
 const fakeTime = `local redis = { pcall = redis.pcall, call = (function(call, time)
   ARGV[#ARGV] = nil
   ARGV[#ARGV] = nil
@@ -31,24 +30,24 @@ const fakeTime = `local redis = { pcall = redis.pcall, call = (function(call, ti
 end)(redis.call, { ARGV[#ARGV - 1], ARGV[#ARGV] }) }
 `
 
-// Redis runs scripts on a redis-server at the fake time of their callers, in the
-// order in which they came.
+// Redis runs scripts on a redis-server at the fake time of their callers, in the order in which
+// the calls came.
 type Redis struct {
-	calls   chan call // made outside of the bubble: its time stands still while somebody waits on them
+	calls   chan call // made outside of the bubble: the fake time stands still while somebody waits on them
 	replies chan reply
 
-	slower time.Duration // by which costs are multiplied
+	slower time.Duration // costs are multiplied by this
 
 	mu      sync.Mutex
 	scripts map[string]script // by the hash that callers know
-	free    time.Time         // when the core has done what came so far
+	free    time.Time         // when the core has finished the calls that came so far
 	load    Load
 }
 
-// Load is what a Redis had to do.
+// Load is what a Redis did.
 type Load struct {
-	Calls   int           // of scripts that place permits
-	Checks  int           // at the epoch of a limiter
+	Calls   int           // of scripts that grant permits
+	Checks  int           // checks of a limiter's epoch
 	Busy    time.Duration // of the core
 	Backlog time.Duration // the longest that a call waited for the core
 }
@@ -69,8 +68,8 @@ type reply struct {
 	err   error
 }
 
-// Serve returns a Redis that has rdb run its scripts until ctx ends; then done
-// is closed. It is called outside of the bubble in which the Redis is used.
+// Serve returns a Redis whose scripts run on rdb until ctx ends. Then done is closed. It is
+// called outside of the bubble in which the Redis is used.
 func Serve(ctx context.Context, rdb redis.Scripter) (r *Redis, done <-chan struct{}) {
 	r = &Redis{calls: make(chan call), replies: make(chan reply), scripts: map[string]script{}}
 	ended := make(chan struct{})
@@ -89,7 +88,7 @@ func Serve(ctx context.Context, rdb redis.Scripter) (r *Redis, done <-chan struc
 	return r, ended
 }
 
-// Load returns what there was to do since it was last asked.
+// Load returns the load since it was last called.
 func (r *Redis) Load() Load {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +97,7 @@ func (r *Redis) Load() Load {
 	return load
 }
 
-// run takes a call there, through the core, and back.
+// run takes a call to Redis, through the core, and back.
 func (r *Redis) run(s script, keys []string, args []any) (any, error) {
 	time.Sleep(way)
 	time.Sleep(time.Until(r.queue(s)))
@@ -107,7 +106,7 @@ func (r *Redis) run(s script, keys []string, args []any) (any, error) {
 	return answer.value, answer.err
 }
 
-// turn reserves the core for a call that has come, and returns when it begins.
+// queue reserves the core for a call that has arrived, and returns when it begins.
 func (r *Redis) queue(s script) time.Time {
 	cost := s.cost * r.slower
 	r.mu.Lock()
@@ -124,14 +123,14 @@ func (r *Redis) queue(s script) time.Time {
 	return begin
 }
 
-// stall keeps the core from what comes for so long.
+// stall stops the core for that long.
 func (r *Redis) stall(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.free = later(r.free, time.Now()).Add(d)
 }
 
-// execute runs a script now: no fake time passes meanwhile.
+// execute runs a script now: no fake time passes in the meantime.
 func (r *Redis) execute(s script, keys []string, args []any) reply {
 	now := time.Now().UnixMicro()
 	args = append(args[:len(args):len(args)], strconv.FormatInt(now/1e6, 10), strconv.FormatInt(now%1e6, 10))
@@ -149,7 +148,7 @@ func (r *Redis) known(hash string) (script, bool) {
 	return s, ok
 }
 
-// learn takes up the source of a script. Only a look adds nothing to a log.
+// learn records the source of a script. Only a check adds nothing to a log.
 func (r *Redis) learn(source string) script {
 	s := script{redis.NewScript(fakeTime + source), checkCost}
 	if strings.Contains(source, "'ZADD'") {

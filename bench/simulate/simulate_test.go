@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// of is a fleet at so many permits a second.
+// of is a fleet with a limit of that many permits a second.
 func of(permits int64, clients, waiters int) Fleet {
 	return Fleet{
 		Rate:    throttle.Rate{Permits: permits, Interval: time.Second},
@@ -73,10 +73,10 @@ func TestFleets(t *testing.T) {
 	}
 }
 
-// A process that dies wastes the places it has, no more than the horizon holds;
-// the limit is then used as before.
+// A process that dies wastes its reservations, at most those within the horizon. After that the
+// limit is used as before.
 func TestPlacesOfTheDeadAreLostOnce(t *testing.T) {
-	fleets, one := []Fleet{of(100, 50, 20)}, 2 // of so many dies
+	fleets, one := []Fleet{of(100, 50, 20)}, 2 // that many die
 	if os.Getenv("JOBTHROTTLE_NIGHTLY") == "1" {
 		fleets, one = []Fleet{of(100, 1000, 20), of(10000, 100, 20), of(10000, 1000, 20)}, 10
 	}
@@ -96,8 +96,8 @@ func TestPlacesOfTheDeadAreLostOnce(t *testing.T) {
 	}
 }
 
-// Where many wait for a Redis that is busy, or that stood still, answers come
-// too late to be of use. To ask again at once would keep it so.
+// If many wait for a Redis that is busy, or that stood still, answers come too late to be
+// useful. If all asked again at once, it would stay so.
 func TestFleetsRecover(t *testing.T) {
 	slow := of(3000, 1000, 1)
 	slow.Slower = 3

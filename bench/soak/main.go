@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command soak loads a Redis that it starts itself from two processes for half
-// an hour, while things go wrong, and watches whether anything grows.
+// Command soak loads a Redis that it starts itself from two processes for half an hour, while
+// things go wrong. It watches whether anything grows.
 package main
 
 import (

@@ -25,19 +25,19 @@ import (
 )
 
 const (
-	// waiters are the goroutines of a process that acquire all the time.
+	// waiters is the number of goroutines of a process that acquire all the time.
 	waiters = 64
-	// keyedEvery is how often a process has a job whose limiter nobody used
-	// before, as accounts and tenants have; such a limiter goes after keyedFor.
+	// keyedEvery is how often a process has a job whose limiter nobody used before, as happens
+	// with accounts and tenants. Such a limiter vanishes after keyedFor.
 	keyedEvery = 50 * time.Millisecond
 	keyedFor   = 5 * time.Second
 )
 
-// count is what a process tells of itself.
+// count is what a process reports about itself.
 type count struct {
 	Goroutines int
 	Acquired   int64
-	Errors     int64 // calls that Redis did not answer: they are made again
+	Errors     int64 // calls that Redis did not answer; they are repeated
 }
 
 func newMemberCommand() *cobra.Command {
@@ -57,7 +57,7 @@ func newMemberCommand() *cobra.Command {
 	return cmd
 }
 
-// runMember acquires until in ends, and answers each line of it with a count.
+// runMember acquires until in ends. It answers each line of in with a count.
 func runMember(ctx context.Context, addr string, rate int64, in io.Reader, out io.Writer) error {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer rdb.Close()
@@ -76,7 +76,7 @@ func runMember(ctx context.Context, addr string, rate int64, in io.Reader, out i
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if err := shared.Acquire(ctx, 1); err != nil {
-					cancel(err) // the first counts, which at the end is that it is the end
+					cancel(err) // only the first cause counts; at the end, ctx has already ended
 				}
 			}
 		})
@@ -99,7 +99,7 @@ func runMember(ctx context.Context, addr string, rate int64, in io.Reader, out i
 	return failed
 }
 
-// comeAndGo acquires of one new limiter after another until ctx ends.
+// comeAndGo acquires from one new limiter after another until ctx ends.
 func comeAndGo(ctx context.Context, client *throttle.Client) error {
 	next := time.NewTicker(keyedEvery)
 	defer next.Stop()
@@ -119,10 +119,10 @@ func comeAndGo(ctx context.Context, client *throttle.Client) error {
 	}
 }
 
-// member is a process that the soak owns.
+// member is a process that the soak has started.
 type member struct {
 	cmd    *exec.Cmd
-	said   bytes.Buffer // on its standard error; to be read when it has ended
+	said   bytes.Buffer // on its standard error; read it only when it has ended
 	ask    io.WriteCloser
 	answer *json.Decoder
 }
@@ -147,7 +147,7 @@ func startMember(addr string, rate int64) (*member, error) {
 	return m, m.cmd.Start()
 }
 
-// count asks the process.
+// count asks the process for its count.
 func (m *member) count() (c count, err error) {
 	if _, err := io.WriteString(m.ask, "count\n"); err != nil {
 		return c, fmt.Errorf("process %d has ended: %w", m.cmd.Process.Pid, err)
@@ -158,7 +158,7 @@ func (m *member) count() (c count, err error) {
 	return c, nil
 }
 
-// rss is the memory that the process has, in bytes, as Linux counts it.
+// rss is the memory of the process, in bytes, as Linux counts it.
 func (m *member) rss() (int64, error) {
 	name := fmt.Sprintf("/proc/%d/status", m.cmd.Process.Pid)
 	text, err := os.ReadFile(name)

@@ -33,7 +33,7 @@ type soak struct {
 	faults  int
 }
 
-// sample is what was there at one time.
+// sample is the state at one time.
 type sample struct {
 	at         time.Duration
 	rss        []int64 // bytes, of each process
@@ -43,7 +43,7 @@ type sample struct {
 	redis      redisserver.Memory
 }
 
-// run soaks, writes its section and judges it. It leaves no process behind.
+// run soaks, writes its section and judges the result. It leaves no process behind.
 func run(ctx context.Context, opts options, stdout, stderr io.Writer) (err error) {
 	server, err := redisserver.Start()
 	if err != nil {
@@ -66,8 +66,8 @@ func run(ctx context.Context, opts options, stdout, stderr io.Writer) (err error
 	return s.report(stdout)
 }
 
-// watch takes samples until the time is over, and after each second one makes
-// trouble, so that there is always the same time between trouble and sample.
+// watch takes samples until the time is over. It makes trouble after every second sample, so
+// that the time between trouble and sample is always the same.
 func (s *soak) watch(ctx context.Context, progress io.Writer) error {
 	sampling := time.NewTicker(min(10*time.Second, s.opts.length/20))
 	defer sampling.Stop()
@@ -105,13 +105,13 @@ func (s *soak) fault(ctx context.Context) (what string, err error) {
 		m := s.members[s.faults%len(s.members)]
 		return fmt.Sprintf("process %d is stopped for %v", m.cmd.Process.Pid, stoppedFor), m.stopFor(ctx, stoppedFor)
 	case 2:
-		return "all connections are killed", errors.Join( // but the one that asks for it
+		return "all connections are killed", errors.Join( // except the one that asks for it
 			s.admin.ClientKillByFilter(ctx, "TYPE", "normal").Err(), s.admin.ClientKillByFilter(ctx, "TYPE", "pubsub").Err())
 	}
 	return "all scripts are forgotten", s.admin.ScriptFlush(ctx).Err()
 }
 
-// stopFor stops the process as a machine does that hangs.
+// stopFor stops the process as if its machine hung.
 func (m *member) stopFor(ctx context.Context, d time.Duration) error {
 	if err := m.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (m *member) stopFor(ctx context.Context, d time.Duration) error {
 	return m.cmd.Process.Signal(syscall.SIGCONT)
 }
 
-// sample notes what is there now.
+// sample records the present state.
 func (s *soak) sample(ctx context.Context) (err error) {
 	now := sample{at: time.Since(s.begin)}
 	for _, m := range s.members {
@@ -154,7 +154,7 @@ func (now sample) String() string {
 	return text + fmt.Sprintf(" Redis %s, %d keys, %d of them for good", megabytes(float64(now.redis.Used)), now.redis.Keys, now.redis.Lasting)
 }
 
-// report writes the section, says where, and returns an error if anything has grown.
+// report writes the section, and prints where. It returns an error if anything has grown.
 func (s *soak) report(stdout io.Writer) error {
 	dir := s.opts.out
 	var err error

@@ -17,7 +17,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// TestMain is the command where the soak under test starts its processes.
+// TestMain is also the command that the soak under test starts as its processes.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == newMemberCommand().Name() {
 		main()

@@ -12,15 +12,14 @@ import (
 const (
 	sectionFile = "soak.md"
 
-	// settledAfter is when processes have what they need, of which the last
-	// minute may have at most tolerance more; judgedFrom is how long a run must
-	// be for that to say something.
+	// settledAfter is when processes have all that they need. The last minute may have at most
+	// tolerance more. judgedFrom is how long a run must be for that to say something.
 	settledAfter = 5 * time.Minute
 	judgedFrom   = 10 * time.Minute
 	tolerance    = 0.05
 )
 
-// verdict is what became of a run.
+// verdict is the result of a run.
 type verdict struct {
 	opts     options
 	faults   int
@@ -30,12 +29,12 @@ type verdict struct {
 	rows     []row
 }
 
-// row is one thing that must not grow: its mean in the minute after it settled,
-// and in the last.
+// row is one thing that must not grow: its mean in the minute after it settled, and in the last
+// minute.
 type row struct {
 	what          string
 	settled, last float64
-	exact         bool // not one more is allowed
+	exact         bool // it must not grow at all
 	show          func(float64) string
 }
 
@@ -46,8 +45,8 @@ func (r row) grew() bool {
 	return r.last > r.settled*(1+tolerance)
 }
 
-// judge compares the minute after the processes have settled with the last one;
-// in a short run the shares of it that these are of half an hour.
+// judge compares the minute after the processes have settled with the last one. In a short run
+// it compares a fifth of the run, after the first third, with the last fifth.
 func (s *soak) judge() verdict {
 	v := verdict{opts: s.opts, faults: s.faults, judged: s.opts.length >= judgedFrom}
 	from, window := settledAfter, time.Minute
@@ -74,7 +73,7 @@ func (s *soak) judge() verdict {
 	return v
 }
 
-// mean of none is none: a run cut short has no figures.
+// mean is 0 for no samples: a run that was cut short has no figures.
 func mean(samples []sample, of func(sample) float64) float64 {
 	var sum float64
 	for _, x := range samples {
@@ -83,7 +82,7 @@ func mean(samples []sample, of func(sample) float64) float64 {
 	return sum / float64(max(len(samples), 1))
 }
 
-// section is the part of RELIABILITY.md that this run is.
+// section is the part of RELIABILITY.md about this run.
 func (v verdict) section() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## Soak\n\n`go run ./bench/soak --length %v --rate %d`: %d processes with %d waiters each, limiters that come and go, "+

@@ -16,8 +16,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// TestArchivedIDs: who enqueues again what failed for good is told that it will
-// not run, and can take its place.
+// TestArchivedIDs: somebody who enqueues again what failed for good is told that it will not
+// run, and can replace it.
 func TestArchivedIDs(t *testing.T) {
 	addr := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
@@ -85,7 +85,7 @@ func TestArchivedIDs(t *testing.T) {
 	if len(seen) != 5 {
 		t.Errorf("ran %v", seen)
 	}
-	// A backlog of them is named in part, and counted whole.
+	// If there are many, some are named, and all are counted.
 	var many []string
 	for i := range 600 {
 		many = append(many, fmt.Sprint("many-", i))
@@ -104,8 +104,8 @@ func TestArchivedIDs(t *testing.T) {
 	run(lines(many...), "--replace").done(t, "enqueued 600, already there 0, bad 0")
 }
 
-// TestReplaceMended: archived jobs whose lines were mended are replaced, though
-// their unique locks are others now; one whose lock another job has stays.
+// TestReplaceMended: archived jobs whose lines were mended are replaced, although their unique
+// locks have changed. A job whose lock another job has stays.
 func TestReplaceMended(t *testing.T) {
 	addr := redistest.Start(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr})

@@ -17,17 +17,17 @@ import (
 	"github.com/jobthrottle/jobthrottle/producer"
 )
 
-// counts is what a run comes to. Its JSON is what --json prints.
+// counts is the result of a run. Its JSON is what --json prints.
 type counts struct {
 	Enqueued       int     `json:"enqueued"`
 	AlreadyThere   int     `json:"already_there"`
-	Archived       int     `json:"archived"` // they are there, and failed for good
+	Archived       int     `json:"archived"` // they exist, and have failed for good
 	Bad            int     `json:"bad"`
 	Seconds        float64 `json:"seconds"`
 	LinesPerSecond float64 `json:"lines_per_second"`
 }
 
-// enqueue is the command behind its flags.
+// enqueue does what the command does, once its flags are checked.
 func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr io.Writer) error {
 	rdb, err := cli.OpenRedis(opts.config, opts.redis)
 	if err != nil {
@@ -84,8 +84,8 @@ func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr 
 	return nil
 }
 
-// tellUnknownType says so if a type is misspelt, as far as the configuration tells: a
-// job may well have no limits, and then it is not in there.
+// tellUnknownType warns if a type seems to be misspelt. The configuration cannot tell that for
+// sure: it lacks jobs that have no limits.
 func tellUnknownType(out io.Writer, jobType string, cfg *config.Config) {
 	if cfg == nil {
 		return
@@ -99,7 +99,7 @@ func tellUnknownType(out io.Writer, jobType string, cfg *config.Config) {
 	}
 }
 
-// archivedJobs is the error for so many archived jobs.
+// archivedJobs is the error for n archived jobs.
 func archivedJobs(n int, replace bool) error {
 	switch {
 	case replace:
@@ -110,7 +110,7 @@ func archivedJobs(n int, replace bool) error {
 	return fmt.Errorf("%d jobs failed before and are archived: they are not enqueued; --replace enqueues them in their place", n)
 }
 
-// badLines is the error for so many bad lines, if there are any.
+// badLines is the error for n bad lines, if there are any.
 func badLines(n int) error {
 	switch n {
 	case 0:
@@ -121,7 +121,7 @@ func badLines(n int) error {
 	return fmt.Errorf("%d bad lines, see above; the others are enqueued", n)
 }
 
-// shownArchived is how many archived jobs are named.
+// shownArchived is how many archived jobs are named at most.
 const shownArchived = 20
 
 // feed enqueues all good lines of in.
@@ -148,7 +148,7 @@ func feed(ctx context.Context, p *producer.Producer, in *input, replace bool, sc
 		bad++
 		screen.bad(line)
 	}, screen.progress)
-	ended := stream.Close() // from here on, total is ours
+	ended := stream.Close() // from here on, nobody else writes total
 	total.Bad = bad
 	var cut *producer.StreamError
 	switch {
@@ -161,7 +161,8 @@ func feed(ctx context.Context, p *producer.Producer, in *input, replace bool, sc
 	}
 }
 
-// readInto adds the lines of in to the stream until the last, or until one of the two ends early.
+// readInto adds the lines of in to the stream, until the last line or until in or the stream
+// ends early.
 func readInto(ctx context.Context, stream *producer.Stream, in *input, replace bool, bad func(producer.Line), progress func(int64)) error {
 	for ctx.Err() == nil {
 		line, err := in.Next()

@@ -1,5 +1,5 @@
-// Command enqueue puts jobs into asynq's queues in Redis, from a file with one
-// job a line or from its flags.
+// Command enqueue puts jobs into asynq's queues in Redis, from a file with one job per line or
+// from its flags.
 package main
 
 import (

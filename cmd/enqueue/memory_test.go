@@ -78,8 +78,8 @@ func TestMemoryIsBoundedByLines(t *testing.T) {
 	}
 }
 
-// held is the most memory that a process had at a time until it ended, in bytes, and
-// how it ended. What Wait tells of it is not: that begins with what this process has.
+// held is the most memory that a process had at a time until it ended, in bytes, and how it
+// ended. The figure of Wait is of no help: it begins with the memory of this process.
 func held(pid int, ended <-chan error) (peak int64, err error) {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()

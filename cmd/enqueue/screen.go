@@ -14,7 +14,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/producer"
 )
 
-// screen is standard error: messages, and below them a progress bar if it is a terminal. It is safe for concurrent use.
+// screen is standard error: messages, and below them a progress bar if it is a terminal. It is
+// safe for concurrent use.
 type screen struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -23,7 +24,7 @@ type screen struct {
 
 func newScreen(out io.Writer) *screen { return &screen{out: out} }
 
-// start shows a progress bar of bytes, or of jobs, up to total; -1 stands for an unknown end.
+// start shows a progress bar of bytes, or of jobs, up to total; -1 means an unknown total.
 func (s *screen) start(total int64, jobs bool) {
 	file, ok := s.out.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
@@ -49,7 +50,7 @@ func (s *screen) progress(offset int64) {
 	_ = s.bar.Set64(offset)
 }
 
-// stop takes the progress bar away.
+// stop removes the progress bar.
 func (s *screen) stop() {
 	if s.bar == nil {
 		return
@@ -60,7 +61,7 @@ func (s *screen) stop() {
 	_ = s.bar.Exit()
 }
 
-// print writes a message as one line: it may quote what is wrong in a job.
+// print writes a message as one line, because it may quote a bad job.
 func (s *screen) print(message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // source is where the jobs come from: a *producer.Reader or a *generator.
 type source interface {
 	Next() (producer.Line, error) // io.EOF after the last
-	Offset() int64                // how far it is, up to input.total
+	Offset() int64                // the progress, up to input.total
 }
 
 // input is an opened source.
@@ -30,7 +30,8 @@ type input struct {
 	advice string // what to do after an interruption, ": ..."
 }
 
-// openInput opens what the flags name. In strict mode it has read all of it, and the source begins again.
+// openInput opens what the flags name. In strict mode it has read everything once, and the
+// source begins again.
 func openInput(ctx context.Context, opts options, stdin io.Reader, bad func(producer.Line)) (*input, error) {
 	if opts.file == "" {
 		return makeInput(opts)
@@ -69,8 +70,8 @@ func openInput(ctx context.Context, opts options, stdin io.Reader, bad func(prod
 	return in, nil
 }
 
-// restart reads all lines, and starts over from the first if every one is good. What cannot be read twice is copied
-// into a temporary file on the way.
+// restart reads all lines. If every line is good, it starts again from the first. What cannot
+// be read twice is copied into a temporary file meanwhile.
 func (in *input) restart(ctx context.Context, from io.Reader, regular bool, bad func(producer.Line)) error {
 	again, _ := from.(io.ReadSeeker)
 	if !regular {
@@ -122,7 +123,8 @@ func (in *input) readError(err error) error {
 	return fmt.Errorf("cannot read %s: %w", in.name, err)
 }
 
-// sizeOf returns whether r is a plain file, which can be read twice and never blocks, and how long it is.
+// sizeOf returns whether r is a plain file, which can be read twice and never blocks, and its
+// size.
 func sizeOf(r io.Reader) (regular bool, size int64) {
 	file, ok := r.(*os.File)
 	if !ok {
@@ -135,8 +137,9 @@ func sizeOf(r io.Reader) (regular bool, size int64) {
 	return true, info.Size()
 }
 
-// interruptible returns a reader of r that ends with ctx's error when ctx ends. A Read of r that blocks cannot be
-// ended: its goroutine stays until r yields, or the process exits. Close ends everything else.
+// interruptible returns a reader of r that ends with ctx's error when ctx ends. A blocked Read
+// of r cannot be ended: its goroutine stays until r returns, or the process exits. Close ends
+// everything else.
 func interruptible(ctx context.Context, r io.Reader) io.ReadCloser {
 	out, in := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { in.CloseWithError(ctx.Err()) })
@@ -148,7 +151,7 @@ func interruptible(ctx context.Context, r io.Reader) io.ReadCloser {
 	return out
 }
 
-// generator makes the same job again and again.
+// generator makes the same job many times.
 type generator struct {
 	job  producer.Job
 	made int64
@@ -180,7 +183,7 @@ func (g *generator) Next() (producer.Line, error) {
 
 func (g *generator) Offset() int64 { return g.made }
 
-// clip keeps what a user wrote short enough for an error of one line.
+// clip shortens what a user wrote, so that an error fits into one line.
 func clip(b []byte) string {
 	const most = 64
 	b = bytes.ToValidUTF8(b, []byte("?"))

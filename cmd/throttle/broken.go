@@ -9,12 +9,12 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// broken is a limiter of which only the name can be shown, and why.
+// broken is a limiter that cannot be read: only its name and the error are shown.
 func broken(name string, err error) limiter {
 	return limiter{Name: name, Error: err.Error(), Standing: new(Standing), err: err}
 }
 
-// why says what is wrong with a limiter that is broken, without its name.
+// why says what is wrong with a broken limiter, without its name.
 func (l limiter) why() string {
 	if one, ok := errors.AsType[*throttle.Error](l.err); ok {
 		return plain.Text(one.Err.Error())
@@ -22,14 +22,14 @@ func (l limiter) why() string {
 	return plain.Text(l.Error)
 }
 
-// isBroken says whether an error tells that one limiter cannot be used as it is
-// in Redis, and no more than that.
+// isBroken reports whether an error means only that one limiter in Redis cannot be used as it
+// is.
 func isBroken(err error) bool {
 	return errors.Is(err, throttle.ErrInvalidRate) || errors.Is(err, throttle.ErrWrongType)
 }
 
-// why says what is wrong with limiters that could not be read: by name, without
-// those that are just not there.
+// why says what is wrong with limiters that could not be read, by name. It leaves out limiters
+// that do not exist.
 func (s *session) why(ctx context.Context, names []string, err error) (map[string]error, error) {
 	wrong := map[string]error{}
 	if spoilt, ok := errors.AsType[*operate.SpoiltError](err); ok {

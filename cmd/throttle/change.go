@@ -27,7 +27,7 @@ func newResume(opts *options) *cobra.Command {
 		func(ctx context.Context, _ *session, l *throttle.Limiter) error { return l.Resume(ctx) })
 }
 
-// newChange makes a verb that changes one limiter and wants only its name.
+// newChange makes a verb that changes one limiter and needs only its name.
 func newChange(opts *options, name, short string, change func(context.Context, *session, *throttle.Limiter) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   name + " NAME",
@@ -96,7 +96,7 @@ is not deleted.`,
 	return cmd
 }
 
-// delete is the verb behind its flags.
+// delete does what the verb does, once its flags are read.
 func (s *session) delete(ctx context.Context, name string) error {
 	t, err := s.toChange(ctx, name)
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *session) delete(ctx context.Context, name string) error {
 	return s.printChange(t.name, before, nil)
 }
 
-// change changes what has to be there, and prints it as it was and as it is.
+// change changes limiters that have to exist, and prints them before and after.
 func (s *session) change(ctx context.Context, t target, change func(context.Context, *session, *throttle.Limiter) error) error {
 	if t.keyed {
 		return s.all(ctx, t, func(l *throttle.Limiter, _ *limiter) error { return change(ctx, s, l) })
@@ -169,8 +169,8 @@ func (s *session) change(ctx context.Context, t target, change func(context.Cont
 	return s.printChange(t.name, &before, &after)
 }
 
-// overwrites says whether an error only tells that the limiter is broken, which
-// those who replace it need not mind: it is told, and that is all.
+// overwrites reports whether an error means only that the limiter is broken. A command that
+// replaces the limiter prints the error and goes on.
 func (s *session) overwrites(err error) bool {
 	if !isBroken(err) {
 		return false
@@ -179,8 +179,8 @@ func (s *session) overwrites(err error) bool {
 	return true
 }
 
-// printChange prints a limiter as it was and as it is; nil is a limiter that is
-// not there, or whose configuration makes no sense.
+// printChange prints a limiter before and after; nil is a limiter that does not exist, or whose
+// configuration is invalid.
 func (s *session) printChange(name string, before, after *limiter) error {
 	if s.opts.json {
 		return printJSON(s.stdout, struct {

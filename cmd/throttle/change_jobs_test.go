@@ -69,8 +69,8 @@ jobs: { "x:api": { limits: [api], hold: 0 } }
 	}
 }
 
-// TestListsOfLargeJobs: a list of jobs does not read their payloads, and a page ends
-// before it has looked at too much.
+// TestListsOfLargeJobs: a list of jobs does not read their payloads, and a page ends before it
+// has read too much.
 func TestListsOfLargeJobs(t *testing.T) {
 	const jobs, size = 60, 1 << 20
 	s := newSite(t)
@@ -101,9 +101,9 @@ func TestListsOfLargeJobs(t *testing.T) {
 	}
 }
 
-// TestRetryGoesOn: failed jobs are far behind others that wait. A retry that ends
-// early says where it was, and another one goes on from there, to the end. What fails
-// again meanwhile is left alone.
+// TestRetryGoesOn: failed jobs are far behind others that wait. A retry that ends early says
+// where it was, and another one goes on from there, to the end. Jobs that fail again meanwhile
+// are skipped.
 func TestRetryGoesOn(t *testing.T) {
 	const parked, failed = 5000, 30
 	s := newSite(t)
@@ -147,7 +147,7 @@ return 1`, nil, parked, failed).Err())
 	}
 }
 
-// endsAfter ends something after so many calls of a client.
+// endsAfter ends something after that many calls of a client.
 type endsAfter struct {
 	left int
 	end  func()

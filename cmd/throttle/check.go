@@ -52,10 +52,10 @@ if a job would not run.`,
 	return cmd
 }
 
-// shownAlike is how many lines with a problem of the same kind and job type are shown.
+// shownAlike is how many lines with a problem of the same kind and job type are shown at most.
 const shownAlike = 20
 
-// check is the verb behind its flags.
+// check does what the verb does, once its flags are read.
 func check(cmd *cobra.Command, opts *options, opened cli.Redis, name string) error {
 	ctx, stdout, stderr := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	in, err := openLines(ctx, name, cmd.InOrStdin())
@@ -151,7 +151,7 @@ func openLines(ctx context.Context, name string, stdin io.Reader) (io.ReadCloser
 	return stopping{in, stop}, nil
 }
 
-// stopping is a reader that somebody waits to cancel.
+// stopping is a reader that ctx can cancel until Close.
 type stopping struct {
 	cancelreader.CancelReader
 	stop func() bool

@@ -70,8 +70,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckAsksRedis: a limit is what an operator made of it; without Redis the
-// configuration says what it would be, and the command says so.
+// TestCheckAsksRedis: a limit is as an operator has set it. Without Redis the configuration
+// says what it would be, and the command says so.
 func TestCheckAsksRedis(t *testing.T) {
 	server := newServer(t)
 	s := server.site
@@ -112,7 +112,7 @@ func TestCheckAsksWorkers(t *testing.T) {
 	}
 }
 
-// TestCheckManyAlike: what is wrong with all lines is not said for all of them.
+// TestCheckManyAlike: if all lines have the same problem, it is not printed for all of them.
 func TestCheckManyAlike(t *testing.T) {
 	s := newSite(t)
 	var lines []string

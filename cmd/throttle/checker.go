@@ -21,23 +21,23 @@ import (
 
 // problem is why a job would not run.
 type problem struct {
-	Reason string `json:"reason"` // in one word, as explain has it where that does
-	Text   string `json:"text"`   // what is wrong, and what to mend
+	Reason string `json:"reason"` // in one word; the same as in explain, where explain has one
+	Text   string `json:"text"`   // what is wrong, and how to correct it
 }
 
-// checker tells of jobs whether they would run.
+// checker tells whether jobs would run.
 type checker struct {
 	redis  cli.Redis
 	config *config.Config
 	plans  *plan.Jobs
 	http   *worker.HTTPCheck
 	queues map[string]bool // that some pool of the configuration serves
-	asked  bool            // Redis answers
+	asked  bool            // whether Redis answers
 	fleet  []jobview.Worker
 
-	permits map[string]int64 // of limiters in Redis, 0 if there is none
+	permits map[string]int64 // of limiters in Redis; 0 if the limiter does not exist
 	ids     map[string]int   // lines, by queue and id
-	unsure  map[string]int   // jobs by type, of which nobody knows whether there is a handler
+	unsure  map[string]int   // jobs by type for which nobody knows whether there is a handler
 }
 
 func newChecker(opened cli.Redis) (*checker, error) {
@@ -55,7 +55,7 @@ func newChecker(opened cli.Redis) (*checker, error) {
 	return c, err
 }
 
-// ask finds out what Redis knows of the fleet.
+// ask reads what Redis knows about the fleet.
 func (c *checker) ask(ctx context.Context) error {
 	if err := c.redis.Ping(ctx); err != nil {
 		return err
@@ -107,8 +107,8 @@ func (c *checker) check(ctx context.Context, line producer.Line) ([]problem, err
 	return found, nil
 }
 
-// handler says why nobody has a handler for a type, as far as that is known: by the
-// workers that run and serve the queue, or else by the configuration.
+// handler says why nobody has a handler for a type, as far as is known. It uses the running
+// workers that serve the queue, or else the configuration.
 func (c *checker) handler(taskType, queue string) string {
 	serving, lacking := 0, 0
 	for _, w := range c.fleet {
@@ -150,7 +150,7 @@ func (c *checker) limits(ctx context.Context, job producer.Job, queue string, ad
 	var found []problem
 	for _, d := range p.Draws {
 		if d.Cost <= 1 {
-			continue // every limit gives that much
+			continue // every limit gives at least one permit
 		}
 		gives, err := c.gives(ctx, d)
 		if err != nil {
@@ -164,11 +164,11 @@ func (c *checker) limits(ctx context.Context, job producer.Job, queue string, ad
 	return found, nil
 }
 
-// maxGives bounds how many limiters are remembered.
+// maxGives is how many limiters are remembered at most.
 const maxGives = 100_000
 
-// gives is how many permits a limiter gives at once: as it is in Redis, or else as
-// the configuration would create it.
+// gives is how many permits a limiter gives at once: the limiter in Redis, or else the one that
+// the configuration would create.
 func (c *checker) gives(ctx context.Context, d plan.Draw) (int64, error) {
 	if !c.asked {
 		return d.Rate.Permits, nil
@@ -204,10 +204,10 @@ func (c *checker) request(payload []byte) (reason, text string) {
 	return "", ""
 }
 
-// meantHost suggests a host of the list.
+// meantHost suggests an allowed host that is spelt alike.
 func (c *checker) meantHost(host string) string { return similar.Hint(host, c.config.HTTP.AllowHosts) }
 
-// notes says what the lines did not show.
+// notes says what the printed lines leave out.
 func (c *checker) notes(alike map[string]int, asJSON bool) []string {
 	var notes []string
 	for _, kind := range slices.Sorted(maps.Keys(alike)) {

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// completionTime bounds how long a shell waits for names.
+	// completionTime is how long a shell waits for names at most.
 	completionTime = 2 * time.Second
-	// maxCompletions is how many names a shell gets.
+	// maxCompletions is how many names a shell gets at most.
 	maxCompletions = 200
 )
 
@@ -37,17 +37,17 @@ func completeNames(opts *options) cobra.CompletionFunc {
 				break
 			}
 			if plain.Text(l.Name) != l.Name {
-				continue // a shell would print it as it is
+				continue // a shell would print it unescaped
 			}
 			if names = append(names, l.Name); len(names) == maxCompletions {
 				break
 			}
 		}
-		_ = s.close() // a shell has no use for what could be wrong here
+		_ = s.close() // a shell does not show an error
 		slices.Sort(names)
 		return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// literal makes a pattern that matches only the text itself.
+// literal escapes a text so that, as a pattern, it matches only itself.
 var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/term"
 )
 
-// confirmable gives a verb that destroys something its flag.
+// confirmable gives its flag to a verb that destroys something.
 func confirmable(cmd *cobra.Command, opts *options) {
 	cmd.Flags().BoolVarP(&opts.yes, "yes", "y", false, "do not ask for confirmation")
 }
 
-// confirm asks on the terminal whether to go on. Without a terminal there is
-// nobody to ask: then only --yes goes on.
+// confirm asks on the terminal whether to go on. Without a terminal it cannot ask: then only
+// --yes goes on.
 func (s *session) confirm(ctx context.Context, why, question string) error {
 	if s.opts.yes {
 		return nil

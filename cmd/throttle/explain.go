@@ -42,7 +42,7 @@ func newExplain(opts *options) *cobra.Command {
 	return cmd
 }
 
-// unexplained says what to do about a task that cannot be explained.
+// unexplained adds to the error for a task that cannot be explained what to do about it.
 func unexplained(err error) error {
 	if _, ok := errors.AsType[*worker.AmbiguousTaskError](err); ok {
 		return fmt.Errorf("%w with --queue", err)

@@ -38,8 +38,8 @@ func (s *site) workers(yaml string) *workers {
 	}
 }
 
-// start starts a worker, which stops with the returned function or at the end
-// of the test. Jobs of the types x:... note their start and then call handle.
+// start starts a worker, which stops with the returned function or at the end of the test. Jobs
+// of the types x:... record their start and then call handle.
 func (w *workers) start(handle func(ctx context.Context, task *asynq.Task) error) (stop func()) {
 	w.Helper()
 	cfg, err := config.Parse("config.yaml", []byte(w.yaml))
@@ -84,7 +84,7 @@ func (w *workers) seen() []time.Time {
 	return slices.Clone(w.starts)
 }
 
-// await waits until the condition holds. It looks after each start, and now and then.
+// await waits until the condition holds. It checks it after each start, and regularly.
 func (w *workers) await(what string, holds func() bool) {
 	w.Helper()
 	timeout := time.After(30 * time.Second)

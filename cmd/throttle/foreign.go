@@ -7,7 +7,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/limitname"
 )
 
-// unreserved refuses names whose keys are asynq's or jobthrottle's own.
+// unreserved refuses names whose keys belong to asynq or jobthrottle.
 func unreserved(name string) error {
 	if owner, begin := limitname.Reserved(name); owner != "" {
 		return usage("%q is no limit: %s has keys of its own in Redis that begin with %q", name, owner, begin)
@@ -15,9 +15,9 @@ func unreserved(name string) error {
 	return nil
 }
 
-// ours refuses a name whose key in Redis is there and is no limiter, so that no
-// slip in a name deletes or overwrites what others keep there. A limiter may be
-// broken: it is a hash with a rate, whatever else is wrong with it.
+// ours refuses a name whose key in Redis exists and is no limiter. So a wrong name does not
+// delete or overwrite other programs' data. A limiter may be broken: it is a hash with a rate,
+// whatever else is wrong with it.
 func (s *session) ours(ctx context.Context, name string) error {
 	kind, err := s.rdb.Type(ctx, name).Result()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// maxHolders is how many holders are read of one limit.
+// maxHolders is how many holders of one limit are read at most.
 const maxHolders = 1000
 
 // slots is a limit in flight as JSON has it.
@@ -92,7 +92,7 @@ key, --value says which value.`,
 	return cmd
 }
 
-// slots reads a limit in flight; one that is not there has no slots.
+// slots reads a limit in flight; one that does not exist has no slots.
 func (s *session) slots(ctx context.Context, name string) (operate.SlotUsage, error) {
 	found, err := s.fleet.InFlight(ctx, maxHolders, name)
 	if err != nil {
@@ -132,7 +132,7 @@ func printSlots(out io.Writer, u operate.SlotUsage) error {
 	return w.Flush()
 }
 
-// printSlotTable shows limits in flight below the rates of a list.
+// printSlotTable prints the limits in flight, below the table of rates.
 func printSlotTable(out io.Writer, all []operate.SlotUsage) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nIN FLIGHT\tSLOTS\tTAKEN\tWAITING\tLEASE")

@@ -17,7 +17,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/similar"
 )
 
-// jobsAtOnce is how many jobs the verb prints unless it is told otherwise.
+// jobsAtOnce is how many jobs the verb prints by default.
 const jobsAtOnce = 100
 
 func newJobs(opts *options) *cobra.Command {
@@ -64,7 +64,7 @@ newest archived jobs come first. throttle explain says more about one job.`,
 	return cmd
 }
 
-// jobState reads a state.
+// jobState parses a state.
 func jobState(text string) (jobview.JobState, error) {
 	state := jobview.JobState(text)
 	if text == "" || slices.Contains(jobview.JobStates, state) {
@@ -82,7 +82,7 @@ func completeWith(cmd *cobra.Command, flag string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 }
 
-// jobs is the verb behind its flags.
+// jobs does what the verb does, once its flags are read.
 func (s *session) jobs(ctx context.Context, q jobview.JobQuery, most int) error {
 	if err := s.queueIsThere(ctx, q.Queue); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (s *session) jobs(ctx context.Context, q jobview.JobQuery, most int) error 
 	return nil
 }
 
-// noJobs says that there is none, and what may be misspelt.
+// noJobs says that there are no jobs, and what may be misspelt.
 func (s *session) noJobs(ctx context.Context, q jobview.JobQuery) error {
 	which := "no jobs wait, failed or are archived"
 	switch q.State {
@@ -159,7 +159,7 @@ func (s *session) noJobs(ctx context.Context, q jobview.JobQuery) error {
 	return nil
 }
 
-// queueIsThere refuses a queue that nobody has enqueued a job in, and no pool of the
+// queueIsThere refuses a queue in which nobody has enqueued a job and which no pool of the
 // configuration serves.
 func (s *session) queueIsThere(ctx context.Context, queue string) error {
 	if queue == "" {
@@ -211,7 +211,7 @@ func (s *session) printJobs(page jobview.JobPage, first bool) error {
 	return w.Flush()
 }
 
-// clipped is how much of a text of strangers a cell of the table has.
+// clipped is how much text from others a cell of the table shows at most.
 const clipped = 120
 
 func cell(text string) string {
@@ -242,7 +242,7 @@ func next(now time.Time, j jobview.Job) string {
 	return in
 }
 
-// reason says in words why a job waits, or what it failed of.
+// reason says in words why a job waits, or why it failed.
 func reason(j jobview.Job) string {
 	if j.State != jobview.Waiting {
 		text := j.Error

@@ -218,7 +218,7 @@ func TestJobsGoOn(t *testing.T) {
 	s.fails(cli.Usage, []string{"jobs", "--after", "there"}, []string{`--after "there"`, "a list of jobs ended with"})
 }
 
-// TestJobsMisspelt: each says what is meant, and nothing is taken for an empty list.
+// TestJobsMisspelt: each error says what is meant, and no misspelt name gives an empty list.
 func TestJobsMisspelt(t *testing.T) {
 	s := newSite(t)
 	w := s.workers("")

@@ -11,7 +11,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// A slip in a name creates nothing: who wants a new limit says so.
+// A wrong name creates nothing: a user who wants a new limit says so.
 func TestSetCreatesOnlyWhenTold(t *testing.T) {
 	s := newSite(t)
 	s.limiter("stripe", perHour(100), 0)
@@ -202,7 +202,8 @@ func TestValueIsOne(t *testing.T) {
 	}
 }
 
-// Names that begin alike are no values: without a word that a limit has a key, a slip changes no other limit.
+// Names with the same beginning are no values: unless it is known that a limit has a key, a
+// wrong name changes no other limit.
 func TestNamesThatBeginAlike(t *testing.T) {
 	s := newSite(t)
 	s.limiter("api:read", perHour(10), 0)

@@ -8,18 +8,18 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// Adapts is what a limit has learnt that finds what its API bears.
+// Adapts is what an adaptive limit has learnt about its API.
 type Adapts struct {
 	Start      int64     `json:"start"`
 	Min        int64     `json:"min"`
 	Max        int64     `json:"max"`
-	Accepted   int64     `json:"accepted,omitempty"` // what the API is known to take
-	Most       int64     `json:"most,omitempty"`     // what it takes at the most, as far as known
-	Told       int64     `json:"told,omitempty"`     // what it says
+	Accepted   int64     `json:"accepted,omitempty"` // what the API is known to accept
+	Most       int64     `json:"most,omitempty"`     // what it accepts at most, as far as is known
+	Told       int64     `json:"told,omitempty"`     // what the API says
 	Cuts       int64     `json:"cuts"`
 	Taken      int64     `json:"taken"`
 	Refused    int64     `json:"refused"`
-	OthersSeen time.Time `json:"others_seen,omitzero"` // when somebody else was last seen to use the quota
+	OthersSeen time.Time `json:"others_seen,omitzero"` // when another client was last seen to use the quota
 
 	learnt operate.Learnt
 }
@@ -34,7 +34,7 @@ func (s *session) addLearnt(ctx context.Context, l *limiter) error {
 	return nil
 }
 
-// addAllLearnt is addLearnt of several, in one round trip.
+// addAllLearnt is addLearnt for several limits, in one round trip.
 func (s *session) addAllLearnt(ctx context.Context, ls []limiter) error {
 	names := make([]string, 0, len(ls))
 	for _, l := range ls {
@@ -57,7 +57,7 @@ func (s *session) addAllLearnt(ctx context.Context, ls []limiter) error {
 	return nil
 }
 
-// learnt takes up what the limit has learnt.
+// learnt stores what the limit has learnt.
 func (l *limiter) learnt(a operate.Learnt) {
 	l.Adapts = &Adapts{
 		Start: a.Start, Min: a.Min, Max: a.Max, Accepted: a.Accepted, Most: a.Most, Told: a.Told, Cuts: a.Cuts, Taken: a.Taken, Refused: a.Refused,
@@ -68,7 +68,7 @@ func (l *limiter) learnt(a operate.Learnt) {
 	}
 }
 
-// String says it in one line.
+// String describes it in one line.
 func (a *Adapts) String() string {
 	s := fmt.Sprintf("between %d and %d, from %d", a.Min, a.Max, a.Start)
 	switch {

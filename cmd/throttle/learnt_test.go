@@ -13,7 +13,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/worker"
 )
 
-// learnt makes a limit adapt, as if its API took lo to hi, and somebody else had used the quota.
+// learnt makes a limit adapt, as if its API accepted lo to hi, and somebody else had used the
+// quota.
 func (s *site) learnt(name string, lo, hi int64, others time.Time) {
 	s.Helper()
 	l := s.limiter(name, throttle.Rate{Permits: 10, Interval: time.Hour}, 0)
@@ -23,7 +24,7 @@ func (s *site) learnt(name string, lo, hi int64, others time.Time) {
 	s.check(s.rdb.HSet(s.Context(), name, "adapt", strings.Join(fields, " ")).Err())
 }
 
-// TestTopOfALimitThatAdapts: top shows what the API takes, of those limits that find it.
+// TestTopOfALimitThatAdapts: top shows what the API accepts, for the limits that adapt.
 func TestTopOfALimitThatAdapts(t *testing.T) {
 	s := newSite(t)
 	s.learnt("api", 38, 40, time.Now())

@@ -16,8 +16,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// limiter is a limiter as --json prints it. Times are milliseconds; usage is
-// missing where list leaves it out.
+// limiter is a limiter as --json prints it. Times are in milliseconds. The usage is missing
+// where list leaves it out.
 type limiter struct {
 	Name        string   `json:"name"`
 	Rate        string   `json:"rate"`
@@ -32,21 +32,21 @@ type limiter struct {
 	PausedMS    float64  `json:"paused_ms"`
 	Pinned      bool     `json:"pinned"`
 	*Standing            // nil: not read
-	Adapts      *Adapts  `json:"adapts,omitempty"` // nil: it does not, or that was not read
+	Adapts      *Adapts  `json:"adapts,omitempty"` // nil: the limit does not adapt, or this was not read
 	Clients     []client `json:"clients,omitempty"`
 
-	Tenants    []jobview.TenantShare `json:"tenants,omitempty"`     // that have jobs in line: show reads them
-	AllTenants int64                 `json:"all_tenants,omitempty"` // how many those are, with those that are not listed
-	Weights    map[string]float64    `json:"weights,omitempty"`     // that operators have set
+	Tenants    []jobview.TenantShare `json:"tenants,omitempty"`     // the tenants that have jobs in line: only show reads them
+	AllTenants int64                 `json:"all_tenants,omitempty"` // their number, with those that are not listed
+	Weights    map[string]float64    `json:"weights,omitempty"`     // those that operators have set
 
-	Error string `json:"error,omitempty"` // it is broken, and nothing but its name is known
+	Error string `json:"error,omitempty"` // why it is broken; then only its name is known
 
 	rate   throttle.Rate
 	paused time.Duration
 	err    error // why it is broken
 }
 
-// Standing is how a limiter stands, over the fleet.
+// Standing is the usage of a limiter by the fleet.
 type Standing struct {
 	Used       int64   `json:"used"`
 	Reserved   int64   `json:"reserved"`
@@ -56,7 +56,7 @@ type Standing struct {
 	Called     int64   `json:"called"` // tasks called from the line, on their way
 }
 
-// client is one client of a per_client limiter.
+// client is the usage of one client of a per_client limiter.
 type client struct {
 	ID         string  `json:"id"`
 	Used       int64   `json:"used"`
@@ -69,7 +69,7 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func fromMS(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
-// fromListed is a limiter whose usage was not read.
+// fromListed makes a limiter whose usage was not read.
 func fromListed(l operate.Listed) limiter {
 	if l.Err != nil {
 		return broken(l.Name, l.Err)
@@ -83,8 +83,8 @@ func fromListed(l operate.Listed) limiter {
 	}
 }
 
-// read reads how limiters stand, in the order of their names; those that are not
-// there are left out, and those that are broken are broken.
+// read reads limiters with their usage, in the order of their names. It leaves out those that
+// do not exist. Those that are broken have an error.
 func (s *session) read(ctx context.Context, names ...string) ([]limiter, error) {
 	usages, err := s.fleet.Inspect(ctx, names...)
 	var wrong map[string]error
@@ -127,7 +127,7 @@ func (s *session) read(ctx context.Context, names ...string) ([]limiter, error) 
 	return limiters, nil
 }
 
-// one reads a limiter that has to be there.
+// one reads a limiter that has to exist.
 func (s *session) one(ctx context.Context, name string) (limiter, error) {
 	if _, err := s.client.Limiter(name); err != nil {
 		return limiter{}, asUsage(err, throttle.ErrInvalidName)
@@ -169,7 +169,7 @@ func (l limiter) settings() string {
 	return strings.Join(parts, ", ")
 }
 
-// state says what is out of the ordinary.
+// state says what is unusual about the limiter.
 func (l limiter) state() string {
 	var states []string
 	if l.err != nil {
@@ -187,10 +187,10 @@ func (l limiter) state() string {
 	return strings.Join(states, ", ")
 }
 
-// idle says that it is a limit of each worker, and none has used it lately.
+// idle reports that it is a limit of each worker, and no worker has used it lately.
 func (l limiter) idle() bool { return l.rate.Type == throttle.PerClient && len(l.Clients) == 0 }
 
-// usage describes how the limiter stands, in one line.
+// usage describes the usage in one line.
 func (l limiter) usage() string {
 	if l.idle() {
 		return "no worker has used it lately"
@@ -198,7 +198,7 @@ func (l limiter) usage() string {
 	return fmt.Sprintf("%d used, %d reserved, %d available", l.Used, l.Reserved, l.Available)
 }
 
-// nextFree says when a permit can be had.
+// nextFree says when a permit is available.
 func (l limiter) nextFree() string { return soon(fromMS(l.NextFreeMS)) }
 
 func soon(d time.Duration) string {
@@ -208,7 +208,7 @@ func soon(d time.Duration) string {
 	return human(d)
 }
 
-// human writes a duration as a person reads it: three digits at most, no zero units.
+// human writes a duration for people: three digits at most, no zero units.
 func human(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -230,7 +230,7 @@ func human(d time.Duration) string {
 	return s
 }
 
-// printJSON prints one line, which is plain on a terminal, too.
+// printJSON prints one line, which is safe on a terminal.
 func printJSON(out io.Writer, v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {

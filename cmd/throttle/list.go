@@ -15,8 +15,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// usageUpTo is how many limiters list reads the logs of; more of them would
-// make it slow, and Redis busy.
+// usageUpTo is how many limiters' logs list reads at most. Reading more would make it slow, and
+// Redis busy.
 const usageUpTo = 1000
 
 func newList(opts *options) *cobra.Command {
@@ -64,8 +64,7 @@ listed with their configuration only.`, usageUpTo),
 	return cmd
 }
 
-// printList prints limiters that were found, with their usage unless they are
-// too many.
+// printList prints limiters that were found. It shows their usage unless they are too many.
 func (s *session) printList(ctx context.Context, found []operate.Listed, total int, match string) error {
 	limiters, err := s.stand(ctx, found)
 	if err != nil {
@@ -102,7 +101,7 @@ func (s *session) printInFlight(all []operate.SlotUsage) error {
 	return nil
 }
 
-// stand reads how limiters that were found stand, unless they are too many.
+// stand reads the usage of limiters that were found, unless they are too many.
 func (s *session) stand(ctx context.Context, found []operate.Listed) ([]limiter, error) {
 	names, limiters := make([]string, len(found)), make([]limiter, len(found))
 	for i, l := range found {
@@ -126,7 +125,7 @@ func (s *session) find(ctx context.Context, match string) ([]operate.Listed, err
 	return byName(found), nil
 }
 
-// byName sorts limiters, of which each is there once then.
+// byName sorts limiters by name and removes duplicates.
 func byName(found []operate.Listed) []operate.Listed {
 	slices.SortFunc(found, func(a, b operate.Listed) int { return cmp.Compare(a.Name, b.Name) })
 	return slices.CompactFunc(found, func(a, b operate.Listed) bool { return a.Name == b.Name })
@@ -158,7 +157,7 @@ func matching(pattern string) string {
 	return " match " + strconv.Quote(pattern)
 }
 
-// printTable prints limiters as a table, with what was read of them.
+// printTable prints limiters as a table, with the usage if that was read.
 func printTable(out io.Writer, limiters []limiter) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	withUsage := len(limiters) <= usageUpTo
@@ -176,7 +175,7 @@ func printTable(out io.Writer, limiters []limiter) error {
 		case withUsage:
 			available := strconv.FormatInt(l.Available, 10)
 			if l.idle() {
-				available = "-" // of whom?
+				available = "-" // this number would depend on the worker
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%d\t%s\n",
 				plain.Text(l.Name), l.Rate, l.Type, l.Used, l.Reserved, available, l.nextFree(), l.Parked, l.state())

@@ -115,7 +115,8 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// TestUnknownLimiter: every verb that wants a limiter names one that is like it, or where to look.
+// TestUnknownLimiter: every verb that wants a limiter names one that is like it, or says which
+// command shows all.
 func TestUnknownLimiter(t *testing.T) {
 	s := newSite(t)
 	s.limiter("stripe", perHour(10), 0)

@@ -1,5 +1,5 @@
-// Command throttle shows the limits of a fleet of workers as Redis has them,
-// changes them while it runs, and tells what holds a job.
+// Command throttle shows the limits of a fleet of workers as they are in Redis, changes them
+// while the fleet runs, and tells what holds a job.
 package main
 
 import (
@@ -68,12 +68,12 @@ fleet; what it changes, all workers follow within 100ms.`,
 	return cmd
 }
 
-// usage is a mistake in what the user wrote.
+// usage makes the error for a mistake in what the user wrote.
 func usage(format string, args ...any) error {
 	return &cli.UsageError{Err: fmt.Errorf(format, args...)}
 }
 
-// args checks the number of arguments of a verb, of which the first need be there.
+// args checks the number of arguments of a verb. The first need arguments are required.
 func args(need int, names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -86,7 +86,7 @@ func args(need int, names ...string) cobra.PositionalArgs {
 	}
 }
 
-// asUsage makes errors of one kind mistakes in what the user wrote.
+// asUsage converts errors of one kind to mistakes in what the user wrote.
 func asUsage(err, kind error) error {
 	if errors.Is(err, kind) {
 		return &cli.UsageError{Err: err}

@@ -110,7 +110,7 @@ func expectFailure(t testing.TB, got outcome, status int, words []string) {
 	}
 }
 
-// limiter is a limiter with a rate, of which so many permits are used.
+// limiter makes a limiter with a rate, and uses that many permits of it.
 func (s *site) limiter(name string, r throttle.Rate, used int64) *throttle.Limiter {
 	s.Helper()
 	l, err := s.client.Limiter(name)
@@ -124,7 +124,7 @@ func (s *site) limiter(name string, r throttle.Rate, used int64) *throttle.Limit
 	return l
 }
 
-// usage is how a limiter stands, which has to be there.
+// usage is the usage of a limiter, which has to exist.
 func (s *site) usage(name string) operate.FleetUsage {
 	s.Helper()
 	found, err := operate.NewFleet(s.rdb).Inspect(s.Context(), name)

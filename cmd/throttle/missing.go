@@ -9,7 +9,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/similar"
 )
 
-// searchTime bounds the search for a name like the one that was not found.
+// searchTime is the longest time to search for a similar name.
 const searchTime = 2 * time.Second
 
 // missing is the error for a name that no limiter has.
@@ -28,9 +28,8 @@ func (s *session) uncreated(ctx context.Context, name string) error {
 	return usage("no limiter %q in Redis: --create makes a new one; throttle list shows those that are there", name)
 }
 
-// similar finds the names that are most like this one, those of the configuration
-// and of limits with a key among them. They are only a hint: what goes wrong in
-// the search is not the user's concern.
+// similar finds the names that are most like this one, also among those of the configuration
+// and of limits with a key. They are only a hint: errors of the search are ignored.
 func (s *session) similar(ctx context.Context, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()

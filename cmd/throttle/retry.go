@@ -60,7 +60,7 @@ id is not among the archived or failed jobs.`,
 	return cmd
 }
 
-// retry is the verb behind its flags.
+// retry does what the verb does, once its flags are read.
 func (s *session) retry(ctx context.Context, q jobview.RetryQuery) error {
 	if err := s.queueIsThere(ctx, q.Queue); err != nil {
 		return err
@@ -109,7 +109,7 @@ func outcomeOf(r jobview.Retried, q jobview.RetryQuery) string {
 	return text
 }
 
-// shownMissed is how many ids an error names.
+// shownMissed is how many ids an error names at most.
 const shownMissed = 20
 
 // missed is the error for ids that were not brought back.

@@ -107,8 +107,8 @@ http: { allow_hosts: [%q] }
 	}
 }
 
-// TestRetryInterrupted: whoever presses Ctrl-C has brought back what the command says;
-// the next run does the rest.
+// TestRetryInterrupted: after Ctrl-C, the command has brought back what it says. The next run
+// does the rest.
 func TestRetryInterrupted(t *testing.T) {
 	const jobs = 1000
 	s := newSite(t)

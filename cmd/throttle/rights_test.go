@@ -43,7 +43,7 @@ var operations = []operation{
 	{"check", [][]string{{"check", "FILE"}}},
 }
 
-// behindOneThatIsGone is a place in a list of jobs.
+// behindOneThatIsGone is a cursor in a list of jobs.
 var behindOneThatIsGone = base64.RawURLEncoding.EncodeToString([]byte(`{"at": {"q": "default", "s": "retry"}, "last": {"ID": "gone", "Score": 1}}`))
 
 // newFleetState is a Redis with limiters, and with a parked, a failed, an archived and

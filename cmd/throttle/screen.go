@@ -12,20 +12,21 @@ import (
 
 const (
 	barWidth = 20
-	// trail is how many looks the sparkline shows.
+	// trail is how many snapshots the sparkline shows.
 	trail = 30
 )
 
-// screen is what top shows: the last look, and how full each limit was at those before it.
+// screen is what top shows: the last snapshot, and how full each limit was in the snapshots
+// before.
 type screen struct {
 	snapshot
 	history       map[string][]float64
-	width, height int // zero: as large as it gets
+	width, height int // zero: unlimited
 }
 
 func newScreen() *screen { return &screen{history: map[string][]float64{}} }
 
-// take makes the screen show a look. One that failed leaves the last in place.
+// take makes the screen show a snapshot. If reading it failed, the last one stays.
 func (s *screen) take(shot snapshot) {
 	if shot.err != nil {
 		s.err = shot.err
@@ -53,7 +54,7 @@ func (s *screen) text() string {
 	}
 	rows, slots := s.limiters, s.inFlight
 	if s.height > 0 {
-		left := max(s.height-4, 0) // but for the head, two titles and the foot
+		left := max(s.height-4, 0) // without the head, two titles and the foot
 		if len(slots) > 0 {
 			slots = slots[:min(len(slots), left/3)]
 			left = max(left-len(slots)-2, 0)
@@ -90,7 +91,8 @@ func (s *screen) text() string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// whole is how many permits the limit has: each of the clients seen, or one, if it is theirs.
+// whole is how many permits the limit has. A per_client limit has that many for each of the
+// clients seen, or for one if none was.
 func (l limiter) whole() int64 {
 	if l.rate.Type == throttle.PerClient {
 		return l.Permits * int64(max(len(l.Clients), 1))
@@ -116,7 +118,7 @@ func spark(shares []float64) string {
 	return b.String()
 }
 
-// clip cuts a line to so many characters, if there is a width.
+// clip cuts a line to width characters, if there is a width.
 func clip(line string, width int) string {
 	if runes := []rune(line); width > 0 && len(runes) > width {
 		return string(runes[:width-1]) + "…"

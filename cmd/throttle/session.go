@@ -23,13 +23,13 @@ type session struct {
 	config *config.Config // nil: no file was read
 	fleet  *operate.Fleet
 	parked *worker.Inspector
-	client *throttle.Client // makes changes; it waits in no queue
+	client *throttle.Client // makes changes; it waits for no permits
 	stdin  io.Reader
 	stdout io.Writer
 	stderr io.Writer
 }
 
-// verb makes a command's RunE of what it does once Redis has answered.
+// verb makes a command's RunE from what the command does once Redis has answered.
 func verb(opts *options, do func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		s, err := open(cmd.Context(), opts, cmd.ErrOrStderr())
@@ -57,7 +57,7 @@ func open(ctx context.Context, opts *options, stderr io.Writer) (*session, error
 		return nil, errors.Join(err, rdb.Close())
 	}
 	fleet := operate.NewFleet(rdb)
-	fleet.Skip = func(key string) bool { // a task, of which there may be a million, or what workers say of themselves
+	fleet.Skip = func(key string) bool { // a task (there may be a million), or what workers report about themselves
 		owner, _ := limitname.Reserved(key)
 		return owner != ""
 	}

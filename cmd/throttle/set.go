@@ -12,7 +12,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// setFlags are what set can change beside permits and interval.
+// setFlags are what set can change besides permits and interval.
 type setFlags struct {
 	perClient bool
 	pin       bool
@@ -102,19 +102,19 @@ A change of type (--per-client) forgets the usage, so set asks first.`,
 		}
 		given := func(flag string) bool { return cmd.Flags().Changed(flag) }
 		if opts.value != "" && !given("pin") {
-			f.pin = true // who gives a value a rate of its own means it to stay
+			f.pin = true // a user who gives a value its own rate wants it to stay
 		}
 		return s.set(ctx, args, f, given)
 	})
 	return cmd
 }
 
-// set is the verb behind its flags.
+// set does what the verb does, once its flags are read.
 func (s *session) set(ctx context.Context, args []string, f setFlags, given func(flag string) bool) error {
 	t, err := s.target(ctx, args[0])
 	switch {
 	case err == nil && f.create && t.named:
-		t = target{name: t.name} // a limit of this very name is wanted
+		t = target{name: t.name} // the user wants a limit with exactly this name
 	case err == nil && f.create && t.keyed:
 		return usage("limit %q has a key: --create makes the limiter of one value, give it with --value", t.name)
 	case err == nil && t.named:
@@ -196,8 +196,8 @@ func (s *session) set(ctx context.Context, args []string, f setFlags, given func
 	return nil
 }
 
-// likeOthers is what a new limiter of a value begins with: what the configuration
-// says of its limit, where it is known, or nil.
+// likeOthers is what a new limiter of a value begins with: what the configuration says about
+// its limit, or nil if it does not have it.
 func (s *session) likeOthers(limit string) *limiter {
 	configured, known := s.configured(limit)
 	if s.opts.value == "" || !known {
@@ -212,8 +212,8 @@ func (s *session) likeOthers(limit string) *limiter {
 
 const typeForgets = "changing the type of a limit forgets what was used"
 
-// setValues changes all values of a limit with a key. None is changed if the
-// change makes no sense for one of them.
+// setValues changes all values of a limit with a key. It changes none if the change is invalid
+// for one of them.
 func (s *session) setValues(ctx context.Context, t target, args []string, f setFlags, given func(flag string) bool) error {
 	if len(t.values) == 0 {
 		return &cli.UsageError{Err: noValues(t.name)}
@@ -223,7 +223,7 @@ func (s *session) setValues(ctx context.Context, t target, args []string, f setF
 	for _, value := range t.values {
 		before := fromListed(value)
 		if before.err != nil {
-			continue // told when its turn comes
+			continue // reported when it is processed
 		}
 		rate, err := f.rate(&before, args, given)
 		if err != nil {
@@ -250,7 +250,7 @@ func (s *session) setValues(ctx context.Context, t target, args []string, f setF
 	return s.all(ctx, t, func(l *throttle.Limiter, before *limiter) error {
 		switch {
 		case before == nil:
-			return throttle.ErrNotInitialized // gone since
+			return throttle.ErrNotInitialized // it has gone meanwhile
 		case before.err != nil && len(args) == 0:
 			return before.err
 		case before.err != nil:
@@ -270,7 +270,7 @@ func (s *session) setValues(ctx context.Context, t target, args []string, f setF
 	})
 }
 
-// rate is what the limiter has, with what is given in its place.
+// rate is the rate of the limiter, changed by what the flags give.
 func (f setFlags) rate(before *limiter, args []string, given func(flag string) bool) (throttle.Rate, error) {
 	var r throttle.Rate
 	if before != nil {
@@ -316,10 +316,10 @@ func (f setFlags) rate(before *limiter, args []string, given func(flag string) b
 	return r, r.Validate()
 }
 
-// apply creates the limiter or changes its rate and keeps its usage. The pin
-// comes before the last word on the rate, so that no starting worker has it.
+// apply creates the limiter, or changes its rate and keeps its usage. The pin comes before the
+// final change of the rate, so that a worker that starts cannot overwrite it.
 func (s *session) apply(ctx context.Context, l *throttle.Limiter, r throttle.Rate, pin bool) error {
-	if _, err := l.TrySetRate(ctx, r); err != nil && !errors.Is(err, throttle.ErrInvalidRate) { // it is there, and mended below
+	if _, err := l.TrySetRate(ctx, r); err != nil && !errors.Is(err, throttle.ErrInvalidRate) { // it exists, and is corrected below
 		return err
 	}
 	if pin {

@@ -54,7 +54,7 @@ func newShow(opts *options) *cobra.Command {
 	return cmd
 }
 
-// showValues shows the values of a limit with a key as list does.
+// showValues shows the values of a limit with a key in the same way as list.
 func (s *session) showValues(ctx context.Context, t target) error {
 	if len(t.values) == 0 {
 		return noValues(t.name)
@@ -62,7 +62,7 @@ func (s *session) showValues(ctx context.Context, t target) error {
 	return s.printList(ctx, t.values, len(t.values), "")
 }
 
-// print shows all that is known of a limiter.
+// print prints all that is known about a limiter.
 func (l limiter) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {

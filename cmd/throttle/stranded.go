@@ -12,15 +12,15 @@ import (
 type lowered struct {
 	name      string
 	gives, to int64 // permits
-	stays     bool  // though it adapts: it is pinned
+	stays     bool  // the pinned rate stays, although the limit adapts
 }
 
-// maxLowered is how many values of a limit are looked at for jobs that cost more.
+// maxLowered is how many values of a limit are checked for jobs that cost more.
 const maxLowered = 1000
 
-// strands asks on the terminal before limiters give less at once than jobs cost that wait for
-// them, and could run: these wait until somebody raises the limit again. A limit that
-// adapts is raised by its jobs. It asks nothing if there are none.
+// strands asks on the terminal before limiters give less at once than some waiting jobs cost
+// that could run now. Those jobs would wait until somebody raises the limit again. The jobs of
+// a limit that adapts raise it themselves. If there are no such jobs, strands does not ask.
 func (s *session) strands(ctx context.Context, what string, to []lowered) error {
 	stranded, sure := 0, len(to) <= maxLowered
 	to = to[:min(len(to), maxLowered)]
@@ -49,7 +49,7 @@ func (s *session) strands(ctx context.Context, what string, to []lowered) error 
 	return s.confirm(ctx, why, fmt.Sprintf("%s: %s.", what, why))
 }
 
-// lowers says whether a change takes from what a limiter gives at once.
+// lowers reports whether a change reduces what a limiter gives at once.
 func lowers(before *limiter, rate throttle.Rate) bool {
 	return before != nil && rate.Permits < before.rate.Permits
 }

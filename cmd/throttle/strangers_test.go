@@ -13,7 +13,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// hostile is text that makes a line of its own, and a terminal clear itself or turn its text around.
+// hostile is text that would make a line of its own, clear a terminal, and reverse its text.
 const hostile = "a\nFORGED 1/1s overall\r\x1b[2J\x1b]0;x\x07\u009b2J\u202e\u2028\tb"
 
 // plainLines checks that no line of the output acts on a terminal, or is one that a stranger made.
@@ -28,7 +28,8 @@ func plainLines(t *testing.T, out string) {
 	}
 }
 
-// TestNamesOfStrangers: what jobs, clients and names have in them does nothing to who looks at it.
+// TestNamesOfStrangers: the contents of jobs, clients and names do nothing to a person who
+// reads them.
 func TestNamesOfStrangers(t *testing.T) {
 	s := newSite(t)
 	queue := asynq.NewClientFromRedisClient(s.rdb)
@@ -38,7 +39,8 @@ func TestNamesOfStrangers(t *testing.T) {
 	failed := "failed" + hostile
 	_, err = queue.Enqueue(asynq.NewTask("x", nil), asynq.TaskID(failed), asynq.ProcessIn(time.Hour))
 	s.check(err)
-	// Names cannot have control characters, but turn text around; ids of clients come from anybody's process.
+	// Names cannot have control characters, but can reverse text. Ids of clients come from
+	// anybody's process.
 	name := "turned\u202e:\u2066acme"
 	l, err := s.client.Limiter(name)
 	s.check(err)

@@ -15,23 +15,23 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// target is what the NAME of a command means: one limiter, or those of all
-// values of a limit with a key.
+// target is what the NAME of a command means: one limiter, or the limiters of all values of a
+// limit with a key.
 type target struct {
 	name   string           // of the limiter, or of the limit with the key
-	keyed  bool             // all values
-	named  bool             // only the names in Redis look so, nobody says that it has a key
+	keyed  bool             // the limiters of all values
+	named  bool             // only the names in Redis look like values; nothing says that the limit has a key
 	values []operate.Listed // their limiters, by name
 }
 
-// addressable gives a verb the flags that say which values of a limit with a key it means.
+// addressable gives a verb the flags that select the values of a limit with a key.
 func addressable(cmd *cobra.Command, opts *options) {
 	cmd.Flags().Var(&opts.value, "value", "of a limit with a key: only this `value` of it")
 	cmd.Flags().BoolVar(&opts.allValues, "all-values", false, "of a limit with a key: all values of it that are in Redis")
 }
 
-// valueFlag is --value. It is given once, and not empty, as the variable of a
-// script may be.
+// valueFlag is --value. It may be given only once. It must not be empty, because a variable of
+// a script may be.
 type valueFlag string
 
 func (v *valueFlag) String() string { return string(*v) }
@@ -49,9 +49,9 @@ func (v *valueFlag) Set(text string) error {
 	return nil
 }
 
-// target finds out what a name means. A limit has a key if the configuration or
-// --all-values says so. Where nothing has the name itself and there are limiters
-// that might be its values, their names do.
+// target finds out what a name means. A limit has a key if the configuration or --all-values
+// says so. Otherwise it has a key if nothing has the name itself, and there are limiters whose
+// names look like its values.
 func (s *session) target(ctx context.Context, name string) (target, error) {
 	if _, err := s.client.Limiter(name); err != nil {
 		return target{}, asUsage(err, throttle.ErrInvalidName)
@@ -88,7 +88,7 @@ func (s *session) target(ctx context.Context, name string) (target, error) {
 		if t.keyed {
 			return target{}, err
 		}
-		return t, nil // the name itself is free
+		return t, nil // no limiter has the name itself
 	}
 	values, err := s.find(ctx, literal.Replace(name)+":*")
 	if err != nil {
@@ -100,9 +100,9 @@ func (s *session) target(ctx context.Context, name string) (target, error) {
 	return t, nil
 }
 
-// toChange is target for the verbs that change something. Names that look like
-// those of values are not enough for them: api:read and api:write are most likely
-// limits of their own, and api a slip.
+// toChange is target for the verbs that change something. Names that look like values are not
+// enough for them: api:read and api:write are probably limits of their own, and api a typing
+// error.
 func (s *session) toChange(ctx context.Context, name string) (target, error) {
 	t, err := s.target(ctx, name)
 	if err == nil && t.named {
@@ -124,7 +124,7 @@ func (s *session) sweep(ctx context.Context, t target, verb string) error {
 		fmt.Sprintf("%s %s of limit %q?", verb, valuesOf(len(t.values)), t.name))
 }
 
-// exists says whether a limiter is in Redis, whatever its configuration says.
+// exists reports whether a limiter is in Redis, valid or not.
 func (s *session) exists(ctx context.Context, name string) (bool, error) {
 	found, err := s.fleet.Inspect(ctx, name)
 	if err == nil && len(found) == 0 {
@@ -139,7 +139,7 @@ func (s *session) exists(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// existsAsAny is exists for limits of how many run at a time, too.
+// existsAsAny is like exists, and also finds limits in flight.
 func (s *session) existsAsAny(ctx context.Context, name string) (bool, error) {
 	if there, err := s.exists(ctx, name); there || err != nil {
 		return there, err
@@ -151,8 +151,8 @@ func (s *session) existsAsAny(ctx context.Context, name string) (bool, error) {
 	return s.hasSlotsOfValues(ctx, name)
 }
 
-// hasSlotsOfValues tells whether limits in flight are in Redis that may be values of this
-// one. One that is configured without a key has none.
+// hasSlotsOfValues reports whether Redis has limits in flight that may be values of this one. A
+// limit that is configured without a key has none.
 func (s *session) hasSlotsOfValues(ctx context.Context, name string) (bool, error) {
 	if l, known := s.configured(name); known && l.Key == "" {
 		return false, nil
@@ -161,21 +161,21 @@ func (s *session) hasSlotsOfValues(ctx context.Context, name string) (bool, erro
 	return slices.ContainsFunc(found, func(u operate.SlotUsage) bool { return s.mayBeValue(name, u.Name) }), err
 }
 
-// mayBeValue says whether the limiter of that name may be a value of a limit, by whose name
-// and a colon it begins: it is none that is configured, and no value has a colon.
+// mayBeValue reports whether the limiter of that name may be a value of a limit. The name
+// begins with the name of the limit and a colon. It may be a value if it is not configured
+// itself and has no other colon.
 func (s *session) mayBeValue(limit, name string) bool {
 	_, other := s.configured(name)
 	return !other && !strings.Contains(name[len(limit)+1:], ":")
 }
 
-// noValues is the error for a limit with a key of which no value is in Redis.
+// noValues is the error for a limit with a key that has no value in Redis.
 func noValues(name string) error {
 	return fmt.Errorf("limit %q has a key, and no value of it is in Redis: a value appears with its first job; throttle set %s RATE --value VALUE --create makes one", name, name)
 }
 
-// all runs over the limiters of a target, page by page, so that a million values
-// neither fill memory nor cost a round trip each: as they are, changed, and as
-// they are then.
+// all changes the limiters of a target, and reads them before and after. It works page by page,
+// so that a million values neither fill the memory nor cost a round trip each.
 func (s *session) all(ctx context.Context, t target, change func(l *throttle.Limiter, before *limiter) error) error {
 	if len(t.values) == 0 {
 		return noValues(t.name)
@@ -201,7 +201,7 @@ func (s *session) all(ctx context.Context, t target, change func(l *throttle.Lim
 			case isBroken(err):
 				wrong++
 				s.overwrites(err)
-			case !errors.Is(err, throttle.ErrNotInitialized): // it was not used, and has expired since
+			case !errors.Is(err, throttle.ErrNotInitialized): // unused, and expired meanwhile
 				return t.partly(changed, err)
 			}
 		}
@@ -229,7 +229,7 @@ func (s *session) all(ctx context.Context, t target, change func(l *throttle.Lim
 	return nil
 }
 
-// shownChanges is how many changed values are printed for people.
+// shownChanges is how many changed values are printed for people at most.
 const shownChanges = 20
 
 func valuesOf(n int) string {
@@ -239,12 +239,12 @@ func valuesOf(n int) string {
 	return fmt.Sprintf("%d values", n)
 }
 
-// partly says how far a change of many values came.
+// partly says how many values were changed before an error.
 func (t target) partly(changed int, err error) error {
 	return fmt.Errorf("%d of %s of limit %q are changed: %w", changed, valuesOf(len(t.values)), t.name, err)
 }
 
-// byName reads limiters; what is not there is missing.
+// byName reads limiters; those that do not exist are missing in the map.
 func (s *session) byName(ctx context.Context, names []string) (map[string]*limiter, error) {
 	found, err := s.read(ctx, names...)
 	if err != nil {

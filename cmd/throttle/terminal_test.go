@@ -52,7 +52,7 @@ func onTerminal(ctx context.Context, t *testing.T, args ...string) *terminalRun 
 	return r
 }
 
-// Write takes up what the terminal shows.
+// Write records what the terminal shows.
 func (r *terminalRun) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,7 +171,7 @@ func TestTopOnTerminal(t *testing.T) {
 			for _, want := range []string{"2 limits", "LIMIT", strings.Repeat("█", 10) + strings.Repeat("░", 10), "50 of 100", "0 of 5", "▅", "q quits"} {
 				r.await(want)
 			}
-			// A change in Redis shows by itself. Only what differs is drawn again.
+			// A change in Redis shows without a key. Only what differs is drawn again.
 			s.check(l.Pause(t.Context(), 3*time.Hour))
 			r.await("paused")
 			if end == "context" {
@@ -200,7 +200,7 @@ func TestTopOutlivesRedis(t *testing.T) {
 	r.ended(cli.Done)
 }
 
-// TestTopWithoutTerminal prints one look, the fullest first.
+// TestTopWithoutTerminal prints one snapshot, the fullest first.
 func TestTopWithoutTerminal(t *testing.T) {
 	s := newSite(t)
 	s.limiter("a", perHour(100), 10)

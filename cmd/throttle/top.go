@@ -19,7 +19,7 @@ import (
 const (
 	// refresh is how often top reads the limits.
 	refresh = time.Second
-	// relist is after how many refreshes it looks for new ones.
+	// relist is the number of refreshes after which it searches for new limits.
 	relist = 10
 )
 
@@ -38,17 +38,17 @@ Without a terminal, or with --json, it prints them once.`, usageUpTo),
 	return cmd
 }
 
-// snapshot is how the limits stand at one time.
+// snapshot is the state of the limits at one time.
 type snapshot struct {
 	limiters []limiter
-	total    int                 // of those that match
-	inFlight []operate.SlotUsage // those first whose slots are taken
+	total    int                 // the number of limits that match
+	inFlight []operate.SlotUsage // those with the largest part of their slots taken come first
 	match    string
 	at       time.Time
 	err      error // why it could not be read
 }
 
-// top is the verb behind its flags.
+// top does what the verb does, once its flags are read.
 func (s *session) top(ctx context.Context, match string) error {
 	in, out := terminal(s.stdin), terminal(s.stdout)
 	if !s.opts.json && in != nil && out != nil {
@@ -74,7 +74,7 @@ func (s *session) top(ctx context.Context, match string) error {
 	return err
 }
 
-// watch shows looks on a terminal until the user or ctx ends it.
+// watch shows snapshots on a terminal until the user or ctx ends it.
 func (s *session) watch(ctx context.Context, match string, in, out *os.File) error {
 	program := tea.NewProgram(model{newScreen()}, tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
 	// Not tea.WithContext, which would leave the reader of the keys behind.
@@ -99,7 +99,7 @@ func (s *session) watch(ctx context.Context, match string, in, out *os.File) err
 	return err
 }
 
-// watch looks at the limits again and again.
+// watch takes a snapshot of the limits regularly.
 type watch struct {
 	*session
 	match string
@@ -109,7 +109,7 @@ type watch struct {
 	total int
 }
 
-// look reads the limits that were found lately.
+// snapshot reads the limits that were found last.
 func (w *watch) snapshot(ctx context.Context) snapshot {
 	shot := snapshot{match: w.match, at: time.Now()}
 	if w.taken%relist == 0 {
@@ -163,10 +163,10 @@ func terminal(stream any) *os.File {
 	return nil
 }
 
-// model is the screen as bubbletea drives it.
+// model is the screen as bubbletea uses it.
 type model struct{ *screen }
 
-// Init implements tea.Model: the looks come by themselves.
+// Init implements tea.Model: snapshots come without a command.
 func (m model) Init() tea.Cmd { return nil }
 
 // Update implements tea.Model.

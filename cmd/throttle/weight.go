@@ -15,14 +15,14 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
-// tenantWeight is what --weight says.
+// tenantWeight is one value of --weight.
 type tenantWeight struct {
 	Limiter string  `json:"limiter"`
 	Tenant  string  `json:"tenant"`
-	Weight  float64 `json:"weight"` // 0: that of the configuration again
+	Weight  float64 `json:"weight"` // 0: the weight of the configuration again
 }
 
-// parseWeights reads TENANT=WEIGHT. A tenant may have an equals sign itself.
+// parseWeights parses TENANT=WEIGHT. A tenant may contain an equals sign itself.
 func parseWeights(texts []string) (weights []tenantWeight, err error) {
 	for _, text := range texts {
 		i := strings.LastIndex(text, "=")
@@ -94,7 +94,7 @@ func (s *session) setWeights(ctx context.Context, name string, texts []string) e
 	return nil
 }
 
-// shownTenants is how many tenants of a limit are printed for people.
+// shownTenants is how many tenants of a limit are printed for people at most.
 const shownTenants = 20
 
 // readTenants adds the tenants that have jobs in line, and the weights that were set.

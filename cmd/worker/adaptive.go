@@ -17,8 +17,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// hidden is an adaptive demo: the workers begin far below what the API takes, of which it says
-// nothing. When half of the jobs are done it takes half as many.
+// hidden is an adaptive demo. The workers begin far below what the API accepts, and the API
+// does not say how much that is. When half of the jobs are done, it accepts half as many.
 type hidden struct {
 	jobs         int
 	quota, start int64
@@ -93,12 +93,12 @@ type search struct {
 	rdb   *redis.Client
 	fleet *operate.Fleet
 	screen
-	takes  int64 // by the API, at present
-	halved int64 // the limit when that was halved; 0: not yet
+	takes  int64 // accepted by the API at present
+	halved int64 // the limit when the API's was halved; 0: it was not yet
 	limit  int64 // the latest
 	cuts   int64
-	last   time.Duration // when the last request was taken
-	seen   []taken       // what the API had taken, over the last interval
+	last   time.Duration // when the last request was accepted
+	seen   []taken       // what the API had accepted, over the last interval
 }
 
 type taken struct {
@@ -106,7 +106,8 @@ type taken struct {
 	n  int
 }
 
-// watch draws until all jobs have ended or ctx does, and halves the API's limit half way.
+// watch draws until all jobs have ended or ctx ends. It halves the API's limit when half of the
+// jobs are done.
 func (s *search) watch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*demoPatience)
 	defer cancel()
@@ -146,7 +147,7 @@ func (s *search) watch(ctx context.Context) error {
 	}
 }
 
-// saw notes how many the API has taken.
+// saw records how many requests the API has accepted.
 func (s *search) saw(elapsed time.Duration, n int) {
 	if len(s.seen) == 0 || n > s.seen[len(s.seen)-1].n {
 		s.last = elapsed
@@ -157,7 +158,7 @@ func (s *search) saw(elapsed time.Duration, n int) {
 	}
 }
 
-// lately is how many it took in the last interval.
+// lately is how many it accepted in the last interval.
 func (s *search) lately() int { return s.seen[len(s.seen)-1].n - s.seen[0].n }
 
 func (s *search) draw(elapsed time.Duration, r hiddenapi.Report, l operate.Learnt) {
@@ -180,7 +181,7 @@ func (s *search) draw(elapsed time.Duration, r hiddenapi.Report, l operate.Learn
 	}
 }
 
-// knows is the bracket in words.
+// knows says in words what is known about the API's limit.
 func knows(l operate.Learnt) string {
 	if l.Recovers {
 		return "the API has just refused"
@@ -188,7 +189,7 @@ func knows(l operate.Learnt) string {
 	return l.Known()
 }
 
-// foundLimit is what the adaptive demo has to say at the end.
+// foundLimit is the result of the adaptive demo.
 type foundLimit struct {
 	Jobs       int     `json:"jobs"`
 	Done       int     `json:"done"`
@@ -196,7 +197,7 @@ type foundLimit struct {
 	Seconds    float64 `json:"seconds"`
 	IntervalMS int64   `json:"interval_ms"`
 	Start      int64   `json:"start"`  // the limit at the beginning
-	Limits     []int64 `json:"limits"` // of the API: at first, and then
+	Limits     []int64 `json:"limits"` // of the API: at first, and after it was halved
 	Found      []int64 `json:"found"`  // the limit in force when the API changed its own, and at the end
 	Cuts       int64   `json:"cuts"`
 	Requests   int     `json:"requests"`
@@ -222,7 +223,7 @@ func (s *search) summary() (foundLimit, error) {
 // near reports whether a limit is close to the API's.
 func near(limit, api int64) bool { return 10*limit >= 8*api && 10*limit <= 11*api }
 
-// writeText writes it for a person: the verdict, and why.
+// writeText writes it for people: the verdict, and why.
 func (f foundLimit) writeText(w io.Writer) {
 	verdict := "The limit was found, and found again when the API halved it."
 	switch {

@@ -19,10 +19,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/worker"
 )
 
-// The demo: eight bursts, by three workers none of which could keep to the
-// limit alone. Redis, the API and all workers are one process here, and on a
-// small machine they keep each other waiting: the guard is the longest that is
-// ever picked by default, so that a request may be that late.
+// The demo: eight bursts, by three workers, none of which could keep the limit alone. Redis, the
+// API and all workers are one process here, and on a small machine they keep each other waiting.
+// So the guard is the longest that is ever used by default: a request may be that late.
 const (
 	demoJobs     = 360
 	demoLimit    = 50
@@ -32,16 +31,16 @@ const (
 	demoSlots    = 20
 	demoQueue    = "default"
 
-	// demoPatience is how long the demo waits for jobs that do not end.
+	// demoPatience is how long the demo waits at most for jobs to end.
 	demoPatience = time.Minute
 	demoRedraw   = 100 * time.Millisecond
 )
 
-// demoIdeal is how long the limit keeps the last request behind the first.
+// demoIdeal is the time that the limit requires between the first request and the last.
 const demoIdeal = ((demoJobs+demoLimit-1)/demoLimit - 1) * (demoInterval + demoGuard)
 
-// runDemo shows the whole thing on its own: Redis, a strict API, jobs and the
-// workers. It returns an error if a job failed or the API refused a request.
+// runDemo runs the demo: Redis, a strict API, jobs and the workers. It returns an error if a
+// job failed or the API refused a request.
 func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 	show := stdout
 	if asJSON {
@@ -86,17 +85,17 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// demoConfig is what a configuration file for the demo would say.
+// demoConfig is the configuration of the demo.
 func demoConfig(redisAddr, apiAddr string) *config.Config {
 	return demoConfigWith(redisAddr, apiAddr, config.Limit{Rate: fmt.Sprintf("%d/%v", demoLimit, demoInterval), Guard: config.Duration(demoGuard)})
 }
 
-// demoConfigWith is the same with some limit.
+// demoConfigWith is the configuration of a demo with this limit.
 func demoConfigWith(redisAddr, apiAddr string, limit config.Limit) *config.Config {
 	cfg := config.Default()
 	cfg.Redis.Addrs = []string{redisAddr}
 	cfg.Limits = map[string]config.Limit{"api": limit}
-	// There is nothing else to do for the slots, so all of them may wait.
+	// The slots have nothing else to do, so all of them may wait.
 	cfg.Jobs = map[string]config.Job{"http:request": {Limits: []string{"api"}, Hold: "forever"}}
 	cfg.Pools = []config.Pool{{
 		Name: "demo", Concurrency: demoSlots, MaxWaiting: demoSlots, Queues: map[string]int{demoQueue: 1},
@@ -106,8 +105,7 @@ func demoConfigWith(redisAddr, apiAddr string, limit config.Limit) *config.Confi
 	return cfg
 }
 
-// enqueueDemo adds all the jobs before the workers start, so that the time
-// they take is the workers' own.
+// enqueueDemo adds all jobs before the workers start, so that only the workers' time counts.
 func enqueueDemo(ctx context.Context, rdb redis.UniversalClient, apiAddr string, n int) error {
 	jobs := producer.New(rdb)
 	for i := range n {
@@ -155,8 +153,7 @@ func workDemo(ctx context.Context, cfg *config.Config, stderr io.Writer, watch f
 	return group.Wait()
 }
 
-// watchDemo draws until every job has reached the API and ended, one way or the
-// other, or ctx does.
+// watchDemo draws until every job has reached the API and has ended, or until ctx ends.
 func watchDemo(ctx context.Context, rdb redis.UniversalClient, api *strictapi.Server, v *view) error {
 	ctx, cancel := context.WithTimeout(ctx, demoPatience)
 	defer cancel()
@@ -167,7 +164,7 @@ func watchDemo(ctx context.Context, rdb redis.UniversalClient, api *strictapi.Se
 	for {
 		r := api.Report()
 		v.draw(time.Since(started), r)
-		if len(r.Jobs) == demoJobs { // all have come this far: time to ask asynq, which is not cheap
+		if len(r.Jobs) == demoJobs { // all have come this far: now ask asynq, which is not cheap
 			queue, err := inspector.GetQueueInfo(demoQueue)
 			if err != nil {
 				return fmt.Errorf("demo: %w", err)
@@ -184,7 +181,7 @@ func watchDemo(ctx context.Context, rdb redis.UniversalClient, api *strictapi.Se
 	}
 }
 
-// summarizeDemo takes what asynq says of the jobs, and the API of the requests.
+// summarizeDemo collects what asynq says about the jobs, and the API about the requests.
 func summarizeDemo(rdb redis.UniversalClient, r strictapi.Report) (summary, error) {
 	queue, err := asynq.NewInspectorFromRedisClient(rdb).GetQueueInfo(demoQueue)
 	if err != nil {

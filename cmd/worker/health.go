@@ -16,13 +16,13 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
-// healthTime bounds how long the question may take. It is less than the 3s to 5s
-// that supervisors commonly allow, so that they see the reason.
+// healthTime is how long the question may take at most. It is less than the 3s to 5s that
+// supervisors commonly allow, so that they see the reason.
 const healthTime = 2 * time.Second
 
-// runHealth asks the worker on this machine that serves the admin address whether
-// it is alive, for supervisors of images that have no curl. Whether Redis is there
-// does not matter: a worker without Redis waits, and a restart does not help it.
+// runHealth asks the worker on this machine that serves the admin address whether it is alive.
+// It is for supervisors of images that have no curl. It ignores whether Redis answers: a worker
+// without Redis waits, and a restart does not help it.
 func runHealth(ctx context.Context, opts options, stdout io.Writer) error {
 	addr := opts.adminAddr
 	if addr == "" {
@@ -47,8 +47,8 @@ func runHealth(ctx context.Context, opts options, stdout io.Writer) error {
 	return nil
 }
 
-// fromHere returns where a process of the same machine reaches what listens on addr:
-// of an address that means all interfaces, on the loopback one.
+// fromHere returns the address at which a process of the same machine reaches a server that
+// listens on addr. For an address that means all interfaces, it is the loopback address.
 func fromHere(addr string) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	switch {
@@ -67,8 +67,8 @@ func fromHere(addr string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// ask returns the first line that the URL answers with, or an error unless the
-// status is 200. Proxies of the environment have no part in it.
+// ask returns the first line that the URL answers with, or an error unless the status is 200.
+// It does not use proxies from the environment.
 func ask(ctx context.Context, url string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTime)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Command worker takes jobs from asynq's queues in Redis and runs them no
-// faster than their limits allow, whatever the number of workers.
+// Command worker takes jobs from asynq's queues in Redis. It runs them no faster than their
+// limits allow, however many workers there are.
 package main
 
 import (

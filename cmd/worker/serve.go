@@ -28,7 +28,7 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) (err
 		return &cli.UsageError{Err: err}
 	}
 	say := func(format string, args ...any) { fmt.Fprintln(stdout, plain.Text(fmt.Sprintf(format, args...))) }
-	if cfg.Log.Format == "json" { // then all that is written is
+	if cfg.Log.Format == "json" { // then all output is JSON
 		say = func(format string, args ...any) { logger.Info(fmt.Sprintf(format, args...)) }
 		defer func() {
 			if err != nil {

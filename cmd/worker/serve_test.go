@@ -10,7 +10,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 )
 
-// TestStart: a worker says at its start where to look at it, and which limits apply to what.
+// TestStart: a worker says at its start where its pages are, and which limits apply to what.
 func TestStart(t *testing.T) {
 	const jobs = "limits: { api: { rate: 10/1s } }\njobs: { \"email:*\": { limits: [api] } }\n"
 	tests := []struct {

@@ -19,12 +19,11 @@ import (
 	"github.com/jobthrottle/jobthrottle/worker"
 )
 
-// hostile is text that makes a line of its own where it is logged as it is, and
-// that clears terminals and turns their text around.
+// hostile is text that makes a line of its own if it is logged unescaped, and that clears
+// terminals and reverses their text.
 const hostile = "a\n2026-01-01T00:00:00.000Z\tinfo\tFORGED\t{}\r\x1b[2J\u009b2J\u202e\u2028{\"level\":\"FORGED\"}\n"
 
-// acts says whether any character of a line does something, but for the
-// console's own tabs.
+// acts reports whether any character of a line has an effect, except the console's own tabs.
 func acts(line string) bool {
 	return strings.ContainsFunc(strings.ReplaceAll(line, "\t", ""), func(r rune) bool {
 		return unicode.IsControl(r) || r == 0x2028 || r == 0x202e

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// summary is what the demo has to say at the end. Its JSON is a contract.
+// summary is the result of the demo. Its JSON is a contract.
 type summary struct {
 	Jobs         int     `json:"jobs"`
 	Done         int     `json:"done"`
@@ -28,7 +28,7 @@ func (s summary) good() bool {
 // writeJSON writes the summary as one line.
 func (s summary) writeJSON(w io.Writer) error { return json.NewEncoder(w).Encode(s) }
 
-// writeText writes the summary for a person: the verdict, and why.
+// writeText writes the summary for people: the verdict, and why.
 func (s summary) writeText(w io.Writer) {
 	verdict := "As it should be: nothing was refused, and no time was lost."
 	switch {

@@ -16,12 +16,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// lastTraces bounds how long a worker that ends waits until its last spans are sent.
+// lastTraces is how long a worker that ends waits at most for its last spans to be sent.
 const lastTraces = 2 * time.Second
 
-// startTraces sends the spans of jobs to the collector that OpenTelemetry's own
-// variables name, OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
-// over HTTP. Without either there are none. The function that it returns ends it.
+// startTraces sends the spans of jobs over HTTP to the collector that OpenTelemetry's own
+// variables name, OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT. If neither
+// is set, no spans are sent. The function that it returns ends it.
 func startTraces(ctx context.Context, logger *zap.Logger, workerID string) (stop func(), err error) {
 	if cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")) == "" || os.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return func() {}, nil
@@ -35,7 +35,7 @@ func startTraces(ctx context.Context, logger *zap.Logger, workerID string) (stop
 	}
 	who, err := resource.New(ctx, resource.WithHost(), resource.WithTelemetrySDK(),
 		resource.WithAttributes(attribute.String("service.name", "jobthrottle-worker"), attribute.String("service.instance.id", workerID)),
-		resource.WithFromEnv()) // which has the last word
+		resource.WithFromEnv()) // the environment overrides the others
 	if err != nil {
 		logger.Warn("traces name their worker in part only", zap.Error(err))
 	}

@@ -16,8 +16,8 @@ import (
 // barWidth is how many characters a full bar has.
 const barWidth = 50
 
-// view shows the demo while it runs: on a terminal a few lines that are drawn
-// again and again, elsewhere a line each second.
+// view shows the demo while it runs. On a terminal it redraws a few lines, elsewhere it prints
+// a line each second.
 type view struct {
 	screen
 	jobs     int
@@ -38,7 +38,7 @@ func newScreen(out io.Writer) screen {
 	return screen{out: out, terminal: ok && term.IsTerminal(int(file.Fd()))}
 }
 
-// due reports whether the next line is, where there is no terminal.
+// due reports whether the next line is due, where there is no terminal.
 func (s *screen) due(elapsed time.Duration) bool {
 	if elapsed < s.next {
 		return false
@@ -47,7 +47,7 @@ func (s *screen) due(elapsed time.Duration) bool {
 	return true
 }
 
-// replace draws lines in place of those before, on a terminal.
+// replace draws lines over those before, on a terminal.
 func (s *screen) replace(lines ...string) {
 	if s.drawn > 0 {
 		fmt.Fprintf(s.out, "\x1b[%dA", s.drawn)
@@ -62,7 +62,7 @@ func newView(out io.Writer, jobs, limit int, interval time.Duration) *view {
 	return &view{screen: newScreen(out), jobs: jobs, limit: limit, interval: interval}
 }
 
-// draw shows what the API has seen after so much time.
+// draw shows what the API has seen after this much time.
 func (v *view) draw(elapsed time.Duration, r strictapi.Report) {
 	if v.terminal {
 		v.redraw(elapsed, r)

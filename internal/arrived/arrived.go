@@ -1,6 +1,6 @@
-// Package arrived tells a caller of the throttle when its request stands in line:
-// who asks next, on another goroutine, stands behind it. A reservation itself only
-// returns with the answer.
+// Package arrived tells a caller of the throttle when its request is in line. A request that
+// another goroutine makes after that comes behind it. The reservation itself only returns with
+// the answer.
 package arrived
 
 import (
@@ -10,23 +10,24 @@ import (
 
 type key struct{}
 
-// With returns a context with which a request calls f, at once and without a lock
-// held, when it stands in line. One that is refused without that does not.
+// With returns a context with which a request calls f when it is in line. The call is made at
+// once, without a lock held. A request that is refused before it is in line does not call f.
 func With(ctx context.Context, f func()) context.Context {
 	return context.WithValue(ctx, key{}, f)
 }
 
-// Tell calls what With has given.
+// Tell calls the function of With.
 func Tell(ctx context.Context) {
 	if f, ok := ctx.Value(key{}).(func()); ok {
 		f()
 	}
 }
 
-// Slots is what a request for slots of limits in flight is told, and tells.
+// Slots is what a request for slots of limits in flight gets from its caller, and reports to
+// it.
 type Slots struct {
-	// First is its first arrival, in microseconds of Redis's clock, by which it stands
-	// in line. If it is 0, it is set when it does.
+	// First is the request's first arrival, in microseconds of Redis's clock. It determines the
+	// position in line. If it is 0, the request sets it when it is in line.
 	First *atomic.Int64
 	// Refused, if not nil, is called when the slots are not free.
 	Refused func()
@@ -34,12 +35,12 @@ type Slots struct {
 
 type slotsKey struct{}
 
-// WithSlots returns a context whose requests for slots are those.
+// WithSlots returns a context whose requests for slots use s.
 func WithSlots(ctx context.Context, s Slots) context.Context {
 	return context.WithValue(ctx, slotsKey{}, s)
 }
 
-// SlotsOf returns what WithSlots has given.
+// SlotsOf returns the Slots of WithSlots.
 func SlotsOf(ctx context.Context) Slots {
 	s, _ := ctx.Value(slotsKey{}).(Slots)
 	return s

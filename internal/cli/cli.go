@@ -1,5 +1,5 @@
-// Package cli is what the commands have in common: how they start, what their
-// exit statuses mean, and how they say what is wrong.
+// Package cli is what the commands have in common: how they start, what their exit statuses
+// mean, and how they report errors.
 package cli
 
 import (
@@ -28,7 +28,7 @@ const (
 	Usage  = 2 // wrong flags, or a configuration that cannot be used
 )
 
-// UsageError is a mistake in what the user wrote, as opposed to one that came up at work.
+// UsageError is a mistake in what the user wrote, and not an error that occurred later.
 type UsageError struct{ Err error }
 
 func (e *UsageError) Error() string { return e.Err.Error() }
@@ -36,13 +36,12 @@ func (e *UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns the mistake.
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// ToldError is an error that the command has told where it tells things: Run does not
-// repeat it.
+// ToldError is an error that the command has already reported: Run does not repeat it.
 type ToldError struct{ Err error }
 
 func (e *ToldError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what was told.
+// Unwrap returns the reported error.
 func (e *ToldError) Unwrap() error { return e.Err }
 
 // NoArgs is cobra's check for commands that take nothing but flags.
@@ -53,8 +52,8 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// Main runs a command as the process, and ends it. The first SIGINT or SIGTERM
-// ends the command's context; the next has its default effect.
+// Main runs a command as the process, and ends it. The first SIGINT or SIGTERM ends the
+// command's context. The next has its default effect.
 func Main(cmd *cobra.Command) {
 	logging.Disable() // go-redis logs every failed connection; the commands say once what is wrong
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -62,7 +61,7 @@ func Main(cmd *cobra.Command) {
 	os.Exit(Run(ctx, cmd, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// meantFlag suggests a flag in place of one that is not known.
+// meantFlag suggests a flag for an unknown one.
 func meantFlag(cmd *cobra.Command, err error) string {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
@@ -73,14 +72,14 @@ func meantFlag(cmd *cobra.Command, err error) string {
 	return similar.Hint("--"+unknown.GetSpecifiedName(), flags)
 }
 
-// lacksRight says whether Redis refused something that its user has no right to. Of what
-// scripts run, Redis 7.0 says it in words alone, and asynq passes on the words alone.
+// lacksRight reports whether Redis refused something because its user lacks a right. For
+// commands in scripts, Redis 7.0 says so only in words, and asynq passes on only the words.
 func lacksRight(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "NOPERM") || strings.Contains(text, "The user executing the script can't ") || strings.Contains(text, "EXECABORT")
 }
 
-// refused adds what to do to the error of a Redis whose user lacks a right.
+// refused adds advice to the error of a Redis whose user lacks a right.
 func refused(err error) error {
 	if !lacksRight(err) || strings.Contains(err.Error(), rightsAdvice) {
 		return err
@@ -88,8 +87,8 @@ func refused(err error) error {
 	return fmt.Errorf("%w: %s", err, rightsAdvice)
 }
 
-// Run runs a command until it is done or ctx ends, says on stderr what was
-// wrong, and returns the exit status.
+// Run runs a command until it is done or ctx ends. It prints errors on stderr, and returns the
+// exit status.
 func Run(ctx context.Context, cmd *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	cmd.Version = version.String()
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -107,7 +106,7 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, stdin io.Reader
 		return Done
 	}
 	if _, told := errors.AsType[*ToldError](err); !told {
-		fmt.Fprintf(stderr, "%s: %s\n", cmd.Name(), hideSecrets(plain.Lines(refused(err)))) // which may quote what others wrote
+		fmt.Fprintf(stderr, "%s: %s\n", cmd.Name(), hideSecrets(plain.Lines(refused(err)))) // the error may quote what others wrote
 	}
 	if _, ok := errors.AsType[*UsageError](err); ok {
 		return Usage

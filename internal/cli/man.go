@@ -13,9 +13,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/version"
 )
 
-// addMan gives the command a hidden one, man, that writes the command's manual page.
-// Like cobra's completion it is there only when it is called: worker and enqueue have
-// no commands otherwise, and --help should not tell of any.
+// addMan adds a hidden command, man, that writes the manual page of the command. Like cobra's
+// completion it exists only when it is called: worker and enqueue have no other commands, and
+// --help should not show any.
 func addMan(root *cobra.Command, args []string) {
 	if len(args) == 0 || args[0] != "man" {
 		return
@@ -31,8 +31,8 @@ func addMan(root *cobra.Command, args []string) {
 	})
 }
 
-// writeMan writes the manual page of a command and of those below it, in the
-// language of man(7). All that it says is from --help.
+// writeMan writes the manual page of a command and of those below it, in the language of
+// man(7). All its text is from --help.
 func writeMan(out io.Writer, root *cobra.Command) error {
 	root.InitDefaultHelpFlag()
 	root.InitDefaultVersionFlag()
@@ -50,7 +50,7 @@ func writeMan(out io.Writer, root *cobra.Command) error {
 	p.macro("SH", "DESCRIPTION")
 	p.paragraphs(root.Long)
 	p.macro("SH", "COMMANDS")
-	for _, c := range below { // of all commands completion at least
+	for _, c := range below { // completion is always among them
 		p.macro("SS", strings.TrimSuffix(c.UseLine(), " [flags]"))
 		p.paragraphs(cmp.Or(c.Long, c.Short))
 		p.flags(c.LocalNonPersistentFlags())
@@ -70,7 +70,7 @@ type manPage struct{ strings.Builder }
 
 var manEscapes = strings.NewReplacer(`\`, `\e`, `-`, `\-`, `"`, `\(dq`, `'`, `\(aq`, "`", `\(ga`, `^`, `\(ha`, `~`, `\(ti`)
 
-// text writes a line that reads as it is, whatever it begins with.
+// text writes a line as literal text, whatever it begins with.
 func (p *manPage) text(line string) {
 	if strings.HasPrefix(line, ".") {
 		p.WriteString(`\&`)
@@ -86,7 +86,7 @@ func (p *manPage) macro(name string, args ...string) {
 	p.WriteString("\n")
 }
 
-// paragraphs writes text as --help shows it: what is indented stays as it is.
+// paragraphs writes text as --help shows it: indented text stays as it is.
 func (p *manPage) paragraphs(text string) {
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		lines := strings.Split(paragraph, "\n")

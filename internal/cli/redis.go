@@ -18,24 +18,24 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
-// dialTimeout bounds how long an address that does not answer is tried.
+// dialTimeout is how long an address that does not answer is tried at most.
 const dialTimeout = 5 * time.Second
 
 // Redis is the Redis that a command's flags name.
 type Redis struct {
-	Client redis.UniversalClient // the command's to close
+	Client redis.UniversalClient // the command closes it
 	Addrs  string                // for messages
 	Config *config.Config        // the file that was read; nil if none was
-	note   string                // what to tell of a file that nobody named
+	note   string                // what to print about a file that nobody named
 
-	passwordOfFile bool // where a wrong password is to be corrected
+	passwordOfFile bool // a wrong password has to be corrected in the file
 }
 
-// DefaultConfig is the configuration file of a command that is given none.
+// DefaultConfig is the configuration file of a command without --config.
 const DefaultConfig = "config.yaml"
 
-// Tell says in a line which file was read, if nobody named it, or why that one was
-// not: a command that is run in another directory has another Redis.
+// Tell prints which file was read if nobody named it, or why it was not. A command that runs in
+// another directory may use another Redis.
 func (r Redis) Tell(out io.Writer) {
 	if r.note != "" {
 		fmt.Fprintln(out, r.note)
@@ -47,9 +47,9 @@ const usingDefault = "using " + DefaultConfig + " of this directory"
 // TellConfig says that the command reads the file of the working directory.
 func TellConfig(out io.Writer) { fmt.Fprintln(out, usingDefault) }
 
-// OpenRedis returns the Redis that addr names, the value of --redis, else the one
-// in the configuration file at path, which defaults to config.yaml if there is
-// one. Beside an address that file may be broken: it counts as none then. It makes no
+// OpenRedis returns the Redis that addr names, the value of --redis. If addr is empty, it is
+// the one in the configuration file at path, which defaults to config.yaml if that exists. If
+// there is an address, a broken config.yaml that nobody named is ignored. OpenRedis makes no
 // connection. An error is a *UsageError.
 func OpenRedis(path, addr string) (Redis, error) {
 	r, err := openRedis(path, addr)
@@ -72,7 +72,7 @@ func openRedis(path, addr string) (r Redis, err error) {
 		cfg.Redis.Addrs, cfg.Redis.SentinelMaster = strings.Split(addr, ","), ""
 		for _, one := range cfg.Redis.Addrs {
 			switch _, port, err := net.SplitHostPort(one); {
-			case strings.ContainsAny(one, "@/?"): // it may have a password, which no error shows
+			case strings.ContainsAny(one, "@/?"): // it may contain a password, which no error shows
 				return r, errors.New("--redis is not an address: want host:port, such as 127.0.0.1:6379, or " + urlAdvice)
 			case err != nil || port == "":
 				return r, fmt.Errorf("--redis %q is not an address: want host:port, such as 127.0.0.1:6379, or a redis:// URL", addr)
@@ -111,14 +111,14 @@ func (r *Redis) read(path, addr string) (*config.Config, error) {
 	return cfg, nil
 }
 
-// passwordEnv is where the password comes from if neither the address nor a file has
-// one: everybody on the machine can read the arguments of a command.
+// passwordEnv is where the password comes from if neither the address nor a file has one:
+// everybody on the machine can read the arguments of a command.
 const passwordEnv = "REDIS_PASSWORD"
 
 const urlAdvice = "redis://host:port/db (rediss:// for TLS; a user goes before the host, and the password into " + passwordEnv + " of the environment)"
 
-// fromURL reads redis:// and rediss:// as go-redis does; further nodes of a
-// cluster are its addr parameters. The password must not get into errors.
+// fromURL parses redis:// and rediss:// as go-redis does. The addr parameters are further nodes
+// of a cluster. Errors must not contain the password.
 func fromURL(url string) (redis.UniversalClient, string, error) {
 	if strings.Contains(url, "addr=") {
 		cluster, err := redis.ParseClusterURL(url)
@@ -140,7 +140,7 @@ func badURL(url string) error {
 	return fmt.Errorf("--redis %q is not a URL of Redis: want %s, or host:port", hideSecrets(url), urlAdvice)
 }
 
-// Ping finds out whether Redis is there.
+// Ping finds out whether Redis answers.
 func (r Redis) Ping(ctx context.Context) error {
 	pingCtx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -157,7 +157,7 @@ func (r Redis) Ping(ctx context.Context) error {
 
 const rightsAdvice = "grant that to the user: docs/redis.md lists what each command needs, under ACL"
 
-// advice says what to do about a Redis that does not answer as it should.
+// advice says what to do if Redis does not answer as it should.
 func (r Redis) advice(err error) string {
 	switch {
 	case lacksRight(err):

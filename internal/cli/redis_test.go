@@ -17,8 +17,8 @@ import (
 
 const secret = "hunter2-s3cret"
 
-// TestAddressesKeepSecrets: whatever a user writes in place of an address, and
-// wherever, the error does not repeat the password in it.
+// TestAddressesKeepSecrets: whatever a user writes instead of an address, and wherever, the
+// error does not repeat the password in it.
 func TestAddressesKeepSecrets(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, addr := range []string{
@@ -170,15 +170,15 @@ func TestPasswordOfTheEnvironment(t *testing.T) {
 			t.Errorf("%q with a password of its own: %v", addr, err)
 		}
 	}
-	// A file that names the server says by itself what its password is.
+	// A file that names the server also has its password.
 	if err := ping(t, file(t, fmt.Sprintf("redis: { addrs: [%q] }", open)), ""); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestBrokenConfigOfTheDirectory: whoever names the Redis needs no config.yaml:
-// what is wrong with one that lies there is told in a line, in either form of
-// the address. One that is asked for has to be right.
+// TestBrokenConfigOfTheDirectory: a user who names the Redis needs no config.yaml. If a broken
+// one is in the directory, a line says so, for either form of the address. A file that is asked
+// for has to be right.
 func TestBrokenConfigOfTheDirectory(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("REDIS_PASSWORD", "")

@@ -6,14 +6,14 @@ import (
 )
 
 var (
-	// userinfo is what stands between the scheme of a URL and its host. A
-	// password may have an @ of its own, or a space.
+	// userinfo is the text between the scheme of a URL and its host. A password may contain an
+	// @, or a space.
 	userinfo = regexp.MustCompile(`://.*@`)
 	redisURL = regexp.MustCompile(`(rediss?://)[^\s"]*`)
 	hostOnly = regexp.MustCompile(`^(\.\.\.@)?[\w.\-\[\]]+(:[\w.:\]]+)?(/\w*)?[.,:;)]?$|^$`)
 )
 
-// hideSecrets takes the passwords out of the addresses of Redis in a message.
+// hideSecrets removes the passwords from the addresses of Redis in a message.
 func hideSecrets(message string) string {
 	message = userinfo.ReplaceAllString(message, "://...@")
 	return redisURL.ReplaceAllStringFunc(message, func(url string) string {

@@ -1,5 +1,5 @@
-// Package embedded runs a Redis inside the process, for trying things out on
-// a machine that has none. Nothing is kept when it closes.
+// Package embedded runs a Redis inside the process, to try things out on a machine that has
+// none. Nothing is kept when it closes.
 package embedded
 
 import (
@@ -27,5 +27,5 @@ func Start() (*Redis, error) {
 // Addr is the host:port that clients on this machine connect to.
 func (r *Redis) Addr() string { return r.server.Addr() }
 
-// Close drops every connection and key and waits for the server's goroutines.
+// Close drops every connection and key, and waits for the server's goroutines to end.
 func (r *Redis) Close() { r.server.Close() }

@@ -7,13 +7,13 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// Cost is what a job takes of a limit: a fixed number, or one that it brings.
+// Cost is what a job takes from a limit: a fixed number, or one that the job has.
 type Cost struct {
 	fixed int64
 	from  *Selector // nil if the number is fixed
 }
 
-// ParseCost reads a Cost, which is 1 if the text is empty, or says what would be right.
+// ParseCost parses a Cost, which is 1 if the text is empty. Its error says what would be right.
 func ParseCost(s string) (Cost, error) {
 	if s == "" {
 		return Cost{fixed: 1}, nil
@@ -31,11 +31,11 @@ func ParseCost(s string) (Cost, error) {
 	return Cost{from: &sel}, nil
 }
 
-// Fixed returns the number, 0 if each job brings its own.
+// Fixed returns the number, or 0 if each job has its own.
 func (c Cost) Fixed() int64 { return c.fixed }
 
-// Field returns the field of a payload that holds the number, "" if the number is
-// not in the payload.
+// Field returns the field of a payload that has the number, or "" if the number is not in the
+// payload.
 func (c Cost) Field() string {
 	if c.from == nil {
 		return ""

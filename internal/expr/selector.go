@@ -1,6 +1,6 @@
-// Package expr reads the short expressions of config.yaml: paths into a task,
-// what a job costs, and patterns of task types. Package config refuses those that
-// are wrong; package plan finds out what the others say about a task.
+// Package expr reads the short expressions of config.yaml: paths into a task, what a job costs,
+// and patterns of task types. Package config refuses invalid ones. Package plan applies them to
+// tasks.
 package expr
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Task is what expressions can read of a task.
+// Task is the part of a task that expressions can read.
 type Task struct {
 	Type    string
 	Queue   string
@@ -17,13 +17,13 @@ type Task struct {
 	Headers map[string]string
 }
 
-// Selector picks a value out of a task: payload.PATH, header.NAME or queue.
+// Selector picks a value of a task: payload.PATH, header.NAME or queue.
 type Selector struct {
 	source string // "payload", "header" or "queue"
 	path   []string
 }
 
-// ParseSelector reads a Selector, or says what would be right.
+// ParseSelector parses a Selector. Its error says what would be right.
 func ParseSelector(s string) (Selector, error) {
 	source, rest, dotted := strings.Cut(s, ".")
 	sel := Selector{source: source}
@@ -50,8 +50,8 @@ func (s Selector) String() string {
 	return strings.Join(append([]string{s.source}, s.path...), ".")
 }
 
-// Field returns the field of a payload that holds the value, "" if the value is
-// not in the payload.
+// Field returns the field of a payload that has the value, or "" if the value is not in the
+// payload.
 func (s Selector) Field() string {
 	if s.source != "payload" {
 		return ""
@@ -59,7 +59,7 @@ func (s Selector) Field() string {
 	return s.path[0]
 }
 
-// Pick returns the value as text. Numbers keep the digits they are written with.
+// Pick returns the value as text. Numbers keep the digits with which they are written.
 func (s Selector) Pick(t Task) (string, error) {
 	switch s.source {
 	case "queue":

@@ -1,12 +1,11 @@
 // Package fair decides who is next when tenants share a limit by weight:
 // start-time fair queueing. It has no clock, no lock and no I/O.
 //
-// Each job has a start tag S = max(V, F) and a finish tag S + cost/weight. F is the
-// finish tag of its tenant's job before it, and V, the virtual time, is the largest
-// start tag that was served. The least S goes next. So a tenant that has others
-// beside it gets permits in proportion to its weight, one that is alone gets all of
-// them, and one that comes back has no credit for the time when it had no jobs: it
-// begins at V, beside those who wait.
+// Each job has a start tag S = max(V, F) and a finish tag S + cost/weight. F is the finish tag
+// of its tenant's job before it. V, the virtual time, is the largest start tag that was served.
+// The job with the least S goes next. So a tenant among others gets permits in proportion to
+// its weight, and a tenant that is alone gets all of them. A tenant that comes back has no
+// credit for the time when it had no jobs: it begins at V, like those who wait.
 package fair
 
 import (
@@ -14,23 +13,23 @@ import (
 	"math"
 )
 
-// Tenant is one that has jobs in line.
+// Tenant is a tenant that has jobs in line.
 type Tenant struct {
 	Finish float64 // finish tag of its last job that was served; 0 if that is not above V
 	Weight float64 // > 0
-	Cost   int64   // of its next job, and about of those after it, in permits
+	Cost   int64   // of its next job, in permits, and about that of the jobs after it
 	Jobs   int64   // in line
-	Since  int64   // when its next job came: the earlier goes first where tags are equal
+	Since  int64   // when its next job came: the earlier goes first if tags are equal
 }
 
 // Start is the start tag of the tenant's next job.
 func (t Tenant) Start(v float64) float64 { return math.Max(v, t.Finish) }
 
-// Deal divides permits among tenants, for whole jobs, at most so many, and returns what
-// each gets and the virtual time after that. The last job may cost more than is left:
-// it waits for that, and nobody else goes before it. Nobody gets any whose start tag is
-// above most: there may be others before it. One at the virtual time is never
-// behind anybody.
+// Deal divides permits among tenants, for whole jobs, at most that many. It returns what each
+// tenant gets, and the virtual time after that. The last job may cost more than is left: it waits
+// for the rest, and nobody else goes before it. A tenant whose start tag is above most gets
+// nothing: there may be others before it. But a tenant at the virtual time is always served:
+// nobody is before it.
 func Deal(v float64, tenants []Tenant, permits, jobs int64, most float64) (got []int64, after float64) {
 	got = make([]int64, len(tenants))
 	q := queue{}

@@ -41,10 +41,10 @@ func TestDealScenarios(t *testing.T) {
 	}
 }
 
-// TestAgainstIdeal: tenants come and go, with costs and weights at random, and permits
-// are dealt in looks of any size. While a tenant has jobs, it gets what an ideal fair
-// queue gives it, which serves all at once: never less by more than the largest costs
-// of the others beside its own.
+// TestAgainstIdeal: tenants come and go, with costs and weights at random, and permits are
+// dealt in rounds of any size. While a tenant has jobs, it gets what an ideal fair queue, which
+// serves all at the same time, would give it. It never gets less by more than the largest costs
+// of the others and its own.
 func TestAgainstIdeal(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 7))

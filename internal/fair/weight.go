@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	// MinWeight is the least weight: beyond the bounds, tags would lose what single
-	// permits add.
+	// MinWeight is the least weight. Beyond the bounds, tags would be too inexact to add single
+	// permits.
 	MinWeight = 0.001
-	// MaxWeight is the highest.
+	// MaxWeight is the highest weight.
 	MaxWeight = 1_000_000
-	// MaxTenant bounds the names of tenants, in bytes.
+	// MaxTenant is the maximum length of a tenant's name, in bytes.
 	MaxTenant = 128
 )
 
 // CheckWeight says what is wrong with a weight.
 func CheckWeight(w float64) error {
-	if !(w >= MinWeight && w <= MaxWeight) { // nor is it NaN
+	if !(w >= MinWeight && w <= MaxWeight) { // false for NaN, too
 		return fmt.Errorf("invalid weight %v: want a number from %v to %d", w, MinWeight, MaxWeight)
 	}
 	return nil

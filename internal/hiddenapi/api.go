@@ -26,19 +26,19 @@ func (r Rule) cost(req *http.Request) int64 {
 	return r.Cost(req)
 }
 
-// State is what a rule makes of a request that it applies to.
+// State is the result of a rule for a request to which it applies.
 type State struct {
 	Rule  Rule
 	Left  int64
-	Reset time.Duration // until all of it is back
+	Reset time.Duration // until the whole limit is available again
 	Wait  time.Duration // until the request would fit; zero if it did
 }
 
-// Manners are how an API speaks. A nil function says nothing.
+// Manners are what an API says in its responses. A nil function says nothing.
 type Manners struct {
-	// Headers tells of the limits, on every response.
+	// Headers adds headers about the limits to every response.
 	Headers func(h http.Header, now time.Time, states []State)
-	// Refuse answers a request that a rule refuses. Nil: 429 and nothing else.
+	// Refuse answers a request that a rule refuses. Nil: only the status 429.
 	Refuse func(w http.ResponseWriter, by State)
 }
 
@@ -56,7 +56,7 @@ type API struct {
 // Report is what an API has seen.
 type Report struct{ Accepted, Refused, Failed int }
 
-// New returns an API with these limits. Requests it refuses do not count against any.
+// New returns an API with these limits. Refused requests do not count against any limit.
 func New(m Manners, rules ...Rule) *API {
 	return &API{manners: m, rules: rules, started: time.Now()}
 }
@@ -75,7 +75,7 @@ func (a *API) SetQuota(name string, quota int64) {
 	}
 }
 
-// Fail makes the API answer every request with this status, 0 ends it.
+// Fail makes the API answer every request with this status; 0 ends that.
 func (a *API) Fail(status int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,7 +89,8 @@ func (a *API) Report() Report {
 	return a.report
 }
 
-// ServeHTTP answers 200, or what the manners of the API say to a request that is one too many.
+// ServeHTTP answers 200. If the request exceeds a limit, it answers as the manners of the API
+// say.
 func (a *API) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	states, by, failing := a.arrive(req)
 	if a.manners.Headers != nil {
@@ -108,8 +109,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// arrive counts a request, against all rules or against none. It reads the clock
-// under the lock, so requests are in order.
+// arrive counts a request against all rules, or against none. It reads the clock under the
+// lock, so that requests are in order.
 func (a *API) arrive(req *http.Request) (states []State, by *State, failing int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -160,7 +161,7 @@ func IETF() Manners {
 	}
 }
 
-// seconds is d in whole seconds, never less.
+// seconds is d in whole seconds, rounded up.
 func seconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
 // Server serves an API on a loopback port.
@@ -185,7 +186,7 @@ func Start(a *API) (*Server, error) {
 // URL is the server's address.
 func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
 
-// Close ends all connections and waits for the server to be gone.
+// Close ends all connections and waits until the server has ended.
 func (s *Server) Close() error {
 	err := s.http.Close()
 	if served := <-s.served; !errors.Is(served, http.ErrServerClosed) {

@@ -1,7 +1,7 @@
-// Package hiddenapi stands in for third-party APIs whose limits callers have to
-// find: an API that never says its limit, or says it as the IETF wants it, and one
-// for each preset of httplimit, which does what that API documents. Tests, the
-// simulations of bench/adapt and the demo measure with it.
+// Package hiddenapi is a stand-in for third-party APIs whose limits callers have to find: an
+// API that never says its limit, one that says it as the IETF describes, and one for each
+// preset of httplimit that does what the real API documents. Tests, the simulations of
+// bench/adapt and the demo measure with it.
 package hiddenapi
 
 import (
@@ -15,12 +15,12 @@ type Kind string
 // The three ways in which APIs count.
 const (
 	Sliding Kind = "sliding" // at most so many in any interval
-	Fixed   Kind = "fixed"   // at most so many in each interval, counted anew when the next one begins
+	Fixed   Kind = "fixed"   // at most so many in each interval, counted from 0 again when the next one begins
 	Bucket  Kind = "bucket"  // a bucket that holds so many, and leaks so many in an interval
 )
 
-// Limit is a limit of an API. It knows no clock: its owner says when something
-// happens, in order, as the time since some moment. It is not safe for concurrent use.
+// Limit is a limit of an API. It has no clock: its owner says when something happens, in order,
+// as the time since a fixed start. It is not safe for concurrent use.
 type Limit struct {
 	kind     Kind
 	quota    int64
@@ -28,7 +28,7 @@ type Limit struct {
 	interval time.Duration
 	offset   time.Duration // when a fixed window begins
 
-	log   []taken // Sliding: what counts, oldest first
+	log   []taken // Sliding: the entries that count, oldest first
 	used  float64 // Fixed: in this window. Bucket: how full it is
 	since time.Duration
 }
@@ -48,7 +48,7 @@ func NewLimit(kind Kind, quota int64, interval, offset time.Duration) (*Limit, e
 		return nil, fmt.Errorf("hidden API: %d in %v, moved by %v: want at least 0 in a time above 0, moved by less than that", quota, interval, offset)
 	}
 	l := &Limit{kind: kind, quota: quota, size: float64(quota), interval: interval, offset: offset}
-	l.since = -offset // the window that began before the first request
+	l.since = -offset // the beginning of the window before the first request
 	return l, nil
 }
 
@@ -58,7 +58,7 @@ func (l *Limit) Quota() int64 { return l.quota }
 // SetQuota changes the limit. What was used stays used. A bucket's size changes with it.
 func (l *Limit) SetQuota(quota int64) { l.quota, l.size = quota, float64(quota) }
 
-// advance forgets what no longer counts.
+// advance removes what no longer counts.
 func (l *Limit) advance(now time.Duration) {
 	switch l.kind {
 	case Sliding:
@@ -96,7 +96,7 @@ func (l *Limit) Take(now time.Duration, n int64) {
 	}
 }
 
-// Left is how much is left, and after which time all of it is back.
+// Left is how much is left, and how long it takes until everything is available again.
 func (l *Limit) Left(now time.Duration) (int64, time.Duration) {
 	l.advance(now)
 	left := max(int64(l.size-l.used), 0)
@@ -112,7 +112,7 @@ func (l *Limit) Left(now time.Duration) (int64, time.Duration) {
 	return left, l.log[len(l.log)-1].at + l.interval - now
 }
 
-// Wait is the time after which n more units fit, if nobody else takes them.
+// Wait is the time after which n more units fit if nobody else takes them.
 func (l *Limit) Wait(now time.Duration, n int64) time.Duration {
 	if l.Fits(now, n) {
 		return 0

@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// Plan has the figures of a preset's API that depend on the account. Tests make
-// the windows short.
+// Plan has the figures of a preset's API that depend on the account. Tests use short windows.
 type Plan struct {
 	Permits int64         // in Window: GitHub's primary limit, Stripe's global one, OpenAI's requests, Shopify's bucket, one method of Slack
-	Window  time.Duration // for which that holds; for Shopify the time in which a full bucket leaks empty
+	Window  time.Duration // of Permits; for Shopify the time in which a full bucket leaks empty
 	Second  int64         // GitHub: points in a minute (secondary limit). Stripe: of one endpoint. OpenAI: tokens. Zero: there is none
-	Status  int           // GitHub: with which it refuses, 403 or 429
+	Status  int           // GitHub: the status of refusals, 403 or 429
 }
 
 // Preset returns a stand-in for the API of a preset of httplimit.
@@ -22,7 +21,7 @@ func Preset(name string, p Plan) (*API, error) {
 	limit := func(kind Kind, quota int64, interval time.Duration) *Limit {
 		l, err := NewLimit(kind, quota, interval, 0)
 		if err != nil {
-			panic(err) // the figures below are good, those of p are checked first
+			panic(err) // the figures below are right, and those of p are checked first
 		}
 		return l
 	}
@@ -61,7 +60,7 @@ func isPath(p string) func(*http.Request) bool {
 	return func(r *http.Request) bool { return path.Clean(r.URL.Path) == p }
 }
 
-// githubPoints: most requests that read cost a point, most that change something five.
+// githubPoints: most requests that read cost one point, most that change something five.
 func githubPoints(r *http.Request) int64 {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -70,9 +69,9 @@ func githubPoints(r *http.Request) int64 {
 	return 5
 }
 
-// github tells of its primary limit with every response. Beyond it: 403 or 429, and
-// nothing remains. Beyond the secondary one: the same status with Retry-After and
-// a message, while the headers speak of the primary limit.
+// github reports its primary limit in every response. Beyond that limit it answers 403 or 429,
+// with nothing remaining. Beyond the secondary limit it answers the same status with
+// Retry-After and a message, while the headers still report the primary limit.
 func github(status int) Manners {
 	if status == 0 {
 		status = http.StatusForbidden
@@ -102,7 +101,7 @@ func github(status int) Manners {
 	}
 }
 
-// stripe tells nothing but, once it refuses, which limit it was.
+// stripe says nothing until it refuses. Then it says which limit it was.
 func stripe() Manners {
 	return Manners{Refuse: func(w http.ResponseWriter, by State) {
 		w.Header().Set("Stripe-Rate-Limited-Reason", by.Rule.Name)
@@ -112,7 +111,7 @@ func stripe() Manners {
 	}}
 }
 
-// openaiTokens are what the request says that it may cost.
+// openaiTokens is the cost that the request names.
 func openaiTokens(r *http.Request) int64 {
 	n, err := strconv.ParseInt(r.URL.Query().Get("tokens"), 10, 64)
 	if err != nil || n < 1 {
@@ -121,7 +120,7 @@ func openaiTokens(r *http.Request) int64 {
 	return n
 }
 
-// openai tells of requests and tokens with every response; resets are durations.
+// openai reports requests and tokens in every response. Resets are durations.
 func openai() Manners {
 	return Manners{
 		Headers: func(h http.Header, _ time.Time, states []State) {
@@ -139,7 +138,7 @@ func openai() Manners {
 	}
 }
 
-// shopify tells how full its bucket is. Beyond: 429 with Retry-After: 2.0.
+// shopify reports how full its bucket is. When it is full: 429 with Retry-After: 2.0.
 func shopify() Manners {
 	return Manners{
 		Headers: func(h http.Header, _ time.Time, states []State) {
@@ -154,7 +153,7 @@ func shopify() Manners {
 	}
 }
 
-// slack says only, once it refuses, for how many seconds to stay away.
+// slack only says, once it refuses, for how many seconds to wait.
 func slack() Manners {
 	return Manners{Refuse: func(w http.ResponseWriter, by State) {
 		w.Header().Set("Retry-After", strconv.Itoa(max(seconds(by.Wait), 1)))

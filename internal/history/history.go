@@ -1,14 +1,12 @@
-// Package history keeps in Redis what the fleet did in the last hour, limit by
-// limit: how many jobs started and failed, and how long they waited. Each process
-// adds what it did since it last said so; what did not happen takes no space and no
-// call.
+// Package history keeps in Redis what the fleet did in the last hour, limit by limit: how many
+// jobs started and failed, and how long they waited. Each process adds what it did since its
+// last report. What did not happen takes no space and no call.
 //
 //	{jobthrottle:history}:<n>  hash: kind:limit -> number, for Span from n x Span after 1970 on
 //
-// Kinds: s jobs that started, f attempts that failed, r attempts that the API told
-// to try later, w the sum of the waits of jobs that started, in milliseconds, m the
-// longest. An empty limit stands for all jobs. This package is the only owner of
-// these keys.
+// Kinds: s jobs that started, f attempts that failed, r attempts that the API told to try
+// later, w the sum of the waits of jobs that started, in milliseconds, m the longest of these
+// waits. An empty limit means all jobs. Only this package uses these keys.
 package history
 
 import (
@@ -25,28 +23,28 @@ import (
 const (
 	// Span is how long a bucket is.
 	Span = 30 * time.Second
-	// Buckets is how many of them there are.
+	// Buckets is how many whole buckets an hour has.
 	Buckets = int(time.Hour / Span)
-	// Other stands for the limits beyond MaxLimits of a bucket.
+	// Other is the name for limits beyond MaxLimits of a bucket.
 	Other = "(other)"
-	// MaxLimits is about how many limits a bucket has: those that come first.
+	// MaxLimits is about how many limits a bucket has: the first ones.
 	MaxLimits = 100
 
-	// base has a hash tag: all buckets are in one slot.
+	// base has a hash tag, so that all buckets are in one slot.
 	base = "{jobthrottle:history}"
-	// kept is longer than an hour by the bucket that is under way.
+	// kept is longer than an hour because of the bucket that is not yet over.
 	kept = time.Hour + 2*Span
-	// maxNumber bounds what is read.
+	// maxNumber is the largest number that is read.
 	maxNumber = 1e15
 )
 
-// Keys are patterns of the keys that a worker writes, as ACLs have them.
+// Keys are patterns of the keys that a worker writes, for ACLs.
 func Keys() []string { return []string{base, base + ":*"} }
 
 //go:embed lua/add.lua
 var addLua string
 
-// Counts is what happened to the jobs of a limit, or to all.
+// Counts is what happened to the jobs of a limit, or to all jobs.
 type Counts struct {
 	Started int64
 	Failed  int64 // attempts
@@ -55,8 +53,8 @@ type Counts struct {
 	Longest time.Duration // of the waits
 }
 
-// Add adds counts, by limit, to those of the fleet. They go with the caller's
-// pipeline. It adds nothing if there is nothing to add.
+// Add adds counts, by limit, to those of the fleet. It uses the caller's pipeline. It adds no
+// command if there is nothing to add.
 func Add(ctx context.Context, p redis.Pipeliner, counts map[string]Counts) {
 	args := []any{int64(Span / time.Second), int64(kept / time.Second), 5 * (MaxLimits + 1), Other}
 	add := func(op, kind, limit string, n int64) {
@@ -80,7 +78,7 @@ func Add(ctx context.Context, p redis.Pipeliner, counts map[string]Counts) {
 type Past struct {
 	At    time.Time           // when it was read, by Redis's clock
 	First int64               // the number of the first bucket
-	Spans []map[string]Counts // by limit; the last is under way
+	Spans []map[string]Counts // by limit; the last is not yet over
 }
 
 // Begins is when a bucket begins.
@@ -88,8 +86,8 @@ func (p Past) Begins(i int) time.Time {
 	return time.Unix((p.First+int64(i))*int64(Span/time.Second), 0)
 }
 
-// Reader reads the last hour. It remembers the buckets that are over, so that
-// reading it again reads what is new. Its methods may be called concurrently.
+// Reader reads the last hour. It remembers the buckets that are over, so that the next call
+// only reads what is new. Its methods may be called concurrently.
 type Reader struct {
 	rdb redis.UniversalClient
 
@@ -100,7 +98,7 @@ type Reader struct {
 // NewReader returns a Reader of what is in rdb.
 func NewReader(rdb redis.UniversalClient) *Reader { return &Reader{rdb: rdb} }
 
-// Read reads the last hour. One asks Redis, whoever else wants to know.
+// Read reads the last hour. Only one caller at a time asks Redis.
 func (r *Reader) Read(ctx context.Context) (Past, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,7 +134,7 @@ func (r *Reader) Read(ctx context.Context) (Past, error) {
 	return past, nil
 }
 
-// parse reads a bucket. What makes no sense is not in it, and numbers are bounded.
+// parse parses a bucket. It skips invalid fields, and numbers are bounded.
 func parse(hash map[string]string) map[string]Counts {
 	if len(hash) == 0 || len(hash) > 20*MaxLimits {
 		return nil
@@ -166,5 +164,5 @@ func parse(hash map[string]string) map[string]Counts {
 	return all
 }
 
-// milliseconds is that duration, or the longest that is sensible.
+// milliseconds is that duration, at most 1e12 ms.
 func milliseconds(n int64) time.Duration { return time.Duration(min(n, 1e12)) * time.Millisecond }

@@ -84,8 +84,8 @@ func TestSums(t *testing.T) {
 	})
 }
 
-// TestBounded: whatever limits there are, a bucket has no more than so many, nothing
-// is left out of the sum, and it is gone after little more than an hour.
+// TestBounded: however many limits there are, the size of a bucket is bounded, nothing is left
+// out of the sum, and the bucket expires after little more than an hour.
 func TestBounded(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		const limits = 1000

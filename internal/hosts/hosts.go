@@ -1,9 +1,8 @@
 // Package hosts reads http.allow_hosts: the hosts that jobs may call.
 //
-// Only hosts written in ASCII are ever listed. net/http dials those as they
-// stand, but turns others into their IDNA form, which is another name than any
-// upper or lower case of them: what is compared with the list has to be what is
-// dialled.
+// Only hosts written in ASCII can be listed. net/http dials those as they are written, but
+// converts others to their IDNA form. That is another name than any upper or lower case of them.
+// The name that is compared with the list has to be the name that is dialled.
 package hosts
 
 import (
@@ -44,7 +43,7 @@ func Parse(rules []string) (List, error) {
 	return l, nil
 }
 
-// ParseRule reads a Rule, or says what would be right.
+// ParseRule parses a Rule. Its error says what would be right.
 func ParseRule(s string) (Rule, error) {
 	r, ok := parseRule(s)
 	if !ok {
@@ -74,7 +73,7 @@ func parseRule(s string) (r Rule, ok bool) {
 	return r, isHost(r.Host)
 }
 
-// Refuses says why the list does not have the host and port; nothing if it does.
+// Refuses says why the host and port are not on the list. It returns "" if they are.
 func (l List) Refuses(host, port string) (reason string) {
 	name := Normal(host)
 	switch {
@@ -86,8 +85,8 @@ func (l List) Refuses(host, port string) (reason string) {
 	return ""
 }
 
-// Names reports whether the host, as Normal writes it, is on the list by its own
-// name, not by a *.
+// Names reports whether the host, as Normal writes it, is on the list by its own name, not by a
+// *.
 func (l List) Names(host, port string) bool {
 	return slices.ContainsFunc(l, func(r Rule) bool { return !r.Below && r.matches(host, port) })
 }
@@ -103,13 +102,12 @@ func (r Rule) matches(host, port string) bool {
 	return host == r.Host
 }
 
-// Normal writes a host as the list does: lower case, no final dot, an address in
-// its one normal form. Only ASCII letters change: others have lower cases in
-// ASCII.
+// Normal writes a host as the list does: lower case, no final dot, an address in its one normal
+// form. Only ASCII letters change: some other letters have lower cases in ASCII.
 func Normal(host string) string {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		if addr.Zone() != "" {
-			return host // which no list has; Unmap would drop the zone
+			return host // no list has it; Unmap would drop the zone
 		}
 		return addr.Unmap().String()
 	}
@@ -130,9 +128,8 @@ func IsASCII(host string) bool {
 	return !strings.ContainsFunc(host, func(c rune) bool { return c > unicode.MaxASCII })
 }
 
-// isHost reports whether s, which is as Normal writes it, is a name or an
-// address. A name whose last label is a number is neither: some resolvers read
-// 127.1 and 2130706433 as addresses.
+// isHost reports whether s, written by Normal, is a name or an address. A name whose last label
+// is a number is neither: some resolvers read 127.1 and 2130706433 as addresses.
 func isHost(s string) bool {
 	if addr, err := netip.ParseAddr(s); err == nil {
 		return addr.Zone() == ""

@@ -10,18 +10,19 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// MaxBlocked is how many kinds of jobs that cannot run an Overview has.
+// MaxBlocked is how many kinds of jobs that cannot run an Overview has at most.
 const MaxBlocked = 50
 
-// BlockedOverview is jobs of a type that cannot run as things stand.
+// BlockedOverview is the jobs of a type that cannot run at present.
 type BlockedOverview struct {
 	Reason BlockReason `json:"reason"`
 	Type   string      `json:"type"`
 	Jobs   int64       `json:"jobs"`
 }
 
-// blocked reads which jobs of those queues cannot run, and the lines of those that wait
-// for a slot or a place. It is one round trip where there are none of both.
+// blocked reads which jobs of those queues cannot run, and the lines of jobs that wait for a
+// slot of a limit in flight or for max_in_flight. If there are none of both, it is one round
+// trip.
 func (i *Inspector) blocked(ctx context.Context, queues []string) (all []BlockedOverview, waits []line.BlockedPart, err error) {
 	found, err := i.lines.Blocked(ctx, queues, MaxLines)
 	if err != nil {

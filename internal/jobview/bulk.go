@@ -6,10 +6,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// work lists the jobs of a query page by page, and has each page's jobs done, queue by
-// queue, before it lists the next: do says of each whether it was. Those that come
-// back into the list meanwhile are left alone. It returns where to go on if it ends
-// early: with the page that was under way.
+// work lists the jobs of a query page by page. Before it lists the next page, it calls do with
+// the jobs of this page, queue by queue. Jobs that come back into the list meanwhile are
+// skipped. If it ends early, it returns where to go on: with the unfinished page.
 func (i *Inspector) work(ctx context.Context, q JobQuery, do func(queue string, jobs []Job) error) (next string, err error) {
 	q.works, q.later = true, q.After != ""
 	seen := map[JobID]bool{}
@@ -40,8 +39,8 @@ func (i *Inspector) work(ctx context.Context, q JobQuery, do func(queue string, 
 	}
 }
 
-// named finds the jobs of the ids in a queue: for each that waits, failed or is archived
-// what a list would have of it.
+// named finds the jobs with these ids in a queue. For each that waits, failed or is archived,
+// it returns the same as a list would.
 func (i *Inspector) named(ctx context.Context, queue string, ids []string) ([]Job, error) {
 	stored, entries, err := i.lines.Find(ctx, queue, ids)
 	if err != nil {

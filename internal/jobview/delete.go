@@ -13,28 +13,28 @@ type JobID struct {
 
 // DeleteQuery says which jobs to delete.
 type DeleteQuery struct {
-	State JobState // which is meant: a job that is in another by now stays
+	State JobState // jobs in another state by now are not deleted
 	Queue string   // empty: all
 	Type  string   // as in a JobQuery
 	Jobs  []JobID  // only these; nil: all that match
 	After string   // a Deleted.Next: go on from there
 }
 
-// Deleted is what came of a Delete.
+// Deleted is the result of a Delete.
 type Deleted struct {
-	Found   int // jobs that were meant, as far as it came
+	Found   int // jobs that were found before it ended
 	Deleted int
-	Next    string // of one that ended early: where to go on; empty if it had not begun
+	Next    string // if it ended early: where to go on; empty if it had not begun
 }
 
-// deleteAtOnce is how many jobs one script call deletes: for one that is pending,
-// Redis looks through the whole queue.
+// deleteAtOnce is how many jobs one script call deletes. To delete a pending job, Redis
+// searches the whole queue.
 const deleteAtOnce = 50
 
-// Delete deletes jobs for good. Those that a worker has are left alone, and so are
-// those that have changed their state since they were listed. One that ends early, by
-// an error or by ctx, has deleted what it says, and perhaps the part that was under
-// way. Another one with Next goes on.
+// Delete deletes jobs for good. It skips jobs that a worker runs, and jobs that have changed
+// their state since they were listed. If it ends early, by an error or by ctx, it has deleted
+// what it reports, and perhaps some of the part that was not finished. Another call with Next
+// goes on.
 func (i *Inspector) Delete(ctx context.Context, q DeleteQuery) (result Deleted, err error) {
 	remove := func(queue string, jobs []Job) error {
 		result.Found += len(jobs)

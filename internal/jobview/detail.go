@@ -11,7 +11,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/secrets"
 )
 
-// Detail is a job as a person looks into it, without its secrets.
+// Detail is a job with its contents for a person, without its secrets.
 type Detail struct {
 	ID       string            `json:"id"`
 	Queue    string            `json:"queue"`
@@ -26,19 +26,19 @@ type Detail struct {
 	Timeout  string            `json:"timeout,omitempty"`
 	Deadline time.Time         `json:"deadline,omitzero"`
 	Past     []Happened        `json:"past,omitempty"`
-	Why      []string          `json:"why"` // what an Explanation says
+	Why      []string          `json:"why"` // the text of an Explanation
 }
 
-// Happened is what Redis still knows of a job's past, or what is to come.
+// Happened is what Redis still knows about a job's past, or something to come.
 type Happened struct {
 	At   time.Time `json:"at"`
 	What string    `json:"what"`
 }
 
-// shownOfPayload is how much of a payload a Detail has.
+// shownOfPayload is how much of a payload a Detail has at most.
 const shownOfPayload = 32 << 10
 
-// Detail finds a job and tells what is in it. It has the errors of Explain.
+// Detail finds a job and describes its contents. It has the errors of Explain.
 func (i *Inspector) Detail(ctx context.Context, id, queue string, hide *secrets.Hider) (*Detail, error) {
 	e, err := i.Explain(ctx, id, queue)
 	if err != nil {
@@ -66,7 +66,7 @@ func (i *Inspector) Detail(ctx context.Context, id, queue string, hide *secrets.
 	return d, nil
 }
 
-// pastOf tells what happened to a task, in order.
+// pastOf lists what happened to a task, in order.
 func pastOf(e *Explanation, info *asynq.TaskInfo) []Happened {
 	var past []Happened
 	add := func(at time.Time, what string) {
@@ -101,8 +101,8 @@ func pastOf(e *Explanation, info *asynq.TaskInfo) []Happened {
 	return past
 }
 
-// PauseQueue has no worker take jobs of a queue until it is unpaused. What runs goes
-// on. It changes nothing if the queue is paused already.
+// PauseQueue keeps workers from taking jobs of a queue until it is unpaused. Running jobs go
+// on. It changes nothing if the queue is already paused.
 func (i *Inspector) PauseQueue(queue string, paused bool) error {
 	queues, err := i.asynq.Queues()
 	if err != nil {

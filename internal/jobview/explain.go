@@ -14,8 +14,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// CopySuffix ends the id of a task that goes on in place of one that was put off
-// on its last attempt. Versions before this one made such copies.
+// CopySuffix ends the id of a task that goes on instead of one that was put off on its last
+// attempt. Only earlier versions made such copies.
 const CopySuffix = "~1"
 
 // StateParked is the state of a task that is in line for a limiter. asynq has it
@@ -23,66 +23,66 @@ const CopySuffix = "~1"
 // asynq.TaskState.String.
 const StateParked = "parked"
 
-// Explanation is where a task stands, and what holds it. Its JSON is what
-// commands and pages show; Text says the same in sentences.
+// Explanation is the state of a task, and what holds it. Its JSON is what commands and pages
+// show. Text says the same in sentences.
 type Explanation struct {
 	ID      string    `json:"id"`
 	Queue   string    `json:"queue"`
 	Type    string    `json:"type"`
 	State   string    `json:"state"`
-	At      time.Time `json:"at"`                // when this was read, by Redis's clock, as all its times are
-	CopyOf  string    `json:"copy_of,omitempty"` // the task that was asked for and goes on as this one
+	At      time.Time `json:"at"`                // when this was read; all its times are by Redis's clock
+	CopyOf  string    `json:"copy_of,omitempty"` // the id of the task that was asked for and goes on as this one
 	Retried int       `json:"retried"`
 	// MaxRetry is the number of retries its producer asked for.
 	MaxRetry int `json:"max_retry"`
 
-	// QueuePaused says that asynq takes no task from the queue, and Servers how
-	// many pools of running workers serve it.
+	// QueuePaused says that asynq takes no task from the queue. Servers is how many pools of
+	// running workers serve it.
 	QueuePaused bool `json:"queue_paused"`
 	Servers     int  `json:"servers"`
 
-	// NoHandler says that no running worker has a handler for the type. Lacking is how
-	// many of those that serve the queue have none. Configs are their configurations,
-	// if they have several.
+	// NoHandler says that no running worker has a handler for the type. Lacking is how many of
+	// the workers that serve the queue have none. Configs are the configurations of these
+	// workers, if they have several.
 	NoHandler bool        `json:"no_handler"`
 	Lacking   int         `json:"lacking"`
 	Configs   []Differing `json:"configs,omitempty"`
 
-	// Ahead are the tasks that come first: in its queue while it is pending, in
-	// the line while it is parked. Unknown, and nil, in a very long queue.
+	// Ahead is how many tasks come first: in the queue while the task is pending, in the line
+	// while it is parked. Nil if unknown, in a very long queue.
 	Ahead *int64 `json:"ahead,omitempty"`
-	// Since is when it parked for the limiter (first, in this wait), when its worker took it, when
-	// it was completed, or when it last failed.
+	// Since is when it parked for the limiter (first, in this wait), when its worker took it,
+	// when it was completed, or when it last failed.
 	Since time.Time `json:"since,omitzero"`
-	// ComesBack is when it is tried next: exact for scheduled and failed tasks, an
-	// estimate for parked ones, whose turn depends on what the others do.
+	// ComesBack is when it is tried next. It is exact for scheduled and failed tasks. For
+	// parked ones it is an estimate, because it depends on the other tasks.
 	ComesBack time.Time `json:"comes_back,omitzero"`
 
 	// Limiter is what holds a parked task.
 	Limiter *HoldingLimiter `json:"limiter,omitempty"`
-	// Tenant is whose task it is, where tenants share that limiter.
+	// Tenant is the tenant of the task, where tenants share that limiter.
 	Tenant *HoldingTenant `json:"tenant,omitempty"`
 	// Slots is the limit in flight whose slots a parked task waits for.
 	Slots *HoldingSlots `json:"slots,omitempty"`
 	// Called says that the limiter has called it: it is on its way to a slot.
 	Called bool `json:"called"`
 
-	// Worker has an active task. Orphaned says that no worker does: it died.
+	// Worker is the worker that has an active task. Orphaned says that no worker has it any
+	// more: its worker died.
 	Worker   string `json:"worker,omitempty"`
 	Orphaned bool   `json:"orphaned"`
 
-	// Blocked is the reason if the task cannot run as things stand, until somebody
-	// mends what LastError says.
+	// Blocked is the reason if the task cannot run until somebody mends what LastError says.
 	Blocked BlockReason `json:"blocked,omitempty"`
-	// LastError is what its last attempt ended with; PutOff says that this was
-	// no failure: a limit, a full max_in_flight, its API or what blocks it made it wait.
+	// LastError is the error of its last attempt. PutOff says that this was no failure: a
+	// limit, a full max_in_flight, its API or what blocks it made it wait.
 	LastError string `json:"last_error,omitempty"`
 	PutOff    bool   `json:"put_off"`
-	// Group is where an aggregating task waits.
+	// Group is the group in which an aggregating task waits.
 	Group string `json:"group,omitempty"`
 }
 
-// HoldingLimiter is the limiter that holds a task, and how it stands.
+// HoldingLimiter is the limiter that holds a task, and its usage.
 type HoldingLimiter struct {
 	Name        string    `json:"name"`
 	Cost        int64     `json:"cost"`           // permits of it that the task costs
@@ -93,28 +93,27 @@ type HoldingLimiter struct {
 	Available   int64     `json:"available"`
 	NextFree    time.Time `json:"next_free,omitzero"`
 	PausedUntil time.Time `json:"paused_until,omitzero"`
-	// Known is what its API takes as far as known, if the limit finds that, and OthersSeen
-	// when the API last refused far less than it had taken.
+	// Known is what its API accepts as far as is known, if the limit adapts. OthersSeen is when
+	// the API last refused far less than it had accepted.
 	Known      string    `json:"known,omitempty"`
 	OthersSeen time.Time `json:"others_seen,omitzero"`
 }
 
-// HoldingSlots is the limit in flight that holds a task, and how it stands.
+// HoldingSlots is the limit in flight that holds a task, and its usage.
 type HoldingSlots struct {
 	Name     string `json:"name"`
 	InFlight int64  `json:"in_flight"` // how many may run; 0 if Redis has no such limit any more
 	Taken    int64  `json:"taken"`
-	Waiting  int64  `json:"waiting"` // in workers, before it
-	// Earlier is the job that came earlier, has not ended, and keeps the task waiting, where
-	// the limit keeps the order of its jobs, and EarlierState is asynq's state of it.
+	Waiting  int64  `json:"waiting"` // in workers, for a slot of it
+	// Earlier is set if the limit keeps the order of its jobs. It is the job that came earlier,
+	// has not ended, and keeps the task waiting. EarlierState is its asynq state.
 	Earlier      string `json:"earlier,omitempty"`
 	EarlierState string `json:"earlier_state,omitempty"`
 }
 
-// Explain finds a task and tells what holds it. An empty queue stands for all.
-// It is asynq.ErrTaskNotFound or asynq.ErrQueueNotFound if there is none, and
-// an *AmbiguousTaskError if there are several. What it reads at one moment may
-// have moved on at the next.
+// Explain finds a task and tells what holds it. An empty queue means all queues. The error is
+// asynq.ErrTaskNotFound or asynq.ErrQueueNotFound if there is none, and an *AmbiguousTaskError
+// if there are several. Things may change while it reads them.
 func (i *Inspector) Explain(ctx context.Context, id, queue string) (*Explanation, error) {
 	info, err := i.find(id, queue)
 	if err != nil {
@@ -156,7 +155,7 @@ func (i *Inspector) Explain(ctx context.Context, id, queue string) (*Explanation
 	return e, nil
 }
 
-// explainQueue tells who serves the queue, and who runs the task.
+// explainQueue tells how many pools serve the queue, and which worker runs the task.
 func (i *Inspector) explainQueue(e *Explanation) error {
 	q, err := i.asynq.GetQueueInfo(e.Queue)
 	if err != nil {
@@ -186,10 +185,10 @@ func (i *Inspector) explainQueue(e *Explanation) error {
 	return nil
 }
 
-// maxPosition is how far into a queue a task's position is looked for.
+// maxPosition is how far into a queue a task's position is searched.
 const maxPosition = 100_000
 
-// explainPending finds the place in asynq's queue, whose next task is its last element.
+// explainPending finds the position in asynq's queue. The last element is the next task.
 func (i *Inspector) explainPending(ctx context.Context, e *Explanation) error {
 	key := "asynq:{" + e.Queue + "}:pending"
 	var at, length *redis.IntCmd
@@ -199,7 +198,7 @@ func (i *Inspector) explainPending(ctx context.Context, e *Explanation) error {
 		return nil
 	})
 	if errors.Is(err, redis.Nil) {
-		return nil // it has moved on, or is far behind
+		return nil // it has moved on, or is far back
 	}
 	if err == nil {
 		ahead := length.Val() - 1 - at.Val()
@@ -218,7 +217,7 @@ func (i *Inspector) explainLine(ctx context.Context, e *Explanation, info *asynq
 		return i.explainSlots(ctx, e, limit, w)
 	}
 	if line.IsBlocked(w.Line) {
-		e.ComesBack = time.Time{} // when what blocks it is gone
+		e.ComesBack = time.Time{} // unknown: when what blocks it is mended
 		return nil
 	}
 	e.Called, e.Since = w.State == line.Called, time.UnixMicro(w.Since)
@@ -246,9 +245,9 @@ func (i *Inspector) explainLine(ctx context.Context, e *Explanation, info *asynq
 	return i.explainLimiter(ctx, e, limiter, max(w.Cost, 1))
 }
 
-// explainSlots tells how the limit in flight stands that a task waits for.
+// explainSlots describes the limit in flight for which a task waits.
 func (i *Inspector) explainSlots(ctx context.Context, e *Explanation, limit string, w line.Wait) error {
-	e.ComesBack = time.Time{} // when a slot is free
+	e.ComesBack = time.Time{} // unknown: when a slot is free
 	e.Called, e.Since = w.State == line.Called, time.UnixMicro(w.Since)
 	found, err := i.fleet.InFlight(ctx, 0, limit)
 	if err != nil {
@@ -262,11 +261,11 @@ func (i *Inspector) explainSlots(ctx context.Context, e *Explanation, limit stri
 	return err
 }
 
-// maxCosts is how many tasks ahead have their permits counted; those beyond
-// are taken to cost as much on average.
+// maxCosts is how many tasks ahead have their permits counted. The others are assumed to have
+// the same average cost.
 const maxCosts = 1000
 
-// explainLimiter tells how the limiter stands, and about when the task's turn comes.
+// explainLimiter describes the limiter, and estimates when the task's permits are due.
 func (i *Inspector) explainLimiter(ctx context.Context, e *Explanation, name string, cost int64) error {
 	e.Limiter = &HoldingLimiter{Name: name, Cost: cost}
 	found, err := i.fleet.Inspect(ctx, name)
@@ -307,7 +306,7 @@ func (i *Inspector) explainLimiter(ctx context.Context, e *Explanation, name str
 	for _, t := range first {
 		permits += t.Permits
 	}
-	before := float64(cost - 1) // its own, but for the one that is free when its turn comes
+	before := float64(cost - 1) // its own, without the one that is free when its permits are due
 	if *e.Ahead > 0 {
 		before += float64(permits) / float64(len(first)) * float64(*e.Ahead)
 	}

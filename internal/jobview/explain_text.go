@@ -10,9 +10,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
-// Text says in plain sentences what the explanation knows, one a line: where
-// the task is, what holds it, and what else keeps it from running. What it
-// quotes of the task is escaped, so that it is plain text on any terminal or page.
+// Text says in plain sentences what the explanation knows, one per line: where the task is,
+// what holds it, and what else keeps it from running. Quoted parts of the task are escaped, so
+// that the text is safe on any terminal or page.
 func (e *Explanation) Text() []string {
 	var lines []string
 	say := func(format string, args ...any) { lines = append(lines, plain.Text(fmt.Sprintf(format, args...))) }
@@ -53,7 +53,7 @@ func (e *Explanation) Text() []string {
 	return lines
 }
 
-// sayWorkers tells what the workers of the queue lack, and in what they differ.
+// sayWorkers tells what the workers of the queue lack, and how they differ.
 func (e *Explanation) sayWorkers(say sayer) {
 	switch {
 	case e.NoHandler:
@@ -219,7 +219,7 @@ func tasks(n int64) string {
 	return fmt.Sprintf("%d tasks are", n)
 }
 
-// rounded writes a duration as precisely as a person wants it.
+// rounded writes a duration as precisely as a person needs it.
 func rounded(d time.Duration) string {
 	switch {
 	case d < time.Second:

@@ -9,7 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// AmbiguousTaskError says that several queues have a task of that id.
+// AmbiguousTaskError says that several queues have a task with that id.
 type AmbiguousTaskError struct {
 	ID     string
 	Queues []string
@@ -19,7 +19,7 @@ func (e *AmbiguousTaskError) Error() string {
 	return fmt.Sprintf("task %q is in several queues (%s): name one", e.ID, strings.Join(e.Queues, ", "))
 }
 
-// find returns the one task of that id, or the copy as which it goes on.
+// find returns the one task with that id, or the copy as which it goes on.
 func (i *Inspector) find(id, queue string) (*asynq.TaskInfo, error) {
 	queues := []string{queue}
 	if queue == "" {

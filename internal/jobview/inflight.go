@@ -17,12 +17,12 @@ type InFlightOverview struct {
 	Slots int64    // as configured
 	Key   string   // empty if there is one limit for all
 	Jobs  []string // the patterns of jobs that need a slot of it
-	// Parked are the tasks that wait for a slot of it outside of slots, and Lines how many
-	// values they are of; of a thousand lines at most.
+	// Parked is how many tasks are parked for a slot of it, and Lines is for how many values.
+	// At most a thousand lines are read.
 	Parked int64
 	Lines  int64
-	// Values has one element, or none if nobody has needed a slot yet. Of a limit with a
-	// key, it has those with the longest lines, MaxLimiters of them at most.
+	// Values has one element, or none if no job has needed a slot yet. For a limit with a key,
+	// it has the values with the longest lines, at most MaxLimiters.
 	Values []InFlightValue
 }
 
@@ -32,8 +32,8 @@ type InFlightValue struct {
 	Parked int64
 }
 
-// overlookInFlight tells how the limits in flight stand, with the lines of those that wait
-// for their slots.
+// inFlightOverview describes the limits in flight, with the lines of tasks that wait for their
+// slots.
 func (v *View) inFlightOverview(ctx context.Context, waits []line.BlockedPart) (all []InFlightOverview, err error) {
 	parked := map[string]int64{}
 	for _, w := range waits {
@@ -70,7 +70,7 @@ func (v *View) inFlightOverview(ctx context.Context, waits []line.BlockedPart) (
 	if usages == nil {
 		return nil, err
 	}
-	n := 0 // one that cannot be read is shown without what it has: the others are
+	n := 0 // a limit that cannot be read is shown without its usage, the others with it
 	for i := range all {
 		for k := range all[i].Values {
 			all[i].Values[k].SlotUsage = usages[n]
@@ -80,8 +80,8 @@ func (v *View) inFlightOverview(ctx context.Context, waits []line.BlockedPart) (
 	return all, nil
 }
 
-// limitersOf are those of a limit in flight for which tasks are parked, the longest lines
-// first.
+// limitersOf returns the limiters of a limit in flight for which tasks are parked, the longest
+// lines first.
 func limitersOf(l *plan.SlotLimit, parked map[string]int64) (names []string) {
 	for name := range parked {
 		if name == l.Name && l.Key == "" || l.Key != "" && strings.HasPrefix(name, l.Name+":") {

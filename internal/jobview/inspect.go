@@ -17,9 +17,9 @@ import (
 // inspectPage is how many entries of a line, or lines, one round trip reads.
 const inspectPage = 500
 
-// Inspector reads which tasks wait for which limit, for the whole fleet: what
-// the dashboard and the command throttle show. It changes nothing, and its
-// methods may be called concurrently.
+// Inspector reads which tasks wait for which limit, for the whole fleet: what the dashboard and
+// the command throttle show. It changes something only in methods that say so. Its methods may
+// be called concurrently.
 type Inspector struct {
 	rdb   redis.UniversalClient
 	lines *line.Lines
@@ -30,8 +30,7 @@ type Inspector struct {
 	weight func(limiter, tenant string) float64 // in the configuration; nil: 1
 }
 
-// NewInspector returns an Inspector of what is in rdb, which remains the
-// caller's to close.
+// NewInspector returns an Inspector of what is in rdb. The caller still has to close rdb.
 func NewInspector(rdb redis.UniversalClient) *Inspector {
 	return &Inspector{rdb: rdb, lines: line.New(rdb), asynq: asynq.NewInspectorFromRedisClient(rdb), fleet: operate.NewFleet(rdb), past: history.NewReader(rdb)}
 }
@@ -49,7 +48,7 @@ func (i *Inspector) Past(ctx context.Context) (history.Past, error) {
 type Line struct {
 	Limiter string
 	Parked  int64 // in line
-	Called  int64 // called back to their queues, as permits come due, and not there yet
+	Called  int64 // called back to their queues because permits come due, and not there yet
 }
 
 // Lines returns the limiters that have tasks parked, by name.
@@ -62,8 +61,8 @@ func (i *Inspector) Lines(ctx context.Context) ([]Line, error) {
 	return slices.DeleteFunc(lines, func(l Line) bool { return l.Parked+l.Called == 0 }), err
 }
 
-// LinesOf returns the lines of limiters, in the order of their names. One that
-// has no task parked has an empty line.
+// LinesOf returns the lines of limiters, in the order of the names given. A limiter without
+// parked tasks has an empty line.
 func (i *Inspector) LinesOf(ctx context.Context, limiters ...string) ([]Line, error) {
 	wrap := func(err error) error { return fmt.Errorf("read the lines of parked tasks: %w", err) }
 	queues, err := i.queues()
@@ -94,10 +93,10 @@ func (i *Inspector) LinesOf(ctx context.Context, limiters ...string) ([]Line, er
 	return lines, nil
 }
 
-// Queues returns the queues that a job was ever enqueued in, by name.
+// Queues returns the queues in which a job was ever enqueued, by name.
 func (i *Inspector) Queues(context.Context) ([]string, error) { return i.queues() }
 
-// queues are those that a job was ever enqueued in, by name.
+// queues returns the queues in which a job was ever enqueued, by name.
 func (i *Inspector) queues() ([]string, error) {
 	queues, err := i.asynq.Queues()
 	if err != nil {
@@ -107,7 +106,7 @@ func (i *Inspector) queues() ([]string, error) {
 	return queues, nil
 }
 
-// lined are the names of the limiters that may have tasks in line.
+// lined returns the names of the limiters that may have tasks in line.
 func (i *Inspector) lined(ctx context.Context) ([]string, error) {
 	queues, err := i.queues()
 	if err != nil {
@@ -125,7 +124,7 @@ func (i *Inspector) lined(ctx context.Context) ([]string, error) {
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names), nil // a scan may repeat
+	return slices.Compact(names), nil // a scan may return a name twice
 }
 
 // ParkedTask is a task in line for a limiter.
@@ -136,9 +135,9 @@ type ParkedTask struct {
 	Since   time.Time // when it first parked for this limiter, by Redis's clock
 }
 
-// Parked returns tasks in the lines of a limiter, over all queues, in the order
-// in which they will be called: at most n of them, from the given position on,
-// which counts from 0. Last are those of queues that nobody runs.
+// Parked returns tasks in the lines of a limiter, over all queues, in the order in which they
+// will be called: at most n of them, from the given position on, which counts from 0. Tasks of
+// queues that no worker serves come last.
 func (i *Inspector) Parked(ctx context.Context, limiter string, from, n int64) ([]ParkedTask, error) {
 	if n < 1 || from < 0 {
 		return nil, nil
@@ -178,8 +177,8 @@ func (i *Inspector) Parked(ctx context.Context, limiter string, from, n int64) (
 	return tasks[:n], nil
 }
 
-// ahead is how many tasks will be called before one that is in line, at a place of
-// its queue's part.
+// ahead is how many tasks will be called before one that is in line, at a position of its
+// queue's part.
 func (i *Inspector) ahead(ctx context.Context, limiter, queue string, position int64) (int64, error) {
 	queues, err := i.queues()
 	if err != nil {
@@ -196,9 +195,9 @@ func (i *Inspector) ahead(ctx context.Context, limiter, queue string, position i
 	return line.Before(parts, line.Position{Part: part, At: position}), nil
 }
 
-// Release returns all waiting tasks to their queues, whatever they wait for, and
-// says how many. They ask their limits again. It is for who goes back to a version
-// that does not know these lines.
+// Release returns all waiting tasks to their queues, whatever they wait for, and returns how
+// many. They ask their limits again. It is for users who go back to a version that does not
+// know these lines.
 func (i *Inspector) Release(ctx context.Context) (released int64, err error) {
 	queues, err := i.queues()
 	if err != nil {

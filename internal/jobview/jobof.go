@@ -8,7 +8,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/producer"
 )
 
-// jobOf says what a task is that stands on a shelf, false if it has left it since.
+// jobOf makes the Job of a task on a shelf. It returns false if the task has left the shelf
+// meanwhile.
 func jobOf(s stop, e line.Entry, t line.Stored, queuePaused bool) (Job, bool) {
 	j := Job{ID: e.ID, Queue: s.Queue, Type: t.Type, State: Waiting, Retried: t.Retried, MaxRetry: t.MaxRetry, Error: clip(t.LastError)}
 	if most, ours := producer.MaxRetry(t.Headers); ours {
@@ -41,7 +42,7 @@ func jobOf(s stop, e line.Entry, t line.Stored, queuePaused bool) (Job, bool) {
 			return waits(WhyCalled)
 		}
 		j, _ := waits(WhySlot)
-		j.Limit, j.Cost = "", 0 // of an earlier wait
+		j.Limit, j.Cost = "", 0 // these are from an earlier wait
 		return j, t.State == "pending"
 	case line.Room:
 		return waitsIn(waits, t)
@@ -51,7 +52,7 @@ func jobOf(s stop, e line.Entry, t line.Stored, queuePaused bool) (Job, bool) {
 	case line.Retrying:
 		return retrying(j, e, t, waits)
 	}
-	e.Score = float64(t.Wait.Score) // what a line has is an arrival
+	e.Score = float64(t.Wait.Score) // the score of a line is a time of arrival
 	j.seen.Score = e.Score
 	if !t.InLine(e) {
 		return Job{}, false
@@ -64,7 +65,7 @@ func waitsIn(waits func(string) (Job, bool), t line.Stored) (Job, bool) {
 	return j, t.State == "active"
 }
 
-// retrying tells apart what asynq has in its retry set.
+// retrying makes the Job of a task in asynq's retry set: it waits, or it failed.
 func retrying(j Job, e line.Entry, t line.Stored, waits func(string) (Job, bool)) (Job, bool) {
 	if t.State != "retry" && t.Err == nil {
 		return Job{}, false

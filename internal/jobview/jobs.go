@@ -11,8 +11,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// JobState tells apart the jobs that somebody may have to look after. Those that run,
-// are scheduled for later, or are done, are none of them.
+// JobState is the state of a job that somebody may have to take care of. Jobs that run, are
+// scheduled for later, or are done have none of these states.
 type JobState string
 
 // The states of a Job.
@@ -22,16 +22,16 @@ const (
 	Archived JobState = "archived" // for good, unless somebody runs it again
 )
 
-// JobStates are all of them.
+// JobStates are all states of a Job.
 var JobStates = []JobState{Waiting, Failed, Archived}
 
-// Why a job that waits does so, in one word. For one that cannot run as things stand,
-// it is the BlockReason.
+// Why a job waits, in one word. For one that cannot run until something is mended, it is the
+// BlockReason.
 const (
 	WhyLimit   = "limit"        // it is in line for Job.Limit
 	WhyPaused  = "limit_paused" // the same, and the limit is paused
 	WhyCalled  = "called"       // Job.Limit has called it: it is on its way
-	WhyWorker  = "in_worker"    // a worker has it, where it waits for a permit or a slot
+	WhyWorker  = "in_worker"    // a worker has it, and it waits there for a permit or a slot
 	WhyRefused = "refused"      // its API told it to try later
 	WhyQueue   = "queue_paused"
 	WhySlot    = "slot" // it waits in its queue for a worker that takes it
@@ -43,18 +43,18 @@ type Job struct {
 	Queue    string    `json:"queue"`
 	Type     string    `json:"type"`
 	State    JobState  `json:"state"`
-	Why      string    `json:"why,omitempty"`   // of one that waits: one of the words above
+	Why      string    `json:"why,omitempty"`   // of a job that waits: one of the words above
 	Limit    string    `json:"limit,omitempty"` // the limiter that holds it
-	Cost     int64     `json:"cost,omitempty"`  // permits of that
-	Since    time.Time `json:"since,omitzero"`  // when it first arrived there, or failed, or was archived; zero if unknown
-	Next     time.Time `json:"next,omitzero"`   // when it is tried next: exact for those that failed, else about; zero if unknown
+	Cost     int64     `json:"cost,omitempty"`  // permits of that limiter
+	Since    time.Time `json:"since,omitzero"`  // when it first arrived in the line, or failed, or was archived; zero if unknown
+	Next     time.Time `json:"next,omitzero"`   // when it is tried next: exact for failed jobs, else an estimate; zero: unknown
 	Retried  int       `json:"retried"`
 	MaxRetry int       `json:"max_retry"`            // as its producer asked
-	Error    string    `json:"last_error,omitempty"` // that its last attempt ended with, whatever that has in it
+	Error    string    `json:"last_error,omitempty"` // the error of its last attempt, unchanged
 
-	seen   line.Seen // where it stands; without a State if a process has it
-	line   string    // of its limit that it is in
-	shared bool      // that is a tenant's
+	seen   line.Seen // where it is stored; without a State if a process has it
+	line   string    // the line of its limit in which it is
+	shared bool      // that line is a tenant's
 }
 
 // JobQuery says which jobs to list.
@@ -62,53 +62,52 @@ type JobQuery struct {
 	State JobState // empty: all
 	Limit string   // only those that wait for this limiter, or for one of the values of this limit
 	Queue string   // empty: all
-	Type  string   // empty: all; one that ends in * or : matches what begins so
+	Type  string   // empty: all; one that ends in * or : matches every type with that beginning
 	After string   // a JobPage.Next: go on from there
-	Max   int      // jobs of a page; 0 is MaxJobs, which is the most
+	Max   int      // jobs of a page; 0 means MaxJobs, which is also the maximum
 
-	// For those who work through a list: archived jobs begin with the oldest, and of one
-	// that goes on later, those that failed or were archived since it was begun are not in it.
+	// For work on all jobs of a list: archived jobs begin with the oldest. If a list goes on
+	// later, it leaves out jobs that failed or were archived since it was begun.
 	works bool
-	later bool     // somebody else has begun with it
-	not   JobState // a state that is not meant; empty: none
-	value bool     // Limit is the limiter of a value, whose jobs in line are those of its own line
-	// of reads the payloads and has those jobs alone that it says yes to.
+	later bool     // an earlier call has begun it
+	not   JobState // a state to leave out; empty: none
+	value bool     // Limit is the limiter of a value, and its own line has the jobs in line
+	// of reads the payloads, and only keeps the jobs for which it is true.
 	of func(queue string, m line.Message) bool
 }
 
 // MaxJobs is how many jobs a page has at most.
 const MaxJobs = 500
 
-// maxLooked is how many tasks a page looks at, for those that it has.
+// maxRead is how many tasks are read for a page at most.
 const maxRead = 1000
 
-// maxBytes is how many bytes of messages a page looks at, beside those of its last round
-// trip: Redis copies them.
+// maxBytes is how many bytes of messages are read for a page, apart from its last round trip.
+// The bound is there because Redis copies them.
 const maxBytes = 32 << 20
 
-// maxPayloads is that where payloads are read: they are parsed here, too.
+// maxPayloads is the same where payloads are read: they are also parsed here.
 const maxPayloads = 2 << 20
 
 // JobPage is a part of a list of jobs.
 type JobPage struct {
-	At   time.Time // when it was read, by Redis's clock, as all its times are
+	At   time.Time // when it was read; all its times are by Redis's clock
 	Jobs []Job
-	// Next goes on behind this page; empty if it was the last. A page may have few jobs,
-	// or none, and not be the last: of many tasks few may match.
+	// Next is where the list goes on after this page; empty if it was the last. A page may have
+	// few jobs or none and not be the last, if few of many tasks match.
 	Next string
 }
 
 // ErrBadCursor says that JobQuery.After is no JobPage.Next.
 var ErrBadCursor = errors.New("not a place in a list of jobs")
 
-// Jobs lists jobs over the whole fleet: queue by queue, the states in the order of
-// JobStates, except that failed jobs come between those that wait, in asynq's order of
-// retries. With Limit, those in its line come first, in their order. Archived
-// jobs begin with the newest.
+// Jobs lists jobs over the whole fleet, queue by queue. The states are in the order of
+// JobStates, but failed jobs come between those that wait, in asynq's order of retries. With
+// Limit, the jobs in its line come first, in their order. Archived jobs begin with the newest.
 //
-// It changes nothing. A page looks at 1,000 tasks at most, fewer if they are large, and
-// at the limiters of those that it has (at most 50 of them; the others have no Next).
-// While jobs move, a list may have one on two pages; one that stays where it is is in it.
+// It changes nothing. It reads at most 1,000 tasks for a page, fewer if they are large, and the
+// limiters of the page's jobs (at most 50; jobs of other limiters have no Next). While jobs
+// move, a list may have a job on two pages. A job that does not move is always in it.
 func (i *Inspector) Jobs(ctx context.Context, q JobQuery) (JobPage, error) {
 	page, err := i.list(ctx, q)
 	if err != nil {
@@ -117,7 +116,7 @@ func (i *Inspector) Jobs(ctx context.Context, q JobQuery) (JobPage, error) {
 	return page, i.judge(ctx, &page)
 }
 
-// list is Jobs without a look at the limiters.
+// list is Jobs without reading the limiters.
 func (i *Inspector) list(ctx context.Context, q JobQuery) (JobPage, error) {
 	now, err := i.rdb.Time(ctx).Result()
 	if err != nil {
@@ -141,7 +140,7 @@ func (i *Inspector) list(ctx context.Context, q JobQuery) (JobPage, error) {
 			r.began = at.Began
 		}
 		from := slices.IndexFunc(stops, func(s stop) bool { return s == at.Stop })
-		if from < 0 { // its queue is gone: those behind it are not
+		if from < 0 { // its queue is gone: go on with the queues after it
 			from = slices.IndexFunc(stops, func(s stop) bool { return s.Queue > at.Stop.Queue })
 			if at.Last = (line.Entry{}); from < 0 {
 				from = len(stops)
@@ -167,8 +166,7 @@ func (i *Inspector) list(ctx context.Context, q JobQuery) (JobPage, error) {
 	return r.page, nil
 }
 
-// lastOfEach returns the jobs without those that moved while the page was read, where they were
-// before.
+// lastOfEach removes the earlier entry of jobs that moved while the page was read.
 func lastOfEach(jobs []Job) []Job {
 	last := make(map[JobID]int, len(jobs))
 	for n, j := range jobs {
@@ -188,17 +186,17 @@ func lastOfEach(jobs []Job) []Job {
 
 // jobReader fills a page.
 type jobReader struct {
-	i      *Inspector
-	query  JobQuery
-	most   int
-	read   int
-	bytes  int64
-	page   JobPage
-	began  int64 // when the list was, in seconds after 1970
+	i     *Inspector
+	query JobQuery
+	most  int
+	read  int
+	bytes int64
+	page  JobPage
+	began int64 // when the list was begun, in seconds after 1970
 }
 
-// shownOfError is how much of an error a list shows, in bytes: a handler may return an
-// API's whole answer, and a list has hundreds.
+// shownOfError is how much of an error a list shows, in bytes. A handler may return an API's
+// whole answer, and a list has hundreds of errors.
 const shownOfError = 2048
 
 func clip(text string) string {
@@ -206,17 +204,17 @@ func clip(text string) string {
 		return text
 	}
 	text = strings.ToValidUTF8(text[:shownOfError], "")
-	if at := strings.LastIndexAny(text, " \t\n"); at > shownOfError/2 { // half a word may be a secret that cannot be told
+	if at := strings.LastIndexAny(text, " \t\n"); at > shownOfError/2 { // half a word may be a secret that is not recognized
 		text = text[:at]
 	}
 	return text + " ..."
 }
 
-// lookAtOnce is how many tasks one round trip reads at most.
+// readAtOnce is how many tasks one round trip reads at most.
 const readAtOnce = 100
 
-// readStop reads a shelf, from behind a task on, and reports whether the page ends
-// there, with Next set.
+// readStop reads a shelf, starting after the task last. It reports whether the page ends there,
+// with Next set.
 func (r *jobReader) readStop(ctx context.Context, s stop, last line.Entry) (full bool, err error) {
 	paused := false
 	if s.Shelf == line.Pending {
@@ -252,7 +250,7 @@ func (r *jobReader) readStop(ctx context.Context, s stop, last line.Entry) (full
 	}
 }
 
-// next is where the list goes on behind a task.
+// next is where the list goes on after a task.
 func (r *jobReader) next(s stop, last line.Entry) string {
 	p := cursor{Stop: s, Last: last}
 	if r.query.works {
@@ -261,7 +259,7 @@ func (r *jobReader) next(s stop, last line.Entry) string {
 	return p.String()
 }
 
-// wants says whether the page has a job that a stop has.
+// wants reports whether a job of a stop belongs on the page.
 func (r *jobReader) wants(j Job, s stop, t line.Stored) bool {
 	switch {
 	case !r.query.matches(j, s):
@@ -272,7 +270,7 @@ func (r *jobReader) wants(j Job, s stop, t line.Stored) bool {
 	return r.query.of == nil || r.query.of(j.Queue, t.Message)
 }
 
-// matches says whether the query asks for a job that a stop has.
+// matches reports whether the query asks for a job of a stop.
 func (q JobQuery) matches(j Job, s stop) bool {
 	switch {
 	case q.State != "" && j.State != q.State, q.not != "" && j.State == q.not:
@@ -281,7 +279,7 @@ func (q JobQuery) matches(j Job, s stop) bool {
 		return false
 	case q.Limit == "":
 		return true
-	case s.Shelf == line.Retrying: // those of the limiter itself come from its line, unless tenants have lines of their own
+	case s.Shelf == line.Retrying: // the jobs of the limiter itself come from its line, unless tenants have their own lines
 		return j.shared && j.Limit == q.Limit || strings.HasPrefix(j.Limit, q.Limit+":")
 	}
 	return j.Limit == q.Limit || strings.HasPrefix(j.Limit, q.Limit+":")

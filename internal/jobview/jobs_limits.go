@@ -10,11 +10,11 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// maxJudged is how many limiters a page of jobs looks at.
+// maxJudged is how many limiters are read for a page of jobs.
 const maxJudged = 50
 
-// judge says of jobs that are in line whether their limit is paused, and about when
-// their turn comes.
+// judge adds to jobs in line whether their limit is paused, and about when their permits are
+// due.
 func (i *Inspector) judge(ctx context.Context, page *JobPage) error {
 	var names []string
 	known := map[string]bool{}
@@ -54,14 +54,14 @@ func (i *Inspector) judge(ctx context.Context, page *JobPage) error {
 	for at, n := range waiting {
 		j := &page.Jobs[n]
 		u, there := usages[j.Limit]
-		if !there { // it has expired or was deleted: the next job creates it again; or it is broken
+		if !there { // it has expired or was deleted, and the next job creates it again; or it is broken
 			continue
 		}
 		if u.Paused > 0 {
 			j.Why = WhyPaused
 		}
 		if r := ranks[at]; r.position >= 0 {
-			// Other queues have their share of the turns.
+			// Jobs of other queues get permits in between.
 			ahead := float64(r.position) * float64(max(length[j.Limit], r.length)) / float64(max(r.length, 1))
 			j.Next = page.At.Add(waitFor(u, ahead*float64(j.Cost)+float64(j.Cost-1)))
 		}
@@ -69,7 +69,7 @@ func (i *Inspector) judge(ctx context.Context, page *JobPage) error {
 	return nil
 }
 
-// rank is where in its queue's part of a line a job stands.
+// rank is a job's position in its queue's part of a line.
 type rank struct{ position, length int64 }
 
 func (i *Inspector) ranks(ctx context.Context, jobs []Job, of []int) ([]rank, error) {
@@ -85,8 +85,8 @@ func (i *Inspector) ranks(ctx context.Context, jobs []Job, of []int) ([]rank, er
 	return ranks, err
 }
 
-// turn is about how long it takes until a limiter has given that many permits, and
-// gives one more.
+// waitFor is about how long it takes until a limiter has granted that many permits, and grants
+// one more.
 func waitFor(u operate.FleetUsage, permits float64) time.Duration {
 	wait := max(u.NextFree, u.Paused)
 	rate := float64(u.Rate.Permits)

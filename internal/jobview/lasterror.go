@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// BlockReason is why a job cannot run as things stand.
+// BlockReason is why a job cannot run until something is mended.
 type BlockReason string
 
-// WasPutOff says whether the text, the last error of a task, is that of a
-// ThrottledError whose task is not blocked. A handler's own error may begin with
-// the same word.
+// WasPutOff reports whether text, the last error of a task, is that of a ThrottledError whose
+// task is not blocked. A handler's own error may begin with the same word.
 func WasPutOff(text string) bool {
 	rest, ok := strings.CutPrefix(text, "throttled")
 	if by, named := strings.CutPrefix(rest, " by limiter "); named {

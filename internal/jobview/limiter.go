@@ -9,14 +9,14 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// ErrUnknownLimit is what Limiter returns for names that the configuration does not know.
+// ErrUnknownLimit is the error of Limiter for names that the configuration does not have.
 var ErrUnknownLimit = errors.New("no such limit in the configuration")
 
-// Limiter returns the limiter of a limit of the configuration, for operators
-// to change or pause, and its configured rate. Of a keyed limit the name is
-// that of one limiter, "limit:value", with % and : of the value written %25 and
-// %3A. A name that no limiter can have is an error; one that the configuration
-// does not know is ErrUnknownLimit.
+// Limiter returns the limiter of a limit of the configuration, for operators to change or
+// pause, and its configured rate. For a keyed limit the name is that of one limiter,
+// "limit:value", with % and : of the value written %25 and %3A. The error is ErrUnknownLimit if
+// the configuration does not have the limit, and another error if no limiter can have that
+// name.
 func (v *View) Limiter(name string) (*throttle.Limiter, throttle.Rate, error) {
 	for _, l := range v.plans.Limits() {
 		value, keyed := strings.CutPrefix(name, l.Name+":")

@@ -14,12 +14,12 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/plan"
 )
 
-// MaxLines is how many lines of parked tasks an Overview reads: a keyed limit can
-// have one for each of a million values. Beyond those it reads as many lines of limits
-// without a key, and looks at the ages of as many others.
+// MaxLines is how many lines of parked tasks an Overview reads: a keyed limit can have a line
+// for each of a million values. If there are more, it also reads up to MaxLines lines of limits
+// without a key, and the ages of up to MaxLines others.
 const MaxLines = 1000
 
-// parkedLines is what an Overview reads of the lines.
+// parkedLines is what an Overview has read about the lines.
 type parkedLines struct {
 	tasks  map[string]int64 // by limiter
 	queues map[string]int64 // by queue, over all limiters
@@ -31,7 +31,7 @@ type parkedLines struct {
 // lineAt is the line that a queue has for a limiter.
 type lineAt struct{ queue, line string }
 
-// lineAge is for how long the first task of a line has waited.
+// lineAge is how long the first task of a line has waited.
 type lineAge struct {
 	lineAt
 	age time.Duration
@@ -40,12 +40,12 @@ type lineAge struct {
 // queueLines are the lines of one queue.
 type queueLines struct {
 	queue  string
-	read   []string // the first of them
+	read   []string // the first lines
 	all    int64
-	single []string // others, if there are, of limits without a key: most jobs wait for those
+	single []string // if there are more: lines of limits without a key, for which most jobs wait
 }
 
-// more says whether there are lines that are not read.
+// more reports whether there are lines that are not read.
 func (q queueLines) more() bool { return q.all > int64(len(q.read)) }
 
 func (v *View) readLines(ctx context.Context) (parkedLines, error) {
@@ -66,7 +66,7 @@ func (v *View) readLines(ctx context.Context) (parkedLines, error) {
 	return p, nil
 }
 
-// firstLines returns the lines to read of each queue: those that somebody looks at next.
+// firstLines returns the lines to read of each queue: those that a worker visits next.
 func (v *View) firstLines(ctx context.Context) ([]queueLines, error) {
 	queues, err := v.inspector.asynq.Queues()
 	if err != nil {
@@ -94,7 +94,7 @@ func (v *View) firstLines(ctx context.Context) ([]queueLines, error) {
 	return lines, nil
 }
 
-// single returns the names of the limits without a key, but for those.
+// single returns the names of the lines of limits without a key, except the given ones.
 func (v *View) single(but []string) []string {
 	known := make(map[string]bool, len(but))
 	for _, name := range but {
@@ -139,7 +139,7 @@ func (p *parkedLines) add(limiter, queue string, n int64) {
 	}
 }
 
-// see notes for how long the first task of a line has waited.
+// see records how long the first task of a line has waited.
 func (p *parkedLines) see(l *plan.Limit, at lineAt, head line.Head, now time.Time) {
 	if l == nil || head.Since.IsZero() {
 		return
@@ -161,7 +161,7 @@ func (v *View) byLimit(p parkedLines) map[*plan.Limit][]string {
 	return of
 }
 
-// sum is how many tasks are in the lines of limiters.
+// sum is how many tasks are in the lines of the limiters.
 func (p *parkedLines) sum(limiters []string) (tasks int64) {
 	for _, name := range limiters {
 		tasks += p.tasks[name]
@@ -169,7 +169,7 @@ func (p *parkedLines) sum(limiters []string) (tasks int64) {
 	return tasks
 }
 
-// longest returns those of the limiters that have the longest lines.
+// longest returns the limiters that have the longest lines.
 func (p *parkedLines) longest(limiters []string) []string {
 	limiters = slices.SortedFunc(slices.Values(limiters), func(a, b string) int {
 		return cmp.Or(cmp.Compare(p.tasks[b], p.tasks[a]), strings.Compare(a, b))
@@ -177,17 +177,17 @@ func (p *parkedLines) longest(limiters []string) []string {
 	return limiters[:min(len(limiters), MaxLimiters)]
 }
 
-// ages finds the oldest task in line of each limit where there are more lines than
-// an Overview reads. Those come first whose limiters give permits soon, so that one
-// whose limiter is stuck would never be among them. Ages goes through the lines, some
-// at each look, and looks again at the oldest that it knows.
+// ages finds the oldest task in line of each limit if there are more lines than an Overview
+// reads. An Overview reads the lines whose limiters grant permits soon, so a line whose limiter
+// is stuck would never be among them. ages goes through all lines, some at each refresh, and
+// reads the oldest that it knows again.
 type ages struct {
 	mu    sync.Mutex
 	next  map[string]int64 // by queue: the line to go on with
 	known map[*plan.Limit]lineAt
 }
 
-// look adds to what was read.
+// refresh adds the ages of some more lines to p.
 func (a *ages) refresh(ctx context.Context, v *View, p *parkedLines, queues []queueLines) error {
 	all := int64(0)
 	for _, q := range queues {
@@ -196,7 +196,7 @@ func (a *ages) refresh(ctx context.Context, v *View, p *parkedLines, queues []qu
 		}
 	}
 	a.mu.Lock()
-	from, known := a.next, a.known // which nobody changes: they are replaced
+	from, known := a.next, a.known // nobody changes them: they are only replaced
 	a.mu.Unlock()
 	next := map[string]int64{}
 	for _, q := range queues {

@@ -54,9 +54,9 @@ func look(t *testing.T, v *jobview.View) map[string]time.Duration {
 	return ages
 }
 
-// TestOldestAmongMany: of far more lines than an Overview reads it finds the oldest
-// task, though its line is the last that anybody will look at, keeps it in sight, and
-// lets go of it; and an Overview costs as many calls as ever.
+// TestOldestAmongMany: among far more lines than an Overview reads, it finds the oldest task,
+// although its line is the last that a worker will visit. It keeps showing that task, and stops
+// when the task is gone. An Overview needs as many calls as before.
 func TestOldestAmongMany(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})

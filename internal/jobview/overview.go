@@ -15,21 +15,21 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// MaxLimiters is how many limiters of a keyed limit an Overview names.
+// MaxLimiters is how many limiters of a keyed limit an Overview has at most.
 const MaxLimiters = 10
 
-// Overview is how the limits and queues of a worker's configuration stand at
-// one time, over the whole fleet.
+// Overview is the state of the limits and queues of a worker's configuration at one time, over
+// the whole fleet.
 type Overview struct {
 	At     time.Time // when it was read, by this process's clock
 	Limits []LimitOverview
 	// InFlight are the limits in flight.
 	InFlight []InFlightOverview
 	Pools    []PoolOverview
-	// Blocked are jobs that cannot run as things stand, by why and type, the most first;
-	// MaxBlocked of them at most.
+	// Blocked are jobs that cannot run until something is mended, by reason and type, the most
+	// first; at most MaxBlocked.
 	Blocked []BlockedOverview
-	Unread  int64 // lines of parked tasks that were too many to read: their tasks count as Retry
+	Unread  int64 // lines of parked tasks that were too many to read: their tasks count in Retry
 }
 
 // LimitOverview is a limit of the configuration.
@@ -38,32 +38,32 @@ type LimitOverview struct {
 	Rate   throttle.Rate // as configured: an operator may have changed it since
 	Key    string        // empty if there is one limiter for all
 	Jobs   []string      // the patterns of jobs that draw on it
-	Parked int64         // tasks that wait for it outside of slots
-	Lines  int64         // limiters that they wait for
-	// Oldest is for how long the first to arrive of those tasks has waited, by Redis's
-	// clock; 0 if none waits. If there are more lines than an Overview reads, it goes
-	// on to others at each look, and so finds the oldest after a while.
+	Parked int64         // tasks that are parked for it
+	Lines  int64         // limiters for which they wait
+	// Oldest is how long the first of those tasks to arrive has waited, by Redis's clock; 0 if
+	// none waits. If there are more lines than an Overview reads, each Overview reads some of
+	// the others, so the oldest is found after a while.
 	Oldest time.Duration
-	// Limiters has one element, or none if nobody has created the limiter yet.
-	// Of a keyed limit, it has those with the longest lines.
+	// Limiters has one element, or none if nobody has created the limiter yet. For a keyed
+	// limit, it has those with the longest lines.
 	Limiters []LimiterOverview
-	// Learnt is what a limit without a key has learnt that adapts; else nil.
+	// Learnt is what an adaptive limit without a key has learnt; nil for other limits.
 	Learnt *operate.Learnt
 	Share  string // where a job has its tenant; empty if tenants do not share the limit
-	// Tenants are those that have jobs in line for a limit which tenants share and that
-	// has no key, the most weight first; MaxTenants of them at most. AllTenants is how
-	// many there are.
+	// Tenants are those with jobs in line, for a limit without a key that tenants share. The
+	// largest weight comes first; there are at most MaxTenants. AllTenants is how many there
+	// are in all.
 	Tenants    []TenantShare
 	AllTenants int64
-	// Broken are limiters that are missing in Limiters because somebody wrote
-	// into Redis what makes no sense there.
+	// Broken are limiters that are missing in Limiters because somebody wrote something invalid
+	// into Redis.
 	Broken []error
 }
 
 // LimiterOverview is a limiter in Redis.
 type LimiterOverview struct {
 	operate.FleetUsage
-	Configured throttle.Rate // that of its value, where the limit has rates for some
+	Configured throttle.Rate // the rate of its value, where the limit has rates for some values
 	Parked     int64
 }
 
@@ -75,8 +75,8 @@ type PoolOverview struct {
 	Queues     []QueueOverview // by weight
 }
 
-// QueueOverview is what asynq says of a queue, except that it counts parked
-// tasks as tasks to retry, and here they are told apart.
+// QueueOverview is what asynq says about a queue. But asynq counts parked tasks as tasks to
+// retry, and here they are counted separately.
 type QueueOverview struct {
 	Name                                                           string
 	Weight                                                         int
@@ -84,9 +84,9 @@ type QueueOverview struct {
 	Paused                                                         bool
 }
 
-// Overview reads how the limits and queues of this worker's configuration
-// stand. It changes nothing. It costs a script call a limit and client, and
-// some calls a queue: call it once a second at most.
+// Overview reads the state of the limits and queues of this worker's configuration. It changes
+// nothing. It costs a script call for each limit and client, and some calls for each queue:
+// call it at most once a second.
 func (v *View) Overview(ctx context.Context) (Overview, error) {
 	o := Overview{At: time.Now()}
 	lines, err := v.readLines(ctx)
@@ -115,13 +115,13 @@ func (v *View) Overview(ctx context.Context) (Overview, error) {
 }
 
 const (
-	// MaxTenants is how many tenants of a limit an Overview has.
+	// MaxTenants is how many tenants of a limit an Overview has at most.
 	MaxTenants = 20
-	// maxShared is of how many limits it reads them: of those that hold the most jobs.
+	// maxShared is for how many limits it reads tenants: those with the most jobs in line.
 	maxShared = 20
 )
 
-// overlookTenants adds who has what of the limits that tenants share.
+// addTenants adds the tenants of the limits that tenants share.
 func (v *View) addTenants(ctx context.Context, limits []LimitOverview) error {
 	var shared []*LimitOverview
 	for i := range limits {
@@ -202,7 +202,7 @@ func (v *View) limitsOverview(ctx context.Context, lines parkedLines) ([]LimitOv
 }
 
 func (v *View) poolsOverview(lines parkedLines) ([]PoolOverview, error) {
-	known, err := v.inspector.asynq.Queues() // those that a job was ever enqueued in
+	known, err := v.inspector.asynq.Queues() // the queues in which a job was ever enqueued
 	if err != nil {
 		return nil, fmt.Errorf("read the names of the queues: %w", err)
 	}
@@ -218,7 +218,7 @@ func (v *View) poolsOverview(lines parkedLines) ([]PoolOverview, error) {
 				}
 				q.Pending, q.Active, q.Scheduled = int64(info.Pending), int64(info.Active), int64(info.Scheduled)
 				q.Archived, q.Completed, q.Paused = int64(info.Archived), int64(info.Completed), info.Paused
-				q.Parked = min(lines.queues[name], int64(info.Retry)) // one may be on its way from here to there
+				q.Parked = min(lines.queues[name], int64(info.Retry)) // a task may have moved between the two reads
 				q.Retry = int64(info.Retry) - q.Parked
 			}
 			p.Queues = append(p.Queues, q)

@@ -7,35 +7,35 @@ import (
 
 // RetryQuery says which jobs to bring back.
 type RetryQuery struct {
-	Failed, Archived bool   // which states are meant; neither: both, of the jobs of IDs
+	Failed, Archived bool   // the states to bring back; if both are false, both states, for the jobs of IDs
 	Queue            string // empty: all
 	Type             string // as in a JobQuery
 	IDs              []string
 	After            string // a Retried.Next: go on from there
 }
 
-// Retried is what came of a Retry.
+// Retried is the result of a Retry.
 type Retried struct {
-	Found  int      `json:"found"` // jobs that were meant, as far as it came
-	Back   int      `json:"back"`  // of them, back in their queues
+	Found  int      `json:"found"` // jobs that were found before it ended
+	Back   int      `json:"back"`  // those of them that are back in their queues
 	Missed []string `json:"missed,omitempty"`
-	Next   string   `json:"-"` // of one that ended early: where to go on; empty if it had not begun
+	Next   string   `json:"-"` // if it ended early: where to go on; empty if it had not begun
 }
 
 // retryAtOnce is how many jobs one script call brings back.
 const retryAtOnce = 200
 
-// Retry brings failed and archived jobs back to their queues, behind what is there:
-// those of each queue that failed, in the order of their next tries, and then archived ones in the
-// order in which they were archived. They ask their limits as if they had just come.
-// asynq keeps its count of their retries: one that has used up all of them has one
-// attempt. Jobs that fail or are archived meanwhile are left alone.
+// Retry brings failed and archived jobs back to their queues, behind the jobs that are there.
+// From each queue, failed jobs come first, in the order of their next tries, then archived ones
+// in the order in which they were archived. They ask their limits as if they had just come.
+// asynq keeps its count of their retries: a job that has used up all of them gets one attempt.
+// Jobs that fail or are archived meanwhile are skipped.
 //
-// It works through the list as it reads it. Missed are those of IDs that no queue has
-// failed or archived, whichever is meant. Progress, if it is not nil, is told after
-// each part how many are back. A Retry that ends early, by an error or by ctx, has brought back what
-// it says, and perhaps the part that was under way; no job is lost. Another one with
-// Next goes on.
+// It processes the list while it reads it. Missed are those of IDs that no queue has as failed
+// or archived, whichever states are asked for. If progress is not nil, it is called after each
+// part with the numbers so far. A Retry that ends early, by an error or by ctx, has brought
+// back what it reports, and perhaps some of the part that was not finished; no job is lost.
+// Another call with Next goes on.
 func (i *Inspector) Retry(ctx context.Context, q RetryQuery, progress func(Retried)) (result Retried, err error) {
 	if !q.Failed && !q.Archived {
 		q.Failed, q.Archived = true, true
@@ -81,13 +81,14 @@ func (i *Inspector) Retry(ctx context.Context, q RetryQuery, progress func(Retri
 	return result, err
 }
 
-// means says whether a job is one of those.
+// means reports whether the query asks for a job.
 func (q RetryQuery) means(j Job) bool {
 	state := j.State == Failed && q.Failed || j.State == Archived && q.Archived
 	return state && (q.Type == "" || typeMatches(q.Type, j.Type))
 }
 
-// retryNamed finds the jobs of the ids, and tells which ids have none that is meant.
+// retryNamed brings back the jobs with these ids. It records the ids for which there is no such
+// job.
 func (i *Inspector) retryNamed(ctx context.Context, q RetryQuery, result *Retried, again func(string, []Job) error) error {
 	queues, err := i.queues()
 	if err != nil {
@@ -120,7 +121,7 @@ func (i *Inspector) retryNamed(ctx context.Context, q RetryQuery, result *Retrie
 	return nil
 }
 
-// once returns the texts without those that came before.
+// once returns the texts without duplicates.
 func once(texts []string) []string {
 	seen := make(map[string]bool, len(texts))
 	return slices.DeleteFunc(texts, func(text string) bool {

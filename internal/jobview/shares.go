@@ -11,26 +11,26 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// maxTenants is how many tenants of a limiter are read of each queue: those that are
-// called next.
+// maxTenants is how many tenants of a limiter are read from each queue: those that are called
+// next.
 const maxTenants = 500
 
-// TenantShare is how one of the tenants stands that share a limiter and have tasks in
-// line for it.
+// TenantShare is the share of one of the tenants that share a limiter and have tasks in line
+// for it.
 type TenantShare struct {
 	Tenant string  `json:"tenant"`
 	Weight float64 `json:"weight"`
-	Share  float64 `json:"share"` // of the limit, from 0 to 1, while those who wait now do
+	Share  float64 `json:"share"` // of the limit, from 0 to 1, while the tenants that wait now do
 	Parked int64   `json:"parked"`
 }
 
-// WeightsFrom has the Inspector take the weights of tenants that no operator has set
-// from a configuration. Without it they are 1.
+// WeightsFrom sets the function that gives the configured weights of tenants. It is used where
+// no operator has set a weight. Without it these weights are 1.
 func (i *Inspector) WeightsFrom(of func(limiter, tenant string) float64) { i.weight = of }
 
-// SetWeight gives a tenant of a limiter another weight than the configuration does, or
-// that of the configuration again, if the weight is 0. Workers heed it at their next
-// look at the line, also after they are started again.
+// SetWeight gives a tenant of a limiter another weight than the configuration does. A weight of
+// 0 restores the configured one. Workers apply it when they next visit the line, also after a
+// restart.
 func (i *Inspector) SetWeight(ctx context.Context, limiter, tenant string, weight float64) error {
 	err := fair.CheckTenant(tenant)
 	if err == nil && weight != 0 {
@@ -50,14 +50,13 @@ func (i *Inspector) Weights(ctx context.Context, limiter string) (map[string]flo
 	return i.lines.Weights(ctx, limiter)
 }
 
-// ForgetShares forgets the weights that operators have set, and what tenants have got.
+// ForgetShares deletes the weights that operators have set, and what tenants have got.
 func (i *Inspector) ForgetShares(ctx context.Context, limiter string) error {
 	return i.lines.ForgetShares(ctx, limiter)
 }
 
-// Tenants returns the tenants of a limiter that have tasks in line, those with the most
-// weight first, and how many there are. Where there are very many, it returns those
-// that are called next.
+// Tenants returns the tenants of a limiter that have tasks in line, the largest weight first,
+// and how many there are. If there are very many, it returns those that are called next.
 func (i *Inspector) Tenants(ctx context.Context, limiter string) (shares []TenantShare, all int64, err error) {
 	queues, err := i.queues()
 	if err != nil || len(queues) == 0 {
@@ -103,7 +102,7 @@ func (i *Inspector) Tenants(ctx context.Context, limiter string) (shares []Tenan
 		shares[n].Weight = weights[n]
 		sum += weights[n]
 	}
-	sum += unread * sum / float64(len(shares)) // those have the average
+	sum += unread * sum / float64(len(shares)) // the others are assumed to have the average weight
 	for n := range shares {
 		shares[n].Share = shares[n].Weight / sum
 	}
@@ -113,7 +112,7 @@ func (i *Inspector) Tenants(ctx context.Context, limiter string) (shares []Tenan
 	return shares, all, nil
 }
 
-// weights are those of tenants of a limiter.
+// weights returns the weights of tenants of a limiter.
 func (i *Inspector) weights(ctx context.Context, limiter string, tenants []string) ([]float64, error) {
 	tags, err := i.lines.Tags(ctx, []string{limiter}, [][]string{tenants})
 	if err != nil {
@@ -135,7 +134,7 @@ func (i *Inspector) weightOf(limiter, tenant string) float64 {
 	return i.weight(limiter, tenant)
 }
 
-// tenantParts are the lines of the tenants of one queue, as parts of a line.
+// tenantParts returns the lines of the tenants of one queue, as parts of a line.
 func (i *Inspector) tenantParts(ctx context.Context, queue, limiter string) ([]line.Part, error) {
 	waiting, err := i.lines.Tenants(ctx, []line.TenantsOf{{Queue: queue, Limiter: limiter, Most: maxTenants}})
 	if err != nil {
@@ -157,8 +156,8 @@ func (i *Inspector) tenantParts(ctx context.Context, queue, limiter string) ([]l
 	return parts, nil
 }
 
-// tasks returns tasks of a queue's part of a limiter's line: n of them, from the given
-// place on, in the order in which they will be called.
+// tasks returns n tasks of a queue's part of a limiter's line, from the given position on, in
+// the order in which they will be called.
 func (i *Inspector) tasks(ctx context.Context, queue, limiter string, from, n int64) ([]line.InLine, error) {
 	plain, err := i.lines.Tasks(ctx, queue, limiter, from, n)
 	if err != nil || len(plain) > 0 {
@@ -191,8 +190,8 @@ func (i *Inspector) tasks(ctx context.Context, queue, limiter string, from, n in
 	return tasks, nil
 }
 
-// placeAmong is how many tasks of its queue come before one that is in the line of a
-// tenant, at a place there.
+// positionAmong is how many tasks of its queue come before one that is in the line of a tenant,
+// at a position there.
 func (i *Inspector) positionAmong(ctx context.Context, queue, limiter, tenant string, position int64) (int64, error) {
 	parts, err := i.tenantParts(ctx, queue, limiter)
 	if err != nil {
@@ -205,7 +204,7 @@ func (i *Inspector) positionAmong(ctx context.Context, queue, limiter, tenant st
 	return line.Before(parts, line.Position{Part: part, At: position}), nil
 }
 
-// explainTenant tells whose task it is, and how the tenant stands.
+// explainTenant tells whose task it is, and describes that tenant's share.
 func (i *Inspector) explainTenant(ctx context.Context, e *Explanation, limiter, tenant string, position int64) error {
 	shares, all, err := i.Tenants(ctx, limiter)
 	if err != nil {
@@ -229,11 +228,11 @@ func (i *Inspector) explainTenant(ctx context.Context, e *Explanation, limiter, 
 	return err
 }
 
-// HoldingTenant is whose a task is that is in line for a limiter which tenants share.
+// HoldingTenant is the tenant of a task that is in line for a limiter that tenants share.
 type HoldingTenant struct {
 	Name    string  `json:"name"`
 	Weight  float64 `json:"weight"`
-	Share   float64 `json:"share"`           // of the limit, from 0 to 1, while those who wait now do
+	Share   float64 `json:"share"`           // of the limit, from 0 to 1, while the tenants that wait now do
 	Tenants int64   `json:"tenants"`         // that have tasks in line, this one included
 	Ahead   *int64  `json:"ahead,omitempty"` // tasks of the same tenant that come first in its queue
 }

@@ -6,29 +6,29 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// Stats counts what the jobs of a process did. The figures only grow, but for
-// Throttle.Waiting. Limiters of one keyed limit count together: there is an entry
-// for each limit and job of the configuration, whatever the values that jobs bring.
+// Stats counts what the jobs of a process did. The figures only grow, except Throttle.Waiting.
+// The limiters of a keyed limit count together: there is an entry for each limit and job of the
+// configuration, whatever values the jobs have.
 type Stats struct {
 	Throttle throttle.Stats
 	Limits   []LimitStats // by name
 	Slots    []SlotStats  // of limits in flight, by name
-	Jobs     []JobStats   // by name; last, those of types that no pattern matches
+	Jobs     []JobStats   // by name; the last is of types that no pattern matches
 }
 
-// OtherJobs is the name in Stats of jobs that the configuration does not know.
+// OtherJobs is the name in Stats of jobs that the configuration does not have.
 const OtherJobs = "(other)"
 
 // LimitStats counts for one limit of the configuration.
 type LimitStats struct {
 	Name     string
 	Granted  int64 // permits that jobs took
-	Returned int64 // of them, given back by Settle
-	Denied   int64 // attempts put off because the turn was too far, or others were in line
+	Returned int64 // those of them that Settle returned
+	Denied   int64 // attempts put off because the permits were due too late, or others were in line
 	Parked   int64 // times that a job got in line
 	Paused   int64 // pauses because an API said to try later
-	// DryRun says that the limit holds nobody. WouldWait are the jobs that ran all the
-	// same when it had no permits for them, or would have been blocked by it.
+	// DryRun says that the limit holds no job. WouldWait are the jobs that ran although it had
+	// no permits for them, or would have been blocked by it.
 	DryRun    bool
 	WouldWait int64
 }
@@ -39,8 +39,8 @@ type SlotStats struct {
 	Held     int64 // slots that jobs got
 	Running  int64 // jobs of this process that hold one now
 	Parked   int64 // times that a job got in line
-	Lost     int64 // slots that running jobs lost: Redis, or the process, did not answer for a lease
-	Outlived int64 // handlers that ran on after that, when another job may have had the slot
+	Lost     int64 // slots that running jobs lost because Redis or the process did not answer for a lease
+	Outlived int64 // handlers that ran on after that, while another job may have had the slot
 }
 
 // JobStats counts the attempts of one pattern's jobs.
@@ -49,15 +49,15 @@ type JobStats struct {
 	Done   int64
 	Failed int64
 	PutOff int64 // by a limit, the API or max_in_flight: they use up no retry
-	// Blocked are those of jobs that cannot run as things stand: see BlockedError.
+	// Blocked are attempts of jobs that cannot run until something is mended: see BlockedError.
 	Blocked int64
 	Waits   Waits // of attempts that got their permits, in this process
-	// WholeWaits are those from a job's first arrival, when a process first took it
-	// from its queue, to the start of its handler: in line, in processes, and between.
-	// What a handler gets its permits itself for starts then. A retry begins again.
+	// WholeWaits are the waits from a job's first arrival, when a process first took it from
+	// its queue, to the start of its handler: in line, in processes, and between. They include
+	// the wait for permits that a handler gets itself. A retry begins again.
 	WholeWaits Waits
-	// Handlers is how long handlers ran, without their waits for permits. Those that
-	// were put off before they had their permits are not counted.
+	// Handlers is how long handlers ran, without their waits for permits. Those that were put
+	// off before they got their permits do not count.
 	Handlers Waits
 }
 

@@ -13,12 +13,12 @@ type stop struct {
 	Shelf line.Shelf `json:"s"`
 }
 
-// place is where a list goes on.
+// cursor is where a list goes on.
 type cursor struct {
 	Stop stop       `json:"at"`
 	Last line.Entry `json:"last"`
-	// Began is when the first page was read, in seconds after 1970, for those who work
-	// through the list.
+	// Began is when the first page was read, in seconds after 1970, for work on all jobs of a
+	// list.
 	Began int64 `json:"began,omitempty"`
 }
 

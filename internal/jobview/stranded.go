@@ -7,13 +7,12 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// maxCompared is how many tasks Stranded looks at.
+// maxCompared is how many tasks Stranded reads at most.
 const maxCompared = 10_000
 
-// Stranded says how many tasks in the lines of a limiter, and of tenants that share it,
-// could run where it gives so many permits at once, and cost more than it is to give.
-// It looks at 10,000 at most, and at 500 tenants of a queue; all is false if there are
-// more.
+// Stranded counts tasks in the lines of a limiter, and of tenants that share it, that could run
+// while the limiter gives that many permits at once, and cost more than it will give then. It
+// reads at most 10,000 tasks, and 500 tenants of a queue; all is false if there are more.
 func (i *Inspector) Stranded(ctx context.Context, limiter string, gives, then int64) (n int, all bool, err error) {
 	queues, err := i.queues()
 	if err != nil {
@@ -54,7 +53,8 @@ func (i *Inspector) Stranded(ctx context.Context, limiter string, gives, then in
 	return n, all, nil
 }
 
-// WouldWait says of n jobs that a limit would strand, or of n at least, what becomes of them.
+// WouldWait says what becomes of n jobs that a limit would strand, or at least n if all is
+// false.
 func WouldWait(n int, all bool) string {
 	they := fmt.Sprintf("%d jobs that wait cost", n)
 	if n == 1 {

@@ -11,12 +11,13 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/plan"
 )
 
-// JobsOfValue lists jobs as Inspector.Jobs does, of those that have this value in a key,
-// whichever limit the key belongs to. Limit of the query, if it is set, names that.
+// JobsOfValue lists jobs as Inspector.Jobs does, but only those that have this value in a key,
+// whichever limit the key belongs to. If Limit of the query is set, only the key of that limit
+// counts.
 //
-// Of jobs that wait, and of a query without a state, it lists those that wait for a
-// limiter of the value. Failed and archived jobs wait for none: their payloads are read,
-// and what the configuration makes of them counts.
+// For jobs that wait, or a query without a state, it lists jobs that wait for a limiter of the
+// value. Failed and archived jobs wait for no limiter: their payloads are read and planned by
+// the configuration.
 func (v *View) JobsOfValue(ctx context.Context, q JobQuery, value string) (JobPage, error) {
 	if q.State != Failed && q.State != Archived {
 		return v.waitingForValue(ctx, q, value)
@@ -24,7 +25,7 @@ func (v *View) JobsOfValue(ctx context.Context, q JobQuery, value string) (JobPa
 	limit := q.Limit
 	q.Limit = ""
 	q.of = func(queue string, m line.Message) bool {
-		// One that cannot run as things stand has those that are known.
+		// A job that cannot run has the draws that are known.
 		p, _ := v.plans.Plan(plan.Task{Type: m.Type, Queue: queue, Payload: m.Payload, Headers: m.Headers})
 		has := func(name, key, limiter string) bool {
 			if key == "" || limit != "" && name != limit {

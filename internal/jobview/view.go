@@ -1,6 +1,6 @@
-// Package jobview reads for people how jobs and limits stand: what pages, metrics
-// and commands show. It decides nothing about jobs, and nothing that decides asks
-// it. A worker shows itself by it, and so does an asynq server with limits.
+// Package jobview reads the state of jobs and limits for people: what pages, metrics and
+// commands show. It decides nothing about jobs, and nothing that decides about jobs uses it.
+// Workers and asynq servers with limits use it to show their own state.
 package jobview
 
 import (
@@ -30,8 +30,8 @@ type Pool struct {
 	Weights    map[string]int // of the queues that it serves
 }
 
-// New returns a View of what is in rdb, with the pools that this process has when
-// it is looked at. It makes no Redis call.
+// New returns a View of what is in rdb. It calls pools for this process's pools whenever it
+// needs them. It makes no Redis call.
 func New(rdb redis.UniversalClient, client *throttle.Client, plans *plan.Jobs, pools func() []Pool) *View {
 	v := &View{plans: plans, throttle: client, pools: pools, inspector: NewInspector(rdb), limits: map[string]*plan.Limit{}}
 	for _, l := range plans.Limits() {
@@ -46,7 +46,7 @@ func New(rdb redis.UniversalClient, client *throttle.Client, plans *plan.Jobs, p
 	return v
 }
 
-// ID is what the process's per_client limits are keyed by.
+// ID is the process's key in per_client limits.
 func (v *View) ID() string { return v.throttle.ID() }
 
 // Fleet reads and pins limiters.

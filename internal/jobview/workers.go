@@ -10,23 +10,23 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/presence"
 )
 
-// Worker is a process of the fleet, as it said of itself some seconds ago at most.
+// Worker is a process of the fleet, as it described itself at most some seconds ago.
 type Worker = presence.Worker
 
-// Workers returns the processes of the fleet that run jobs, by host and process;
-// presence.MaxWorkers at most. It is two round trips. Servers of plain asynq are not
-// among them, nor are workers of versions before this one.
+// Workers returns the processes of the fleet that run jobs, by host and process; at most
+// presence.MaxWorkers. It is two round trips. It does not return servers of plain asynq, or
+// workers of earlier versions.
 func (i *Inspector) Workers(ctx context.Context) ([]Worker, error) { return presence.Read(ctx, i.rdb) }
 
-// Differing says that workers of a queue have several configurations. They may make
-// different things of the same job.
+// Differing is one of several configurations that the workers of a queue have. They may treat
+// the same job differently.
 type Differing struct {
 	Config  string `json:"config"`  // its fingerprint
 	Workers int    `json:"workers"` // that have it
 	Example string `json:"example"` // one of those
 }
 
-// explainWorkers tells what the fleet's workers make of the task's type.
+// explainWorkers tells what the fleet's workers can do with the task's type.
 func (i *Inspector) explainWorkers(ctx context.Context, e *Explanation) error {
 	all, err := i.Workers(ctx)
 	if err != nil {
@@ -48,14 +48,14 @@ func (i *Inspector) explainWorkers(ctx context.Context, e *Explanation) error {
 			lacking++
 		}
 	}
-	// A server that is not among them may have a handler.
+	// A server that is not among the workers may have a handler.
 	e.NoHandler = lacking > 0 && lacking == len(serving) && pools >= e.Servers
 	e.Lacking, e.Configs = lacking, differing(serving)
 	return nil
 }
 
-// differing groups workers by configuration, the largest group first. It is nil if
-// they have one.
+// differing groups workers by configuration, the largest group first. It returns nil if all
+// have the same.
 func differing(workers []Worker) []Differing {
 	groups := map[string]*Differing{}
 	for _, w := range workers {

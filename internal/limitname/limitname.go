@@ -1,5 +1,4 @@
-// Package limitname knows the names of limits, and of the limiters of their
-// values.
+// Package limitname has the rules for the names of limits, and of the limiters of their values.
 package limitname
 
 import (
@@ -9,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxLength bounds the names of limits and the values of their keys, in bytes. It
-// keeps the names of limiters short enough to read and to store by the million.
+// MaxLength is the maximum length of the names of limits and the values of their keys, in
+// bytes. It keeps the names of limiters short enough to read, and to store by the million.
 const MaxLength = 128
 
 // Check says what is wrong with the name of a limit. Braces are for hash tags only.
@@ -44,10 +43,9 @@ var (
 	unescape = strings.NewReplacer("%25", "%", "%3A", ":")
 )
 
-// OfValue returns the name of the limiter of one value of a limit's key, or what
-// is wrong with the value. A colon of the value would name the keys of another
-// value's limiter ({api}:acme:permits), or another limit: it is written %3A, and
-// % is %25.
+// OfValue returns the name of the limiter of one value of a limit's key. The error says what is
+// wrong with the value. A colon in the value would lead to the keys of another value's limiter
+// ({api}:acme:permits), or of another limit. So a colon is written %3A, and % is written %25.
 func OfValue(limit, value string) (string, error) {
 	switch {
 	case value == "":
@@ -62,13 +60,12 @@ func OfValue(limit, value string) (string, error) {
 	return limit + ":" + escape.Replace(value), nil
 }
 
-// Value returns the value of a limit's key as a limiter's name has it, without
-// the escapes.
+// Value returns the value of a limit's key without the escapes that it has in a limiter's name.
 func Value(escaped string) string { return unescape.Replace(escaped) }
 
-// Reserved says who has keys of its own in Redis that begin as a name does, and
-// with what. Both are empty for a name that nobody has reserved. The names of a
-// limit's values begin with the limit's and a colon.
+// Reserved returns who owns the keys in Redis that begin like a name, and that beginning. Both
+// are empty for a name that is not reserved. The names of a limit's values begin with the name
+// of the limit and a colon.
 func Reserved(name string) (owner, begin string) {
 	for _, begin := range []string{"jobthrottle:", "{jobthrottle:", "asynq:"} {
 		if strings.HasPrefix(name, begin) {

@@ -15,15 +15,15 @@ import (
 // The version before this one had its lines in the slots of the limiters:
 //
 //	{jobthrottle:parked}:QUEUE     zset: limiters that have tasks of the queue in line
-//	{LIMITER}:parked:line:QUEUE    zset: QUEUE:ID -> place
+//	{LIMITER}:parked:line:QUEUE    zset: QUEUE:ID -> position
 //	{LIMITER}:parked:kept          hash: QUEUE:ID -> "since back", in milliseconds and in seconds
 //	{LIMITER}:parked:cost          hash: QUEUE:ID -> permits
 //	{LIMITER}:parked:away          hash: QUEUE:ID -> since when it is called
 //	{LIMITER}:parked:places        hash: how queues share the limiter
 //
-// with QUEUE escaped as in a URL. Its workers may still be there. They call the
-// tasks in those lines, and park others; what this version has taken over they
-// find gone. This file goes with the release after next.
+// QUEUE is escaped as in a URL. Workers of that version may still run. They call the tasks in
+// those lines, and park others. Tasks that this version has taken over are gone for them. This
+// file will be removed in the release after next.
 
 const oldIndex = "{jobthrottle:parked}:"
 
@@ -41,8 +41,8 @@ func oldKeysOf(limiter, queue string) oldKeys {
 	return oldKeys{prefix + "line:" + url.QueryEscape(queue), prefix + "away", prefix + "kept", prefix + "cost", prefix + "places"}
 }
 
-// Adopt takes the tasks of a queue over that the version before this one has
-// parked, and returns how many.
+// Adopt takes over the tasks of a queue that the version before this one has parked, and returns
+// how many they were.
 func (l *Lines) Adopt(ctx context.Context, queue string) (adopted int64, err error) {
 	index := oldIndex + url.QueryEscape(queue)
 	limiters, err := l.rdb.ZRangeWithScores(ctx, index, 0, -1).Result()
@@ -70,8 +70,8 @@ func (l *Lines) Adopt(ctx context.Context, queue string) (adopted int64, err err
 	return adopted, nil
 }
 
-// adoptLine takes a line over, but for tasks that are on their way: those that a
-// worker is about to park, or has called. They are left for the next time.
+// adoptLine takes a line over, except tasks that are on their way: those that a worker is about
+// to park, or has called. They are left for the next time.
 func (l *Lines) adoptLine(ctx context.Context, queue, limiter string) (adopted, left int64, err error) {
 	k := oldKeysOf(limiter, queue)
 	names, err := l.rdb.HKeys(ctx, k.called).Result()
@@ -96,7 +96,7 @@ func (l *Lines) adoptLine(ctx context.Context, queue, limiter string) (adopted, 
 	return adopted, left, nil
 }
 
-// adopt takes tasks over, and says how many were left.
+// adopt takes tasks over, and returns how many were left.
 func (l *Lines) adopt(ctx context.Context, queue, limiter string, names []string) (adopted, left int64, err error) {
 	if len(names) == 0 {
 		return 0, 0, nil
@@ -131,7 +131,7 @@ func (l *Lines) adopt(ctx context.Context, queue, limiter string, names []string
 	if err != nil {
 		return 0, 0, err
 	}
-	var over []string // taken over, or not there any more
+	var over []string // taken over, or gone
 	for i, name := range names {
 		if reply[i+1] == 0 {
 			over = append(over, name)
@@ -140,8 +140,8 @@ func (l *Lines) adopt(ctx context.Context, queue, limiter string, names []string
 	if len(over) == 0 {
 		return reply[0], int64(len(names)), nil
 	}
-	// Last: a process that dies before leaves tasks in both lines, and both find
-	// out whether they are still there.
+	// This comes last: a process that dies before it leaves tasks in both lines, and whoever
+	// takes them from either line finds out whether they are still there.
 	_, err = l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.ZRem(ctx, k.line, anys(over)...)
 		p.HDel(ctx, k.called, over...)
@@ -152,11 +152,11 @@ func (l *Lines) adopt(ctx context.Context, queue, limiter string, names []string
 	return reply[0], int64(len(names) - len(over)), err
 }
 
-// unkept stands for a task of which only a name is left: another worker takes it
-// over at the same time.
+// unkept stands for a task of which only a name is left, because another worker is taking it over
+// at the same time.
 const unkept = -1
 
-// parseKept reads since when a task is parked and when asynq brings it back.
+// parseKept reads since when a task has been parked and when asynq brings it back.
 func parseKept(s string) (ms, seconds int64, ok bool) {
 	since, back, _ := strings.Cut(s, " ")
 	ms, err := strconv.ParseInt(since, 10, 64)

@@ -44,8 +44,8 @@ func (b before) park(queue, id string, position int, back int64) {
 	}
 }
 
-// state puts a task into a list of asynq's, as its server does when it takes it,
-// or into a set of those that wait.
+// state puts a task into a list of asynq's, as its server does when it takes the task, or into a
+// set of tasks that wait.
 func (b before) state(queue, id, state string, back int64) {
 	b.t.Helper()
 	ctx, prefix := b.t.Context(), queuePrefix(queue)
@@ -79,9 +79,9 @@ func (b before) adopt(l *Lines, queue string, want int64) {
 	}
 }
 
-// TestAdoptTakesTasksThatAreParkedMeanwhile: a worker of the version before this
-// one notes a task in its line before asynq has it in its retry set. Whoever takes
-// the line over in between leaves the task for the next time.
+// TestAdoptTakesTasksThatAreParkedMeanwhile: a worker of the version before this one notes a task
+// in its line before asynq has it in its retry set. If the line is taken over in between, the
+// task is left for the next time.
 func TestAdoptTakesTasksThatAreParkedMeanwhile(t *testing.T) {
 	b, l := startBefore(t)
 	const waiting = 2*adoptBatch + 10
@@ -115,8 +115,8 @@ func TestAdoptTakesTasksThatAreParkedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestAdoptLeavesOtherQueuesTheirPlaces: a queue that only workers of the version
-// before this one serve keeps what those know of it.
+// TestAdoptLeavesOtherQueuesTheirPlaces: if only workers of the version before this one serve a
+// queue, what they have noted about it stays.
 func TestAdoptLeavesOtherQueuesTheirPlaces(t *testing.T) {
 	b, l := startBefore(t)
 	b.park("mine", "a", 7, b.enqueue("mine", "a"))
@@ -132,7 +132,7 @@ func TestAdoptLeavesOtherQueuesTheirPlaces(t *testing.T) {
 	}
 }
 
-// between runs meanwhile before the first HMGet.
+// between calls meanwhile before the first HMGet.
 type between struct {
 	redis.UniversalClient
 	meanwhile func()
@@ -146,9 +146,9 @@ func (b *between) HMGet(ctx context.Context, key string, fields ...string) *redi
 	return b.UniversalClient.HMGet(ctx, key, fields...)
 }
 
-// TestTwoAdopt: two new workers take a line over at the same time. Each task is
-// taken over once, and keeps its arrival; one that has failed since, and is to be
-// tried again later, is not called before.
+// TestTwoAdopt: two new workers take a line over at the same time. Each task is taken over once,
+// and keeps its arrival. A task that has failed since, and is to be tried again later, is not
+// called before that.
 func TestTwoAdopt(t *testing.T) {
 	b, first := startBefore(t)
 	const waiting = 5

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// This file is the only one that knows asynq's keys and scripts, those of v0.26:
-// see TestScriptsOfAsynq.
+// This file knows asynq's keys and scripts, those of v0.26: see TestScriptsOfAsynq.
 
 // queuePrefix is what all keys of a queue begin with, asynq's and ours.
 func queuePrefix(queue string) string { return "asynq:{" + queue + "}:" }
@@ -18,15 +17,15 @@ func leaseKey(queue string) string     { return queuePrefix(queue) + "lease" }
 func retryKey(queue string) string     { return queuePrefix(queue) + "retry" }
 func scheduledKey(queue string) string { return queuePrefix(queue) + "scheduled" }
 
-// TaskKey is where asynq has a task.
+// TaskKey is the key under which asynq has a task.
 func TaskKey(queue, id string) string { return queuePrefix(queue) + "t:" + id }
 
 // A Step is what one of asynq's scripts does with a task.
 type Step int
 
-// The steps of a task that a server takes. Other covers scripts that move no
-// task that somebody has taken; Unknown is a script that may do so, and that no
-// version of asynq known here has.
+// The steps of a task that a server takes. Other stands for scripts that move no task that a
+// server has taken. Unknown stands for a script that may do so, and that is in no version of
+// asynq known here.
 const (
 	Other Step = iota
 	Dequeue
@@ -42,15 +41,15 @@ type Call struct {
 	Step  Step
 	Queue string
 	ID    string // of the task; empty for Dequeue and Other
-	// Message is the task as Retry and Archive store it, with the error that the
-	// attempt ended with. Failure says that it counts one more retry.
+	// Message is the task as Retry and Archive store it, with the error that ended the attempt.
+	// Failure says that it counts one more retry.
 	Message any
 	Failure bool
 	// LeaseEnds is when the lease of a Dequeue ends.
 	LeaseEnds any
 }
 
-// Recognize tells by its keys and arguments which of asynq's scripts is called.
+// Recognize finds out from its keys and arguments which of asynq's scripts is called.
 func Recognize(keys []string, args []any) Call {
 	if len(keys) == 0 {
 		return Call{}
@@ -68,7 +67,7 @@ func Recognize(keys []string, args []any) Call {
 	for i := range keys {
 		moves = moves || is(i, "active") || is(i, "lease")
 	}
-	if !moves || len(keys) == 1 { // with its leases alone, asynq only lists what has lapsed
+	if !moves || len(keys) == 1 { // if its only key is that of the leases, it is asynq's list of lapsed leases
 		return Call{Queue: queue}
 	}
 	c := Call{Step: Unknown, Queue: queue}
@@ -110,7 +109,7 @@ func queueOf(key string) (string, bool) {
 	return queue, ok
 }
 
-// spread spreads ids over n values.
+// spread maps ids evenly to n values.
 func spread(id string, n uint32) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // never fails

@@ -18,12 +18,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorder is a client that notes which scripts asynq's server calls.
+// recorder is a client that records which scripts asynq's server calls.
 type recorder struct {
 	redis.UniversalClient
 	mu    sync.Mutex
 	calls []Call
-	odd   [][]string // keys of scripts that were not known
+	odd   [][]string // keys of unknown scripts
 }
 
 func (r *recorder) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
@@ -48,9 +48,8 @@ func (r *recorder) seen(step Step, id string) (found []Call) {
 	return found
 }
 
-// TestScriptsOfAsynq pins the shapes of asynq's scripts: its own server, of the
-// version that go.mod names, takes tasks through all that can become of them, and
-// each script is known.
+// TestScriptsOfAsynq pins the shapes of asynq's scripts: a server of the asynq version that
+// go.mod names takes tasks through everything that can become of them, and each script is known.
 func TestScriptsOfAsynq(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	defer rdb.Close()
@@ -116,8 +115,8 @@ func TestScriptsOfAsynq(t *testing.T) {
 	}
 }
 
-// TestUnknownScripts: what moves an active task and has no known shape is unknown,
-// what does not is other.
+// TestUnknownScripts: a script that moves an active task and has no known shape is Unknown. A
+// script that does not move one is Other.
 func TestUnknownScripts(t *testing.T) {
 	prefix := "asynq:{q}:"
 	for _, tt := range []struct {
@@ -139,8 +138,9 @@ func TestUnknownScripts(t *testing.T) {
 	}
 }
 
-// TestRecoveredOnce: a task that waits is given back once by those who find its lease
-// lapsed. One who comes late finds a lease that is not, and leaves the task alone.
+// TestRecoveredOnce: two processes find that the lease of a task that waits has lapsed. The first
+// gives the task back. The one that comes late finds a lease that has not lapsed, and leaves the
+// task alone.
 func TestRecoveredOnce(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
 	t.Cleanup(func() { rdb.Close() })

@@ -1,12 +1,12 @@
-// Package line keeps the lines in which jobs wait for a limit, and moves jobs
-// between them and asynq's queues.
+// Package line keeps the lines in which jobs wait for a limit, and moves jobs between them and
+// asynq's queues.
 //
-// A job in line is in asynq's retry set, so that asynq's own tools see it and no
-// job is lost if a line is. Its place is in the same Redis Cluster slot, and one
-// script writes both, so a job and its place are one:
+// A job in line is in asynq's retry set, so that asynq's own tools show it and no job is lost if
+// a line is lost. The retry set and the line are in the same Redis Cluster slot, and one script
+// writes both together:
 //
 //	asynq:{QUEUE}:jt:line:NAME    zset: id -> first arrival, in microseconds after 1970
-//	asynq:{QUEUE}:jt:lines        zset: limiter with a line -> when to look next, in milliseconds
+//	asynq:{QUEUE}:jt:lines        zset: limiter with a line -> when to visit it next, in milliseconds
 //	asynq:{QUEUE}:jt:blocked      the same for other lines
 //	asynq:{QUEUE}:jt:called:NAME  zset: "permits:id" -> when it was called, in milliseconds
 //	asynq:{QUEUE}:jt:room         set: ids of the jobs that wait in processes
@@ -14,13 +14,14 @@
 //	field taken                   when its attempt took it from the queue, in microseconds after 1970
 //	asynq:{QUEUE}:jt:order:NAME   zset, and others: the order of tasks that need the same slot, one at a time: see first.lua
 //	{LIMITER}:queues              hash: how its queues share it: see share.lua
-//	{LIMITER}:queues:ID           the same of the permits that a process has for itself, by its Client.ID
+//	{LIMITER}:queues:ID           the same for the permits that a process has for itself, by its Client.ID
 //
-// Tenants that share a limiter have lines of their own: see tenants.go.
+// Tenants that share a limiter have lines of their own, but one jt:called:LIMITER: see
+// tenants.go.
 //
-// The name of a line is that of a limiter, or begins with "!" for jobs that wait
-// for something else. This package is the only owner of these keys. It decides
-// nothing: package asynqlimit does.
+// The name of a line is that of a limiter, or begins with "!" for jobs that wait for something
+// else. This package is the only owner of these keys. It decides nothing: package asynqlimit
+// does.
 package line
 
 import (
@@ -43,7 +44,7 @@ type Lines struct {
 	rdb                                                   redis.UniversalClient
 	take, park, back, due, share, bring, release, refused *redis.Script
 	tenants, charge                                       *redis.Script
-	order, ended                                          *redis.Script // of tasks that run one at a time
+	order, ended                                          *redis.Script // for tasks that run one at a time
 	shelf, stored, pull                                   *redis.Script // for people
 	adopted, unlist, retire                               *redis.Script // for the version before this one
 }
@@ -73,7 +74,7 @@ func New(rdb redis.UniversalClient) *Lines {
 	}
 }
 
-// load returns the script that these files make up.
+// load returns the script that consists of these files.
 func load(names ...string) *redis.Script {
 	var script []byte
 	for _, name := range names {
@@ -86,7 +87,7 @@ func load(names ...string) *redis.Script {
 	return redis.NewScript(string(script))
 }
 
-// sinceText is how scripts take a first arrival.
+// sinceText formats a first arrival for scripts.
 func sinceText(us int64) string {
 	if us == 0 {
 		return ""
@@ -94,12 +95,12 @@ func sinceText(us int64) string {
 	return strconv.FormatInt(us, 10)
 }
 
-// ErrNotActive says that asynq does not have the task as active any more:
-// somebody else has moved it, or the answer of an earlier try was lost.
+// ErrNotActive says that the task is not active in asynq any more: somebody else has moved it, or
+// the answer of an earlier try was lost.
 var ErrNotActive = errors.New("the task is not active")
 
-// IsNotFound says whether one of asynq's scripts, or of this package, answered
-// that the task is not active.
+// IsNotFound reports whether one of asynq's scripts, or of this package, answered that the task
+// is not active.
 func IsNotFound(err error) bool {
 	_, ok := errors.AsType[redis.Error](err)
 	return ok && strings.HasSuffix(err.Error(), "NOT FOUND")
@@ -109,16 +110,17 @@ func IsNotFound(err error) bool {
 type Taken struct {
 	Message any // as asynq stores it
 	ID      string
-	By      string // the take, as Redis notes it
+	By      string // which take this was, as Redis notes it
 	At      int64  // by Redis's clock, in microseconds after 1970: each later than the one before it
-	First   int64  // the same of its first take, whatever Redis's clock does; 0: nobody keeps orders
+	First   int64  // the same for its first take, never going back with Redis's clock; 0: nobody keeps orders
 	Wait    Wait   // zero if it never waited
 }
 
-// Waited says whether the task has waited, and has not run since.
+// Waited reports whether the task has waited, and has not run since.
 func (t Taken) Waited() bool { return t.Wait.State != "" && t.Wait.State != Arrived }
 
-// Arrival is when the task came, if it has waited, or else when it was taken.
+// Arrival is the first arrival of a task that has waited. For other tasks it is when the task was
+// taken.
 func (t Taken) Arrival() int64 {
 	if t.Waited() {
 		return t.Wait.Since
@@ -126,9 +128,9 @@ func (t Taken) Arrival() int64 {
 	return t.At
 }
 
-// Take takes the next tasks of a queue as asynq does, at most so many, and says how
-// they have waited. There are none if the queue is empty or paused. If orders is set, who
-// takes them tells their limits by Order.
+// Take takes the next tasks of a queue, at most so many, as asynq does, and returns how they have
+// waited. There are none if the queue is empty or paused. If orders is set, the caller tells
+// Redis their limits with Order.
 func (l *Lines) Take(ctx context.Context, queue string, leaseEnds any, most int, orders bool) ([]Taken, error) {
 	keys := []string{pendingKey(queue), pausedKey(queue), activeKey(queue), leaseKey(queue)}
 	args := []any{leaseEnds, queuePrefix(queue), most}
@@ -167,33 +169,33 @@ func (l *Lines) Take(ctx context.Context, queue string, leaseEnds any, most int,
 }
 
 const (
-	// settled is how long a task stays in line at least: asynq has to be done with
-	// the attempt, since its heartbeat knows attempts by their task. It is less than
-	// the time until the first permits of a limit by the second come back, so that
-	// those who parked first are there to use them.
+	// settled is how long a task stays in line at least. asynq has to be done with the attempt
+	// first, because its heartbeat knows attempts by their task. It is less than the time until
+	// the first permits of a limit per second are free again, so that tasks that parked first can
+	// use them.
 	settled = 500 * time.Millisecond
-	// fallback is when asynq brings a task back by itself, at the earliest: when
-	// nobody has looked at its line for a day. The tasks of a line are spread over
-	// an hour more, so that they do not come all at once.
+	// fallback is when asynq brings a task back by itself, at the earliest: when nobody has
+	// visited its line for a day. The tasks of a line are spread over one more hour, so that they
+	// do not all come at once.
 	fallback       = 24 * time.Hour
 	fallbackSpread = time.Hour
-	// lockLasts is how long the lock of a unique task that is in line lasts at least.
+	// lockLasts is how long at least the lock of a unique task in line lasts.
 	lockLasts = fallback + fallbackSpread
 )
 
-// Place is where a task parks.
+// Parking is how a task parks.
 type Parking struct {
-	Line    string        // empty: it waits alone, and asynq brings it back
-	Away    time.Duration // for how long, then
+	Line    string        // empty: the task waits alone, and asynq brings it back
+	Away    time.Duration // for how long the task waits alone
 	Since   int64         // its first arrival, or 0 for now
 	Cost    int64
 	Refused int64
-	By      string // the take of the attempt: a later attempt of the task is left alone; empty: any
-	Untried bool   // it has not asked for anything: it queues behind those in line
+	By      string // which take the attempt is: a later attempt of the task is left alone; empty: any
+	Untried bool   // it has not asked for anything: it queues behind the tasks in line
 	AtOnce  bool   // asynq never had the attempt: the task may be called at once
 }
 
-// Park puts an active task in line. A nil message leaves that as it is.
+// Park puts an active task in line. If message is nil, the task's message stays as it is.
 func (l *Lines) Park(ctx context.Context, queue, id string, message any, p Parking) error {
 	parked, err := l.parkAll(ctx, queue, []string{id}, []any{message}, []Parking{p})
 	if err == nil && parked[0] == 0 {
@@ -202,8 +204,8 @@ func (l *Lines) Park(ctx context.Context, queue, id string, message any, p Parki
 	return err
 }
 
-// ParkAll puts active tasks of a queue in line, in one step. Those that are not active
-// any more are left alone.
+// ParkAll puts active tasks of a queue in line, in one step. Tasks that are not active any more
+// are left alone.
 func (l *Lines) ParkAll(ctx context.Context, queue string, ids []string, messages []any, parkings []Parking) error {
 	_, err := l.parkAll(ctx, queue, ids, messages, parkings)
 	return err
@@ -234,12 +236,12 @@ func (l *Lines) parkAll(ctx context.Context, queue string, ids []string, message
 	return parked, err
 }
 
-// fallbackOf is after how many seconds asynq brings a task back by itself.
+// fallbackOf is the number of seconds after which asynq brings a task back by itself.
 func fallbackOf(id string) float64 {
 	return fallback.Seconds() + float64(spread(id, uint32(fallbackSpread/time.Second)))
 }
 
-// GiveBack puts an active task that only waited to the head of its queue.
+// GiveBack puts an active task that only waited back at the head of its queue.
 func (l *Lines) GiveBack(ctx context.Context, queue, id string, p Parking) error {
 	back, err := l.giveBack(ctx, queue, "", []string{id}, []Parking{p})
 	if err == nil && back[0] < 0 {
@@ -248,16 +250,15 @@ func (l *Lines) GiveBack(ctx context.Context, queue, id string, p Parking) error
 	return err
 }
 
-// GiveBackAll does that for tasks of one queue. Those that are not active any more
-// are left alone.
+// GiveBackAll does so for tasks of one queue. Tasks that are not active any more are left alone.
 func (l *Lines) GiveBackAll(ctx context.Context, queue string, ids []string, parkings []Parking) error {
 	_, err := l.giveBack(ctx, queue, "", ids, parkings)
 	return err
 }
 
-// GiveBackListed does that for a task whose lease has lapsed, if the room lists it, and
-// reports whether it does. If the lease has not lapsed, somebody else has given it back
-// and it was taken again: that is ErrNotActive.
+// GiveBackListed does so for a task whose lease has lapsed, if the room lists the task, and
+// reports whether it did. If the lease has not lapsed, somebody else has given the task back and
+// it was taken again: then the error is ErrNotActive.
 func (l *Lines) GiveBackListed(ctx context.Context, queue, id string) (bool, error) {
 	back, err := l.giveBack(ctx, queue, "listed", []string{id}, []Parking{{}})
 	if err == nil && back[0] < 0 {
@@ -283,7 +284,7 @@ func (l *Lines) giveBack(ctx context.Context, queue, which string, ids []string,
 	return back, err
 }
 
-// Listed are changes of the list of those that wait in processes: ids of tasks.
+// Listed are changes of the list of tasks that wait in processes: ids of tasks.
 type Listed struct{ Enter, Leave []string }
 
 // List changes the list of a queue.

@@ -16,7 +16,7 @@ type Message struct {
 	MaxRetry int // as asynq counts: a producer may have asked for another number
 	Retried  int
 	Deadline time.Time // zero: none
-	// LastError is what the last attempt ended with, and FailedAt when.
+	// LastError is the error that ended the last attempt, and FailedAt is when it ended.
 	LastError string
 	FailedAt  time.Time
 }
@@ -24,7 +24,7 @@ type Message struct {
 // ErrNoMessage says that a task's hash has no message that asynq could have written.
 var ErrNoMessage = errors.New("no message of asynq")
 
-// The fields of asynq's TaskMessage: see TestMessageOfAsynq.
+// The fields of asynq's TaskMessage.
 const (
 	fieldType     = 1
 	fieldPayload  = 2
@@ -36,7 +36,7 @@ const (
 	fieldHeaders  = 15
 )
 
-// ParseMessage reads a message. The payload and the texts share no memory with it.
+// ParseMessage reads a message. The payload and the texts do not share memory with it.
 func ParseMessage(text string) (Message, error) {
 	var m Message
 	wrong := func(n int) (Message, error) {
@@ -123,8 +123,8 @@ func mapEntry(b []byte) (key, value string) {
 	return key, value
 }
 
-// WithError returns the message of a task with the error of an attempt that ended then, as
-// asynq would write it. What is no message stays as it is.
+// WithError returns the message of a task with the error of an attempt that ended at that time,
+// as asynq would write it. A text that is not a message stays as it is.
 func WithError(text, said string, at time.Time) string {
 	out := make([]byte, 0, len(text)+len(said)+16)
 	for b := []byte(text); len(b) > 0; {

@@ -1,14 +1,14 @@
 package line
 
-// Spot is a place in a limiter's line, over all queues.
+// Position is a position in a limiter's line, over all queues.
 type Position struct {
-	Part int   // of the parts
-	At   int64 // in the part's own line
+	Part int   // index among the parts
+	At   int64 // index in the part's own line
 }
 
-// Order returns n spots of a line in the order in which its tasks will be called,
-// from the given one on: live parts by their tags and weights, as share.lua does,
-// then those that nobody runs.
+// Order returns n positions of a line in the order in which its tasks will be called, beginning
+// with the from-th: live parts by their tags and weights, as in share.lua, then the parts of
+// queues that nobody runs.
 func Order(parts []Part, from, n int64) []Position {
 	taken := make([]int64, len(parts))
 	var positions []Position
@@ -30,14 +30,14 @@ func Order(parts []Part, from, n int64) []Position {
 	return positions
 }
 
-// Before returns how many tasks of a line come before the one at that spot.
+// Before returns how many tasks of a line come before the one at that position.
 func Before(parts []Part, s Position) int64 {
 	before := s.At
 	for p := range parts {
 		if p == s.Part {
 			continue
 		}
-		low, high := int64(0), parts[p].Tasks // of its tasks, so many come first
+		low, high := int64(0), parts[p].Tasks // so many of its tasks come first
 		for low < high {
 			if mid := (low + high) / 2; comes(parts, p, mid, s.Part, s.At) {
 				low = mid + 1
@@ -50,7 +50,7 @@ func Before(parts []Part, s Position) int64 {
 	return before
 }
 
-// comes says whether the task at i of part a comes before the one at k of part b.
+// comes reports whether the task at i of part a comes before the one at k of part b.
 func comes(parts []Part, a int, i int64, b int, k int64) bool {
 	pa, pb := parts[a], parts[b]
 	if pa.Live != pb.Live {

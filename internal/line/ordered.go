@@ -9,19 +9,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// orderKept is how long the order of a limiter is kept since a task was last put into it:
-// longer than asynq's delays between the retries of a task.
+// orderKept is how long the order of a limiter is kept after a task was last put into it: longer
+// than asynq's delays between the retries of a task.
 const orderKept = 30 * 24 * time.Hour
 
 func orderKey(queue, limiter string) string { return queuePrefix(queue) + "jt:order:" + limiter }
 
 func untoldKey(queue string) string { return queuePrefix(queue) + "jt:untold" }
 
-// Ordered is a task that was taken from its queue, with the limits in flight whose only
-// slot it needs.
+// Ordered is a task that was taken from its queue, with the limits in flight whose only slot it
+// needs.
 type Ordered struct {
 	ID       string
-	First    int64    // as Taken
+	First    int64    // as in Taken
 	Limiters []string // none: it has no order
 }
 
@@ -29,11 +29,11 @@ type Ordered struct {
 type Standing struct {
 	Told   bool   // Redis knows its limits
 	IsNext bool   // it comes first of all that have not ended
-	Behind string // else: the limiter in whose order it does not; empty: that is not known yet
+	Behind string // else: the limiter in whose order it does not come first; empty: this is not known yet
 }
 
-// Order tells the limits of tasks that were taken from a queue, and says where they stand.
-// A task stays in order until it has ended: done, archived or deleted.
+// Order tells Redis the limits of tasks that were taken from a queue, and returns where the tasks
+// stand. A task stays in order until it has ended: until it is done, archived or deleted.
 func (l *Lines) Order(ctx context.Context, queue string, tasks []Ordered) ([]Standing, error) {
 	args := []any{queuePrefix(queue), orderKept.Milliseconds()}
 	for _, t := range tasks {
@@ -59,8 +59,8 @@ func (l *Lines) Order(ctx context.Context, queue string, tasks []Ordered) ([]Sta
 	return standings, nil
 }
 
-// Untold returns the first of the tasks that were taken from a queue, and whose limits
-// nobody has told: their process died, or got no answer, or does not know these limits.
+// Untold returns the first of the tasks that were taken from a queue and whose limits nobody has
+// told: their process died, got no answer, or does not know these limits.
 func (l *Lines) Untold(ctx context.Context, queue string, most int64) ([]Taken, error) {
 	found, err := l.rdb.ZRangeWithScores(ctx, untoldKey(queue), 0, most-1).Result()
 	if err != nil || len(found) == 0 {
@@ -83,8 +83,8 @@ func (l *Lines) Untold(ctx context.Context, queue string, most int64) ([]Taken, 
 	return tasks, nil
 }
 
-// Ended takes tasks out of their orders that have ended. Those that it misses leave when
-// another task looks.
+// Ended takes ended tasks out of their orders. Tasks that it misses are taken out when another
+// task of the order asks.
 func (l *Lines) Ended(ctx context.Context, queue string, tasks []Ordered) error {
 	args := []any{queuePrefix(queue)}
 	for _, t := range tasks {
@@ -99,8 +99,8 @@ func (l *Lines) Ended(ctx context.Context, queue string, tasks []Ordered) error 
 	return err
 }
 
-// Next returns the task that comes first in the order of a limiter, and asynq's state of
-// it: empty if there is none, or if it has just ended.
+// Next returns the task that comes first in the order of a limiter, and asynq's state of it. Both
+// are empty if there is none, or if the task has just ended.
 func (l *Lines) Next(ctx context.Context, queue, limiter string) (id, state string, err error) {
 	found, err := l.rdb.ZRangeWithScores(ctx, orderKey(queue, limiter), 0, 0).Result()
 	if err != nil || len(found) == 0 {

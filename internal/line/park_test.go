@@ -8,8 +8,8 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// TestParkAmongSpoiltKeys: of tasks that park together all do, though somebody has written what
-// makes no sense where the lock of one is, or where its line is.
+// TestParkAmongSpoiltKeys: all tasks that park together do park, even if somebody has written
+// something that makes no sense under the key of one task's lock, or of its line.
 func TestParkAmongSpoiltKeys(t *testing.T) {
 	for name, spoil := range map[string]func(c crowd){
 		"lock": func(c crowd) {

@@ -14,12 +14,12 @@ import (
 type Part struct {
 	Queue  string
 	Tasks  int64
-	Live   bool    // somebody looks at it who can run its tasks
-	Weight float64 // 1 if nobody does
-	Tag    float64 // of its first task: the smallest goes next
+	Live   bool    // a process that can run its tasks visits it
+	Weight float64 // 1 if no process does
+	Tag    float64 // of its first task: the smallest is next
 }
 
-// Parts returns the parts of a limiter's line, for each of the queues.
+// Parts returns the parts of a limiter's line, one for each of the queues.
 func (l *Lines) Parts(ctx context.Context, limiter string, queues []string) ([]Part, error) {
 	known, now := new(redis.MapStringStringCmd), new(redis.TimeCmd)
 	lengths := make([]func() int64, len(queues))
@@ -44,7 +44,7 @@ func (l *Lines) Parts(ctx context.Context, limiter string, queues []string) ([]P
 	return parts, nil
 }
 
-// read reads what share.lua notes of a queue.
+// read reads what share.lua notes about a queue.
 func (p *Part) read(text string, now time.Time) {
 	f := strings.Fields(text)
 	if len(f) != 6 {

@@ -6,23 +6,23 @@ import (
 	"strconv"
 )
 
-// Seen is a task as somebody has seen it. One that has moved since has another state or
-// another score.
+// Seen is a task as somebody has seen it. If it has moved since, it has another state or another
+// score.
 type Seen struct {
 	ID    string
-	State string  // asynq's name of it: pending, retry or archived
+	State string  // asynq's name for it: pending, retry or archived
 	Score float64 // in the set of that state; 0 if it is pending
 }
 
-// Again brings failed or archived tasks of a queue back to pending, behind what is
-// pending, in this order, and says of each whether it did. Those that are no longer
-// where they were seen are left alone.
+// Again brings failed or archived tasks of a queue back to pending, behind the tasks that are
+// pending, in this order, and returns for each whether it did. Tasks that are no longer where
+// they were seen are left alone.
 func (l *Lines) Again(ctx context.Context, queue string, tasks []Seen) ([]bool, error) {
 	return l.pullAs(ctx, "again", queue, tasks)
 }
 
-// Delete deletes tasks of a queue, with their places in line, and says of each whether
-// it did. Those that are no longer where they were seen are left alone.
+// Delete deletes tasks of a queue, also from their lines, and returns for each whether it did.
+// Tasks that are no longer where they were seen are left alone.
 func (l *Lines) Delete(ctx context.Context, queue string, tasks []Seen) ([]bool, error) {
 	return l.pullAs(ctx, "delete", queue, tasks)
 }
@@ -47,5 +47,5 @@ func (l *Lines) pullAs(ctx context.Context, what, queue string, tasks []Seen) ([
 	return done, nil
 }
 
-// scoreText is a score that scripts read as the same number.
+// scoreText formats a score so that scripts read the same number.
 func scoreText(score float64) string { return strconv.FormatFloat(score, 'f', -1, 64) }

@@ -11,7 +11,7 @@ import (
 // Length is how many tasks of a queue are in a line.
 type Length struct {
 	Waiting int64
-	Called  int64 // on their way from there
+	Called  int64 // on their way from the line
 }
 
 // Lengths returns the lengths of lines, for each of the queues.
@@ -40,7 +40,7 @@ func (l *Lines) Lengths(ctx context.Context, queues, names []string) (map[string
 	return lengths, nil
 }
 
-// length asks for the tasks of a line.
+// length asks how many tasks are in a line. The returned function returns the answer.
 func length(ctx context.Context, p redis.Pipeliner, queue, name string) func() int64 {
 	if isShared(name) {
 		limiter, _, _ := Split(name)
@@ -51,8 +51,9 @@ func length(ctx context.Context, p redis.Pipeliner, queue, name string) func() i
 	return n.Val
 }
 
-// SharedLengths returns for each of the limiters how many tasks of their tenants the
-// queues have in line. Where there are none it reads no more than that.
+// SharedLengths returns for each of the limiters how many tasks of its tenants are in line in
+// each of the queues. Where a limiter has no tenants in line, it only reads how many tenants
+// there are.
 func (l *Lines) SharedLengths(ctx context.Context, queues, limiters []string) (tasks [][]int64, err error) {
 	tasks = make([][]int64, len(limiters))
 	for i := range limiters {
@@ -88,8 +89,7 @@ func (l *Lines) SharedLengths(ctx context.Context, queues, limiters []string) (t
 // scanned is how many names one round trip reads.
 const scanned = 500
 
-// Names returns the names of the lines of limiters that a queue has, or of its
-// other lines.
+// Names returns the names of the lines of limiters that a queue has, or of its other lines.
 func (l *Lines) Names(ctx context.Context, queue string, blocked bool) (names []string, err error) {
 	key := linesKey(queue, "")
 	if blocked {
@@ -148,14 +148,13 @@ func (l *Lines) Heads(ctx context.Context, queue string, names []string) ([]Head
 	return heads, now.Val(), nil
 }
 
-// Some returns names of the lines of limiters that a queue has: n of them, from the
-// given one on.
+// Some returns n names of the lines of limiters that a queue has, beginning with the from-th.
 func (l *Lines) Some(ctx context.Context, queue string, from, n int64) ([]string, error) {
 	return l.rdb.ZRange(ctx, linesKey(queue, ""), from, from+n-1).Result()
 }
 
-// First returns the first lines of limiters that each queue has, at most so many,
-// and how many there are.
+// First returns the first lines of limiters of each queue, at most so many of each, and how many
+// lines each queue has.
 func (l *Lines) First(ctx context.Context, queues []string, most int64) (names [][]string, all []int64, err error) {
 	first, count := make([]*redis.StringSliceCmd, len(queues)), make([]*redis.IntCmd, len(queues))
 	if _, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -179,7 +178,7 @@ type InLine struct {
 	Cost  int64
 }
 
-// Tasks returns tasks of a queue's part of a line: n of them, from the given place on.
+// Tasks returns n tasks of a queue's part of a line, beginning with the from-th.
 func (l *Lines) Tasks(ctx context.Context, queue, name string, from, n int64) ([]InLine, error) {
 	heads, err := l.rdb.ZRangeWithScores(ctx, lineKey(queue, name), from, from+n-1).Result()
 	if err != nil || len(heads) == 0 {
@@ -205,8 +204,8 @@ func (l *Lines) Tasks(ctx context.Context, queue, name string, from, n int64) ([
 	return tasks, nil
 }
 
-// Of returns how a task waits, false if it does not. One that is parked has its
-// place in the line, from 0.
+// Of returns how a task waits; waits is false if it does not. If the task is parked, position is
+// its position in the line, from 0.
 func (l *Lines) Of(ctx context.Context, queue, id string) (w Wait, position int64, waits bool, err error) {
 	known, err := l.rdb.HMGet(ctx, TaskKey(queue, id), "state", "jt").Result()
 	if err != nil {
@@ -231,8 +230,8 @@ func (l *Lines) Of(ctx context.Context, queue, id string) (w Wait, position int6
 	return w, position, err == nil && serr == nil, errors.Join(err, serr)
 }
 
-// Ranks returns where tasks stand in their queues' parts of lines, from 0, or -1 if they
-// do not, and how long those parts are.
+// Ranks returns the positions of tasks in their queues' parts of lines, from 0, or -1 for a task
+// that is not there, and how long those parts are.
 func (l *Lines) Ranks(ctx context.Context, queues, names, ids []string) (positions, lengths []int64, err error) {
 	ranks, parts := make([]*redis.IntCmd, len(ids)), make([]*redis.IntCmd, len(ids))
 	if len(ids) == 0 {
@@ -257,21 +256,21 @@ func (l *Lines) Ranks(ctx context.Context, queues, names, ids []string) (positio
 	return positions, lengths, nil
 }
 
-// Paused says whether asynq takes no task from a queue.
+// Paused reports whether asynq takes no tasks from a queue.
 func (l *Lines) Paused(ctx context.Context, queue string) (bool, error) {
 	n, err := l.rdb.Exists(ctx, pausedKey(queue)).Result()
 	return n > 0, err
 }
 
-// BlockedPart is what a queue has of a line of tasks that cannot run.
+// BlockedPart is what a queue has of a line without a limiter.
 type BlockedPart struct {
 	Queue string
 	Name  string
 	Tasks int64
 }
 
-// Blocked returns the lines of tasks that cannot run, and those of tasks that wait for a
-// slot or a place, of each of the queues; most of each at most.
+// Blocked returns the lines without a limiter of each of the queues, at most so many of each: of
+// tasks that cannot run, and of tasks that wait for a slot or for max_in_flight.
 func (l *Lines) Blocked(ctx context.Context, queues []string, most int64) ([]BlockedPart, error) {
 	if len(queues) == 0 {
 		return nil, nil

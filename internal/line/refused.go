@@ -11,14 +11,13 @@ import (
 // maxRefused is how many refused tasks of a limiter are remembered.
 const maxRefused = 1000
 
-// Refusal is what an API's answer "try later" means, after those before.
+// Refusal is what an API's answer "try later" means, given the answers before.
 type Refusal struct {
-	Times  int64 // that this task was refused, with this one; 0 if that is unknown
-	Others bool  // others were, since its last time
+	Times  int64 // how often this task was refused, including this time; 0 if that is unknown
+	Others bool  // other tasks were refused since this one was last refused
 }
 
-// Refused notes that the API which a limiter is for has refused a task. That
-// counts for a while.
+// Refused notes that the API of a limiter has refused a task. The refusal counts for a while.
 func (l *Lines) Refused(ctx context.Context, limiter, queue, id string, counts time.Duration) (Refusal, error) {
 	key := "{" + limiter + "}:refused"
 	if strings.Contains(limiter, "{") {

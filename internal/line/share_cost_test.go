@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestShareWholeTasks: what queues get is enough for whole tasks, and what is not
-// enough for the task that goes next is left for it.
+// TestShareWholeTasks: queues get permits for whole tasks. Permits that are not enough for the
+// next task are kept for it.
 func TestShareWholeTasks(t *testing.T) {
 	for name, tt := range map[string]struct {
 		due, places int64
@@ -35,8 +35,8 @@ func TestShareWholeTasks(t *testing.T) {
 	}
 }
 
-// TestShareUnused: a queue is charged for what its tasks used, not for what they
-// could not use yet.
+// TestShareUnused: a queue is charged for what its tasks used, not for what they could not use
+// yet.
 func TestShareUnused(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	defer rdb.Close()

@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestShareByWeight: two processes whose queues have weights 3 and 1 look in turn
-// at a limiter that gives few permits at a time.
+// TestShareByWeight: two processes whose queues have weights 3 and 1 take turns at a limiter that
+// gives few permits at a time.
 func TestShareByWeight(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	defer rdb.Close()
@@ -25,7 +25,7 @@ func TestShareByWeight(t *testing.T) {
 				}
 				got[queue] += s[0][0]
 			}
-			share("light", 1, 0) // both have looked before the first permit comes
+			share("light", 1, 0) // both are known before the first permit comes
 			share("heavy", 3, 0)
 			for range 200 {
 				share("light", 1, due)

@@ -14,17 +14,17 @@ import (
 // A Shelf is where a queue keeps tasks.
 type Shelf string
 
-// The shelves that people look at. InLine is that of a line.
+// The shelves that people read. ShelfOf returns that of a line.
 const (
-	Retrying Shelf = "retry"    // those that failed, and those in line; the next comes first
+	Retrying Shelf = "retry"    // tasks that failed, and tasks in line; the next comes first
 	Archived Shelf = "archived" // the newest comes first
 	Pending  Shelf = "pending"  // the next comes first
-	Room     Shelf = "jt:room"  // those that wait in processes, by id
-	// Oldest is the archive from its other end on.
+	Room     Shelf = "jt:room"  // tasks that wait in processes, by id
+	// Oldest is the archive, beginning at its other end.
 	Oldest Shelf = "archived oldest first"
 )
 
-// ShelfOf is the shelf of a line, in its order.
+// ShelfOf is the shelf of a line, in the order of the line.
 func ShelfOf(name string) Shelf { return Shelf("jt:line:" + name) }
 
 func (s Shelf) key(queue string) string {
@@ -37,12 +37,12 @@ func (s Shelf) key(queue string) string {
 // Entry is a task on a shelf.
 type Entry struct {
 	ID    string
-	Score float64 // its order there: in seconds after 1970, when it is tried next or was archived
+	Score float64 // its order there: when it is tried next or was archived, in seconds after 1970; in a line, its first arrival in microseconds
 }
 
-// Shelf returns tasks of a shelf: n of them, behind the given one, or the first if
-// that has no ID. If that one is gone, it goes on where it was, and may repeat some
-// that stood beside it. However much moves meanwhile, it leaves out none that stays.
+// Shelf returns n tasks of a shelf: those behind after, or the first ones if after has no ID. If
+// after is gone, Shelf goes on where it was, and may repeat tasks that stood beside it. However
+// many tasks move meanwhile, it leaves out none that stays.
 func (l *Lines) Shelf(ctx context.Context, queue string, s Shelf, after Entry, n int64) ([]Entry, error) {
 	way := "up"
 	switch s {
@@ -91,35 +91,35 @@ func entriesOf(ids []string) []Entry {
 
 // Stored is what Redis has of a task.
 type Stored struct {
-	State string // asynq's name of it; empty if there is no such task
+	State string // asynq's name for it; empty if there is no such task
 	Wait  Wait   // zero if it never waited
 	Message
-	Err error // its message cannot be read
+	Err error // why its message cannot be read
 }
 
-// InLine says whether a task of asynq's retry set is in a line.
+// InLine reports whether a task of asynq's retry set is in a line.
 func (s Stored) InLine(e Entry) bool {
 	return s.Wait.State == Parked && s.Wait.Line != "" && s.since(e)
 }
 
-// Alone says whether a task of asynq's retry set waits there by itself, since its API told it
-// to try later.
+// Alone reports whether a task of asynq's retry set waits there alone, because its API told it to
+// try later.
 func (s Stored) Alone(e Entry) bool {
 	return s.Wait.State == Arrived && s.Wait.Line == "" && s.since(e)
 }
 
-// since says whether a task of asynq's retry set has been there since it began to wait.
+// since reports whether a task has been in asynq's retry set since it began to wait.
 func (s Stored) since(e Entry) bool {
 	return s.State == "retry" && s.Wait.Score == int64(math.Round(e.Score))
 }
 
-// maxStored is how many bytes of messages one round trip looks at before it leaves the
-// rest to the next: a task may have megabytes.
+// maxStored is how many bytes of messages one round trip reads before it leaves the rest to the
+// next: a task may have megabytes.
 const maxStored = 4 << 20
 
-// Stored reads tasks of a queue, as many of them as their size allows, the first at
-// least, and how many bytes their messages have in Redis. What it returns has no
-// payloads unless they are asked for.
+// Stored reads tasks of a queue: as many of them as their size allows, but at least the first. It
+// also returns how many bytes their messages have in Redis. The tasks have no payloads unless
+// payloads is set.
 func (l *Lines) Stored(ctx context.Context, queue string, entries []Entry, payloads bool) (tasks []Stored, bytes int64, err error) {
 	if len(entries) == 0 {
 		return nil, 0, nil
@@ -145,7 +145,7 @@ func (l *Lines) Stored(ctx context.Context, queue string, entries []Entry, paylo
 		t.Wait, _ = ParseWait(f[1])
 		switch {
 		case f[3] != "":
-			t.Err = errors.New(f[3]) // somebody has written there what is no task
+			t.Err = errors.New(f[3]) // somebody has written something there that is not a task
 		case t.State != "":
 			t.Message, t.Err = ParseMessage(f[2])
 		}
@@ -161,8 +161,8 @@ func flag(set bool) string {
 	return "0"
 }
 
-// Find reads tasks by their ids, all of them, without their payloads, and where each
-// stands: the score is that in the set of its state.
+// Find reads tasks by their ids, all of them, without their payloads. The entries say where each
+// is: its score in the set of its state.
 func (l *Lines) Find(ctx context.Context, queue string, ids []string) ([]Stored, []Entry, error) {
 	entries := entriesOf(ids)
 	var tasks []Stored

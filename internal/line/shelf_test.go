@@ -31,8 +31,8 @@ func (r restless) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// TestShelfWhileTasksMove: whoever reads a shelf part by part sees each task that stays,
-// however many come to both ends and go from there before each command.
+// TestShelfWhileTasksMove: whoever reads a shelf part by part sees each task that stays, however
+// many tasks are added and removed at both ends before each command.
 func TestShelfWhileTasksMove(t *testing.T) {
 	const stay, atOnce, moves = 60, 7, 3
 	addr := redistest.Start(t)

@@ -20,10 +20,10 @@ import (
 //	{LIMITER}:finish                          zset: tenant -> finish tag: see charge.lua
 //	{LIMITER}:weights                         hash: tenant -> weight, where an operator has given it one
 //
-// The limiter's own line is LIMITER<tab>: that is its name wherever a line is named,
-// in asynq:{QUEUE}:jt:lines for one. Neither limiters nor tenants have tabs in
-// their names. A worker of a version that knows no tenants takes it for a line that is
-// empty, and removes it from there: see Due.
+// The limiter's own line is LIMITER<tab>. It has that name wherever a line is named, for example
+// in asynq:{QUEUE}:jt:lines. Neither limiters nor tenants have tabs in their names. A worker of a
+// version that does not know tenants takes it for an empty line, and removes it from there: see
+// Due.
 
 // tenantSep ends the name of a limiter in the name of a line of tenants.
 const tenantSep = "\t"
@@ -34,12 +34,12 @@ func SharedBy(limiter string) string { return limiter + tenantSep }
 // OfTenant returns the name of the line of one tenant.
 func OfTenant(limiter, tenant string) string { return limiter + tenantSep + tenant }
 
-// Split returns what the name of a line says: the limiter, and whether tenants share
-// it. Tenant is empty in the name of the line of them all.
+// Split returns what the name of a line says: the limiter, and whether tenants share it. tenant
+// is empty in the name of the line of all tenants.
 func Split(name string) (limiter, tenant string, shared bool) { return strings.Cut(name, tenantSep) }
 
-// Whole returns the name of the line that a line is part of: that of all tenants for
-// the line of one.
+// Whole returns the name of the line that a line is part of: for the line of one tenant, that of
+// all tenants.
 func Whole(name string) string {
 	limiter, _, shared := Split(name)
 	if shared {
@@ -51,7 +51,7 @@ func Whole(name string) string {
 func tenantsKey(queue, limiter string) string { return queuePrefix(queue) + "jt:tenants:" + limiter }
 func tasksKey(queue string) string            { return queuePrefix(queue) + "jt:tasks" }
 
-// ofLimiter is a key in a limiter's own slot. Names with a hash tag are their own.
+// ofLimiter is a key in a limiter's own Cluster slot. A name with a hash tag is its own prefix.
 func ofLimiter(limiter, what string) string {
 	if strings.Contains(limiter, "{") {
 		return limiter + ":" + what
@@ -59,18 +59,18 @@ func ofLimiter(limiter, what string) string {
 	return "{" + limiter + "}:" + what
 }
 
-// Tenant is one that has tasks of a queue in line.
+// Tenant is a tenant that has tasks of a queue in line.
 type Tenant struct {
 	Name  string
-	Start float64 // start tag as it was when its tasks were called last: never above what it is
+	Start float64 // the start tag as it was when its tasks were called last: never above what it is now
 	Tasks int64
-	Cost  int64 // of the first
-	Since int64 // first arrival of that, by Redis's clock, in microseconds after 1970
+	Cost  int64 // of the first task
+	Since int64 // first arrival of the first task, by Redis's clock, in microseconds after 1970
 }
 
 // Waiting are the tenants that have tasks of a queue in line for a limiter.
 type Waiting struct {
-	All   int64 // tenants
+	All   int64 // how many tenants
 	First []Tenant
 }
 
@@ -78,10 +78,10 @@ type Waiting struct {
 type TenantsOf struct {
 	Queue, Limiter string
 	Most           int
-	Only           string // this one; empty: those that come first
+	Only           string // only this tenant; empty: those that come first
 }
 
-// Tenants returns them. Those that the error concerns are not there.
+// Tenants returns those tenants. It returns none where the error concerns them.
 func (l *Lines) Tenants(ctx context.Context, of []TenantsOf) ([]Waiting, error) {
 	calls := make([]call, len(of))
 	for i, o := range of {
@@ -118,16 +118,15 @@ func (r *reader) float() float64 {
 	return x
 }
 
-// Tags are how far tenants of a limiter have got, in the order in which they were
-// asked for.
+// Tags are how much tenants of a limiter have got, in the order in which they were asked for.
 type Tags struct {
 	V       float64   // the virtual time; negative if it is not known
 	Finish  []float64 // 0 where it is not above V
-	Weights []float64 // that operators gave; 0: none
+	Weights []float64 // given by operators; 0: none
 }
 
-// Tags returns the tags of tenants of limiters. Of a limiter whose keys somebody has
-// written over they are not known: Charge says so.
+// Tags returns the tags of tenants of limiters. If somebody has overwritten the keys of a
+// limiter, its tags are not known; Charge returns the error.
 func (l *Lines) Tags(ctx context.Context, limiters []string, tenants [][]string) ([]Tags, error) {
 	finish, weights := make([]*redis.Cmd, len(limiters)), make([]*redis.SliceCmd, len(limiters))
 	_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -170,7 +169,7 @@ func (l *Lines) Tags(ctx context.Context, limiters []string, tenants [][]string)
 	return out, nil
 }
 
-// number reads a finite number out of a reply.
+// number reads a finite number from a reply.
 func number(x any) (float64, bool) {
 	var f float64
 	switch x := x.(type) {
@@ -190,11 +189,11 @@ func number(x any) (float64, bool) {
 // Charge is what tenants of a limiter have got.
 type Charge struct {
 	Limiter string
-	V       float64 // the virtual time at least; negative leaves it as it is
+	V       float64 // the virtual time is at least this; negative leaves it as it is
 	Tenants []Charged
 }
 
-// Charged is what one of them has got.
+// Charged is what one tenant has got.
 type Charged struct {
 	Name    string
 	Permits int64   // negative: given back
@@ -221,14 +220,14 @@ func (l *Lines) Charge(ctx context.Context, of []Charge) error {
 
 func floatText(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
 
-// isShared says whether a line is that of all tenants of a limiter.
+// isShared reports whether a line is that of all tenants of a limiter.
 func isShared(name string) bool {
 	_, tenant, shared := Split(name)
 	return shared && tenant == ""
 }
 
-// maxHeads is of how many tenants the first tasks are read, to find the oldest: those
-// that are called next.
+// maxHeads is how many tenants' first tasks are read to find the oldest task: those of the
+// tenants that are called next.
 const maxHeads = 100
 
 // sharedHeads adds the first arrivals of lines that tenants share.
@@ -254,7 +253,7 @@ func (l *Lines) sharedHeads(ctx context.Context, queue string, names []string, h
 	return err
 }
 
-// SetWeight gives a tenant of a limiter a weight; 0 takes it back.
+// SetWeight gives a tenant of a limiter a weight; 0 removes it.
 func (l *Lines) SetWeight(ctx context.Context, limiter, tenant string, weight float64) error {
 	if weight == 0 {
 		return l.rdb.HDel(ctx, ofLimiter(limiter, "weights"), tenant).Err()
@@ -274,8 +273,7 @@ func (l *Lines) Weights(ctx context.Context, limiter string) (map[string]float64
 	return weights, err
 }
 
-// ForgetShares forgets what tenants of a limiter have got, and what weights they were
-// given.
+// ForgetShares forgets what tenants of a limiter have got, and which weights they were given.
 func (l *Lines) ForgetShares(ctx context.Context, limiter string) error {
 	return l.rdb.Del(ctx, ofLimiter(limiter, "finish"), ofLimiter(limiter, "weights")).Err()
 }

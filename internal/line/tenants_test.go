@@ -58,7 +58,7 @@ func (c crowd) park(tenant string, n int, cost int64) {
 	}
 }
 
-// bring calls tasks of tenants with so many permits each, whose start tags are as given.
+// bring calls tasks of tenants, with the given permits and start tags for each.
 func (c crowd) bring(visits ...Visit) []Brought {
 	c.t.Helper()
 	b, err := c.lines.Bring(c.t.Context(), []string{"default"}, [][]Visit{append(visits, Visit{Line: SharedBy("api")})})
@@ -96,8 +96,8 @@ func (c crowd) check(when string, tasks int64, tenants ...string) {
 	}
 }
 
-// TestLinesOfTenants: who is in line and how many, through all that happens to tasks,
-// and that nothing is left when all are gone.
+// TestLinesOfTenants: which tenants are in line and with how many tasks, through everything that
+// happens to tasks. Nothing is left when all are gone.
 func TestLinesOfTenants(t *testing.T) {
 	onBothServers(t, func(c crowd) {
 		ctx := c.t.Context()
@@ -114,7 +114,7 @@ func TestLinesOfTenants(t *testing.T) {
 		}
 		c.check("called", 42, "a", "b")
 		order, err := c.rdb.LRange(ctx, "asynq:{default}:pending", 0, -1).Result()
-		// The head is last. The tags of a are 0, 1, 2 and 3, those of b 0, .5, 1 and 1.5.
+		// The head is last. The tags of a are 0, 1, 2 and 3; those of b are 0, .5, 1 and 1.5.
 		if err != nil || fmt.Sprint(order) != "[a-003 a-002 b-003 b-002 a-001 b-001 b-000 a-000]" {
 			c.t.Errorf("called in the order %v, %v", order, err)
 		}
@@ -122,7 +122,7 @@ func TestLinesOfTenants(t *testing.T) {
 		if first := w[0].First; len(first) != 2 || first[0].Name != "b" || first[0].Start != 2 || first[1].Start != 4 || first[0].Cost != 2 {
 			c.t.Errorf("tags %+v, want 2 for b and 4 for a", w)
 		}
-		// Deleted behind our back, and run by hand.
+		// Some are deleted behind our back, and one is run by hand.
 		inspector := asynq.NewInspectorFromRedisClient(c.rdb)
 		for i := 4; i < 30; i++ {
 			if err := inspector.DeleteTask("default", fmt.Sprintf("a-%03d", i)); err != nil {
@@ -150,8 +150,8 @@ func TestLinesOfTenants(t *testing.T) {
 	})
 }
 
-// TestCharge: tags grow by permits and weight, that of an operator before that of the
-// configuration; tenants that are behind are forgotten; what is lost begins anew.
+// TestCharge: tags grow by permits and weight. The weight that an operator gave goes before that
+// of the configuration. Tenants that are behind are forgotten. Tags that are lost begin again.
 func TestCharge(t *testing.T) {
 	onBothServers(t, func(c crowd) {
 		ctx := c.t.Context()
@@ -200,8 +200,8 @@ func TestCharge(t *testing.T) {
 	})
 }
 
-// TestLineThatAnOldWorkerRemoved: a worker that knows no tenants takes their line for an
-// empty one, and removes it from the lines. It comes back; none is made of nothing.
+// TestLineThatAnOldWorkerRemoved: a worker that does not know tenants takes their line for an
+// empty one, and removes it from the lines. The line comes back. No line is made out of nothing.
 func TestLineThatAnOldWorkerRemoved(t *testing.T) {
 	onBothServers(t, func(c crowd) {
 		ctx := c.t.Context()
@@ -238,7 +238,7 @@ func TestLineThatAnOldWorkerRemoved(t *testing.T) {
 	})
 }
 
-// TestSpoiltTags: what somebody has written over one limiter's tags holds up no other's.
+// TestSpoiltTags: if somebody has overwritten one limiter's tags, other limiters are not held up.
 func TestSpoiltTags(t *testing.T) {
 	onBothServers(t, func(c crowd) {
 		ctx := c.t.Context()
@@ -257,8 +257,8 @@ func TestSpoiltTags(t *testing.T) {
 	})
 }
 
-// TestLineWithWhatIsNoTask: where somebody has written over a task that is in line, the
-// others are called, and released.
+// TestLineWithWhatIsNoTask: if somebody has overwritten a task in line, the other tasks are
+// called, and released.
 func TestLineWithWhatIsNoTask(t *testing.T) {
 	onBothServers(t, func(c crowd) {
 		ctx := c.t.Context()

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// maxClaimed is how many lines of a queue one look takes.
+	// maxClaimed is how many lines of a queue one pass claims.
 	maxClaimed = 100
-	// maxKnown is how many lines of a queue a process knows of, and maxMeasured
-	// of how many it knows how long they are.
+	// maxKnown is how many lines of a queue a process knows about, and maxMeasured is for how
+	// many of them it knows their length.
 	maxKnown, maxMeasured = 1000, 20
-	// lookLasts is how long a look may take before another process looks.
+	// visitLasts is how long a visit may take before another process visits the line.
 	visitLasts = 2 * time.Second
-	// calledCounts is for how long a called task counts that nobody has taken.
+	// calledCounts is for how long a called task counts if nobody has taken it.
 	calledCounts = 5 * time.Second
-	// absence is how long after the last look at one of its lines a queue counts
-	// as one that nobody runs.
+	// absence is how long after the last visit of one of its lines a queue counts as one that
+	// nobody runs.
 	absence = time.Second
 )
 
@@ -28,26 +28,25 @@ const (
 type Due struct {
 	Queue   string
 	Paused  bool
-	All     int64            // lines of limiters
+	All     int64            // how many lines of limiters there are
 	Next    time.Duration    // until one of them is due; negative if there is none
-	Claimed []Claimed        // lines that the caller is to look at
-	Known   map[string]int64 // tasks of lines, -1 where that was not asked
+	Claimed []Claimed        // lines that the caller is to visit
+	Known   map[string]int64 // tasks by line, -1 where that was not asked
 	Cut     bool             // there may be other lines of tasks that cannot run: those tried last
 }
 
-// Claimed is a line to look at.
+// Claimed is a line to visit.
 type Claimed struct {
 	Name  string
 	Out   int64 // permits of its tasks that are on their way
 	Tasks int64 // in the line
-	Cost  int64 // of the first
+	Cost  int64 // of the first task
 }
 
-// Due claims the lines of the queues that are due for a look, at most so many
-// of each queue as the caller has places, and tells what lines there are. A queue
-// that the error concerns has no Known. Lines that tenants share come back among those
-// to look at, if a worker that knows no tenants has removed them, and if there are mends
-// of them at most.
+// Due claims lines of the queues that are due for a visit, at most capacity lines of each queue,
+// and returns which lines there are. A queue that the error concerns has no Known. If a worker
+// that does not know tenants has removed lines that tenants share, Due puts them back among the
+// lines to visit, if the queue has at most mends of them.
 func (l *Lines) Due(ctx context.Context, queues []string, capacity, mends int) ([]Due, error) {
 	calls := make([]call, len(queues))
 	for i, queue := range queues {
@@ -94,7 +93,7 @@ func parseDue(queue string, reply any) (Due, error) {
 type Demand struct {
 	Queue     string
 	Weight    int
-	Left, Out int64 // permits of tasks in line, and on their way
+	Left, Out int64 // permits of tasks in line, and of tasks on their way
 	Cost      int64 // of a task, about
 	Unused    int64 // permits of an earlier share for which no task was called
 }
@@ -103,13 +102,13 @@ type Demand struct {
 type Sharing struct {
 	Limiter  string
 	Client   string // whose permits they are, where each process has its own; else empty
-	Due      int64  // permits that come due
-	Capacity int64  // for tasks of the queues
+	Due      int64  // permits that are due
+	Capacity int64  // how many tasks of the queues the caller can take
 	Queues   []Demand
 }
 
-// Share returns for each limiter how many permits each of its queues may call
-// tasks for: none for those that the error concerns.
+// Share returns for each limiter for how many permits each of its queues may call tasks: for none
+// where the error concerns the limiter.
 func (l *Lines) Share(ctx context.Context, of []Sharing) ([][]int64, error) {
 	calls := make([]call, len(of))
 	for i, s := range of {
@@ -138,30 +137,29 @@ func (l *Lines) Share(ctx context.Context, of []Sharing) ([][]int64, error) {
 	return shares, err
 }
 
-// Look is what is to happen with a line.
+// Visit is what to do with a line.
 type Visit struct {
 	Line     string
 	Permits  int64         // to call tasks for
 	From     float64       // where in the line to begin, from 0, its head, to 1
-	InOrder  bool          // nobody is called before one at the head that came and parked just now
+	InOrder  bool          // no task is called before one at the head that came and parked just now
 	OneByOne bool          // nor before one of its order that came earlier and has not ended: see Order
-	Next     time.Duration // until the next look
+	Next     time.Duration // until the next visit
 
-	// Of the line of a tenant, in place of From, InOrder and OneByOne: the start tag of its
+	// For the line of a tenant, in place of From, InOrder and OneByOne: the start tag of its
 	// first task, and its weight.
 	Start, Weight float64
 }
 
-// Brought is what came of a Look.
+// Brought is the result of a Visit.
 type Brought struct {
 	Called int64
-	Cost   int64 // permits of those
-	Left   int64 // tasks in line
+	Cost   int64 // permits of the called tasks
+	Left   int64 // tasks left in line
 }
 
-// Bring calls tasks from lines of queues to the heads of the queues. Tasks of tenants
-// come there by their start tags. Of those that
-// the error concerns there is nothing.
+// Bring calls tasks from lines of queues to the heads of the queues. Tasks of tenants come there
+// in the order of their start tags. For queues that the error concerns it returns nothing.
 func (l *Lines) Bring(ctx context.Context, queues []string, visits [][]Visit) ([][]Brought, error) {
 	calls := make([]call, len(queues))
 	for i, queue := range queues {
@@ -200,7 +198,7 @@ func (l *Lines) Bring(ctx context.Context, queues []string, visits [][]Visit) ([
 // releaseBatch is how many tasks one call of Release returns.
 const releaseBatch = 500
 
-// Release returns all tasks of a line of a queue to pending, and says how many.
+// Release returns all tasks of a line of a queue to pending, and returns how many they were.
 func (l *Lines) Release(ctx context.Context, queue, name string) (released int64, err error) {
 	limiter, tenant, shared := Split(name)
 	if shared && tenant == "" {
@@ -239,8 +237,8 @@ type call struct {
 	args []any
 }
 
-// all makes calls of a script in one round trip. A server that does not know the
-// script gets it whole. The replies of those that the error concerns are nil.
+// all makes calls of a script in one round trip. If a server does not know the script, it gets
+// the whole script. The replies of calls that the error concerns are nil.
 func (l *Lines) all(ctx context.Context, s *redis.Script, calls []call) ([]any, error) {
 	replies := make([]any, len(calls))
 	if len(calls) == 1 {

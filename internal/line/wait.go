@@ -6,35 +6,36 @@ import (
 	"time"
 )
 
-// A State is where a task's wait stands.
+// A State says where a task is in its wait.
 type State string
 
 // The states of a Wait.
 const (
 	Parked  State = "p" // in line
 	Called  State = "c" // on its way from the line to a process
-	Back    State = "w" // on its way again: its process ended while it waited there
-	Untried State = "q" // in its queue again: its process ended before it had asked for anything
+	Back    State = "w" // on its way again: its process ended while the task waited there
+	Untried State = "q" // in its queue again: its process ended before the task had asked for anything
 	Arrived State = "a" // a process has it, or it has run since
 )
 
-// Near says whether the turn of a task that comes so is near: it was called, or waited
-// in a process that ended.
+// Near reports whether the permits of a task that comes in this state are due soon: it was
+// called, or it waited in a process that ended.
 func (s State) Near() bool { return s == Called || s == Back }
 
 // Wait is how a task waits: the field jt of its hash.
 type Wait struct {
 	State   State
 	Since   int64  // its first arrival, by Redis's clock, in microseconds after 1970
-	Soonest int64  // before which nobody takes it from the line, in milliseconds after 1970
+	Soonest int64  // before this time nobody takes it from the line, in milliseconds after 1970
 	Score   int64  // of the parked task, in asynq's retry set
 	Cost    int64  // permits
-	Refused int64  // when its API first told it to try later, in seconds after 1970, moved on by what it has waited for other things since; 0: never
+	Refused int64  // when its API first told it to try later, moved on by its waits for other things since, in seconds after 1970; 0: never
 	Line    string // the name of its line
 }
 
-// InLine is for how long a task was in line that was taken then, by Redis's clock, in
-// microseconds after 1970: 0 if it was not in line, or if that is not known.
+// InLine is how long a task that was taken at that time had been in line. The time is by Redis's
+// clock, in microseconds after 1970. It is 0 if the task was not in line, or if that is not
+// known.
 func (w Wait) InLine(taken int64) time.Duration {
 	if w.State != Parked && w.State != Called || w.Soonest == 0 {
 		return 0

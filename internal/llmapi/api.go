@@ -1,6 +1,6 @@
-// Package llmapi stands in for an API of a language model. It counts requests and
-// tokens in sliding windows, as such APIs do, and learns what nobody knows before a
-// call is over: what it costs in tokens. Tests and benchmarks judge with it.
+// Package llmapi is a stand-in for an API of a language model. It counts requests and tokens in
+// sliding windows, as such APIs do. It also records what nobody knows before a call is over:
+// the cost in tokens. Tests and benchmarks judge with it.
 package llmapi
 
 import (
@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// API notes every call. It refuses none: what came is for Report to judge. It is
-// safe for concurrent use.
+// API records every call. It refuses none: Report judges them. It is safe for concurrent use.
 type API struct {
 	requests, tokens int64 // per interval
 	interval         time.Duration
-	took             time.Duration // by each call
+	took             time.Duration // time that each call takes
 	started          time.Time
 
 	mu    sync.Mutex
@@ -29,21 +28,21 @@ type call struct {
 	tokens, estimate int64
 }
 
-// New returns an API that allows so many requests and tokens in any interval, and
-// takes so long to answer.
+// New returns an API that allows that many requests and tokens in any interval, and takes that
+// long to answer.
 func New(requests, tokens int64, interval, took time.Duration) *API {
 	return &API{requests: requests, tokens: tokens, interval: interval, took: took, started: time.Now(), calls: map[string]*call{}}
 }
 
-// Request is what a call sends. A real API would not be told what the call costs, or
-// what its caller believes.
+// Request is what a call sends. A real API would not be told the cost of the call, or its
+// caller's estimate.
 type Request struct {
 	ID       string `json:"id"`
 	Estimate int64  `json:"estimate"`
 	Cost     int64  `json:"cost"`
 }
 
-// Answer is what a call returns: the part of an answer that says what it has cost.
+// Answer is what a call returns: the part of an answer that says what the call has cost.
 type Answer struct {
 	Usage struct {
 		TotalTokens int64 `json:"total_tokens"`
@@ -70,10 +69,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer Answer
 	answer.Usage.TotalTokens = req.Cost
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer) // to a client that has gone there is nothing to say
+	_ = json.NewEncoder(w).Encode(answer) // nothing can be said to a client that has gone
 }
 
-// arrive notes a call. It reads the clock under the lock, so calls are in order.
+// arrive records a call. It reads the clock under the lock, so that calls are in order.
 func (a *API) arrive(req Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,20 +8,20 @@ import (
 // Report is what an API has seen.
 type Report struct {
 	Requests, Tokens int64
-	// BusiestRequests and BusiestTokens came within the busiest interval.
+	// BusiestRequests and BusiestTokens are the most within one interval.
 	BusiestRequests, BusiestTokens int64
-	// Unsettled is the most by which calls had cost more than their callers
-	// believed, and had not settled yet, at the end of an interval.
+	// Unsettled is the largest difference, at the end of an interval, between the cost of calls
+	// that had not settled yet and what their callers had estimated.
 	Unsettled int64
-	// Unexplained is the most by which the tokens of an interval were above the
-	// limit and above what was unsettled: more than zero is a broken promise.
+	// Unexplained is the most by which the tokens of an interval exceeded the limit plus the
+	// unsettled tokens. More than zero is a broken promise.
 	Unexplained int64
 	// Spread is the time from the first to the last call.
 	Spread time.Duration
 }
 
-// Report judges what came so far. It looks at each interval that ends when a call
-// came, or when a caller had settled.
+// Report judges the calls so far. It checks each interval that ends when a call came, or when a
+// caller had settled.
 func (a *API) Report() Report {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,7 +54,7 @@ func (a *API) Report() Report {
 
 type counts struct{ requests, tokens, unsettled int64 }
 
-// window counts calls that came until then.
+// window counts the calls up to end.
 func window(calls []*call, end time.Duration) (w counts) {
 	for _, c := range calls {
 		if c.at > end {
@@ -68,7 +68,7 @@ func window(calls []*call, end time.Duration) (w counts) {
 	return w
 }
 
-// Within counts what came within d of the first call.
+// Within counts the calls within d of the first call.
 func (a *API) Within(d time.Duration) (requests, tokens int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

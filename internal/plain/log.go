@@ -5,7 +5,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Encoder returns an encoder of log lines that are plain, whatever is logged.
+// Encoder returns an encoder that writes log lines as plain text, whatever is logged.
 func Encoder(of zapcore.Encoder) zapcore.Encoder { return encoder{of} }
 
 type encoder struct{ zapcore.Encoder }
@@ -13,8 +13,8 @@ type encoder struct{ zapcore.Encoder }
 // Clone implements zapcore.Encoder.
 func (e encoder) Clone() zapcore.Encoder { return encoder{e.Encoder.Clone()} }
 
-// EncodeEntry implements zapcore.Encoder. zap writes fields as JSON in either
-// format, but a message as it is.
+// EncodeEntry implements zapcore.Encoder. zap writes fields as JSON in either format, but a
+// message unescaped.
 func (e encoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
 	entry.Message = Text(entry.Message)
 	line, err := e.Encoder.EncodeEntry(entry, fields)

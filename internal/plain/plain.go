@@ -1,6 +1,5 @@
-// Package plain writes text of strangers so that it does nothing but stand
-// there: in a log it makes no line of its own, and a terminal or page takes no
-// command from it.
+// Package plain makes text from others safe to show: it adds no line to a log, and a terminal
+// or page takes no command from it.
 package plain
 
 import (
@@ -11,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns s with what is not plain written as an escape of Go: control
-// characters, line and paragraph separators, what changes the direction of
-// text, and bytes that are not UTF-8. Everything else, emoji included, stays as it is.
+// Text returns s with some characters written as Go escapes: control characters, line and
+// paragraph separators, characters that change the direction of text, and bytes that are not
+// UTF-8. Everything else, including emoji, stays as it is.
 func Text(s string) string {
 	at := strings.IndexFunc(s, func(r rune) bool { return acts(r) || r == utf8.RuneError })
 	if at < 0 {
@@ -37,8 +36,8 @@ func Text(s string) string {
 	return b.String()
 }
 
-// Lines returns the text of an error, each line as Text has it. Errors that
-// errors.Join has joined have a line each, and no other has more than one.
+// Lines returns the text of an error, each line escaped by Text. Errors that errors.Join has
+// joined have a line each. No other error has more than one line.
 func Lines(err error) string {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		errs := joined.Unwrap()
@@ -53,9 +52,9 @@ func Lines(err error) string {
 	return Text(err.Error())
 }
 
-// JSON returns encoded JSON with what is not plain as escapes of JSON, which
-// mean the same. Encoders have escaped the control characters of ASCII within
-// strings already; those between values, such as line ends, stay.
+// JSON returns encoded JSON in which characters that are not plain are JSON escapes, which mean
+// the same. Encoders have already escaped the ASCII control characters within strings. Those
+// between values, such as line ends, stay.
 func JSON(encoded []byte) []byte {
 	plain := make([]byte, 0, len(encoded))
 	for len(encoded) > 0 {
@@ -70,7 +69,7 @@ func JSON(encoded []byte) []byte {
 	return plain
 }
 
-// acts reports whether a character does something where it is shown.
+// acts reports whether a character has an effect where it is shown.
 func acts(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7f

@@ -7,10 +7,10 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/expr"
 )
 
-// costs are what the tasks of a job cost, limit by limit.
+// costs are the costs of the tasks of a job, limit by limit.
 type costs struct {
 	limits []string     // of the job, in its order
-	own    []*expr.Cost // of each of them; nil where it is each
+	own    []*expr.Cost // of each of them; nil where each applies
 	each   expr.Cost
 }
 
@@ -33,7 +33,7 @@ func newCosts(jc config.Job) (c costs, err error) {
 	return c, nil
 }
 
-// cost is what a task costs of a limit: nothing where that is a mistake.
+// cost is what a task costs of a limit: nothing if the cost is a mistake.
 type cost struct {
 	permits int64
 	mistake error // a *Mistake, or nil

@@ -21,20 +21,20 @@ type Jobs struct {
 	slots  []*SlotLimit
 }
 
-// Job is what applies to the tasks of a pattern.
+// Job is the settings for the tasks of a pattern.
 type Job struct {
 	Name        string       // the pattern, as configured
 	Limits      []*Limit     // a task draws on all of them
-	Slots       []*SlotLimit // and holds a slot of each of these while it runs
+	Slots       []*SlotLimit // it holds a slot of each of these while it runs
 	Hold        time.Duration
 	MaxInFlight int // 0: no cap
 	MaxPause    time.Duration
-	MaxWait     time.Duration // for which its API may tell a task to try later
+	MaxWait     time.Duration // how long its API may tell a task to try later
 	Acquires    bool          // its handler gets the permits itself
 
 	pattern expr.Pattern
 	costs   costs
-	pauses  []bool // of Limits: Draw.Pauses
+	pauses  []bool // for each of Limits: Draw.Pauses
 }
 
 // Limit is a limit of the configuration: one limiter, or one for each value of its
@@ -42,12 +42,12 @@ type Job struct {
 type Limit struct {
 	Name string
 	Rate throttle.Rate
-	Dry  bool   // it only tells who would wait
+	Dry  bool   // it only tells which tasks would wait
 	Key  string // where a task has the value; empty if there is one limiter for all
 
 	Share string // where a task has its tenant; empty if tenants do not share it
 
-	Adapt  throttle.Adapt // zero: it does not
+	Adapt  throttle.Adapt // zero: it does not adapt
 	Preset string         // whose headers its API sends
 
 	key   expr.Selector // Key
@@ -56,7 +56,7 @@ type Limit struct {
 	rates map[string]throttle.Rate // of limiters whose values have rates of their own
 }
 
-// New returns what a configuration says. It has no error for one that is valid.
+// New returns what a configuration says. It returns no error for a valid configuration.
 func New(cfg *config.Config) (*Jobs, error) {
 	js := &Jobs{}
 	limits := make(map[string]*Limit, len(cfg.Limits))
@@ -118,8 +118,8 @@ func newLimit(name string, lc config.Limit) (l *Limit, err error) {
 	return l, nil
 }
 
-// RateOf returns the rate that the configuration has for one of the limit's limiters:
-// that of its value, or the common one.
+// RateOf returns the rate that the configuration has for one of the limit's limiters: the rate
+// of its value, or the common one.
 func (l *Limit) RateOf(limiter string) throttle.Rate {
 	if rate, own := l.rates[limiter]; own {
 		return rate
@@ -154,8 +154,8 @@ func newJob(name string, jc config.Job, limits map[string]*Limit, slots []*SlotL
 	return j, nil
 }
 
-// pauses returns which limits of a job stop when the API says to try later: the
-// narrowest that fit, so that one account does not stop the others; none of a dry run.
+// pauses returns which limits of a job pause when the API says to try later: the narrowest that
+// fit, so that one account does not stop the others. A limit with dry_run never pauses.
 func pauses(limits []*Limit, names []string) []bool {
 	var keyed, overall, named []bool
 	for _, l := range limits {
@@ -172,22 +172,22 @@ func pauses(limits []*Limit, names []string) []bool {
 	return overall
 }
 
-// Type returns the only task type that the pattern matches, false if it is a
-// beginning of many.
+// Type returns the only task type that the pattern matches, or false if it is the beginning of
+// several types.
 func (j *Job) Type() (string, bool) { return j.pattern.Type() }
 
-// CostsByLimit says whether its tasks cost of some limit what they do not of others.
+// CostsByLimit reports whether its tasks may cost different numbers of different limits.
 func (j *Job) CostsByLimit() bool {
 	return slices.ContainsFunc(j.costs.own, func(own *expr.Cost) bool { return own != nil })
 }
 
-// All returns the jobs, the pattern that wins first.
+// All returns the jobs. The pattern that wins comes first.
 func (js *Jobs) All() []*Job { return js.jobs }
 
 // Limits returns the limits by name.
 func (js *Jobs) Limits() []*Limit { return js.limits }
 
-// For returns what applies to a task type, or nil.
+// For returns the settings of a task type, or nil.
 func (js *Jobs) For(taskType string) *Job {
 	for _, j := range js.jobs {
 		if j.pattern.Matches(taskType) {
@@ -229,7 +229,7 @@ func (l *Limit) ofValue(t Task) (string, error) {
 	return limitname.OfValue(l.Name, value)
 }
 
-// String returns the limit as people read it.
+// String describes the limit for people.
 func (l *Limit) String() string {
 	s := l.Name + " " + l.Rate.String()
 	if l.Rate.Type == throttle.PerClient {

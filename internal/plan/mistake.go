@@ -8,19 +8,19 @@ type Reason string
 // The reasons of a Mistake.
 const (
 	BadKey   Reason = "bad_key"   // the task has no usable value where a limit's key reads one
-	BadCost  Reason = "bad_cost"  // nor where the job's permits do
-	BadShare Reason = "bad_share" // nor where a limit's share does
+	BadCost  Reason = "bad_cost"  // nor where the job's permits read one
+	BadShare Reason = "bad_share" // nor where a limit's share reads one
 )
 
-// Mistake says why a task has no whole plan. Either the task is wrong or the
-// configuration is.
+// Mistake says why a task has no complete plan. Either the task is wrong or the configuration
+// is.
 type Mistake struct {
 	Reason Reason
 	Type   string // of the task
 	Job    string // the pattern of the configuration that matches it
-	Limit  string // whose key or cost it is; empty for a cost of all limits
+	Limit  string // the limit whose key or cost it is; empty for a cost of all limits
 	Path   string // what the configuration reads: payload.account, header.tenant
-	Err    error  // what is wrong with what is there
+	Err    error  // what is wrong with the value there
 }
 
 func (m *Mistake) Error() string { return m.Err.Error() }

@@ -1,12 +1,11 @@
-// Package plan finds out what a task has to get before it runs: which limits it
-// has, which limiter of each, and what it costs. The plan depends on nothing but
-// the configuration and the task. The package does no I/O, reads no clock and
-// knows nothing of asynq, so whoever asks gets the same answer: a worker, an asynq
-// server of one's own, or a command that checks jobs before they are enqueued.
+// Package plan finds out what a task has to get before it runs: which limits it has, which
+// limiter of each, and what it costs. The plan depends only on the configuration and the task.
+// The package does no I/O, reads no clock and does not use asynq. So all callers get the same
+// answer: a worker, a user's own asynq server, or a command that checks jobs before they are
+// enqueued.
 //
-// The package is internal, and not part of package config, because only our own
-// packages ask it. New kinds of limits may change the shape of a plan, and break
-// nobody.
+// The package is internal, and not part of package config, because only our own packages use
+// it. New kinds of limits may change the type of a plan without breaking anybody.
 package plan
 
 import (
@@ -26,25 +25,25 @@ type Plan struct {
 	Job   *Job   // nil if no pattern of the configuration matches
 	Draws []Draw // in the order of Job.Limits; none if the task has no limits
 	Slots []Slot // in the order of Job.Slots
-	Dry   []Draw // on limits that only tell who would wait: nothing depends on them
+	Dry   []Draw // on limits that only tell which tasks would wait: nothing depends on them
 }
 
-// Draw is what a task takes of one limit.
+// Draw is what a task takes from one limit.
 type Draw struct {
 	Limit   *Limit
 	Limiter string        // the limit's own name, or that of the task's value of its key
 	Rate    throttle.Rate // of the limiter, as configured
 	Cost    int64         // permits
 	Pauses  bool          // the limiter pauses when the task's API says to try later
-	Tenant  string        // who shares the limiter with others; empty if nobody does
+	Tenant  string        // the tenant of the task, where tenants share the limiter; else empty
 	Mistake error         // of Plan.Dry: why the task would be blocked, a *Mistake; else nil
 }
 
-// Plan returns the plan of a task. An error is a *Mistake; the plan then has those
-// draws whose limiter is known, at no cost where the cost is the mistake.
+// Plan returns the plan of a task. An error is a *Mistake. The plan then has the draws whose
+// limiter is known, with no cost where the cost is the mistake.
 //
-// Whether a limit ever gives as much as the task costs is not known here: that
-// depends on the limit in Redis, not on the one of the configuration.
+// Plan does not check whether a limit ever gives as much as the task costs: that depends on the
+// limit in Redis, not on the one in the configuration.
 func (js *Jobs) Plan(t Task) (Plan, error) {
 	j := js.For(t.Type)
 	if j == nil || len(j.Limits) == 0 && len(j.Slots) == 0 {
@@ -88,7 +87,7 @@ func (l *Limit) limiterOf(t Task, j *Job) (string, error) {
 	return name, nil
 }
 
-// tenantOf returns whose task of the job it is, where tenants share the limit.
+// tenantOf returns the tenant of the task, where tenants share the limit.
 func (l *Limit) tenantOf(t Task, j *Job) (string, error) {
 	if l.Share == "" {
 		return "", nil

@@ -10,8 +10,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// SlotLimit is a limit in flight of the configuration: one, or one for each value of
-// its key.
+// SlotLimit is a limit in flight of the configuration: one, or one for each value of its key.
 type SlotLimit struct {
 	Name  string
 	Slots throttle.Slots
@@ -51,7 +50,7 @@ func splitSlots(names []string, all []*SlotLimit) (own []*SlotLimit, rates []str
 // Slots returns the limits in flight by name.
 func (js *Jobs) Slots() []*SlotLimit { return js.slots }
 
-// slotsOf are the slots that a task needs. An error is a *Mistake.
+// slotsOf returns the slots that a task needs. An error is a *Mistake.
 func (j *Job) slotsOf(t Task) (slots []Slot, err error) {
 	for _, l := range j.Slots {
 		name := l.Name

@@ -1,11 +1,11 @@
-// Package presence tells who is there: each process that runs jobs says in Redis,
-// every few seconds, what it serves and how busy it is, and pages and commands
-// read it. Nothing that decides about jobs does.
+// Package presence records which workers are running. Each process that runs jobs writes to
+// Redis, every few seconds, what it serves and how busy it is. Pages and commands read it.
+// Nothing that decides about jobs does.
 //
 //	jobthrottle:worker:<id>  hash: see Worker; it expires when its worker is silent
 //	jobthrottle:workers      zset: id -> when it was last heard of, in milliseconds of Redis's clock
 //
-// This package is the only owner of these keys.
+// Only this package uses these keys.
 package presence
 
 import (
@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// Every is how often a worker says that it is here.
+	// Every is how often a worker says that it is running.
 	Every = 5 * time.Second
-	// lasts is for how long that counts.
+	// lasts is how long that counts.
 	lasts = 3 * Every
-	// MaxWorkers is how many workers Read tells of.
+	// MaxWorkers is how many workers Read returns at most.
 	MaxWorkers = 1000
 )
 
-// Keys are patterns of the keys that a worker writes, as ACLs have them.
+// Keys are patterns of the keys that a worker writes, for ACLs.
 func Keys() []string { return []string{workerKey("*"), workersKey} }
 
 const workersKey = "jobthrottle:workers"
@@ -38,21 +38,21 @@ func workerKey(id string) string { return "jobthrottle:worker:" + id }
 //go:embed lua/here.lua
 var hereLua string
 
-// Here says that a worker is here, with the caller's pipeline.
+// Here says that a worker is running, with the caller's pipeline.
 func Here(ctx context.Context, p redis.Pipeliner, w Worker) {
 	p.HSet(ctx, workerKey(w.ID), w.fields()...)
 	p.PExpire(ctx, workerKey(w.ID), lasts)
 	p.Eval(ctx, hereLua, []string{workersKey}, w.ID, lasts.Milliseconds())
 }
 
-// Gone says that a worker has gone, with the caller's pipeline.
+// Gone says that a worker has ended, with the caller's pipeline.
 func Gone(ctx context.Context, p redis.Pipeliner, id string) {
 	p.Del(ctx, workerKey(id))
 	p.ZRem(ctx, workersKey, id)
 }
 
-// Read returns the workers that are here, by host, process and id: MaxWorkers at
-// most, those that were heard of last. It is two round trips.
+// Read returns the running workers, by host, process and id: at most MaxWorkers, those that
+// were heard of last. It is two round trips.
 func Read(ctx context.Context, rdb redis.UniversalClient) ([]Worker, error) {
 	wrap := func(err error) error { return fmt.Errorf("read which workers are here: %w", err) }
 	found, err := rdb.ZRevRangeByScoreWithScores(ctx, workersKey, &redis.ZRangeBy{Min: "-inf", Max: "+inf", Count: MaxWorkers}).Result()

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Worker is a process that runs jobs, as it said of itself.
+// Worker is a process that runs jobs, as it described itself.
 type Worker struct {
-	ID      string // what its per_client limits are keyed by
+	ID      string // its key in per_client limits
 	Version string
-	Config  string // config.Config.Fingerprint: the same for those that treat jobs alike
+	Config  string // config.Config.Fingerprint: the same for workers that treat jobs alike
 	Host    string
 	PID     int
 	Started time.Time // by its own clock
-	Seen    time.Time // when it last said this, by Redis's clock
+	Seen    time.Time // when it last reported, by Redis's clock
 	Pools   []Pool
 
-	// Types are the patterns of the task types that it has handlers for: a type that
-	// begins with one has a handler. Without TypesKnown nobody can tell but for Lacks:
-	// types of its configuration that it has no handler for.
+	// Types are the patterns of the task types for which it has handlers: a type that begins
+	// with one has a handler. Without TypesKnown only Lacks is known: types of its
+	// configuration for which it has no handler.
 	Types      []string
 	TypesKnown bool
 	Lacks      []string
@@ -39,22 +39,22 @@ type Pool struct {
 	Takes      bool           `json:"takes"` // false while it starts and drains
 }
 
-// Serves says whether the worker takes jobs of a queue.
+// Serves reports whether the worker takes jobs of a queue.
 func (w *Worker) Serves(queue string) bool {
 	return slices.ContainsFunc(w.Pools, func(p Pool) bool { _, ok := p.Queues[queue]; return ok && p.Takes })
 }
 
-// Handling is what is known of the handler for a task type.
+// Handling is what is known about the handler for a task type.
 type Handling int
 
-// What a Worker knows.
+// The values of Handling.
 const (
 	Unknown Handling = iota
 	Handles
 	LacksHandler
 )
 
-// Handles says whether the worker has a handler for a task type.
+// Handles reports whether the worker has a handler for a task type.
 func (w *Worker) Handles(taskType string) Handling {
 	switch {
 	case slices.Contains(w.Lacks, taskType):
@@ -68,17 +68,17 @@ func (w *Worker) Handles(taskType string) Handling {
 }
 
 const (
-	// maxTypes is how many patterns a worker tells; one with more does not tell any.
+	// maxTypes is how many patterns a worker reports at most. A worker with more reports none.
 	maxTypes = 1000
-	// maxText bounds what is read of a field.
+	// maxText is the largest field that is read.
 	maxText = 64 << 10
-	// maxNumber bounds numbers that are read.
+	// maxNumber is the largest number that is read.
 	maxNumber = 1_000_000
-	// unknown stands for types that the worker does not know itself.
+	// unknown is the value for types that the worker does not know itself.
 	unknown = "unknown"
 )
 
-// fields is the hash of a worker.
+// fields are the fields of a worker's hash.
 func (w *Worker) fields() []any {
 	types, known := w.Types, w.TypesKnown && len(w.Types) <= maxTypes
 	f := []any{
@@ -99,8 +99,8 @@ func text(v any) string {
 	return string(b)
 }
 
-// parse reads what fields wrote. Somebody else may have written it: what makes no
-// sense reads as if it were not there, and numbers are bounded.
+// parse reads what fields wrote. Somebody else may have written it: invalid fields are ignored,
+// and numbers are bounded.
 func parse(id string, hash map[string]string) (Worker, bool) {
 	if len(hash) == 0 {
 		return Worker{}, false

@@ -18,9 +18,9 @@ import (
 // ErrNoJava says that java or mvn is not installed, so there is no Redisson to run.
 var ErrNoJava = errors.New("redisson: java (17 or later) and mvn are needed")
 
-// build returns the path of the program's jar, which it makes where the user's
-// cache has none of these sources. Processes that build at the same time do
-// not disturb each other: the jar appears when it is whole.
+// build returns the path of the program's jar. It makes the jar if the user's cache has none of
+// these sources. Processes that build at the same time do not disturb each other: the jar
+// appears only when it is complete.
 func build(ctx context.Context) (string, error) {
 	for _, tool := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -62,7 +62,7 @@ func build(ctx context.Context) (string, error) {
 	return jar, nil
 }
 
-// sourceState tells one state of the program's sources from any other.
+// sourceState is a hash of the program's sources.
 func sourceState() (string, error) {
 	h := sha256.New()
 	err := fs.WalkDir(project.Project, ".", func(path string, d fs.DirEntry, err error) error {

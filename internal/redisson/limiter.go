@@ -2,12 +2,12 @@ package redisson
 
 import "time"
 
-// Rate is what Redisson knows of a limiter's configuration. Times are whole milliseconds.
+// Rate is what Redisson stores about a limiter's configuration. Times are whole milliseconds.
 type Rate struct {
 	PerClient bool
 	Permits   int64
 	Interval  time.Duration
-	KeepAlive time.Duration // zero: none. Redisson writes it, and cannot read it back
+	KeepAlive time.Duration // zero: none. Redisson writes it, but cannot read it back
 }
 
 func (r Rate) in(c command) command {
@@ -15,8 +15,8 @@ func (r Rate) in(c command) command {
 	return c
 }
 
-// Limiter is an RRateLimiter in a Peer, with its methods under their own
-// names. An exception there is an error here that quotes it.
+// Limiter is an RRateLimiter in a Peer, with its methods under their own names. An exception
+// there is an error here that quotes it.
 type Limiter struct {
 	p    *Peer
 	name string
@@ -37,13 +37,13 @@ func (l *Limiter) TrySetRate(r Rate) (bool, error) {
 	return l.done(r.in(command{Command: "trySetRate"}))
 }
 
-// SetRate is setRate, which also forgets what was used.
+// SetRate is setRate, which also deletes what was used.
 func (l *Limiter) SetRate(r Rate) error {
 	_, err := l.do(r.in(command{Command: "setRate"}))
 	return err
 }
 
-// UpdateRate is updateRate, of a limiter that has a rate.
+// UpdateRate is updateRate, for a limiter that has a rate.
 func (l *Limiter) UpdateRate(r Rate, keepState bool) (bool, error) {
 	return l.done(r.in(command{Command: "updateRate", KeepState: keepState}))
 }
@@ -69,13 +69,13 @@ func (l *Limiter) TryAcquire(n int64, timeout time.Duration) (bool, error) {
 	return l.done(command{Command: "tryAcquire", Permits: n, Timeout: timeout.Milliseconds()})
 }
 
-// Acquire is acquire: it waits for as long as it takes.
+// Acquire is acquire: it waits as long as necessary.
 func (l *Limiter) Acquire(n int64) error {
 	_, err := l.do(command{Command: "acquire", Permits: n})
 	return err
 }
 
-// Release is release: it gives permits back.
+// Release is release: it returns permits.
 func (l *Limiter) Release(n int64) error {
 	_, err := l.do(command{Command: "release", Permits: n})
 	return err

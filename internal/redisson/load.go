@@ -5,32 +5,32 @@ import "time"
 // Load is threads that acquire in a loop.
 type Load struct {
 	Limiter string
-	Costs   []int64       // a thread for each, which acquires so many permits at a time
-	Clients int           // Redisson clients, each with its own id and connections, among which the threads are dealt out in turn; zero means one
-	For     time.Duration // nobody asks, or waits, for longer: the last of each thread's acquires may end with nothing
+	Costs   []int64       // a thread for each, which acquires that many permits at a time
+	Clients int           // Redisson clients, each with its own id and connections; threads are dealt out to them in turn; zero means one
+	For     time.Duration // nobody asks or waits longer: the last acquire of each thread may get nothing
 }
 
-// Grant is one acquire that a thread of a Load was granted.
+// Grant is an acquire that was granted to a thread of a Load.
 type Grant struct {
-	Thread int   // which of Load.Costs
+	Thread int   // the index in Load.Costs
 	Asked  int64 // when it asked, and
-	At     int64 // when it had its permits: nanoseconds of CLOCK_MONOTONIC, which is one for all processes of a machine
+	At     int64 // when it got its permits: nanoseconds of CLOCK_MONOTONIC, which is the same for all processes of a machine
 }
 
-// Connect makes clients until there are so many, for the Loads to come.
+// Connect makes clients until there are that many, for later Loads.
 func (p *Peer) Connect(clients int) error {
 	_, err := p.do(command{Command: "connect", Clients: clients})
 	return err
 }
 
-// Disconnect closes all clients but the first, and with them some 25 connections each.
+// Disconnect closes all clients except the first, each with about 25 connections.
 func (p *Peer) Disconnect() error {
 	_, err := p.do(command{Command: "disconnect"})
 	return err
 }
 
-// Load runs the threads on a limiter that has a rate, and returns what they
-// got, in the order of At. Clients that are missing are made first, and stay.
+// Load runs the threads on a limiter that has a rate. It returns their grants, in the order of
+// At. It first makes clients that are missing, and keeps them.
 func (p *Peer) Load(l Load) ([]Grant, error) {
 	r, err := p.do(command{Command: "load", Limiter: l.Limiter, Costs: l.Costs, Clients: l.Clients, Timeout: l.For.Milliseconds()})
 	if err != nil {

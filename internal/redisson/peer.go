@@ -1,7 +1,7 @@
-// Package redisson runs real Redisson clients, each in a JVM of its own, for
-// tests and benchmarks that set this project beside it. The JVM runs the
-// program of interop/redisson, which is built with Maven when it is first
-// needed; the first build downloads Redisson from Maven Central.
+// Package redisson runs real Redisson clients, each in a JVM of its own, for tests and
+// benchmarks that compare this project with Redisson. The JVM runs the program of
+// interop/redisson, which is built with Maven when it is first needed. The first build
+// downloads Redisson from Maven Central.
 package redisson
 
 import (
@@ -16,26 +16,24 @@ import (
 	"time"
 )
 
-// closeTimeout is how long a JVM may take to end by itself.
+// closeTimeout is how long a JVM may take to end.
 const closeTimeout = 10 * time.Second
 
-// Peer is a JVM with a Redisson client. Its methods, and those of its
-// limiters, may be called concurrently and take turns: the JVM does one thing
-// at a time.
+// Peer is a JVM with a Redisson client. Its methods, and those of its limiters, may be called
+// concurrently. They take turns: the JVM does one thing at a time.
 type Peer struct {
 	id, version string
 
-	mu      sync.Mutex // held while the JVM is at work
+	mu      sync.Mutex // held while the JVM works
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
 	replies *json.Decoder
-	stderr  bytes.Buffer // to be read only once the JVM has ended
+	stderr  bytes.Buffer // read it only once the JVM has ended
 }
 
-// Start builds the program, if that was not done before, and starts a JVM
-// whose Redisson client uses the Redis at addr (host:port). The end of ctx
-// kills the JVM. The caller must Close the Peer. The error is ErrNoJava where
-// there is nothing to build or run it with.
+// Start builds the program if necessary, and starts a JVM whose Redisson client uses the Redis
+// at addr (host:port). The end of ctx kills the JVM. The caller must Close the Peer. The error
+// is ErrNoJava if java or mvn is missing.
 func Start(ctx context.Context, addr string) (*Peer, error) {
 	jar, err := build(ctx)
 	if err != nil {
@@ -65,7 +63,7 @@ func Start(ctx context.Context, addr string) (*Peer, error) {
 	return p, nil
 }
 
-// ID is the id of the Redisson client, with which the names of its PER_CLIENT keys end.
+// ID is the id of the Redisson client. The names of its PER_CLIENT keys end with it.
 func (p *Peer) ID() string { return p.id }
 
 // Version is Redisson's version.
@@ -74,7 +72,7 @@ func (p *Peer) Version() string { return p.version }
 // Limiter is the RRateLimiter of that name.
 func (p *Peer) Limiter(name string) *Limiter { return &Limiter{p: p, name: name} }
 
-// Close ends the JVM once it has done what it is at, and waits for it.
+// Close ends the JVM once it has finished its current work, and waits for it.
 func (p *Peer) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +116,7 @@ type reply struct {
 	Error  string     `json:"error"`
 }
 
-// do has the JVM do one thing, and names it where it fails.
+// do makes the JVM run a command. Errors name the limiter and the command.
 func (p *Peer) do(c command) (reply, error) {
 	line, err := json.Marshal(c)
 	if err != nil {
@@ -136,7 +134,7 @@ func (p *Peer) do(c command) (reply, error) {
 	return r, nil
 }
 
-// reply reads what the JVM says next; an exception it tells of is an error.
+// reply reads the next line from the JVM. If it reports an exception, that is the error.
 func (p *Peer) reply() (reply, error) {
 	var r reply
 	if err := p.replies.Decode(&r); err != nil {

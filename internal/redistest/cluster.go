@@ -14,7 +14,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
-// settleTime bounds how long servers may take to find each other: seconds, on a busy machine more.
+// settleTime is how long servers may take at most to find each other: seconds, and more on a
+// busy machine.
 const settleTime = time.Minute
 
 const (
@@ -24,27 +25,27 @@ const (
 
 // Cluster is a Redis Cluster that a test owns. It is not safe for concurrent use.
 type Cluster struct {
-	Nodes []*Server // the first three began as masters, each of the others as the replica of the one three before it
+	Nodes []*Server // the first three began as masters, and each of the others as the replica of the node three before it
 
 	tb      testing.TB
 	clients map[*Server]*redis.Client
 }
 
-// StartCluster runs a Redis Cluster of three masters without replicas for the length of the test, and returns their
-// addresses.
+// StartCluster runs a Redis Cluster of three masters without replicas for the length of the
+// test, and returns their addresses.
 func StartCluster(tb testing.TB) []string {
 	tb.Helper()
 	return newCluster(tb, clusterMasters).Addrs()
 }
 
-// NewCluster runs a Redis Cluster of three masters, each with a replica, for the length of the test. A node that is not
-// heard of for two seconds is given up by the others. args are redis-server's.
+// NewCluster runs a Redis Cluster of three masters, each with a replica, for the length of the
+// test. If a node is silent for two seconds, the others give it up. args are redis-server's.
 func NewCluster(tb testing.TB, args ...string) *Cluster {
 	tb.Helper()
 	return newCluster(tb, 2*clusterMasters, args...)
 }
 
-// newCluster returns when all slots are served and all replicas in step.
+// newCluster returns when all slots are served and all replicas are in sync.
 func newCluster(tb testing.TB, nodes int, args ...string) *Cluster {
 	tb.Helper()
 	c := &Cluster{tb: tb, clients: map[*Server]*redis.Client{}}
@@ -58,7 +59,7 @@ func newCluster(tb testing.TB, nodes int, args ...string) *Cluster {
 			return slices.Concat(inMemory(port), []string{
 				"--cluster-enabled", "yes", "--cluster-port", busPort, "--cluster-node-timeout", "2000",
 				"--repl-diskless-sync-delay", "0",
-				"--repl-ping-replica-period", "1", // nodes tell of replicas that have heard something
+				"--repl-ping-replica-period", "1", // nodes only report replicas that have received something
 			}, args)
 		})
 		c.Nodes = append(c.Nodes, node)
@@ -77,7 +78,7 @@ func newCluster(tb testing.TB, nodes int, args ...string) *Cluster {
 	return c
 }
 
-// introduce shares the slots out and makes the nodes known to each other.
+// introduce distributes the slots and makes the nodes known to each other.
 func (c *Cluster) introduce() {
 	c.tb.Helper()
 	for i, node := range c.Nodes {
@@ -100,7 +101,8 @@ func (c *Cluster) introduce() {
 	})
 }
 
-// well says whether a node sees all slots served and is in step with its master, or its replicas with it.
+// well reports whether a node sees all slots served, and is in sync with its master, or its
+// replicas with it.
 func (c *Cluster) well(node *Server, replicas int) bool {
 	state, err := c.clients[node].ClusterInfo(c.ctx()).Result()
 	if err != nil || !strings.Contains(state, "cluster_state:ok") || !strings.Contains(state, fmt.Sprintf("cluster_slots_ok:%d", clusterSlots)) {
@@ -113,7 +115,7 @@ func (c *Cluster) well(node *Server, replicas int) bool {
 	return role[0] == "master" && len(role[2].([]any)) == replicas || role[0] == "slave" && role[3] == "connected"
 }
 
-// Addrs are the addresses of all nodes.
+// Addrs returns the addresses of all nodes.
 func (c *Cluster) Addrs() []string {
 	var addrs []string
 	for _, node := range c.Nodes {
@@ -130,14 +132,15 @@ func (c *Cluster) Slot(key string) int {
 	return int(slot)
 }
 
-// Master is the node that has a key, as the nodes that live see it.
+// Master is the node that has a key, according to the live nodes.
 func (c *Cluster) Master(key string) *Server { c.tb.Helper(); return c.awaitOwners(key, 1)[0] }
 
 // Replica is the first replica of the master of a key.
 func (c *Cluster) Replica(key string) *Server { c.tb.Helper(); return c.awaitOwners(key, 2)[1] }
 
-// awaitOwners waits for so many nodes to have a key: a node may not have heard of a replica yet, and knows of no master
-// between one that says it has the slot no more and one that says it has.
+// awaitOwners waits until that many nodes have a key. A node may not have heard of a replica
+// yet. While a slot moves, a node may know no master: one has already given the slot up, and
+// the other has not yet claimed it.
 func (c *Cluster) awaitOwners(key string, atLeast int) (owners []*Server) {
 	c.tb.Helper()
 	slot := c.Slot(key)
@@ -148,7 +151,7 @@ func (c *Cluster) awaitOwners(key string, atLeast int) (owners []*Server) {
 	return owners
 }
 
-// owners are the master and the replicas of a slot; none if the node that is asked knows of none.
+// owners are the master and the replicas of a slot; none if the node that is asked knows none.
 func (c *Cluster) owners(slot int) []*Server {
 	c.tb.Helper()
 	//lint:ignore SA1019 CLUSTER SHARDS, which replaces it, lists nodes that are dead as well
@@ -167,11 +170,13 @@ func (c *Cluster) owners(slot int) []*Server {
 	return nil
 }
 
-// failoverTime is how long a replica tries to take over before it gives up: Redis's own constant for CLUSTER FAILOVER.
+// failoverTime is how long a replica tries to take over before it gives up: Redis's own
+// constant for CLUSTER FAILOVER.
 const failoverTime = 5 * time.Second
 
-// Failover lets the replica of a key's master take over without loss, as an operator does before maintenance: again if
-// it gave up, as it does when another master refused its vote because it had not heard yet whose the slot is.
+// Failover lets the replica of a key's master take over without loss, as an operator does
+// before maintenance. It tries again if the replica gave up. That happens when another master
+// refused its vote because it had not yet heard who has the slot.
 func (c *Cluster) Failover(key string) {
 	c.tb.Helper()
 	replica := c.Replica(key)
@@ -194,7 +199,7 @@ func (c *Cluster) AwaitFailover(key string, dead *Server) {
 	testkit.Eventually(c.tb, settleTime, "another master", func() bool { return c.Master(key) != dead })
 }
 
-// any is a client of a node that lives.
+// any is a client of a live node.
 func (c *Cluster) any() *redis.Client {
 	c.tb.Helper()
 	for _, node := range c.Nodes {

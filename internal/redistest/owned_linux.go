@@ -5,5 +5,5 @@ import (
 	"syscall"
 )
 
-// own lets the server end with the test's process, however that ends.
+// own makes the server end with the test's process, however that ends.
 func own(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

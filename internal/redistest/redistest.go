@@ -1,4 +1,5 @@
-// Package redistest gives each test a Redis server of its own, so that tests meet the real thing and never each other.
+// Package redistest gives each test a Redis server of its own, so that tests use a real server
+// and never disturb each other.
 package redistest
 
 import (
@@ -14,14 +15,17 @@ import (
 	"testing"
 )
 
-// RequireEnv names a variable that, set to 1, turns a missing redis-server from a skipped test into a failed one.
+// RequireEnv names a variable. If it is 1, a test fails without redis-server instead of being
+// skipped.
 const RequireEnv = "JOBTHROTTLE_REQUIRE_REDIS"
 
-// maxStarts bounds the attempts to find a port: another process may take the one we picked before redis-server binds it.
+// maxStarts is the maximum number of attempts to find a port: another process may take the port
+// that we picked before redis-server binds it.
 const maxStarts = 10
 
-// Server is a redis-server process that a test owns. Addr stays the same over Stop and Restart, and so does its
-// directory: with "--appendonly", "yes" its data survives too. It is not safe for concurrent use.
+// Server is a redis-server process that a test owns. Addr and the directory stay the same over
+// Stop and Restart: with "--appendonly", "yes" its data survives too. It is not safe for
+// concurrent use.
 type Server struct {
 	Addr string // host:port on loopback
 
@@ -29,11 +33,12 @@ type Server struct {
 	dir    string
 	args   func(port string) []string
 	cmd    *exec.Cmd
-	exited chan struct{} // closed once the process is gone and waited for
+	exited chan struct{} // closed once the process has ended and was waited for
 }
 
-// Start runs a redis-server for the length of the test and returns its address. Nothing is saved to disk unless
-// args, which are redis-server's own, say so. Without redis-server the test is skipped, or fails where RequireEnv is 1.
+// Start runs a redis-server for the length of the test and returns its address. Nothing is
+// saved to disk unless args, which are redis-server's own, say so. Without redis-server the
+// test is skipped, or fails if RequireEnv is 1.
 func Start(tb testing.TB, args ...string) string {
 	tb.Helper()
 	return New(tb, args...).Addr
@@ -45,7 +50,7 @@ func New(tb testing.TB, args ...string) *Server {
 	return launch(tb, func(port string) []string { return append(inMemory(port), args...) })
 }
 
-// Require skips the test without redis-server, or fails it where RequireEnv is 1.
+// Require skips the test without redis-server, or fails it if RequireEnv is 1.
 func Require(tb testing.TB) {
 	tb.Helper()
 	_, err := exec.LookPath("redis-server")
@@ -58,7 +63,7 @@ func Require(tb testing.TB) {
 	}
 }
 
-// launch starts a server whose arguments depend on the port it is to have.
+// launch starts a server whose arguments depend on its port.
 func launch(tb testing.TB, args func(port string) []string) *Server {
 	tb.Helper()
 	Require(tb)
@@ -77,7 +82,8 @@ func launch(tb testing.TB, args func(port string) []string) *Server {
 	return nil
 }
 
-// Stop kills the server as a power cut would, and returns when the process is gone. Stopping twice is harmless.
+// Stop kills the server as a power cut would, and returns when the process has ended. Stopping
+// twice is harmless.
 func (s *Server) Stop() {
 	if s.cmd == nil {
 		return
@@ -97,7 +103,7 @@ func (s *Server) HostPort() (host, port string) {
 	return host, port
 }
 
-// Freeze stops the process without ending it, as a machine that hangs; Thaw lets it go on.
+// Freeze stops the process without ending it, like a machine that hangs; Thaw lets it go on.
 func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
 
 // Thaw ends what Freeze began.
@@ -119,13 +125,14 @@ func (s *Server) Restart() {
 	}
 }
 
-// start returns once the server says that it accepts connections, or with what it said before it gave up.
+// start returns once the server accepts connections. If it ends before, the error quotes its
+// log.
 func (s *Server) start() error {
 	_, port, err := net.SplitHostPort(s.Addr)
 	if err != nil {
 		return err
 	}
-	// A configuration file, if there is one, has to come first, and overrides nothing.
+	// A configuration file, if there is one, must come first, so that it overrides nothing.
 	args := append(s.args(port), "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", "")
 	cmd := exec.Command("redis-server", args...)
 	own(cmd)
@@ -153,7 +160,7 @@ func (s *Server) start() error {
 	return nil
 }
 
-// inMemory are arguments of a server that saves nothing.
+// inMemory are the arguments of a server that saves nothing.
 func inMemory(port string) []string {
 	return []string{"--port", port, "--save", "", "--appendonly", "no"}
 }

@@ -2,8 +2,9 @@ package redistest
 
 import "time"
 
-// Reshard moves the slot of a key to another master and returns that, as redis-cli --cluster reshard does: a few keys
-// at a time, while clients go on. The pause before the last step is how long both masters have a part of the slot.
+// Reshard moves the slot of a key to another master and returns that master. It works like
+// redis-cli --cluster reshard: a few keys at a time, while clients go on. The pause before the
+// last step is how long both masters have a part of the slot.
 func (c *Cluster) Reshard(key string, pause time.Duration) *Server {
 	c.tb.Helper()
 	slot, source := c.Slot(key), c.Master(key)
@@ -38,7 +39,7 @@ func (c *Cluster) Reshard(key string, pause time.Duration) *Server {
 	return target
 }
 
-// masters are the nodes that are masters now.
+// masters returns the nodes that are masters now.
 func (c *Cluster) masters() []*Server {
 	c.tb.Helper()
 	var masters []*Server

@@ -25,9 +25,9 @@ type Sentinels struct {
 	tb testing.TB
 }
 
-// StartSentinels runs a master with so many replicas and three sentinels for the length of the test, and returns when
-// all know each other. A master that is silent for half a second is given up. args are those of the master and the
-// replicas.
+// StartSentinels runs a master with that many replicas and three sentinels for the length of
+// the test. It returns when all know each other. A master that is silent for half a second is
+// given up. args are those of the master and the replicas.
 func StartSentinels(tb testing.TB, replicas int, args ...string) *Sentinels {
 	tb.Helper()
 	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
@@ -44,7 +44,7 @@ func StartSentinels(tb testing.TB, replicas int, args ...string) *Sentinels {
 	})
 	for range 3 {
 		s.Sentinels = append(s.Sentinels, launch(tb, func(sentinelPort string) []string {
-			// Sentinels write into their file, each into its own.
+			// A sentinel writes into its configuration file, so each has its own.
 			file := filepath.Join(tb.TempDir(), "sentinel.conf")
 			text := fmt.Sprintf("port %[1]s\nsentinel monitor %[2]s %[3]s %[4]s 2\nsentinel down-after-milliseconds %[2]s 500\nsentinel failover-timeout %[2]s 5000\n",
 				sentinelPort, SentinelMaster, host, port)
@@ -66,7 +66,7 @@ func StartSentinels(tb testing.TB, replicas int, args ...string) *Sentinels {
 	return s
 }
 
-// Addrs are the addresses of the sentinels.
+// Addrs returns the addresses of the sentinels.
 func (s *Sentinels) Addrs() []string {
 	var addrs []string
 	for _, sentinel := range s.Sentinels {

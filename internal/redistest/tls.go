@@ -6,15 +6,16 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/testcert"
 )
 
-// TLS is a redis-server that speaks nothing but TLS, and asks its clients for a certificate as Redis does by default.
+// TLS is a redis-server that only accepts TLS, and asks its clients for a certificate as Redis
+// does by default.
 type TLS struct {
 	Addr      string
 	Authority string // file: the certificate that signed all others
 	Cert, Key string // files: a client's certificate
 }
 
-// StartTLS runs one for the length of the test. Its certificate is for name, a host name or an address. args are
-// redis-server's.
+// StartTLS runs a TLS server for the length of the test. Its certificate is for name, a host
+// name or an address. args are redis-server's.
 func StartTLS(tb testing.TB, name string, args ...string) TLS {
 	tb.Helper()
 	a := testcert.New(tb)

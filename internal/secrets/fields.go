@@ -6,22 +6,23 @@ import (
 	"strings"
 )
 
-// fieldNames are names of fields with what stands before their values, in JSON that stands in a
-// text, is cut off, or was written into another JSON text, whose quotes have backslashes.
+// fieldNames matches names of fields up to their values, in JSON that is part of a text, is cut
+// off, or was written into another JSON text and so has quotes with backslashes.
 var fieldNames = regexp.MustCompile(`\\*["']((?:[^"'\\\n]|\\+u[0-9A-Fa-f]{4}){1,64})\\*["']\s*(?::|=>)\s*`)
 
-// escapes begin characters that are written as their numbers.
+// escapes matches the beginning of characters that are written as their numbers.
 var escapes = regexp.MustCompile(`\\+u`)
 
-// field is a field in a text: its name, and from where to where its value stands, without its quotes.
+// field is a field in a text: its name, and where its value begins and ends, without its
+// quotes.
 type field struct {
 	name     string
 	from, to int
 }
 
-// fields returns a text without the values of secret fields, where it is not JSON as a
-// whole. Of an object or a list that is secret it hides all that follows: where that
-// ends is not sure.
+// fields returns a text without the values of secret fields, if it is not JSON as a whole. For
+// a secret object or list it hides everything after its beginning, because the end is
+// uncertain.
 func (h *Hider) fields(s string) string {
 	var all []field
 	for _, at := range fieldNames.FindAllStringSubmatchIndex(s, -1) {
@@ -39,14 +40,14 @@ func (h *Hider) fields(s string) string {
 		if h.Secret(all[i].name) {
 			return true
 		}
-		// {"name": "Authorization", "value": "..."}, as lists of headers have it
+		// {"name": "Authorization", "value": "..."}, as in lists of headers
 		isName := func(i int) bool {
 			return i >= 0 && i < len(all) && plainName(all[i].name) == "name" && h.Secret(s[all[i].from:all[i].to])
 		}
 		if plainName(all[i].name) != "value" {
 			return false
 		}
-		for near := 1; near <= 4; near++ { // others may stand between them
+		for near := 1; near <= 4; near++ { // other fields may be between them
 			if isName(i-near) || isName(i+near) {
 				return true
 			}
@@ -64,15 +65,16 @@ func (h *Hider) fields(s string) string {
 	return b.String() + s[done:]
 }
 
-// bareNames are names without quotes, with what stands before their values: in an object of
-// JavaScript, in YAML, in a header.
+// bareNames matches names without quotes up to their values: in an object of JavaScript, in
+// YAML, in a header.
 var bareNames = regexp.MustCompile(`(^|[\s{,;(\[])([A-Za-z][A-Za-z0-9_.-]{0,63}):[ \t]*`)
 
-// word is a value that is no sentence: with a digit, so that "wrong token: EOF" stays as it is.
+// word matches a value that is no sentence. It has a digit, so that "wrong token: EOF" stays
+// unchanged.
 var word = regexp.MustCompile(`^[^\s"',;(){}\[\]]*[0-9][^\s"',;(){}\[\]]*`)
 
-// bare returns a text without the values of secret fields whose names have no quotes. Of
-// the header Cookie, and of others with a - in their names, it hides the line.
+// bare returns a text without the values of secret fields whose names have no quotes. For the
+// header Cookie, and others with a - in their names, it hides the rest of the line.
 func (h *Hider) bare(s string) string {
 	var b strings.Builder
 	done := 0
@@ -101,8 +103,8 @@ var prefix = regexp.MustCompile(`^[bBrRuU]{1,2}["']`)
 
 var number = regexp.MustCompile(`^-?[0-9][0-9.eE+-]*`)
 
-// valueAt returns from where to where the value stands that begins at a place. It is
-// empty for what is no value of JSON, and for null, true and false.
+// valueAt returns the beginning and the end of the value that begins at the index at. It is
+// empty for what is no JSON value, and for null, true and false.
 func valueAt(s string, at int) (from, to int) {
 	quote := at
 	for quote < len(s) && s[quote] == '\\' {
@@ -115,7 +117,8 @@ func valueAt(s string, at int) (from, to int) {
 	}
 	switch c := s[quote]; c {
 	case '"', '\'':
-		// It ends at the next quote with no more backslashes: one with more is in it.
+		// It ends at the next quote with no more backslashes than this one. A quote with more
+		// belongs to the value.
 		slashes := 0
 		for i := quote + 1; i < len(s); i++ {
 			switch {

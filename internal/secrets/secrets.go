@@ -1,8 +1,8 @@
-// Package secrets hides what nobody should read over an operator's shoulder: the
-// values of fields and headers whose names say that they are secret, and texts that
-// look like tokens wherever they stand.
+// Package secrets hides what nobody should read over an operator's shoulder: the values of
+// fields and headers whose names say that they are secret, and texts anywhere that look like
+// tokens.
 //
-// It errs on the side of hiding, and is no more than that: who may read Redis may
+// It hides too much rather than too little. It is no access control: whoever may read Redis may
 // read everything.
 package secrets
 
@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 )
 
-// Hidden stands for what is hidden.
+// Hidden is shown instead of what is hidden.
 const Hidden = "(hidden)"
 
 // names are parts of the names of fields that hold secrets, without - and _.
@@ -25,7 +25,7 @@ var names = []string{
 	"credential", "signature", "sessionid", "otp", "cvv", "cvc", "cardnumber",
 }
 
-// tokens are texts that give somebody away as somebody.
+// tokens matches texts that authenticate somebody.
 var tokens = regexp.MustCompile(`(?i)\b(?:bearer|basic|token)\s+[A-Za-z0-9._~+/=-]{8,}` +
 	`|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?` + // JSON web tokens
 	`|\b(?:sk|pk|rk|whsec)_[A-Za-z0-9_]{12,}|\bsk-[A-Za-z0-9_-]{16,}` +
@@ -33,18 +33,18 @@ var tokens = regexp.MustCompile(`(?i)\b(?:bearer|basic|token)\s+[A-Za-z0-9._~+/=
 	`|\bxox[abeprs]-[A-Za-z0-9-]{8,}|\bAKIA[A-Z0-9]{12,}|\bAIza[A-Za-z0-9_-]{20,}|\bshp(?:at|ca|pa|ss)_[A-Za-z0-9]{16,}` +
 	`|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`)
 
-// parameters are those of a query, or of a form, in a text.
+// parameters matches the parameters of a query or of a form in a text.
 var parameters = regexp.MustCompile(`([?&;\s"'#(,{:]|^)([A-Za-z0-9_.%\[\]-]{1,64})=([^&;\s"']+)`)
 
-// userinfo is what stands before the host of a URL.
+// userinfo matches the text before the host of a URL.
 var userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]{0,20}://)[^/@\s"']+@`)
 
-// Hider hides. The zero value hides what this package knows.
+// Hider hides secrets. The zero value hides what this package knows.
 type Hider struct {
 	more []string
 }
 
-// New returns a Hider that hides fields of these names, too.
+// New returns a Hider that also hides fields with these names.
 func New(more []string) *Hider {
 	h := &Hider{}
 	for _, name := range more {
@@ -55,12 +55,12 @@ func New(more []string) *Hider {
 	return h
 }
 
-// plainName is a name without what people write it with.
+// plainName is a name without separators, in lower case.
 func plainName(name string) string {
 	return strings.NewReplacer("-", "", "_", "", " ", "", ".", "").Replace(strings.ToLower(name))
 }
 
-// Secret says whether a field of that name holds a secret.
+// Secret reports whether a field with that name holds a secret.
 func (h *Hider) Secret(name string) bool {
 	name = plainName(name)
 	for _, part := range names {
@@ -91,12 +91,11 @@ func (h *Hider) Text(s string) string {
 	return tokens.ReplaceAllString(s, Hidden)
 }
 
-// maxParsed is how large a JSON value may be that is looked into. What is larger is
-// not shown.
+// maxParsed is the largest JSON value that is parsed. Larger ones are not shown.
 const maxParsed = 256 << 10
 
-// Payload returns a payload as a person reads it: JSON indented, other text as it is,
-// without the secrets in it, and no more than most bytes. What is no text is told.
+// Payload returns a payload for people: JSON indented, other text unchanged, without the
+// secrets in it, and at most most bytes. For a payload that is no text, it says so.
 func (h *Hider) Payload(payload []byte, most int) string {
 	switch {
 	case len(payload) == 0:
@@ -152,7 +151,7 @@ func decode(text []byte) (any, bool) {
 	return v, true
 }
 
-// maxDepth is how deep a value is looked into. What is deeper is hidden.
+// maxDepth is how deep values are searched. Deeper ones are hidden.
 const maxDepth = 32
 
 func (h *Hider) value(v any, depth int) any {
@@ -161,7 +160,7 @@ func (h *Hider) value(v any, depth int) any {
 	}
 	switch v := v.(type) {
 	case map[string]any:
-		// {"name": "Authorization", "value": "..."}, as lists of headers have it
+		// {"name": "Authorization", "value": "..."}, as in lists of headers
 		secret := false
 		for key, name := range v {
 			name, ok := name.(string)
@@ -186,7 +185,7 @@ func (h *Hider) value(v any, depth int) any {
 	return v
 }
 
-// string looks into JSON that stands in a text, as the body of a request does.
+// string also searches JSON inside a string, such as the body of a request.
 func (h *Hider) string(s string, depth int) string {
 	if trimmed := strings.TrimSpace(s); strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "[") {
 		if v, ok := decode([]byte(s)); ok {

@@ -1,4 +1,4 @@
-// Package similar finds the names that somebody may have meant who misspelt one.
+// Package similar finds the names that a misspelt name may mean.
 package similar
 
 import (
@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// most is how many names are suggested.
+// most is how many names are suggested at most.
 const most = 3
 
-// Names collects the names that are most like one.
+// Names collects the names that are most like a given one.
 type Names struct {
 	name string
 	near map[string]int // distances
 }
 
-// To returns a collection of names like this one.
+// To returns an empty collection for names like this one.
 func To(name string) *Names { return &Names{name: name, near: map[string]int{}} }
 
-// Consider adds a name that there is, if it is like the other.
+// Consider adds an existing name if it is similar.
 func (n *Names) Consider(other string) {
 	furthest := max(len(n.name)/3, 1)
 	if other == n.name || max(len(n.name), len(other))-min(len(n.name), len(other)) > furthest {
@@ -37,7 +37,7 @@ func (n *Names) Consider(other string) {
 	}
 }
 
-// String lists them, quoted: "a" or "b". It is empty if there are none.
+// String lists the names, quoted: "a" or "b". It is empty if there are none.
 func (n *Names) String() string {
 	names := n.nearest()
 	names = names[:min(len(names), most)]
@@ -54,8 +54,8 @@ func (n *Names) nearest() []string {
 	})
 }
 
-// Hint is what an error says about a name that is not among those there are:
-// `: did you mean "a"?`, or nothing if none is like it.
+// Hint is what an error says about a name that does not exist: `: did you mean "a"?`, or
+// nothing if no name is similar.
 func Hint(name string, there []string) string {
 	names := To(name)
 	for _, other := range there {
@@ -67,8 +67,8 @@ func Hint(name string, there []string) string {
 	return ""
 }
 
-// distance is how many bytes have to be put in, taken out or replaced, or how many
-// pairs of neighbours swapped, to make one of the other.
+// distance is how many bytes have to be inserted, removed or replaced, or how many pairs of
+// neighbours swapped, to get from a to b.
 func distance(a, b string) int {
 	before, row := make([]int, len(b)+1), make([]int, len(b)+1) // of one byte less of a
 	last := make([]int, len(b)+1)

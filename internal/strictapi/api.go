@@ -1,6 +1,6 @@
-// Package strictapi is a third-party API that takes its limit literally: it
-// looks at every request with the whole interval before it, and refuses what
-// is too much. The demo shows it, the tests measure with it.
+// Package strictapi is a third-party API that takes its limit literally: for every request it
+// counts the whole interval before it, and refuses what is too much. The demo shows it, and the
+// tests measure with it.
 package strictapi
 
 import (
@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// API allows so many requests in any interval, wherever the interval begins.
-// Refused requests count like others, so that Refused is zero exactly when
-// Peak never rose above the limit. It is safe for concurrent use.
+// API allows so many requests in any interval, wherever the interval begins. Refused requests
+// count like others. So Refused is zero exactly when Peak never rose above the limit. It is
+// safe for concurrent use.
 type API struct {
 	limit    int
 	interval time.Duration
@@ -42,9 +42,9 @@ func New(limit int, interval time.Duration) *API {
 	}
 }
 
-// ServeHTTP answers 200, or 429 with Retry-After when the request is one too
-// many. The query parameter job, or else the header Idempotency-Key, names the
-// job; the header User-Agent tells the workers apart.
+// ServeHTTP answers 200, or 429 with Retry-After if the request exceeds the limit. The query
+// parameter job, or else the header Idempotency-Key, names the job. The header User-Agent
+// identifies the worker.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	job := r.URL.Query().Get("job")
 	if job == "" {
@@ -59,9 +59,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, `{"ok":true}`)
 }
 
-// arrive records a request and returns how long the caller should stay away:
-// zero if it is welcome. The clock is read under the lock, which keeps the
-// arrivals in order and with that every window exact.
+// arrive records a request and returns how long the caller should wait: zero if the request is
+// allowed. It reads the clock under the lock, so that the arrivals are in order and every
+// window is exact.
 func (a *API) arrive(job, worker string) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,7 +97,7 @@ type Report struct {
 	Spread time.Duration
 	// Jobs counts the requests of each job.
 	Jobs map[string]int
-	// Workers has each worker's share, by the User-Agent it sent.
+	// Workers has each worker's share, by its User-Agent.
 	Workers map[string]Share
 }
 

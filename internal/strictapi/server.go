@@ -36,7 +36,7 @@ func Start(limit int, interval time.Duration) (*Server, error) {
 // Addr is the server's host:port.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Close ends all connections and waits for the server to be gone.
+// Close ends all connections and waits until the server has ended.
 func (s *Server) Close() error {
 	err := s.http.Close()
 	if serveErr := <-s.served; !errors.Is(serveErr, http.ErrServerClosed) {

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Authority signs the certificates of one server and its clients. All keys are
-// ECDSA: a handshake with RSA is work enough to make requests late.
+// Authority signs the certificates of one server and its clients. All keys are ECDSA: a
+// handshake with RSA takes so much CPU that requests become late.
 type Authority struct {
 	File string // its certificate
 
@@ -27,7 +27,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// New makes an authority whose files go with the test.
+// New makes an authority whose files are deleted with the test.
 func New(tb testing.TB) *Authority {
 	tb.Helper()
 	a := &Authority{tb: tb, dir: tb.TempDir(), key: newKey(tb)}

@@ -1,5 +1,5 @@
-// Package testkit has what tests of several packages need to watch something
-// that goes on beside them.
+// Package testkit has what tests of several packages need to watch something that happens at
+// the same time.
 package testkit
 
 import (
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Eventually polls until the condition holds, and ends the test if it does not
-// within that time. Those of state are asked then where things stand.
+// Eventually polls until the condition holds. It fails the test if it does not hold within that
+// time. The failure then says what the functions of state return.
 func Eventually(tb testing.TB, within time.Duration, what string, holds func() bool, state ...func() string) {
 	tb.Helper()
 	deadline := time.NewTimer(within)

@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// backlog is how many pieces may be on the way: more than a client sends before it waits for a reply.
+// backlog is how many pieces may be on the way: more than a client sends before it waits for a
+// reply.
 const backlog = 1024
 
-// link is a connection of a client and the one to the server that belongs to it.
+// link is a connection of a client and the connection to the server that belongs to it.
 type link struct {
 	wire           *Wire
 	client, server net.Conn
-	lost           bool // a reply is gone for good; guarded by wire.mu
+	lost           bool // a reply is lost for good; guarded by wire.mu
 
 	once sync.Once
 	done chan struct{} // closed by close
 }
 
-// piece is some bytes on their way.
+// piece is some bytes on the way.
 type piece struct {
 	data []byte
 	at   time.Time // when they were sent
@@ -36,7 +37,7 @@ func (l *link) run() {
 	wg.Wait()
 }
 
-// close ends the link as a broken network would: whoever still sends learns so by a reset.
+// close ends the link as a broken network would: whoever still sends gets a reset.
 func (l *link) close() {
 	l.once.Do(func() {
 		for _, conn := range []net.Conn{l.client, l.server} {
@@ -49,7 +50,7 @@ func (l *link) close() {
 	})
 }
 
-// read takes what is sent. At its end, what is on the way still arrives.
+// read takes what is sent. When the sender ends, what is on the way still arrives.
 func (l *link) read(from net.Conn, to chan<- piece) {
 	defer close(to)
 	for {
@@ -80,7 +81,8 @@ func (l *link) write(to net.Conn, from <-chan piece, may func(piece) bool) {
 	}
 }
 
-// mayRequest returns when the piece may go on to the server.
+// mayRequest returns true when the piece may go on to the server, and false if the link is
+// closed before.
 func (l *link) mayRequest(p piece) bool {
 	for {
 		t, changed := l.wire.state()
@@ -103,8 +105,8 @@ func (l *link) mayRequest(p piece) bool {
 	}
 }
 
-// mayReply returns when the piece may go on to the client, or is lost, and with
-// it all that comes after it.
+// mayReply returns true when the piece may go on to the client. It returns false if the piece
+// is lost; then everything after it is lost too.
 func (l *link) mayReply(piece) bool {
 	for {
 		t, lost, changed := l.wire.replyState(l)

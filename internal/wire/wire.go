@@ -1,8 +1,8 @@
 // Package wire is a network that can be broken: a proxy between a client and a
 // server on loopback.
 //
-// What a network loses, TCP sends again. So bytes never vanish out of the middle
-// of a connection here: they come late, or the connection ends without them.
+// TCP repeats what a network loses. So bytes never vanish out of the middle of a connection
+// here: they come late, or the connection ends without them.
 package wire
 
 import (
@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// Trouble is what is wrong with the wire. The zero value is nothing.
+// Trouble is what is wrong with the wire. The zero value means nothing is.
 type Trouble struct {
-	// Delay is how much longer everything takes to the server. The way back is as it was.
+	// Delay is how much longer everything takes to the server. The way back is not delayed.
 	Delay time.Duration
-	// Hold lets nothing through, in either direction, and closes nothing.
-	// When it ends, what was sent meanwhile arrives.
+	// Hold lets nothing through, in either direction, and closes nothing. When it ends, what
+	// was sent meanwhile arrives.
 	Hold bool
-	// LoseReplies lets through what goes to the server, and nothing that comes
-	// back. When it ends, the connections that have lost something break.
+	// LoseReplies lets through what goes to the server, but nothing that comes back. When it
+	// ends, the connections that have lost something break.
 	LoseReplies bool
 }
 
@@ -57,7 +57,7 @@ func New(server string) (*Wire, error) {
 	return w, nil
 }
 
-// Set replaces what is wrong with the wire, for connections old and new.
+// Set replaces what is wrong with the wire, for old and new connections.
 func (w *Wire) Set(t Trouble) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +73,7 @@ func (w *Wire) Set(t Trouble) {
 	w.changed = make(chan struct{})
 }
 
-// Cut breaks all connections. New ones are welcome.
+// Cut breaks all connections. New ones are accepted.
 func (w *Wire) Cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +82,7 @@ func (w *Wire) Cut() {
 	}
 }
 
-// Close breaks all connections, accepts no more, and waits until all is quiet.
+// Close breaks all connections, accepts no more, and waits until all goroutines have ended.
 func (w *Wire) Close() error {
 	err := w.listener.Close()
 	w.mu.Lock()
@@ -93,15 +93,15 @@ func (w *Wire) Close() error {
 	return err
 }
 
-// state is what is wrong, and a channel that is closed when that changes.
+// state returns what is wrong, and a channel that is closed when that changes.
 func (w *Wire) state() (Trouble, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.trouble, w.changed
 }
 
-// replyState is state, for a reply over l, and whether that is lost. It is lost
-// in the same moment, so that Set breaks every link that has lost something.
+// replyState is like state, for a reply over l, and also returns whether the reply is lost. It
+// marks l as lost under the same lock, so that Set breaks every link that has lost something.
 func (w *Wire) replyState(l *link) (Trouble, bool, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +122,7 @@ func (w *Wire) accept() {
 	}
 }
 
-// connect links a client to the server until either of them, or Cut, ends that.
+// connect links a client to the server until either of them or Cut ends that.
 func (w *Wire) connect(client net.Conn) {
 	server, err := net.Dial("tcp", w.server)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package zaplog lets what logs by log/slog write to zap.
+// Package zaplog lets code that logs with log/slog write to zap.
 package zaplog
 
 import (
@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// New returns a logger of log/slog that writes to a zap logger; nil if that is nil.
+// New returns a logger of log/slog that writes to a zap logger. It returns nil for nil.
 func New(logger *zap.Logger) *slog.Logger {
 	if logger == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
-// Every request of an http.Client waits its turn: five at once, then none for
-// an interval.
+// Every request of an http.Client waits for its permit: five are sent at once, then none for an
+// interval.
 func ExampleTransport() {
 	server, err := miniredis.Run() // in memory, so that the example runs anywhere
 	if err != nil {

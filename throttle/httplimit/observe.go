@@ -7,17 +7,17 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/outcome"
 )
 
-// Observer is an Acquirer that wants to know what became of requests, such as a
-// throttle.Limiter that adapts (SetAdapt), or a throttle.Group with one.
+// Observer is an Acquirer that wants to know what became of requests, such as a throttle.Limiter
+// that adapts (SetAdapt), or a throttle.Group with one.
 type Observer interface {
 	Acquirer
-	// Observe is told of each response that says something of a limit: when the
-	// request got its permit, and a throttle.Outcome.
+	// Observe is told of each response that says something about a limit: when the request got
+	// its permit, and a throttle.Outcome.
 	Observe(sent time.Time, o outcome.Outcome)
 }
 
-// Told is the limit of requests that the API says it has, of several the one of the shortest
-// window; zeros if it says none.
+// Told is the limit of requests that the API says it has. If it says several, Told is the one
+// with the shortest window. Both are zero if it says none.
 func (r Report) Told() (limit int64, window time.Duration) {
 	for _, q := range r.Quotas {
 		if (q.Unit == Requests || q.Unit == "") && q.Limit > 0 && q.Window > 0 && (window == 0 || q.Window < window) {

@@ -11,18 +11,18 @@ import (
 // ErrUnknownPreset is what FindPreset returns for a name it does not know.
 var ErrUnknownPreset = errors.New("unknown preset")
 
-// Preset is what an API documents about its limits: which headers tell them,
-// for which windows they hold, which responses are refusals. The zero Preset is
-// an API of which nothing is known.
+// Preset is what an API documents about its limits: which headers tell them, for which windows
+// they hold, and which responses are refusals. The zero Preset is an API of which nothing is
+// known.
 type Preset struct {
 	Name string
 	// Docs is the page that documents it.
 	Docs string
-	// Permits in Window are the limit that holds for most callers, with which to
-	// start; zero if it depends on the caller's plan.
+	// Permits in Window is the limit for most callers, to start with; zero if it depends on the
+	// caller's plan.
 	Permits int64
 	Window  time.Duration
-	// Backoff is how long to stay away after a refusal that does not say.
+	// Backoff is how long to stay away after a refusal that does not say how long.
 	Backoff time.Duration
 
 	windows           map[string]time.Duration // of quotas whose window is not Window
@@ -73,8 +73,8 @@ func Presets() []string {
 	return names
 }
 
-// FindPreset returns the preset of this name. Its error is an ErrUnknownPreset
-// that lists the names.
+// FindPreset returns the preset of this name. If there is none, the error wraps ErrUnknownPreset
+// and lists the names.
 func FindPreset(name string) (Preset, error) {
 	for _, p := range presets() {
 		if p.Name == name {
@@ -86,9 +86,8 @@ func FindPreset(name string) (Preset, error) {
 
 func readNothing(*reader, Preset) {}
 
-// readTrio reads the three headers that many APIs have, each after prefix, as
-// one quota. Those of the IETF draft's versions up to 06 tell of one of the
-// policies without a name.
+// readTrio reads the three headers that many APIs have, each after prefix, as one quota. In the
+// versions up to 06 of the IETF draft, they are about one of the policies without a name.
 func (r *reader) readTrio(prefix string, p Preset, reset func(string) (time.Duration, bool)) *Quota {
 	q := Quota{
 		Unit: Requests, Window: p.Window,
@@ -109,10 +108,10 @@ func (r *reader) readTrio(prefix string, p Preset, reset func(string) (time.Dura
 	return &r.Quotas[len(r.Quotas)-1]
 }
 
-// secondsOrUnix is how resets are read that may be either.
+// secondsOrUnix reads resets that may be seconds or Unix times.
 func (r *reader) secondsOrUnix(s string) (time.Duration, bool) { return parseReset(s, r.date, r.dated) }
 
-// unix is how resets are read that are Unix times.
+// unix reads resets that are Unix times.
 func (r *reader) unix(s string) (time.Duration, bool) {
 	n, ok := parseDigits(s)
 	if !ok {
@@ -134,8 +133,8 @@ func readGitHub(r *reader, p Preset) {
 	}
 }
 
-// refusedByGitHub: 429 or 403, which is also what those get who may not see
-// something. That is told apart by what is left, or by Retry-After.
+// refusedByGitHub: 429 or 403. GitHub also sends 403 to callers that may not see something. What
+// is left of the quotas, or Retry-After, tells the two apart.
 func refusedByGitHub(r *reader) bool {
 	switch r.status {
 	case http.StatusTooManyRequests:
@@ -147,21 +146,20 @@ func refusedByGitHub(r *reader) bool {
 	return false
 }
 
-// readStripe: Stripe tells no limits, but which of them refused.
+// readStripe: Stripe does not tell its limits, but which of them refused.
 func readStripe(r *reader, _ Preset) {
 	if reason := r.header.Get("Stripe-Rate-Limited-Reason"); reason != "" && r.status == http.StatusTooManyRequests {
 		r.Limit = reason
 	}
 }
 
-// refusedByStripe: 429, unless the reason is another than a rate: too many
-// requests at the same time, or too many changes of one object.
+// refusedByStripe: 429, unless the reason is not a rate: too many requests at the same time, or
+// too many changes of one object.
 func refusedByStripe(r *reader) bool {
 	return refusedIf429(r) && !strings.HasSuffix(r.Limit, "-concurrency") && r.Limit != "resource-specific"
 }
 
-// readOpenAI: limits of requests and of tokens, whose resets are durations such
-// as 6m0s.
+// readOpenAI: limits of requests and of tokens. Their resets are durations such as 6m0s.
 func readOpenAI(r *reader, p Preset) {
 	for _, unit := range []string{Requests, Tokens} {
 		q := Quota{
@@ -181,9 +179,9 @@ func parseGoDuration(s string) (time.Duration, bool) {
 	return d, err == nil && s[0] >= '0' && s[0] <= '9' // no sign
 }
 
-// shopifyWindow is the time in which a full bucket leaks empty, on every plan:
-// 40 at 2 a second, 80 at 4, 400 at 20. So as many requests in any such time as
-// the bucket holds never make it overflow.
+// shopifyWindow is the time in which a full bucket leaks empty, on every plan: 40 at 2 a second,
+// 80 at 4, 400 at 20. So a bucket never overflows if there are no more requests in any such time
+// than it holds.
 const shopifyWindow = 20 * time.Second
 
 // readShopify: X-Shopify-Shop-Api-Call-Limit: 32/40, how full the bucket is.

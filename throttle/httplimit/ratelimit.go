@@ -33,8 +33,8 @@ func (r *reader) readFields() {
 	}
 }
 
-// list reads a field that is a list of RFC 9651. One mistake spoils all of it,
-// as that RFC wants.
+// list reads a field that is a list of RFC 9651. One mistake makes the whole list invalid, as
+// that RFC requires.
 func (r *reader) list(name string) httpsfv.List {
 	values := r.header.Values(name)
 	size := 0
@@ -60,8 +60,8 @@ func (r *reader) list(name string) httpsfv.List {
 	return list
 }
 
-// policy reads an item of RateLimit-Policy: "name";q=100;w=60, or 100;w=60 of
-// the draft's versions up to 06.
+// policy reads an item of RateLimit-Policy: "name";q=100;w=60, or 100;w=60 as in the draft's
+// versions up to 06.
 func policy(m httpsfv.Member) (Quota, bool) {
 	item, ok := m.(httpsfv.Item)
 	if !ok {
@@ -126,7 +126,7 @@ func integer(item httpsfv.Item, key string) (int64, bool) {
 	return n, ok
 }
 
-// partition reads the pk parameter, and reports whether there is none or a good one.
+// partition reads the pk parameter, and reports whether it is absent or good.
 func partition(item httpsfv.Item, q *Quota) bool {
 	v, has := item.Params.Get("pk")
 	if !has {

@@ -18,7 +18,7 @@ const (
 	maxField, maxQuotas = 4096, 16
 )
 
-// Report is what a response says about the limits of its API. Read makes it.
+// Report is what a response says about the limits of its API. Read returns it.
 type Report struct {
 	// Refused: the API refused the request because of a limit on the rate of
 	// requests. A 5xx, a timeout, and a refusal for another reason, such as too
@@ -30,7 +30,7 @@ type Report struct {
 	// Pause is how long the API asks its clients to stay away: zero if it does
 	// not ask. The caller bounds it.
 	Pause time.Duration
-	// Quotas are the limits that the response tells of, at most 16.
+	// Quotas are the limits that the response tells, at most 16.
 	Quotas []Quota
 	// Ignored counts the values that were malformed or absurd: they had no effect.
 	Ignored int
@@ -44,13 +44,13 @@ const (
 	ConcurrentRequests = "concurrent-requests"
 )
 
-// Quota is one limit of an API, as far as a response tells of it.
+// Quota is one limit of an API, as far as a response tells it.
 type Quota struct {
-	// Name is what the API calls it, "" if it has one limit only.
+	// Name is what the API calls it, "" if it has only one limit.
 	Name string
 	// Unit is what it counts: Requests, Tokens or another word of the API.
 	Unit string
-	// Partition tells apart those who have a quota each. It can be any bytes.
+	// Partition tells quotas apart if callers have a quota each. It can be any bytes.
 	Partition string
 	// Limit is how many units may be used in a Window, 1 to 2^32 - 1. Zero: the
 	// response does not say.
@@ -66,26 +66,25 @@ type Quota struct {
 	Reset time.Duration
 }
 
-// Read returns what resp says about the limits of its API. It reads headers
-// only, never the body:
+// Read returns what resp says about the limits of its API. It reads only headers, never the body:
 //
 //   - Retry-After
-//   - RateLimit-Policy and RateLimit, as draft-ietf-httpapi-ratelimit-headers-11
-//     has them, and policies without a name, as its versions up to 06 had them
-//   - what the preset's API documents; without a preset, RateLimit-Limit,
-//     RateLimit-Remaining, RateLimit-Reset, and the same with X- before them
+//   - RateLimit-Policy and RateLimit, as in draft-ietf-httpapi-ratelimit-headers-11, and policies
+//     without a name, as in its versions up to 06
+//   - what the preset's API documents; without a preset, RateLimit-Limit, RateLimit-Remaining,
+//     RateLimit-Reset, or the same with X- before them
 //
-// Whatever a server sends, every field of the Report is within its bounds:
-// numbers that are too large are lowered to them, everything else that is
-// malformed or absurd (a limit of 0, a negative number, a time in 1970) is
-// ignored and counted. Times are measured from the response's own Date.
+// Whatever a server sends, every field of the Report is within its bounds: numbers that are too
+// large are lowered to them; everything else that is malformed or absurd (a limit of 0, a
+// negative number, a time in 1970) is ignored and counted. Times are measured from the response's
+// own Date.
 func Read(resp *http.Response, p Preset) Report {
 	r := read(resp, p)
 	r.judge(p)
 	return r.Report
 }
 
-// read reads the headers, and leaves it open what they mean.
+// read reads the headers, and does not judge what they mean.
 func read(resp *http.Response, p Preset) *reader {
 	r := &reader{header: resp.Header, status: resp.StatusCode}
 	date, err := http.ParseTime(r.header.Get("Date"))
@@ -100,7 +99,7 @@ func read(resp *http.Response, p Preset) *reader {
 	return r
 }
 
-// reader is one reading of a response.
+// reader is the state of reading one response.
 type reader struct {
 	Report
 	header http.Header
@@ -109,7 +108,7 @@ type reader struct {
 	dated  bool
 }
 
-// bound holds what was read to the bounds that Quota promises.
+// bound keeps what was read within the bounds that Quota promises.
 func (r *reader) bound() {
 	if extra := len(r.Quotas) - maxQuotas; extra > 0 {
 		r.Ignored += extra
@@ -147,8 +146,8 @@ func (r *reader) judge(p Preset) {
 	r.Pause = d
 }
 
-// exhausted returns the quota of which nothing is left, if there is one; of
-// several the one that takes longest.
+// exhausted returns a quota of which nothing is left, if there is one; of several, the one that
+// takes longest to reset.
 func (r *reader) exhausted() (found Quota, ok bool) {
 	for _, q := range r.Quotas {
 		if q.Remaining == 0 && (!ok || q.Reset > found.Reset) {
@@ -158,8 +157,8 @@ func (r *reader) exhausted() (found Quota, ok bool) {
 	return found, ok
 }
 
-// pause returns how long a response that refuses asks its client to stay away,
-// and whether it says so.
+// pause returns how long a response that refuses asks its client to stay away, and whether it
+// says so.
 func (r *reader) pause(p Preset) (time.Duration, bool) {
 	if s := r.header.Get("Retry-After"); s != "" {
 		if d, ok := parseRetryAfter(s, r.date, r.dated); ok {
@@ -185,7 +184,7 @@ func asksToStayAway(status int) bool {
 
 func refusedIf429(r *reader) bool { return r.status == http.StatusTooManyRequests }
 
-// number reads the digits of a header. Absent is -1, and so is what is ignored.
+// number reads the digits of a header. It returns -1 if the header is absent or ignored.
 func (r *reader) number(name string) int64 {
 	s := r.header.Get(name)
 	if s == "" {
@@ -199,8 +198,8 @@ func (r *reader) number(name string) int64 {
 	return n
 }
 
-// limit reads a header that says how much is allowed. Absent is 0, and so is
-// what is ignored: an API of which nothing may be asked does not exist.
+// limit reads a header that says how much is allowed. It returns 0 if the header is absent or
+// ignored. A 0 is ignored, too: there is no API that may not be asked at all.
 func (r *reader) limit(name string) int64 {
 	n := r.number(name)
 	if n == 0 {
@@ -209,7 +208,7 @@ func (r *reader) limit(name string) int64 {
 	return max(n, 0)
 }
 
-// time reads a header with parse. Absent is -1, and so is what is ignored.
+// time reads a header with parse. It returns -1 if the header is absent or ignored.
 func (r *reader) time(name string, parse func(string) (time.Duration, bool)) time.Duration {
 	s := r.header.Get(name)
 	if s == "" {
@@ -234,7 +233,7 @@ func (r *reader) named(name, partition string) *Quota {
 
 // parseDigits reads digits and nothing else.
 func parseDigits(s string) (int64, bool) {
-	if s == "" || strings.Trim(s, "0123456789") != "" { // ParseInt would take a sign
+	if s == "" || strings.Trim(s, "0123456789") != "" { // ParseInt would accept a sign
 		return 0, false
 	}
 	n, err := strconv.ParseInt(s, 10, 64)

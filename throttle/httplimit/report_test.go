@@ -26,7 +26,7 @@ func headers(lines ...string) http.Header {
 	return h
 }
 
-// requests is a quota of requests with the rest of what is told about it.
+// requests is a quota of requests with everything else that is told about it.
 func requests(name string, limit int64, window time.Duration, remaining int64, reset time.Duration) httplimit.Quota {
 	return httplimit.Quota{Name: name, Unit: httplimit.Requests, Limit: limit, Window: window, Remaining: remaining, Reset: reset}
 }
@@ -104,7 +104,7 @@ func TestReadIETF(t *testing.T) {
 	}
 }
 
-// A Report has no more than 16 quotas, however many a response tells of.
+// A Report has no more than 16 quotas, however many a response tells.
 func TestReadTooManyPolicies(t *testing.T) {
 	var policies, left []string
 	for i := range 100 {
@@ -120,7 +120,7 @@ func TestReadTooManyPolicies(t *testing.T) {
 
 const date = "Fri, 02 Jan 2026 03:04:05 GMT"
 
-// unixAt is a Unix time so long after date.
+// unixAt is the Unix time d after date.
 func unixAt(d time.Duration) string {
 	at, err := http.ParseTime(date)
 	if err != nil {

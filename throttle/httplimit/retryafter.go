@@ -8,23 +8,21 @@ import (
 
 const day = 24 * 60 * 60 // in seconds
 
-// RetryAfter reports how long a 429 or 503 response asks its client to stay
-// away: zero if that time is over already, false if it does not say, or not in
-// a form that can be trusted.
+// RetryAfter reports how long a 429 or 503 response asks its client to stay away: zero if that
+// time is over already, false if the response does not say, or not in a form that can be trusted.
 //
-// It reads the first of these headers that has a usable value:
+// A usable Retry-After decides: seconds, or an HTTP date. Otherwise it is the longest of:
 //
-//   - Retry-After: seconds, or an HTTP date
-//   - RateLimit, as the IETF draft has it: the longest t of the items with r=0
-//   - RateLimit-Reset, X-RateLimit-Reset: seconds, as older versions of the draft
-//     have it, or the Unix time that many APIs send instead. A number up to 86400,
-//     a day, is taken for seconds; one that lies within a day of the response's
-//     Date for a Unix time; any other is ignored. It does not count if
-//     RateLimit-Remaining or X-RateLimit-Remaining says that something is left.
+//   - RateLimit, as in the IETF draft: the t of an item with r=0
+//   - RateLimit-Reset: seconds, as in older versions of the draft, or the Unix time that many
+//     APIs send instead. A number up to 86400, a day, is taken for seconds; one that lies within
+//     a day of the response's Date for a Unix time; any other is ignored. It does not count if
+//     RateLimit-Remaining says that something is left. The same headers with X- before them are
+//     read if those without it have nothing usable.
 //
-// Dates and Unix times are measured from the response's own Date header, so the
-// clock of this machine takes no part; without that header they are ignored.
-// Read tells more, and knows the headers of some APIs.
+// Dates and Unix times are measured from the response's own Date header, so the clock of this
+// machine does not matter; without that header they are ignored. Read tells more, and knows the
+// headers of some APIs.
 func RetryAfter(resp *http.Response) (time.Duration, bool) {
 	if !asksToStayAway(resp.StatusCode) {
 		return 0, false
@@ -58,7 +56,7 @@ func parseReset(s string, date time.Time, dated bool) (time.Duration, bool) {
 
 // untilUnix is the time from date to a Unix time at most a day from it.
 func untilUnix(n int64, date time.Time, dated bool) (time.Duration, bool) {
-	ahead := n - date.Unix() // cannot overflow: n >= 0, and a date is within four digits of years
+	ahead := n - date.Unix() // cannot overflow: n >= 0, and the year of a date has four digits
 	if !dated || ahead < -day || ahead > day {
 		return 0, false
 	}

@@ -73,8 +73,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// FuzzRetryAfter: whatever a server sends, the wait is none or not negative,
-// and a number of seconds that is understood is understood exactly.
+// FuzzRetryAfter: whatever a server sends, the wait is zero or positive, and a number of seconds
+// that is understood is understood exactly.
 func FuzzRetryAfter(f *testing.F) {
 	const date = "Fri, 02 Jan 2026 03:04:05 GMT"
 	for _, s := range []string{

@@ -1,5 +1,5 @@
-// Package httplimit holds an http.Client to a limit, and reads from responses
-// how long an API asks its clients to stay away.
+// Package httplimit holds an http.Client to a limit, and reads from responses how long an API
+// asks its clients to stay away.
 package httplimit
 
 import (
@@ -14,49 +14,47 @@ import (
 )
 
 const (
-	// maxHTTPPause bounds what one response can do to the fleet: a server that
-	// asks for a day, by mistake or malice, is asked again after an hour.
+	// maxHTTPPause bounds what one response can do to the fleet: if a server asks for a day, by
+	// mistake or malice, it is asked again after an hour.
 	maxHTTPPause = time.Hour
-	// pauseTimeout bounds how long a response waits for its pause to be
-	// recorded, with Redis slow or away.
+	// pauseTimeout bounds how long a response waits until its pause is recorded, if Redis is slow
+	// or away.
 	pauseTimeout = 2 * time.Second
 )
 
-// Acquirer is what Transport needs of a limit. A throttle.Limiter and a
-// throttle.Group are Acquirers.
+// Acquirer is what Transport needs of a limit. A throttle.Limiter and a throttle.Group are
+// Acquirers.
 type Acquirer interface {
 	Acquire(ctx context.Context, n int64) error
 	Pause(ctx context.Context, d time.Duration) error
 }
 
-// Transport returns a RoundTripper that sends requests through base, each with
-// one permit of a. A nil base means http.DefaultTransport.
+// Transport returns a RoundTripper that sends requests through base, each with one permit of a. A
+// nil base means http.DefaultTransport.
 //
-// The permit comes after the connection: a request first gets its connection,
-// new or idle, then waits for its turn, then is written at once. So neither
-// name lookup nor dialling nor the TLS handshake makes a permit stale, and no
-// window at the server holds more requests than the rate allows. A request that
-// base sends again, because an idle connection turned out to be closed, needs
-// another permit; so does each redirect that an http.Client follows. To honour
-// several limits pass a Group: Transports inside one another would let the
-// first permit age while the second is waited for.
+// The permit comes after the connection: a request first gets its connection, new or idle, then
+// waits for its permit, then is written at once. So a permit does not get old during name lookup,
+// dialling or the TLS handshake, and no window at the server holds more requests than the rate
+// allows. If base sends a request again, because an idle connection turned out to be closed, the
+// request needs another permit; so does each redirect that an http.Client follows. To keep
+// several limits pass a Group: with Transports inside one another, the first permit would age
+// while the second is waited for.
 //
-// If acquiring fails, nothing of the request is written, its body is closed and
-// RoundTrip returns the error of Acquire. An HTTP/1 connection is closed with
-// it, since nothing else keeps net/http from writing; an HTTP/2 connection
-// stays, for the streams of others.
+// If Acquire fails, nothing of the request is written, its body is closed, and RoundTrip returns
+// the error of Acquire. An HTTP/1 connection is closed with it, since nothing else keeps net/http
+// from writing; an HTTP/2 connection stays, for the streams of others.
 //
-// What a response says about a limit an Observer is told, such as a limiter that adapts.
+// If a is an Observer, such as a limiter that adapts, it is told what a response says about a
+// limit.
 //
-// A 429 or 503 response that says how long to stay away, see RetryAfter, pauses
-// a for that long, at most an hour, before it is returned. If the pause cannot
-// be recorded, the response is returned all the same: it tells the caller more
-// than that failure would.
+// A 429 or 503 response that says how long to stay away, see RetryAfter, pauses a for that long,
+// at most an hour, before it is returned. If the pause cannot be recorded, the response is
+// returned all the same: it tells the caller more than that failure would.
 //
-// Only an *http.Transport is known to announce its connections. With any other
-// base the permit is acquired before base is called; what base does until it
-// writes then makes the permit older than it need be. Wrap the *http.Transport
-// first, and put other layers (tracing, authentication) around the result.
+// Only an *http.Transport is known to announce its connections. With any other base the permit is
+// acquired before base is called; what base does until it writes then makes the permit older than
+// necessary. Wrap the *http.Transport first, and put other layers (tracing, authentication)
+// around the result.
 func Transport(base http.RoundTripper, a Acquirer) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
@@ -86,7 +84,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: g.gotConn})
 	resp, err := t.base.RoundTrip(req.WithContext(traced))
 	if refused := g.refused(); refused != nil {
-		if err == nil { // base paid no heed to its context
+		if err == nil { // base ignored its context
 			resp.Body.Close()
 		}
 		return nil, refused
@@ -111,8 +109,8 @@ func (t *transport) CloseIdleConnections() {
 	}
 }
 
-// pause outlives the request's context: that the caller lost interest changes
-// nothing about what the server asked for.
+// pause does not end with the request's context: if the caller gives up, the server has still
+// asked for the pause.
 func (t *transport) pause(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pauseTimeout)
 	defer cancel()
@@ -125,9 +123,9 @@ func (t *transport) announces(req *http.Request) bool {
 	return ok && req.URL != nil && (req.URL.Scheme == "http" || req.URL.Scheme == "https")
 }
 
-// exclusive reports whether conn carries one request at a time, so that closing
-// it harms no other: HTTP/1. HTTP/2 is agreed on in the TLS handshake or, with
-// unencrypted HTTP/2, beforehand.
+// exclusive reports whether conn carries one request at a time, so that closing it harms no
+// other: HTTP/1. HTTP/2 is agreed on in the TLS handshake or, with unencrypted HTTP/2,
+// beforehand.
 func (t *transport) exclusive(conn net.Conn) bool {
 	if c, ok := conn.(*tls.Conn); ok {
 		return c.ConnectionState().NegotiatedProtocol != "h2"
@@ -144,8 +142,8 @@ type gate struct {
 	exclusive func(net.Conn) bool
 
 	mu   sync.Mutex // a base may call gotConn from goroutines of its own
-	paid bool       // a permit was acquired that no attempt has used
-	at   time.Time  // when the latest was
+	paid bool       // a permit was acquired that no attempt has used yet
+	at   time.Time  // when the latest permit was acquired
 	err  error      // why the gate is shut
 }
 
@@ -156,8 +154,8 @@ func (g *gate) acquired() time.Time {
 	return g.at
 }
 
-// gotConn is called when an attempt has its connection. base writes as soon as
-// it returns, so it returns with a permit or with the way to the server cut.
+// gotConn is called when an attempt has its connection. base writes as soon as gotConn returns.
+// So when it returns there is a permit, or base can no longer write to the server.
 func (g *gate) gotConn(info httptrace.GotConnInfo) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,10 +170,10 @@ func (g *gate) gotConn(info httptrace.GotConnInfo) {
 		g.at = time.Now()
 		return
 	}
-	// The context ends first: an *http.Transport whose connection fails before
-	// anything is written tries the next one, unless its request is cancelled.
-	// HTTP/2 looks at the context just before it writes. HTTP/1 does not, its
-	// writer races with the cancellation, hence the closed connection.
+	// The context ends first: if a connection fails before anything is written, an
+	// *http.Transport tries the next one, unless its request is cancelled. HTTP/2 checks the
+	// context just before it writes. HTTP/1 does not, and its writer races with the cancellation:
+	// so the connection is closed.
 	g.cancel(g.err)
 	if info.Conn != nil && g.exclusive(info.Conn) {
 		info.Conn.Close()
@@ -189,8 +187,8 @@ func (g *gate) refused() error {
 	return g.err
 }
 
-// endWith returns body such that end is called when it is closed. The body of a
-// 101 response can be written to, and still can.
+// endWith returns a body that calls end when it is closed. The body of a 101 response can be
+// written to, and still can afterwards.
 func endWith(body io.ReadCloser, end func()) io.ReadCloser {
 	if body == http.NoBody {
 		end() // there is nothing to wait for, and callers compare with NoBody

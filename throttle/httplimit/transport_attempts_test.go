@@ -110,8 +110,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// Of a base that it does not know, Transport cannot tell whether it announces
-// its connections.
+// With a base that it does not know, Transport cannot tell whether that announces its
+// connections.
 func TestTransportUnknownBase(t *testing.T) {
 	t.Run("silent", func(t *testing.T) {
 		j := &journal{}

@@ -17,8 +17,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// The server's view, with a real limit: connections that take 150 ms to open,
-// a new one for each request, and never a request more than the limit allows.
+// The server's view, with a real limit: connections take 150 ms to open, each request has a new
+// one, and there is never a request more than the limit allows.
 func TestTransportKeepsTheLimitAtTheServer(t *testing.T) {
 	const (
 		limit    = 10
@@ -72,7 +72,7 @@ func TestTransportKeepsTheLimitAtTheServer(t *testing.T) {
 	}
 }
 
-// A pause that the server asked for is there when its answer is.
+// When the server's answer has arrived, the pause that it asked for is in force.
 func TestTransportPausesTheLimiter(t *testing.T) {
 	api, err := strictapi.Start(0, time.Second) // always one too many
 	if err != nil {

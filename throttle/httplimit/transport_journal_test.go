@@ -17,8 +17,8 @@ import (
 
 var errNoPermit = errors.New("no permit")
 
-// journal is an Acquirer that notes what happens, in order, among what the test
-// itself notes.
+// journal is an Acquirer that notes what happens, in order, together with what the test itself
+// notes.
 type journal struct {
 	acquire func(ctx context.Context, nth int) error // nil: granted at once
 	pause   func(ctx context.Context, d time.Duration) error
@@ -73,7 +73,7 @@ func nthRefused(n int) func(context.Context, int) error {
 	}
 }
 
-// onceClosed is a request body that cannot be got again and counts its closing.
+// onceClosed is a request body that cannot be read again and counts how often it is closed.
 type onceClosed struct {
 	io.Reader
 	closed atomic.Int32

@@ -34,8 +34,8 @@ func TestTransportAcquiresBetweenConnectionAndRequest(t *testing.T) {
 	}
 }
 
-// A permit that dialling made 150 ms old would put two requests into a window
-// that the limit meant for one.
+// A permit that is 150 ms old because of dialling would put two requests into a window that the
+// limit meant for one.
 func TestTransportPermitIsFreshAfterSlowDial(t *testing.T) {
 	const dial = 150 * time.Millisecond
 	var acquired, arrived time.Time
@@ -78,7 +78,7 @@ func TestTransportRefusedWritesNothing(t *testing.T) {
 						body.expectClosed(t)
 					}
 				}
-				// The server has seen all there is when it has answered one more.
+				// The server has seen everything when it has answered one more request.
 				get(t, base, newRequest(t, "GET", url, nil))
 				if n := arrived.Load(); n != 1 {
 					t.Errorf("%d requests arrived without a permit", n-1)
@@ -88,7 +88,7 @@ func TestTransportRefusedWritesNothing(t *testing.T) {
 	}
 }
 
-// Not a byte, where the bytes can be counted.
+// Not one byte is written, where bytes can be counted.
 func TestTransportRefusedWritesNoByte(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// An operator lists the limiters, looks at one, and pins it.
+// An operator lists the limiters, inspects one, and pins it.
 func ExampleFleet() {
 	server, err := miniredis.Run() // in memory, so that the example runs anywhere
 	if err != nil {

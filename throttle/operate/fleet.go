@@ -8,27 +8,25 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// Fleet is the limiters in a Redis as their operators see them, over all
-// processes that use them. It belongs to none of those processes and holds no
-// place in any queue. Its methods may be called concurrently. Reading changes
-// nothing in Redis.
+// Fleet is the limiters in a Redis as their operators see them, over all processes that use them.
+// It belongs to none of those processes and stands in no queue. Its methods may be called
+// concurrently. Reading changes nothing in Redis.
 //
-// An error that concerns one limiter is a *throttle.Error, which names it, and
-// wraps one of package throttle's errors, that of ctx, or that of Redis.
+// An error that concerns one limiter is a *throttle.Error, which names it, and wraps one of
+// package throttle's errors, that of ctx, or that of Redis.
 type Fleet struct {
-	// Skip, if not nil, tells keys that are no limiters although they hold
-	// hashes, so that Limiters need not ask Redis for what is in them: the many
-	// tasks of a job queue, say. Set it before the Fleet is used.
+	// Skip, if not nil, reports whether a key is no limiter although it holds a hash, so that
+	// Limiters need not ask Redis for what is in it: the many tasks of a job queue, for example.
+	// Set it before the Fleet is used.
 	Skip func(key string) bool
 
 	rdb     redis.UniversalClient
 	changes *driver.Client
 }
 
-// NewFleet returns a Fleet of the limiters in rdb, which remains the caller's
-// to close. It makes no Redis call, and there is nothing else to close. A
-// throttle.Client needs less of its connection: SCAN and pipelines are what only
-// a redis.UniversalClient has.
+// NewFleet returns a Fleet of the limiters in rdb. The caller still has to close rdb; there is
+// nothing else to close. NewFleet makes no Redis call. It needs a redis.UniversalClient, and not
+// only a redis.Scripter like throttle.New, because of SCAN and pipelines.
 func NewFleet(rdb redis.UniversalClient) *Fleet {
 	return &Fleet{rdb: rdb, changes: driver.New(driver.Config{Redis: rdb})}
 }

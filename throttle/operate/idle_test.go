@@ -8,9 +8,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// TestPinnedAndIdle: the rate of a pinned limiter is kept when nobody asks for
-// longer than it is kept alive, however it was used and changed. What it has used is
-// not. Unpinned, it goes like others.
+// TestPinnedAndIdle: the rate of a pinned limiter is kept when nobody asks for longer than it is
+// kept alive, however it was used and changed. Its usage is not kept. Unpinned, it expires like
+// others.
 func TestPinnedAndIdle(t *testing.T) {
 	t.Run("in memory", func(t *testing.T) {
 		s, pass := inMemory(t)

@@ -11,29 +11,29 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/slots"
 )
 
-// SlotUsage is how a limit in flight stands. One that is not there has only its name.
+// SlotUsage is how a limit in flight stands. If there is no such limit, it has only the name.
 type SlotUsage struct {
 	Name    string
 	Limit   int64         // slots
-	Lease   time.Duration // for which one stays taken whose holder died
+	Lease   time.Duration // for how long a slot stays taken whose holder died
 	Taken   int64         // slots that are held, or were handed to one that waits
 	Waiting int64         // requests in its line; parked jobs are not among them
 	Oldest  time.Duration // for how long the first of them has waited
 	Pinned  bool          // configuration files leave it alone
-	Holders []SlotHolder  // those first whose leases end first
+	Holders []SlotHolder  // the ones whose leases end first
 }
 
 // SlotHolder holds a slot of a limit in flight.
 type SlotHolder struct {
-	ID     string        // as Acquire was told; of a job QUEUE/ID
-	Client string        // whose it is; empty: it was handed to one that waits, who has not claimed it yet
+	ID     string        // as Acquire was told; for a job QUEUE/ID
+	Client string        // the Client that holds it; empty: it was handed to a waiter that has not claimed it yet
 	Held   time.Duration // since it got the slot
 	Ends   time.Duration // until its lease ends, unless it is renewed
 }
 
-// InFlight returns how limits in flight stand, in the order of the names, each with so
-// many holders at most. Those that cannot be read have a Limit of -1, and the error, which
-// names them, comes with the others.
+// InFlight returns how limits in flight stand, in the order of the names, each with at most so
+// many holders. If some cannot be read, their Limit is -1, and an error that names them is
+// returned together with the others.
 func (f *Fleet) InFlight(ctx context.Context, holders int, names ...string) ([]SlotUsage, error) {
 	for _, name := range names {
 		if err := checkName(name); err != nil {
@@ -72,12 +72,13 @@ func (f *Fleet) InFlight(ctx context.Context, holders int, names ...string) ([]S
 	return usages, errors.Join(unread...)
 }
 
-// maxListed is how many limits in flight a list has at most: one of a key has one for
-// each value in use.
+// maxListed is how many limits in flight a list has at most: a limit with a key has one for each
+// value in use.
 const maxListed = 1000
 
-// All returns the limiters and the limits in flight whose names match a pattern, as
-// Limiters has it: those by name, without their holders, and 1000 of them at most.
+// All returns the limiters and the limits in flight whose names match a pattern, in the syntax of
+// Limiters. The limits in flight come in the order of their names, without their holders, and at
+// most 1000 of them.
 func (f *Fleet) All(ctx context.Context, match string) (limiters []Listed, inFlight []SlotUsage, err error) {
 	var names []string
 	err = f.scan(ctx, match, func(page []Listed, slots []string) bool {

@@ -9,9 +9,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// FleetUsage is how a limiter stands over all processes. For a PerClient
-// limiter Used, Reserved and Available are the sums over PerClient below and
-// NextFree is the soonest of theirs: zero if there are none.
+// FleetUsage is how a limiter stands over all processes. Of a PerClient limiter, Used, Reserved,
+// Available and Soon are the sums over PerClient below, and NextFree is the soonest of theirs.
+// All are zero if there are none.
 type FleetUsage struct {
 	Name string
 	throttle.Usage
@@ -28,8 +28,8 @@ type ClientUsage struct {
 	Soon      int64
 }
 
-// SpoiltError says that somebody wrote into limiters what makes no sense there. Each of
-// them is a throttle.ErrInvalidRate.
+// SpoiltError says that somebody wrote into limiters what makes no sense there. Each of them
+// wraps throttle.ErrInvalidRate.
 type SpoiltError struct{ Limiters []*throttle.Error }
 
 func (e *SpoiltError) Error() string {
@@ -49,12 +49,11 @@ func (e *SpoiltError) Unwrap() []error {
 	return errs
 }
 
-// Inspect reads how limiters stand, in the order of the names. Those that are
-// not there, or hold what is not a limiter's, are left out. Those whose
-// configuration makes no sense are in a *SpoiltError, beside which the others are
-// returned; with any other error there is nothing. Each look is a
-// script call of its own, sent in pipelines: Redis serves others in between. A
-// PerClient limiter costs one for each of its clients besides.
+// Inspect reads how limiters stand, in the order of the names. It leaves out limiters that do not
+// exist, and keys that hold something else. If the configuration of some limiters makes no sense,
+// the error is a *SpoiltError with these, and the others are returned with it. With any other
+// error nothing is returned. Each limiter is a script call of its own, sent in pipelines: Redis
+// serves others in between. A PerClient limiter takes one more call for each of its clients.
 func (f *Fleet) Inspect(ctx context.Context, names ...string) ([]FleetUsage, error) {
 	asked := make([]*inspection, 0, len(names))
 	for _, name := range names {
@@ -98,7 +97,7 @@ func (f *Fleet) Inspect(ctx context.Context, names ...string) ([]FleetUsage, err
 	return found, nil
 }
 
-// add sums up what the clients have of a PerClient limiter.
+// add sums up what the clients of a PerClient limiter have.
 func (u *FleetUsage) add(clients []*inspection) {
 	u.Used, u.Reserved, u.Available, u.Soon, u.NextFree = 0, 0, 0, 0, 0
 	for _, c := range clients {
@@ -116,13 +115,12 @@ func (u *FleetUsage) add(clients []*inspection) {
 	}
 }
 
-// InspectClient reads how a limiter stands for the client of that Client.ID, in
-// one script call: the figures of a PerClient limiter are its own, those of any
-// other are everybody's. A client that nobody has seen has used nothing.
+// InspectClient reads how a limiter stands for the client with that Client.ID, in one script
+// call. The figures of a PerClient limiter are that client's, those of any other limiter are
+// everybody's. A client that nobody has seen has used nothing.
 //
-// A limiter that is not there is throttle.ErrNotInitialized, one whose keys hold
-// something else throttle.ErrWrongType, and a name that none can have
-// throttle.ErrInvalidName.
+// If there is no such limiter the error is throttle.ErrNotInitialized, if its keys hold something
+// else throttle.ErrWrongType, and if no limiter can have the name throttle.ErrInvalidName.
 func (f *Fleet) InspectClient(ctx context.Context, client, name string) (throttle.Usage, error) {
 	if err := checkName(name); err != nil {
 		return throttle.Usage{}, err

@@ -72,7 +72,7 @@ func testInspects(s *site) {
 	}
 }
 
-// Places ahead and pauses show, and looking at them changes nothing.
+// Reservations and pauses show, and reading them changes nothing.
 func TestInspectsPlacesAndPauses(t *testing.T) {
 	s := onRedis(t)
 	ctx, f := t.Context(), s.fleet()
@@ -103,7 +103,7 @@ func TestInspectsPlacesAndPauses(t *testing.T) {
 	}
 }
 
-// What goes wrong between the lines is skipped or said.
+// What goes wrong between the lines is skipped or reported.
 func TestInspectTrouble(t *testing.T) {
 	server := redistest.New(t)
 	s := at(t, server.Addr)
@@ -112,7 +112,7 @@ func TestInspectTrouble(t *testing.T) {
 	s.check(s.rdb.Set(ctx, "text", "x", 0).Err())
 	s.check(s.rdb.HSet(ctx, "broken", "rate", 1, "interval", 1000).Err())
 	s.check(s.rdb.Set(ctx, "{broken}:permits", "x", 0).Err())
-	for _, first := range []string{"text", "missing", "api"} { // the one that gets the script whole
+	for _, first := range []string{"text", "missing", "api"} { // the call that sends the whole script
 		s.check(s.rdb.ScriptFlush(ctx).Err())
 		if found, err := f.Inspect(ctx, first, "text", "broken", "api"); err != nil || found[len(found)-1].Name != "api" {
 			t.Errorf("after SCRIPT FLUSH, with %q first: %v, %v", first, found, err)
@@ -142,7 +142,7 @@ func TestInspectTrouble(t *testing.T) {
 	}
 }
 
-// A user who may run scripts needs no right to load them.
+// A user who may run scripts needs no permission to load them.
 func TestInspectsWithoutLoading(t *testing.T) {
 	s := onRedis(t)
 	ctx := t.Context()
@@ -159,7 +159,7 @@ func TestInspectsWithoutLoading(t *testing.T) {
 	}
 }
 
-// One limiter that somebody has spoilt is named, and hides no other.
+// A limiter that somebody has spoilt is named, and hides no other.
 func TestInspectsBesideSpoilt(t *testing.T) {
 	s := onRedis(t)
 	ctx, f := t.Context(), s.fleet()
@@ -185,7 +185,7 @@ func TestInspectsBesideSpoilt(t *testing.T) {
 	}
 }
 
-// A list names what Inspect would, field by field, without a look at the log.
+// A list has what Inspect would have, field by field, without reading the log.
 func TestListsSpoilt(t *testing.T) {
 	s := onRedis(t)
 	ctx, f, c := t.Context(), s.fleet(), s.client()

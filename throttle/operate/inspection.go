@@ -18,7 +18,7 @@ const pipelined = 200
 type inspection struct {
 	name, client string
 	usage        throttle.Usage
-	err          error // it is not there, or what went wrong
+	err          error // there is no such limiter, or something went wrong
 }
 
 func (a *inspection) keys() []string {
@@ -26,7 +26,7 @@ func (a *inspection) keys() []string {
 	return keys[:]
 }
 
-// read reads the reply, or the error that came in its place.
+// read reads the reply, or the error that came instead.
 func (a *inspection) read(reply any, err error) {
 	found := false
 	if err == nil {
@@ -55,8 +55,8 @@ func (a *inspection) spoilt() (*throttle.Error, bool) {
 	return errors.AsType[*throttle.Error](a.err)
 }
 
-// inspect makes the calls, many in one round trip. It returns the first error
-// that concerns more than the limiter itself.
+// inspect makes the calls, many in one round trip. It returns the first error that concerns more
+// than the limiter itself.
 func (f *Fleet) inspect(ctx context.Context, asked []*inspection) error {
 	for page := range slices.Chunk(asked, pipelined) {
 		for left := page; len(left) > 0; {
@@ -71,9 +71,9 @@ func (f *Fleet) inspect(ctx context.Context, asked []*inspection) error {
 	return nil
 }
 
-// inspectPage makes calls in one round trip, and returns those that are still to
-// be made: servers may not know the script. The first of those gets it whole,
-// which needs no right to load scripts, and then its server knows it.
+// inspectPage makes calls in one round trip, and returns those that still have to be made,
+// because servers may not know the script. The first of those calls sends the whole script, which
+// needs no permission to load scripts; after that its server knows it.
 func (f *Fleet) inspectPage(ctx context.Context, asked []*inspection) (left []*inspection) {
 	replies := make([]*redis.Cmd, len(asked))
 	_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error

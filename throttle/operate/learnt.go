@@ -11,18 +11,18 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// Learnt is what is known of a limiter that adapts (throttle.Adapt). Permits are those of its
-// Interval.
+// Learnt is what is known of a limiter that adapts (throttle.Adapt). Numbers of permits are for
+// its Interval.
 type Learnt struct {
 	Start, Min, Max   int64     // as configured
 	Limit             int64     // in force
-	Accepted          int64     // what the API is known to take, 0: not lately
-	Most              int64     // what it takes at most, 0: not known
+	Accepted          int64     // what the API is known to accept, 0: nothing lately
+	Most              int64     // what it accepts at most, 0: not known
 	Told              int64     // what the API says its limit is, 0: it does not
-	Cuts              int64     // how often it was cut,
+	Cuts              int64     // how often the limit was cut,
 	Taken, Refused    int64     // and permits accepted and refused, since it adapts
-	OthersSeen        time.Time // when the API last refused far less than it had taken before: somebody else uses the quota, or its limit fell
-	Recovers, Probing bool      // something was refused a moment ago; it tries more than Most
+	OthersSeen        time.Time // when the API last refused far below what it had accepted: others use the quota, or its limit fell
+	Recovers, Probing bool      // something was refused a short time ago; it tries more than Most
 }
 
 // Learnt reads what a limiter has learnt; false if it does not adapt.
@@ -35,10 +35,11 @@ func (f *Fleet) Learnt(ctx context.Context, name string) (Learnt, bool, error) {
 	return l, ok, err
 }
 
-// LearntOf is Learnt of several limiters in one round trip: those that adapt, by name.
+// LearntOf is Learnt for several limiters in one round trip: it returns those that adapt, by
+// name.
 func (f *Fleet) LearntOf(ctx context.Context, names ...string) (map[string]Learnt, error) {
 	fields := make([]*redis.StringCmd, len(names))
-	_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its error
+	_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
 		for i, name := range names {
 			fields[i] = p.HGet(ctx, name, "adapt")
 		}
@@ -67,7 +68,7 @@ func learnt(l script.Learnt) Learnt {
 	}
 }
 
-// Known is the bracket in a few words: what is known of what the API takes.
+// Known is the bracket in a few words: what is known about what the API accepts.
 func (l Learnt) Known() string {
 	switch {
 	case l.Most == 0 && l.Accepted == 0:

@@ -15,27 +15,26 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// scanPage is how many keys one SCAN looks at: a fraction of a millisecond of Redis's time.
+// scanPage is how many keys one SCAN visits: a fraction of a millisecond of Redis's time.
 const scanPage = 1000
 
-// Listed is a limiter as a list shows it: its configuration, without the
-// usage, which costs a look at its log (Inspect).
+// Listed is a limiter in a list: its configuration without its usage. Inspect has the usage, for
+// which it has to read the log.
 type Listed struct {
 	Name   string
 	Rate   throttle.Rate
 	Paused time.Duration // how long a pause still lasts
 	Pinned bool
-	Err    error // throttle.ErrInvalidRate: somebody wrote what makes no sense, and there is only the name
+	Err    error // throttle.ErrInvalidRate: somebody wrote a configuration that makes no sense, and only the name is known
 }
 
-// Limiters finds the limiters whose names match a pattern as KEYS has them:
-// "" or "*" for all, "stripe-account:*" for those of one keyed limit. They come
-// in no order, and an error ends them: one that concerns a limiter alone is in
-// its Err.
+// Limiters finds the limiters whose names match a pattern, in the syntax of KEYS: "" or "*" for
+// all, "stripe-account:*" for those of one keyed limit. They come in no particular order. An
+// error ends the sequence, except an error that concerns one limiter alone: that is in its Err.
 //
-// Redis serves others all the while: it is asked for a page of keys at a time,
-// on a Cluster of every master. A limiter that is there throughout is found;
-// one may be found twice while Redis rehashes or slots move.
+// Redis serves others all the while: it is asked for a page of keys at a time, on a Cluster from
+// every master. A limiter that exists throughout is found. It may be found twice while Redis
+// rehashes or slots move.
 func (f *Fleet) Limiters(ctx context.Context, match string) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		err := f.scan(ctx, match, func(page []Listed, _ []string) bool {
@@ -52,8 +51,8 @@ func (f *Fleet) Limiters(ctx context.Context, match string) iter.Seq2[Listed, er
 	}
 }
 
-// scan visits the limiters, and the names of limits in flight, page by page, until visit
-// says that it has enough.
+// scan visits the limiters, and the names of limits in flight, page by page, until visit returns
+// false.
 func (f *Fleet) scan(ctx context.Context, match string, visit func(page []Listed, inFlight []string) bool) error {
 	nodes, err := f.nodes(ctx)
 	if err != nil {
@@ -106,8 +105,8 @@ func (f *Fleet) nodes(ctx context.Context) ([]redis.UniversalClient, error) {
 	return []redis.UniversalClient{f.rdb}, nil
 }
 
-// page reads the configurations of those among the hashes that are limiters, and finds
-// those that are limits in flight.
+// page reads the configurations of those hashes that are limiters, and finds those that are
+// limits in flight.
 func (f *Fleet) page(ctx context.Context, names []string) (page []Listed, inFlight []string, err error) {
 	if len(names) == 0 {
 		return nil, nil, nil
@@ -139,7 +138,7 @@ func (f *Fleet) page(ctx context.Context, names []string) (page []Listed, inFlig
 			} else if _, has := fields[len(script.ListedFields)].(string); has && fields[0] == nil && script.CheckName(names[i]) == "" {
 				inFlight = append(inFlight, names[i])
 			}
-		case !script.Says(err, "WRONGTYPE"): // a key that has become another's since
+		case !script.Says(err, "WRONGTYPE"): // a key that has changed its type since
 			return nil, nil, err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-// listAll lists by name what matches.
+// listAll lists what matches, by name.
 func listAll(t *testing.T, f *operate.Fleet, match string) []operate.Listed {
 	t.Helper()
 	var found []operate.Listed

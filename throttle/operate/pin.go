@@ -8,17 +8,17 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// Pin makes the configuration files of starting workers leave the limiter
-// alone: throttle.Limiter.ApplyRate changes nothing until Unpin or Delete. All
-// else that changes a rate still does. To pin what is pinned is no error.
+// Pin makes the configuration files of starting workers leave the limiter alone:
+// throttle.Limiter.ApplyRate changes nothing until Unpin or Delete. Everything else that changes
+// a rate still does. It is no error to pin a limiter that is pinned.
 //
-// A limiter that is not there is throttle.ErrNotInitialized, and a name that
-// none can have throttle.ErrInvalidName. After an error of Redis or of ctx it
-// may be pinned or not: Pin it again. A pin waits for no replicas.
+// If there is no such limiter the error is throttle.ErrNotInitialized, and if no limiter can have
+// the name throttle.ErrInvalidName. After an error of Redis or of ctx the limiter may be pinned
+// or not: Pin it again. Pin does not wait for replicas.
 func (f *Fleet) Pin(ctx context.Context, name string) error { return f.pin(ctx, name, 1) }
 
-// Unpin undoes Pin. Its errors are those of Pin. To unpin what is not pinned is
-// no error.
+// Unpin undoes Pin. Its errors are those of Pin. It is no error to unpin a limiter that is not
+// pinned.
 func (f *Fleet) Unpin(ctx context.Context, name string) error { return f.pin(ctx, name, 0) }
 
 // pin makes the change once, however often the network repeats it.

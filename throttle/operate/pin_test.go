@@ -48,7 +48,7 @@ func testPins(s *site) {
 	c := s.client()
 	l, other := s.limited(c, "api", perHour(10), 4), s.limited(c, "other", perHour(10), 0)
 	s.expectPinned(l, false)
-	for range 2 { // also what is as it shall be
+	for range 2 { // also a limiter that is pinned already
 		s.check(f.Pin(ctx, "api"))
 		s.expectPinned(l, true)
 	}
@@ -78,8 +78,8 @@ func TestFleetsPinInTurn(t *testing.T) {
 	}
 }
 
-// What a change is called for, and what the network repeats late, is done once:
-// it does nothing to what others did since.
+// What a change is called for, and what the network repeats late, is done once: it does not undo
+// what others did since.
 func TestPinsOnce(t *testing.T) {
 	changes := map[string][2]func(*operate.Fleet, context.Context, string) error{
 		"Pin":   {(*operate.Fleet).Pin, (*operate.Fleet).Unpin},

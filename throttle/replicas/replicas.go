@@ -9,10 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ReplicasError says that a script ran and that too few replicas acknowledged
-// it in time: what it granted could be forgotten by a failover. Nothing is
-// handed out on it. Acquire keeps its place and asks again, which charges
-// nothing twice; TryAcquire returns it, and what it took is given back.
+// ReplicasError says that a script ran and that too few replicas acknowledged it in time: a
+// failover could forget what it granted. Nothing is handed out because of it. Acquire keeps its
+// position and asks again, which charges nothing twice. TryAcquire returns the error, and what it
+// took is given back.
 type ReplicasError struct {
 	Want, Got int           // replicas
 	Timeout   time.Duration // how long they had
@@ -22,25 +22,23 @@ func (e *ReplicasError) Error() string {
 	return fmt.Sprintf("%d of %d replicas acknowledged within %v", e.Got, e.Want, e.Timeout)
 }
 
-// WaitReplicas returns a Scripter for throttle.New that takes no reply of a script
-// before so many replicas of its server have what the script wrote, so that a
-// master that dies takes no grant with it: EVALSHA and WAIT, on one connection and
-// in one round trip. If fewer acknowledge within the timeout, the error is a
-// *ReplicasError. The timeout is at least a millisecond, and should be shorter than
-// the ReadTimeout of rdb.
+// WaitReplicas returns a Scripter for throttle.New that accepts no reply of a script before so
+// many replicas of its server have what the script wrote. So a master that dies takes no grant
+// with it. It sends EVALSHA and WAIT on one connection, in one round trip. If fewer replicas
+// acknowledge within the timeout, the error is a *ReplicasError. The timeout is at least a
+// millisecond, and should be shorter than the ReadTimeout of rdb.
 //
-// It is certain where all replicas are waited for. With fewer it rests on the
-// election: sentinels and Redis Cluster prefer the replica that has heard most
-// of the master, as far as they know. With all of them, nothing is granted
-// while one is away.
+// It is certain if you wait for all replicas. With fewer it depends on the election: sentinels
+// and Redis Cluster prefer the replica that has received most from the master, as far as they
+// know. But if you wait for all of them, nothing is granted while one is away.
 //
-// Where rdb is a *redis.ClusterClient, set throttle.Options.Cluster: New cannot see it.
+// If rdb is a *redis.ClusterClient, set throttle.Options.Cluster: New cannot see it.
 func WaitReplicas(rdb redis.UniversalClient, replicas int, timeout time.Duration) redis.Scripter {
 	return &waitingScripter{Scripter: rdb, rdb: rdb, replicas: replicas, timeout: timeout}
 }
 
-// waitingScripter is what WaitReplicas returns. Scripts are loaded as before:
-// that grants nothing.
+// waitingScripter is what WaitReplicas returns. Scripts are loaded without waiting: that grants
+// nothing.
 type waitingScripter struct {
 	redis.Scripter
 	rdb      redis.UniversalClient
@@ -56,14 +54,14 @@ func (s *waitingScripter) EvalSha(ctx context.Context, sha string, keys []string
 	return s.send(ctx, keys, func(p redis.Pipeliner) *redis.Cmd { return p.EvalSha(ctx, sha, keys, args...) })
 }
 
-// Subscribe lets a Client hear of changes.
+// Subscribe makes it possible for a Client to hear of changes.
 func (s *waitingScripter) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
 	return s.rdb.Subscribe(ctx, channels...)
 }
 
-// send runs a script and waits. WAIT counts the replicas that have all that
-// the server wrote before it, whichever connection that came from: so it also
-// holds for a repeated script, which only reads what the first run wrote.
+// send runs a script and waits. WAIT counts the replicas that have everything that the server
+// wrote before it, on whichever connection. So it is also right for a repeated script, which only
+// reads what the first run wrote.
 func (s *waitingScripter) send(ctx context.Context, keys []string, script func(redis.Pipeliner) *redis.Cmd) *redis.Cmd {
 	node, moved, err := s.node(ctx, keys)
 	if err != nil {
@@ -92,8 +90,8 @@ func (s *waitingScripter) send(ctx context.Context, keys []string, script func(r
 	return reply
 }
 
-// node is the server that has the keys, and what to do when it seems to have
-// them no more. WAIT has no key that would lead a ClusterClient there.
+// node returns the server that has the keys, and a function to call when it seems not to have
+// them any more. WAIT has no key that would lead a ClusterClient there.
 func (s *waitingScripter) node(ctx context.Context, keys []string) (node redis.UniversalClient, moved func(), err error) {
 	cluster, ok := s.rdb.(*redis.ClusterClient)
 	if !ok {

@@ -83,8 +83,8 @@ func TestWaitReplicas(t *testing.T) {
 	}
 }
 
-// The second run of a batch writes nothing, and may come by another connection:
-// it must be waited for no less than the first.
+// The second run of a batch writes nothing, and may use another connection: the wait for it must
+// be the same as for the first.
 func TestWaitReplicasWaitsForRepeats(t *testing.T) {
 	master, replica := replicated(t)
 	const script = `if redis.call('EXISTS', KEYS[1]) == 1 then return 'again' end return redis.call('SET', KEYS[1], 'x')`
@@ -128,8 +128,8 @@ func TestWaitReplicasOfTooManyReplicas(t *testing.T) {
 	}
 }
 
-// BenchmarkWaitReplicas is one caller after the other, each with a call of its
-// own: what a grant takes with and without a replica.
+// BenchmarkWaitReplicas is one caller after the other, each with a call of its own: how long a
+// grant takes with and without a replica.
 func BenchmarkWaitReplicas(b *testing.B) {
 	master, _ := replicated(b)
 	for name, rdb := range map[string]redis.Scripter{"0": master, "1": replicas.WaitReplicas(master, 1, time.Second)} {

@@ -114,7 +114,8 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// TestWrongTokens: guesses are told, one line a second, and come slowly; who knows the token does not wait for them.
+// TestWrongTokens: guesses are logged, one line a second, and are answered slowly. A client
+// with the right token does not wait for them.
 func TestWrongTokens(t *testing.T) {
 	s := newSite(t, 1, twoLimits, token)
 	s.awaitCreated("api")
@@ -175,7 +176,7 @@ func TestTooManyGuesses(t *testing.T) {
 	}
 }
 
-// TestEveryAddress: who serves all the world without a token is told.
+// TestEveryAddress: a server that anybody can reach without a token is reported.
 func TestEveryAddress(t *testing.T) {
 	s := newSite(t, 1, twoLimits, "")
 	for _, tt := range []struct {

@@ -1,6 +1,5 @@
-// Package admin serves what operators look at and use while a worker runs, or an
-// asynq server with limits: health checks, metrics for Prometheus, and a page that
-// shows every limit and changes it.
+// Package admin serves what operators use while a worker, or an asynq server with limits, runs:
+// health checks, metrics for Prometheus, and a page that shows every limit and changes it.
 package admin
 
 import (
@@ -22,24 +21,24 @@ import (
 
 // Options of a Server or Handler.
 type Options struct {
-	// Token is what changes need, as "Authorization: Bearer TOKEN". Without one
-	// the server only reads.
+	// Token is what changes need, as "Authorization: Bearer TOKEN". Without a token the server
+	// is read-only.
 	Token string
-	// Hosts are names under which the address shows jobs without the token, without ports: those
-	// that others can register, such as ops.example.com. Addresses and names without a
-	// dot need not be among them.
+	// Hosts are names, without ports, under which the address shows jobs without the token.
+	// They are needed for names that others can register, such as ops.example.com. Addresses,
+	// and names without a dot, need not be listed.
 	Hosts []string
-	// Logger is told of every change, of wrong tokens, once a second at most, and
-	// of an address that everybody can read. Defaults to none.
+	// Logger logs every change, wrong tokens, at most once a second, and an address that
+	// everybody can read. Defaults to none.
 	Logger *zap.Logger
-	// Hide are names of fields and headers that hold secrets, beside those that the page
-	// hides by itself: see docs/operating.md.
+	// Hide are names of fields and headers that hold secrets, in addition to those that the
+	// page always hides: see docs/operating.md.
 	Hide []string
-	// Slog is told in place of Logger, if it is set.
+	// Slog is used instead of Logger if it is set.
 	Slog *slog.Logger
 }
 
-// logger returns the one of them that there is.
+// logger returns the logger that is set.
 func (o Options) logger() *slog.Logger {
 	return cmp.Or(o.Slog, zaplog.New(o.Logger), slog.New(slog.DiscardHandler))
 }
@@ -55,11 +54,12 @@ type Server struct {
 	closeOnce func() error
 }
 
-// writeTimeout is longer than anything here takes, with Redis away and all that
+// writeTimeout is longer than anything here takes, even without Redis and with everything that
 // has to wait.
 const writeTimeout = 15 * time.Second
 
-// Listen takes the address, so that a second worker on it ends before it has begun.
+// Listen listens on the address early, so that a second worker with the same address fails
+// before it starts.
 func Listen(addr string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -99,8 +99,8 @@ func Serve(listener net.Listener, source Source, opts Options) *Server {
 	return s
 }
 
-// Close ends all connections and waits for everything of the server to be gone.
-// Closing twice is harmless.
+// Close ends all connections and waits until all goroutines of the server have ended. Closing
+// twice is harmless.
 func (s *Server) Close() error { return s.closeOnce() }
 
 func (s *Server) close() error {

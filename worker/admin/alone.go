@@ -7,15 +7,14 @@ import (
 )
 
 const (
-	// explainTimeout bounds how long an explanation may take, and how long others wait for
-	// it.
+	// explainTimeout is how long an explanation may take, and how long others wait for it.
 	explainTimeout = 5 * time.Second
-	// listTimeout does that for a page of jobs.
+	// listTimeout is the same for a page of jobs.
 	listTimeout = 5 * time.Second
 )
 
-// alone lets one request at a time do what reads much of Redis. It tells others, who have
-// waited for as long as it may take, to come again.
+// alone lets only one request at a time read much of Redis. Requests that have waited as long
+// as that may take are told to try again.
 func (a *api) alone(w http.ResponseWriter, r *http.Request, within time.Duration, do func(context.Context)) {
 	ctx, cancel := context.WithTimeout(r.Context(), within)
 	defer cancel()
@@ -28,7 +27,7 @@ func (a *api) alone(w http.ResponseWriter, r *http.Request, within time.Duration
 	}
 }
 
-// ofTask has what a request asks about its task done alone.
+// ofTask reads about the task of a request, alone.
 func (a *api) ofTask(w http.ResponseWriter, r *http.Request, read func(ctx context.Context, task, queue string) (any, error)) {
 	task, queue := r.URL.Query().Get("task"), r.URL.Query().Get("queue")
 	if task == "" {

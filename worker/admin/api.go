@@ -14,14 +14,14 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/secrets"
 )
 
-// api is what the page asks and says, in JSON. Times are milliseconds.
+// api is what the page asks and gets, in JSON. Times are in milliseconds.
 type api struct {
 	source   Source
 	sampler  *sampler
 	writable bool
 	logger   *slog.Logger
 
-	reading chan struct{} // holds one while jobs are looked for
+	reading chan struct{} // full while a request reads jobs
 	hide    *secrets.Hider
 	fleet   *cached[[]jobview.Worker]
 	hour    *cached[history.Past]
@@ -34,7 +34,7 @@ type overviewReply struct {
 	Waiting  int64      `json:"waiting"` // requests for permits in this worker
 	Limits   []limit    `json:"limits"`
 	InFlight []inFlight `json:"in_flight"`
-	// InAll is how many limits there are: Limits are those of them that need a look.
+	// InAll is how many limits there are. Limits are only those that need attention.
 	InAll    int                       `json:"limits_in_all"`
 	Paused   int                       `json:"paused"` // limiters
 	Parked   int64                     `json:"parked"` // jobs
@@ -54,14 +54,14 @@ type limit struct {
 	Lines      int64     `json:"lines"`
 	Limiters   []limiter `json:"limiters"`
 	Share      string    `json:"share"`
-	// Tenants are some of those that wait, and TenantsInAll is how many there are.
+	// Tenants are some of the tenants that wait, and TenantsInAll is how many there are.
 	Tenants      []jobview.TenantShare `json:"tenants"`
 	TenantsInAll int64                 `json:"tenants_in_all"`
 	Broken       []string              `json:"broken"` // what is wrong with limiters that cannot be shown
 	Learnt       *learnt               `json:"learnt"` // null if the limit does not adapt
 }
 
-// learnt is what the API of a limit takes, in permits; 0 is not known.
+// learnt is what the API of a limit accepts, in permits; 0 means unknown.
 type learnt struct {
 	Accepted int64  `json:"accepted"`
 	Most     int64  `json:"most"`
@@ -75,7 +75,7 @@ type learnt struct {
 
 type limiter struct {
 	Name string `json:"name"`
-	// Configured is that of its value, where the limit has rates for some.
+	// Configured is the rate of its value, where the limit has rates for some values.
 	Configured string   `json:"configured"`
 	Rate       string   `json:"rate"`
 	Interval   int64    `json:"interval"`
@@ -87,7 +87,7 @@ type limiter struct {
 	Paused     int64    `json:"paused"`
 	Pinned     bool     `json:"pinned"`
 	Parked     int64    `json:"parked"`
-	Clients    []client `json:"clients"` // of limits of each client
+	Clients    []client `json:"clients"` // for per_client limits
 }
 
 type client struct {
@@ -111,11 +111,11 @@ type inFlight struct {
 
 type inFlightValue struct {
 	Name    string `json:"name"`
-	Slots   int64  `json:"slots"` // 0 if nobody has needed one yet, -1 if it cannot be read
+	Slots   int64  `json:"slots"` // 0 if no job has needed one yet, -1 if it cannot be read
 	Taken   int64  `json:"taken"`
 	Waiting int64  `json:"waiting"` // in workers
 	Parked  int64  `json:"parked"`
-	Oldest  int64  `json:"oldest"` // for how long the first in workers has waited
+	Oldest  int64  `json:"oldest"` // how long the first in workers has waited
 	Pinned  bool   `json:"pinned"`
 }
 
@@ -211,9 +211,9 @@ func showLimiter(l jobview.LimiterOverview) limiter {
 	return shown
 }
 
-// history replies with the points of each limiter that was shown of late: time,
-// used, reserved, allowed, 1 if it was paused, and what its API takes at least and at
-// most, where that is known.
+// history replies with the points of each limiter that was shown lately: time, used, reserved,
+// allowed, 1 if it was paused, and what its API accepts at least and at most, where that is
+// known.
 func (a *api) history(w http.ResponseWriter, _ *http.Request) {
 	reply := map[string][][7]int64{}
 	for name, points := range a.sampler.past() {
@@ -230,7 +230,7 @@ func (a *api) history(w http.ResponseWriter, _ *http.Request) {
 	answer(w, reply)
 }
 
-// ceilMS keeps a pause that is not over from showing as none.
+// ceilMS rounds up, so that a pause that is not over does not show as none.
 func ceilMS(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
 func answer(w http.ResponseWriter, v any) {
@@ -238,17 +238,17 @@ func answer(w http.ResponseWriter, v any) {
 	writeJSON(w, v)
 }
 
-// writeJSON writes one line that is plain wherever it is shown.
+// writeJSON writes one line that is safe wherever it is shown.
 func writeJSON(w http.ResponseWriter, v any) {
 	if line, err := json.Marshal(v); err == nil {
-		_, _ = w.Write(append(plain.JSON(line), '\n')) // who has gone misses nothing
+		_, _ = w.Write(append(plain.JSON(line), '\n')) // a client that has gone misses nothing
 	}
 }
 
-// refuse says why not.
+// refuse answers with an error that says why.
 func refuse(w http.ResponseWriter, status int, why string) { refuseWith(w, status, why, "") }
 
-// refuseWith has a hint for programs, too, beside what people are told.
+// refuseWith also gives programs a hint, beside the text for people.
 func refuseWith(w http.ResponseWriter, status int, why, hint string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -22,10 +22,10 @@ import (
 	"github.com/jobthrottle/jobthrottle/worker/admin"
 )
 
-// BenchmarkCostOfLooking prints how many jobs a worker does in a second while
-// Prometheus scrapes it every 5 s and one viewer has the page open, against
-// the same worker unseen, by turns in one run, and the processor time that both
-// and Redis took for it, which tells more where others use the machine:
+// BenchmarkCostOfLooking prints how many jobs a worker does in a second while Prometheus
+// scrapes it every 5 s and one viewer has the page open, compared with the same worker that
+// nobody views. The two alternate in one run. It also prints the processor time that both and
+// Redis took for it, which tells more if others use the machine:
 //
 //	go test -run - -bench CostOfLooking -benchtime 1x ./worker/admin
 func BenchmarkCostOfLooking(b *testing.B) {
@@ -105,7 +105,7 @@ func enqueueNoOps(b *testing.B, rdb *redis.Client, jobs int) {
 	enqueuing.Wait()
 }
 
-// drain is how long a worker takes for so many jobs that do nothing.
+// drain is how long a worker takes for that many jobs that do nothing.
 func drain(b *testing.B, rdb *redis.Client, cfg *config.Config, jobs int, seen bool) time.Duration {
 	b.Helper()
 	w, err := worker.NewWithClient(cfg, zap.NewNop(), rdb)
@@ -182,9 +182,9 @@ func watch(ctx context.Context, b *testing.B, url string, every time.Duration) {
 	}
 }
 
-// BenchmarkLook is what a look of either kind costs: an overview, which is read
-// at most once a second whoever looks, and all metrics with one of their own.
-// There are three limits in the midst of their work, one of them with three clients.
+// BenchmarkLook is the cost of either kind of view: an overview, which is read at most once a
+// second however many view it, and all metrics, each scrape with an overview of its own. There
+// are three limits that are in use, one of them with three clients.
 func BenchmarkLook(b *testing.B) {
 	s := newSite(b, 3, `
 limits: { api: { rate: 500/1s }, api-worker: { rate: 300/1s, type: per_client }, account: { rate: 500/1s, key: payload.account } }

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// requireEnv, set to 1, turns a missing Chromium from a skipped test into a failed one.
+	// requireEnv, set to 1, makes a test fail without Chromium instead of being skipped.
 	requireEnv = "JOBTHROTTLE_REQUIRE_CHROMIUM"
-	// screenshotEnv, set to 1, has the screenshot in docs made again.
+	// screenshotEnv, set to 1, makes the screenshot in docs again.
 	screenshotEnv = "JOBTHROTTLE_SCREENSHOT"
 )
 
@@ -143,7 +143,7 @@ func (b *browser) look(width, height int64, scheme string) {
 	})
 }
 
-// screenshot is the whole page, screen what one sees of it.
+// screenshot saves the whole page, screen the visible part.
 func (b *browser) screenshot(path string) {
 	b.t.Helper()
 	b.picture(path, chromedp.FullScreenshot(100))

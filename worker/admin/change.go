@@ -16,14 +16,14 @@ import (
 const (
 	// maxBody is far more than any change needs.
 	maxBody = 4 << 10
-	// changeTimeout bounds how long a change waits for Redis.
+	// changeTimeout is how long a change waits for Redis at most.
 	changeTimeout = 5 * time.Second
 )
 
-// setRate takes {"rate": "50/1s", "pin": true}. What the limit has used stays
-// used. A limit that is not pinned gets the rate of the configuration back when
-// a worker starts; without "pin", it stays as pinned as it was. A rate below what jobs
-// cost that wait is refused, with how many they are, unless "yes" is true.
+// setRate handles {"rate": "50/1s", "pin": true}. What the limit has used stays used. A limit
+// that is not pinned gets the rate of the configuration back when a worker starts. Without
+// "pin", the limit stays pinned or unpinned. A rate below the cost of waiting jobs is refused,
+// with their number, unless "yes" is true.
 func (a *api) setRate(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Rate string `json:"rate"`
@@ -38,13 +38,13 @@ func (a *api) setRate(w http.ResponseWriter, r *http.Request) {
 		rate, err := l.Config(ctx)
 		gives := rate.Permits
 		switch {
-		case errors.Is(err, throttle.ErrInvalidRate): // somebody has spoilt it: what it was is not known
+		case errors.Is(err, throttle.ErrInvalidRate): // somebody has spoilt it: its rate is unknown
 			rate = configured
 		case err != nil:
 			return err
 		}
 		if rate.Interval != want.Interval {
-			rate.Guard = configured.Guard // the guard goes with the interval
+			rate.Guard = configured.Guard // the guard belongs to the interval
 		}
 		rate.Permits, rate.Interval = want.Permits, want.Interval
 		if err := rate.Validate(); err != nil {
@@ -56,8 +56,8 @@ func (a *api) setRate(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		fleet := a.source.Fleet()
-		// The pin comes before the rate, so that no starting worker has the last
-		// word on it, and a replica that is waited for has both.
+		// The pin comes before the rate, so that a worker that starts cannot overwrite it, and
+		// a replica that is waited for has both.
 		if body.Pin != nil && *body.Pin {
 			if err := fleet.Pin(ctx, l.Name()); err != nil {
 				return err
@@ -76,9 +76,9 @@ func (a *api) setRate(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// strands refuses a rate below the cost of jobs that wait for the limiter and could run
-// now: they would wait until somebody raises it. One that adapts is raised by its jobs,
-// unless it is pinned.
+// strands refuses a rate below the cost of waiting jobs that could run now: they would wait
+// until somebody raises it. The jobs of a limit that adapts raise it themselves, unless it is
+// pinned.
 func (a *api) strands(ctx context.Context, limiter string, gives, to int64, pin *bool) error {
 	usage, err := a.source.Fleet().Inspect(ctx, limiter)
 	if err != nil {
@@ -95,11 +95,11 @@ func (a *api) strands(ctx context.Context, limiter string, gives, to int64, pin 
 	if _, adapts := learnt[limiter]; adapts && !pinned {
 		return nil
 	}
-	looking, cancel := context.WithTimeout(ctx, changeTimeout/2) // the change needs its time, too
+	looking, cancel := context.WithTimeout(ctx, changeTimeout/2) // the change needs time, too
 	defer cancel()
 	n, all, err := a.source.Inspector().Stranded(looking, limiter, gives, to)
 	switch {
-	case err != nil: // nobody is kept from lowering a limit for it
+	case err != nil: // this must not keep anybody from lowering a limit
 		return &unconfirmedError{fmt.Sprintf("whether jobs that wait cost more than that is not known (%v)", err)}
 	case n == 0:
 		return nil
@@ -107,7 +107,7 @@ func (a *api) strands(ctx context.Context, limiter string, gives, to int64, pin 
 	return &unconfirmedError{jobview.WouldWait(n, all)}
 }
 
-// pause takes {"for": "30s"}.
+// pause handles {"for": "30s"}.
 func (a *api) pause(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		For string `json:"for"`
@@ -121,24 +121,24 @@ func (a *api) pause(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// resume takes {}.
+// resume handles {}.
 func (a *api) resume(w http.ResponseWriter, r *http.Request) {
 	a.change(w, r, &struct{}{}, func(ctx context.Context, l *throttle.Limiter, _ throttle.Rate) error {
 		return l.Resume(ctx)
 	})
 }
 
-// inputError is a mistake of the one who asked.
+// inputError is a mistake in the request.
 type inputError struct{ err error }
 
 func (e *inputError) Error() string { return e.err.Error() }
 
-// unconfirmedError is what a change would do that its request does not say yes to.
+// unconfirmedError says what a change would do that the request did not confirm.
 type unconfirmedError struct{ does string }
 
 func (e *unconfirmedError) Error() string { return e.does }
 
-// change reads the body, does what is to be done to the limiter of the path, and says how that went.
+// change reads the body, changes the limiter of the path, and replies with the result.
 func (a *api) change(w http.ResponseWriter, r *http.Request, body any, do func(context.Context, *throttle.Limiter, throttle.Rate) error) {
 	l, configured, err := a.source.Limiter(r.PathValue("name"))
 	switch {
@@ -177,7 +177,7 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, body any, do func(c
 	}
 }
 
-// asJSON is how a logger writes the body of a change, whichever logger it is.
+// asJSON makes any logger write the body of a change as JSON.
 func asJSON(body any) json.RawMessage {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -186,7 +186,7 @@ func asJSON(body any) json.RawMessage {
 	return text
 }
 
-// decode reads one JSON value, with no field that v does not know.
+// decode reads one JSON value. It allows no fields that v does not have.
 func decode(r io.Reader, v any) error {
 	d := json.NewDecoder(r)
 	d.DisallowUnknownFields()
@@ -199,7 +199,7 @@ func decode(r io.Reader, v any) error {
 	return nil
 }
 
-// unknownPath is a path below /api/ that nothing else matches.
+// unknownPath answers for paths below /api/ that nothing else matches.
 func unknownPath(w http.ResponseWriter, _ *http.Request) {
 	refuse(w, http.StatusBadRequest, "no such path: a limit's name is one segment, percent-encoded, as in POST /api/limits/NAME/pause")
 }

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// maxShown is how many limits a page shows. Where there are more, those are shown
-	// that need a look, or that somebody looks for.
+	// maxShown is how many limits a page shows at most. If there are more, it shows those that
+	// need attention, or that match what somebody searches for.
 	maxShown = 48
-	// maxTroubles is how many limits it names as paused or broken.
+	// maxTroubles is how many limits it lists as paused or broken at most.
 	maxTroubles = 20
 )
 
@@ -36,7 +36,7 @@ func chosen(limits []jobview.LimitOverview, find string) []jobview.LimitOverview
 	return limits
 }
 
-// urgency is how much a limit needs a look.
+// urgency is how much attention a limit needs.
 func urgency(l jobview.LimitOverview) int {
 	switch {
 	case len(l.Broken) > 0:
@@ -56,7 +56,7 @@ type trouble struct {
 	Words string `json:"words"`
 }
 
-// troublesOf returns them, broken ones first.
+// troublesOf returns the paused and broken limits, broken ones first.
 func troublesOf(o jobview.Overview) []trouble {
 	broken, paused := []trouble{}, []trouble{}
 	for _, l := range o.Limits {

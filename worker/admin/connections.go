@@ -8,28 +8,28 @@ import (
 )
 
 const (
-	// maxConnections is how many connections may be open: far more than browsers
-	// and scrapers have.
+	// maxConnections is how many connections may be open: far more than browsers and scrapers
+	// use.
 	maxConnections = 128
 	// maxOfClient is how many of them one client may have.
 	maxOfClient = 64
 )
 
-// connections keeps the number of open connections within bounds. For each that
-// comes beyond them, another goes: one of the same client, if it has too many. It
-// is the one that has idled for longest; if none idles, the one that has been
-// busy for longest. The new one stays, so that a health check is answered among
-// connections that are all kept busy. Its track is a http.Server's ConnState.
+// connections bounds the number of open connections. For each new one beyond the bounds,
+// another is closed: one of the same client, if that has too many. It is the one that has been
+// idle longest; if none is idle, the one that has been busy longest. The new one stays, so that
+// a health check is answered even if all other connections are kept busy. Its track is a
+// http.Server's ConnState.
 type connections struct {
 	mu   sync.Mutex
 	open map[net.Conn]connection
-	now  int64 // counts what happens
+	now  int64 // counts events
 }
 
 type connection struct {
 	client netip.Prefix
-	idle   bool  // between requests; a new one is busy, though it has said nothing yet
-	since  int64 // when it began to idle, or to be busy
+	idle   bool  // between requests; a new connection is busy, although it has said nothing yet
+	since  int64 // when it became idle, or busy
 }
 
 func newConnections() *connections { return &connections{open: map[net.Conn]connection{}} }
@@ -46,13 +46,12 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 		c.makeRoom(client)
 	case state != http.StateIdle && state != http.StateActive:
 		delete(c.open, conn)
-	case tracked && known.idle != (state == http.StateIdle): // an untracked one has been closed, and does not know yet
+	case tracked && known.idle != (state == http.StateIdle): // an untracked one has been closed, and does not know it yet
 		c.open[conn] = connection{client: known.client, idle: state == http.StateIdle, since: c.now}
 	}
 }
 
-// makeRoom closes a connection if there is one too many, now that the client has
-// a new one.
+// makeRoom closes a connection if there is one too many, after the client has opened a new one.
 func (c *connections) makeRoom(client netip.Prefix) {
 	his := 0
 	for _, o := range c.open {
@@ -76,7 +75,7 @@ func (c *connections) makeRoom(client netip.Prefix) {
 	first.Close()
 }
 
-// goesBefore reports whether o makes room rather than p.
+// goesBefore reports whether o is closed before p.
 func (o connection) goesBefore(p connection) bool {
 	if o.idle != p.idle {
 		return o.idle
@@ -84,14 +83,14 @@ func (o connection) goesBefore(p connection) bool {
 	return o.since < p.since
 }
 
-// clientOf returns what connections of one client have in common: the address, or
-// its first half, as every network has many addresses of IPv6.
+// clientOf returns what the connections of one client have in common: the IPv4 address, or the
+// first half of the IPv6 address, because every network has many IPv6 addresses.
 func clientOf(addr net.Addr) netip.Prefix {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}
 	}
 	ip := tcp.AddrPort().Addr().Unmap()
-	prefix, _ := ip.Prefix(min(ip.BitLen(), 64)) // fails for no address, which has none
+	prefix, _ := ip.Prefix(min(ip.BitLen(), 64)) // fails for no address
 	return prefix
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// explain replies with what holds the job of the query's task and queue.
+// explain replies with what holds the job with the task and queue of the query.
 func (a *api) explain(w http.ResponseWriter, r *http.Request) {
 	a.ofTask(w, r, func(ctx context.Context, task, queue string) (any, error) {
 		e, err := a.source.Inspector().Explain(ctx, task, queue)
@@ -18,7 +18,7 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// job replies with everything about the job of the query's task and queue.
+// job replies with everything about the job with the task and queue of the query.
 func (a *api) job(w http.ResponseWriter, r *http.Request) {
 	a.ofTask(w, r, func(ctx context.Context, task, queue string) (any, error) {
 		return a.source.Inspector().Detail(ctx, task, queue, a.hide)

@@ -13,7 +13,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
 )
 
-// cached is a value that is read at most every so often, by one at a time.
+// cached is a value that is read at most once in the time every, by one request at a time.
 type cached[T any] struct {
 	every time.Duration
 	read  func(context.Context) (T, error)
@@ -45,7 +45,7 @@ type workerReply struct {
 	Started int64        `json:"started"`
 	Seen    int64        `json:"seen"`
 	Pools   []workerPool `json:"pools"`
-	Types   []string     `json:"types"` // null if it does not tell
+	Types   []string     `json:"types"` // null if it does not report them
 	Lacks   []string     `json:"lacks"`
 }
 
@@ -86,9 +86,9 @@ func (a *api) workers(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string]any{"workers": reply})
 }
 
-// past replies with the last hour of the fleet: for each limit, and for all jobs
-// under an empty name, what happened in each span: started, failed, refused, the mean
-// wait and the longest, in milliseconds.
+// past replies with the last hour of the fleet. For each limit, and for all jobs under an empty
+// name, it has the numbers of each span: started, failed, refused, the mean wait and the
+// longest wait, in milliseconds.
 func (a *api) past(w http.ResponseWriter, r *http.Request) {
 	p, err := a.hour.get(r.Context())
 	if err != nil {
@@ -111,7 +111,7 @@ func (a *api) past(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string]any{"at": p.At.UnixMilli(), "from": p.Begins(0).UnixMilli(), "span": history.Span.Milliseconds(), "limits": limits})
 }
 
-// pauseQueue has no worker take jobs of a queue; unpauseQueue ends that.
+// pauseQueue keeps workers from taking jobs of a queue; unpauseQueue ends that.
 func (a *api) pauseQueue(w http.ResponseWriter, r *http.Request) { a.setPaused(w, r, true) }
 
 func (a *api) unpauseQueue(w http.ResponseWriter, r *http.Request) { a.setPaused(w, r, false) }

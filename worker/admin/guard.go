@@ -15,17 +15,16 @@ import (
 	"time"
 )
 
-// guard decides which requests get through.
+// guard decides which requests are allowed.
 type guard struct {
 	token    string
-	hosts    []string                 // names of this address, beside those that are known to be
+	hosts    []string                 // names of this address, in addition to those that are always allowed
 	loopback func(*http.Request) bool // whether only this machine can send the request
 	guesses  *guesses
 }
 
-// read lets a request through that comes from the page itself or from no web page
-// at all: what it asks for is not for other sites to read, or to ask for again
-// and again in somebody's browser.
+// read allows requests that come from the page itself or from no web page at all. Other sites
+// must not read the reply, or request it repeatedly in somebody's browser.
 func (g guard) read(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if otherSite(r) {
@@ -36,8 +35,8 @@ func (g guard) read(next http.Handler) http.Handler {
 	})
 }
 
-// otherSite reports whether a browser says that another site's page asks. Tools
-// say nothing.
+// otherSite reports whether a browser says that another site's page sent the request. Tools say
+// nothing.
 func otherSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
@@ -52,8 +51,8 @@ func otherSite(r *http.Request) bool {
 	return err != nil || from.Host != r.Host
 }
 
-// change lets a request through that comes from the page itself or from no web
-// page at all, and has the token, however many others have not.
+// change allows requests that come from the page itself or from no web page at all, and have
+// the token. It does so however many requests with wrong tokens come.
 func (g guard) change(next http.HandlerFunc) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -68,7 +67,7 @@ func (g guard) change(next http.HandlerFunc) http.Handler {
 	}))
 }
 
-// withToken lets a request through that has the token. Others wait.
+// withToken allows requests that have the token. Others are answered late.
 func (g guard) withToken(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
 	if token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); found && equal(token, g.token) {
 		next(w, r)
@@ -79,7 +78,7 @@ func (g guard) withToken(w http.ResponseWriter, r *http.Request, next http.Handl
 		refuse(w, http.StatusTooManyRequests, "too many wrong tokens just now; the right one still gets through")
 		return
 	}
-	// The server sees that a client has gone only once its body is read.
+	// The server only sees that a client has gone once its body is read.
 	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxBody)); err == nil {
 		waitUntil(r.Context(), at)
 	}
@@ -87,10 +86,10 @@ func (g guard) withToken(w http.ResponseWriter, r *http.Request, next http.Handl
 	refuse(w, http.StatusUnauthorized, "the token is missing or wrong: send admin.token of the configuration as Authorization: Bearer")
 }
 
-// jobs is read for what shows what is in jobs: payloads, errors, results. It has to be asked for by
-// an address, by a name that can only be one of this network or is configured, or with
-// the token. Somebody's name server may point a name of his at any address, and then his page is
-// no other site to a browser.
+// jobs is read for requests that show the contents of jobs: payloads, errors, results. The
+// request has to name this host by an address, by a name that can only belong to this network
+// or is configured, or have the token. Otherwise a stranger could point his own name at this
+// address with his name server, and a browser would not see his page as another site.
 func (g guard) jobs(next http.HandlerFunc) http.Handler {
 	return g.read(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch name := hostOf(r); {
@@ -107,7 +106,7 @@ func (g guard) jobs(next http.HandlerFunc) http.Handler {
 // ownDomains are domains that nobody can register.
 var ownDomains = []string{".local", ".internal", ".svc", ".localhost", ".home.arpa", ".test"}
 
-// isOurs says whether a host can be none that belongs to a stranger.
+// isOurs reports whether a host cannot belong to a stranger.
 func (g guard) isOurs(name string) bool {
 	_, err := netip.ParseAddr(strings.Trim(name, "[]"))
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
@@ -124,14 +123,14 @@ func hostOf(r *http.Request) string {
 	return r.Host
 }
 
-// equal takes as long for a near miss as for any other string, of any length.
+// equal takes the same time for a near miss as for any other string, of any length.
 func equal(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-// host refuses requests for names that do not belong to a loopback address: a
-// browser sends them when somebody's name server has pointed his name here.
+// host refuses requests for names that do not belong to a loopback address: a browser sends
+// them if a stranger's name server has pointed his name here.
 func (g guard) host(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.loopback(r) {
@@ -160,7 +159,7 @@ func cameByLoopback(r *http.Request) bool {
 	return ok && onLoopback(addr)
 }
 
-// cleanPath refuses what http.ServeMux would redirect: nobody who means well sends it.
+// cleanPath refuses what http.ServeMux would redirect: no honest client sends it.
 func cleanPath(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := r.URL.EscapedPath()
@@ -172,8 +171,7 @@ func cleanPath(next http.Handler) http.Handler {
 	})
 }
 
-// headers tell browsers to run nothing but the page's own files, and to show
-// them nowhere else.
+// headers tell browsers to run only the page's own files, and to show them nowhere else.
 func headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

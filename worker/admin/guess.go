@@ -10,25 +10,25 @@ import (
 const (
 	// guessEvery is how often a wrong token is answered.
 	guessEvery = 100 * time.Millisecond
-	// maxGuessing is how many may wait for that: 2 s at most.
+	// maxGuessing is how many may wait for an answer: at most 2 s.
 	maxGuessing = 20
 	// toldEvery is how often wrong tokens are logged.
 	toldEvery = time.Second
 )
 
-// guesses slows down who sends wrong tokens, and tells of them. It slows nobody
-// else, and forgets within the longest wait.
+// guesses slows down clients that send wrong tokens, and logs them. It slows down nobody else,
+// and forgets them within the longest wait.
 type guesses struct {
 	logger *slog.Logger
 
 	mu     sync.Mutex
-	next   time.Time // when the last that waits is answered
+	next   time.Time // when the last one that waits is answered
 	told   time.Time // when it was last logged
-	untold int       // how many came since
+	untold int       // how many came since then
 }
 
-// wrong tells of a wrong token, and returns when to answer it. It is false if as
-// many wait as may: that one is answered at once, and delays no other.
+// wrong logs a wrong token, and returns when to answer it. It returns false if as many wait as
+// may: then the request is answered at once, and delays no other.
 func (g *guesses) wrong(now time.Time, from, path string) (time.Time, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

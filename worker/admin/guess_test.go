@@ -11,8 +11,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/worker/admin"
 )
 
-// TestGuessesLockNobodyOut: whoever sends wrong tokens, as many and as fast as
-// he can, the right one passes at once.
+// TestGuessesLockNobodyOut: however many wrong tokens somebody sends, and however fast, the
+// right one passes at once.
 func TestGuessesLockNobodyOut(t *testing.T) {
 	s := newSite(t, 1, twoLimits, token)
 	s.awaitCreated("api")

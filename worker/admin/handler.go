@@ -21,7 +21,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/worker/metrics"
 )
 
-// readyTimeout bounds how long /readyz waits for Redis before it says no.
+// readyTimeout is how long /readyz waits for Redis before it reports that it is not ready.
 const readyTimeout = 2 * time.Second
 
 //go:embed page
@@ -38,31 +38,31 @@ type Source interface {
 	Ready(context.Context) error
 }
 
-// Handler serves what operators look at:
+// Handler serves what operators need:
 //
 //	/healthz   200 while the process lives
 //	/readyz    200 while it can do jobs, 503 with the reason when it cannot
 //	/metrics   for Prometheus: see package metrics
 //	/          the page, which uses /api/
 //
-// Reading needs no token: do not serve it where strangers can reach it. Pages of
-// other sites read nothing, as browsers tell who asks. On a loopback address
-// requests must name localhost or a loopback address as their host, except for the
-// health checks, so that no web page of another site can read it through a name of
-// its own. Elsewhere what is in jobs is shown by an address, by a name of Options.Hosts
-// or one that nobody can register, as worker or worker.default.svc, or with the token.
+// Reading needs no token: do not serve it where strangers can reach it. Pages of other sites
+// cannot read anything, because browsers say which page asks. On a loopback address, requests
+// must name localhost or a loopback address as their host, except for the health checks. So no
+// web page of another site can read it through a name of its own. Elsewhere the contents of
+// jobs are shown only under an address, under a name of Options.Hosts or one that nobody can
+// register, such as worker or worker.default.svc, or with the token.
 type Handler struct {
 	http.Handler
 	sampler *sampler
 }
 
-// NewHandler returns a Handler for a server of the caller's. It takes what comes to
-// a loopback address for a request on one.
+// NewHandler returns a Handler for a server of the caller's. It treats requests that come to a
+// loopback address as requests on one.
 func NewHandler(source Source, opts Options) *Handler {
 	return newHandler(source, opts, cameByLoopback)
 }
 
-// Run keeps the history of limits going while nobody looks, until ctx ends.
+// Run continues the history of limits while nobody uses the page, until ctx ends.
 func (h *Handler) Run(ctx context.Context) { h.sampler.run(ctx) }
 
 func newHandler(source Source, opts Options, loopback func(*http.Request) bool) *Handler {
@@ -116,7 +116,7 @@ func files() http.Handler {
 	server := http.FileServerFS(root)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/" && strings.HasSuffix(r.URL.Path, "/") {
-			http.NotFound(w, r) // rather than a list of files
+			http.NotFound(w, r) // do not list files
 			return
 		}
 		server.ServeHTTP(w, r)

@@ -20,8 +20,8 @@ type jobsReply struct {
 	Next string        `json:"next,omitempty"`
 }
 
-// jobs replies with a page of jobs: those of the query's state, queue and type, with
-// its id, or of a limit or one value of its key.
+// jobs replies with a page of jobs: those with the query's state, queue and type, the one with
+// its id, or those of a limit or one value of its key.
 func (a *api) jobs(w http.ResponseWriter, r *http.Request) {
 	values := r.URL.Query()
 	q, err := queryOf(values)
@@ -80,24 +80,25 @@ func refuseJob(w http.ResponseWriter, err error) {
 }
 
 const (
-	// maxJobsBody is enough for a page of jobs with long ids.
+	// maxJobsBody is large enough for a page of jobs with long ids.
 	maxJobsBody = 256 << 10
-	// bulkTakes is how long one request works on many jobs: the page sends another.
+	// bulkTakes is how long one request works on many jobs. Then the page sends another
+	// request.
 	bulkTakes = 6 * time.Second
 )
 
-// jobsChange is which jobs to retry or to delete: those that are named, or all of a
-// state, with a type and a queue if they are given.
+// jobsChange says which jobs to retry or to delete: the named ones, or all jobs of a state,
+// with a type and a queue if these are given.
 type jobsChange struct {
 	Jobs  []jobview.JobID  `json:"jobs"`
 	All   bool             `json:"all"`
 	State jobview.JobState `json:"state"`
 	Queue string           `json:"queue"`
 	Type  string           `json:"type"`
-	After string           `json:"after"` // of All: what the reply before had, to go on from there
+	After string           `json:"after"` // with All: the After of the last reply, to go on from there
 }
 
-// changed is what came of it. More says that there are others: ask again, with After.
+// changed is the result. More says that there are other jobs: send another request, with After.
 type changed struct {
 	Found int    `json:"found"`
 	Done  int    `json:"done"`
@@ -105,7 +106,7 @@ type changed struct {
 	After string `json:"after,omitempty"`
 }
 
-// changeJobs reads which jobs are meant, does it, and says how that went.
+// changeJobs reads which jobs are meant, changes them, and replies with the result.
 func (a *api) changeJobs(w http.ResponseWriter, r *http.Request, what string, do func(context.Context, jobsChange) (changed, error)) {
 	var c jobsChange
 	err := decode(http.MaxBytesReader(w, r.Body, maxJobsBody), &c)
@@ -136,7 +137,7 @@ func (a *api) changeJobs(w http.ResponseWriter, r *http.Request, what string, do
 	})
 }
 
-// work does what a request asks for, for as long as one may.
+// work does what a request asks for, for at most bulkTakes.
 func (a *api) work(r *http.Request, what string, c jobsChange, do func(context.Context, jobsChange) (changed, error)) (changed, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), bulkTakes)
 	defer cancel()

@@ -22,7 +22,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/worker/admin"
 )
 
-// stuck are limits so slow that nothing moves while the page is looked at.
+// stuck are limits so slow that nothing changes while the page is open.
 const stuck = `
 limits:
   api:        { rate: 40/24h }
@@ -282,8 +282,8 @@ func TestPageCancels(t *testing.T) {
 	}
 }
 
-// TestPageJobs: with the keyboard alone, archived jobs are listed, looked into, without
-// their secrets, brought back and deleted; many only when that is confirmed.
+// TestPageJobs: using only the keyboard, archived jobs are listed, shown without their secrets,
+// brought back and deleted; many only after confirmation.
 func TestPageJobs(t *testing.T) {
 	b := openBrowser(t)
 	s := newSite(t, 1, stuck, token)
@@ -466,7 +466,7 @@ func TestPageWithoutNews(t *testing.T) {
 	b.until(patience, `document.getElementById("live").dataset.state === "lost" && document.getElementById("live").textContent.startsWith("no news")`)
 }
 
-// busy is a fleet with something to look at.
+// busy is a fleet with something to see.
 const busy = `
 limits:
   example-api:        { rate: 60/1s }
@@ -539,7 +539,7 @@ func TestScreenshot(t *testing.T) {
 	}
 }
 
-// awaitRequests waits until the API has seen so many.
+// awaitRequests waits until the API has seen n requests.
 func (s *site) awaitRequests(n int) {
 	s.tb.Helper()
 	s.await(2*time.Minute, func() (bool, string) {

@@ -12,20 +12,19 @@ import (
 )
 
 const (
-	// sampleEvery is how old an overview may be to be shown again, and sampleEach how
-	// much older for each limiter in it: reading one costs Redis about 20 us.
+	// sampleEvery is how old an overview may be to be shown again. sampleEach is how much older
+	// it may be for each limiter in it: reading one costs Redis about 20 us.
 	sampleEvery = time.Second
 	sampleEach  = 4 * time.Millisecond
-	// idleSampleEvery is how often one is read while nobody looks.
+	// idleSampleEvery is how often an overview is read while nobody uses the page.
 	idleSampleEvery = 10 * time.Second
-	// sampleTimeout bounds what reading one may take.
+	// sampleTimeout is how long reading one may take.
 	sampleTimeout = 5 * time.Second
 	// remembered is how far back the history of a limiter goes.
 	remembered = 5 * time.Minute
 )
 
-// sampler reads overviews for everybody who looks, one a second at most, and
-// remembers what they said of the limiters.
+// sampler reads overviews for everybody, at most one a second, and remembers their limiters.
 type sampler struct {
 	Source
 
@@ -33,11 +32,11 @@ type sampler struct {
 	latest  jobview.Overview
 	err     error
 	readAt  time.Time
-	lasts   time.Duration      // the latest
+	lasts   time.Duration      // how long the latest may be shown
 	history map[string][]point // by limiter
 }
 
-// point is how a limiter stood at a time.
+// point is the usage of a limiter at a time.
 type point struct {
 	at             time.Time
 	used, reserved int64
@@ -46,7 +45,8 @@ type point struct {
 	bracket
 }
 
-// bracket is what the API of a limit that adapts takes, as far as known: at least and at most. 0 is not known.
+// bracket is what the API of a limit that adapts accepts, as far as is known: at least and at
+// most. 0 means unknown.
 type bracket struct{ accepted, most int64 }
 
 func bracketOf(l *operate.Learnt) bracket {
@@ -60,16 +60,16 @@ func newSampler(source Source) *sampler {
 	return &sampler{Source: source, history: map[string][]point{}}
 }
 
-// Overview returns the latest overview if it is at most a second old, or a few of
-// them if there are hundreds of limits, and reads one otherwise, whoever waits for it meanwhile. An error counts like an
-// overview: Redis is not asked more often because it is away.
+// Overview returns the latest overview if it is at most a second old, or a few seconds if there
+// are hundreds of limits. Otherwise it reads a new one, while other callers wait. An error
+// counts like an overview: Redis is not asked more often because it does not answer.
 func (s *sampler) Overview(ctx context.Context) (jobview.Overview, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.readAt.IsZero() && time.Since(s.readAt) < s.lasts {
 		return s.latest, s.err
 	}
-	// One who goes away while it is read does not spoil it for the others.
+	// If the caller goes away during the read, the others still get its result.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sampleTimeout)
 	defer cancel()
 	s.latest, s.err = s.Source.Overview(ctx)
@@ -85,7 +85,7 @@ func (s *sampler) Overview(ctx context.Context) (jobview.Overview, error) {
 	return s.latest, s.err
 }
 
-// forget makes the next overview a new one: something was changed.
+// forget makes the next Overview read a new one, because something was changed.
 func (s *sampler) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *sampler) remember() {
 	oldest := s.latest.At.Add(-remembered)
 	for name, points := range s.history {
 		first := slices.IndexFunc(points, func(p point) bool { return !p.at.Before(oldest) })
-		if first < 0 { // of a keyed limit, and not among its longest lines any more
+		if first < 0 { // it belongs to a keyed limit, and is no longer among its longest lines
 			delete(s.history, name)
 			continue
 		}
@@ -123,7 +123,7 @@ func (s *sampler) past() map[string][]point {
 	return past
 }
 
-// run keeps the history going while nobody looks, until ctx ends.
+// run continues the history while nobody uses the page, until ctx ends.
 func (s *sampler) run(ctx context.Context) {
 	ticker := time.NewTicker(idleSampleEvery)
 	defer ticker.Stop()
@@ -132,7 +132,7 @@ func (s *sampler) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			_, _ = s.Overview(ctx) // whoever looks is told of an error
+			_, _ = s.Overview(ctx) // requests get the error themselves
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
 )
 
-// readTimeout bounds what a scrape waits for Redis.
+// readTimeout is how long a scrape waits for Redis at most.
 const readTimeout = 2 * time.Second
 
 // Source is what a Collector shows: a *worker.Worker.
@@ -20,14 +20,13 @@ type Source interface {
 	Overview(context.Context) (jobview.Overview, error)
 }
 
-// Collector shows a worker to a Prometheus registry. The counters are of the
-// worker's own process; the gauges of limits and queues are read from Redis at
-// each scrape and tell of the whole fleet, so that they are the same on each of
-// its workers: take their max, not their sum. While Redis is away they are
-// missing and jobthrottle_redis_up is 0.
+// Collector shows a worker to a Prometheus registry. The counters are those of the worker's own
+// process. The gauges of limits and queues are read from Redis at each scrape and describe the
+// whole fleet, so they are the same on each of its workers: use their max, not their sum. While
+// Redis does not answer, these gauges are missing and jobthrottle_redis_up is 0.
 //
-// Labels hold names of the configuration, never a value that a job brings. So
-// the number of series depends on the configuration alone.
+// Labels are names of the configuration, never values of jobs. So the number of series depends
+// only on the configuration.
 type Collector struct {
 	source Source
 }
@@ -58,7 +57,7 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	e.pools(overview.Pools)
 }
 
-// emitter turns figures into metrics.
+// emitter makes metrics from figures.
 type emitter struct {
 	metrics chan<- prometheus.Metric
 }
@@ -79,8 +78,8 @@ func (e emitter) histogram(d *prometheus.Desc, w jobview.Waits, labels ...string
 	e.metrics <- prometheus.MustNewConstHistogram(d, uint64(w.Count), w.Sum.Seconds(), buckets, valid(labels)...)
 }
 
-// valid makes labels of names that are not UTF-8, which asynq lets queues have:
-// Prometheus has no others.
+// valid replaces invalid UTF-8 in labels. asynq allows it in names of queues, but Prometheus
+// does not allow it in labels.
 func valid(labels []string) []string {
 	for i, l := range labels {
 		labels[i] = strings.ToValidUTF8(l, "\uFFFD")
@@ -130,7 +129,7 @@ func (e emitter) limits(limits []jobview.LimitOverview) {
 		}
 		e.gauge(oldestWaiting, l.Oldest.Seconds(), l.Name)
 		if l.Key != "" {
-			continue // its limiters have figures of their own, one for each value
+			continue // its limiters have their own usage, one for each value
 		}
 		if a := l.Learnt; a != nil {
 			e.gauge(learntAccepted, float64(a.Accepted), l.Name)

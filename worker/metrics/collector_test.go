@@ -65,7 +65,7 @@ http: { allow_hosts: ["$API"] }
 		}
 	}
 	putOff := sum(all, "jobthrottle_attempts_total", "outcome=put_off")
-	if denied := sum(all, "jobthrottle_denials_total"); denied > putOff || denied == 0 { // others had a place, and were too slow for it
+	if denied := sum(all, "jobthrottle_denials_total"); denied > putOff || denied == 0 { // the others had reservations, but were too slow for them
 		t.Errorf("%v denials, %v attempts put off", denied, putOff)
 	}
 	if parked := sum(all, "jobthrottle_jobs_parked_total"); parked != putOff {
@@ -80,8 +80,8 @@ http: { allow_hosts: ["$API"] }
 	}
 }
 
-// awaitDoneAndWaiting waits until so many jobs are done, and so many wait to be
-// tried again, and returns the gauges of that moment.
+// awaitDoneAndWaiting waits until that many jobs are done, and that many wait to be tried
+// again. It returns the gauges at that time.
 func (s *site) awaitDoneAndWaiting(t *testing.T, done, waiting int, within time.Duration) (all []map[string]*dto.MetricFamily) {
 	t.Helper()
 	s.await(within, func() (bool, string) {
@@ -169,7 +169,7 @@ for i = ARGV[1], ARGV[2] do
   redis.call('ZADD', 'asynq:{default}:jt:line:' .. name, 1, i)
   redis.call('ZADD', 'asynq:{default}:jt:lines', ARGV[3], name)
 end`
-	soon := time.Now().Add(time.Minute).UnixMilli() // when they are looked at
+	soon := time.Now().Add(time.Minute).UnixMilli() // when a worker visits them
 	for i := 0; i < n; i += 1000 {
 		if err := s.rdb.Eval(t.Context(), script, nil, i+1, i+1000, soon).Err(); err != nil && err.Error() != "redis: nil" {
 			t.Fatal(err)

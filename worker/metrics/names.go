@@ -2,8 +2,8 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// The metrics. Those of docs/alerts.yaml and docs/grafana-dashboard.json are
-// held to these names by a test.
+// The metrics. A test checks that docs/alerts.yaml and docs/grafana-dashboard.json use these
+// names.
 var (
 	granted  = desc("permits_granted_total", "Permits that jobs of this worker took.", "limit")
 	returned = desc("permits_returned_total", "Permits that jobs of this worker took and gave back, having cost less than they said.", "limit")

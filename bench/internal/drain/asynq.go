@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// serveAlone is asynq without any limit: what the queue itself takes.
+// serveAlone is asynq without any limit: it shows how fast the queue itself is.
 func serveAlone(ctx context.Context, addr string, l Load, start func()) error {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: l.Slots + 10})
 	defer rdb.Close()
@@ -26,12 +26,12 @@ type limitedError struct{ retryIn time.Duration }
 
 func (e *limitedError) Error() string { return fmt.Sprintf("rate limited, retry in %v", e.retryIn) }
 
-// wiki is what asynq's wiki recommends under "Rate Limiting": a handler
-// that finds the limit used up returns an error that is no failure and says when
-// to retry. The wiki's limiter is one of the process (golang.org/x/time/rate);
-// two servers that share a limit need one in Redis, and redis_rate is the usual one. The
-// wiki retries after a random time of up to ten seconds; here it is what redis_rate
-// says, which is sooner. looks and delayedLooks are asynq's intervals; 0 is its default.
+// wiki is what asynq's wiki recommends under "Rate Limiting": a handler that finds the limit
+// used up returns an error that is no failure and says when to retry. The wiki's limiter is one
+// of the process (golang.org/x/time/rate). Two servers that share a limit need one in Redis,
+// and redis_rate is the usual one. The wiki retries after a random time of up to ten seconds.
+// Here the retry is when redis_rate says, which is sooner. polls and delayedPolls are asynq's
+// intervals; 0 is its default.
 func wiki(polls, delayedPolls time.Duration) serve {
 	return func(ctx context.Context, addr string, l Load, start func()) error {
 		rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: l.Slots + 10})

@@ -1,5 +1,5 @@
-// Package drain has the ways to run asynq tasks no faster than a limit allows
-// that are measured side by side, from a queue that is full when they begin.
+// Package drain has the measured ways to run asynq tasks no faster than a limit allows. Each
+// starts with a full queue.
 package drain
 
 import (
@@ -28,8 +28,8 @@ type Load struct {
 	Patience time.Duration // how long to wait for tasks that do not start
 }
 
-// Way is one way to run them. Serve runs one server until ctx ends, and calls
-// start when a task has what it needs to begin.
+// Way is one way to run the tasks. Serve runs one server until ctx ends. It calls start when a
+// task has what it needs to begin.
 type Way struct {
 	Name  string
 	Serve serve
@@ -46,7 +46,7 @@ const (
 	NameAlone   = "asynq alone, no limit"
 )
 
-// Ways are all of them.
+// Ways returns all ways.
 func Ways() []Way {
 	return []Way{
 		{NameWaiting, serveWaiting},
@@ -57,9 +57,9 @@ func Ways() []Way {
 	}
 }
 
-// Run enqueues the tasks at the Redis of addr, which must be empty, runs them,
-// and returns their starts in the order of time. Tasks that have not started
-// when patience ends are missing.
+// Run enqueues the tasks in the Redis of addr, which must be empty, and runs them. It returns
+// their starts in the order of time. Tasks that have not started when Patience ends are
+// missing.
 func Run(ctx context.Context, addr string, l Load, way Way) ([]fleet.Use, error) {
 	if err := enqueue(ctx, addr, l.Tasks); err != nil {
 		return nil, fmt.Errorf("enqueue: %w", err)

@@ -22,8 +22,8 @@ var small = Load{
 	Patience: time.Minute,
 }
 
-// TestRun: every way starts every task once, on both servers, and those of
-// this project never more within a second than the limit.
+// TestRun: every way starts every task once, on both servers, and those of this project never
+// start more within a second than the limit.
 func TestRun(t *testing.T) {
 	for _, way := range Ways() {
 		t.Run(way.Name, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestPatience: tasks whose turn does not come are missing, which is not an error.
+// TestPatience: tasks that do not start in time are missing, which is not an error.
 func TestPatience(t *testing.T) {
 	l := small
 	l.Limit.Interval, l.Patience = time.Hour, time.Second

@@ -11,12 +11,13 @@ import (
 	"github.com/jobthrottle/jobthrottle/worker"
 )
 
-// serveWaiting lets all slots wait for permits: there is nothing else to do for them.
+// serveWaiting lets all slots wait for permits: the server has nothing else to do.
 func serveWaiting(ctx context.Context, addr string, l Load, start func()) error {
 	return serveWorker(ctx, addr, l, start, l.Slots, config.Job{Hold: "forever"})
 }
 
-// serveParking is the worker as it is without settings: half of the slots wait, the other tasks park.
+// serveParking is the worker with default settings: half of the slots wait, the other tasks
+// park.
 func serveParking(ctx context.Context, addr string, l Load, start func()) error {
 	return serveWorker(ctx, addr, l, start, 0, config.Job{})
 }

@@ -1,10 +1,10 @@
-// Package figures holds what was measured: figures of peers in rounds, their
-// medians, and ratios that are computed within each round.
+// Package figures holds what was measured: figures of peers in rounds, their medians, and
+// ratios that are computed within each round.
 package figures
 
 import "slices"
 
-// Metric is what is measured, named as a table's heading has it.
+// Metric is something that is measured. Its text is the heading of its column.
 type Metric string
 
 // The metrics.
@@ -28,11 +28,11 @@ const (
 	CPUPerTask       Metric = "Redis CPU per task, us"
 )
 
-// worstCounts are metrics of which the worst round is the figure: a limit that
-// is broken in one round of five is broken.
+// worstCounts are metrics whose figure is the worst round: a limit that is broken in one round
+// of five is broken.
 var worstCounts = []Metric{Busiest, BusiestLong}
 
-// Figures are what one peer reached in one round.
+// Figures are the results of one peer in one round.
 type Figures map[Metric]float64
 
 // Rounds are the figures of the peers of one scenario.
@@ -41,7 +41,7 @@ type Rounds struct {
 	figures map[string]map[int]Figures
 }
 
-// Add takes up what a peer reached in a round.
+// Add records the results of a peer in a round.
 func (r *Rounds) Add(peer string, round int, f Figures) {
 	if r.figures == nil {
 		r.figures = map[string]map[int]Figures{}
@@ -53,11 +53,11 @@ func (r *Rounds) Add(peer string, round int, f Figures) {
 	r.figures[peer][round] = f
 }
 
-// Peers are those that have figures, in the order in which they first had.
+// Peers are those that have figures, in the order in which they first had some.
 func (r *Rounds) Peers() []string { return r.peers }
 
-// Figure is the median of a peer's rounds, or the worst of them for what must
-// not happen even once. It is false if the peer has no such figure.
+// Figure is the median of a peer's rounds. For something that must not happen even once, it is
+// the worst of them. The second result is false if the peer has no such figure.
 func (r *Rounds) Figure(peer string, m Metric) (float64, bool) {
 	var xs []float64
 	for _, f := range r.figures[peer] {
@@ -74,9 +74,9 @@ func (r *Rounds) Figure(peer string, m Metric) (float64, bool) {
 	return Median(xs), true
 }
 
-// Ratio is the median of the rounds' ratios of a peer's figure to another's.
-// What else the machine did meets both in one round. It is false if there is
-// no round in which both have a figure.
+// Ratio is the median of the ratios, round by round, of a peer's figure to another's. Whatever
+// else the machine did affects both in one round. The second result is false if there is no
+// round in which both have a figure.
 func (r *Rounds) Ratio(m Metric, peer, to string) (float64, bool) {
 	var xs []float64
 	for round, f := range r.figures[peer] {

@@ -22,8 +22,8 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// threeRounds are rounds in which the machine was ever slower, and in which b
-// was missing once.
+// threeRounds are rounds in which the machine became slower each time, and in which b was
+// missing once.
 func threeRounds() *Rounds {
 	var r Rounds
 	for round, slow := range []float64{1, 2, 10} {

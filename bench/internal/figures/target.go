@@ -11,10 +11,10 @@ type Target struct {
 	Bound    float64
 }
 
-// Reached is what came of a target.
+// Reached is the result of checking a target.
 type Reached struct {
 	Target
-	Known  bool // there are figures to tell
+	Known  bool // there are figures to check it by
 	Figure float64
 	Yes    bool
 }

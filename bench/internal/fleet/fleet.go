@@ -1,5 +1,4 @@
-// Package fleet is the load: clients with goroutines that acquire in a loop,
-// and what they saw.
+// Package fleet is the load: clients with goroutines that acquire in a loop, and what they saw.
 package fleet
 
 import (
@@ -18,25 +17,26 @@ type Limit struct {
 	Name     string
 	Permits  int64
 	Interval time.Duration
-	// KeepAlive is after how long without use it may vanish, for peers that do not decide that themselves. Zero means never.
+	// KeepAlive is how long the limit may be unused before it may vanish, for peers that do not
+	// decide that themselves. Zero means forever.
 	KeepAlive time.Duration
 }
 
 // Work is what a fleet does.
 type Work struct {
-	// Limits are acquired together, or in this order by peers that cannot.
+	// Limits are acquired together. Peers that cannot do that acquire them in this order.
 	Limits []Limit
-	// Apart makes each request one for a single limit of Limits, at random.
+	// Apart makes each request acquire from a single limit of Limits, at random.
 	Apart bool
-	// Clients stand for processes: each has connections of its own.
+	// Clients represent processes: each has connections of its own.
 	Clients int
 	// Goroutines of each client acquire in a loop.
 	Goroutines int
 	// Cost is what a goroutine acquires at a time. Nil means one permit.
 	Cost func(client, goroutine int) int64
-	// Every is how often a goroutine asks at most. Zero means again at once.
+	// Every is how often a goroutine asks at most. Zero means that it asks again at once.
 	Every time.Duration
-	// Length is for how long.
+	// Length is how long the fleet works.
 	Length time.Duration
 }
 
@@ -48,8 +48,8 @@ func (w Work) CostOf(client, goroutine int) int64 {
 	return w.Cost(client, goroutine)
 }
 
-// Use is permits that a caller was handed. There are millions: its fields are
-// as small as they can be.
+// Use is permits that a caller got. There are millions of them, so its fields are as small as
+// they can be.
 type Use struct {
 	At                time.Duration // since the fleet began
 	Permits           int32
@@ -58,7 +58,8 @@ type Use struct {
 
 // Member is one client of a fleet.
 type Member struct {
-	// Acquire acquires from the limits together, AcquireOf from the one with that index: members have what their work needs.
+	// Acquire acquires from all limits together, AcquireOf from the one with that index. A
+	// member needs only what its work needs.
 	Acquire   func(ctx context.Context, n int64) error
 	AcquireOf func(ctx context.Context, limit int, n int64) error
 	Close     func() error
@@ -92,7 +93,8 @@ func (f *Fleet) Close() error {
 	return all
 }
 
-// Once lets the fleet acquire from each of its limits once: what comes to work on many limits has used most of them before.
+// Once lets the fleet acquire from each of its limits once. A fleet that works on many limits
+// has usually used most of them before.
 func (f *Fleet) Once(ctx context.Context) error {
 	var (
 		wg   sync.WaitGroup
@@ -113,8 +115,8 @@ func (f *Fleet) Once(ctx context.Context) error {
 // Work lets the fleet work, and returns the uses in the order of their times.
 func (f *Fleet) Work(ctx context.Context) ([]Use, error) {
 	w := f.work
-	// The end comes as a cancellation, not as a deadline: a peer that knew when
-	// it comes could spare itself what it then has no use for.
+	// The end comes as a cancellation, not as a deadline: a peer that knew the end in advance
+	// could avoid asking for what it cannot use any more.
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var (
@@ -147,7 +149,8 @@ func (f *Fleet) Work(ctx context.Context) ([]Use, error) {
 	return uses, nil
 }
 
-// work is one goroutine of a fleet. Its error is of a time at which the fleet was still to work.
+// work is one goroutine of a fleet. It returns only errors from the time in which the fleet was
+// still to work.
 func work(ctx context.Context, w Work, m Member, client, goroutine int, begin time.Time) (uses []Use, err error) {
 	n := w.CostOf(client, goroutine)
 	acquire := func() error { return m.Acquire(ctx, n) }

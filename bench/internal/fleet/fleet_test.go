@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// every is a member that takes so long for each acquire.
+// every is a member whose acquires take that long.
 func every(d time.Duration, closed *atomic.Int64) Member {
 	return Member{
 		Acquire: func(ctx context.Context, _ int64) error {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Permits is how many permits were used.
+// Permits returns how many permits were used.
 func Permits(uses []Use) (sum int64) {
 	for _, u := range uses {
 		sum += int64(u.Permits)
@@ -13,7 +13,7 @@ func Permits(uses []Use) (sum int64) {
 	return sum
 }
 
-// Busiest is the most permits used in any stretch of time of that length.
+// Busiest returns the most permits used in any window of that length.
 func Busiest(uses []Use, interval time.Duration) (most int64) {
 	w := window{uses: uses, interval: interval}
 	for _, u := range uses {
@@ -22,8 +22,8 @@ func Busiest(uses []Use, interval time.Duration) (most int64) {
 	return most
 }
 
-// Load is how many permits were used in the interval up to each whole step of
-// time, or up to a use since the step before, if that is more.
+// Load returns, for each step of time, how many permits were used in the interval up to it. If
+// the interval up to a use since the step before holds more, it returns that number.
 func Load(uses []Use, interval, step, length time.Duration) []int64 {
 	var loads []int64
 	w := window{uses: uses, interval: interval}
@@ -38,15 +38,15 @@ func Load(uses []Use, interval, step, length time.Duration) []int64 {
 	return loads
 }
 
-// window slides over uses.
+// window moves along uses.
 type window struct {
 	uses        []Use
 	interval    time.Duration
-	first, next int // of the uses in it
+	first, next int // of the uses in the window
 	sum         int64
 }
 
-// until is how many permits were used in the interval up to t. t must not fall.
+// until returns how many permits were used in the interval up to t. t must not fall.
 func (w *window) until(t time.Duration) int64 {
 	for ; w.next < len(w.uses) && w.uses[w.next].At <= t; w.next++ {
 		w.sum += int64(w.uses[w.next].Permits)
@@ -57,12 +57,11 @@ func (w *window) until(t time.Duration) int64 {
 	return w.sum
 }
 
-// Lateness is how long after its ideal time each use came, in ascending order.
-// The ideal time is the moment at which the limits allow it, given what was
-// used before: permit k of a limit of p is due one interval after permit k-p,
-// and the first p with the first use of all. Time that an earlier use wasted
-// does not count again. Less than zero is too early: more than the limit in one
-// interval.
+// Lateness is how long after its ideal time each use came, in ascending order. The ideal time
+// is the earliest that the limits allow after what was used before: permit k of a limit of p is
+// due one interval after permit k-p, and the first p with the first use of all. Time that an
+// earlier use wasted does not count again. A value below zero is too early: more than the limit
+// in one interval.
 func Lateness(uses []Use, limits []Limit) []time.Duration {
 	if len(uses) == 0 {
 		return nil
@@ -84,13 +83,13 @@ func Lateness(uses []Use, limits []Limit) []time.Duration {
 	return late
 }
 
-// cursor walks over uses permit by permit.
+// cursor moves along uses permit by permit.
 type cursor struct {
 	use int
 	sum int64 // permits before that use
 }
 
-// seek is the time of the k-th permit, counted from 1. k must not fall.
+// seek returns the time of the k-th permit, counted from 1. k must not fall.
 func (c *cursor) seek(uses []Use, k int64) time.Duration {
 	for c.sum+int64(uses[c.use].Permits) < k {
 		c.sum += int64(uses[c.use].Permits)
@@ -99,8 +98,8 @@ func (c *cursor) seek(uses []Use, k int64) time.Duration {
 	return uses[c.use].At
 }
 
-// Took is how long each acquiring took, in ascending order, for goroutines that
-// do nothing else: the time since the goroutine's last use.
+// Took is how long each call to acquire took, in ascending order. It is right for goroutines
+// that do nothing else: it is the time since the goroutine's last use.
 func Took(uses []Use) []time.Duration {
 	type who struct{ client, goroutine uint16 }
 	last := map[who]time.Duration{}
@@ -114,8 +113,8 @@ func Took(uses []Use) []time.Duration {
 	return took
 }
 
-// Jain is Jain's fairness index over the permits of the clients: 1 if all got
-// the same, 1/clients if one got everything.
+// Jain is Jain's fairness index over the permits of the clients: 1 if all got the same number,
+// 1/clients if one got everything.
 func Jain(uses []Use, clients int) float64 {
 	got := make([]float64, clients)
 	for _, u := range uses {

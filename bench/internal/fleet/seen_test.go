@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// at are uses of one permit at so many milliseconds.
+// at are uses of one permit at these milliseconds.
 func at(ms ...int) (uses []Use) {
 	for _, x := range ms {
 		uses = append(uses, Use{At: time.Duration(x) * time.Millisecond, Permits: 1})

@@ -12,8 +12,8 @@ import (
 // Jobthrottle is this project. Several limits are one Group.
 type Jobthrottle struct {
 	Addr string
-	// NoPrefetch makes each Acquire ask Redis: limits get no guard, and without
-	// one a client takes nothing ahead of demand.
+	// NoPrefetch makes each Acquire ask Redis: limits get no guard, and without a guard a
+	// client takes nothing ahead of demand.
 	NoPrefetch bool
 }
 
@@ -58,7 +58,7 @@ func (p Jobthrottle) member(ctx context.Context, w fleet.Work) (member fleet.Mem
 		return client.LimiterWithRate(l.Name, throttle.Rate{Permits: l.Permits, Interval: l.Interval, Guard: guard, KeepAlive: l.KeepAlive})
 	}
 	if w.Apart {
-		// A limiter for each request, as whoever takes the name from a job has it.
+		// A limiter for each request, as in a program that takes the name from a job.
 		member.AcquireOf = func(ctx context.Context, limit int, n int64) error {
 			limiter, err := limiterOf(w.Limits[limit])
 			if err != nil {

@@ -1,5 +1,5 @@
-// Package peer has the limiters that are measured side by side, each behind
-// the same question: what did a fleet see that worked under you?
+// Package peer has the limiters that are measured side by side. Each answers the same question:
+// what does a fleet see that works under it?
 package peer
 
 import (
@@ -24,19 +24,19 @@ const (
 // Peer is a limiter that fleets can work under.
 type Peer interface {
 	Name() string
-	// Join connects a fleet with Redis, which may have no keys yet. The caller has to Close it.
+	// Join connects a fleet to Redis, which may have no keys yet. The caller has to Close it.
 	Join(ctx context.Context, w fleet.Work) (Fleet, error)
 }
 
-// Fleet is clients of a peer that are connected. Work returns the uses in the
-// order of their times; an error means that they are of no worth.
+// Fleet is connected clients of a peer. Work returns the uses in the order of their times. If
+// it returns an error, the uses are worthless.
 type Fleet interface {
 	Work(ctx context.Context) ([]fleet.Use, error)
 	Close() error
 }
 
-// connect returns a client that has made as many connections as it will use at
-// a time, and may make as many as the work has goroutines.
+// connect returns a client that has already made as many connections as it will use at a time.
+// It may make as many as the work has goroutines.
 func connect(ctx context.Context, addr string, w fleet.Work, connections int) (*redis.Client, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: max(w.Goroutines, 10), ContextTimeoutEnabled: true})
 	var conns []*redis.Conn
@@ -47,7 +47,7 @@ func connect(ctx context.Context, addr string, w fleet.Work, connections int) (*
 		err = conn.Ping(ctx).Err()
 	}
 	for _, conn := range conns {
-		err = errors.Join(err, conn.Close()) // which gives it back
+		err = errors.Join(err, conn.Close()) // which returns it to the pool
 	}
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())

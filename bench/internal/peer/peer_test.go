@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// fleetOf has so many of each limit in an hour, so that not one permit comes back.
+// fleetOf has that many permits of each limit in an hour, so that no permit comes back.
 func fleetOf(name string, permits ...int64) fleet.Work {
 	w := fleet.Work{Clients: 2, Goroutines: 4, Length: time.Second}
 	for i, n := range permits {

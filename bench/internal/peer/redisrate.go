@@ -8,8 +8,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/internal/fleet"
 )
 
-// RedisRate is github.com/go-redis/redis_rate. It knows no waiting: callers try
-// again after the time it says. Several limits are acquired one after the other.
+// RedisRate is github.com/go-redis/redis_rate. It cannot wait: callers try again after the time
+// that it says. Several limits are acquired one after the other.
 type RedisRate struct{ Addr string }
 
 // Name is the peer's name in tables.

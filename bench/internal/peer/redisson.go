@@ -9,15 +9,15 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redisson"
 )
 
-// Redisson is the real one, in a JVM. Its threads acquire with a timeout that
-// is the end of the work, as its acquire without one would outlive it.
+// Redisson is the real Redisson, in a JVM. Its threads acquire with a timeout that ends with
+// the work. Without one, acquire would outlive the work.
 type Redisson struct{ jvm *redisson.Peer }
 
-// warmUp is for how long the JVM compiles before it is measured.
+// warmUp is how long the JVM compiles before it is measured.
 const warmUp = 3 * time.Second
 
-// StartRedisson starts a JVM and warms it up. The error is
-// redisson.ErrNoJava where there is none to start. The caller has to Close it.
+// StartRedisson starts a JVM and warms it up. The error is redisson.ErrNoJava if there is no
+// Java. The caller has to Close it.
 func StartRedisson(ctx context.Context, addr string) (*Redisson, error) {
 	jvm, err := redisson.Start(ctx, addr)
 	if err != nil {
@@ -27,7 +27,7 @@ func StartRedisson(ctx context.Context, addr string) (*Redisson, error) {
 	limit := fleet.Limit{Name: "warm-up", Permits: 1_000_000, Interval: time.Second}
 	warm := redissonFleet{jvm, fleet.Work{Limits: []fleet.Limit{limit}, Clients: 1, Goroutines: 64, Length: warmUp}}
 	if _, err := warm.Work(ctx); err != nil {
-		_ = jvm.Close() // that it did not work is what matters
+		_ = jvm.Close() // only the failed warm-up matters
 		return nil, fmt.Errorf("warm up Redisson: %w", err)
 	}
 	return p, nil
@@ -36,7 +36,7 @@ func StartRedisson(ctx context.Context, addr string) (*Redisson, error) {
 // Name is the peer's name in tables.
 func (p *Redisson) Name() string { return NameRedisson }
 
-// Version is Redisson's own.
+// Version is Redisson's version.
 func (p *Redisson) Version() string { return p.jvm.Version() }
 
 // Close ends the JVM.
@@ -56,11 +56,11 @@ func (p *Redisson) Join(_ context.Context, w fleet.Work) (Fleet, error) {
 	return redissonFleet{p.jvm, w}, p.jvm.Connect(w.Clients)
 }
 
-// Close closes all clients but the first: the many connections that each keeps
-// would cost Redis time on whatever is measured next.
+// Close closes all clients except the first: the many connections that each keeps would cost
+// Redis time in the next measurement.
 func (f redissonFleet) Close() error { return f.jvm.Disconnect() }
 
-// Work lets threads work, each at once again: Every does not apply.
+// Work lets threads acquire in a loop without a break: Every does not apply.
 func (f redissonFleet) Work(ctx context.Context) ([]fleet.Use, error) {
 	w := f.work
 	l := w.Limits[0]
@@ -73,7 +73,7 @@ func (f redissonFleet) Work(ctx context.Context) ([]fleet.Use, error) {
 	}
 	grants, err := f.jvm.Load(redisson.Load{Limiter: l.Name, Costs: costs, Clients: w.Clients, For: w.Length})
 	if ctx.Err() != nil {
-		return nil, ctx.Err() // which has ended the JVM, whatever Load says of that
+		return nil, ctx.Err() // which has ended the JVM, whatever Load returned
 	}
 	if err != nil || len(grants) == 0 {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/internal/fleet"
 )
 
-// Script limits nothing: it is the least that one script call for each permit costs.
+// Script limits nothing: it shows the least cost of one script call for each permit.
 type Script struct{ Addr string }
 
 // Name is the peer's name in tables.

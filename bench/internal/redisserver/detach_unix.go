@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// detach keeps Ctrl-C in a terminal from reaching the server before those who use it have ended.
+// detach keeps Ctrl-C in a terminal from reaching the server before its users have ended.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

@@ -17,7 +17,7 @@ type Usage struct {
 	ScriptCalls int64         // EVAL and EVALSHA, whoever sent them
 }
 
-// Sub is what the server did between an earlier usage and u.
+// Sub returns what the server did between an earlier usage and u.
 func (u Usage) Sub(earlier Usage) Usage {
 	return Usage{CPU: u.CPU - earlier.CPU, ScriptCalls: u.ScriptCalls - earlier.ScriptCalls}
 }
@@ -49,7 +49,7 @@ func (s *Server) Usage(ctx context.Context) (Usage, error) {
 	return u, nil
 }
 
-// Memory is what the server has at one time.
+// Memory is what the server stores at one time.
 type Memory struct {
 	Used    int64 // bytes
 	Keys    int64
@@ -75,7 +75,7 @@ func (s *Server) Memory(ctx context.Context) (m Memory, err error) {
 	return m, nil
 }
 
-// Version is the server's own.
+// Version is the version of the server.
 func (s *Server) Version(ctx context.Context) (string, error) {
 	info, err := s.info(ctx, "server")
 	return info["redis_version"], err
@@ -83,7 +83,7 @@ func (s *Server) Version(ctx context.Context) (string, error) {
 
 func (s *Server) info(ctx context.Context, sections ...string) (map[string]string, error) {
 	fields := map[string]string{}
-	for _, section := range sections { // one at a time: Redis 6 takes no more
+	for _, section := range sections { // one at a time: Redis 6 accepts only one
 		text, err := s.admin.Info(ctx, section).Result()
 		if err != nil {
 			return nil, fmt.Errorf("INFO %s: %w", section, err)
@@ -97,7 +97,7 @@ func (s *Server) info(ctx context.Context, sections ...string) (map[string]strin
 	return fields, nil
 }
 
-// KeyBytes is what all keys together take of the server's memory.
+// KeyBytes is how much of the server's memory all keys together use.
 func (s *Server) KeyBytes(ctx context.Context) (int64, error) {
 	keys, err := s.admin.Keys(ctx, "*").Result()
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *Server) KeyBytes(ctx context.Context) (int64, error) {
 	}
 	var sum int64
 	for _, key := range keys {
-		n, err := s.admin.MemoryUsage(ctx, key, 0).Result() // 0: look at every element, do not guess
+		n, err := s.admin.MemoryUsage(ctx, key, 0).Result() // 0: measure every element, do not estimate
 		if errors.Is(err, redis.Nil) {
 			continue // expired meanwhile
 		}

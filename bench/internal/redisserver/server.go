@@ -1,4 +1,4 @@
-// Package redisserver runs the redis-server that everything is measured on.
+// Package redisserver runs the redis-server on which everything is measured.
 package redisserver
 
 import (
@@ -15,11 +15,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxStarts bounds the attempts to find a port: another process may take the one we picked before redis-server binds it.
+// maxStarts is the maximum number of attempts to find a port: another process may take the port
+// that we picked before redis-server binds it.
 const maxStarts = 10
 
-// Server is a redis-server process on a loopback port and in a directory of its own. Addr and directory stay the same
-// over Kill and Restart. It is not safe for concurrent use.
+// Server is a redis-server process on a loopback port and in a directory of its own. Addr and
+// directory stay the same over Kill and Restart. It is not safe for concurrent use.
 type Server struct {
 	// Addr is its host:port.
 	Addr string
@@ -28,11 +29,11 @@ type Server struct {
 	dir    string
 	args   []string // those of Start
 	cmd    *exec.Cmd
-	exited chan struct{} // closed once the process is gone and waited for
+	exited chan struct{} // closed once the process has ended and was waited for
 }
 
-// Start returns when the server accepts connections. It saves nothing to disk unless args, which are redis-server's
-// own, say so. The caller has to Stop it.
+// Start returns when the server accepts connections. It saves nothing to disk unless args,
+// which are redis-server's own, say so. The caller has to Stop it.
 func Start(args ...string) (*Server, error) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		return nil, fmt.Errorf("redis-server is missing: install it, or put it on the PATH: %w", err)
@@ -114,11 +115,12 @@ func (s *Server) Kill() {
 	<-s.exited
 }
 
-// Restart kills the process, if it runs, and starts it again. What it saved to disk it still has.
+// Restart kills the process, if it runs, and starts it again. The server keeps what it saved to
+// disk.
 func (s *Server) Restart() error {
 	s.Kill()
 	var err error
-	for range maxStarts { // somebody's connection may have had the port for a moment
+	for range maxStarts { // somebody's connection may briefly have had the port
 		if err = s.start(); err == nil {
 			return nil
 		}
@@ -131,9 +133,10 @@ func (s *Server) Signal(sig os.Signal) error { return s.cmd.Process.Signal(sig) 
 
 // Stop ends the server, waits until it is gone, and removes its directory.
 func (s *Server) Stop() error {
-	s.Kill() // what it would have to save goes with the directory
+	s.Kill() // what it would have to save is deleted with the directory
 	return errors.Join(s.admin.Close(), os.RemoveAll(s.dir))
 }
 
-// Flush removes all keys, so that what is measured next meets an empty server. Scripts stay loaded.
+// Flush removes all keys, so that the next measurement starts with an empty server. Scripts
+// stay loaded.
 func (s *Server) Flush(ctx context.Context) error { return s.admin.FlushAll(ctx).Err() }

@@ -11,8 +11,9 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Course is a picture of limits that change: above, what each rule allows and what
-// the API does; below, how many requests the API refused, cut off at an eighth of that.
+// Course is a picture of limits that change. The upper part shows what each rule allows and
+// what the API allows. The lower part shows how many requests the API refused, cut off at an
+// eighth of the upper part.
 type Course struct {
 	Title string
 	Step  time.Duration
@@ -27,7 +28,7 @@ type Line struct {
 	Limit, Refused []float64 // by step
 }
 
-// courseColors has one more than colors.
+// courseColors has one color more than colors.
 var courseColors = append(colors[:len(colors):len(colors)], color.RGBA{0x00, 0x9e, 0x73, 0xff}) // green
 
 // WriteSVG draws the picture.
@@ -37,7 +38,7 @@ func (c Course) WriteSVG(out io.Writer) error {
 	limits.Y.Label.Text, refused.Y.Label.Text = "limit", "refused"
 	refused.X.Label.Text = "seconds"
 	length := float64(len(c.Cap)) * c.Step.Seconds()
-	most := max(c.Most/8, 1) // the few refusals of one rule are to be seen beside the many of another
+	most := max(c.Most/8, 1) // the few refusals of one rule must be visible beside the many of another
 	for i, l := range c.Lines {
 		style := draw.LineStyle{Color: courseColors[i%len(courseColors)], Width: vg.Points(1.5)}
 		if err := addLine(limits, l.Name, c.points(l.Limit, c.Most), style); err != nil {
@@ -65,7 +66,7 @@ func (c Course) WriteSVG(out io.Writer) error {
 	})
 }
 
-// points are a line's, cut off at most.
+// points are the points of a line, cut off at most.
 func (c Course) points(values []float64, most float64) plotter.XYs {
 	points := make(plotter.XYs, len(values))
 	for i, v := range values {

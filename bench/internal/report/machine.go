@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Machine is what figures depend on, as far as Go knows it.
+// Machine is what the figures depend on, as far as Go knows it.
 func Machine() []Fact {
 	facts := []Fact{
 		{"CPU", fmt.Sprintf("%s, %d cores", cpuModel(), runtime.NumCPU())},
@@ -33,7 +33,7 @@ func Machine() []Fact {
 	return facts
 }
 
-// Java is the version of the java that is run, or "".
+// Java is the version of the java command, or "".
 func Java() string {
 	said, err := exec.Command("java", "-version").CombinedOutput()
 	if err != nil {
@@ -43,7 +43,7 @@ func Java() string {
 	return strings.TrimSpace(first)
 }
 
-// cpuModel is what Linux calls the processor; other systems have no file that says it.
+// cpuModel is the name that Linux gives the processor. Other systems have no file that says it.
 func cpuModel() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {

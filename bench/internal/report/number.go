@@ -40,7 +40,7 @@ func grouped(x float64) string {
 	return b.String()
 }
 
-// times writes how many times something else a figure is.
+// times writes a ratio, as 25x or 1/25.
 func times(x float64) string {
 	if 0 < x && x < 0.1 {
 		return "1/" + number(1/x)

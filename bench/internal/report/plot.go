@@ -17,8 +17,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/internal/figures"
 )
 
-// Plot is the picture of one contended scenario: above what callers saw of the
-// limit, below what that cost Redis.
+// Plot is the picture of one contended scenario. The upper part shows what callers saw of the
+// limit, the lower part what that cost Redis.
 type Plot struct {
 	Limit    int64
 	Interval time.Duration
@@ -33,7 +33,7 @@ const (
 	margin                = 4 * vg.Millimeter
 )
 
-// colors tell peers apart, also to those who see few colours.
+// colors distinguish peers, also for people who see few colours.
 var colors = []color.Color{
 	color.RGBA{0x00, 0x72, 0xb2, 0xff}, // blue
 	color.RGBA{0xe6, 0x9f, 0x00, 0xff}, // orange
@@ -72,12 +72,12 @@ func write(out io.Writer, onto func(draw.Canvas)) error {
 	if _, err := canvas.WriteTo(&svg); err != nil {
 		return err
 	}
-	// The font is not embedded, and not everywhere: these have the same widths.
+	// The font is not embedded, and not every system has it. These fonts have the same widths.
 	_, err := out.Write(bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif")))
 	return err
 }
 
-// seen shows the permits in the interval up to each moment.
+// seen shows the permits in the interval up to each time.
 func (p Plot) seen() (*plot.Plot, error) {
 	g := plot.New()
 	g.Title.Text = fmt.Sprintf("Permits used in the last %v, as the callers saw it: what an API would count", p.Interval)
@@ -116,7 +116,7 @@ func addLine(g *plot.Plot, name string, points plotter.XYs, style draw.LineStyle
 	return nil
 }
 
-// ticks are at whole steps up to most.
+// ticks are at multiples of step up to most.
 func ticks(most, step float64) plot.ConstantTicks {
 	var at plot.ConstantTicks
 	for x := 0.; x <= most; x += step {
@@ -125,8 +125,8 @@ func ticks(most, step float64) plot.ConstantTicks {
 	return at
 }
 
-// dots shows one figure of each peer. Dots, as bars would have to begin somewhere
-// and a log scale begins nowhere.
+// dots shows one figure of each peer. It draws dots because bars begin at zero, and a log scale
+// has no zero.
 func (p Plot) dots(m figures.Metric, title string) (*plot.Plot, error) {
 	g := plot.New()
 	g.Title.Text = title

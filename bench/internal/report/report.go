@@ -34,7 +34,7 @@ type Section struct {
 	Rounds      *figures.Rounds
 }
 
-// compared are the metrics of which a ratio says something.
+// compared are the metrics whose ratios say something.
 var compared = []figures.Metric{
 	figures.PermitsPerSecond, figures.CallsPerPermit, figures.CPUPerPermit, figures.TookP50, figures.TookP99,
 	figures.Bytes, figures.Seconds, figures.CallsPerTask, figures.CPUPerTask,
@@ -129,7 +129,7 @@ func (s Section) write(b *strings.Builder) {
 	})
 }
 
-// peers begins with the one to which the others are compared.
+// peers returns the peers of a section. The one to which the others are compared is first.
 func (s Section) peers() []string {
 	peers := slices.Clone(s.Rounds.Peers())
 	slices.SortStableFunc(peers, func(a, b string) int {

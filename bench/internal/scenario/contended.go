@@ -38,8 +38,8 @@ func (b Bench) manyProcesses() Scenario {
 	return s
 }
 
-// composite has limits such as APIs state them together. The second binds once
-// the first has let four bursts through; the third only has to be kept in mind.
+// composite has limits that APIs often state together. The second binds once the first has let
+// four bursts through. The third only has to be counted.
 func (b Bench) composite() Scenario {
 	limits := []fleet.Limit{
 		{Name: "{composite}:second", Permits: 500, Interval: time.Second},

@@ -40,7 +40,7 @@ func (b Bench) drain() Scenario {
 	for _, way := range drain.Ways() {
 		length := ideal + 2*time.Second
 		if way.Name == drain.NameWiki {
-			length *= 4 // asynq looks every five seconds for what is to be retried
+			length *= 4 // asynq checks every five seconds for tasks to retry
 		}
 		s.Runs = append(s.Runs, Run{way.Name, length, func(ctx context.Context) (Result, error) {
 			return b.drainOnce(ctx, way, l, ideal)
@@ -68,11 +68,11 @@ func (b Bench) drainOnce(ctx context.Context, way drain.Way, l drain.Load, ideal
 	}
 	took := starts[len(starts)-1].At - starts[0].At
 	if len(starts) < l.Tasks {
-		took = l.Patience // and more: some never started
+		took = l.Patience // or more: some never started
 	}
 	f[figures.Seconds] = took.Seconds()
 	if way.Name == drain.NameAlone {
-		return Result{Figures: f}, nil // it has no limit to be late against
+		return Result{Figures: f}, nil // it has no limit, so nothing can be late
 	}
 	late := fleet.Lateness(starts, []fleet.Limit{l.Limit})
 	f[figures.OfIdeal] = took.Seconds() / ideal.Seconds()

@@ -10,14 +10,14 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/internal/peer"
 )
 
-// limiterCounts are of how many limiters there is a scenario.
+// limiterCounts are the numbers of limiters; each has a scenario.
 var limiterCounts = []int{1_000, 10_000, 100_000}
 
-// ManyLimiters is the name of the scenario with so many limiters.
+// ManyLimiters is the name of the scenario with that many limiters.
 func ManyLimiters(limiters int) string { return fmt.Sprintf("many-limiters-%d", limiters) }
 
-// manyLimiters has a limit for each account, say. Each was used before: what a
-// limiter costs that is used once is what it costs to make it.
+// manyLimiters has many limits, for example one for each account. Each was used before: the
+// first use of a limiter costs more, because it creates the limiter.
 func (b Bench) manyLimiters(limiters int) Scenario {
 	w := fleet.Work{
 		Apart:      true,

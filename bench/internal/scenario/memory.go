@@ -15,11 +15,11 @@ import (
 // Memory is the name of the scenario with a large log.
 const Memory = "memory"
 
-// memory fills a whole interval. A log of ours is largest if its permits are
-// spread over all of the interval, so they are asked for evenly, a fifth more
-// often than the limit allows; its size does not depend on how long that is.
-// What the others keep does not depend on when permits were used (Redisson has
-// an entry for each, redis_rate one number), so their callers simply take them all.
+// memory fills a whole interval. A log of ours is largest if its permits are spread over all of
+// the interval. So callers ask evenly, a fifth more often than the limit allows. The size of
+// the log does not depend on the length of the interval. What the others store does not depend
+// on when permits were used (Redisson has an entry for each, redis_rate one number), so their
+// callers simply take all permits.
 func (b Bench) memory() Scenario {
 	const clients, goroutines = 8, 64
 	log, interval := b.Size.Log, b.Size.LogInterval
@@ -56,9 +56,9 @@ func (b Bench) memory() Scenario {
 	return s
 }
 
-// weigh lets a fleet work, and looks at the limiter's keys again and again.
+// weigh lets a fleet work, and measures the limiter's keys repeatedly.
 func (b Bench) weigh(ctx context.Context, p peer.Peer, w fleet.Work) (Result, error) {
-	if err := b.Server.Flush(ctx); err != nil { // what the last peer left is not to be weighed while this one connects
+	if err := b.Server.Flush(ctx); err != nil { // what the last peer left must not be counted while this one connects
 		return Result{}, fmt.Errorf("empty Redis: %w", err)
 	}
 	watching, stop := context.WithCancel(ctx)

@@ -10,10 +10,10 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/internal/peer"
 )
 
-// NeverBinding is the name of the scenario with so many goroutines.
+// NeverBinding is the name of the scenario with that many goroutines.
 func NeverBinding(goroutines int) string { return fmt.Sprintf("never-binding-%d", goroutines) }
 
-// plenty is more than any peer can hand out in a second.
+// plenty is more than any peer can grant in a second.
 const plenty = 100_000_000
 
 func (b Bench) neverBinding(goroutines int) Scenario {
@@ -35,7 +35,7 @@ func (b Bench) neverBinding(goroutines int) Scenario {
 		},
 	}
 	if goroutines > 1 {
-		s.Text = "" // as above
+		s.Text = "" // the text of the scenario before applies
 	}
 	peers := []peer.Peer{
 		peer.Script{Addr: b.addr()},
@@ -52,7 +52,7 @@ func (b Bench) neverBinding(goroutines int) Scenario {
 	return s
 }
 
-// timed lets a fleet work under a peer, and tells how long requests took.
+// timed lets a fleet work under a peer, and measures how long requests took.
 func (b Bench) timed(ctx context.Context, p peer.Peer, w fleet.Work) (Result, error) {
 	uses, f, err := b.measure(ctx, p, w)
 	if err != nil {

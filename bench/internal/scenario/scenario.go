@@ -1,5 +1,4 @@
-// Package scenario has what is measured: the work, and the figures that tell
-// peers apart at it.
+// Package scenario has what is measured: the work, and the figures by which peers are compared.
 package scenario
 
 import (
@@ -20,7 +19,7 @@ type Scenario struct {
 	Name    string // on the command line
 	Title   string
 	Text    string // what is done and how to read the figures
-	Base    string // the peer to whose figures those of the others are compared
+	Base    string // the peer to which the others are compared
 	Columns []figures.Metric
 	Runs    []Run
 }
@@ -32,30 +31,30 @@ type Run struct {
 	Measure func(ctx context.Context) (Result, error)
 }
 
-// Result is what one peer reached in one round.
+// Result is the result of one peer in one round.
 type Result struct {
 	Figures figures.Figures
-	Seen    []int64 // permits in the interval up to each PlotStep, as callers saw it, where that is of interest
+	Seen    []int64 // permits in the interval up to each PlotStep, as callers saw it; nil if the plot does not need it
 }
 
-// PlotStep is how much time a point of Seen stands for: a line of a few hundred
-// points is as fine as one sees.
+// PlotStep is how much time a point of Seen represents. Nobody sees more detail than a line of
+// a few hundred points shows.
 const PlotStep = 20 * time.Millisecond
 
-// Size is how long and how much.
+// Size is how long and how much a scenario runs.
 type Size struct {
 	Contended    time.Duration
 	NeverBinding time.Duration
 	Many         time.Duration
-	Limiters     int // at most, of many limiters
+	Limiters     int // at most, in the scenarios with many limiters
 	Big          time.Duration
-	Log          int64         // permits of the interval whose log is weighed
+	Log          int64         // permits of the interval whose log is measured
 	LogInterval  time.Duration // in which they are used
 	Tasks        int
-	Patience     time.Duration // with tasks that do not start
+	Patience     time.Duration // how long to wait for tasks that do not start
 }
 
-// Full is what figures are made of.
+// Full is the size for published figures.
 func Full() Size {
 	return Size{
 		Contended: 6 * time.Second, NeverBinding: 1500 * time.Millisecond, Many: 3 * time.Second, Limiters: 100_000, Big: 8 * time.Second,
@@ -63,8 +62,8 @@ func Full() Size {
 	}
 }
 
-// Quick only shows that everything runs. A contended limit has more than one
-// interval: on a machine that is slow to start, the first may pass unused.
+// Quick only shows that everything runs. A contended limit has more than one interval: on a
+// machine that starts slowly, the first may pass unused.
 func Quick() Size {
 	return Size{
 		Contended: 2500 * time.Millisecond, NeverBinding: 200 * time.Millisecond, Many: 200 * time.Millisecond, Limiters: 2_000, Big: 2 * time.Second,
@@ -75,11 +74,11 @@ func Quick() Size {
 // Bench is where scenarios are measured.
 type Bench struct {
 	Server   *redisserver.Server
-	Redisson *peer.Redisson // nil: there is no Java here, and no Redisson in any scenario
+	Redisson *peer.Redisson // nil: there is no Java, and no scenario has Redisson
 	Size     Size
 }
 
-// All are the scenarios, in the order in which they are measured and reported.
+// All returns the scenarios, in the order in which they are measured and reported.
 func (b Bench) All() []Scenario {
 	scenarios := []Scenario{
 		b.contended1000(),
@@ -99,7 +98,7 @@ func (b Bench) All() []Scenario {
 	return scenarios
 }
 
-// Names are the names of all scenarios.
+// Names returns the names of all scenarios.
 func Names() []string {
 	var names []string
 	for _, s := range (Bench{Size: Quick()}).All() {
@@ -108,7 +107,7 @@ func Names() []string {
 	return names
 }
 
-// waitingPeers are those that can make callers wait for their turn.
+// waitingPeers are those whose callers can wait for permits.
 func (b Bench) waitingPeers() []peer.Peer {
 	peers := []peer.Peer{peer.Jobthrottle{Addr: b.addr()}, peer.RedisRate{Addr: b.addr()}}
 	if b.Redisson != nil {
@@ -119,16 +118,16 @@ func (b Bench) waitingPeers() []peer.Peer {
 
 func (b Bench) addr() string {
 	if b.Server == nil {
-		return "" // it is only to know what the scenarios are
+		return "" // nobody runs it: the caller only wants to know the scenarios
 	}
 	return b.Server.Addr
 }
 
-// errNothing tells a peer that did nothing from one that did it at no cost.
+// errNothing distinguishes a peer that did nothing from one whose work cost nothing.
 var errNothing = errors.New("not one permit was handed out")
 
-// measure lets a fleet work under a peer, on an empty server. To connect, and
-// to close, is not measured: a fleet that works for days does so once.
+// measure lets a fleet work under a peer, on an empty server. Connecting and closing are not
+// measured: a fleet that works for days does that once.
 func (b Bench) measure(ctx context.Context, p peer.Peer, w fleet.Work) (uses []fleet.Use, f figures.Figures, err error) {
 	members, err := p.Join(ctx, w)
 	if err != nil {
@@ -162,7 +161,8 @@ func (b Bench) measure(ctx context.Context, p peer.Peer, w fleet.Work) (uses []f
 	}, nil
 }
 
-// use is what the server, which has only what prepare leaves there, does while work runs.
+// use is what the server does while work runs. The server is empty except for what prepare
+// leaves there.
 func (b Bench) use(ctx context.Context, prepare, work func() error) (redisserver.Usage, error) {
 	if err := b.Server.Flush(ctx); err != nil {
 		return redisserver.Usage{}, fmt.Errorf("empty Redis: %w", err)
@@ -170,7 +170,7 @@ func (b Bench) use(ctx context.Context, prepare, work func() error) (redisserver
 	if err := prepare(); err != nil {
 		return redisserver.Usage{}, err
 	}
-	runtime.GC() // what the last run left is not for this one to clear away
+	runtime.GC() // this run must not pay for the garbage of the last
 	before, err := b.Server.Usage(ctx)
 	if err != nil {
 		return redisserver.Usage{}, err

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestEveryRun measures everything but Redisson, for a moment: each run has
-// all the figures of its scenario's table.
+// TestEveryRun measures everything except Redisson, briefly: each run has all the figures of
+// its scenario's table.
 func TestEveryRun(t *testing.T) {
 	redistest.Require(t)
 	server, err := redisserver.Start()

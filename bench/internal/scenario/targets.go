@@ -8,7 +8,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/internal/peer"
 )
 
-// Targets are the figures that this project has to reach.
+// Targets are the targets of this project.
 func Targets() []figures.Target {
 	ours := func(scenario, what string, m figures.Metric, to string, bound float64) figures.Target {
 		return figures.Target{What: what, Scenario: scenario, Metric: m, Peer: peer.NameJobthrottle, To: to, Bound: bound}

@@ -1,14 +1,15 @@
--- Takes tasks over that the version before this one has parked. It had its lines in the slots of the limiters.
+-- Takes over tasks that the version before this one has parked. That version had its lines in the slots of the
+-- limiters.
 --
 -- KEYS[1] asynq's retry set
 -- KEYS[2] asynq's scheduled set: where that version left tasks whose producer delayed them
 -- KEYS[3] line, KEYS[4] lines: as in park.lua
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV[2] name of the line
--- ARGV    for each task: id, since when it waits in microseconds, when asynq brings it back (0: unknown; -1: it is not to be
---         adopted), permits, seconds until asynq's forwarder is to bring it back by itself
--- Reply: {tasks adopted, then for each task 1 if it is on its way: a worker has it, and may be about to park it, or asynq is
--- to give it to one; else 0}
+-- ARGV    for each task: id, since when it waits in microseconds, when asynq brings it back (0: unknown; -1: do not adopt it),
+--         permits, seconds until asynq's forwarder brings it back by itself
+-- Reply: {tasks adopted, then for each task 1 if it is on its way: a worker has it and may be about to park it, or asynq is
+-- about to give it to one; else 0}
 local t = redis.call("TIME")
 local ms = string.format("%.0f", tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000))
 local n, reply = 0, {0}

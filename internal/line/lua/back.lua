@@ -1,5 +1,5 @@
--- Puts active tasks that only waited back to the head of their queue: their process drains, or has died. There they are
--- in the order of their arrivals, together with those that came back before. No failure is counted.
+-- Puts active tasks that only waited back at the head of their queue, because their process drains or has died. At the
+-- head they are in the order of their arrivals, together with those that came back before. No failure is counted.
 --
 -- KEYS[1] to KEYS[3] asynq's active list, leases, pending list
 -- KEYS[4] room: as in park.lua
@@ -8,7 +8,7 @@
 --         they had one; else ""
 -- ARGV    for each task: its id, when it was taken (as in park.lua), state, first arrival or "" for now, permits it costs,
 --         when its API first refused it or 0, name of the line it would be in
--- Reply: for each task 1, 0 if it is not listed, or -1 if it is not active, or by a later take
+-- Reply: for each task 1; 0 if it is not listed; -1 if it is not active, or is active by a later take
 local t = redis.call("TIME")
 local now = t[1] .. string.format("%06d", tonumber(t[2]))
 local function field(task, name)
@@ -16,7 +16,8 @@ local function field(task, name)
   return type(value) == "string" and value or ""
 end
 
--- live says whether a lease does not end before a while ago: asynq extends those of processes that live.
+-- live says whether a task has no lease, or one that has yet to end or ended less than 15 s ago: asynq extends the
+-- leases of processes that live.
 local function live(id)
   local ends = redis.call("ZSCORE", KEYS[2], id)
   return not ends or tonumber(ends) > tonumber(t[1]) - 15

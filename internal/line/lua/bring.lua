@@ -1,17 +1,17 @@
 -- Calls tasks from lines of a queue: moves them from asynq's retry set to the head of its pending list, in their order.
--- A line holds only names: one whose task is not the one that parked (it was deleted, run by hand, enqueued again, or
--- fails meanwhile) leaves the line, and nothing else happens.
+-- A line holds only ids. If the task of an id is not the one that parked (it was deleted, run by hand, enqueued again,
+-- or has failed since), the id leaves the line, and nothing else happens.
 --
 -- KEYS[1] to KEYS[3] asynq's paused mark, pending list, retry set
 -- KEYS[4] lines, KEYS[5] blocked: as in due.lua
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV[2] milliseconds that the keys of called tasks are kept
--- ARGV    for each line: its name, permits to call tasks for, milliseconds until the next look, where to begin, from 0 to 1; -1:
---         at the head, and nobody is called before one there that came and parked just now; -2: only who comes first in the order
---         of the limit in flight, as in first.lua. Of the line of a tenant, in place of where to begin: its
---         start tag and its weight
--- Reply: for each line: tasks called, permits that they cost, tasks left in line; tenants left of a line that they share,
---         which comes after the lines of its tenants, with no permits
+-- ARGV    for each line: its name, permits to call tasks for, milliseconds until the next visit, where to begin:
+--         from 0 to 1; -1: at the head, and no task is called before one there that came and parked just now;
+--         -2: only the task that comes first in the order of the limit in flight, as in first.lua.
+--         For the line of a tenant, in place of where to begin: its start tag and its weight
+-- Reply: for each line: tasks called, permits that they cost, tasks left in line. A line that tenants share comes after the
+--         lines of its tenants and has no permits; for it, the last number is the tenants left
 local paused = redis.call("EXISTS", KEYS[1]) == 1
 local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
@@ -30,14 +30,14 @@ for i = 3, #ARGV, 4 do
   if from > 0 then at = math.floor(redis.call("ZCARD", line) * from) end
   while permits > 0 and not paused and steps < 1000 do
     local only = from == -2 and first(ARGV[1], string.match(name, "^!in_flight:(.*)$"))
-    if only and not redis.call("ZSCORE", line, only) then break end -- it is somewhere else
+    if only and not redis.call("ZSCORE", line, only) then break end -- the task is somewhere else
     local heads = only and {only} or redis.call("ZRANGE", line, at, at + math.min(math.ceil(permits), 100) - 1)
     if #heads == 0 then break end
     for _, id in ipairs(heads) do
       steps = steps + 1
       local task = ARGV[1] .. "t:" .. id
       local known = redis.pcall("HMGET", task, "state", "jt")
-      if known.err and string.sub(known.err, 1, 9) ~= "WRONGTYPE" then return known end -- else somebody has written what is no task
+      if known.err and string.sub(known.err, 1, 9) ~= "WRONGTYPE" then return known end -- else somebody has written something there that is not a task
       local since, soonest, score, cost, refused, limiter = string.match(known[2] or "", "^p (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$")
       if known[1] ~= "retry" or limiter ~= name or tonumber(redis.call("ZSCORE", KEYS[3], id) or "0") ~= tonumber(score) then
         gone = gone + redis.call("ZREM", line, id)
@@ -61,7 +61,7 @@ for i = 3, #ARGV, 4 do
     end
   end
   if n > 0 then redis.call("PEXPIRE", called, ARGV[2]) end
-  local all = string.match(name, "^(.*)\t$") -- the limiter, in the line that its tenants share
+  local all = string.match(name, "^(.*)\t$") -- the limiter, if this is the line that its tenants share
   local left = redis.call("ZCARD", all and ARGV[1] .. "jt:tenants:" .. all or line)
   local lines = string.sub(name, 1, 1) == "!" and KEYS[5] or KEYS[4]
   if shared then

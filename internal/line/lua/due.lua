@@ -1,17 +1,18 @@
--- Claims the lines of a queue that are due for a look, so that one process looks at a time, and tells which lines there are.
+-- Claims the lines of a queue that are due for a visit, so that one process visits a line at a time, and returns which
+-- lines there are.
 --
 -- KEYS[1] asynq's paused mark
 -- KEYS[2] lines: as in park.lua
 -- KEYS[3] the same for lines of tasks that cannot run as things stand, which are not claimed
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
--- ARGV[2] milliseconds that a look may take: after them somebody else looks
+-- ARGV[2] milliseconds that a visit may take: after that another process visits the line
 -- ARGV[3] lines to claim at most; none of a paused queue
--- ARGV[4] lines to tell of at most
--- ARGV[5] of those, how many with the number of their tasks
+-- ARGV[4] lines to return at most
+-- ARGV[5] for how many of those the number of tasks is returned
 -- ARGV[6] milliseconds after which a called task that nobody took does not count any more
--- ARGV[7] puts lines that tenants share back among the lines, if they are not there and if they are so many at most
--- Reply: {paused, number of lines, milliseconds until the next look at one (or -1), number claimed n, n times {name, permits on
--- their way, tasks, permits that the first costs}, then {name, tasks or -1} of those told of}
+-- ARGV[7] if the tenants of at most so many limiters have tasks here, puts their lines back among the lines where they are missing
+-- Reply: {paused, number of lines, milliseconds until the next visit of one (or -1), number claimed n, n times {name, permits on
+-- their way, tasks, permits that the first costs}, then {name, tasks or -1} of each line returned}
 local paused = redis.call("EXISTS", KEYS[1])
 if tonumber(ARGV[7]) > 0 and redis.call("HLEN", ARGV[1] .. "jt:tasks") <= tonumber(ARGV[7]) then
   for _, limiter in ipairs(redis.call("HKEYS", ARGV[1] .. "jt:tasks")) do redis.call("ZADD", KEYS[2], "NX", "0", limiter .. "\t") end
@@ -28,7 +29,7 @@ end
 local due = {}
 if paused == 0 and tonumber(ARGV[3]) > 0 then
   due = redis.call("ZRANGEBYSCORE", KEYS[2], "-inf", string.format("%.0f", now), "LIMIT", 0, ARGV[3])
-  -- A look is never further away than a minute, unless Redis's clock was set back.
+  -- The next visit is at most a minute away, unless Redis's clock was set back.
   for _, name in ipairs(redis.call("ZRANGEBYSCORE", KEYS[2], string.format("%.0f", now + 62000), "+inf", "LIMIT", 0, ARGV[3])) do
     due[#due + 1] = name
   end
@@ -36,7 +37,7 @@ end
 local reply = {paused, all, -1, #due}
 for _, name in ipairs(due) do
   redis.call("ZADD", KEYS[2], string.format("%.0f", now + tonumber(ARGV[2])), name)
-  local shared = string.match(name, "^(.*)\t$") -- among tenants: see tenants.lua
+  local shared = string.match(name, "^(.*)\t$") -- the limiter, if tenants share the line: see tenants.lua
   local called, permits = ARGV[1] .. "jt:called:" .. (shared or name), 0
   redis.call("ZREMRANGEBYSCORE", called, "-inf", string.format("%.0f", now - tonumber(ARGV[6])))
   redis.call("ZREMRANGEBYSCORE", called, string.format("%.0f", now + 2000), "+inf") -- Redis's clock was set back

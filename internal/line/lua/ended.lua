@@ -1,4 +1,4 @@
--- Takes tasks that have ended out of their orders.
+-- Takes ended tasks out of their orders.
 --
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV    for each task and limiter: the id, the name of the limiter

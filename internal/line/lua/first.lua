@@ -1,14 +1,14 @@
--- What the scripts share that keep the order of tasks which need the same slot, one at a time. This file is put before each
--- verb's own. A task comes first until it has ended: done, archived or deleted. One that failed, and waits to be retried, has
--- not.
+-- What the scripts share that keep the order of tasks which need the same slot, one at a time. Go puts this file before
+-- each of these scripts. A task comes first until it has ended: until it is done, archived or deleted. A task that
+-- failed and waits to be retried has not ended.
 --
 --   field first of a task's hash    when it was first taken from its queue, in microseconds after 1970: each later than the one before
 --   asynq:{QUEUE}:jt:first          the latest of those
 --   asynq:{QUEUE}:jt:untold         zset: id -> first, of tasks that were taken and whose limits nobody has told yet
---   asynq:{QUEUE}:jt:order:LIMITER  zset: id -> first: an id that stands there for an earlier task is none
---   asynq:{QUEUE}:jt:line:!in_flight:LIMITER  the line of those that wait for the slot (park.lua): one that parked untold is only here
+--   asynq:{QUEUE}:jt:order:LIMITER  zset: id -> first: an id that is there for an earlier task does not count
+--   asynq:{QUEUE}:jt:line:!in_flight:LIMITER  the line of those that wait for the slot (park.lua): a task that parked untold is only here
 
--- of reads fields of a task: {} if somebody has written there what is no task.
+-- of reads fields of a task: {} if somebody has written something there that is not a task.
 local function of(prefix, id, ...)
   local known = redis.pcall("HMGET", prefix .. "t:" .. id, ...)
   return known.err and {} or known
@@ -27,7 +27,7 @@ local function parked(prefix, id, line)
   return known[1] == "retry" and string.match(known[2] or "", "^p %d+ %d+ %d+ %d+ %d+ (.*)$") == line
 end
 
--- head returns the first of a zset that is there, and its score. Those that are not leave it.
+-- head returns the first id of a zset for which there() is true, and its score. It removes those before it.
 local function head(prefix, key, there, line)
   for _ = 1, 1000 do
     local found = redis.call("ZRANGE", key, 0, 0, "WITHSCORES")

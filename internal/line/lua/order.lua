@@ -1,6 +1,6 @@
--- Puts tasks that were taken from a queue into the orders of the limits whose only slot they need, and says which of them
--- come first there. A task that was in an order before keeps its place. As long as there is a task of which nobody has told
--- which limits it needs, none comes first that was taken later.
+-- Puts tasks that were taken from a queue into the orders of the limits whose only slot they need, and returns which of
+-- them come first there. A task that was in an order before keeps its position. As long as the limits of some task are
+-- not told, no task that was taken after it comes first.
 --
 -- KEYS[1] untold, as in first.lua
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
@@ -20,7 +20,7 @@ while i <= #ARGV do
   local task = { id = ARGV[i], first = ARGV[i + 1] }
   local n = tonumber(ARGV[i + 2])
   for k = 1, n do task[k] = ARGV[i + 2 + k] end
-  if n > 0 and of(prefix, task.id, "first")[1] == task.first then -- else it has gone
+  if n > 0 and of(prefix, task.id, "first")[1] == task.first then -- else the task has gone
     for _, limiter in ipairs(task) do
       redis.call("ZADD", prefix .. "jt:order:" .. limiter, task.first, task.id)
       redis.call("PEXPIRE", prefix .. "jt:order:" .. limiter, keep)

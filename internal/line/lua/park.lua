@@ -1,5 +1,5 @@
 -- Parks active tasks of a queue: in asynq's retry set, and in lines. Runs in place of asynq's own script that would
--- have them retried or archived: a task keeps its id, its retries and its lock, and no failure is counted.
+-- retry or archive them: a task keeps its id, its retries and its lock, and no failure is counted.
 --
 -- KEYS[1] to KEYS[3] asynq's active list, leases, retry set
 -- KEYS[4] room:  set of the ids that wait in processes
@@ -13,9 +13,9 @@
 --         5 when its API first refused it, in seconds after 1970; 0: never
 --         6 name of the line, or "" for a task that waits alone
 --         7 seconds until asynq's forwarder brings the task back by itself
---         8 milliseconds before which nobody takes it from the line: asynq has to be done with this attempt first
+--         8 milliseconds during which nobody takes it from the line: asynq has to be done with this attempt first
 --         9 when this attempt took it from its queue, as take.lua noted it, or "" if that is not known
--- Reply: for each task 1, or 0 if it is not active, or is so by a later attempt
+-- Reply: for each task 1, or 0 if it is not active, or is active by a later attempt
 local prefix, t = ARGV[1], redis.call("TIME")
 local seconds = tonumber(t[1]) + tonumber(t[2]) / 1000000
 local ms = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
@@ -25,7 +25,7 @@ for i = 3, #ARGV, 9 do
   local p = { id = ARGV[i], message = ARGV[i + 1], since = ARGV[i + 2], cost = ARGV[i + 3], refused = ARGV[i + 4], line = ARGV[i + 5],
     after = tonumber(ARGV[i + 6]), soonest = string.format("%.0f", ms + tonumber(ARGV[i + 7])) }
   p.task = prefix .. "t:" .. p.id
-  local known = redis.pcall("HMGET", p.task, "taken", "unique_key") -- nothing, where somebody has written what is no task
+  local known = redis.pcall("HMGET", p.task, "taken", "unique_key") -- nothing, if somebody has written something there that is not a task
   if not known.err and (ARGV[i + 8] == "" or known[1] == ARGV[i + 8]) and redis.call("LREM", KEYS[1], 1, p.id) == 1 and redis.call("ZREM", KEYS[2], p.id) == 1 then
     if p.since == "" then p.since = t[1] .. string.format("%06d", tonumber(t[2])) end
     p.lock = known[2]
@@ -41,12 +41,12 @@ end
 if #parked == 0 then return reply end
 
 -- line:    zset, id -> first arrival, in microseconds after 1970
--- lines:   zset, name of a line -> when to look at it next, in milliseconds after 1970; blocked: the same of tasks that cannot run
+-- lines:   zset, name of a line -> when to visit it next, in milliseconds after 1970; blocked: the same for lines without a limiter
 -- tenants, tasks: see tenants.lua
 lines[""] = nil
 for name, those in pairs(lines) do
   local limiter, tenant = string.match(name, "^([^\t]*)\t(.*)$")
-  local function try(...) -- somebody may have written there what is no zset, or no hash
+  local function try(...) -- somebody may have written something there that is not a zset, or not a hash
     local done = redis.pcall(...)
     those.failed = those.failed or type(done) == "table" and done.err
     return done

@@ -1,6 +1,7 @@
--- Pulls tasks that wait, failed or are archived from where somebody has seen them: deletes them, with their places in line
--- and their unique locks, as asynq does, or brings them back to pending, behind what is pending, in the order of the
--- arguments. Back there they ask their limits as if they had just come. Those that have moved since are left alone.
+-- Pulls tasks that wait, failed or are archived from where somebody has seen them. It deletes them, also from their
+-- lines and with their unique locks, as asynq does. Or it brings them back to pending, behind the tasks that are
+-- pending, in the order of the arguments. Then they ask their limits as if they had just come. Tasks that have moved
+-- since are left alone.
 --
 -- KEYS[1] asynq's pending list, KEYS[2] asynq's retry set, KEYS[3] asynq's archive
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
@@ -12,11 +13,11 @@ local t = redis.call("TIME")
 local now = t[1] .. string.format("%06d000", tonumber(t[2]))
 local reply = {}
 
--- pull does it for one: 1, 0, or an error.
+-- pull handles one task and returns 1, 0, or an error.
 local function pull(id, state, score)
   local task = ARGV[1] .. "t:" .. id
   local known = redis.pcall("HMGET", task, "state", "jt", "unique_key")
-  if known.err and string.sub(known.err, 1, 9) ~= "WRONGTYPE" then return known end -- else somebody has written what is no task
+  if known.err and string.sub(known.err, 1, 9) ~= "WRONGTYPE" then return known end -- else somebody has written something there that is not a task
   if known[1] ~= state then return 0 end
   local set = sets[state]
   if set then
@@ -26,7 +27,7 @@ local function pull(id, state, score)
     return 0
   end
   local line = string.match(known[2] or "", "^p %d+ %d+ %d+ %d+ %d+ (.+)$")
-  if line and redis.pcall("ZREM", ARGV[1] .. "jt:line:" .. line, id) == 1 and string.find(line, "\t", 1, true) then -- a tenant's
+  if line and redis.pcall("ZREM", ARGV[1] .. "jt:line:" .. line, id) == 1 and string.find(line, "\t", 1, true) then -- the line of a tenant
     redis.pcall("HINCRBY", ARGV[1] .. "jt:tasks", string.match(line, "^[^\t]*"), -1)
   end
   if ARGV[2] == "again" then

@@ -1,11 +1,11 @@
--- Notes that a job's API has told it to try later, and says whether it is the only one.
+-- Notes that a job's API has told it to try later, and returns whether it is the only such job.
 --
--- KEYS[1] refused: hash, task -> "number count until": the number of its latest refusal among all, how many it had, and
---         until when they count, in milliseconds after 1970; "latest" -> the number of the latest of all
+-- KEYS[1] refused: hash, task -> "number count until": the number of its latest refusal among all refusals, how many refusals
+--         it had, and until when they count, in milliseconds after 1970; "latest" -> the number of the latest refusal of all
 -- ARGV[1] task
 -- ARGV[2] milliseconds for which a refusal counts
--- ARGV[3] tasks to know at most: with more, all are forgotten
--- Reply: {refusals of this task, 1 if another task was refused since its one before, else 0}
+-- ARGV[3] tasks to remember at most: if there are more, all are forgotten
+-- Reply: {refusals of this task, 1 if another task was refused since this one's refusal before, else 0}
 local refused, task, counts = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)

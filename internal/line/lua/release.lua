@@ -1,18 +1,18 @@
--- Returns waiting tasks of a line to pending, in their order, behind what is pending.
+-- Returns waiting tasks of a line to pending, in their order, behind the tasks that are pending.
 --
 -- KEYS[1] asynq's pending list, KEYS[2] asynq's retry set
 -- KEYS[3] line, KEYS[4] lines: as in park.lua
+-- KEYS[5] tenants, KEYS[6] tasks, only for the line of a tenant: see tenants.lua
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV[2] name of the line
 -- ARGV[3] tasks to return at most
--- KEYS[5], KEYS[6] only for the line of a tenant: see tenants.lua
 -- Reply: {tasks returned, tasks left in line}
 local t = redis.call("TIME")
 local n = 0
 for _, id in ipairs(redis.call("ZRANGE", KEYS[3], 0, tonumber(ARGV[3]) - 1)) do
   local task = ARGV[1] .. "t:" .. id
   local known = redis.pcall("HMGET", task, "state", "jt")
-  if known.err and string.sub(known.err, 1, 9) ~= "WRONGTYPE" then return known end -- else somebody has written what is no task
+  if known.err and string.sub(known.err, 1, 9) ~= "WRONGTYPE" then return known end -- else somebody has written something there that is not a task
   local score = string.match(known[2] or "", "^p %d+ %d+ (%d+) ")
   if known[1] == "retry" and score and tonumber(redis.call("ZSCORE", KEYS[2], id) or "0") == tonumber(score) then
     redis.call("ZREM", KEYS[2], id)

@@ -1,5 +1,5 @@
--- Removes what the version before this one knows of a queue that shares a limiter, and the rest when no queue is left.
--- Places of other queues, which only workers of that version may serve, stay as they are.
+-- Removes what the version before this one has noted about a queue that shares a limiter, and the rest when no queue is
+-- left. The fields of other queues, which only workers of that version may serve, stay as they are.
 --
 -- KEYS[1] places: hash, "last:QUEUE", "looked:QUEUE", "shift:QUEUE", and what all queues share
 -- ARGV[1] QUEUE

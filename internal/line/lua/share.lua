@@ -1,18 +1,18 @@
--- Shares the permits of a limiter that come due among the queues that are in line for it, by their weights. A queue whose
--- tag is the smallest goes next, and its tag grows by permits/weight: start-time fair queueing. A queue counts for as long
--- as somebody who can run its tasks looks at its line; one that comes back does not get what it missed.
+-- Shares the permits of a limiter that come due among the queues that are in line for it, by their weights. The queue
+-- with the smallest tag is next, and its tag grows by permits/weight: start-time fair queueing. A queue counts as long
+-- as a process that can run its tasks visits its line. A queue that comes back does not get what it missed.
 --
--- Permits are dealt for whole tasks. If they are too few for a task of the queue that goes next, nobody gets them: they are
--- left for it.
+-- Permits are given for whole tasks. If they are too few for a task of the queue that is next, nobody gets them: they
+-- are kept for that queue.
 --
--- KEYS[1] queues: hash, QUEUE -> "look weight tag out left cost": when somebody looked, in milliseconds after 1970, its
---         weight, its tag, permits of its tasks on their way, permits of its tasks in line, permits that one costs;
+-- KEYS[1] queues: hash, QUEUE -> "visit weight tag out left cost": when it was last visited, in milliseconds after 1970, its
+--         weight, its tag, permits of its tasks on their way, permits of its tasks in line, permits that one task costs;
 --         "" -> the largest tag that was served
--- KEYS[2] if each process has permits of its own: the same of the caller's process, by which they are shared. Then KEYS[1] only
---         says who looks
+-- KEYS[2] if each process has permits of its own: the same for the caller's process, by which they are shared. Then KEYS[1] only
+--         says which queues are visited
 -- ARGV[1] permits that come due
--- ARGV[2] milliseconds after the last look after which a queue counts for nothing
--- ARGV[3] tasks of the caller's queues that it has places for
+-- ARGV[2] milliseconds after its last visit after which a queue does not count
+-- ARGV[3] how many tasks of its queues the caller can take
 -- ARGV    for each of the caller's queues: its name, weight, permits in line, permits on their way, permits that a task
 --         costs, permits that it got before and has not used
 -- Reply: permits for each of the caller's queues

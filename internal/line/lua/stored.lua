@@ -1,13 +1,14 @@
--- Reads tasks for a list of them: their messages without the payloads, which may be large, unless those are asked for.
+-- Reads the tasks for a list: their messages without the payloads, which may be large, unless the payloads are asked
+-- for.
 --
 -- KEYS    asynq's hashes of the tasks, at least one
 -- ARGV[1] "1" if the payloads are asked for
 -- ARGV[2] bytes of messages after which no further task is read
--- Reply: {bytes, and for each task read, the first at least: state, jt, message, error}; the first three are nil where there is none,
---         and the error is "" unless somebody has written there what is no task
+-- Reply: {bytes, and for each task read, at least the first: state, jt, message, error}; the first three are nil if the task lacks
+--         them, and the error is "" unless somebody has written something there that is not a task
 local payloads, most = ARGV[1] == "1", tonumber(ARGV[2])
 
--- varint reads a number of protobuf's at a place: the number and the place behind it, or nil.
+-- varint reads a number of protobuf's at a position: it returns the number and the position behind it, or nil.
 local function varint(text, at)
   local n, factor = 0, 1
   for i = at, at + 4 do
@@ -19,7 +20,7 @@ local function varint(text, at)
   end
 end
 
--- without takes the payload, field 2, out of a message, in which it stands behind the type, field 1.
+-- without removes the payload, field 2, from a message, where it is behind the type, field 1.
 local function without(msg)
   if #msg <= 512 or string.byte(msg, 1) ~= 10 then return msg end
   local size, at = varint(msg, 2)

@@ -1,14 +1,15 @@
--- Takes the next tasks of a queue: asynq's own dequeue, for several at a time, which also says how they have waited so
--- far. From then on they are in no line. The room lists each until it begins to run, or parks, or goes back, in case its
--- process dies before. The time of the take is noted: an answer that was lost moves nothing of a later attempt.
+-- Takes the next tasks of a queue: asynq's own dequeue, for several tasks at a time, which also returns how they have
+-- waited so far. From then on the tasks are in no line. The room lists each of them until it begins to run, parks, or
+-- goes back, in case its process dies before that. The time of the take is noted: if the answer to a later call for
+-- this attempt is lost and the call is repeated, it does not move the task in a later attempt.
 --
 -- KEYS[1] to KEYS[4] asynq's pending list, paused mark, active list, leases
 -- ARGV[1] when the leases end, in seconds after 1970
 -- ARGV[2] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV[3] tasks to take at most
--- ARGV[4] given if the process tells their limits by order.lua: until then, nobody comes first who was taken later (first.lua)
--- Reply: nil if there is no task or the queue is paused, else now in microseconds after 1970, and for each task message, id, wait or "",
---        and, with ARGV[4], when it was first taken
+-- ARGV[4] given if the process tells Redis their limits with order.lua: until then, no task that was taken later comes first (first.lua)
+-- Reply: nil if there is no task or the queue is paused, else now in microseconds after 1970, and for each task message, id, wait
+--        or "", and, with ARGV[4], when it was first taken
 if redis.call("EXISTS", KEYS[2]) == 1 then return nil end
 local ids = redis.call("RPOP", KEYS[1], ARGV[3])
 if not ids or #ids == 0 then return nil end
@@ -23,7 +24,7 @@ local reply, called, untold = {now}, {}, {}
 local latest = ARGV[4] and math.max(tonumber(redis.call("GET", ARGV[2] .. "jt:first") or "0"), tonumber(now) - 1)
 for _, id in ipairs(ids) do
   local task = ARGV[2] .. "t:" .. id
-  local known = redis.pcall("HMGET", task, "msg", "jt") -- nothing, where somebody has written what is no task
+  local known = redis.pcall("HMGET", task, "msg", "jt") -- nothing, if somebody has written something there that is not a task
   local msg, wait = known[1], known[2] or ""
   if msg then
     local state, since, cost, limiter = string.match(wait, "^(%a) (%d+) %d+ %d+ (%d+) %d+ (.*)$")
@@ -44,7 +45,7 @@ for _, id in ipairs(ids) do
       local first = redis.call("HGET", task, "first")
       if not first then
         latest = latest + 1
-        first = state and state ~= "a" and since or string.format("%.0f", latest) -- or it has parked before anybody kept orders
+        first = state and state ~= "a" and since or string.format("%.0f", latest) -- or it parked before anybody kept orders
         redis.call("HSET", task, "first", first)
       end
       reply[n + 4] = first

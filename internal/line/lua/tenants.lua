@@ -1,15 +1,15 @@
--- Tells which tenants of a limiter have tasks of a queue in line: those that come first by what is known here.
+-- Returns which tenants of a limiter have tasks of a queue in line: those that come first by what is known here.
 --
--- KEYS[1] tenants: zset, tenant -> its start tag, as it was known when tasks of it were called last. It grows elsewhere as
---         well, and is never above what it really is.
+-- KEYS[1] tenants: zset, tenant -> its start tag, as it was known when tasks of the tenant were last called. The tag grows
+--         elsewhere as well, so this one is never above the present one.
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV[2] limiter
--- ARGV[3] tenants to tell of at most
--- ARGV[4] tenant to tell of alone, or ""
+-- ARGV[3] tenants to return at most
+-- ARGV[4] the only tenant to return, or ""
 -- The tasks of a tenant are in the zset asynq:{QUEUE}:jt:line:LIMITER<tab>TENANT, as in any line. How many tasks all tenants
 -- have in line is in the hash asynq:{QUEUE}:jt:tasks, LIMITER -> tasks.
--- Reply: number of tenants, then for each of those told of: tenant, start tag, tasks, permits that the first costs, its first
--- arrival
+-- Reply: number of tenants, then for each tenant returned: tenant, start tag, tasks, permits that the first task costs, its
+-- first arrival
 local reply = {redis.call("ZCARD", KEYS[1])}
 local first
 if ARGV[4] == "" then

@@ -1,7 +1,7 @@
--- Removes a line of the version before this one from the index of a queue, unless one of its workers has parked a task there
--- since: it counts the score up when it has.
+-- Removes a line of the version before this one from the index of a queue, unless one of that version's workers has
+-- parked a task there since: it increases the score when it parks one.
 --
--- KEYS[1] index: zset, limiter -> when to look
+-- KEYS[1] index: zset, limiter -> when to visit it
 -- ARGV[1] limiter
 -- ARGV[2] its score when the line was read
 -- Reply: 1 if it is removed, else 0

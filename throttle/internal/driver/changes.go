@@ -14,32 +14,32 @@ const (
 	// ChangesChannel is where the scripts announce the name of a limiter whose
 	// configuration they have changed.
 	ChangesChannel = "jobthrottle:changes"
-	// releasesChannel is where they announce one whose permits were released
-	// while there are places ahead.
+	// releasesChannel is where they announce a limiter whose permits were released while
+	// reservations lie ahead.
 	releasesChannel = "jobthrottle:releases"
 	// listenTimeout is how long the channel may be silent before the connection is tested.
 	listenTimeout = 5 * time.Second
-	// listenAgain is how long a lost subscription is left alone.
+	// listenAgain is how long after a subscription was lost the next is tried.
 	listenAgain = time.Second
 )
 
 var channels = []string{ChangesChannel, releasesChannel}
 
-// subscriber is what most Scripters of go-redis are as well.
+// subscriber is an interface that most Scripters of go-redis also implement.
 type subscriber interface {
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
-// changes hears from Redis that configurations have changed, so that waiters
-// whose turn is far need not look so often, and that permits were released. It
-// is no more than a hint: a change that is not heard is seen when they look, and
-// nobody acts on a configuration that was not confirmed.
+// changes hears from Redis that configurations have changed, so that waiters who have long to
+// wait need not check so often, and that permits were released. It is only a hint: a change
+// that is not heard is found by the next check, and nobody acts on a configuration that was
+// not confirmed.
 type changes struct {
 	begun atomic.Bool
-	heard atomic.Bool // the subscription stands
+	heard atomic.Bool // the subscription is up
 }
 
-// listen begins to hear of changes, if that has not begun and rdb can.
+// listen begins to hear of changes, unless that has begun or rdb cannot subscribe.
 func (c *Client) listen() {
 	s, ok := c.Redis.(subscriber)
 	if !ok || !c.changes.begun.CompareAndSwap(false, true) {
@@ -93,17 +93,16 @@ func (c *Client) hear(ps *redis.PubSub) {
 // Hears reports whether the client hears of changes as they are announced.
 func (c *Client) Hears() bool { return c.changes.heard.Load() }
 
-// Listen begins to hear of changes, if that has not begun and Redis can tell.
+// Listen begins to hear of changes, unless that has begun or Redis cannot tell.
 func (c *Client) Listen() { c.listen() }
 
-// Changed lets the waiters of every line that has the limiter ask again.
+// Changed has the waiters of every line that has the limiter ask again.
 func (c *Client) Changed(name string) {
 	c.each(name, line.Doubt)
 	c.tell(name)
 }
 
-// Released lets the waiters of every line that has the limiter have what was
-// released.
+// Released lets the waiters of every line that has the limiter get what was released.
 func (c *Client) Released(name string) {
 	c.each(name, line.Freed)
 	c.tell(name)

@@ -1,5 +1,5 @@
-// Package driver runs lines: it has their locks, goroutines and timers, makes their
-// calls and tells their waiters. What is done, and when, package line decides.
+// Package driver runs lines: it has their locks, goroutines and timers, makes their calls and
+// tells their waiters. Package line decides what is done, and when.
 package driver
 
 import (
@@ -21,37 +21,36 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// closeTimeout bounds how long Close tries to give places back.
+// closeTimeout bounds how long Close tries to give reservations back.
 const closeTimeout = time.Second
 
 const (
-	// idleLines is how many lines are kept though nobody waits in them: some 3 KB each.
-	// To make one again costs as much as two requests.
+	// idleLines is how many lines are kept although nobody waits in them: some 3 KB each.
+	// Making one again costs as much as two requests.
 	idleLines = 1 << 14
-	// tidied is how many lines are looked at, whether they are idle, when there are more
-	// and another comes.
+	// tidied is how many lines are checked, and forgotten if they are idle, when there are
+	// idleLines already and another comes.
 	tidied = 4
-	// knownLimiters is of how many more limiters it is known how they were configured:
-	// some 300 bytes each, which spare a call the long way.
+	// knownLimiters is how many more limiters' configurations a client remembers: some 300
+	// bytes each, which save a call by the long way.
 	knownLimiters = 1 << 17
 )
 
-// wayEvery is how often lines that begin learn of the way to Redis from those that
-// are forgotten.
+// wayEvery is how often at most a line that is forgotten leaves its round trips to new lines.
 const wayEvery = time.Second
 
-// longAgo is how old a Client's clock seems to be when it begins: a Local of zero
-// is longer ago than any interval.
+// longAgo is how old a Client's clock seems to be at the beginning: a Local of zero is longer
+// ago than any interval.
 const longAgo = 10 * 365 * 24 * time.Hour
 
-// Config is what a Client is made for.
+// Config is what New needs to make a Client.
 type Config struct {
 	Redis redis.Scripter
 	ID    string
 	// Cluster says that limiters may be on different servers, whatever Redis is.
 	Cluster bool
-	// Fail makes an error of an answer that is one, or a refusal. A Client that
-	// only changes limiters needs none.
+	// Fail makes an error of an answer that is an error or a denial. A Client that only
+	// changes limiters needs none.
 	Fail func(limiter string, a line.Answer) error
 	// Heard, if not nil, is told the name of a limiter that was changed, or whose
 	// permits were released.
@@ -64,38 +63,38 @@ type Client struct {
 	Counters
 
 	nonce string // tells this Client from others with the same ID
-	heeds bool   // Redis heeds the deadlines of calls
+	heeds bool   // the Redis client heeds the deadlines of calls
 	start time.Time
 
 	ctx      context.Context // ends when Close has given back what was held
 	cancel   context.CancelFunc
-	wg       sync.WaitGroup // runners, callers that make calls, and who listens for changes
+	wg       sync.WaitGroup // runners, callers that make calls, and what listens for changes
 	changes  changes
 	punctual punctual
 	sharing  sharing
-	clock    *line.Furthest // of Redis; nil: each limiter may be on a server of its own
+	clock    *line.Furthest // of Redis; nil: each limiter may be on its own server
 
 	answered  atomic.Bool                     // Redis has answered a call
-	firstCall atomic.Int64                    // when that was made, a line.Local; zero: not yet
-	way       atomic.Pointer[line.RoundTrips] // what another line has learnt of the way to Redis
+	firstCall atomic.Int64                    // when the first call was made, a line.Local; 0: not yet
+	way       atomic.Pointer[line.RoundTrips] // the round trips to Redis that another line measured
 
 	mu     sync.Mutex
 	closed bool
-	over   chan struct{} // closed when Close has ended all
+	over   chan struct{} // closed when Close is done
 	queues map[string]*queue
-	known  map[string]line.Memory // what lines that were forgotten knew
-	wayAt  line.Local             // when one of them told of the way to Redis
+	known  map[string]line.Memory // what forgotten lines knew
+	wayAt  line.Local             // when one of them last left its round trips
 
-	limiters map[string]*limiter // that some line has, by their names
+	limiters map[string]*limiter // those of all lines, by name
 
 	reporters reporters     // of limiters that adapt
-	reports   atomic.Uint64 // their number so far
+	reports   atomic.Uint64 // how many reports so far
 
 	keyNo atomic.Uint64
-	given atomic.Uint64 // configurations to create limiters with
+	given atomic.Uint64 // how many configurations to create limiters with
 }
 
-// Counters are what throttle.Stats tells.
+// Counters are what throttle.Stats shows.
 type Counters struct {
 	Calls, Grants, Denials, Stale, Late, Waiting, Errors atomic.Int64
 }
@@ -105,10 +104,11 @@ type Member struct {
 	Name   string
 	Create string // the configuration to create it with, or ""
 
-	given uint64 // the how-manieth that was: the latest counts
+	given uint64 // the number of this configuration: the latest counts
 }
 
-// Member is a limiter that is created with that configuration, or, if it is "", not.
+// Member returns a limiter that is created with that configuration, or is not created if that
+// is "".
 func (c *Client) Member(name, create string) Member {
 	m := Member{Name: name, Create: create}
 	if create != "" {
@@ -117,8 +117,8 @@ func (c *Client) Member(name, create string) Member {
 	return m
 }
 
-// New makes no call, and starts nothing: a Client whose lines nobody has asked for
-// permits need not be closed.
+// New makes no call, and starts nothing: a Client need not be closed if nobody has asked its
+// lines for permits.
 func New(c Config) *Client {
 	nonce := make([]byte, 8)
 	_, _ = rand.Read(nonce) // it always fills it
@@ -136,20 +136,20 @@ func New(c Config) *Client {
 
 func (c *Client) now() line.Local { return line.Local(time.Since(c.start)) }
 
-// local is a moment that this process's clock showed.
+// local converts a time that this process's clock showed.
 func (c *Client) local(t time.Time) line.Local { return line.Local(t.Sub(c.start)) }
 
 // endless is a wait that only its context ends.
 const endless time.Duration = math.MaxInt64
 
-// until is when a wait that begins now has to end, or zero where no clock shows its
-// end. A deadline of ctx may come from elsewhere and have no monotonic clock: how long
-// it is until then counts.
+// until is when a wait that begins now has to end, or zero if that is too far ahead for a
+// line.Local. A deadline of ctx may come from elsewhere and have no monotonic clock: what
+// counts is how long it is until then.
 func until(ctx context.Context, now line.Local, wait time.Duration) line.Local {
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline))
 	}
-	return max(now.Add(max(wait, 0)), 0) // it may have run over
+	return max(now.Add(max(wait, 0)), 0) // it may have overflowed
 }
 
 // Call runs a script and counts the call.
@@ -158,13 +158,13 @@ func (c *Client) Call(ctx context.Context, s *redis.Script, keys []string, args 
 	return reply, err
 }
 
-// CallAt is Call, and says when what was answered was sent.
+// CallAt is Call, and also returns when the call that was answered was sent.
 func (c *Client) CallAt(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, time.Time, error) {
 	reply, sent, err := c.call(ctx, s, keys, args)
 	return reply, c.start.Add(time.Duration(sent)), err
 }
 
-// call is Call, and says when what was answered was sent.
+// call is Call, and also returns when the call that was answered was sent.
 func (c *Client) call(ctx context.Context, s *redis.Script, keys []string, args []any) (any, line.Local, error) {
 	c.Calls.Add(1)
 	if c.firstCall.Load() == 0 {
@@ -180,7 +180,7 @@ func (c *Client) call(ctx context.Context, s *redis.Script, keys []string, args 
 	return reply, c.local(sent), err
 }
 
-// tidy forgets queues that are idle, where there are many: a few at a time, whichever.
+// tidy forgets idle queues if there are many: a few at a time, in any order.
 func (c *Client) tidy() {
 	if len(c.queues) < idleLines {
 		return
@@ -195,8 +195,8 @@ func (c *Client) tidy() {
 	}
 }
 
-// forget forgets a queue if it is idle, but for what it knows of its limiter, and the
-// limiters that no other has: nothing of them is reserved.
+// forget forgets a queue if it is idle, except what it knows of its limiter. It also forgets
+// the limiters that no other queue has: nothing of them is reserved.
 func (c *Client) forget(key string, q *queue) {
 	idle, m, ok := q.retire()
 	if !idle {
@@ -228,7 +228,7 @@ func (c *Client) remember(key string, m line.Memory) {
 	c.known[key] = m
 }
 
-// Forget forgets the lines that are idle, and returns how many are left.
+// Forget forgets the idle lines, and returns how many lines are left.
 func (c *Client) Forget() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,14 +238,14 @@ func (c *Client) Forget() int {
 	return len(c.queues)
 }
 
-// limiter is what all queues of a client together have of one.
+// limiter is what all queues of a client share about one limiter.
 type limiter struct {
-	lines    int // that have it, counted with the mutex of the client
+	lines    int // how many have it; guarded by the client's mutex
 	reserved atomic.Int64
-	latest   atomic.Pointer[Member] // how to create it, of all that were asked for permits
+	latest   atomic.Pointer[Member] // the latest of the members with a configuration to create it
 }
 
-// limiter is that of a member, for one more line. The mutex is held.
+// limiter returns the limiter of a member, for one more line. The mutex is held.
 func (c *Client) limiter(m Member) *limiter {
 	l := c.limiters[m.Name]
 	if l == nil {
@@ -260,7 +260,7 @@ func (c *Client) limiter(m Member) *limiter {
 // The client's mutex is held.
 func (l *limiter) give(m Member) {
 	if had := l.latest.Load(); m.given > 0 && (had == nil || had.given < m.given) {
-		latest := m // of its own, which nobody else needs
+		latest := m // a copy, which no other case needs
 		l.latest.Store(&latest)
 	}
 }
@@ -273,25 +273,25 @@ func (l *limiter) create() string {
 	return ""
 }
 
-// replyKey is a key of a limiter that nobody had before, for a reply.
+// replyKey returns a key of a limiter for a reply, which nobody has had before.
 func (c *Client) replyKey(m Member) string {
 	return script.Prefix(m.Name) + ":reply:" + c.nonce + ":" + strconv.FormatUint(c.keyNo.Add(1), 36)
 }
 
-// Now is this moment as the lines know it.
+// Now is the present time as the lines know it.
 func (c *Client) Now() line.Local { return c.now() }
 
-// At is a moment that this process's clock showed, as the lines know it.
+// At is a time that this process's clock showed, as the lines know it.
 func (c *Client) At(t time.Time) line.Local { return c.local(t) }
 
-// each has something happen to every line that has the limiter.
+// each has an event happen to every line that has the limiter.
 func (c *Client) each(name string, what line.Kind) {
 	for _, q := range c.queuesOf(name) {
 		q.happens(what)
 	}
 }
 
-// queuesOf are those of every line that has the limiter.
+// queuesOf returns the queues of every line that has the limiter.
 func (c *Client) queuesOf(name string) []*queue {
 	c.mu.Lock()
 	queues := slices.Collect(maps.Values(c.queues))
@@ -301,9 +301,10 @@ func (c *Client) queuesOf(name string) []*queue {
 	})
 }
 
-// Close ends every wait with ErrClosed, gives back what is reserved and not yet
-// due, and waits until all goroutines have ended. Places that could not be given
-// back within a second are named in the error: they count as used.
+// Close ends every wait with ErrClosed, gives back what is reserved and not yet due, and
+// waits until all goroutines have ended. If a line could not give its reservations back
+// within a second, they count as used, and the error names the first limiter of one such
+// line.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {

@@ -13,11 +13,11 @@ type Entry struct {
 	c       *Client
 	one     [1]Member
 	members []Member
-	last    atomic.Pointer[queue] // where it led the last time
+	last    atomic.Pointer[queue] // where it led last time
 }
 
-// Entry is one for these limiters. It makes no call, and takes no room as long as
-// it is not used.
+// Entry returns the Entry for these limiters. It makes no call, and there need not be a line
+// as long as it is not used.
 func (c *Client) Entry(members ...Member) *Entry {
 	e := &Entry{c: c}
 	if len(members) == 1 { // without a slice of its own

@@ -12,8 +12,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// queue is a line at work. Whoever holds the mutex may step it; calls are made
-// without.
+// queue is a line at work. Whoever holds the mutex may step the line. Calls are made without
+// the mutex.
 type queue struct {
 	c        *Client
 	members  []Member
@@ -24,7 +24,7 @@ type queue struct {
 	mu      sync.Mutex
 	line    *line.Line
 	out     line.Actions
-	told    []int64                        // what of limiter.reserved is of this line
+	told    []int64                        // how much of limiter.reserved is this line's
 	leaving map[*line.Waiter]chan struct{} // closed when what they had is given back
 	timer   *time.Timer
 	poke    chan struct{} // cuts a pause between calls short
@@ -51,8 +51,8 @@ func newQueue(c *Client, members []Member, known line.Memory) *queue {
 // retired is the number of users of a queue that the Client has forgotten.
 const retired = math.MinInt32
 
-// enter keeps the queue from being forgotten until leave. It reports false if
-// that has happened already.
+// enter keeps the queue from being forgotten until leave. It returns false if the queue has
+// been forgotten already.
 func (q *queue) enter() bool {
 	if q.users.Add(1) > 0 {
 		return true
@@ -63,8 +63,8 @@ func (q *queue) enter() bool {
 
 func (q *queue) leave() { q.users.Add(-1) }
 
-// retire reports whether the queue was idle and is now not to be entered again, and
-// what it leaves then, if that is of use.
+// retire reports whether the queue was idle and can no longer be entered. It also returns
+// what the queue leaves, if that is useful.
 func (q *queue) retire() (idle bool, m line.Memory, leaves bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,7 +85,8 @@ func (q *queue) fail(member int, err error) error {
 	return q.failed(line.Answer{Err: err, Member: member})
 }
 
-// failed is the error for an answer that is no grant. A limit that adapts hears what it is to give at once.
+// failed is the error for an answer that is no grant. A limit that adapts is told how many
+// permits it ought to give at once.
 func (q *queue) failed(a line.Answer) error {
 	name := q.members[a.Member].Name
 	if a.Err == line.ErrExceedsRate {
@@ -94,16 +95,16 @@ func (q *queue) failed(a line.Answer) error {
 	return q.c.Fail(name, a)
 }
 
-// happens is a step of which nobody waits for more.
+// happens makes a step whose caller needs no result.
 func (q *queue) happens(what line.Kind) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.step(line.Event{Kind: what})
 }
 
-// step has the line take up what happened, and does what is to be done about it,
-// but for calls: these are for whoever let it happen. What it returns is good for
-// as long as the mutex is held.
+// step tells the line what happened, and does what is to be done about it, except calls:
+// these are left to whoever calls step. What it returns is valid as long as the mutex is
+// held.
 func (q *queue) step(e line.Event) *line.Actions {
 	c, a, out := q.c, &q.line.Around, &q.out
 	a.Answered, a.FirstCall, a.Hears = c.answered.Load(), line.Local(c.firstCall.Load()), c.changes.heard.Load()
@@ -158,7 +159,7 @@ func (q *queue) step(e line.Event) *line.Actions {
 	return out
 }
 
-// tell gives a waiter its latest answer. One that was not read yet is out of date.
+// tell gives a waiter its latest answer. An earlier one that was not read yet is out of date.
 func tell(w *line.Waiter, a line.Answer) {
 	select {
 	case <-w.Out:
@@ -167,7 +168,7 @@ func tell(w *line.Waiter, a line.Answer) {
 	w.Out <- a
 }
 
-// publish has the client know what this line has reserved.
+// publish tells the client how much this line has reserved.
 func (q *queue) publish() {
 	for i := range q.told {
 		if n := q.line.Reserved(i); n != q.told[i] {

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// reportLeast and reportMost bound how often what was accepted is reported: that
-	// is an eighth of the time for which a permit counts.
+	// reportLeast and reportMost bound how often what was accepted is reported. In between,
+	// that is once in an eighth of the time for which a permit counts.
 	reportLeast, reportMost = 25 * time.Millisecond, time.Second
 	// maxSamples is how many samples one report has at most.
 	maxSamples = 128
-	// reportFor is how long a report may be repeated. What is older is of little use.
+	// reportFor is how long a report may be repeated. An older one helps little.
 	reportFor = 10 * time.Second
-	// reportAgain is when to ask again whether a limiter adapts that does not.
+	// reportAgain is after how long to ask again whether a limiter adapts, if it did not.
 	reportAgain = time.Second
 )
 
-// Adapt has what is observed of a limiter reported, or, with a zero bracket, not any more.
+// Adapt has what is observed of a limiter reported. With a zero bracket, it ends that.
 func (c *Client) Adapt(name string, b script.Bracket) {
 	if b.Max == 0 {
 		c.reporters.remove(name)
@@ -43,32 +43,32 @@ func (c *Client) Adapts(name string) bool {
 	return c.reporters.get(name, nil) != nil
 }
 
-// Observe takes up what became of a request. It makes no call itself.
+// Observe records what became of a request. It makes no call itself.
 func (c *Client) Observe(name string, sent time.Time, o outcome.Outcome) {
 	if r := c.reporters.get(name, nil); r != nil {
 		r.observe(c.local(sent), o)
 	}
 }
 
-// want tells a limiter that adapts of a request for more permits than it gives at once.
+// want tells a limiter that adapts about a request for more permits than it gives at once.
 func (c *Client) want(name string, n int64) {
 	if r := c.reporters.get(name, nil); r != nil {
 		r.want(n)
 	}
 }
 
-// reportersKept is how many reporters of a client that are not used are kept at least.
+// reportersKept is how many reporters a client keeps at least, even if they are not used.
 const reportersKept = 1 << 14
 
-// reporters are those of a client by the names of their limiters: the ones used lately, and those
-// used before that, which are forgotten when there are enough of the first. A limit with a
-// key may have a million values.
+// reporters are those of a client, by the names of their limiters: the young were used
+// lately, the old before that. The old are forgotten when there are enough young ones. A
+// limit with a key may have a million values.
 type reporters struct {
 	mu         sync.Mutex
 	young, old map[string]*reporter
 }
 
-// get returns a reporter, which is made if there is none and make is not nil.
+// get returns a reporter. It makes one if there is none and make is not nil.
 func (rs *reporters) get(name string, make func() *reporter) *reporter {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -96,8 +96,8 @@ func (rs *reporters) remove(name string) {
 	delete(rs.old, name)
 }
 
-// reporter tells Redis what this client observes of an adaptive limiter. It has a
-// goroutine as long as there is something to tell.
+// reporter tells Redis what this client observes of an adaptive limiter. It has a goroutine
+// as long as there is something to tell.
 type reporter struct {
 	c      *Client
 	name   string
@@ -107,18 +107,18 @@ type reporter struct {
 	mu      sync.Mutex
 	bracket script.Bracket
 	samples []sample
-	told    int64 // by the API, and for what time
+	told    int64 // the limit that the API told, and for what time
 	per     time.Duration
 	cost    int64         // the most permits that one request took, or wants to
-	longest time.Duration // of the pauses that what was refused may cause; zero: the default
+	longest time.Duration // the longest pause that a refusal may cause; zero: the default
 	wanted  bool
 	runs    bool
 	every   time.Duration
-	quiet   line.Local // nothing is taken up before: it does not adapt
+	quiet   line.Local // nothing is recorded before: the limiter does not adapt
 	limit   int64      // as last heard
 }
 
-// sample is what the API made of requests that were sent at about the same time.
+// sample is how the API answered requests that were sent at about the same time.
 type sample struct {
 	at                line.Local
 	accepted, refused int64
@@ -158,8 +158,9 @@ func (r *reporter) observe(at line.Local, o outcome.Outcome) {
 	r.begin(o.Refused)
 }
 
-// want has a request reported for which the limit is too low, unless it is more than the
-// limit may ever be. Requests without end cost no more calls than others.
+// want has a request reported for which the limit is too low, unless it asks for more than
+// the limit may ever be. However many such requests come, they cost no more calls than
+// others.
 func (r *reporter) want(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,7 +170,7 @@ func (r *reporter) want(n int64) {
 	}
 }
 
-// begin has somebody report, at once if that is urgent. The mutex is held.
+// begin has somebody report, at once if it is urgent. The mutex is held.
 func (r *reporter) begin(urgent bool) {
 	if !r.runs {
 		r.runs = r.c.begin(r.run)
@@ -182,7 +183,7 @@ func (r *reporter) begin(urgent bool) {
 	}
 }
 
-// begin starts a goroutine of the client, unless that is closed.
+// begin starts a goroutine of the client, unless the client is closed.
 func (c *Client) begin(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,7 +208,7 @@ func (r *reporter) run() {
 	}
 }
 
-// wait waits for so long, or until something was refused.
+// wait waits for d, or until something was refused.
 func (r *reporter) wait(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -218,7 +219,8 @@ func (r *reporter) wait(d time.Duration) {
 	}
 }
 
-// next is the next report, and of when; nil if there is none, and then nobody runs.
+// next returns the next report and the times of its samples; nil if there is none, and then
+// nobody runs.
 func (r *reporter) next() (*script.Report, []line.Local) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -235,7 +237,7 @@ func (r *reporter) next() (*script.Report, []line.Local) {
 	return report, at
 }
 
-// send makes a report, and repeats it while Redis does not answer: it counts once.
+// send sends a report, and repeats it while Redis does not answer. The report counts once.
 func (r *reporter) send(report *script.Report, at []line.Local) {
 	began := r.c.now()
 	for pause := reportLeast; ; pause = min(2*pause, reportMost) {
@@ -260,7 +262,7 @@ func (r *reporter) send(report *script.Report, at []line.Local) {
 	}
 }
 
-// heard takes up what Redis said to a report.
+// heard records what Redis answered to a report.
 func (r *reporter) heard(limit int64, span time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestReportersAreForgotten: of the values of a limit with a key, those that are used stay, and not a million others.
+// TestReportersAreForgotten: the values of a limit's key that are in use are kept, but not a
+// million others.
 func TestReportersAreForgotten(t *testing.T) {
 	var rs reporters
 	create := func() *reporter { return new(reporter) }

@@ -9,19 +9,19 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
 )
 
-// Ticket is a place in a line, or the refusal of one. It is for one goroutine, but
-// for Cancel.
+// Ticket is a grant, or a denial. It is for one goroutine, except Cancel.
 type Ticket struct {
 	w      *line.Waiter
 	ns     []int64
 	answer line.Answer // the latest
-	taken  []int64     // permits of each member, once they were handed out, less those released
+	taken  []int64     // permits of each member once they are handed out, less those released
 
 	mu sync.Mutex
 	q  *queue
 }
 
-// Reserve asks for a place within maxWait. Without any it does not wait out trouble.
+// Reserve asks for permits that are due within maxWait. Without any wait, it does not wait
+// out trouble.
 func (e *Entry) Reserve(ctx context.Context, ns []int64, maxWait time.Duration) (*Ticket, error) {
 	q := e.enter()
 	defer q.leave()
@@ -41,7 +41,7 @@ func (e *Entry) Reserve(ctx context.Context, ns []int64, maxWait time.Duration) 
 	return &Ticket{q: q, w: w, ns: ns, answer: a}, nil
 }
 
-// Try waits at most timeout, and not at all for what comes later.
+// Try waits at most timeout for permits. It does not wait at all if they are due later.
 func (e *Entry) Try(ctx context.Context, ns []int64, timeout time.Duration) (bool, error) {
 	t, err := e.Reserve(ctx, ns, timeout)
 	if err != nil || !t.OK() {
@@ -54,8 +54,8 @@ func (e *Entry) Try(ctx context.Context, ns []int64, timeout time.Duration) (boo
 	return err == nil, err
 }
 
-// enter returns the queue, which the caller must leave. A queue in which nobody
-// had come for any reservation may have been forgotten: its successor goes on.
+// enter returns the queue, which the caller must leave. A queue may have been forgotten if
+// nobody came for any of its reservations. Then its successor takes over.
 func (t *Ticket) enter() *queue {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,18 +65,18 @@ func (t *Ticket) enter() *queue {
 	return t.q
 }
 
-// last is the queue, whether or not it was forgotten.
+// last returns the queue, even if it was forgotten.
 func (t *Ticket) last() *queue {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.q
 }
 
-// OK reports whether a place is held.
+// OK reports whether the ticket is a grant.
 func (t *Ticket) OK() bool { return !t.answer.Denied }
 
-// Delay is how long it is from now until the turn comes; if the place was
-// refused, how long it would have been when it was.
+// Delay is how long it is from now until the permits are due. If they were denied, it is how
+// long it would have been at that time.
 func (t *Ticket) Delay() time.Duration {
 	if t.answer.Denied {
 		return t.answer.Wait
@@ -87,12 +87,12 @@ func (t *Ticket) Delay() time.Duration {
 	return max(q.line.Due(t.w).Sub(q.c.now()), 0)
 }
 
-// Limiter is the name of the limiter that refused, or of the first of those
-// in which a place is held.
+// Limiter is the name of the limiter that denied the permits, or of the first limiter if they
+// were granted.
 func (t *Ticket) Limiter() string { return t.last().members[t.answer.Member].Name }
 
-// Wait waits until the turn comes and takes the permits. If ctx ends first the place
-// is given back.
+// Wait waits until the permits are due and takes them. If ctx ends first, they are given
+// back.
 func (t *Ticket) Wait(ctx context.Context) error {
 	if t.OK() {
 		q := t.enter()
@@ -127,16 +127,16 @@ func (t *Ticket) redeem(ctx context.Context, q *queue) error {
 	return q.failed(t.answer)
 }
 
-// Cancel gives the place back, so that the next in turn can have it, and waits
-// up to a second until Redis knows. It does nothing once Wait has returned. It reports
-// whether there was a place to give back.
+// Cancel gives the permits back, so that the next in line can have them, and waits up to a
+// second until Redis knows. It does nothing once Wait has returned. It reports whether there
+// were permits to give back.
 func (t *Ticket) Cancel() bool {
 	q := t.enter()
 	defer q.leave()
 	return q.abandon(t.w, cancelPatience)
 }
 
-// Names are those of the members of its line.
+// Names returns the names of the members of its line.
 func (t *Ticket) Names() []string {
 	members := t.last().members
 	names := make([]string, len(members))
@@ -146,8 +146,8 @@ func (t *Ticket) Names() []string {
 	return names
 }
 
-// Released takes permits of each member off those that were handed out, and reports
-// whether there were so many.
+// Released takes permits of each member off those that were handed out, and reports whether
+// there were so many.
 func (t *Ticket) Released(ns []int64) bool {
 	for i, n := range ns {
 		if t.taken == nil || n > t.taken[i] {
@@ -160,7 +160,7 @@ func (t *Ticket) Released(ns []int64) bool {
 	return true
 }
 
-// Release gives back permits of each member that Released took off. It says whether they
+// Release gives back permits of each member that Released took off. It reports whether they
 // still counted, as far as this process knows.
 func (t *Ticket) Release(ctx context.Context, ns []int64) (counted bool, err error) {
 	q := t.enter()

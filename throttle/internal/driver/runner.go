@@ -12,7 +12,7 @@ import (
 
 // run makes calls as long as there is something to ask.
 func (q *queue) run() {
-	runtime.Gosched() // who is about to ask, or to give back, because others of the same moment are, comes first
+	runtime.Gosched() // those who are about to ask or give back at the same time come first
 	q.proceed(line.Event{Kind: line.Ready})
 }
 
@@ -41,7 +41,7 @@ func (q *queue) proceed(e line.Event) {
 	}
 }
 
-// answered takes up what became of a call that others made with theirs, and leaves
+// answered handles the result of a call that others made together with theirs, and leaves
 // what there is to do to a runner.
 func (q *queue) answered(call *line.Call, r line.Reply) {
 	q.mu.Lock()
@@ -53,7 +53,7 @@ func (q *queue) answered(call *line.Call, r line.Reply) {
 	}
 }
 
-// make makes a call, and says what became of it.
+// make makes a call, and returns its result.
 func (q *queue) make(ctx context.Context, call *line.Call) line.Event {
 	stop := q.beside(call)
 	defer stop()
@@ -66,8 +66,8 @@ func (q *queue) make(ctx context.Context, call *line.Call) line.Event {
 	return line.Event{Kind: line.Answered, Call: call, Answer: line.Reply{Value: value, Err: err, Sent: sent, Final: over}}
 }
 
-// beside has the configuration looked at beside a call, if that is of use. The returned
-// function gives it up unless it is under way.
+// beside has the configuration checked beside a call, if the call needs that. The returned
+// function cancels the check unless it is under way.
 func (q *queue) beside(call *line.Call) (stop func()) {
 	if call.Beside == 0 {
 		return func() {}
@@ -90,7 +90,7 @@ func (q *queue) beside(call *line.Call) (stop func()) {
 	}
 }
 
-// pause waits before the next call, and not at all when somebody who cannot wait asks.
+// pause waits before the next call, and ends when somebody asks who cannot wait.
 func (q *queue) pause(d time.Duration) {
 	ctx, cancel := context.WithTimeout(q.c.ctx, d)
 	defer cancel()
@@ -100,8 +100,8 @@ func (q *queue) pause(d time.Duration) {
 	}
 }
 
-// serve makes a call on the goroutine of a caller, which spares the caller the
-// start of a runner and being woken by it. A call that is not answered in time is
+// serve makes a call on the goroutine of a caller. The caller then need not wait until a
+// runner has started, and until the runner wakes it. A call that is not answered in time is
 // repeated by a runner, like any other.
 func (q *queue) serve(ctx context.Context, call *line.Call) {
 	defer q.c.wg.Done()
@@ -133,15 +133,15 @@ func (q *queue) serve(ctx context.Context, call *line.Call) {
 	}
 }
 
-// made is make, after which others may go, also if it panics.
+// made is make, and lets other calls go afterwards, even if it panics.
 func (q *queue) made(ctx context.Context, call *line.Call, landed func()) line.Event {
 	defer landed()
 	return q.make(ctx, call)
 }
 
-// heedsDeadlines reports whether rdb gives up waiting for a reply at the
-// deadline of the call's context. go-redis does only if it is told to, and not
-// to do without deadlines (timeouts of -2).
+// heedsDeadlines reports whether rdb gives up waiting for a reply at the deadline of the
+// call's context. go-redis does so only if it is told to, and is not told to do without
+// deadlines (timeouts of -2).
 func heedsDeadlines(rdb redis.Scripter) bool {
 	heeds := func(told bool, read, write time.Duration) bool { return told && read >= 0 && write >= 0 }
 	switch rdb := rdb.(type) {

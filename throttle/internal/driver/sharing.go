@@ -14,32 +14,33 @@ import (
 )
 
 const (
-	// maxShared bounds the requests that share a call: Redis serves nobody else
-	// meanwhile, some 5 us for each, and more save little.
+	// maxShared bounds how many requests share a call: Redis serves nobody else meanwhile,
+	// for some 5 us per request, and more requests save little.
 	maxShared = 64
-	// maxFlights is how many calls are under way before others wait for each
-	// other: one that Redis serves, and one on its way.
+	// maxFlights is how many calls are under way before others wait for each other: one that
+	// Redis serves, and one that is on its way.
 	maxFlights = 2
-	// flightLate is how long after a call the next goes at least that goes before
-	// one has come back: Redis may be far, or busy, and a connection lost. It waits
-	// for one part in paceShare of what a call takes at present, as long as it has
-	// room, and not for longer than paceTo: so the calls under way remain few, and full.
+	// flightLate is how long after a call the next one goes at the earliest if none has come
+	// back: Redis may be far, or busy, and a connection may be lost. As long as the next call
+	// has room, it waits for one part in paceShare of what a call takes at present, but no
+	// longer than paceTo. So the calls under way remain few, and full.
 	flightLate = time.Millisecond
 	paceShare  = 4
 	paceTo     = 10 * time.Millisecond
-	// sharedPatience is how long the first attempt may take: a connection that is lost
-	// is not to keep so many.
+	// sharedPatience is how long the first attempt may take: a lost connection must not hold
+	// up so many.
 	sharedPatience = 100 * time.Millisecond
-	// shareAgainFrom and shareAgainTo are how long a call that failed is left alone.
+	// shareAgainFrom and shareAgainTo bound how long a failed call waits until it is made
+	// again.
 	shareAgainFrom, shareAgainTo = 5 * time.Millisecond, 500 * time.Millisecond
 	// alone is how long nothing is shared after a shared call was refused.
 	alone = time.Minute
 )
 
-// sharing has the lines of a client share calls. What a call costs by itself is more
-// than what a grant costs in it, so while calls are under way those that may share
-// gather, and go in the next together. One that meets no other goes alone, at once;
-// and a call that does not come back keeps nobody who is not in it.
+// sharing lets the lines of a client share calls. A call costs more than a grant in it. So
+// while calls are under way, those that may share gather, and go together in the next. A call
+// that finds no other goes alone, at once. A call that does not come back holds up nobody who
+// is not in it.
 type sharing struct {
 	c    *Client
 	able bool // all limiters are on one server, whatever their names
@@ -47,15 +48,15 @@ type sharing struct {
 	mu       sync.Mutex
 	flights  int           // calls under way
 	departed line.Local    // when the latest of them was made
-	took     time.Duration // by the latest that came back
+	took     time.Duration // how long the latest that came back took
 	waiting  []part
 	timer    *time.Timer
 	no       uint64
-	keys     []replyKey // of those that no call has now
+	keys     []replyKey // no call has them now
 	refused  line.Local
 }
 
-// replyKey is a key for replies, and until when a call may be served that had it.
+// replyKey is a key for replies, and until when a call that had it may be served.
 type replyKey struct {
 	key   string
 	until line.Local
@@ -68,8 +69,8 @@ type part struct {
 	short *script.Short
 }
 
-// sharesCalls reports whether the limiters of rdb are on one server whatever their
-// names, as far as can be told.
+// sharesCalls reports whether the limiters of rdb are on one server whatever their names, as
+// far as is known.
 func sharesCalls(rdb redis.Scripter) bool {
 	s, ok := rdb.(interface{ SharesCalls() bool })
 	if ok {
@@ -79,8 +80,9 @@ func sharesCalls(rdb redis.Scripter) bool {
 	return ok
 }
 
-// join has a call go with those of other lines, if it may and meets any: then its
-// queue is told what became of it. Else the caller makes it, and calls landed.
+// join lets a call go together with those of other lines, if it may and there are any
+// (shared). Its queue is then told the result. Otherwise the caller makes the call, and calls
+// landed afterwards.
 func (s *sharing) join(q *queue, call *line.Call) (shared bool, landed func()) {
 	short := call.Shares()
 	if !s.able || short == nil {
@@ -99,8 +101,8 @@ func (s *sharing) join(q *queue, call *line.Call) (shared bool, landed func()) {
 	return true, nil
 }
 
-// landed takes up that a call has come back which was made then: those who wait may
-// go in the next.
+// landed records that a call has come back that was made at the time since: those who wait
+// may go in the next.
 func (s *sharing) landed(since line.Local) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +112,7 @@ func (s *sharing) landed(since line.Local) {
 	s.depart(now)
 }
 
-// pace is how long after the call before the next goes though too many are under way.
+// pace is how long after the last call the next one goes although too many are under way.
 func (s *sharing) pace() time.Duration {
 	if len(s.waiting) >= maxShared {
 		return flightLate
@@ -118,7 +120,7 @@ func (s *sharing) pace() time.Duration {
 	return max(flightLate, min(s.took/paceShare, paceTo))
 }
 
-// depart has those who wait go as soon as they may. The mutex is held.
+// depart sends those who wait as soon as they may go. The mutex is held.
 func (s *sharing) depart(now line.Local) {
 	for len(s.waiting) > 0 && (s.flights < maxFlights || now.Sub(s.departed) >= s.pace()) {
 		n := min(len(s.waiting), maxShared)
@@ -143,14 +145,14 @@ func (s *sharing) depart(now line.Local) {
 	}
 }
 
-// overdue has those who wait go without the calls that do not come back.
+// overdue lets those who wait go although some calls have not come back.
 func (s *sharing) overdue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.depart(s.c.now())
 }
 
-// key is one for replies that no other call has now.
+// key returns a key for replies that no other call has now.
 func (s *sharing) key(m Member) replyKey {
 	if n := len(s.keys); n > 0 {
 		key := s.keys[n-1]
@@ -160,9 +162,9 @@ func (s *sharing) key(m Member) replyKey {
 	return replyKey{key: s.c.replyKey(m)}
 }
 
-// fly makes one call for several lines, until it is answered: it is one call however
-// often it is made, for as long as its reply is kept. After that, or where Redis
-// refuses it, each goes its own long way.
+// fly makes one call for several lines, until it is answered. It counts as one call however
+// often it is made, as long as its reply is kept. After that, or if Redis refuses it, each
+// line goes the long way on its own.
 func (s *sharing) fly(key replyKey, no uint64, parts []part, since line.Local) {
 	c := s.c
 	shorts := make([]*script.Short, len(parts))
@@ -177,7 +179,7 @@ func (s *sharing) fly(key replyKey, no uint64, parts []part, since line.Local) {
 	for again := shareAgainFrom; err != nil && c.ctx.Err() == nil && script.Transient(err) && c.now().Sub(first) < line.ServedFor; again = min(2*again, shareAgainTo) {
 		trouble := err
 		if lost {
-			trouble = nil // Redis may yet answer those who have the time
+			trouble = nil // Redis may still answer those who have the time
 		}
 		for _, p := range parts {
 			p.q.troubled(p.call, trouble)
@@ -194,7 +196,7 @@ func (s *sharing) fly(key replyKey, no uint64, parts []part, since line.Local) {
 	case over:
 		err = line.ErrClosed
 	case err != nil:
-		s.refused = c.now() // maybe for the key, which nobody has again
+		s.refused = c.now() // maybe because of the key, which nobody uses again
 		replies, err = shared.Declined(), nil
 	default:
 		s.keys = append(s.keys, key)
@@ -210,8 +212,8 @@ func (s *sharing) fly(key replyKey, no uint64, parts []part, since line.Local) {
 	}
 }
 
-// call makes a shared call, and waits for it no longer than patience, where Redis
-// heeds that: it may be lost with its connection. That is no more than a guess (lost):
+// call makes a shared call, and waits for it no longer than patience if the Redis client
+// heeds that: the call may be lost with its connection. That is only a guess (lost), because
 // Redis may stand still.
 func (s *sharing) call(shared *script.Shared, patience time.Duration) (replies []any, sent line.Local, lost bool, err error) {
 	ctx, cancel := s.c.ctx, context.CancelFunc(func() {})
@@ -228,8 +230,8 @@ func (s *sharing) call(shared *script.Shared, patience time.Duration) (replies [
 	return replies, sent, lost, err
 }
 
-// troubled takes up that a call failed, or was not answered in time if err is nil,
-// and is made again.
+// troubled records that a call failed, or was not answered in time if err is nil, and is made
+// again.
 func (q *queue) troubled(call *line.Call, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

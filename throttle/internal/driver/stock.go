@@ -6,16 +6,16 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
 )
 
-// stock is what a line lends of the permits that it has in advance, so that who asks
-// for one of each needs no more than an atomic word. It is taken back for each step,
-// and lent again after it: nobody draws while the line decides.
+// stock is what a line lends of the permits that it has in advance. A caller that asks for
+// one permit of each member then needs only an atomic operation. The stock is taken back for
+// each step, and lent again after it: nobody draws while the line decides.
 type stock struct {
 	left  atomic.Int64
 	until atomic.Int64 // a line.Local
-	lent  int64        // for whoever has the mutex of the queue
+	lent  int64        // guarded by the mutex of the queue
 }
 
-// draw takes one of each, if there is any at this time.
+// draw takes one permit of each member, if any are lent at this time.
 func (s *stock) draw(now line.Local) bool {
 	if int64(now) >= s.until.Load() {
 		return false
@@ -38,7 +38,7 @@ func (s *stock) back() (drawn int64) {
 	return drawn
 }
 
-// lend lets n be drawn until then.
+// lend lets n permits of each member be drawn until then.
 func (s *stock) lend(n int64, until line.Local) {
 	if n == 0 {
 		return

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// cancelPatience is how long Cancel waits until its place is known to be free;
-	// leavePatience the same for a wait whose context ended.
+	// cancelPatience is how long Cancel waits until its permits are known to be free.
+	// leavePatience is the same for a wait whose context ended.
 	cancelPatience = time.Second
 	leavePatience  = line.ServesFor
 )
 
-// Acquire waits its turn, at the latest until ctx ends.
+// Acquire waits for permits, at the latest until ctx ends.
 func (e *Entry) Acquire(ctx context.Context, ns []int64) error {
 	one := line.IsOne(ns)
 	if one && ctx.Err() == nil && e.draw() {
@@ -28,7 +28,7 @@ func (e *Entry) Acquire(ctx context.Context, ns []int64) error {
 		return q.interrupted(ctx)
 	}
 	q.mu.Lock()
-	if one && q.draw() { // what came while others were at it
+	if one && q.draw() { // permits that came while others held the mutex
 		q.mu.Unlock()
 		return nil
 	}
@@ -62,8 +62,8 @@ func (q *queue) draw() bool {
 	return true
 }
 
-// arrive puts a waiter at the end of the line, and makes its call where nobody else
-// does. It gives up the mutex, which the caller has.
+// arrive puts a waiter at the end of the line, and makes the call for it if nobody else does.
+// The caller holds the mutex, and arrive gives it up.
 func (q *queue) arrive(ctx context.Context, w *line.Waiter, timed bool) {
 	serves := q.c.heeds || ctx.Done() == nil && !timed // else nothing could end its wait for the answer
 	call := q.step(line.Event{Kind: line.Arrive, Waiter: w, Serves: serves}).Call
@@ -85,10 +85,10 @@ func (q *queue) arrive(ctx context.Context, w *line.Waiter, timed bool) {
 	served = true
 }
 
-// await waits for the answer to a request. A request with a latest turn that
-// has no answer by then is over.
+// await waits for the answer to a request. A request that is useful only until some time, and
+// has no answer by then, is over.
 func (q *queue) await(ctx context.Context, w *line.Waiter) line.Answer {
-	select { // most answers come soon: do without a timer
+	select { // most answers come soon, and need no timer
 	case a := <-w.Out:
 		return a
 	default:
@@ -121,8 +121,8 @@ func (q *queue) await(ctx context.Context, w *line.Waiter) line.Answer {
 	}
 }
 
-// redeem waits until the place of w is due and takes the permits. If that is
-// not to be, it returns the next answer, which may be another place.
+// redeem waits until the grant of w is due and takes the permits. If that fails, it returns
+// the next answer, which may be another grant.
 func (q *queue) redeem(ctx context.Context, w *line.Waiter) (taken bool, a line.Answer) {
 	for {
 		q.mu.Lock()
@@ -153,8 +153,8 @@ func (q *queue) redeem(ctx context.Context, w *line.Waiter) (taken bool, a line.
 	}
 }
 
-// abandon takes a waiter out whose caller leaves. A place is given back, and
-// abandon waits up to patience until Redis has it. It reports whether there was one.
+// abandon takes out a waiter whose caller leaves. A grant is given back, and abandon waits up
+// to patience until Redis has it. It reports whether there was one.
 func (q *queue) abandon(w *line.Waiter, patience time.Duration) bool {
 	q.mu.Lock()
 	var gave chan struct{}
@@ -179,7 +179,7 @@ func (q *queue) abandon(w *line.Waiter, patience time.Duration) bool {
 	return true
 }
 
-// interrupted says that a wait ended with its context, of which limiter.
+// interrupted is the error of a wait that ended with its context. It names the limiter.
 func (q *queue) interrupted(ctx context.Context) error { return q.fail(0, q.ended(ctx)) }
 
 // ended is why a wait ended with its context.

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// ServesFor bounds a call that the caller of a request makes itself, and so how
-// long the end of its context may go unheard.
+// ServesFor bounds how long a call takes that the caller of a request makes itself. The end
+// of its context may go unnoticed for that time.
 const ServesFor = 20 * time.Millisecond
 
-// arrive puts a waiter at the end of the line, unless its permits are at hand.
+// arrive puts a waiter at the end of the line, unless permits for it are at hand.
 func (l *Line) arrive(w *Waiter, serves bool, now Local) {
 	if l.closed {
 		l.answer(w, Answer{Err: ErrClosed})
@@ -38,7 +38,7 @@ func (l *Line) arrive(w *Waiter, serves bool, now Local) {
 		l.gather(w.ns, now)
 	}
 	if w.until != 0 && (l.urgentAt == 0 || at < l.urgentAt) {
-		l.urgentAt = at // its answer may be no, and it wants to know
+		l.urgentAt = at // its answer may be no, and it wants to know soon
 	}
 	if len(l.waiting) == 1 && l.askAt < at && at != now {
 		l.askAt = at
@@ -56,20 +56,20 @@ func (l *Line) arrive(w *Waiter, serves bool, now Local) {
 	}
 }
 
-// patient reports whether a request is served, as far as known, by its deadline.
+// patient reports whether a request will be served by its deadline, as far as is known.
 func (l *Line) patient(w *Waiter, now Local) bool {
 	return w.until == 0 || w.until.Sub(max(now, l.fullUntil)) > l.horizon(w.ns)
 }
 
-// mayServe reports whether the caller of a request may make the call for it
-// itself: Redis has answered, and soon; and if it does not now, the caller has
-// time left to turn to what else it waits for.
+// mayServe reports whether the caller of a request may make the call for it: Redis has
+// answered before, and answers soon; and if Redis does not answer this time, the caller has
+// time left for whatever else it waits for.
 func (l *Line) mayServe(w *Waiter, now Local) bool {
 	return l.Around.Answered && l.trouble == nil && l.roundTrips.n > 0 && l.roundTrips.median() < ServesFor/4 &&
 		(w.until == 0 || w.now || w.until.Sub(now) > ServesFor)
 }
 
-// leave takes a waiter out whose caller leaves, and gives its place back.
+// leave takes out a waiter whose caller leaves, and gives its grant back.
 func (l *Line) leave(w *Waiter) {
 	switch w.state {
 	case queued:
@@ -89,7 +89,7 @@ func (l *Line) leave(w *Waiter) {
 	}
 }
 
-// Gives reports whether a waiter's caller that leaves now gives a place back.
+// Gives reports whether a waiter has a grant to give back if its caller leaves now.
 func (l *Line) Gives(w *Waiter) bool { return (w.state == granted || w.state == unsure) && !l.closed }
 
 func without(ws []*Waiter, w *Waiter) []*Waiter {
@@ -99,7 +99,7 @@ func without(ws []*Waiter, w *Waiter) []*Waiter {
 	return ws
 }
 
-// give takes up permits that were handed out and not used.
+// give has permits given back that were handed out and not used.
 func (l *Line) give(r *Release) {
 	if l.closed {
 		l.end(r, Answer{Err: ErrClosed})
@@ -113,7 +113,7 @@ func (l *Line) give(r *Release) {
 	l.kick()
 }
 
-// Counts reports whether what a waiter was handed has not expired, as far as the line
+// Counts reports whether the permits that a waiter was handed still count, as far as the line
 // knows.
 func (l *Line) Counts(w *Waiter, now Local) bool {
 	for _, s := range l.config {
@@ -124,7 +124,7 @@ func (l *Line) Counts(w *Waiter, now Local) bool {
 	return true
 }
 
-// doubt has the configuration looked at before anybody acts on it again.
+// doubt has the configuration checked before anybody acts on it again.
 func (l *Line) doubt() {
 	l.heardAt = 0
 	l.doubts++
@@ -134,7 +134,7 @@ func (l *Line) doubt() {
 	}
 }
 
-// close ends all waits and gives their places back.
+// close ends all waits and gives their grants back.
 func (l *Line) close() {
 	if l.closed {
 		return
@@ -142,7 +142,7 @@ func (l *Line) close() {
 	l.closed = true
 	for _, w := range slices.Clone(l.holders) {
 		l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns})
-		l.letGo(w) // what a call under way tells of the configuration concerns it no more
+		l.letGo(w) // what a call under way says about the configuration no longer concerns w
 		l.answer(w, Answer{Err: ErrClosed})
 	}
 	for _, w := range slices.Concat(l.front, l.waiting) {
@@ -159,8 +159,8 @@ func (l *Line) close() {
 	}
 }
 
-// answer gives a waiter what became of its request. Only a place leaves it in
-// the line's hands.
+// answer tells a waiter the result of its request. After an error or a denial, the line is
+// done with the waiter.
 func (l *Line) answer(w *Waiter, a Answer) {
 	if a.Err != nil || a.Denied {
 		w.state = done
@@ -168,12 +168,12 @@ func (l *Line) answer(w *Waiter, a Answer) {
 	l.out.Answers = append(l.out.Answers, Told{w, a})
 }
 
-// end tells whoever gave permits back what became of that.
+// end tells whoever gave permits back what the result was.
 func (l *Line) end(r *Release, a Answer) {
 	l.out.Served, l.out.Ends = append(l.out.Served, r), append(l.out.Ends, a)
 }
 
-// exceeds is the answer to a request for more than the rate.
+// exceeds is the answer to a request for more permits than the rate.
 func exceeds(member int, n, rate int64) Answer {
 	return Answer{Err: ErrExceedsRate, Member: member, N: n, Rate: rate}
 }

@@ -8,51 +8,53 @@ import (
 )
 
 const (
-	// maxBatch bounds the waiters of one call, maxRuns those that ask for
-	// different things: a place for each of these takes Redis some 10 us.
+	// maxBatch bounds the waiters of one call. maxRuns bounds those of them that ask for
+	// different things: a grant for each of these takes Redis some 10 us.
 	maxBatch, maxRuns = 4096, 128
-	// maxReturns bounds the grants of which a call gives permits back: each
-	// takes Redis some 15 us. A log that is not in buckets has no more places
-	// ahead, and one that is not many more. The next call follows at once.
+	// maxReturns bounds from how many grants a call gives permits back: each takes Redis some
+	// 15 us. A log that is not in buckets has no more grants ahead, and one in buckets has
+	// not many more. The next call follows at once.
 	maxReturns = 256
-	// ServedFor is how long after it was first sent a batch may be served. For
-	// longer than that Redis keeps the replies (KEPT in prelude.lua).
+	// ServedFor is how long after it was first sent a batch may be served. Redis keeps the
+	// replies for longer than that (KEPT in prelude.lua).
 	ServedFor = 10 * time.Second
-	// LeastServed is that for one of a limiter that is kept alive for less.
+	// LeastServed is the shortest that this time becomes, for a limiter that is kept alive
+	// for less.
 	LeastServed = time.Second
-	// refreshEvery is how often a line has the cached value rebuilt, and refreshFrom
-	// how many calls it makes between at least, as long as nothing is scarce.
+	// refreshEvery is how often a line has the cached value rebuilt. As long as nothing is
+	// scarce, it also makes at least refreshFrom calls in between.
 	refreshEvery, refreshFrom = 10 * time.Second, 16
-	// lookEvery is how many calls by the short way have one see to what others may
-	// have done, if freshFor has not passed since the last.
+	// verifyEvery is how many calls by the short way it takes until one verifies what others
+	// may have done, if freshFor has not passed since the last that did.
 	verifyEvery = 16
-	// fieldsEvery is after how long one also sees to what only people can have done,
-	// who write into a limiter's hash by hand.
+	// fieldsEvery is after how long a call by the short way also verifies what only people
+	// can have done, who write into a limiter's hash by hand.
 	fieldsEvery = time.Second
-	// renewEarly is in the last of how many parts of script.RenewIn limiters are renewed.
+	// renewEarly is into how many parts script.RenewIn is divided: limiters are renewed in
+	// the last part.
 	renewEarly = 8
 )
 
 // batch is one call for many waiters.
 type batch struct {
 	request  script.Request
-	short    *script.Short // the short way, where that may do
+	short    *script.Short // the request by the short way; nil if that will not do
 	declined bool
 	long     bool        // acquire.lua was asked
 	waiters  [][]*Waiter // of each run
-	upTo     uint64      // the arrival of the latest waiter that was in the line
+	upTo     uint64      // the number of the latest arrival when it was made
 	returns  []returned
 	releases []*Release
 	far      time.Duration // see Line.far
 	first    Local         // when it was first sent
-	asked    Local         // when the script was first sent that answers it, or before
-	within   time.Duration // for how long from then on it may be served
-	doubts   uint64        // as of then
+	asked    Local         // when the script that answers it was first sent, or before that
+	within   time.Duration // for how long after first it may be served
+	doubts   uint64        // Line.doubts when it was made
 	attempts int
-	alone    bool // it was made, and may have been served, by itself
+	alone    bool // a call for it may have been served; it no longer shares calls
 }
 
-// inCall are its waiters that wait for its answer.
+// inCall returns its waiters that wait for its answer.
 func (b *batch) inCall() []*Waiter {
 	var ws []*Waiter
 	for _, run := range b.waiters {
@@ -65,8 +67,8 @@ func (b *batch) inCall() []*Waiter {
 	return ws
 }
 
-// mayBeServed takes up that a call was made that may have been served, and has no
-// answer: what the next tells of may be as old as the first.
+// mayBeServed records that a call for the batch was made that may have been served and has no
+// answer: what the next answer says may be as old as the first call.
 func (b *batch) mayBeServed() {
 	b.alone = true
 	if b.asked == 0 {
@@ -74,7 +76,7 @@ func (b *batch) mayBeServed() {
 	}
 }
 
-// finish tells those whose places or permits were given back.
+// finish tells those whose grants or permits were given back.
 func (l *Line) finish(b *batch, a Answer) {
 	for _, r := range b.returns {
 		if r.left != nil {
@@ -89,7 +91,7 @@ func (l *Line) finish(b *batch, a Answer) {
 	}
 }
 
-// nextBatch takes the waiters that are to be asked for now.
+// nextBatch makes a batch of the waiters that are to be asked for now.
 func (l *Line) nextBatch(now Local) *batch {
 	b := &batch{far: l.wayThere(), upTo: l.arrivals, doubts: l.doubts, within: l.servedFor(now)}
 	refresh := l.refreshes(now)
@@ -116,9 +118,10 @@ func (l *Line) nextBatch(now Local) *batch {
 	if len(l.waiting) == 0 {
 		l.urgentAt, l.gathering.latest = 0, 0
 	}
-	if !l.binds(now) && now >= l.scarceUntil && b.far == 0 && b.request.Fits() { // far away, to be declined costs a round trip
+	// Where Redis is far, a decline costs a round trip.
+	if !l.binds(now) && now >= l.scarceUntil && b.far == 0 && b.request.Fits() {
 		least := l.shows(now)
-		if least == 0 { // if it was set back, the limiter may have to be told
+		if least == 0 { // if the clock was set back, the limiter may have to be told
 			least = l.c.Clock.Least(now)
 		}
 		b.short = b.request.Short(least, b.within, l.verifies(now), l.renewsFrom(least))
@@ -126,8 +129,8 @@ func (l *Line) nextBatch(now Local) *batch {
 	return b
 }
 
-// refreshes reports whether a call is to have the cached value rebuilt, which
-// also notes that this client uses a limit of its own, or takes turns with others.
+// refreshes reports whether a call is to have the cached value rebuilt. Such a call also
+// notes that this client uses a PerClient limit, or contends with others.
 func (l *Line) refreshes(now Local) bool {
 	l.sinceRefresh++
 	due := func(s script.Settings) bool {
@@ -140,8 +143,8 @@ func (l *Line) refreshes(now Local) bool {
 	return true
 }
 
-// looks is what a call by the short way is to look after of what need not be seen to
-// each time.
+// verifies is how much a call by the short way verifies of what need not be verified each
+// time.
 func (l *Line) verifies(now Local) script.Verify {
 	l.unverified++
 	if l.unverified < verifyEvery && now.Sub(l.verifiedAt) < freshFor {
@@ -155,8 +158,9 @@ func (l *Line) verifies(now Local) script.Verify {
 	return script.Fields
 }
 
-// renewsFrom is from when on a call by the short way is to have limiters that expire
-// live on; zero: at once, as some time before, because many share a call.
+// renewsFrom is the time from which a call by the short way is to have limiters that expire
+// live on. Zero means at once. It is zero some time before that is necessary, because many
+// lines share a call.
 func (l *Line) renewsFrom(least Remote) Remote {
 	if l.renews-least < Remote(script.RenewIn(l.config).Microseconds()/renewEarly) {
 		return 0
@@ -164,13 +168,14 @@ func (l *Line) renewsFrom(least Remote) Remote {
 	return l.renews
 }
 
-// ask is the call for a batch that is made at some time, now or after a pause that
-// may be cut short, by the short way if that may do.
+// ask returns the call for a batch. The call is made at the time at: now, or after a pause
+// that may be cut short. It goes by the short way if that will do.
 func (l *Line) ask(b *batch, now, at Local) *Call {
 	if b.first == 0 {
 		b.first = now
 	}
-	if b.short != nil && !b.declined && at.Sub(b.first) < freshFor { // else what fast.lua did not look at may be long ago
+	// Later than that, what fast.lua does not verify may have changed long ago.
+	if b.short != nil && !b.declined && at.Sub(b.first) < freshFor {
 		return &Call{Script: script.Fast, batch: b, short: b.short}
 	}
 	if !b.long {
@@ -187,9 +192,10 @@ func (l *Line) ask(b *batch, now, at Local) *Call {
 	return &Call{Script: script.Acquire, batch: b, told: l.told, clock: l.c.Clock}
 }
 
-// servedFor is how long a batch may be served that is made now: not once its reply is
-// forgotten, as it is soon after a limiter that is kept alive has gone; but for no
-// shorter than those before it, which its reply tells to be older.
+// servedFor is how long a batch that is made now may be served. It must not be served once
+// its reply is forgotten, which happens soon after a limiter that is kept alive has gone. But
+// its time ends no earlier than that of the batches before it, because only its reply shows
+// that they are older.
 func (l *Line) servedFor(now Local) time.Duration {
 	d := ServedFor
 	for i, s := range l.config {
@@ -205,9 +211,9 @@ func (l *Line) servedFor(now Local) time.Duration {
 	return l.servedUntil.Sub(now)
 }
 
-// byGrant adds up what is given back of one grant, for at most so many grants:
-// a stall can make the places of hundreds of waiters stale, and the script is to
-// touch their entry once. It returns the sums, what is in them, and what is not.
+// byGrant adds up what is given back of each grant, for at most so many grants. A stall can
+// make the grants of hundreds of waiters stale, and the script should touch each entry only
+// once. It returns the sums, the returns that are in them, and the rest of the returns.
 func byGrant(rs []returned, most int) (sums []script.Return, within, rest []returned) {
 	type grant struct {
 		at  Remote
@@ -234,9 +240,9 @@ func byGrant(rs []returned, most int) (sums []script.Return, within, rest []retu
 	return sums, within, rest
 }
 
-// collect moves waiters from the line into the runs of a batch. As long as not
-// all is given back, only those ask who give back in exchange: the others would
-// get what is left beside places that nobody uses any more.
+// collect moves waiters from the line into the runs of a batch. As long as not everything is
+// given back, only those ask who give back in exchange: the others would get what is left
+// beside reservations that nobody uses any more.
 func (l *Line) collect(b *batch, now Local) {
 	var early map[*Waiter]bool
 	if len(l.returns) > 0 {
@@ -250,7 +256,9 @@ func (l *Line) collect(b *batch, now Local) {
 		all = slices.Concat(l.front, l.waiting)
 	}
 	l.front, l.waiting = nil, nil
-	stale := 0 // those whose places came too late ask for the same, so that they ask together the next time, too
+	// Those whose grants came too late ask for the same, so that they ask together next time,
+	// too.
+	stale := 0
 	for _, w := range all {
 		stale = max(stale, w.stale)
 	}

@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	// freshFor is how long a client may act on the configuration it last saw:
-	// changes stop waiters of every process within this time and a round trip.
+	// freshFor is how long a client may act on the configuration it last saw: a change stops
+	// the waiters of every process within this time and a round trip.
 	freshFor = 100 * time.Millisecond
-	// pollShare spreads what waiting processes ask about the configuration:
-	// together about one look in this time, each at most every pollTo. Those
-	// that hear of changes look every pollHeard, in case they did not.
+	// pollShare spreads the checks of waiting processes: together they make about one check
+	// in this time, but each makes one every pollTo at least. Those that hear of changes
+	// check every pollHeard, or less often if they are many, in case they did not hear.
 	pollShare = 30 * time.Millisecond
 	pollTo    = 500 * time.Millisecond
 	pollHeard = time.Second
@@ -21,7 +21,7 @@ const (
 // fresh is how long this line may act on the configuration it last saw.
 func (l *Line) fresh() time.Duration { return max(freshFor, l.far) }
 
-// look is a call that reads the epochs.
+// check returns a call that reads the epochs.
 func (l *Line) check(now Local) *Call {
 	names := make([]string, len(l.c.Members))
 	for i, m := range l.c.Members {
@@ -30,7 +30,7 @@ func (l *Line) check(now Local) *Call {
 	return &Call{Script: script.Epoch, keys: names, doubts: l.doubts, first: !l.Around.Answered, since: now}
 }
 
-// toCheck reports whether it is time to look at the configuration.
+// toCheck reports whether it is time to check the configuration.
 func (l *Line) toCheck(now Local) bool {
 	if l.closed {
 		return false
@@ -39,11 +39,11 @@ func (l *Line) toCheck(now Local) bool {
 	return ok && now >= at
 }
 
-// checkAt is when the configuration must be looked at: at once for a place
-// that is due and unconfirmed, shortly before the next place that falls due
-// more than freshFor after the last answer (the longer before, the longer a call
-// takes at present), and now and then for waiters whose turn is far. Of the places
-// that nobody has come for in time it finds none any more.
+// checkAt is when the configuration must be checked. That is at once for a grant that is due
+// and unconfirmed. It is shortly before the next grant that is due at least l.fresh() after
+// the last answer: the longer calls take at present, the earlier. And it is now and then for
+// waiters who have long to wait. checkAt also lets go of reservations that nobody has come
+// for in time.
 func (l *Line) checkAt(now Local) (Local, bool) {
 	at, lead := l.heardAt.Add(l.pollEvery()), l.checkLead()
 	for i := len(l.holders) - 1; i >= 0; i-- { // letGo moves the last
@@ -62,7 +62,7 @@ func (l *Line) checkAt(now Local) (Local, bool) {
 	return at, len(l.holders)+len(l.waiting)+len(l.front) > 0
 }
 
-// checkLead is how long before a place falls due the configuration is looked at.
+// checkLead is how long before a grant is due the configuration is checked.
 func (l *Line) checkLead() time.Duration {
 	return min(max(4*l.roundTrips.least(), 2*l.roundTrips.median(), 5*time.Millisecond), l.fresh()*9/10)
 }
@@ -74,8 +74,8 @@ func (l *Line) pollEvery() time.Duration {
 	return min(max(l.fresh(), time.Duration(l.contenders)*pollShare), pollTo)
 }
 
-// looked takes up what a look at the configuration told. If an epoch is not what the
-// places were granted under, all of them are asked for again.
+// checked handles the result of a check. If an epoch is not the one that the grants were made
+// under, all of them are asked for again.
 func (l *Line) checked(c *Call, r Reply, now Local) {
 	if l.closed {
 		return
@@ -85,7 +85,7 @@ func (l *Line) checked(c *Call, r Reply, now Local) {
 		return // more is known by now, or nothing for certain
 	}
 	at, epochs, err := script.DecodeEpochs(r.Value, len(l.config))
-	if !c.first { // which connects
+	if !c.first { // the first call also connects
 		l.roundTrips.add(now.Sub(r.Sent), now)
 	}
 	same := err == nil
@@ -97,14 +97,14 @@ func (l *Line) checked(c *Call, r Reply, now Local) {
 			l.showed(at, r.Sent, now)
 		}
 		l.replace(now)
-		l.askAt, l.heardAt = 0, r.Sent // what follows is a batch, which tells the rest
+		l.askAt, l.heardAt = 0, r.Sent // a batch follows, and its reply says the rest
 		return
 	}
 	l.heard(r.Sent, c.doubts)
 	if time.Duration(l.clock.least(r.Sent)-at)*time.Microsecond >= l.span() {
 		l.c.Clock.learn(at, r.Sent, now)
-		// Redis's clock was set back. The places are further ahead than anybody
-		// should wait: the next batch tells Redis so (mind_clock in upkeep.lua).
+		// Redis's clock was set back. The grants are further ahead than anybody should wait.
+		// The next batch tells Redis of it (mind_clock in upkeep.lua).
 		l.replace(now)
 		l.askAt = 0
 		return
@@ -113,7 +113,7 @@ func (l *Line) checked(c *Call, r Reply, now Local) {
 	l.confirm(r.Sent, now)
 }
 
-// lookFailed takes up a look that was not answered.
+// checkFailed handles a check that was not answered.
 func (l *Line) checkFailed(r Reply, now Local) {
 	if r.Final || !script.Transient(r.Err) { // the next batch tells everybody
 		l.replace(now)
@@ -125,15 +125,16 @@ func (l *Line) checkFailed(r Reply, now Local) {
 	l.failures++
 }
 
-// heard takes up that a request was answered that was sent then, as of so many doubts.
+// heard records that a request was answered that was sent at the time asked, after so many
+// doubts.
 func (l *Line) heard(asked Local, doubts uint64) {
 	if doubts == l.doubts {
 		l.heardAt = asked
 	}
 }
 
-// confirm takes up that the configuration was still that of all places when a
-// request was sent, and lets those go on who waited to know.
+// confirm records that the configuration was still that of all grants when a request was
+// sent, and answers those who waited to know.
 func (l *Line) confirm(sent, received Local) {
 	for _, w := range l.holders {
 		w.grant.confirm(sent, received, l.fresh())
@@ -144,9 +145,10 @@ func (l *Line) confirm(sent, received Local) {
 	}
 }
 
-// replace asks for all places again, in the order of their turns. A change has
-// dropped them from the log of the limiter that changed; the script takes them out
-// of those of a group that did not. What is left of a stock is of no use either.
+// replace asks again for all grants, in the order in which they are due. A change has dropped
+// them from the log of the limiter that changed. In a group, the script also takes them out
+// of the logs of the limiters that did not change. What is left of a stock cannot be used
+// either.
 func (l *Line) replace(now Local) {
 	l.stock.left = 0
 	for _, w := range l.byDue() {

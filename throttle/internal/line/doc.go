@@ -1,18 +1,18 @@
-// Package line is the line of those who wait for one limit, or for several at
-// once, in one process: what is asked of Redis and when, who has which place, and
-// when its permits are handed out.
+// Package line is the line of those who wait in one process for the permits of one limit, or
+// of several limits at once. It decides what to ask Redis and when, who gets which grant,
+// and when the permits of a grant are handed out.
 //
-// It is a state machine. What happens comes in as an Event, with the time; what is
-// to be done about it comes out as Actions. It makes no call, reads no clock, has
-// no lock, goroutine or timer, and the same events bring about the same actions:
-// package driver does the rest.
+// It is a state machine. What happens comes in as an Event, with the time. What to do about
+// it goes out as Actions. The package makes no call, reads no clock, and has no lock,
+// goroutine or timer. The same events lead to the same actions. Package driver does the
+// rest.
 //
 // A Waiter goes through these states:
 //
-//	queued    in front or waiting; asked for by the next call whose time has come
+//	queued    in front or waiting; the next call that is due asks for it
 //	asked     in the call under way
-//	placed    has a place in the log, and waits for its turn
-//	unsure    its turn has come, and the configuration must be looked at
-//	done      has its permits, or was told no
+//	granted   has a grant in the log, and waits until its permits are due
+//	unsure    its permits are due, but the configuration must be checked first
+//	done      has its permits, or was told that it gets none
 //	gone      its caller has left
 package line

@@ -3,27 +3,27 @@ package line
 import "time"
 
 const (
-	// farFrom is how long the quickest call takes where Redis is far: what this
-	// line knows of the configuration is then old when it gets there.
+	// farFrom is how long the quickest call takes at least where Redis is far: what a reply
+	// says about the configuration is then old when it arrives.
 	farFrom = freshFor / 4
-	// farSuspected is how long a first call takes if Redis may be far, and
-	// farCertain how long each of some if it is: those of a process that starts on
-	// a busy machine take a few milliseconds.
+	// farSuspected is how long a first call takes at least if Redis may be far. farCertain is
+	// how long each of several calls takes at least if Redis is far: calls of a process that
+	// starts on a busy machine take a few milliseconds.
 	farSuspected, farCertain = 5 * time.Millisecond, 8 * time.Millisecond
-	// Of a limit whose half guard is less than tinyHalf, permits can come later than
-	// its whole guard again and again. After staleTries of them whoever waits takes
-	// one that may be late, as where Redis is far.
+	// If half the guard of a limit is less than tinyHalf, its permits can come later than its
+	// whole guard again and again. After staleTries such permits, a waiter takes one that may
+	// be late, as it does where Redis is far.
 	tinyHalf   = time.Millisecond
 	staleTries = 3
-	// farStep is in what steps the way there is told to Redis.
+	// farStep is the step to which the distance that Redis is told is rounded up.
 	farStep = 50 * time.Millisecond
 	// maxFar is FAR in prelude.lua.
 	maxFar = time.Second
 )
 
-// wayThere is how far ahead the places lie that this line may use without
-// having heard of a change, where a round trip makes that more than freshFor;
-// else zero. Redis lets them stand when the configuration changes.
+// wayThere is how far ahead the grants are due that this line may use without having heard of
+// a change, if a round trip makes that more than freshFor; otherwise zero. Redis lets these
+// grants stand when the configuration changes.
 func (l *Line) wayThere() time.Duration {
 	if !l.roundTrips.steady(farFrom) {
 		return 0
@@ -31,9 +31,9 @@ func (l *Line) wayThere() time.Duration {
 	return min(freshFor+l.roundTrips.least()*3/2, maxFar)
 }
 
-// lookBeside is after how long a look at the configuration is to go beside a call
-// that is sent now, for a place that the call is too early to confirm: where Redis is
-// far, a look after the call may come too late. Zero if there is no need.
+// checkBeside is how long after a call that is sent now a check of the configuration is to go
+// beside it, for a grant that the call is too early to confirm: where Redis is far, a check
+// after the call may come too late. It is zero if there is no need.
 func (l *Line) checkBeside(now Local) time.Duration {
 	if l.far == 0 {
 		return 0
@@ -51,10 +51,9 @@ func (l *Line) checkBeside(now Local) time.Duration {
 	return max(after, 1)
 }
 
-// maybeFresh reports whether a permit that may be out of date by more than half
-// the guard is to be handed out all the same, for the way to Redis lets nobody
-// say more. As long as the guard has not passed, no window holds more than the
-// limit.
+// maybeFresh reports whether a permit that may be out of date by more than half the guard is
+// to be handed out all the same, because the way to Redis is too long to know better. As long
+// as the guard has not passed, no window holds more than the limit.
 func (l *Line) maybeFresh(w *Waiter, half time.Duration, now Local) bool {
 	if l.isFar(half, now) {
 		return true
@@ -63,8 +62,8 @@ func (l *Line) maybeFresh(w *Waiter, half time.Duration, now Local) bool {
 	return l.roundTrips.median() > half && (within || w.stale >= staleTries && half < tinyHalf)
 }
 
-// isFar reports whether the way to Redis alone takes longer than d. A process
-// that starts tells from a few calls that take about equally long.
+// isFar reports whether the way to Redis alone takes longer than d. A process that starts can
+// tell that from a few calls that take about equally long.
 func (l *Line) isFar(d time.Duration, now Local) bool {
 	starts := now.Sub(l.Around.FirstCall) < startFor
 	if starts || l.roundTrips.n < len(l.roundTrips.last) {
@@ -73,15 +72,15 @@ func (l *Line) isFar(d time.Duration, now Local) bool {
 	return l.roundTrips.allAbove(d)
 }
 
-// The first calls of a client are looks. The very first takes long: it connects. A
-// permit that came with it would be out of date, so it asks for none. Where it
-// took so long that Redis may be far, the next ones tell how far, before permits
-// come that would else be taken for late.
+// The first calls of a client are checks. The very first takes long because it connects. A
+// permit that came with it would be out of date, so it asks for none. If it took so long that
+// Redis may be far, the next calls find out how far, before permits come that would otherwise
+// be taken for late.
 
-// toMeet reports whether there is another such look to make.
+// toMeasure reports whether there is another such check to make.
 func (l *Line) toMeasure() bool { return !l.Around.Answered || l.measuring > 0 }
 
-// met takes up one of them.
+// measured handles one of them.
 func (l *Line) measured(c *Call, now Local) {
 	switch {
 	case c.first && now.Sub(c.since) > farSuspected:
@@ -90,7 +89,7 @@ func (l *Line) measured(c *Call, now Local) {
 		l.measuring--
 	}
 	if l.failures > 0 || l.roundTrips.n >= steadyFrom && (l.roundTrips.least() <= farSuspected || l.roundTrips.steadyAtStart(farCertain)) {
-		l.measuring = 0 // it is known
+		l.measuring = 0 // the way is known
 	}
 	l.out.WayKnown = l.measuring == 0
 }

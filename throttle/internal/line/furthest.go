@@ -2,11 +2,11 @@ package line
 
 import "sync/atomic"
 
-// Furthest is what Redis's clock would show if it had not been set back since any of
-// the lines that share it heard of it. They are those of one client whose limiters are
-// on one server, and tell Redis so with each batch, also for limiters that they have
-// not asked for before. When the clock has run to where it was set back from, what it
-// shows is all there is to know again.
+// Furthest is what Redis's clock would show if it had not been set back since one of the
+// lines that share it first heard of it. Those lines belong to one client, and their limiters
+// are on one server. They tell Redis this time with each batch, also for limiters that they
+// have not asked for before. When the clock has run to where it was set back from, what it
+// shows is again all there is to know.
 //
 // The zero value knows nothing. Lines may use it concurrently.
 type Furthest struct{ seen atomic.Pointer[furthest] }
@@ -16,7 +16,7 @@ type furthest struct {
 	from  Remote      // what it showed then at most; zero if it was not set back
 }
 
-// learn takes up that a reply showed now.
+// learn records that a reply showed now.
 func (f *Furthest) learn(now Remote, sent, received Local) {
 	for {
 		old, next := f.seen.Load(), furthest{}
@@ -31,7 +31,7 @@ func (f *Furthest) learn(now Remote, sent, received Local) {
 }
 
 func (f *furthest) learn(now Remote, sent, received Local) {
-	if f.from > 0 && now >= f.from { // it has run there
+	if f.from > 0 && now >= f.from { // it has run to where it was set back from
 		*f = furthest{}
 	}
 	switch {
@@ -43,8 +43,8 @@ func (f *furthest) learn(now Remote, sent, received Local) {
 	}
 }
 
-// shows is what the clock shows at least; zero if it was set back, or nothing is
-// known of it.
+// shows is what the clock shows at least; zero if it was set back, or if nothing is known
+// about it.
 func (f *Furthest) shows(now Local) Remote {
 	if seen := f.seen.Load(); seen != nil && seen.from == 0 {
 		return seen.clock.least(now)
@@ -52,8 +52,8 @@ func (f *Furthest) shows(now Local) Remote {
 	return 0
 }
 
-// Least is what it would show at least if it had not been set back; zero if nothing
-// is known of it.
+// Least is what the clock would show at least if it had not been set back; zero if nothing is
+// known about it.
 func (f *Furthest) Least(now Local) Remote {
 	if seen := f.seen.Load(); seen != nil {
 		return seen.clock.least(now)

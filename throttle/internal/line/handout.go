@@ -5,14 +5,14 @@ import "time"
 const (
 	// wakeUp is about how long a goroutine takes from its timer to its work.
 	wakeUp = 20 * time.Microsecond
-	// lateClaim is how much later than its turn a caller may claim what it reserved of
-	// a limit without guard. Those who wait for theirs have it however late it is.
+	// lateClaim is how long after it was due a caller may claim what it reserved of a limit
+	// without a guard. Those who wait for their permits get them however late it is.
 	lateClaim = 10 * time.Millisecond
 )
 
-// turn hands out the permits of a place that is due, if they are fresh and the
-// configuration is known to be that of the place. If not, an answer follows; or,
-// if it is early for the place that w has by now, it says by how much.
+// handOut hands out the permits of a grant that is due, if they are fresh and the
+// configuration is known to be that of the grant. If not, an answer follows. If it is too
+// early for the grant that w has by now, the actions say by how much.
 func (l *Line) handOut(w *Waiter, now Local) {
 	w.awaited = true
 	if w.state != granted {
@@ -23,7 +23,7 @@ func (l *Line) handOut(w *Waiter, now Local) {
 		l.answer(w, Answer{Err: ErrClosed})
 		return
 	}
-	if !l.clock.known { // its place is of a line before this one
+	if !l.clock.known { // its grant is from a line before this one
 		l.checkFirst(w)
 		return
 	}
@@ -31,7 +31,7 @@ func (l *Line) handOut(w *Waiter, now Local) {
 		l.out.Sleep, l.out.Early = d, early
 		return
 	}
-	if !l.current(&w.grant) { // it changed while nobody looked
+	if !l.current(&w.grant) { // it changed while nobody checked
 		l.exchange(w, now)
 		return
 	}
@@ -48,18 +48,18 @@ func (l *Line) handOut(w *Waiter, now Local) {
 		return
 	}
 	if half > 0 && now.Sub(w.grant.earliest) > half {
-		overdue := now.Sub(w.grant.due) > half // wherever in between its turn was
+		overdue := now.Sub(w.grant.due) > half // even if it was due as late as it can be
 		far := l.maybeFresh(w, half, now)
 		if !w.grant.rechecked && !overdue && !far {
-			// A slow reply, the first over a new connection say, leaves open when its
-			// turn was. A look tells, and it may be fresh yet; an exchange would
-			// cost it its turn.
+			// A slow reply, such as the first over a new connection, leaves open when the
+			// permits were due. A check tells, and they may still be fresh. An exchange would
+			// lose them.
 			w.grant.rechecked = true
 			l.checkFirst(w)
 			return
 		}
-		// One of a slow call may be used if it is not much older: to exchange it could
-		// cost an interval, for the places after it are taken by now.
+		// A permit from a slow call may be used if it is not much older. An exchange could
+		// cost an interval, because the permits after it are taken by now.
 		passes := w.grant.slow && now.Sub(w.grant.earliest) <= half*3/2
 		if !passes && (overdue || !far || l.clock.uncertainty() <= half) {
 			l.out.Stale++
@@ -84,8 +84,8 @@ func (l *Line) handOut(w *Waiter, now Local) {
 	l.out.Taken = true
 }
 
-// timed takes up what replies that came since tell of when a place is due. One that was
-// due when it was granted is no younger for a clock that was set back meanwhile.
+// timed records what later replies tell about when a grant is due. If it was due when it was
+// granted, it does not become younger because the clock was set back since.
 func (l *Line) timed(p *grant) {
 	earliest, due := l.clock.at(p.at)
 	if !p.ahead {
@@ -94,10 +94,10 @@ func (l *Line) timed(p *grant) {
 	p.earliest, p.due = earliest, due
 }
 
-// untilDue is how long to sleep before the place of w is due. Replies that came
-// since may tell more exactly when that is: a place granted in a slow round
-// trip is looked at again at the earliest moment it can be. The timer is to fire
-// early by as much as timers are late, where that matters.
+// untilDue is how long to sleep before the grant of w is due. Later replies may tell more
+// exactly when that is: a grant from a slow round trip is checked again at the earliest time
+// at which it can be due. The timer is to fire early by as much as timers are late, where
+// that matters.
 func (l *Line) untilDue(w *Waiter, now Local) (d, early time.Duration) {
 	if !w.grant.ahead {
 		return 0, 0
@@ -113,21 +113,21 @@ func (l *Line) untilDue(w *Waiter, now Local) (d, early time.Duration) {
 	return w.grant.due.Add(dueAfter(w.grant.rank, half/8)).Sub(now), early
 }
 
-// turnAfter is how long after its moment a place of this rank falls due, less than
-// most. Timers of the same moment fire in any order; these fire in turn.
+// dueAfter is how long after its time a grant of this rank is due, less than most. Timers for
+// the same time fire in any order; these fire in order of rank.
 func dueAfter(rank int, most time.Duration) time.Duration {
 	after := float64(rank) * float64(wakeUp)
 	return time.Duration(after * float64(most) / (after + float64(most) + 1))
 }
 
-// lookFor has the configuration looked at before w goes on.
+// checkFirst has the configuration checked before w goes on.
 func (l *Line) checkFirst(w *Waiter) {
 	w.state = unsure
 	l.keep(w)
 	l.kick()
 }
 
-// exchange gives a place back and asks for another, in one call.
+// exchange gives a grant back and asks for another, in one call.
 func (l *Line) exchange(w *Waiter, now Local) {
 	l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns, by: w})
 	l.again(w, now)
@@ -135,20 +135,21 @@ func (l *Line) exchange(w *Waiter, now Local) {
 }
 
 const (
-	// spareShare is up to what part of a limit is left unused in a span for permits
-	// that came too late, rather than given back; spareTries how often that is
-	// done for one request.
+	// spareShare bounds how many permits that came too late are left unused in a span, rather
+	// than given back: one part in so many of the limit. spareTries is how often that is done
+	// for one request.
 	spareShare, spareTries = 64, 2
 )
 
-// spares reports whether a permit of w that came too late is to count as used: one of
-// few, of one of many limits. To ask for another takes the short
-// way, and an exchange does not, which is dear just when all have too much to do.
+// spares reports whether a permit of w that came too late is to count as used. That is done
+// with few permits, and only where many limits share calls. Asking for another permit goes by
+// the short way. An exchange does not, and is expensive just when everybody has too much to
+// do.
 func (l *Line) spares(w *Waiter, now Local) bool {
 	if !w.grant.shared || w.spared >= spareTries {
 		return false
 	}
-	s := &l.config[0] // a call is shared for one
+	s := &l.config[0] // a line that shares a call has one member
 	if now.Sub(l.sparedAt) >= s.Span() {
 		l.spared, l.sparedAt = 0, now
 	}
@@ -159,7 +160,7 @@ func (l *Line) spares(w *Waiter, now Local) bool {
 	return true
 }
 
-// again puts a waiter whose place is of no use any more ahead of the others.
+// again puts a waiter whose grant can no longer be used ahead of the others.
 func (l *Line) again(w *Waiter, now Local) {
 	w.state = queued
 	w.now = w.now || w.until != 0 && now >= w.until

@@ -43,7 +43,7 @@ func (d *desk) waits(reservation bool) *Waiter {
 	return w
 }
 
-// asked is the call that is to be made now.
+// asked returns the call that is to be made now.
 func (d *desk) asked() *Call {
 	d.Helper()
 	c := d.step(Event{Kind: Ready}).Call
@@ -53,7 +53,7 @@ func (d *desk) asked() *Call {
 	return c
 }
 
-// placed answers a call with a place ahead, of a limit of 1/1s.
+// placed answers a call with a grant that is due ahead from now, of a limit of 1/1s.
 func (d *desk) placed(c *Call, ahead time.Duration) *Actions {
 	settings := "seal 1 1000000 10000 0 0 0"
 	if d.l.config[0].Rate > 0 {
@@ -67,8 +67,8 @@ func (d *desk) placed(c *Call, ahead time.Duration) *Actions {
 	return d.step(Event{Kind: Answered, Call: c, Answer: Reply{Value: value, Sent: d.now}})
 }
 
-// A place that was changed for a later one, just when its waiter was about to
-// take it, is not taken early.
+// A grant that was exchanged for a later one, just when its waiter was about to take the
+// permits, is not taken early.
 func TestChangedPlaceIsNotTakenEarly(t *testing.T) {
 	d := newDesk(t)
 	w := d.waits(true)
@@ -85,8 +85,8 @@ func TestChangedPlaceIsNotTakenEarly(t *testing.T) {
 	}
 }
 
-// A permit that was due when it was granted, and was left lying, does not become fresh
-// by a reply of a Redis whose clock was set back, and which repeats itself.
+// A permit that was due when it was granted, and was not taken for a while, does not become
+// fresh again by a repeated reply of a Redis whose clock was set back.
 func TestPermitIsNoYoungerForASetClock(t *testing.T) {
 	d := newDesk(t)
 	old := d.waits(true)

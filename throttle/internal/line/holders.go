@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// hold keeps a waiter in mind that has a place.
+// keep adds a waiter that has a grant to the holders.
 func (l *Line) keep(w *Waiter) {
 	if w.index >= 0 {
 		return
@@ -17,7 +17,7 @@ func (l *Line) keep(w *Waiter) {
 	}
 }
 
-// letGo undoes hold.
+// letGo undoes keep.
 func (l *Line) letGo(w *Waiter) {
 	if w.index < 0 {
 		return
@@ -32,8 +32,8 @@ func (l *Line) letGo(w *Waiter) {
 	}
 }
 
-// inTurn are the waiters that have a place, in the order of their turns; those
-// of one turn in the order of their arrival.
+// byDue returns the waiters that have a grant, in the order in which they are due. Those that
+// are due at the same time are in order of arrival.
 func (l *Line) byDue() []*Waiter {
 	ws := slices.Clone(l.holders)
 	slices.SortFunc(ws, func(a, b *Waiter) int {
@@ -42,13 +42,13 @@ func (l *Line) byDue() []*Waiter {
 	return ws
 }
 
-// unclaimed reports whether nobody has come for a reservation before its turn and
-// guard were over. Its permits count as used; the line need not look after it.
+// unclaimed reports whether nobody has come for a reservation before it was due and its guard
+// was over. Its permits count as used, and the line need not watch it any more.
 func (l *Line) unclaimed(w *Waiter, now Local) bool {
 	return w.reservation && w.state == granted && now.Sub(w.grant.due) >= 2*l.halfGuard()
 }
 
-// current reports whether a place is of the configuration last heard of.
+// current reports whether a grant is of the configuration last heard of.
 func (l *Line) current(p *grant) bool {
 	for i, epoch := range p.epochs {
 		if epoch != l.config[i].Epoch {
@@ -58,7 +58,7 @@ func (l *Line) current(p *grant) bool {
 	return true
 }
 
-// freed takes up that permits were released, so that there may be earlier places.
+// freed records that permits were released, so that earlier permits may be available.
 func (l *Line) freed(now Local) {
 	if l.closed || !l.calling && len(l.holders)+len(l.front)+len(l.waiting) == 0 {
 		return
@@ -73,10 +73,10 @@ func (l *Line) freed(now Local) {
 	}
 }
 
-// moveUp asks for the places again that are not near, if permits were released. That
-// is done now and then, however many releases are heard of, and in one call, so
-// that none is lost meanwhile. A reservation that nobody waits for yet keeps its
-// place: its caller may come back when it was told.
+// moveUp asks again for the grants that are not near, if permits were released. It does so at
+// most once in freshFor, however many releases are announced, and in one call, so that no
+// permit is lost meanwhile. A reservation that nobody waits for yet keeps its grant: its
+// caller may come back at the time that it was told.
 func (l *Line) moveUp(now Local) {
 	if l.closed || l.moveUpAt == 0 || now < l.moveUpAt {
 		return

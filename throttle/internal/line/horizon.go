@@ -7,23 +7,24 @@ import (
 )
 
 const (
-	// forever is a longest wait that no turn exceeds: the longest interval.
+	// forever is a wait that no other exceeds: the longest interval.
 	forever = 365 * 24 * time.Hour
-	// leastHorizon is how far ahead places are reserved at least.
+	// leastHorizon is how far ahead permits can be reserved at least.
 	leastHorizon = time.Second
-	// maxDoublings bounds how much longer the lead of a waiter becomes whose
-	// places come too late again and again. It is what keeps a fleet from asking
-	// a busy Redis for more, the longer its answers take.
+	// maxDoublings bounds how often the lead of a waiter doubles whose grants come too late
+	// again and again. The longer lead keeps a fleet from asking a busy Redis for more, the
+	// longer its answers take.
 	maxDoublings = 10
 )
 
-// runOf is a run of one waiter: what it asks for.
+// runOf returns a run of one waiter: what it asks for.
 func (l *Line) runOf(w *Waiter, now Local) script.Run {
 	r := script.Run{Longest: forever, Count: 1, Ns: w.ns}
 	if w.until != 0 {
 		r.Longest = max(w.until.Sub(now), 0)
 		if r.Longest > time.Millisecond {
-			r.Longest = r.Longest.Truncate(time.Millisecond) // so that those who came together ask together
+			// Rounded, so that those who came together ask together.
+			r.Longest = r.Longest.Truncate(time.Millisecond)
 		}
 	}
 	horizon := l.horizon(w.ns)
@@ -36,10 +37,9 @@ func (l *Line) runOf(w *Waiter, now Local) script.Run {
 	return r
 }
 
-// horizon is how far ahead places may be reserved: far enough that a process
-// need not ask often, near enough that a crash wastes little and newcomers get
-// their turn. The term with n keeps a horizon full of small requests from
-// starving a big one.
+// horizon is how far ahead permits may be reserved: far enough that a process need not ask
+// often, near enough that a crash wastes little and newcomers are served. The term with n
+// keeps a horizon full of small requests from starving a big one.
 func (l *Line) horizon(ns []int64) time.Duration {
 	h := forever
 	for i, s := range l.config {

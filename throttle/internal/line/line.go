@@ -17,34 +17,34 @@ var (
 	ErrClosed = errors.New("client closed")
 )
 
-// Config is what a Line is made for.
+// Config is what New needs to make a Line.
 type Config struct {
-	Client  string        // its id
-	Reply   string        // a key that no other line has, where Redis keeps the reply to the latest batch
-	Members []script.Keys // of the limiters
-	Way     RoundTrips    // what another line has learnt of the way to Redis
-	Known   Memory        // what a line for the same limiter knew, or nothing
-	Clock   *Furthest     // of the server, shared with the lines for other limiters on it; nil if no other is known to be there
+	Client  string        // the client's id
+	Reply   string        // a key of no other line, where Redis keeps the reply to the latest batch
+	Members []script.Keys // the keys of each limiter
+	Way     RoundTrips    // what another line has measured of the round trips to Redis
+	Known   Memory        // what an earlier line for the same limiter knew, or nothing
+	Clock   *Furthest     // of the server, shared with lines for its other limiters; nil: none known
 	Random  *rand.Rand
 }
 
-// Around is what a line does not see by itself. The driver keeps it up to date.
+// Around is what a line cannot know on its own. The driver keeps it up to date.
 type Around struct {
 	Answered  bool          // Redis has answered this client
 	FirstCall Local         // when this client made its first call
-	Hears     bool          // of changes, as they are announced
+	Hears     bool          // the client hears of changes when they are announced
 	TimerLate time.Duration // how late timers fire at present
-	Drawn     int64         // permits of what was lent that were handed out since the step before
-	Create    []string      // with what configuration to create each limiter, or ""
-	Elsewhere []int64       // permits of each member that other lines of this client have reserved ahead
+	Drawn     int64         // how many lent permits were handed out since the previous step
+	Create    []string      // the configuration to create each limiter with, or ""
+	Elsewhere []int64       // permits of each member that other lines of this client have reserved
 }
 
-// Line is the state of a line. Step is its only way to change, but for Around, and
-// for Idle, which lets go of what nobody came for. Nothing of it is to be called
+// Line is the state of a line. Only Step changes it, with two exceptions: the driver sets
+// Around, and Idle drops reservations that nobody came for. Its methods must not be called
 // concurrently.
 type Line struct {
 	c      Config
-	keys   []string // of a request
+	keys   []string // KEYS of a request
 	Around Around
 	out    *Actions // of the present step
 
@@ -54,55 +54,55 @@ type Line struct {
 	// Who waits.
 	arrivals uint64
 	front    []*Waiter // to be asked for again, ahead of waiting
-	waiting  []*Waiter // in the order of their arrival
-	holders  []*Waiter // in no order: see inTurn
-	reserved []int64   // permits of each member that those have
+	waiting  []*Waiter // in order of arrival
+	holders  []*Waiter // have a grant; in no order: see byDue
+	reserved []int64   // permits of each member that the holders have
 	returns  []returned
 	releases []*Release
 	stock    stock
 
-	// What is known of Redis.
+	// What is known about Redis.
 	config       []script.Settings
-	heardAt      Local  // when the latest request was sent that was answered; zero: too long ago to act on
-	doubts       uint64 // of what is known of the configuration: of a request before one, the answer is too old
+	heardAt      Local  // when the latest answered request was sent; zero: too long ago to act on
+	doubts       uint64 // about the configuration: answers to requests before the latest are too old
 	refreshedAt  Local
-	sinceRefresh int   // calls
-	spared       int64 // permits that were left unused, because they came too late,
-	sparedAt     Local // in the span that began then
-	contenders   int64 // processes that ask for places far ahead, as far as known
+	sinceRefresh int   // calls since then
+	spared       int64 // permits left unused because they came too late, in the span
+	sparedAt     Local // that began then
+	contenders   int64 // processes that ask for reservations far ahead, as far as is known
 	clock        serverClock
-	told         serverClock   // as acquire.lua told it: what it is told in return
-	far          time.Duration // up to where Redis lets places stand for this line when the configuration changes, if that is more than freshFor
+	told         serverClock   // as acquire.lua told it; it is told this in return
+	far          time.Duration // up to where grants survive a configuration change, if beyond freshFor
 	roundTrips   RoundTrips
-	measuring    int   // looks since the first call
-	callSince    Local // since when it waits for an answer; zero if it does not
+	measuring    int   // checks still to make to measure the round trips
+	callSince    Local // since when the line waits for an answer; zero if it does not
 	trouble      error // why the last call failed, until one succeeds
-	failures     int   // looks at the configuration that failed since one did not
+	failures     int   // checks that failed since the last one that did not
 
 	// When to ask next.
 	seq         uint64
 	keyNo       int
-	servedUntil Local // up to when a batch may be served
-	askAt       Local // the horizon does not reach the head of the line before
+	servedUntil Local // until when a batch may be served
+	askAt       Local // before then the horizon does not reach the head of the line
 	urgentAt    Local // when somebody must have an answer, if before askAt; zero: nobody
 	movedUpAt   Local
-	moveUpAt    Local  // when to ask for the places again that are not near; zero: there is no need
+	moveUpAt    Local  // when to ask again for the grants that are not near; zero: no need
 	binding     bool   // the latest batch did not get all it asked for at once
-	scarceUntil Local  // the short way, which found too little free, is not tried before
-	verifiedAt  Local  // when it last looked after all
-	unverified  int    // calls by it since it looked at the log
-	fieldsAt    Local  // when it last looked at all fields
-	renews      Remote // until when limiters that expire need not be told to live on; zero: nobody knows
+	scarceUntil Local  // until then the short way, which found too little free, is not tried
+	verifiedAt  Local  // when a call by the short way last verified what others may have done
+	unverified  int    // calls by the short way since then
+	fieldsAt    Local  // when such a call last verified all fields
+	renews      Remote // until when limiters that expire need not be told to live on; zero: unknown
 	gathering   gathering
-	fullUntil   Local   // when the latest place that was had falls due
-	fullFor     []int64 // what it was for
-	rankedAt    Remote  // of the latest places that were had
-	ranked      int     // how many it has of them
+	fullUntil   Local   // when the latest grant is due
+	fullFor     []int64 // what that grant was for
+	rankedAt    Remote  // the time of the latest grants
+	ranked      int     // how many waiters have a grant for that time
 	surplus     surplus
 	used        meter // of the first member
 }
 
-// New is a line in which nobody waits.
+// New returns a line in which nobody waits.
 func New(c Config) *Line {
 	if c.Clock == nil {
 		c.Clock = new(Furthest)
@@ -118,9 +118,8 @@ func New(c Config) *Line {
 	return l
 }
 
-// Memory is what is left of a line that nobody waits in, for the next for the
-// same limiter: how it was configured, when that was last seen to, and what Redis's
-// clock showed.
+// Memory is what a line that nobody waits in leaves to the next line for the same limiter:
+// how the limiter was configured, when that was last verified, and what Redis's clock showed.
 type Memory struct {
 	settings                 script.Settings
 	told                     serverClock
@@ -130,7 +129,8 @@ type Memory struct {
 	renews                            Remote
 }
 
-// Memory is of use for a limiter that the short way may serve.
+// Memory returns what the line leaves. It is useful only for a limiter that the short way may
+// serve.
 func (l *Line) Memory() (m Memory, ok bool) {
 	if len(l.config) > 1 || !l.config[0].Plain || l.config[0].PerClient || l.closed {
 		return m, false
@@ -138,7 +138,8 @@ func (l *Line) Memory() (m Memory, ok bool) {
 	return Memory{l.config[0], l.told, l.sinceRefresh, l.unverified, l.refreshedAt, l.verifiedAt, l.fieldsAt, l.renews}, true
 }
 
-// Phase names where the line stands, for people and for tests that count what was met.
+// Phase names the state of the line, for people and for tests that count which states
+// occurred.
 func (l *Line) Phase() string {
 	switch {
 	case l.closed:
@@ -157,10 +158,11 @@ func (l *Line) Phase() string {
 	return "idle"
 }
 
-// Reserved is how many permits of a member those have whose turn is to come.
+// Reserved is how many permits of a member have been granted to waiters who do not have them
+// yet.
 func (l *Line) Reserved(member int) int64 { return l.reserved[member] }
 
-// Way is what is known of the way to Redis, for lines that begin.
+// Way returns what is known of the round trips to Redis, for new lines.
 func (l *Line) Way() RoundTrips { return l.roundTrips.known() }
 
 // Idle reports whether nobody waits and nothing is left to do.
@@ -169,13 +171,14 @@ func (l *Line) Idle(now Local) bool {
 	return !l.calling && len(l.front)+len(l.waiting)+len(l.holders)+len(l.returns)+len(l.releases) == 0
 }
 
-// KnownTime is what Redis's clock shows at least, as this line heard last, and what
-// it would show if it had not been set back; zeros if it has not heard of it.
+// KnownTime returns what Redis's clock shows at least, as far as this line has heard, and
+// what it would show if it had not been set back. Each is zero if the line has not heard of
+// it.
 func (l *Line) KnownTime(now Local) (shows, furthest Remote) {
 	return l.shows(now), l.c.Clock.Least(now)
 }
 
-// shows is what Redis's clock shows at least; zero if nothing is known of it.
+// shows is what Redis's clock shows at least; zero if nothing is known about it.
 func (l *Line) shows(now Local) Remote {
 	if l.clock.known {
 		return l.clock.least(now)
@@ -183,13 +186,13 @@ func (l *Line) shows(now Local) Remote {
 	return l.c.Clock.shows(now)
 }
 
-// showed takes up that a reply showed Redis's clock.
+// showed records that a reply showed Redis's clock at now.
 func (l *Line) showed(now Remote, sent, received Local) {
 	l.clock.learn(now, sent, received)
 	l.c.Clock.learn(now, sent, received)
 }
 
-// Due is when the turn of a waiter comes that has a place.
+// Due is when the permits of a waiter that has a grant are due.
 func (l *Line) Due(w *Waiter) Local { return w.grant.due }
 
 // halfGuard is how late a permit may be handed out; zero if any time will do.
@@ -203,7 +206,7 @@ func (l *Line) halfGuard() time.Duration {
 	return least / 2
 }
 
-// span is the shortest time for which a permit counts.
+// span is the shortest time for which a permit of any member counts.
 func (l *Line) span() time.Duration {
 	least := forever
 	for _, s := range l.config {

@@ -2,11 +2,11 @@ package line
 
 import "time"
 
-// meterParts is in how many parts a meter knows a span.
+// meterParts is into how many parts a meter divides a span.
 const meterParts = 32
 
-// meter is how many permits a process had in the last span of a limit, or in
-// one part of it more.
+// meter is how many permits a process got in the last span of a limit, or in a time that is
+// longer by up to one part.
 type meter struct {
 	span  time.Duration
 	since Local // when part 0 began
@@ -15,7 +15,7 @@ type meter struct {
 	sum   int64
 }
 
-// add takes up n permits that were had now.
+// add records n permits that were handed out now.
 func (u *meter) add(n int64, span time.Duration, now Local) {
 	if span != u.span {
 		*u = meter{span: span, since: now}
@@ -24,7 +24,7 @@ func (u *meter) add(n int64, span time.Duration, now Local) {
 	u.parts[u.advance(now)%meterParts] += n
 }
 
-// turn drops what was had more than a span ago, and returns the present part.
+// advance drops what is more than a span old, and returns the number of the present part.
 func (u *meter) advance(now Local) int64 {
 	part := int64(now.Sub(u.since) / (u.span / meterParts))
 	for i := u.part + 1; i <= min(part, u.part+meterParts); i++ {
@@ -35,7 +35,7 @@ func (u *meter) advance(now Local) int64 {
 	return u.part
 }
 
-// lately is the sum of it all.
+// lately is the sum of all parts.
 func (u *meter) lately(now Local) int64 {
 	if u.span > 0 {
 		u.advance(now)

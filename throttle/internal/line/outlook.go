@@ -8,49 +8,49 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// maxKinds bounds how many different requests an outlook tells apart. Others
-// count for nobody's turn, which only makes the turns earlier.
+// maxKinds bounds how many different requests an outlook tells apart. It does not count the
+// others, which only makes its estimates earlier.
 const maxKinds = 32
 
 // buckets is BUCKETS in prelude.lua.
 const buckets = 256
 
-// outlook is how early turns can come, at best, of those whom Redis lets
-// have no place yet because it is beyond the horizon. It rests on
+// outlook estimates how early, at best, permits can be due for waiters for whom Redis cannot
+// reserve any yet, because they are beyond the horizon. The estimate is based on
 //
-//   - what Redis just told: a request for as much as another, or more, has no
-//     earlier turn,
-//   - the places that this process has ahead, all of which are in the log,
-//   - those who are before it in the line, and have a chance themselves. Whoever
-//     asks for no more than it has an earlier turn. Who asks for more may have a
-//     later one, but has its place before it, and so within its horizon,
+//   - what Redis just told: no request for as much as another, or more, is due earlier,
+//   - the reservations of this process, all of which are in the log,
+//   - those who are before it in the line, and have a chance themselves. Whoever of them
+//     asks for no more is due earlier. Whoever asks for more may be due later, but their
+//     permits are reserved first, and are then at most their horizon ahead,
 //
-// and on what each limit means (earliest). Others can only make turns later, so
-// nobody is refused who has a chance as things stand.
+// and on what each limit means (earliest). Others can only make it later, so nobody is
+// refused who has a chance as things stand.
 type outlook struct {
 	config  []script.Settings
-	now     int64      // us of Redis's clock, as all times here
+	now     int64      // in us of Redis's clock, like all times here
 	told    []told     // by this reply
 	ahead   []schedule // of each member
 	kinds   []*kind    // those who were counted
 	horizon func(ns []int64) time.Duration
 }
 
-// told says that no request for ns, or for more, has a turn before at.
+// told says that no request for ns, or for more, is due before at.
 type told struct {
 	ns     []int64
 	at     int64
-	member int // that decided
+	member int // the member that decided
 }
 
-// kind is requests for the same.
+// kind is the requests for the same permits.
 type kind struct {
 	ns    []int64
 	count int64 // how many of them wait
-	first told  // before which none of them has a turn
+	first told  // none of them is due before that
 }
 
-// turn is the earliest that the turn of a request can be, and the member that makes it so.
+// earliest is the earliest time at which a request can be due, and the member that decides
+// that.
 func (o *outlook) earliest(ns []int64) (at int64, member int) {
 	k := o.kind(ns)
 	at, member = o.alike(k, k.count)
@@ -63,9 +63,9 @@ func (o *outlook) earliest(ns []int64) (at int64, member int) {
 		}
 	}
 	if len(o.kinds) == 1 && o.kinds[0] == k {
-		return at, member // as most lines are
+		return at, member // most lines are like that
 	}
-	first := k.first.at // those who ask for less may come before
+	first := k.first.at // those who ask for less may be due before
 	for _, j := range o.kinds {
 		if atMost(j.ns, ns) {
 			first = min(first, j.first.at)
@@ -85,14 +85,14 @@ func (o *outlook) earliest(ns []int64) (at int64, member int) {
 	return at, member
 }
 
-// soonest is before when no request for ns has a turn, whoever is in the line;
-// false if Redis told nothing of the kind.
+// soonest is the time before which no request for ns is due, whoever is in the line; false if
+// Redis has told no such time.
 func (o *outlook) soonest(ns []int64) (at int64, member int, told bool) {
 	k := o.kind(ns)
 	return k.first.at, k.first.member, k.first.at > o.now
 }
 
-// alike is the turn of a request with so many of its own kind before it.
+// alike is when a request is due at the earliest with so many of its own kind before it.
 func (o *outlook) alike(k *kind, before int64) (at int64, member int) {
 	at, member = k.first.at, k.first.member
 	for i, s := range o.config {
@@ -107,7 +107,7 @@ func (o *outlook) alike(k *kind, before int64) (at int64, member int) {
 	return at, member
 }
 
-// count has a request wait before those who come next.
+// count adds a request that waits before those who come next.
 func (o *outlook) count(ns []int64) {
 	if o.exceeds(ns) {
 		return // it is never served
@@ -118,7 +118,7 @@ func (o *outlook) count(ns []int64) {
 	}
 }
 
-// kind are those who wait for the same as ns.
+// kind returns those who wait for the same as ns.
 func (o *outlook) kind(ns []int64) *kind {
 	for _, k := range o.kinds {
 		if slices.Equal(k.ns, ns) {
@@ -134,7 +134,7 @@ func (o *outlook) kind(ns []int64) *kind {
 	return k
 }
 
-// atMost reports whether a request asks for no more of any member than another.
+// atMost reports whether request a asks for no more of any member than request b.
 func atMost(a, b []int64) bool {
 	for i := range a {
 		if a[i] > b[i] {
@@ -144,14 +144,14 @@ func atMost(a, b []int64) bool {
 	return true
 }
 
-// earliest is when the last of so many permits can be had at the earliest: in
-// requests for size each, none of which is had before first, beside the places
-// that lie ahead. (Of requests of any size, each for at most what the last is
-// for, size is 1.)
+// earliest is the earliest time at which the last of so many permits is available. They are
+// for requests of size each, none of which is granted for a time before first, and come on
+// top of the reservations that lie ahead. (For requests of different sizes, none larger than
+// the last one, size is 1.)
 //
-// Any stretch of the limit's span holds at most its rate. In calendar windows
-// that is so of the windows alone: two bursts may come one after the other at
-// the boundary between them.
+// Any stretch of the limit's span holds at most its rate. For calendar windows, that is true
+// only of the windows themselves: two bursts may follow each other at the boundary between
+// them.
 func earliest(s *script.Settings, first int64, ahead schedule, permits, size int64) int64 {
 	span, most := s.Span().Microseconds(), s.Rate-s.Rate%size
 	if s.Calendar {
@@ -164,16 +164,16 @@ func earliest(s *script.Settings, first int64, ahead schedule, permits, size int
 	}
 	windows := (permits - 1) / most
 	within := permits - windows*most
-	// These, and the places in the same span, are no more than the rate.
+	// These permits and the reservations in the same span are together no more than the rate.
 	if freed, ok := ahead.nth(ahead.upTo(first) - (s.Rate - within)); ok {
 		first = max(first, freed+span)
 	}
 	return first + spans(windows, span)
 }
 
-// spaced is when a smooth limit gives the last of some equal requests at the
-// earliest: each comes n * span / rate after the one before it. Of a large log
-// a part of it has what comes to that in the time that it takes (windows.lua).
+// spaced is the earliest time at which a smooth limit gives the last of some equal requests:
+// each comes n * span / rate after the one before it. In a large log, requests that fit
+// together into a bucket's share of the rate come together (windows.lua).
 func spaced(s *script.Settings, first, before, n int64) int64 {
 	together := max(1, (s.Rate+buckets-1)/buckets/n)
 	return first + spans(before/together, int64(float64(n)*float64(s.Span().Microseconds())/float64(s.Rate)))
@@ -202,13 +202,13 @@ func (o *outlook) exceeds(ns []int64) bool {
 	return false
 }
 
-// places are permits by the time for which they are had.
+// schedule is permits by the time at which they are due.
 type schedule struct {
 	at  []int64 // ascending
 	sum []int64 // of the permits up to and including these
 }
 
-// upTo is the permits of places up to t.
+// upTo is how many permits are due up to t.
 func (p schedule) upTo(t int64) int64 {
 	i := sort.Search(len(p.at), func(i int) bool { return p.at[i] > t })
 	if i == 0 {
@@ -217,7 +217,7 @@ func (p schedule) upTo(t int64) int64 {
 	return p.sum[i-1]
 }
 
-// nth is when the n-th permit is had, from 1 on.
+// nth is when the n-th permit is due, counting from 1.
 func (p schedule) nth(n int64) (int64, bool) {
 	if n < 1 {
 		return 0, false
@@ -226,7 +226,7 @@ func (p schedule) nth(n int64) (int64, bool) {
 	return p.at[i], true
 }
 
-// outlook is what a reply tells of those who wait.
+// outlook returns what a reply says about those who wait.
 func (l *Line) outlook(b *batch, r *script.Reply) *outlook {
 	o := &outlook{config: l.config, now: int64(r.Now), ahead: make([]schedule, len(l.config)), horizon: l.horizon}
 	for i, run := range b.request.Runs {
@@ -253,8 +253,8 @@ func (l *Line) outlook(b *batch, r *script.Reply) *outlook {
 	return o
 }
 
-// refuseHopeless tells those who wait, and cannot be served by their deadlines.
-// Their successors get their chances: who was told no is out of the line.
+// refuseHopeless tells those who wait and cannot be served by their deadlines. Those behind
+// them may get a chance from it: who was told no is out of the line.
 func (l *Line) refuseHopeless(b *batch, r *script.Reply, received Local) {
 	timed := func(w *Waiter) bool { return w.until != 0 }
 	if len(l.front)+len(l.returns)+len(l.releases) > 0 || !slices.ContainsFunc(l.waiting, timed) {

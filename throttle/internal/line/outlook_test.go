@@ -8,7 +8,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// had makes places of pairs of ms and permits.
+// had makes a schedule of pairs of ms and permits.
 func had(pairs ...int64) (p schedule) {
 	var sum int64
 	for i := 0; i < len(pairs); i += 2 {
@@ -82,7 +82,7 @@ func TestSpaced(t *testing.T) {
 	}
 }
 
-// Who asks for other amounts counts as far as it must be served before.
+// Those who ask for other amounts count as far as they must be served before.
 func TestOutlook(t *testing.T) {
 	type asked struct{ n, times int64 }
 	for name, c := range map[string]struct {

@@ -8,10 +8,10 @@ import (
 const (
 	// farFor is how long calls must have been slow for Redis to count as far.
 	farFor = 30 * time.Second
-	// startFor is how long a process makes calls before that can be told: one
-	// that starts is often kept from its processor, and every call of it is slow.
+	// startFor is how long a process must make calls before that can be told: one that starts
+	// is often kept from its processor, and all its calls are slow.
 	startFor = time.Second
-	// steadyFrom is of how many calls the way to Redis can be told.
+	// steadyFrom is how many calls it takes to tell how long the way to Redis is.
 	steadyFrom = 3
 )
 
@@ -20,16 +20,17 @@ type RoundTrips struct {
 	last [8]time.Duration
 	n    int
 
-	// The quickest of some that took about as long, and which call told that.
+	// The quickest of several calls that took about as long, and the number of the call that
+	// showed it.
 	alike time.Duration
 	told  int
 
-	// The least of the present and of the last farFor.
+	// The least in the present stretch of farFor, and in the one before.
 	leastNow, leastBefore time.Duration
 	since                 Local
 }
 
-// known is what a line that begins may take over of another's.
+// known returns what a new line may take over from another.
 func (r *RoundTrips) known() RoundTrips {
 	return RoundTrips{last: r.last, n: r.n, alike: r.alike, told: r.told}
 }
@@ -50,9 +51,8 @@ func (r *RoundTrips) add(d time.Duration, now Local) {
 	}
 }
 
-// allAbove reports whether every call of a good while took longer than d: then
-// it is the way to Redis that is long, and not that this process, or Redis, has
-// too much to do at present.
+// allAbove reports whether every call for a good while took longer than d. If so, the way to
+// Redis is long, and it is not that this process, or Redis, has too much to do at present.
 func (r *RoundTrips) allAbove(d time.Duration) bool {
 	return r.n >= len(r.last) && min(r.leastNow, r.leastBefore) > d
 }
@@ -67,23 +67,24 @@ func (r *RoundTrips) within(least time.Duration) (n int) {
 	return n
 }
 
-// steady reports whether the latest calls took longer than d, and several of
-// them about as long as the quickest. A way that is long does that, and what
-// keeps a process from its processor hardly.
+// steady reports whether the latest calls took longer than d, and several of them about as
+// long as the quickest. A long way to Redis has that effect. A process that is kept from its
+// processor rarely shows it.
 func (r *RoundTrips) steady(d time.Duration) bool {
 	least := r.least()
 	return least > d && r.within(least) >= steadyFrom
 }
 
-// steadyAtStart is steady of a process that starts: a call that is quicker by no
-// more than such calls differ does not end it. Later that would take a Redis that
-// works off what waits, and answers a little sooner each time, for one that is far.
+// steadyAtStart is steady for a process that starts. It stays true after a quicker call if
+// the difference is no larger than such calls have among themselves. Later in the life of a
+// process, this would mistake a Redis that works off a backlog, and answers a little sooner
+// each time, for one that is far.
 func (r *RoundTrips) steadyAtStart(d time.Duration) bool {
 	least := r.least()
 	return least > d && r.alike > 0 && r.n-r.told < len(r.last) && least >= r.alike-r.alike/4
 }
 
-// median is what a call takes at present.
+// median is how long a call takes at present.
 func (r *RoundTrips) median() time.Duration {
 	n := min(r.n, len(r.last))
 	if n == 0 {

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// TestSteadyAtStart: which round trips are those of a long way, and not of a process that is
-// kept from its processor.
+// TestSteadyAtStart: which round trips come from a long way to Redis, and not from a process
+// that is kept from its processor.
 func TestSteadyAtStart(t *testing.T) {
 	const far = 8 * time.Millisecond
 	for _, tt := range []struct {
 		name  string
-		trips []float64 // in milliseconds, in their order
+		trips []float64 // in milliseconds, in order
 		want  bool
 	}{
 		{"two", []float64{10, 10}, false},
@@ -36,8 +36,8 @@ func TestSteadyAtStart(t *testing.T) {
 	}
 }
 
-// TestSteadyLater: a Redis that stood still and works off what waits answers each call
-// a little sooner than the one before; it is not far.
+// TestSteadyLater: a Redis that stood still and works off its backlog answers each call a
+// little sooner than the one before. It is not far.
 func TestSteadyLater(t *testing.T) {
 	var r RoundTrips
 	for _, ms := range []time.Duration{300, 290, 280, 220} {

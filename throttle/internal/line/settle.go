@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// herd is how many contenders are too many to ask whenever the horizon moves.
+	// herd is how many contenders are too many to ask all at once whenever the horizon moves.
 	herd = 100
-	// turnsFrom is how long a turn of all contenders takes at least for
-	// them to spread what they ask, turnsTo over how long at most: for so
-	// long a process may overlook that the others have gone.
+	// roundFrom is how long it takes at least to serve all contenders once, for them to
+	// spread their requests. roundTo is over how long they spread them at most: a process may
+	// fail to notice for that time that the others have gone.
 	roundFrom, roundTo = 250 * time.Millisecond, 5 * time.Second
 )
 
-// batchAnswered takes up what became of a call for waiters. It returns the call
-// that is to be made for them instead, if they are not answered yet.
+// batchAnswered handles the result of a call for waiters. If they are not answered yet, it
+// returns the call to make for them instead.
 func (l *Line) batchAnswered(c *Call, r Reply, now Local) (again *Call) {
 	b := c.batch
 	var reply script.Reply
@@ -41,7 +41,7 @@ func (l *Line) batchAnswered(c *Call, r Reply, now Local) (again *Call) {
 			}
 		}
 	}
-	if b.asked == 0 { // whatever answers a batch is no older than the first script that may have served it
+	if b.asked == 0 { // the reply to a batch is no older than the first script that may have served it
 		b.asked = r.Sent
 	}
 	switch {
@@ -59,7 +59,7 @@ func (l *Line) batchAnswered(c *Call, r Reply, now Local) (again *Call) {
 	return nil
 }
 
-// settle hands the reply to a batch out to its waiters.
+// settle distributes the reply to a batch among its waiters.
 func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 	sent := of.Sent
 	l.trouble = nil
@@ -80,7 +80,7 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 	if !r.Short {
 		if r.Base == r.Now {
 			l.told.learn(r.Now, sent, received)
-		} else { // Redis repeats itself: it looked at what it was told before
+		} else { // Redis repeats an earlier reply: it read what it was told at that time
 			l.told.learn(r.Base, b.asked, received)
 		}
 		l.far = b.far
@@ -112,11 +112,11 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 	if len(held) > 0 {
 		l.refuseHopeless(b, r, received)
 		if l.arrivals == b.upTo {
-			l.urgentAt = 0 // whom the batch left out is behind these, and waits as they do
+			l.urgentAt = 0 // those whom the batch left out are behind these, and wait as they do
 		}
 	}
 	if d := l.round(); r.Contenders > 0 && len(held) == 0 && d > 0 {
-		l.askAt = received.Add(d/2 + l.jitter(d)) // who was served comes after the others
+		l.askAt = received.Add(d/2 + l.jitter(d)) // those who were served ask after the others
 	}
 	if unknown && len(held) > 0 {
 		l.askAt = 0 // they were asked for before their horizon was known
@@ -124,7 +124,7 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 	l.finish(b, Answer{})
 }
 
-// grant seats those of a run who got a place, and returns those who stay in the line.
+// distribute gives the waiters of a run their grants, and returns those who stay in the line.
 func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, received Local) (held []*Waiter) {
 	run, answer, ws := &b.request.Runs[i], &r.Runs[i], b.waiters[i]
 	for _, g := range answer.Grants {
@@ -138,7 +138,7 @@ func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, received L
 		} else if !run.Prefetch {
 			l.gathering.handed(int(g.Count), received)
 		}
-		if r.Base == r.Now { // else Redis repeats itself, and much may have changed since
+		if r.Base == r.Now { // else Redis repeats an earlier reply, and much may have changed since
 			p.confirm(b.asked, received, l.fresh())
 		}
 		l.fullUntil = p.due
@@ -162,7 +162,7 @@ func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, received L
 	return l.withoutGrant(ws, run, answer, received)
 }
 
-// seat gives a waiter its place.
+// assign gives a waiter its grant.
 func (l *Line) assign(w *Waiter, p grant) {
 	w.grant = p
 	switch {
@@ -180,8 +180,8 @@ func (l *Line) assign(w *Waiter, p grant) {
 	}
 }
 
-// unseated answers those of a run that got no place, and returns those who
-// stay in the line.
+// withoutGrant answers the waiters of a run that got no grant, and returns those who stay in
+// the line.
 func (l *Line) withoutGrant(ws []*Waiter, run *script.Run, answer *script.Outcome, received Local) []*Waiter {
 	var held []*Waiter
 	for _, w := range ws {
@@ -204,16 +204,16 @@ func (l *Line) withoutGrant(ws []*Waiter, run *script.Run, answer *script.Outcom
 	return held
 }
 
-// deny tells a waiter that its turn comes too late.
+// deny tells a waiter that its permits would be due too late.
 func (l *Line) deny(w *Waiter, wait time.Duration, member int) {
 	l.out.Denials++
 	l.answer(w, Answer{Denied: true, Wait: wait, Member: member})
 }
 
-// whenNext is when to ask again for a turn that is wait ahead: when the horizon
-// reaches it; or, if it was this process's share of the horizon that was used
-// up, when half of its places have been used, or the turn is near enough to be
-// anybody's. The jitter lets processes take turns.
+// whenNext is when to ask again for permits that will be due in wait. That is when the
+// horizon reaches them. If it was this process's share of the horizon that was used up, it is
+// when half of its grants have been used, or when the permits are so near that anybody may
+// reserve them, whichever comes first. The jitter lets processes take turns.
 func (l *Line) whenNext(wait time.Duration, run *script.Run, received Local) Local {
 	horizon := l.horizon(run.Ns)
 	at := received.Add(wait - run.Reach)
@@ -226,10 +226,9 @@ func (l *Line) whenNext(wait time.Duration, run *script.Run, received Local) Loc
 	return max(at, received.Add(time.Millisecond)).Add(l.jitter(max(horizon/16, l.round())))
 }
 
-// turns is how long the limit takes to serve as many contenders as there are,
-// where that is long: all of them asking together whenever the horizon moves
-// would keep Redis from everything else. Zero for small fleets, and for those
-// that it serves soon.
+// round is how long the limit takes to serve all contenders once, if that is long: if all of
+// them asked whenever the horizon moves, Redis could do nothing else. It is zero for small
+// fleets, and for those that the limit serves soon.
 func (l *Line) round() time.Duration {
 	var d time.Duration
 	if l.contenders < herd {
@@ -244,9 +243,9 @@ func (l *Line) round() time.Duration {
 	return min(d, roundTo)
 }
 
-// learn takes up what a reply says of the configuration. Places of an older
-// one are asked for again. (Within one epoch it is still the same: a pause that is
-// over was taken out of it, say.)
+// learn records what a reply says about the configuration. Grants of an older one are asked
+// for again. (Within one epoch it is still the same configuration: perhaps a pause that is
+// over was taken out of it.)
 func (l *Line) learn(r *script.Reply, b *batch, now Local) {
 	changed := false
 	for i, s := range r.Changed {
@@ -261,7 +260,7 @@ func (l *Line) learn(r *script.Reply, b *batch, now Local) {
 	}
 }
 
-// refuse answers a batch that was not served, nor will be.
+// refuse answers a batch that was not served and never will be.
 func (l *Line) refuse(b *batch, r *script.Reply, now Local) {
 	a := Answer{Err: script.ErrReply, Member: r.Member}
 	switch r.Status {
@@ -269,10 +268,10 @@ func (l *Line) refuse(b *batch, r *script.Reply, now Local) {
 		a.Err = ErrNotInitialized
 	case script.Bad:
 		a.Err = script.BadField(r.Field)
-		l.config[r.Member].Seal, l.config[r.Member].Plain = "", false // what it was is known no more
+		l.config[r.Member].Seal, l.config[r.Member].Plain = "", false // what it was is no longer known
 	}
 	l.drop(b, a)
-	l.replace(now) // places of a limiter that is gone are of no use either
+	l.replace(now) // grants of a limiter that is gone are useless, too
 }
 
 // drop ends a batch that Redis will never serve.
@@ -283,8 +282,8 @@ func (l *Line) drop(b *batch, a Answer) {
 	l.finish(b, a)
 }
 
-// renew asks for a batch again, under another key: this was the latest batch of
-// the line, so somebody else has written what Redis knows as a later one.
+// renew asks for a batch again, under another key. This was the latest batch of the line, so
+// somebody else has written what Redis takes for a later one.
 func (l *Line) renew(b *batch) {
 	l.keyNo++
 	l.keys = script.RequestKeys(fmt.Sprint(l.c.Reply, "-", l.keyNo), l.c.Members)
@@ -293,10 +292,11 @@ func (l *Line) renew(b *batch) {
 	l.releases = append(b.releases, l.releases...)
 }
 
-// expired asks for the permits of a batch again that Redis did not answer for so
-// long that it no longer knows whether it has served it. What it may have had
-// counts as used, and is not given back: that could be done twice. If it was sent
-// only now, then Redis's clock was set, and it was not served.
+// expired asks again for the permits of a batch if Redis did not answer for so long that it
+// no longer knows whether it has served the batch. Permits that the batch may have been
+// granted count as used. What it was to give back is not given back again, because that could
+// be done twice. If the batch was sent only just now, Redis's clock was set, and the batch
+// was not served.
 func (l *Line) expired(b *batch, received Local) {
 	l.putBack(b)
 	if received.Sub(b.first) < LeastServed/2 {
@@ -307,7 +307,7 @@ func (l *Line) expired(b *batch, received Local) {
 	l.finish(b, Answer{Err: UnknownWhether()})
 }
 
-// putBack has those of a batch ask again, ahead of the others.
+// putBack has the waiters of a batch ask again, ahead of the others.
 func (l *Line) putBack(b *batch) {
 	ws := b.inCall()
 	for _, w := range ws {

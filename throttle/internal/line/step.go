@@ -11,31 +11,31 @@ import (
 // Kind is what happened.
 type Kind int
 
-// The kinds, and what an Event of each has beside its Kind.
+// The kinds, and what an Event of each has besides its Kind.
 const (
-	Arrive   Kind = iota // Waiter asks. Serves: if a call is to be made for it, its caller makes it
-	Due                  // Waiter's caller waits for its turn, which should have come
+	Arrive   Kind = iota // Waiter asks. Serves: its caller can make the call for it
+	Due                  // Waiter's caller comes for its permits, which may not be due yet
 	Leave                // Waiter's caller has left
-	Extend               // a turn of Waiter is of use until Until (zero: at any time), and its caller waits out trouble
-	Give                 // Release
-	Ready                // who makes the calls asks for the next one
+	Extend               // Waiter can use permits until Until (zero: any time), and waits out trouble
+	Give                 // Release is given back
+	Ready                // whoever makes the calls asks for the next one
 	Answered             // Call has an answer
-	Troubled             // Call was not answered, for the reason in Answer or (no error) in the time it had, and is made again
-	Again                // Call has no answer, or none that ends it: somebody else makes it
-	Beside               // the time has come to look at the configuration beside the call under way
-	Tick                 // the time has come that Wake told
+	Troubled             // Call failed (error in Answer) or took too long (no error), and is made again
+	Again                // Call has no answer, or none that ends it; somebody else makes it
+	Beside               // it is time to check the configuration beside the call under way
+	Tick                 // the time in Wake has come
 	Doubt                // a limiter was changed, or may have been
 	Freed                // permits of a limiter were released
-	Close                // everybody is told so, and what they have is given back
+	Close                // everybody is told, and what they have is given back
 	kinds
 )
 
-// String is the name of what happened.
+// String returns the name of what happened.
 func (k Kind) String() string {
 	return [kinds]string{"Arrive", "Turn", "Leave", "Extend", "Give", "Ready", "Answered", "Troubled", "Again", "Beside", "Tick", "Doubt", "Freed", "Close"}[k]
 }
 
-// Event is what happened, and to whom.
+// Event is what happened, and to whom it happened.
 type Event struct {
 	Kind    Kind
 	Waiter  *Waiter
@@ -46,38 +46,38 @@ type Event struct {
 	Serves  bool
 }
 
-// Reply is what became of a call.
+// Reply is the result of a call.
 type Reply struct {
 	Value  any
 	Err    error
 	Sent   Local
 	Shared bool // with calls of other lines
-	Final  bool // Err is no trouble that passes: the call is not made again
+	Final  bool // Err will not pass: the call is not made again
 }
 
 // Actions is what to do about an event.
 type Actions struct {
-	Answers []Told     // in their order, before anything else happens to the line
+	Answers []Told     // to give in this order, before anything else happens to the line
 	Served  []*Release // whose answers are in Ends
 	Ends    []Answer
-	Left    []*Waiter // those who left have what they had given back
+	Left    []*Waiter // those who left, and whose grants are given back now
 
-	Start    bool          // begin to make calls: somebody is to ask for the next one (Ready)
+	Start    bool          // somebody must begin to make calls, and ask for the next one (Ready)
 	Call     *Call         // make this call
-	After    time.Duration // that much later, or earlier if poked; without a Call, ask for the next one then (Ready)
-	Poke     bool          // whoever waits to make a call again is not to wait any longer
-	Wake     Local         // Tick then; zero: as before
-	WayKnown bool          // what Way tells is of use to lines that begin
+	After    time.Duration // make it so much later, or sooner if poked; no Call: ask for one then (Ready)
+	Poke     bool          // whoever waits before making a call again stops waiting
+	Wake     Local         // send Tick then; zero: no change
+	WayKnown bool          // new lines can use what Way returns
 	Stopped  bool          // the line is closed and has given back what it could
 
-	Taken bool          // Turn: the permits are the caller's
-	Sleep time.Duration // Turn: it is early by so much
-	Early time.Duration // by how much sooner than that a timer should fire
+	Taken bool          // for Due: the permits are the caller's
+	Sleep time.Duration // for Due: it is too early by so much
+	Early time.Duration // for Due: by how much sooner than that a timer should fire
 
 	Grants, Denials, Stale, Late int64 // to be counted
 }
 
-// Told is an answer, and for whom.
+// Told is an answer and the waiter to tell.
 type Told struct {
 	Waiter *Waiter
 	Answer Answer
@@ -90,12 +90,12 @@ func (a *Actions) reset() {
 // Call is a script to run.
 type Call struct {
 	Script *redis.Script
-	// Beside is after how long to look at the configuration beside this call
-	// (Beside); zero: there is no need.
+	// Beside is how long after this call is sent the configuration is to be checked beside it
+	// (event Beside); zero: there is no need.
 	Beside time.Duration
 
-	keys   []string // of a look
-	batch  *batch   // nil: a look
+	keys   []string // of a check
+	batch  *batch   // nil: a check
 	short  *script.Short
 	told   serverClock
 	clock  *Furthest
@@ -105,7 +105,7 @@ type Call struct {
 	since  Local // when it was made
 }
 
-// With are the KEYS and ARGV of the script, which is sent now.
+// With returns the KEYS and ARGV of the script, which is sent now.
 func (c *Call) With(now Local) (keys []string, args []any) {
 	switch {
 	case c.batch == nil:
@@ -118,7 +118,8 @@ func (c *Call) With(now Local) (keys []string, args []any) {
 	return r.Keys, r.Args()
 }
 
-// Shares is the call as it may share one with others; nil if it may not.
+// Shares returns the request in the form in which it may share a call with others; nil if it
+// may not.
 func (c *Call) Shares() *script.Short {
 	if c.short == nil || c.batch.alone || c.Beside != 0 || !c.short.Shares() {
 		return nil
@@ -126,7 +127,7 @@ func (c *Call) Shares() *script.Short {
 	return c.short
 }
 
-// Step takes up what happened, now, and writes down what to do.
+// Step handles what happened now, and writes to out what to do about it.
 func (l *Line) Step(e Event, now Local, out *Actions) {
 	out.reset()
 	l.out = out
@@ -169,7 +170,7 @@ func (l *Line) Step(e Event, now Local, out *Actions) {
 	}
 }
 
-// kick has somebody make calls, unless somebody does.
+// kick has somebody make calls, unless somebody does already.
 func (l *Line) kick() {
 	if l.calling || l.closed {
 		return
@@ -177,7 +178,7 @@ func (l *Line) kick() {
 	l.calling, l.out.Start = true, true
 }
 
-// next is what to ask now; or nothing, until there is something to ask.
+// next asks what there is to ask now. If there is nothing, calls stop until there is.
 func (l *Line) next(now Local) {
 	l.moveUp(now)
 	switch {
@@ -190,8 +191,8 @@ func (l *Line) next(now Local) {
 	}
 }
 
-// toTime reports whether a look has to tell Redis's time first: what is given
-// back must not be given back twice, so its batch says until when it may be served.
+// toTime reports whether a check must get Redis's time first. What is given back must not be
+// given back twice, so its batch says until when it may be served.
 func (l *Line) toTime() bool {
 	return len(l.releases)+len(l.returns) > 0 && !l.closed && !l.clock.known && l.heardAt == 0
 }
@@ -205,7 +206,7 @@ func (l *Line) call(c *Call, now Local) {
 	l.out.Call = c
 }
 
-// rest has nobody make calls until there is something to ask.
+// rest stops calls until there is something to ask.
 func (l *Line) rest(now Local) {
 	l.calling = false
 	if l.closed {
@@ -215,7 +216,7 @@ func (l *Line) rest(now Local) {
 	l.arm(now)
 }
 
-// arm says when to ask for what is not needed yet.
+// arm sets when to ask for what is not needed yet.
 func (l *Line) arm(now Local) {
 	at, ok := l.checkAt(now)
 	if ask := l.nextAsk(); len(l.waiting) > 0 && (!ok || ask < at) {
@@ -238,7 +239,7 @@ func (l *Line) toAsk(now Local) bool {
 	return len(l.waiting) > 0 && now >= l.nextAsk()
 }
 
-// nextAsk is when those in the line are to be asked for.
+// nextAsk is when to ask for those in the line.
 func (l *Line) nextAsk() Local {
 	at := l.askAt
 	if l.urgentAt != 0 {
@@ -247,8 +248,8 @@ func (l *Line) nextAsk() Local {
 	return max(at, l.gathering.until)
 }
 
-// answered takes up what became of a call. Whoever made the call for itself makes
-// no other: what there is to do is left to a runner.
+// answered handles the result of a call. If serves, whoever made the call makes no other: the
+// rest is left to a runner.
 func (l *Line) answered(c *Call, r Reply, serves bool, now Local) {
 	if c.beside {
 		if r.Err == nil {

@@ -6,30 +6,31 @@ const (
 	// stockShare bounds what a client may hold in stock: one part in so many
 	// of the limit.
 	stockShare = 16
-	// stockFrom is how many permits must have been used within half a guard
-	// before a stock is worth while.
+	// stockFrom is how many permits must have been used within half a guard for a stock to be
+	// worth it.
 	stockFrom = 4
 )
 
-// stock is what a client took beyond what was asked for: as long as more than
-// half of the limit is free, callers that come one at a time would each pay a
-// round trip for a certain answer. A stock is of requests for one permit of
-// each member; it lasts half a guard, so it is as exact as any permit,
-// and is of use while the configuration is known to be that of it.
+// stock is what a client took beyond what was asked for. As long as more than half of the
+// limit is free, callers that come one at a time would each pay a round trip for a certain
+// answer. A stock consists of requests for one permit of each member. It lasts half a guard,
+// so it is as exact as any permit, and it can be used while the configuration is known to be
+// the one that it was granted under.
 type stock struct {
 	size  int64
 	left  int64
 	grant grant
 	until Local
 
-	// How many were used lately, in two halves of the time a stock lasts.
+	// How many were used lately: from since on, and in the stretch before that. A stretch is
+	// about as long as a stock lasts.
 	used, usedBefore int64
 	since            Local
 
 	rests []returned // of stocks whose time is over, the latest last
 }
 
-// maxRests bounds the rests that are remembered.
+// maxRests bounds how many rests are remembered.
 const maxRests = 64
 
 // IsOne reports whether a request is for one permit of each member.
@@ -42,9 +43,9 @@ func IsOne(ns []int64) bool {
 	return true
 }
 
-// Lend is what of the stock the driver may hand out by itself until then, to who asks
-// for one permit of each member: all of it, if nobody waits for theirs. The next
-// step is to be told how many it was (Around.Drawn).
+// Lend returns how much of the stock the driver may hand out on its own, and until when, to
+// callers that ask for one permit of each member: all of it, if nobody waits for permits. The
+// driver tells the next step how much it handed out (Around.Drawn).
 func (l *Line) Lend(now Local) (n int64, until Local) {
 	if !l.mayUseStock(now) || len(l.front)+len(l.waiting) > 0 {
 		return 0, 0
@@ -52,7 +53,7 @@ func (l *Line) Lend(now Local) (n int64, until Local) {
 	return l.stock.left, min(l.stock.until, l.heardAt.Add(l.fresh()))
 }
 
-// drawn takes up that n requests were served from what was lent.
+// drawn records that n requests were served from what was lent.
 func (l *Line) drawn(n int64, now Local) {
 	if n == 0 {
 		return
@@ -66,8 +67,8 @@ func (l *Line) drawn(n int64, now Local) {
 	}
 }
 
-// seatWaiting gives those who came while a call was under way what it brought
-// beyond what was asked for: each in turn, without a call of their own.
+// assignStock gives those who came while a call was under way what the call brought beyond
+// what was asked for: in turn, and without a call of their own.
 func (l *Line) assignStock(now Local) {
 	for len(l.front) == 0 && len(l.waiting) > 0 && IsOne(l.waiting[0].ns) && l.mayUseStock(now) {
 		w := l.waiting[0]
@@ -80,13 +81,13 @@ func (l *Line) assignStock(now Local) {
 	}
 }
 
-// mayUseStock reports whether there is a stock, and the configuration is known
-// to be that of it: a guard may be long.
+// mayUseStock reports whether there is a stock, and its configuration is known to be the
+// present one: a guard may be long.
 func (l *Line) mayUseStock(now Local) bool {
 	return l.stock.left > 0 && !l.closed && now < l.stock.until && now.Sub(l.heardAt) < l.fresh()
 }
 
-// handedOut counts permits that are now their caller's.
+// countHandedOut counts permits that now belong to their caller.
 func (l *Line) countHandedOut(ns []int64, now Local) {
 	var n int64
 	for _, x := range ns {
@@ -118,8 +119,8 @@ func (s *stock) advance(now Local, half time.Duration) {
 	s.used, s.since = 0, now
 }
 
-// wanted is how much stock to ask for with the next batch: what the last half
-// of a guard used, within bounds that keep small limits exact to the permit.
+// wanted is how much stock to ask for with the next batch: as much as was used in the last
+// half guard, within bounds that keep small limits exact to the permit.
 func (l *Line) wanted(now Local) int64 {
 	half := l.halfGuard()
 	if half == 0 || l.binds(now) {
@@ -136,9 +137,9 @@ func (l *Line) wanted(now Local) int64 {
 	return n
 }
 
-// expireStock ends a stock whose time is over. A small rest is not given back at
-// once: that would cost more than it is worth while half of the limit is free.
-// When the limit becomes scarce, all rests go back in one call, for others to use.
+// expireStock ends a stock whose time is over. A small rest is not given back at once: that
+// would cost more than it is worth while half of the limit is free. When the limit becomes
+// scarce, all rests go back in one call, for others to use.
 func (l *Line) expireStock(now Local) {
 	if s := &l.stock; s.left > 0 && now >= s.until {
 		if s.left <= s.size/2 {
@@ -162,7 +163,7 @@ func (l *Line) returnStock() {
 	l.stock.left = 0
 }
 
-// stockLeft is what is left of the stock, as what is given back.
+// stockLeft is what is left of the stock, in the form in which it is given back.
 func (l *Line) stockLeft() returned {
 	ns := make([]int64, len(l.config))
 	for i := range ns {

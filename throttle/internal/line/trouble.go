@@ -9,15 +9,15 @@ import (
 const (
 	backoffFrom = 5 * time.Millisecond
 	backoffTo   = 500 * time.Millisecond
-	// tryPatience is how long TryAcquire waits for an answer of Redis, lastTry how
-	// long a request does that asks once more when its time is over.
+	// tryPatience is how long TryAcquire waits for an answer from Redis. lastTry is how much
+	// longer a request waits that asks once more when its time is over.
 	tryPatience = 4 * time.Second
 	lastTry     = 250 * time.Millisecond
-	// stillAfter is how long a call takes at least for Redis to stand still.
+	// stillAfter is how long a call must take at least for Redis to count as standing still.
 	stillAfter = 20 * time.Millisecond
 )
 
-// Trouble is why the last call failed; nil if it did not.
+// Trouble is why the last call failed; nil if it did not fail.
 func (l *Line) Trouble() error { return l.trouble }
 
 // failed tells those who cannot wait that Redis is in trouble.
@@ -35,7 +35,7 @@ func (l *Line) failed(b *batch, err error) {
 				rest = append(rest, w)
 				continue
 			}
-			w.state = gone // what the batch may yet bring it is given back
+			w.state = gone // what the batch may still bring it is given back
 		}
 		return rest
 	}
@@ -60,13 +60,13 @@ func (l *Line) backoff(attempt int) time.Duration {
 	return d/2 + l.jitter(d/2)
 }
 
-// jitter is a random time below d.
+// jitter is a random time shorter than d.
 func (l *Line) jitter(d time.Duration) time.Duration {
 	return time.Duration(l.c.Random.Int64N(int64(d)))
 }
 
-// Latest is when the caller of a waiter has waited long enough for an answer; zero
-// if it waits for any.
+// Latest is when the caller of a waiter has waited long enough for an answer; zero if it
+// waits however long that takes.
 func (l *Line) Latest(w *Waiter) Local {
 	switch {
 	case w.now && w.until > w.since:
@@ -77,9 +77,9 @@ func (l *Line) Latest(w *Waiter) Local {
 	return w.until
 }
 
-// Unanswered says that the time of a request is over and that Redis has not
-// decided. Nil if it has: it has looked at the request and put it off, and others
-// have had what came since, unless it is in trouble now or stands still.
+// Unanswered is the error that says that the time of a request is over and Redis has not
+// decided. It is nil if Redis has decided: it has seen the request and put it off, and others
+// have got what became available since, unless Redis is in trouble now or stands still.
 func (l *Line) Unanswered(w *Waiter, now Local) error {
 	switch {
 	case l.trouble != nil, !w.putOff, l.callSince != 0 && now.Sub(l.callSince) > max(stillAfter, 4*l.roundTrips.median()):
@@ -88,7 +88,7 @@ func (l *Line) Unanswered(w *Waiter, now Local) error {
 	return nil
 }
 
-// NoAnswer is the error of whoever has no time to wait out that Redis does not answer.
+// NoAnswer is the error for whoever has no time to wait until Redis answers again.
 func NoAnswer(trouble error) error {
 	if trouble == nil {
 		return fmt.Errorf("%w, waiting for Redis, which has not answered", context.DeadlineExceeded)
@@ -96,11 +96,11 @@ func NoAnswer(trouble error) error {
 	return fmt.Errorf("%w, waiting for Redis: %w", context.DeadlineExceeded, trouble)
 }
 
-// UnknownWhether is the error of what Redis has not answered for so long that it
+// UnknownWhether is the error for a request that Redis has not answered for so long that it
 // no longer knows of it.
 func UnknownWhether() error {
 	return fmt.Errorf("%w, waiting for Redis: it is not known whether it was done", context.DeadlineExceeded)
 }
 
-// Waiting is an error with which a wait ends, while Redis is in trouble.
+// Waiting is the error for a wait that ends with err while Redis is in trouble.
 func Waiting(err, trouble error) error { return fmt.Errorf("%w, waiting for Redis: %w", err, trouble) }

@@ -4,24 +4,24 @@ import (
 	"time"
 )
 
-// Waiter is one request. All but Out is the line's.
+// Waiter is one request. All of it except Out belongs to the line.
 type Waiter struct {
-	Out chan Answer // for the driver: room for one, the latest
+	Out chan Answer // for the driver: holds one answer, the latest
 
 	ns          []int64
-	no          uint64 // of its arrival
+	no          uint64 // the number of its arrival
 	since       Local  // when it asked
-	until       Local  // the latest turn that is of use; zero: any
+	until       Local  // the latest time at which its permits can be due; zero: any
 	now         bool   // has no time to wait out trouble
-	reservation bool   // a reservation: its caller may come back late
-	putOff      bool   // Redis has said that its place is not to be had yet
-	stale       int    // how many places of it came too late to be of use
-	spared      int    // and how many were left unused for that
+	reservation bool   // its caller may come back late for its permits
+	putOff      bool   // Redis has said that its permits cannot be reserved yet
+	stale       int    // how many of its grants came too late to be used
+	spared      int    // how many more of them did, and were left unused rather than given back
 
 	state   state
 	grant   grant
-	index   int   // in Line.placed; -1 if it is not there
-	awaited bool  // its caller waits for its turn
+	index   int   // in Line.holders; -1 if it is not there
+	awaited bool  // its caller waits for its permits
 	claimed Local // when its caller came for what it had reserved; zero: not yet, or it waits anyway
 }
 
@@ -36,59 +36,59 @@ const (
 	gone
 )
 
-// NewWaiter is a request for ns, made now. A turn after until is of no use, if
-// that is not zero. A reservation's caller may come back late, and one that wants
-// an answer now does not wait out trouble.
+// NewWaiter returns a request for ns, made now. If until is not zero, permits that are due
+// after it are useless. The caller of a reservation may come back late. A request that wants
+// an answer at once does not wait out trouble.
 func NewWaiter(ns []int64, now, until Local, reservation, atOnce bool) *Waiter {
 	return &Waiter{Out: make(chan Answer, 1), ns: ns, since: now, until: until, reservation: reservation, now: atOnce, index: -1}
 }
 
-// place is a grant: its entry in the log, and when its turn comes here.
+// grant is an entry in the log, and when its permits are due here.
 type grant struct {
-	at       Remote // where its entry is
+	at       Remote // the time of its entry
 	epochs   []int64
 	ahead    bool  // it was not due when it was granted
-	slow     bool  // it was, in a call that took longer than half the guard
-	rank     int   // its turn among those of the same moment
-	earliest Local // Redis's clock does not show at before,
-	due      Local // and shows it by then: never early
+	slow     bool  // it was due then, but its call took longer than half the guard
+	rank     int   // its position among the grants for the same time
+	earliest Local // Redis's clock shows at no earlier than this,
+	due      Local // and no later than this: permits are never early
 
-	shared    bool  // it was granted in a call that other lines shared
-	rechecked bool  // its time was looked at again
-	confirmed Local // when the configuration was last known to be its own at its turn
+	shared    bool  // its call was shared with other lines
+	rechecked bool  // its time was checked again
+	confirmed Local // when it was last known to stand, whatever changes
 }
 
-// confirm takes up that, as of a request sent then, the configuration is still
-// the one of the place: it stands then, whatever changes, if it is due within fresh.
+// confirm records that, as of a request sent at that time, the configuration is still the one
+// of the grant. If the grant is due within fresh of that time, it stands, whatever changes.
 func (p *grant) confirm(sent, received Local, fresh time.Duration) {
 	if p.due.Sub(sent) <= fresh {
 		p.confirmed = received
 	}
 }
 
-// Answer is what a waiter is told: a place, a refusal or an error.
+// Answer is what a waiter is told: a grant, a denial or an error.
 type Answer struct {
-	Err    error         // of this package, of package script, or what the driver said of a call
-	Denied bool          // its turn comes too late
-	Wait   time.Duration // until the turn that was denied
-	Member int           // that decided
-	N      int64         // what was asked of it, and its rate, where that is ErrExceedsRate
+	Err    error         // of this package, of package script, or what the driver reports of a call
+	Denied bool          // its permits would be due too late
+	Wait   time.Duration // until the denied permits would be due
+	Member int           // the member that decided
+	N      int64         // what was asked of that member, and its rate, if Err is ErrExceedsRate
 	Rate   int64
 }
 
-// returned is a place that is given back.
+// returned is a grant whose permits are given back.
 type returned struct {
 	grant grant
 	ns    []int64
 	by    *Waiter // who asks for another in exchange; nil if nobody does
 	left  *Waiter // whose caller waits until Redis has it; nil if nobody does
 
-	release *Release // permits that were handed out; nil: a place that was not
+	release *Release // set if the permits were handed out; nil if they were not
 }
 
 // Release is permits of each member that were handed out and not used.
 type Release struct {
 	Ns   []int64
-	Of   *Waiter     // to whom; nil: that is not known, and they come off the oldest grants
-	Done chan Answer // for the driver: room for one
+	Of   *Waiter     // who got them; nil: unknown, and they come off the oldest grants
+	Done chan Answer // for the driver: holds one answer
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Ask is n permits of a limit, and what its log holds.
+// Ask is a request for n permits of a limit, and what the limit's log holds.
 type Ask struct {
 	Limit   Limit
 	Log     Log
@@ -14,19 +14,19 @@ type Ask struct {
 	Buckets bool // the log is so long that it is kept in buckets
 }
 
-// stretch is moments at which a request cannot be granted, end not included.
+// stretch is the times from from on, until before end, at which a request cannot be granted.
 type stretch struct{ from, end int64 }
 
-// closed are the stretches in which the limit has no room for the request, in the
-// order of time, except for the ends of calendar windows (next).
+// closed are the stretches in which the limit has no room for the request, in the order of time.
+// The ends of calendar windows are missing: next adds them.
 func (a Ask) closed() []stretch {
 	l := a.Limit
 	closed := []stretch{{math.MinInt64, l.Pause}}
 	if l.Calendar {
 		closed = append(closed, a.fullWindows()...)
 	} else {
-		// A window that ends at t holds too much for n more: nothing that it could
-		// contain may be granted.
+		// If a window that ends at t holds too much for n more, nothing may be granted at any
+		// time that such a window could contain.
 		for _, s := range a.overloaded() {
 			closed = append(closed, stretch{s.from - l.Span() + 1, s.end})
 		}
@@ -94,7 +94,7 @@ type room struct {
 	closed []stretch
 }
 
-// next is the first moment from t on at which there is room.
+// next is the first time from t on at which there is room.
 func (r room) next(t int64) int64 {
 	for {
 		i, _ := slices.BinarySearchFunc(r.closed, t, func(s stretch, t int64) int {
@@ -108,7 +108,7 @@ func (r room) next(t int64) int64 {
 			at = r.closed[i].end
 		}
 		if r.limit.Calendar {
-			// The API's clock is not ours: nothing within guard of a boundary.
+			// The API's clock is not ours: nothing is granted within guard of a boundary.
 			start := r.limit.Start(at)
 			at = max(at, start+r.limit.Guard)
 			if end := start + r.limit.Interval; at >= end-r.limit.Guard {
@@ -128,7 +128,7 @@ type Rooms struct {
 	rooms []room
 }
 
-// Plan works out when these permits can be had, all at one moment.
+// Plan works out when these permits are available, all at one time.
 func Plan(asks ...Ask) Rooms {
 	p := Rooms{asks: asks}
 	for _, a := range asks {
@@ -137,7 +137,7 @@ func Plan(asks ...Ask) Rooms {
 	return p
 }
 
-// Earliest is the first moment from from on at which all limits have room.
+// Earliest is the first time from from on at which all limits have room.
 func (p Rooms) Earliest(from int64) int64 {
 	for t := from; ; {
 		at := t
@@ -164,8 +164,8 @@ func (p Rooms) Full(t int64) (full []int) {
 	return full
 }
 
-// Late is how much later than the earliest moment a place may be: the largest
-// bucket of the limits that are full just before it.
+// Late is how much later than the earliest time a grant may be due: the largest bucket of the
+// limits that are full just before it.
 func (p Rooms) Late(earliest int64) (late int64) {
 	for _, i := range p.Full(earliest - 1) {
 		if p.asks[i].Buckets {
@@ -175,8 +175,8 @@ func (p Rooms) Late(earliest int64) (late int64) {
 	return late
 }
 
-// Latest is the last moment that a place may have: the earliest and a bucket, or,
-// where there is no room any more by then, the next one after it.
+// Latest is the last time at which a grant may be due: the earliest and a bucket, or, if there is
+// no room any more by then, the next one after it.
 func (p Rooms) Latest(from int64) int64 {
 	t := p.Earliest(from)
 	if t == from {

@@ -1,11 +1,11 @@
 package oracle
 
-// Window is a stretch of time, End not included, and what it holds.
+// Window is a stretch of time, End not included, and the permits that it holds.
 type Window struct{ From, End, Permits int64 }
 
-// Excess is the first window that holds more than the limit, wherever it begins.
-// For a log the span is that of its entries (Span); for the moments at which
-// callers had permits it is the Interval.
+// Excess is the first window that holds more than the limit, wherever it begins. For a log the
+// span is that of its entries (Span). For the times at which callers got permits it is the
+// Interval.
 func (l Limit) Excess(log Log, span int64) (Window, bool) {
 	first, sum := 0, int64(0)
 	for i, e := range log {

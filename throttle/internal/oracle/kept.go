@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// TakeBack takes up to n permits of the grant at t out of the log: out of its
-// entry, or of those up to the end of its bucket, with which it may have been
-// merged. It returns what is left, and how many it took.
+// TakeBack takes up to n permits of the grant at t out of the log: out of its entry, or out of
+// the entries up to the end of its bucket, with which it may have been merged. It returns what is
+// left, and how many permits it took.
 func (log Log) TakeBack(l Limit, t, n int64) (Log, int64) {
 	return log.takeFrom(t, l.BucketEnd(t+1), n)
 }
 
-// TakeBackDue is TakeBack for permits that were handed out by now: never out of what lies
-// ahead. Where the configuration was changed since, a grant that counts stands where it
-// was, and nothing else is touched.
+// TakeBackDue is TakeBack for permits that were handed out by now: it takes nothing out of
+// entries in the future. If the configuration was changed since, a grant that counts is still
+// where it was, and nothing else is touched.
 func (log Log) TakeBackDue(l Limit, t, n, now int64, changed bool) (Log, int64) {
 	if changed {
 		return log.takeFrom(t, t+1, n)
@@ -22,7 +22,7 @@ func (log Log) TakeBackDue(l Limit, t, n, now int64, changed bool) (Log, int64) 
 	return log.takeFrom(t, min(l.BucketEnd(t+1), max(t, now)+1), n)
 }
 
-// takeFrom takes up to n permits out of the entries from one time on, up to before another.
+// takeFrom takes up to n permits out of the entries from from on, until before before.
 func (log Log) takeFrom(from, before, n int64) (Log, int64) {
 	left, taken := slices.Clone(log), int64(0)
 	for i, e := range left {
@@ -35,7 +35,7 @@ func (log Log) takeFrom(from, before, n int64) (Log, int64) {
 	return left.tidy(), taken
 }
 
-// Release takes n permits off the oldest entries that are not ahead.
+// Release takes n permits off the oldest entries that are not in the future.
 func (log Log) Release(now, n int64) Log {
 	left := slices.Clone(log)
 	for i, e := range left {
@@ -52,9 +52,9 @@ func (log Log) tidy() Log {
 	return slices.DeleteFunc(log, func(e Entry) bool { return e.Permits == 0 })
 }
 
-// Kept reports how a log differs from the one that is wanted; "" if it does not.
-// In buckets, what is not ahead may have moved to a later moment of its bucket:
-// no window to come counts less for that.
+// Kept reports how a log differs from the one that is wanted; "" if it does not. In buckets,
+// entries that are not in the future may have moved to a later time of their bucket: no window to
+// come counts less for that.
 func (l Limit) Kept(want, got Log, now int64, buckets bool) string {
 	if a, b := want.Sum(), got.Sum(); a != b {
 		return fmt.Sprintf("the log holds %d permits, want %d", b, a)
@@ -87,6 +87,6 @@ func (l Limit) Kept(want, got Log, now int64, buckets bool) string {
 	return ""
 }
 
-// InOrder reports whether the places of equal requests are in the order in which
-// these came.
+// InOrder reports whether the times of equal requests' grants are in the order in which the
+// requests came.
 func InOrder(times []int64) bool { return slices.IsSorted(times) }

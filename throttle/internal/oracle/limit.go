@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Parts is in how many parts of a window a long log is kept. Where a limit is full,
-// a place may be rounded up to the end of such a part, its bucket.
+// Parts is the number of parts of a window in which a long log is kept. If a limit is full, a
+// grant may be moved to the end of such a part, its bucket.
 const Parts = 256
 
 // Limit is at most Permits in every window.
@@ -20,14 +20,14 @@ type Limit struct {
 	Pause           int64 // nothing is granted before
 }
 
-// Entry is permits at a time.
+// Entry is Permits granted for the time At.
 type Entry struct{ At, Permits int64 }
 
-// Log is what a limit granted, in the order of time. Entries ahead are places.
+// Log is what a limit granted, in the order of time. Entries in the future are reservations.
 type Log []Entry
 
-// Span is how long an entry of a log counts. In calendar windows that is until its
-// window ends; Span is then their length.
+// Span is how long an entry of a log counts. In calendar windows it counts until its window ends;
+// then Span is the length of a window.
 func (l Limit) Span() int64 {
 	if l.Calendar {
 		return l.Interval
@@ -46,13 +46,13 @@ func (l Limit) Cutoff(t int64) int64 {
 	return t - l.Span()
 }
 
-// Horizon is how far ahead a place may lie, for whatever number of permits: an
-// interval, or a second, what the permits themselves take, twice, and a bucket.
+// Horizon is how far ahead a reservation may lie, for whatever number of permits: an interval, or
+// a second if that is more, and twice the time for all permits of the limit, and a bucket.
 func (l Limit) Horizon() int64 {
 	return max(l.Interval, 1_000_000) + 2*l.Span() + l.Bucket()
 }
 
-// Bucket is the length of one, rounded up.
+// Bucket is the length of a bucket, rounded up.
 func (l Limit) Bucket() int64 { return (l.Span() + Parts - 1) / Parts }
 
 // BucketEnd is the first end of a bucket that is not before t.
@@ -65,7 +65,7 @@ func (l Limit) BucketEnd(t int64) int64 {
 	}
 }
 
-// distance is what Smooth keeps between a grant of n permits and the one before.
+// distance is what Smooth keeps between a grant of n permits and the grant before it.
 func (l Limit) distance(n int64) int64 {
 	return (n*l.Span() + l.Permits - 1) / l.Permits
 }

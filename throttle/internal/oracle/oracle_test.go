@@ -86,7 +86,7 @@ func TestEarliest(t *testing.T) {
 	}
 }
 
-// The earliest moment is the first at which all windows hold, tried one by one.
+// The earliest time is the first at which all windows hold, tried one by one.
 func TestEarliestIsTheFirstThatFits(t *testing.T) {
 	for _, l := range []Limit{five, guarded, calendar, {Permits: 3, Interval: 7, Guard: 1}} {
 		for seed := range int64(500) {

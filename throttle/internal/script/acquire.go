@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Request is one call of acquire.lua: all that a client's line of waiters has to
-// ask of a limiter, or of the members of a group, and to give back.
+// Request is one call of acquire.lua: everything that a client's line of waiters has to ask of a
+// limiter, or of the members of a group, and to give back.
 type Request struct {
-	Keys     []string      // the reply's, then those of each member: see RequestKeys
+	Keys     []string      // the reply's key, then those of each member: see RequestKeys
 	No       string        // see BatchNo
-	Client   string        // its id
+	Client   string        // id of the client
 	Least    Remote        // what Redis's clock shows at least, as acquire.lua last told; zero if it never did
-	Furthest Remote        // what it would show if it had not been set back, as far as the client knows; zero if it does not
-	Latest   Remote        // after which it is not to be served, since its reply may be forgotten; zero: at any time
-	Far      time.Duration // up to where places may be used without having heard of a change, where that is more than usual
+	Furthest Remote        // what it would show if it had not been set back; zero if the client does not know
+	Latest   Remote        // when it may be served at the latest, since its reply may be forgotten; zero: any time
+	Far      time.Duration // up to where reservations may be used without having heard of a change; zero: as usual
 	Members  []Member
 	Returns  []Return
 	Released []int64 // permits of each member to release from the oldest grants
 	Runs     []Run
 }
 
-// Member is what a call tells of a limiter.
+// Member is what a call says about a limiter.
 type Member struct {
 	Settings
 	Create  string // the configuration to create it with, or ""
@@ -33,18 +33,18 @@ type Member struct {
 // Return is what a call gives back of one grant.
 type Return struct {
 	At     Remote
-	Due    bool // its time has come: whoever waits hears of what is free
+	Due    bool // its time has come: waiters hear of what becomes free
 	Epochs []int64
 	Ns     []int64
 }
 
-// Run is equal requests of adjacent waiters; or, if it is a prefetch, what is
-// taken in advance as long as half of each limit stays free.
+// Run is equal requests of adjacent waiters; or, if it is a prefetch, what is taken in advance as
+// long as half of each limit stays free.
 type Run struct {
-	Longest  time.Duration // what they would wait
-	Reach    time.Duration // how far ahead a place may be reserved for them
-	Near     time.Duration // up to where that is nobody else's concern
-	Lead     time.Duration // how far ahead their turn must be, to be still ahead when the reply comes
+	Longest  time.Duration // how long they would wait at most
+	Reach    time.Duration // how far ahead permits may be reserved for them
+	Near     time.Duration // up to here other clients do not matter
+	Lead     time.Duration // how far ahead they must be due at least, to be still ahead when the reply comes
 	Count    int64
 	Ns       []int64 // permits of each member
 	Prefetch bool
@@ -55,7 +55,7 @@ func (r *Run) Like(s *Run) bool {
 	return r.Longest == s.Longest && r.Reach == s.Reach && r.Lead == s.Lead && r.Prefetch == s.Prefetch && slices.Equal(r.Ns, s.Ns)
 }
 
-// BatchNo is a batch's number as the scripts get it, and compare it: as text.
+// BatchNo is a batch's number as the scripts get it and compare it: as text.
 func BatchNo(seq uint64) string { return strconv.FormatUint(1e15+seq, 10)[1:] }
 
 // RequestKeys are the KEYS of a request.
@@ -97,7 +97,7 @@ func (r *Request) Args() []any {
 	return args
 }
 
-// numbers are those of a call of acquire.lua, in one argument.
+// numbers are the numbers of a call of acquire.lua, in one argument.
 type numbers []byte
 
 func (s *numbers) add(ns ...int64) {
@@ -119,12 +119,12 @@ func one(b bool) int64 {
 // Status says whether a request was served.
 type Status int64
 
-// Each Status.
+// The Status values.
 const (
 	OK      Status = 0
 	Missing Status = 1 // a limiter has no rate
 	Old     Status = 2 // a newer batch of this line has been served
-	All     Status = 3 // fast.lua granted all that was asked for, at Base
+	All     Status = 3 // fast.lua granted everything that was asked for, at Base
 	Bad     Status = 4 // the configuration of a limiter makes no sense
 	Late    Status = 5 // the batch was first sent too long ago
 )
@@ -133,18 +133,18 @@ const (
 type Reply struct {
 	Now        Remote
 	Status     Status
-	Member     int    // whose rate is missing, or makes no sense
-	Field      string // which makes no sense
+	Member     int    // the member whose rate is missing or whose configuration makes no sense
+	Field      string // the field that makes no sense
 	Base       Remote
-	Short      bool // it was served by the short way
-	Renewed    bool // limiters that expire live on from Base for as long as they are kept alive
+	Short      bool // fast.lua served it
+	Renewed    bool // limiters that expire have their whole lifetime again, from Base on
 	Epochs     []int64
-	Changed    []*Settings // nil where the settings are those last seen
-	Contenders int64       // clients that ask for places far ahead; 0 if that was not counted
+	Changed    []*Settings // nil if the settings are those last seen
+	Contenders int64       // clients that reserve far ahead; 0 if they were not counted
 	Runs       []Outcome
 }
 
-// Grant is Count equal requests granted for one time.
+// Grant is Count equal requests granted for the same time.
 type Grant struct {
 	Count  int64
 	Offset int64 // us after the reply's base
@@ -153,24 +153,24 @@ type Grant struct {
 // Rest says what became of the requests of a run that were not granted.
 type Rest int64
 
-// Each Rest.
+// The Rest values.
 const (
 	None    Rest = 0
-	Denied  Rest = 1 // the turn comes after the longest wait
+	Denied  Rest = 1 // their permits would be due after the longest wait
 	Exceeds Rest = 2 // more permits than the rate
-	Held    Rest = 3 // the turn is further ahead than may be reserved
+	Held    Rest = 3 // their permits are due further ahead than may be reserved
 )
 
 // Outcome answers one run.
 type Outcome struct {
 	Grants []Grant
 	Rest   Rest
-	Wait   time.Duration // until the turn of the rest (Denied, Held)
+	Wait   time.Duration // until the permits of the rest are due (Denied, Held)
 	Rate   int64         // what was exceeded (Exceeds)
 	Member int           // the limiter that decided
 }
 
-// Decode reads the reply of acquire.lua to a request for so many runs.
+// Decode reads the reply of acquire.lua to this request.
 func (r *Request) Decode(reply any) (Reply, error) {
 	return decodeReply(reply, len(r.Members), len(r.Runs))
 }

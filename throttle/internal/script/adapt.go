@@ -8,15 +8,15 @@ import (
 // Bracket is how a limiter adapts: from Start on, between Min and Max permits.
 type Bracket struct{ Start, Min, Max int64 }
 
-// Seen is what became of permits that were to be used at one moment.
+// Seen is what became of permits that were to be used at one time.
 type Seen struct {
 	Age      time.Duration // how long ago that was
 	Accepted int64         // permits of requests that the API took
-	Refused  int64         // permits of those that it refused because of its limit
+	Refused  int64         // permits of requests that it refused because of its limit
 }
 
-// Report is one call of adapt.lua: what a client saw of an adaptive limiter since
-// the last one. Requests of which nothing is known are in no report.
+// Report is one call of adapt.lua: what a client saw of an adaptive limiter since the last
+// report. Requests about which nothing is known are in no report.
 type Report struct {
 	No      string  // see BatchNo
 	Bracket Bracket // how it adapts, for a Redis that has lost it
@@ -27,10 +27,10 @@ type Report struct {
 	Seen    []Seen
 }
 
-// LongestPause is how long a refusal pauses at most, unless somebody says otherwise.
+// LongestPause is the longest pause after a refusal, unless somebody says otherwise.
 const LongestPause = 15 * time.Minute
 
-// ReportKeys are the KEYS of adapt.lua: reply is a key of this client for its latest reply.
+// ReportKeys are the KEYS of adapt.lua: reply is this client's key for its latest reply.
 func ReportKeys(keys Keys, reply string) []string { return append(keys[:], reply) }
 
 // Args are the ARGV of adapt.lua.
@@ -51,8 +51,8 @@ func (b Bracket) text() string {
 	return strconv.FormatInt(b.Start, 10) + ":" + strconv.FormatInt(b.Min, 10) + ":" + strconv.FormatInt(b.Max, 10)
 }
 
-// DecodeReport reads the reply of adapt.lua: the limit in force, and how long a permit
-// counts; zeros if the limiter does not adapt, or is not there.
+// DecodeReport reads the reply of adapt.lua: the limit in force, and how long a permit counts.
+// Both are zero if the limiter does not adapt or does not exist.
 func DecodeReport(reply any) (limit int64, span time.Duration, err error) {
 	text, ok := reply.(string)
 	if !ok {
@@ -66,18 +66,19 @@ func DecodeReport(reply any) (limit int64, span time.Duration, err error) {
 	return limit, span, d.err
 }
 
-// Learnt is what is known of an adaptive limiter: field adapt of its hash, as learn.lua has it.
+// Learnt is what is known of an adaptive limiter: field adapt of its hash, as learn.lua writes
+// it.
 type Learnt struct {
 	Bracket
 	Limit   int64     // in force
-	Lo, Hi  int64     // what is known to be accepted, and what the API bears at most; zero: not known
+	Lo, Hi  int64     // what the API is known to accept, and what it bears at most; zero: not known
 	Phase   int64     // 1 open, 2 search, 3 probe
-	Event   bool      // something was refused a moment ago
+	Event   bool      // an event: something was refused a short time ago
 	Told    int64     // what the API says
 	Others  time.Time // when somebody else was last seen to use the quota; zero: never
 	Cuts    int64
-	Refused int64 // permits, since it adapts
-	Taken   int64 // the same of those accepted
+	Refused int64 // permits refused since it adapts
+	Taken   int64 // permits accepted since it adapts
 }
 
 // DecodeLearnt reads the field; false if the limiter does not adapt.

@@ -1,6 +1,6 @@
 package script
 
-// DecodeLook reads the reply of epoch.lua for a number of limiters.
+// DecodeEpochs reads the reply of epoch.lua for this number of limiters.
 func DecodeEpochs(reply any, members int) (now Remote, epochs []int64, err error) {
 	text, ok := reply.(string)
 	if !ok {

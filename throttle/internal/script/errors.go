@@ -13,7 +13,7 @@ var (
 	ErrWrongType = errors.New("a key of the limiter holds data of another type")
 	// ErrInvalidRate is throttle.ErrInvalidRate.
 	ErrInvalidRate = errors.New("invalid rate")
-	// ErrReply says that a script answered what this version cannot read.
+	// ErrReply says that a script gave a reply that this version cannot read.
 	ErrReply = errors.New("unexpected reply from Redis (another version's script?)")
 )
 
@@ -34,8 +34,8 @@ func Clip(word string) string {
 	return strings.ToValidUTF8(word[:64], "") + "..."
 }
 
-// Classify turns what Redis says of a key of another type, and what the scripts
-// say of a configuration, into this package's errors.
+// Classify turns Redis's error for a key of another type, and what the scripts say about a
+// configuration, into this package's errors.
 func Classify(err error) error {
 	if Says(err, "WRONGTYPE") {
 		return ErrWrongType
@@ -49,8 +49,8 @@ func Classify(err error) error {
 	return err
 }
 
-// Says reports whether an error reply begins with a code, or, as older servers
-// pass on what happens inside a script, quotes one that does.
+// Says reports whether an error reply begins with a code. Older servers quote the code of an
+// error that happens inside a script: that counts, too.
 func Says(err error, code string) bool {
 	text := err.Error()
 	if strings.HasPrefix(text, code) {
@@ -59,8 +59,8 @@ func Says(err error, code string) bool {
 	return strings.HasPrefix(text, "ERR Error ") && (strings.Contains(text, " "+code+" ") || strings.Contains(text, " -"+code+" "))
 }
 
-// passing are the replies of a Redis that will serve again, or that go-redis
-// could not follow to the right node in time.
+// passing are the replies of a Redis that will serve again later, or whose node go-redis could
+// not find in time.
 var passing = []string{"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "OOM", "BUSY",
 	"NOREPLICAS", "UNBLOCKED", "MISCONF", "NOSCRIPT", "ERR max number of clients"}
 

@@ -7,64 +7,65 @@ import (
 	"time"
 )
 
-// Short is a request by the short way: one call of fast.lua, which grants all of it
-// or does nothing.
+// Short is a request by the short way: one call of fast.lua, which grants all of it or does
+// nothing.
 type Short struct {
 	r      *Request
-	least  Remote        // what Redis's clock is to show at least
+	least  Remote        // what Redis's clock must show at least
 	within time.Duration // for how long from then on it may be served
-	verify Verify        // at what need not be seen to each time
-	renews Remote        // from when on limiters that expire are told to live on; zero: now
+	verify Verify        // what to check, of what need not be checked in each call
+	renews Remote        // from when on limiters that expire get their lifetime again; zero: now
 }
 
 const (
-	// replyBeyond is for how long a reply is kept after its call is not served any more.
+	// replyBeyond is for how long a reply is kept after its call is no longer served.
 	replyBeyond = time.Second
-	// anyTime is for how long fast.lua serves at any time: it keeps the reply for longer.
+	// anyTime: a call that may be served for this long needs no latest time, since fast.lua keeps
+	// its reply for longer.
 	anyTime = 10 * time.Second
 )
 
 // Declined says why the short way did nothing.
 type Declined int64
 
-// Each reason.
+// The reasons.
 const (
-	Unfit  Declined = 0 // what it does not know of may have happened
-	NoRoom Declined = 1 // too little of a limit is free, and will be a moment later
+	Unfit  Declined = 0 // something may have happened that fast.lua does not know of
+	NoRoom Declined = 1 // too little of a limit is free, and a little later that will be the same
 )
 
-// Fits reports whether the short way may do: one run of equal requests, perhaps
-// with a prefetch, of limiters that are plain.
+// Fits reports whether the short way may be tried: one run of equal requests, perhaps with a
+// prefetch, of plain limiters.
 func (r *Request) Fits() bool {
 	if len(r.Runs) == 0 || len(r.Runs) > 2 || r.Runs[0].Lead != 0 || len(r.Runs) == 2 && !r.Runs[1].Prefetch || len(r.Returns) > 0 {
 		return false
 	}
 	for i, m := range r.Members {
-		if !m.Plain || m.Refresh || r.Released[i] > 0 || r.Runs[0].Ns[i] > m.Rate { // never to be had; and sums of such numbers may not fit
+		if !m.Plain || m.Refresh || r.Released[i] > 0 || r.Runs[0].Ns[i] > m.Rate { // never granted; and sums may not fit
 			return false
 		}
 	}
 	return true
 }
 
-// Short is the short way of a request that fits, to be served within so long.
-// Redis's clock is to show least at least; look has it see to what need not be seen
-// to each time; limiters that expire live on until renews at least (see RenewIn).
+// Short is the short way of a request that fits. It may be served for within. Redis's clock must
+// show at least least. verify says what it checks of what need not be checked in each call.
+// Limiters that expire live on until renews at least (see RenewIn).
 func (r *Request) Short(least Remote, within time.Duration, verify Verify, renews Remote) *Short {
 	return &Short{r, least, within, verify, renews}
 }
 
-// Look is what a call by the short way looks after.
+// Verify is what a call by the short way checks.
 type Verify int64
 
-// Each Look.
+// The Verify values.
 const (
-	Barely Verify = iota // that nothing was changed by who tells of it
-	Others               // that Redisson's clients changed nothing, and the log is there and short
-	Fields               // that nobody changed anything
+	Barely Verify = iota // only that nothing was changed by those who announce their changes
+	Others               // also that Redisson's clients changed nothing, and that the log exists and is short
+	Fields               // also that nobody changed anything
 )
 
-// Call are the KEYS and ARGV of fast.lua.
+// Call returns the KEYS and ARGV of fast.lua.
 func (s *Short) Call() (keys []string, args []any) {
 	r, n := s.r, len(s.r.Members)
 	keys, args = make([]string, 1+3*n), append(make([]any, 0, 4+4*n), r.No, int64(s.least))
@@ -75,7 +76,7 @@ func (s *Short) Call() (keys []string, args []any) {
 		}
 	}
 	keys[0] = r.Keys[0]
-	lives := false // some keys are to live for so long
+	lives := false // some keys expire
 	for i, m := range r.Members {
 		keys[1+i], keys[1+n+i], keys[1+2*n+i] = r.keysOf(i)
 		lives = lives || m.PerClient || m.Expires > 0
@@ -85,7 +86,7 @@ func (s *Short) Call() (keys []string, args []any) {
 		return keys, args
 	}
 	kept, latest := anyTime+replyBeyond, Remote(0)
-	if s.within < anyTime && s.least > 0 { // it goes soon after a limiter that does
+	if s.within < anyTime && s.least > 0 { // the reply's key expires soon after a limiter that expires
 		kept, latest = s.within+replyBeyond, s.least+Remote(s.within.Microseconds())
 	}
 	args = append(args, prefetch > 0, s.verify != Barely, kept.Milliseconds(), int64(s.renews))
@@ -102,7 +103,7 @@ func (s *Short) Call() (keys []string, args []any) {
 	return keys, args
 }
 
-// keysOf are the keys of a member that the short way has to do with.
+// keysOf are the keys of a member that the short way needs.
 func (r *Request) keysOf(member int) (value, name, permits string) {
 	keys, own := r.Keys[1+Span*member:], 0
 	if r.Members[member].PerClient {
@@ -111,13 +112,12 @@ func (r *Request) keysOf(member int) (value, name, permits string) {
 	return keys[1+own], keys[0], keys[2+own]
 }
 
-// renewShare is by what part of that time a limiter which expires may do so sooner
-// after it was used by the short way, which then need not see to it each time.
+// renewShare: after the short way has used a limiter that expires, the limiter may expire sooner,
+// by this part of its lifetime (1/16). So the short way need not renew the lifetime in each call.
 const renewShare = 16
 
-// RenewIn is how long after limiters were used, and so live on for as long as they are
-// kept alive, they have to be told so again: what is granted has to be known for as long
-// as it counts.
+// RenewIn is how long after limiters were used, and so got their whole lifetime, they need it
+// again: a grant has to be known for as long as it counts.
 func RenewIn(limiters []Settings) time.Duration {
 	d := time.Duration(math.MaxInt64)
 	for i := range limiters {
@@ -128,8 +128,8 @@ func RenewIn(limiters []Settings) time.Duration {
 	return d
 }
 
-// Decode reads the reply of fast.lua, or its part of many.lua's. If it was declined
-// there is no reply.
+// Decode reads the reply of fast.lua, or its part of many.lua's reply. If the request was
+// declined there is no Reply.
 func (s *Short) Decode(reply any) (r Reply, declined bool, why Declined, err error) {
 	switch reply := reply.(type) {
 	case int64:
@@ -151,12 +151,12 @@ func (s *Short) Decode(reply any) (r Reply, declined bool, why Declined, err err
 	return Reply{}, false, 0, badReply("%T where a string was expected", reply)
 }
 
-// Repeated makes of what acquire.lua says to a request that fast.lua has served
-// what it would have said itself.
+// Repeated completes acquire.lua's reply to a request that fast.lua has served already, to what
+// fast.lua itself would have replied.
 func (s *Short) Repeated(r *Reply) { s.granted(r) }
 
 func (s *Short) granted(r *Reply) {
-	if len(s.r.Members) == 1 && len(s.r.Runs) == 1 { // most are: all of it in one piece
+	if len(s.r.Members) == 1 && len(s.r.Runs) == 1 { // most requests are like this: all of it in one allocation
 		one := &struct {
 			epochs  [1]int64
 			changed [1]*Settings

@@ -2,8 +2,8 @@ package script
 
 import "time"
 
-// Standing is how a limiter stands for one client, as inspect.lua tells it: field by
-// field throttle.Usage, to which it converts if R is throttle.Rate.
+// Standing is how a limiter stands for one client, as inspect.lua reports it. Its fields are
+// those of throttle.Usage, to which it converts if R is throttle.Rate.
 type Standing[R any] struct {
 	Rate      R
 	Used      int64

@@ -5,8 +5,7 @@ import "strings"
 // Span is how many keys a script gets for each limiter: SPAN in prelude.lua.
 const Span = 6
 
-// Keys are the keys of a limiter as one client sees it, in the order that log.lua
-// expects.
+// Keys are the keys of a limiter for one client, in the order that log.lua expects.
 type Keys [Span]string
 
 // KeysOf are the keys of a limiter for a client with this id.

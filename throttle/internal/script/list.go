@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Listed is what the hash of a limiter alone tells of it: field by field
+// Listed is what the hash of a limiter alone says about it. Its fields are those of
 // operate.Listed, to which it converts if R is throttle.Rate.
 type Listed[R any] struct {
 	Name   string
@@ -20,10 +20,10 @@ type Listed[R any] struct {
 // ListedFields are the fields of the hash whose values DecodeListed reads.
 var ListedFields = []string{"rate", "interval", "type", "keepAliveTime", "guard", "smooth", "window", "offset", "epoch", "pause", "pinned", "seal"}
 
-// DecodeListed reads the fields of a hash, as open in log.lua does; false if it is
-// not a limiter's. A pause lasts from now, which Redis's clock tells. A hash is a
-// limiter's if it has a seal, or a rate and an interval above zero, as a Redisson
-// client writes them: if its fields make no sense, that is an error.
+// DecodeListed reads the fields of a hash, as open in log.lua does; false if the hash is not a
+// limiter's. How long a pause lasts is counted from now, a time of Redis's clock. A hash is a
+// limiter's if it has a seal, or a rate and an interval above zero, as a Redisson client writes
+// them. If the fields of such a hash make no sense, that is an error.
 func DecodeListed[R Rate[T, W], T, W ~int](name string, fields []any, now time.Time) (l Listed[R], ok bool) {
 	if CheckName(name) != "" {
 		return l, false
@@ -47,8 +47,8 @@ const (
 	latest  = 4503599627370496 // of times, in us
 )
 
-// readFields is read of fields.lua: every number within its bounds, or the name of
-// the first that is not. The two go over the fields in the same order.
+// readFields does what read of fields.lua does: every number is within its bounds, or the error
+// names the first one that is not. Both read the fields in the same order.
 func readFields(fields []any, now time.Time) (c config, pause int64, err error) {
 	number := func(name string, i int, low, high, fallback int64) int64 {
 		s, there := fields[i].(string)
@@ -101,7 +101,7 @@ func readFields(fields []any, now time.Time) (c config, pause int64, err error) 
 	return c, pause, err
 }
 
-// none says that a field has to be there.
+// none as a fallback says that the field has to be there.
 const none = math.MinInt64
 
 // wholeNumber reads a whole number as the scripts do.

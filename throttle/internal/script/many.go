@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Shares reports whether a request by the short way may share a call with others: it
-// is for one limiter, and asks for nothing but permits.
+// Shares reports whether a request by the short way may share a call with others: it is for one
+// limiter, and asks for permits only.
 func (s *Short) Shares() bool {
 	return len(s.r.Members) == 1 && !s.r.Members[0].PerClient && len(s.r.Runs) == 1
 }
@@ -20,10 +20,10 @@ type Shared struct {
 	n      int
 }
 
-// Share is a call for requests that may share one, to be served for so long at the
-// most, or as long as one of the limiters lives, but never less than least. The key is
-// for its reply, and of no call that is made at the same time; those that had it before
-// have lower numbers, and are not served for longer.
+// Share makes one call of requests that may share one. It may be served for within, or, if that
+// is less, for as long as the limiter that expires first lives, but not for less than least. The
+// key reply is for its reply. No other call that is made at the same time has that key; the calls
+// that had it before have lower numbers, and are not served for longer.
 func Share(reply string, no uint64, within, least time.Duration, parts []*Short) *Shared {
 	n := len(parts)
 	s := &Shared{Keys: make([]string, 1, 1+3*n), Args: make([]any, 6+n, 6+n+2*kindArgs), n: n}
@@ -63,7 +63,7 @@ func Share(reply string, no uint64, within, least time.Duration, parts []*Short)
 	return s
 }
 
-// kind is all that the part of a limiter in a shared call may have like others.
+// kind is everything in which parts of a shared call can be alike.
 type kind struct {
 	permits, rate int64
 	verify        Verify
@@ -71,10 +71,10 @@ type kind struct {
 	renew         bool
 }
 
-// kindArgs is how many arguments a kind is.
+// kindArgs is how many arguments a kind has.
 const kindArgs = 5
 
-// Declined is what fast.lua says to whoever has to go the long way, to each.
+// Declined is fast.lua's reply to each of the requests, if all have to go the long way.
 func (s *Shared) Declined() []any {
 	replies := make([]any, s.n)
 	for i := range replies {
@@ -83,7 +83,7 @@ func (s *Shared) Declined() []any {
 	return replies
 }
 
-// Decode reads the reply of many.lua: what fast.lua would have said to each.
+// Decode reads the reply of many.lua into what fast.lua would have replied to each.
 func (s *Shared) Decode(reply any) ([]any, error) {
 	text, ok := reply.(string)
 	if !ok {

@@ -10,9 +10,8 @@ import (
 // MaxName bounds the names of limiters and the ids of clients, in bytes.
 const MaxName = 512
 
-// CheckName says what is wrong with the name of a limiter, "" if nothing is. It
-// refuses names whose keys Redisson would spread over slots, and names that no
-// operator could type.
+// CheckName says what is wrong with the name of a limiter, "" if nothing is. It refuses names
+// whose keys Redisson would spread over slots, and names that no operator could type.
 func CheckName(name string) (why string) {
 	switch {
 	case name == "":

@@ -2,8 +2,8 @@ package script
 
 import "time"
 
-// Rate is what a limiter's configuration is read into: throttle.Rate, which this
-// package cannot name, T its RateType and W its Window.
+// Rate is the type into which a limiter's configuration is read: throttle.Rate, which this
+// package cannot name, with its RateType as T and its Window as W.
 type Rate[T, W ~int] interface {
 	~struct {
 		Type      T
@@ -28,7 +28,7 @@ type config struct {
 
 func rateOf[R Rate[T, W], T, W ~int](c config) R {
 	if c.guard == 0 {
-		c.guard = -1 // none, where zero would read as the default
+		c.guard = -1 // none; zero would be read as the default
 	}
 	return R{
 		Type: T(c.kind), Permits: c.permits, Interval: c.interval, Guard: c.guard,
@@ -41,9 +41,9 @@ const (
 	maxGuard = 50 * time.Millisecond
 )
 
-// DefaultGuard is the guard of a limiter whose configuration has none, as fields.lua
-// has it: 1 % of the interval is a compromise between what it costs and how late
-// schedulers and collectors are.
+// DefaultGuard is the guard of a limiter whose configuration has none, as in fields.lua. 1 % of
+// the interval is a compromise between the cost of a guard and how late schedulers and garbage
+// collectors are.
 func DefaultGuard(interval time.Duration) time.Duration {
 	g := min(max(interval/100, minGuard), maxGuard)
 	return min(g, interval/4).Truncate(time.Microsecond)

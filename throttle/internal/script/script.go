@@ -1,14 +1,13 @@
-// Package script is all that this module says to Redis of limiters: the Lua
-// scripts that decide, what a call asks and what is answered, encoded and decoded
-// side by side, and what it means when a call fails.
+// Package script is everything that this module says to Redis about limiters: the Lua scripts
+// that decide, what a call asks and what the reply is, encoded and decoded side by side, and what
+// it means when a call fails.
 //
-// How a limit finds what its API bears is one rule, in lua/learn.lua, which is pure: it
-// changes a state by what was seen, at a time that it is told, and calls nothing. So
-// it runs in any Lua: learn.fresh makes a state, learn.learn(state, news) changes it
-// and returns for how long to pause, state.limit is the limit then, and learn.evenly
-// says whether permits are to be spread. adapt.lua runs it in Redis, on the state in
-// the limiter's hash: Report is a call of it, DecodeReport reads what it says, and
-// adaptive.lua begins and ends it.
+// One rule finds how much an API bears: lua/learn.lua. It is pure: it changes a state by what was
+// seen, at a time that it is given, and calls nothing. So it runs in any Lua: learn.fresh makes a
+// state, learn.learn(state, news) changes it and returns for how long to pause, state.limit is
+// the limit then, and learn.evenly says whether to spread permits. adapt.lua runs it in Redis, on
+// the state in the limiter's hash: a Report is a call of it, and DecodeReport reads its reply.
+// adaptive.lua makes a limiter adaptive, and ends that.
 package script
 
 import (
@@ -20,8 +19,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The scripts, one a verb. All but epoch, fast, many and weight begin with prelude.lua and
-// log.lua; fast.lua and many.lua do what acquire.lua would do in the simplest case.
+// The scripts, one for each verb. All except epoch, fast, many and weight begin with prelude.lua
+// and log.lua. fast.lua and many.lua do what acquire.lua would do in the simplest case.
 var (
 	//go:embed lua/prelude.lua
 	preludeLua string
@@ -87,21 +86,21 @@ var (
 	Weight   = redis.NewScript(weightLua)
 )
 
-// verb puts a script together. Redis runs the whole text each time, and to make
-// a function costs less where what it shares with others is not of the same block.
+// verb puts a script together. Redis runs the whole text each time. To make a function costs less
+// if the names that it shares with others do not belong to its own block.
 func verb(parts ...string) *redis.Script {
 	return redis.NewScript(preludeLua + "local made = {}\n" + module("fields", fieldsLua) + "return (function()\n" + logLua + "return (function()\n" + strings.Join(parts, "") + "end)()\nend)()")
 }
 
-// module puts functions of which few calls need any behind one, which makes
-// them when it is first called and returns them.
+// module puts functions that few calls need behind one function, which makes them when it is
+// first called, and returns them.
 func module(name, text string) string {
 	made := "made." + name
 	return "local function " + name + "()\n" + made + " = " + made + " or (function()\n" + text + "end)()\nreturn " + made + "\nend\n"
 }
 
-// Call runs a script and says when what was answered was sent: a script goes by its
-// hash first, and whole if Redis does not know it. Errors are classified.
+// Call runs a script and says when the request was sent that Redis answered. A script is called
+// by its hash first, and sent whole if Redis does not know it. Errors are classified.
 func Call(ctx context.Context, rdb redis.Scripter, s *redis.Script, keys []string, args ...any) (reply any, sent time.Time, err error) {
 	sent = time.Now()
 	reply, err = s.EvalSha(ctx, rdb, keys, args...).Result()

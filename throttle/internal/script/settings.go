@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Remote is a moment of Redis's clock, in us.
+// Remote is a time of Redis's clock, in us.
 type Remote int64
 
-// Settings is what a client must know of a limiter to ask for its permits.
+// Settings is what a client must know about a limiter to ask for its permits.
 type Settings struct {
 	Seal      string // the whole configuration, as the scripts compare it
 	Epoch     int64
 	Rate      int64
 	Interval  time.Duration
 	Guard     time.Duration
-	Offset    int64 // us from which calendar windows count
+	Offset    int64 // us by which calendar windows are moved
 	PerClient bool
 	Calendar  bool
 	Smooth    bool
 	KeepAlive time.Duration // 1ms for a limiter that expires in some other way
-	Plain     bool          // fast.lua knows all that applies to the limiter
-	Expires   time.Duration // if so, how long after its last use its keys are to go; zero: they stay
+	Plain     bool          // fast.lua knows everything that applies to the limiter
+	Expires   time.Duration // how long after its last use its keys are to expire; zero: they stay
 }
 
 // Span is how long a grant counts.
@@ -38,7 +38,7 @@ func (s Settings) PerPermit(n int64) time.Duration {
 	return time.Duration(float64(n) * float64(s.Span()) / float64(s.Rate))
 }
 
-// Where a seal, as fields.lua writes it, has what a reply says in no other way.
+// Positions in a seal, as fields.lua writes it, of fields that a reply has nowhere else.
 const (
 	sealKeepAlive = 3
 	sealOffset    = 7
@@ -56,7 +56,7 @@ func (d *decoder) settings(epoch int64) *Settings {
 	if f := strings.Split(s.Seal, ":"); len(f) == sealFields {
 		s.KeepAlive = KeepAlive(s.Seal)
 		s.Offset, _ = strconv.ParseInt(f[sealOffset], 10, 64)
-		if s.KeepAlive > time.Millisecond { // not one that expires in some other way
+		if s.KeepAlive > time.Millisecond { // not a limiter that expires in some other way
 			s.Expires = max(s.KeepAlive, (s.Span() + time.Millisecond - 1).Truncate(time.Millisecond))
 		}
 		s.Plain = !s.Calendar && !s.Smooth && f[sealPause] == "0" && (s.KeepAlive == 0 || s.Expires > 0 && !s.PerClient)
@@ -64,7 +64,8 @@ func (d *decoder) settings(epoch int64) *Settings {
 	return s
 }
 
-// KeepAlive is that of a seal, or of a configuration to create a limiter with; zero for none.
+// KeepAlive is the keepAlive in a seal, or in a configuration to create a limiter with; zero for
+// none.
 func KeepAlive(config string) time.Duration {
 	f := strings.Split(config, ":")
 	if len(f) <= sealKeepAlive {

@@ -25,12 +25,12 @@ func WeightText(w float64) string { return tagText(w) }
 
 func tagText(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
 
-// Told is what a client tells of a tenant that waits.
+// Told is what a client says about a tenant that waits.
 type Told struct {
 	Tenant string
 	Jobs   int64         // requests
 	Cost   int64         // permits that each costs, about
-	Waited time.Duration // the first of them
+	Waited time.Duration // how long the first of them has waited
 }
 
 // Charged is what a tenant has got since the last call.
@@ -39,17 +39,17 @@ type Charged struct {
 	Permits int64 // negative: given back
 }
 
-// Turns is one call of tenants.lua.
+// TenantCall is one call of tenants.lua.
 type TenantCall struct {
 	Client string
-	No     uint64        // of the call: one that is repeated charges nobody twice
-	Soon   time.Duration // what comes due within that is to be dealt
+	No     uint64        // number of the call: a repeated call charges nobody twice
+	Soon   time.Duration // what is due within this time is dealt
 	Holds  time.Duration // for how long what is told holds
-	Out    int64         // permits dealt that have no place in the log yet
-	Held   int64         // permits dealt that were not handed out yet
+	Out    int64         // permits dealt that are not in the log yet
+	Held   int64         // permits dealt that are not handed out yet
 	Rest   float64       // least start tag of the tenants that are not told of; negative: there are none
 	V      float64       // virtual time, of what is charged
-	Alone  bool          // what is charged was had while nobody else waited here
+	Alone  bool          // what is charged was granted while nobody else waited here
 	Paid   []Charged
 	Told   []Told
 }
@@ -71,11 +71,11 @@ func (t *TenantCall) Args() []any {
 	return args
 }
 
-// Turned is the reply of tenants.lua.
+// TenantReply is the reply of tenants.lua.
 type TenantReply struct {
 	Rate    int64
-	Room    int64         // permits that come due soon
-	Free    time.Duration // until one does
+	Room    int64         // permits that there is room for soon
+	Free    time.Duration // until there is room for one
 	Ahead   int64         // permits that are reserved for later than soon
 	Pace    int64         // half of what the limit gives until soon
 	V       float64
@@ -87,7 +87,7 @@ type TenantReply struct {
 type WaitsAt struct {
 	Client    string
 	Out, Held int64
-	Rest      float64 // see Turns
+	Rest      float64 // see TenantCall
 	Tenants   []WaitingTenant
 }
 
@@ -101,8 +101,8 @@ type WaitingTenant struct {
 // Tag is how far a tenant has got.
 type Tag struct{ Finish, Weight float64 }
 
-// DecodeTurned reads the reply of tenants.lua; false if there is no such limiter. What
-// others told that makes no sense is left out.
+// DecodeTenants reads the reply of tenants.lua; false if there is no such limiter. What other
+// clients told is left out if it makes no sense.
 func DecodeTenants(reply any) (t TenantReply, found bool, err error) {
 	if n, ok := reply.(int64); ok && n == -1 {
 		return t, false, nil
@@ -162,7 +162,8 @@ func (d *decoder) tag() float64 {
 	return x
 }
 
-// decodeWaits reads what a client told. It names each tenant as tenants.lua finds them.
+// decodeWaits reads what a client told. It calls name for each tenant, in the order of
+// tenants.lua.
 func decodeWaits(client, text string, name func(string)) WaitsAt {
 	fields := strings.Split(text, "\t")
 	head := strings.Split(fields[0], " ")
@@ -182,10 +183,10 @@ func decodeWaits(client, text string, name func(string)) WaitsAt {
 	return w
 }
 
-// maxTold bounds what is believed of others: permits and requests that wait.
+// maxTold is the bound of what is believed of others: permits and requests that wait.
 const maxTold = 1 << 30
 
-// told reads a number that somebody told, most at most; 0 if it makes no sense.
+// told reads a number that a client told, at most most; 0 if it makes no sense.
 func told(word string, most int64) int64 {
 	n, err := strconv.ParseInt(word, 10, 64)
 	if err != nil || n < 0 {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestDecodeTurned: what is no reply is an error, and what others told in it that makes no
-// sense is left out.
+// TestDecodeTurned: a text that is no reply is an error, and what other clients told in a reply
+// is left out if it makes no sense.
 func TestDecodeTurned(t *testing.T) {
 	const head = "100 7 2500 0 3 1.5"
 	good := []any{head, "2", "a", "9 1 2 3 -\tx\t5 1 77\ty\t1 2 78", "b", "9 1 0 0 4.5\tx\t2 1 79", "3 1", "0 2.5"}

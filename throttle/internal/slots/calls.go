@@ -8,16 +8,15 @@ import (
 )
 
 const (
-	// maxAsks and maxGives bound a call.
+	// maxAsks and maxGives are how much one call asks for and gives back at most.
 	maxAsks, maxGives = 64, 256
-	// pollHeard is how often those who wait ask though nothing was told: what was told
-	// may be lost, and Redis forgets who is silent. pollUnheard is the same without a
-	// subscription.
+	// pollHeard is how often waiters ask even if they hear of nothing: a message may be lost, and
+	// Redis forgets those who are silent. pollUnheard is the same without a subscription.
 	pollHeard, pollUnheard = 500 * time.Millisecond, 20 * time.Millisecond
-	// pollQueues is how many queues may wait without asking less often, and pollMost how
-	// seldom they do at most: Redis forgets who is silent for GONE of slots.lua.
+	// pollQueues is how many queues may wait before they ask less often. pollMost is the longest
+	// interval then: Redis forgets those who are silent for GONE of slots.lua.
 	pollQueues, pollMost = 64, time.Second
-	// retryLeast and retryMost are how soon a call that failed is made again.
+	// retryLeast and retryMost bound how soon a call that failed is made again.
 	retryLeast, retryMost = 5 * time.Millisecond, 500 * time.Millisecond
 	// callLasts bounds a call.
 	callLasts = 5 * time.Second
@@ -49,7 +48,7 @@ func (q *queue) run() {
 	}
 }
 
-// poll is how long those who wait say nothing.
+// poll is how long waiters say nothing.
 func (q *queue) poll() time.Duration {
 	every := pollUnheard
 	if q.k.heard.Load() {
@@ -58,8 +57,8 @@ func (q *queue) poll() time.Duration {
 	return min(every*time.Duration(1+q.k.busy.Load()/pollQueues), pollMost)
 }
 
-// next is the next call, without anything in it if nobody has to ask; nil if there is
-// nobody.
+// next returns the next call, an empty one if nobody has to ask now; nil if nobody waits and
+// nothing has to go back.
 func (q *queue) next(polled *time.Time) (x *exchange, asks []*waiter, gives []*giving) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -93,8 +92,8 @@ func (q *queue) next(polled *time.Time) (x *exchange, asks []*waiter, gives []*g
 	return x, asks, gives
 }
 
-// stop is the end of the queue's goroutine. What is left is refused: the Keeper is
-// closed. The mutex is held.
+// stop ends the queue's goroutine. If the Keeper is closed, what is left is refused. The mutex is
+// held.
 func (q *queue) stop() {
 	for _, w := range q.order {
 		q.answer(w, answer{err: ErrClosed})
@@ -123,7 +122,7 @@ func (q *queue) exchange(x *exchange, gives []*giving) (out []outcome, sent time
 		}
 		q.mu.Lock()
 		q.trouble = err
-		if err == errOld { // Redis served a copy of it late, after others: as a new one
+		if err == errOld { // Redis served a copy of it late, after others: make it a new call
 			q.no++
 			x.no = q.no
 		}
@@ -138,8 +137,8 @@ func (q *queue) exchange(x *exchange, gives []*giving) (out []outcome, sent time
 	}
 }
 
-// inVain reports whether nobody needs the answer any more: what was to go back has ended
-// by itself.
+// inVain reports whether nobody needs the answer any more: everything that was to go back has
+// ended on its own.
 func (q *queue) inVain(x *exchange, gives []*giving) bool {
 	if len(x.claims) > 0 {
 		return false
@@ -148,7 +147,7 @@ func (q *queue) inVain(x *exchange, gives []*giving) bool {
 	return !slices.ContainsFunc(gives, func(g *giving) bool { return g.dies.IsZero() || now.Before(g.dies) })
 }
 
-// settle tells those concerned what Redis has answered.
+// settle tells Redis's answer to those concerned.
 func (q *queue) settle(x *exchange, asks []*waiter, gives []*giving, out []outcome, sent time.Time, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -171,7 +170,7 @@ func (q *queue) settle(x *exchange, asks []*waiter, gives []*giving, out []outco
 				if q.waiting[w.id] == nil { // nobody else asks for this id
 					q.give(give{w.id, o.fence, w.no}, sent.Add(o.lasts))
 				}
-				continue // else what it left with gives the slot back, or the other re-enters it
+				continue // otherwise what leave gives returns the slot, or the other waiter re-enters it
 			}
 			if l := newLease(q, w, o.fence, sent.Add(o.lasts), o.lasts); l != nil {
 				q.answer(w, answer{lease: l})
@@ -188,7 +187,7 @@ func (q *queue) settle(x *exchange, asks []*waiter, gives []*giving, out []outco
 				w.refused <- struct{}{}
 				q.k.listen()
 			}
-			if o.blocked > 0 { // nobody tells it: the other's lease ends
+			if o.blocked > 0 { // nobody is told when the other's lease ends
 				time.AfterFunc(min(o.blocked+time.Millisecond, pollHeard), func() { q.handed(w.id) })
 			}
 		}

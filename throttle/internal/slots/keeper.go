@@ -1,10 +1,10 @@
-// Package slots is the limits in flight: how many hold a slot at a time, over all
-// processes. Redis decides, in one script for all that a process asks of some limits
-// (lua/); here are the queues of those who wait in this process, the leases it holds,
+// Package slots is the limits in flight: how many hold a slot at a time, over all processes.
+// Redis decides, in one script for everything that a process asks of some limits (lua/). This
+// package has the queues of those who wait in this process, the leases that the process holds,
 // and what renews them.
 //
-// A lease ends by Redis's clock. The process that holds it knows by its own monotonic
-// clock when that can be at the earliest, and ends the lease's context before.
+// A lease ends by Redis's clock. The process that holds it knows by its own monotonic clock when
+// that can be at the earliest, and ends the lease's context before that.
 package slots
 
 import (
@@ -23,23 +23,23 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// Errors with which leases and waits end.
+// The errors with which leases and waits end.
 var (
 	ErrClosed    = errors.New("the client is closed")
 	ErrEnded     = errors.New("the lease has ended")
 	ErrReentered = errors.New("another holder has come with the same id")
 )
 
-// holder is who holds a slot, of the limits of a queue.
+// holder identifies a holder of a slot, of the limits of a queue.
 type holder struct {
 	q  *queue
 	id string
 }
 
-// Call runs a script and says when what was answered was sent.
+// Call runs a script and says when the request was sent that Redis answered.
 type Call func(ctx context.Context, s *redis.Script, keys []string, args ...any) (reply any, sent time.Time, err error)
 
-// Keeper has all that one Client has of limits in flight.
+// Keeper has everything that one Client has of limits in flight.
 type Keeper struct {
 	rdb    redis.Scripter
 	call   Call
@@ -50,7 +50,7 @@ type Keeper struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	claims atomic.Uint64
-	heard  atomic.Bool  // the subscription stands: what is handed is told
+	heard  atomic.Bool  // the subscription works: this process hears of slots that are handed to it
 	busy   atomic.Int64 // queues that have something to do
 
 	mu        sync.Mutex
@@ -58,13 +58,13 @@ type Keeper struct {
 	queues    map[string]*queue // by the names of their limits
 	tokens    map[string]*queue
 	applied   map[string]Limit // limits that this process has applied
-	made      uint64           // queues
+	made      uint64           // how many queues were made
 	listens   bool
 	leases    map[holder]*Lease
-	over      bool          // no goroutine begins any more
-	renews    bool          // the goroutine that renews is there
-	renewNext time.Time     // when it looks again
-	renewNow  chan struct{} // a lease is to be renewed before that
+	over      bool          // no goroutine may be started any more
+	renews    bool          // the goroutine that renews runs
+	renewNext time.Time     // when it runs next
+	renewNow  chan struct{} // a lease has to be renewed before that
 }
 
 // New makes no call, and starts nothing.
@@ -78,10 +78,10 @@ func New(rdb redis.Scripter, client string, call Call) *Keeper {
 	}
 }
 
-// maxIdle is how many queues are kept though nobody waits in them, and nothing is held.
+// maxIdle is how many queues are kept even if nobody waits in them and nothing is held.
 const maxIdle = 4096
 
-// keyOf is the key of the queue of some limits.
+// keyOf is the key of the queue of these limits.
 func keyOf(limits []Limit) string {
 	if len(limits) == 1 {
 		return limits[0].Name
@@ -93,8 +93,8 @@ func keyOf(limits []Limit) string {
 	return strings.Join(names, "\x00")
 }
 
-// enter returns the queue of some limits, which the caller must leave. What is new of
-// their configuration is applied with its next call.
+// enter returns the queue of these limits. The caller must leave it. The queue's next call
+// applies what is new in their configuration.
 func (k *Keeper) enter(limits []Limit) (*queue, error) {
 	key := keyOf(limits)
 	k.mu.Lock()
@@ -128,14 +128,14 @@ func (k *Keeper) tidy() {
 	}
 }
 
-// leave says that the caller has no more to do with the queue.
+// leave says that the caller no longer needs the queue.
 func (k *Keeper) leave(q *queue) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	q.users--
 }
 
-// toApply says which limits this process has not applied yet as they are.
+// toApply says which limits this process has not applied yet with this configuration.
 func (k *Keeper) toApply(limits []Limit) []bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -154,7 +154,7 @@ func (k *Keeper) didApply(limits []Limit) {
 	}
 }
 
-// subscriber is what most Scripters of go-redis are as well.
+// subscriber is what most Scripters of go-redis also are.
 type subscriber interface {
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
@@ -162,12 +162,12 @@ type subscriber interface {
 const (
 	// listenTimeout is how long the channel may be silent before the connection is tested.
 	listenTimeout = 5 * time.Second
-	// listenAgain is how long a lost subscription is left alone.
+	// listenAgain is the pause before a lost subscription is renewed.
 	listenAgain = time.Second
 )
 
-// listen begins to hear which slots are handed to this process, if that has not begun
-// and rdb can. Without it, those who wait ask more often.
+// listen starts to hear which slots are handed to this process, unless it has started already or
+// rdb cannot subscribe. Without a subscription, waiters ask more often.
 func (k *Keeper) listen() {
 	s, ok := k.rdb.(subscriber)
 	k.mu.Lock()
@@ -187,7 +187,7 @@ func (k *Keeper) listen() {
 	})
 }
 
-// hear passes on what a subscription brings until it breaks.
+// hear passes on the messages of a subscription until it breaks.
 func (k *Keeper) hear(ps *redis.PubSub) {
 	stop := context.AfterFunc(k.ctx, func() { _ = ps.Close() })
 	defer func() {
@@ -221,11 +221,11 @@ func (k *Keeper) hear(ps *redis.PubSub) {
 	}
 }
 
-// closeTimeout bounds how long Close tries to give back what is to go back.
+// closeTimeout bounds how long Close tries to give slots and claims back.
 const closeTimeout = time.Second
 
-// Close ends every wait and the context of every lease, and waits until all goroutines
-// have ended. Leases that were not released end by themselves.
+// Close ends every wait and the context of every lease, and waits until all goroutines have
+// ended. Leases that were not released run out.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	if k.closed {

@@ -26,8 +26,8 @@ type Lease struct {
 	released *giving
 }
 
-// leaseContext ends with its lease. Its Err compares the clock: a process that was
-// stopped notices when it goes on.
+// leaseContext ends with its lease. Its Err compares the clock, so a process that was stopped
+// notices the end when it goes on.
 type leaseContext struct {
 	context.Context
 	l *Lease
@@ -47,10 +47,10 @@ func (c leaseContext) Err() error {
 	return c.Context.Err()
 }
 
-// margin is how long before its lease can have ended a holder is told: time to stop.
+// margin is how long before its lease can have ended a holder is told: its time to stop.
 func margin(lasts time.Duration) time.Duration { return lasts / 20 }
 
-// newLease notes a lease that was given, which lasts until then at least; nil if the
+// newLease notes a lease that was given and lasts at least until then. It returns nil if the
 // Keeper is closed.
 func newLease(q *queue, w *waiter, fence string, until time.Time, lasts time.Duration) *Lease {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -74,7 +74,7 @@ func newLease(q *queue, w *waiter, fence string, until time.Time, lasts time.Dur
 	k.leases[key] = l
 	q.users++
 	l.mu.Lock()
-	l.timer = time.AfterFunc(time.Until(l.ends), l.check) // it may look at once
+	l.timer = time.AfterFunc(time.Until(l.ends), l.check) // check may run at once
 	l.mu.Unlock()
 	if !k.renews {
 		k.renews, k.renewNext = true, l.renewAt
@@ -91,14 +91,14 @@ func newLease(q *queue, w *waiter, fence string, until time.Time, lasts time.Dur
 	return l
 }
 
-// ID names who holds it.
+// ID is the id of the holder.
 func (l *Lease) ID() string { return l.id }
 
-// Context ends when the slot goes back, is lost, or can be lost any moment: the cause
-// says which.
+// Context ends when the slot goes back, is lost, or can be lost at any time: the cause says
+// which.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// look ends the lease if its time has come.
+// check ends the lease if its time is over.
 func (l *Lease) check() {
 	l.mu.Lock()
 	left := time.Until(l.ends)
@@ -111,7 +111,7 @@ func (l *Lease) check() {
 	}
 }
 
-// end ends the lease's context, and has nobody renew it.
+// end ends the lease's context, and the lease is no longer renewed.
 func (l *Lease) end(cause error) {
 	l.mu.Lock()
 	if l.over {
@@ -131,10 +131,10 @@ func (l *Lease) end(cause error) {
 	}
 }
 
-// ErrReleased is the cause with which the context of a lease ends that was released.
+// ErrReleased is the cause with which the context of a released lease ends.
 var ErrReleased = errors.New("the slot was released")
 
-// back has the slot go back, once.
+// back gives the slot back, once.
 func (l *Lease) back() *giving {
 	l.end(ErrReleased)
 	l.q.mu.Lock()
@@ -147,11 +147,11 @@ func (l *Lease) back() *giving {
 	return l.released
 }
 
-// Free has the slot go back, soon.
+// Free gives the slot back soon, without waiting for that.
 func (l *Lease) Free() { l.back() }
 
-// Release gives the slot back and waits until Redis has it, or ctx ends; it goes back
-// all the same. One that has ended by itself is released already.
+// Release gives the slot back and waits until Redis has it, or ctx ends; the slot goes back in
+// either case. A lease that has run out is released already.
 func (l *Lease) Release(ctx context.Context) error {
 	g := l.back()
 	select {

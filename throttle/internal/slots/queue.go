@@ -13,24 +13,24 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// queue is those who wait in this process for a slot of the same limits. It makes one
-// call at a time, for all who came meanwhile.
+// queue is those who wait in this process for slots of the same limits. It makes one call at a
+// time, for everybody who has come since the last call.
 type queue struct {
 	k      *Keeper
 	limits []Limit
 	token  string
-	users  int // of the Keeper: guarded by its mutex
+	users  int // in the Keeper: guarded by its mutex
 
 	mu       sync.Mutex
 	waiting  map[string]*waiter // by id
-	standing int                // of those, in line
-	order    []*waiter          // those of them, and some that have left, by arrival
+	standing int                // how many of those are in line
+	order    []*waiter          // those, and some that have left, by arrival
 	asks     []*waiter          // to claim with the next call
-	gives    []*giving          // to go back with it
-	running  bool               // its goroutine is there
+	gives    []*giving          // to give back with it
+	running  bool               // its goroutine runs
 	closed   bool
 	no       uint64
-	trouble  error // of the last call
+	trouble  error // error of the last call
 	wake     chan struct{}
 	idle     chan struct{} // closed when running ends
 }
@@ -40,11 +40,11 @@ type waiter struct {
 	id      string
 	no      uint64
 	first   *atomic.Int64 // arrival, in microseconds of Redis's clock; 0: not known
-	limit   atomic.Int64  // in whose line it stands
-	stands  bool          // in line
+	limit   atomic.Int64  // in whose line it waits
+	stands  bool          // it is in line
 	asking  bool          // it is in asks
 	over    bool          // it has its answer, or has left
-	refused chan struct{} // it has been, for the first time
+	refused chan struct{} // gets a value when it is refused for the first time
 	out     chan answer
 }
 
@@ -54,12 +54,13 @@ type answer struct {
 	err   error
 }
 
-// giving is a slot that goes back. Done is closed when Redis has it; err says whether.
+// giving is a slot that goes back. done is closed when Redis has answered or will not; err says
+// whether it has the slot.
 type giving struct {
 	give
 	done chan struct{}
 	err  error
-	dies time.Time // when it has ended by itself; zero: never
+	dies time.Time // when it has ended on its own; zero: never
 }
 
 func newQueue(k *Keeper, limits []Limit, token string) *queue {
@@ -69,15 +70,15 @@ func newQueue(k *Keeper, limits []Limit, token string) *queue {
 // callKey is where Redis has the number of the queue's last call.
 func (q *queue) callKey() string { return script.Prefix(q.limits[0].Name) + ":call:" + q.token }
 
-// arrive puts a waiter into the queue. One that waits with the same id is told that
-// another has come.
+// arrive puts a waiter into the queue. If one waits with the same id, it is told that another has
+// come.
 func (q *queue) arrive(limits []Limit, w *waiter) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return ErrClosed
 	}
-	q.limits = limits // the latest counts
+	q.limits = limits // the latest configuration counts
 	if old := q.waiting[w.id]; old != nil {
 		if w.first.Load() == 0 {
 			w.first.Store(old.first.Load())
@@ -110,7 +111,7 @@ func (q *queue) answer(w *waiter, a answer) {
 	w.out <- a
 }
 
-// out notes that w waits no more. The mutex is held.
+// out notes that w no longer waits. The mutex is held.
 func (q *queue) out(w *waiter) {
 	w.over = true
 	if w.stands {
@@ -118,7 +119,7 @@ func (q *queue) out(w *waiter) {
 	}
 }
 
-// start has the queue's goroutine see what is to be done. The mutex is held.
+// start makes the queue's goroutine see what has to be done. The mutex is held.
 func (q *queue) start() {
 	if !q.running {
 		q.running, q.idle = true, make(chan struct{})
@@ -133,7 +134,7 @@ func (q *queue) start() {
 	}
 }
 
-// handed says that a slot was handed to the one with this id.
+// handed says that a slot was handed to the waiter with this id.
 func (q *queue) handed(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -143,11 +144,11 @@ func (q *queue) handed(id string) {
 	}
 }
 
-// leave ends the wait of w, whose caller has gone, and returns what keeps Redis from
-// answering, if anything does. What w was given goes back.
+// leave ends the wait of w, whose caller has gone, and returns the error that keeps Redis from
+// answering, if there is one. What w was given goes back.
 func (q *queue) leave(w *waiter) (trouble error) {
 	q.mu.Lock()
-	if w.over { // its answer may be a lease
+	if w.over { // the answer may be a lease
 		q.mu.Unlock()
 		if a := <-w.out; a.lease != nil {
 			a.lease.Free()
@@ -163,7 +164,7 @@ func (q *queue) leave(w *waiter) (trouble error) {
 	return q.trouble
 }
 
-// give has something go back. The mutex is held.
+// give makes a slot or a claim go back. The mutex is held.
 func (q *queue) give(g give, dies time.Time) *giving {
 	gone := &giving{give: g, done: make(chan struct{}), dies: dies}
 	q.gives = append(q.gives, gone)
@@ -171,7 +172,7 @@ func (q *queue) give(g give, dies time.Time) *giving {
 	return gone
 }
 
-// close refuses whoever comes, and ends every wait.
+// close refuses new waiters, and ends every wait.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -198,9 +199,10 @@ func (q *queue) drained(patience time.Duration) {
 	}
 }
 
-// Acquire waits for a slot of all limits, for the holder with this id. First is its first
-// arrival in microseconds of Redis's clock, or 0 for now: then it is set. Refused, if not
-// nil, is called when the slots are not free. An error concerns a limit, by its index.
+// Acquire waits for a slot of each of the limits, for the holder with this id. first is the
+// holder's first arrival in microseconds of Redis's clock, or 0 for now: then Acquire sets it.
+// refused, if not nil, is called when the slots are not free. An error concerns the limit with
+// the returned index.
 func (k *Keeper) Acquire(ctx context.Context, limits []Limit, id string, first *atomic.Int64, refused func()) (lease *Lease, limit int, err error) {
 	if ctx.Err() != nil {
 		return nil, 0, context.Cause(ctx)
@@ -214,7 +216,7 @@ func (k *Keeper) Acquire(ctx context.Context, limits []Limit, id string, first *
 	if err := q.arrive(limits, w); err != nil {
 		return nil, 0, err
 	}
-	arrived.Tell(ctx) // who asks next stands behind it
+	arrived.Tell(ctx) // who asks next waits behind it
 	for {
 		select {
 		case a := <-w.out:
@@ -235,7 +237,7 @@ func (k *Keeper) Acquire(ctx context.Context, limits []Limit, id string, first *
 	}
 }
 
-// Waiting is how many wait in this process for a slot, and stand in line.
+// Waiting is how many in this process wait for a slot and are in line.
 func (k *Keeper) Waiting() (n int) {
 	k.mu.Lock()
 	queues := slices.Collect(maps.Values(k.queues))

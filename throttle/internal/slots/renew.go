@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// renewTogether is by what part of its lease one is renewed sooner, to go with others.
+	// renewTogether: a lease is renewed sooner, by up to this part of its length (1/6), to go
+	// with others.
 	renewTogether = 6
 	// renewMost is how many leases one script renews at most.
 	renewMost = 500
@@ -79,7 +80,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// renewAll renews leases: a call for each limit, in one pipeline.
+// renewAll renews leases: with one call for each limit, in one pipeline.
 func (k *Keeper) renewAll(due []*Lease) {
 	of := map[string]*renewal{}
 	var calls []*renewal
@@ -93,7 +94,7 @@ func (k *Keeper) renewAll(due []*Lease) {
 			r.leases = append(r.leases, l)
 		}
 	}
-	left := map[*Lease]time.Duration{} // what its limits say at least; -1: it is over
+	left := map[*Lease]time.Duration{} // the shortest time that its limits say; -1: it is over
 	failed := map[*Lease]bool{}
 	sent := time.Now()
 	for i, reply := range k.callAll(calls) {
@@ -138,13 +139,13 @@ type reply struct {
 	err   error
 }
 
-// pipeliner is what most Scripters of go-redis are as well.
+// pipeliner is what most Scripters of go-redis also are.
 type pipeliner interface {
 	Pipelined(ctx context.Context, fn func(redis.Pipeliner) error) ([]redis.Cmder, error)
 }
 
-// callAll runs renew.lua for each, in one pipeline if rdb has any. What Redis does not
-// know by its hash goes again, whole.
+// callAll runs renew.lua for each call, in one pipeline if rdb has pipelines. If Redis does not
+// know the script by its hash, it is sent again as a whole.
 func (k *Keeper) callAll(calls []*renewal) []reply {
 	ctx, cancel := context.WithTimeout(k.ctx, callLasts)
 	defer cancel()

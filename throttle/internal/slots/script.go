@@ -14,7 +14,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// The scripts, one a verb. Each begins with slots.lua.
+// The scripts, one for each verb. Each begins with slots.lua.
 var (
 	//go:embed lua/slots.lua
 	slotsLua string
@@ -41,8 +41,8 @@ const (
 	MaxID    = 1024 // bytes of a holder's id
 )
 
-// Limit is a limit in flight: how many may hold a slot at a time, and for how long
-// one that is not renewed lasts.
+// Limit is a limit in flight: how many may hold a slot at a time, and how long a slot lasts that
+// is not renewed.
 type Limit struct {
 	Name  string
 	Slots int64
@@ -54,13 +54,13 @@ func (l Limit) keys() []string {
 	return []string{l.Name, p + ":slots", p + ":held", p + ":line", p + ":seen"}
 }
 
-// give is a slot that goes back, or, with a fence of 0, a claim that is over.
+// give is a slot that goes back, or, if the fence is 0, a claim that is over.
 type give struct {
 	id, fence string
 	claim     uint64
 }
 
-// claim is what one asks of all limits of a queue.
+// claim is what one waiter asks of all limits of a queue.
 type claim struct {
 	id    string
 	no    uint64
@@ -103,13 +103,13 @@ func (x *exchange) keysAndArgs() (keys []string, args []any) {
 // outcome answers a claim.
 type outcome struct {
 	fence   string        // of the lease; empty: refused
-	lasts   time.Duration // the lease
-	limit   int           // that refused it
-	blocked time.Duration // until a lease ends that another has of the id; 0: none has
+	lasts   time.Duration // length of the lease
+	limit   int           // the limit that refused it
+	blocked time.Duration // until a lease ends that another has of the id; 0: nobody has one
 	since   int64         // first arrival in line
 }
 
-// errOld: a later call of the queue was served before.
+// errOld says that a later call of the queue was served before this one.
 var errOld = errors.New("a later call was served before")
 
 func (x *exchange) decode(reply any) ([]outcome, error) {
@@ -143,7 +143,7 @@ func (x *exchange) decode(reply any) ([]outcome, error) {
 	return out, nil
 }
 
-// classify turns what the scripts say into this package's errors.
+// classify turns the scripts' error replies into this package's errors.
 func classify(err error) error {
 	if err != nil && strings.HasPrefix(err.Error(), "RATED") {
 		return ErrRated
@@ -151,7 +151,7 @@ func classify(err error) error {
 	return err
 }
 
-// decodeRenewed reads the reply of renew.lua to so many leases.
+// decodeRenewed reads the reply of renew.lua for n leases.
 func decodeRenewed(reply any, n int) ([]time.Duration, error) {
 	values, ok := reply.([]any)
 	if !ok || len(values) != n {
@@ -175,30 +175,30 @@ type Standing struct {
 	Waiting int64         // in its line
 	Pinned  bool          // configuration files leave it alone
 	Oldest  time.Duration // for how long the head of the line has waited
-	Holders []Holder      // those whose lease ends first
+	Holders []Holder      // the ones whose leases end first
 }
 
 // Holder holds a slot.
 type Holder struct {
 	ID     string
-	Client string        // the Client that holds it; empty: it was handed to one that waits, and is not claimed yet
+	Client string        // the Client that holds it; empty: it was handed to a waiter that has not claimed it yet
 	Held   time.Duration // since it got the slot
 	Ends   time.Duration // until its lease ends, unless it is renewed
 }
 
-// Look reads how a limit stands, with so many holders at most; false if there is none.
+// Read reads how a limit stands, with at most so many holders; false if there is none.
 func Read(ctx context.Context, rdb redis.Scripter, name string, holders int) (s Standing, found bool, err error) {
 	reply, _, err := script.Call(ctx, rdb, holdersScript, Limit{Name: name}.keys(), holders)
 	return DecodeStanding(name, reply, err)
 }
 
-// PipeLook has a pipeline make the call of Look. The script is loaded if Redis says that
-// it does not know it: see DecodeLook.
+// PipeRead puts the call of Read into a pipeline. It sends the script's hash only: if Redis does
+// not know that, call Read.
 func PipeRead(ctx context.Context, p redis.Scripter, name string, holders int) *redis.Cmd {
 	return holdersScript.EvalSha(ctx, p, Limit{Name: name}.keys(), holders)
 }
 
-// DecodeLook reads what Redis replied to a look.
+// DecodeStanding decodes what Redis replied to Read or PipeRead.
 func DecodeStanding(name string, reply any, err error) (s Standing, found bool, _ error) {
 	if errors.Is(err, redis.Nil) || err == nil && reply == nil {
 		return s, false, nil

@@ -11,28 +11,28 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// Decision is what an answer means for those who wait.
+// Decision is what a reply means for those who wait.
 type Decision struct {
-	Pass []*Waiter     // go on to the limiter's line, in that order
-	Deny []*Waiter     // their turn comes too late
+	Pass []*Waiter     // go on to the limiter's line, in this order
+	Deny []*Waiter     // their permits come too late
 	Wait time.Duration // until there is room for anybody, at the earliest
 }
 
-// mine is who of a tenant waits in one client.
+// mine is those of a tenant who wait in one client.
 type mine struct {
 	client string
 	script.WaitingTenant
 }
 
-// share is a tenant, wherever it waits.
+// share is a tenant that waits, here or elsewhere.
 type share struct {
 	fair.Tenant
 	name  string
 	parts []mine
 }
 
-// Answer takes up what Redis has answered to a call that was sent then. There is no
-// limiter if found is false.
+// Answer takes in Redis's reply to a call that was sent at the time sent. If found is false there
+// is no limiter.
 func (l *Line) Answer(now, sent line.Local, r *script.TenantReply, found bool) (d Decision) {
 	l.calling, l.trouble, l.retries, l.paid, l.owedV = false, nil, 0, nil, 0
 	took := now.Sub(sent)
@@ -42,7 +42,7 @@ func (l *Line) Answer(now, sent line.Local, r *script.TenantReply, found bool) (
 	l.tries = nil
 	if !found {
 		d.Pass = l.unset(now)
-		if l.create { // the limiter's line says what they get of the limiter that the first creates
+		if l.create { // the limiter's line finds out what they get of the limiter that the first creates
 			for _, w := range tries {
 				if w.state == waits {
 					l.remove(w)
@@ -68,7 +68,7 @@ func (l *Line) Answer(now, sent line.Local, r *script.TenantReply, found bool) (
 	return d
 }
 
-// unset is who goes on where there is no limiter: all, to be told so, or one, who creates
+// unset returns who goes on if there is no limiter: everybody, to learn that, or one, who creates
 // it.
 func (l *Line) unset(now line.Local) (pass []*Waiter) {
 	l.nextAt = now.Add(l.gap())
@@ -92,7 +92,7 @@ func (l *Line) unset(now line.Local) (pass []*Waiter) {
 	return append(pass, l.pass(first))
 }
 
-// pass has one go on that has been taken out, and charges its tenant.
+// pass lets a request go on that was taken out of its line, and charges its tenant.
 func (l *Line) pass(w *Waiter) *Waiter {
 	w.state = passed
 	l.charge(w.tenant, w.cost)
@@ -101,10 +101,10 @@ func (l *Line) pass(w *Waiter) *Waiter {
 	return w
 }
 
-// never is who asks for more than the limit ever gives: the limiter's line says so.
+// never returns the requests for more than the limit ever gives: the limiter's line denies them.
 func (l *Line) never(rate int64) (pass []*Waiter) {
 	of := l.inCall
-	if rate < l.rate { // those who came before as well
+	if rate < l.rate { // earlier requests as well
 		of = l.all()
 	}
 	l.rate = rate
@@ -117,16 +117,16 @@ func (l *Line) never(rate int64) (pass []*Waiter) {
 	return pass
 }
 
-// late is whose time ends before there is room for anybody.
+// late returns the requests whose time ends before there is room for anybody.
 func (l *Line) late(now line.Local, free time.Duration) []*Waiter {
 	return l.drop(slices.DeleteFunc(l.inCall, func(w *Waiter) bool {
 		return w.until == 0 || w.until >= now.Add(free)
 	}))
 }
 
-// deal is who goes on, by what there is room for. The virtual time does not pass the
-// start tag of anybody who still waits: what costs other than expected would else take
-// from others what they have to come.
+// deal returns who goes on, as far as there is room. The virtual time does not pass the start tag
+// of anybody who still waits: otherwise, where a request costs more or less than expected, others
+// would lose permits that they are due.
 func (l *Line) deal(now line.Local, r *script.TenantReply) (pass []*Waiter) {
 	shares, room, most := l.shares(r)
 	tenants := make([]fair.Tenant, len(shares))
@@ -157,7 +157,7 @@ func (l *Line) deal(now line.Local, r *script.TenantReply) (pass []*Waiter) {
 			}
 			next = min(next, t.finish)
 		}
-		if !s.waitsAt(l.client) { // those elsewhere have yet to take it
+		if !s.waitsAt(l.client) { // those who wait elsewhere have not taken it yet
 			next = s.Start(r.V)
 		} else if got[i] >= s.Jobs*s.Cost {
 			continue
@@ -171,11 +171,11 @@ func (l *Line) deal(now line.Local, r *script.TenantReply) (pass []*Waiter) {
 	return pass
 }
 
-// maxJobs bounds how many requests of a tenant count that wait in one client.
+// maxJobs is how many requests of a tenant in one client count at most.
 const maxJobs = 1 << 20
 
-// shares is the tenants that wait, here or elsewhere, in an order that is the same
-// everywhere, the permits to be dealt among them, and up to which start tag.
+// shares returns the tenants that wait, here or elsewhere, in an order that is the same
+// everywhere, the permits to be dealt among them, and the highest start tag that may be served.
 func (l *Line) shares(r *script.TenantReply) (shares []*share, room int64, most float64) {
 	byName := map[string]*share{}
 	room = r.Room
@@ -190,7 +190,7 @@ func (l *Line) shares(r *script.TenantReply) (shares []*share, room int64, most 
 			most = rest
 		}
 		for _, w := range c.Tenants {
-			if c.Client == l.client { // some came since, or left
+			if c.Client == l.client { // some have come since, or have left
 				t := l.tenants[w.Name]
 				if t == nil {
 					continue
@@ -215,19 +215,19 @@ func (l *Line) shares(r *script.TenantReply) (shares []*share, room int64, most 
 	if most < 0 {
 		most = math.Inf(1)
 	}
-	if room <= 0 && r.Ahead > held { // others take places further ahead: so do tenants, in turn with them
+	if room <= 0 && r.Ahead > held { // others reserve further ahead: so do tenants, and take turns with them
 		room = max(r.Pace, 1)
 	}
 	return shares, room - out, most
 }
 
-// waitsAt says whether the tenant waits in a client.
+// waitsAt reports whether the tenant waits in a client.
 func (s *share) waitsAt(client string) bool {
 	return slices.ContainsFunc(s.parts, func(p mine) bool { return p.client == client })
 }
 
 // part is how many of the permits that a tenant gets are for those who wait in one client.
-// Clients take turns, and the one where somebody has waited for longest begins.
+// Clients take turns. The client in which somebody has waited longest begins.
 func (s *share) part(client string, permits int64) int64 {
 	if len(s.parts) == 1 {
 		if s.parts[0].client == client {
@@ -259,7 +259,7 @@ func (s *share) part(client string, permits int64) int64 {
 	return own
 }
 
-// weight is what Redis has of a tenant's, 1 if that is none.
+// weight is the weight that Redis has for a tenant; 1 if that is not valid.
 func weight(w float64) float64 {
 	if fair.CheckWeight(w) != nil {
 		return 1

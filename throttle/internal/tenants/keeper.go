@@ -13,16 +13,17 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// Around is what a Keeper has of its Client.
+// Around is what a Keeper gets from its Client.
 type Around struct {
 	ID     string
 	Now    func() line.Local
 	At     func(time.Time) line.Local
 	Call   func(ctx context.Context, s *redis.Script, keys []string, args ...any) (reply any, sent time.Time, err error)
-	Listen func() // begins to hear of changes
+	Listen func() // starts to hear of changes
 }
 
-// Keeper has the lines of a Client. Limiters that nobody asks for a tenant have none.
+// Keeper has the lines of a Client. A limiter has none if nobody asks for it in the name of a
+// tenant.
 type Keeper struct {
 	Around
 	nonce  string
@@ -43,15 +44,15 @@ func New(a Around) *Keeper {
 	return &Keeper{Around: a, nonce: hex.EncodeToString(nonce), ctx: ctx, cancel: cancel, lines: map[string]*queue{}}
 }
 
-// maxIdle is how many lines are kept though nobody waits in them.
+// maxIdle is how many lines are kept even if nobody waits in them.
 const maxIdle = 4096
 
-// queue is a line at work.
+// queue is a line with what it needs to run.
 type queue struct {
 	k    *Keeper
 	name string
 	keys []string
-	uses int // by those who are in it, counted with the mutex of the Keeper
+	uses int // callers that are in it, guarded by the mutex of the Keeper
 
 	mu      sync.Mutex
 	line    *Line
@@ -61,7 +62,7 @@ type queue struct {
 	wake    chan struct{}
 }
 
-// enter returns the line of a limiter, which the caller must leave.
+// enter returns the line of a limiter. The caller must leave it.
 func (k *Keeper) enter(name string) *queue {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -126,12 +127,12 @@ func (k *Keeper) Close() {
 	k.wg.Wait()
 }
 
-// Turn is a request that waits for its tenant's turn. It is for one goroutine.
+// Pending is a request that waits until its tenant is next. It is for one goroutine.
 type Pending struct {
 	q    *queue
 	w    *Waiter
 	next func()        // puts it at the end of the limiter's line
-	came chan struct{} // closed when what follows is known
+	came chan struct{} // closed when it is known whether the request goes on
 	line.Answer
 }
 
@@ -140,12 +141,12 @@ type Request struct {
 	Limiter, Tenant string
 	Creates         bool // it creates the limiter
 	Permits         int64
-	Until           line.Local // the latest turn that is of use; zero: any
+	Until           line.Local // when the permits must be due at the latest; zero: any time
 	AtOnce          bool
 	Next            func() // puts it at the end of the limiter's line, and does not wait
 }
 
-// Arrive has a request stand in its tenant's line. The caller must say when it is Done.
+// Arrive puts a request into its tenant's line. The caller must say when it is Done.
 func (k *Keeper) Arrive(r Request) *Pending {
 	t := &Pending{q: k.enter(r.Limiter), next: r.Next, came: make(chan struct{})}
 	t.w = NewWaiter(r.Tenant, r.Permits, k.Now(), r.Until, r.AtOnce)
@@ -171,11 +172,11 @@ func (k *Keeper) Arrive(r Request) *Pending {
 	return t
 }
 
-// stillFor is how long one who does not wait is without an answer at most.
+// stillFor is how long a request that does not wait (TryAcquire) stays without an answer at most.
 const stillFor = 4 * time.Second
 
-// Wait waits until the request went on to the limiter's line, and returns true. Else the
-// Answer says why not.
+// Wait waits until the request has gone on to the limiter's line, and returns true. Otherwise
+// Denied and the Answer say why not.
 func (t *Pending) Wait(ctx context.Context) bool {
 	select {
 	case <-t.came:
@@ -222,7 +223,7 @@ func (t *Pending) Wait(ctx context.Context) bool {
 
 func (t *Pending) went() bool { return t.Err == nil && !t.Denied }
 
-// leave takes it out of its tenant's line; false if it is not there any more.
+// leave takes the request out of its tenant's line; false if it is not there any more.
 func (t *Pending) leave() (left bool) {
 	t.q.step(func() {
 		if left = t.q.line.Leave(t.w); left {
@@ -232,16 +233,16 @@ func (t *Pending) leave() (left bool) {
 	return left
 }
 
-// Placed says that the limiter's line has decided.
+// Decided says that the limiter's line has decided.
 func (t *Pending) Decided() { t.q.step(func() { t.q.line.Decided(t.w) }) }
 
-// Done says that the request is over, and whether it had its permits.
+// Done says that the request is over, and whether it got its permits.
 func (t *Pending) Done(granted bool) {
 	t.q.step(func() { t.q.line.Done(t.w, granted) })
 	t.q.k.leave(t.q)
 }
 
-// Return gives a tenant back what it was charged for permits.
+// Return takes the charge for permits off a tenant.
 func (k *Keeper) Return(limiter, tenant string, permits int64) {
 	q := k.enter(limiter)
 	q.step(func() { q.line.Return(tenant, permits) })

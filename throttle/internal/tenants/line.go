@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// soonLeast is how far ahead at least what comes due is dealt, and soonBeside
-	// what there is for that beside two round trips.
+	// soonLeast is how far ahead due permits are dealt at least. soonBeside is how far beyond two
+	// round trips.
 	soonLeast, soonBeside = 60 * time.Millisecond, 40 * time.Millisecond
-	// farthest bounds the round trip that counts.
+	// farthest is the longest round trip that counts.
 	farthest = time.Second
-	// lookMost is how long those who wait ask for nothing: what they wait for may have
-	// been changed.
+	// checkMost is how long those who wait make no call at most: what they wait for may have been
+	// changed.
 	checkMost = 250 * time.Millisecond
-	// holds is for how long others count with those who wait here, beside round trips.
+	// holds is for how long other clients count those who wait here, besides round trips.
 	holds = time.Second
-	// stillAfter is how long a call may take at least before Redis counts as one that
-	// does not answer.
+	// stillAfter is how long a call takes at least before Redis counts as one that does not
+	// answer.
 	stillAfter = 50 * time.Millisecond
-	// retryLeast and retryMost are how soon a call that failed is made again.
+	// retryLeast and retryMost bound how soon a call that failed is made again.
 	retryLeast, retryMost = 5 * time.Millisecond, 500 * time.Millisecond
-	// maxRetries is how often a call is made again for which nobody waits.
+	// maxRetries is how often a call is made again if nobody waits for it.
 	maxRetries = 10
-	// maxTenants is how many tenants a client tells of: those that come first.
+	// maxTenants is how many tenants a client tells of: those that are first.
 	maxTenants = 64
 )
 
@@ -38,11 +38,11 @@ type Waiter struct {
 	tenant string
 	cost   int64
 	since  line.Local
-	until  line.Local // a turn after that is of no use; zero: any
-	atOnce bool       // it does not wait
+	until  line.Local // when its permits must be due at the latest; zero: any time
+	atOnce bool       // it does not wait for permits
 
 	at    *list.Element // in its tenant's line; nil: it is not there
-	asked bool          // a call that was answered told of it
+	asked bool          // a call that was answered has told of it
 	state state
 }
 
@@ -51,35 +51,35 @@ type state int
 const (
 	waits   state = iota
 	passed        // it went on to the limiter's line
-	decided       // that has decided
+	decided       // the limiter's line has decided
 	over
 )
 
-// NewWaiter is a request of a tenant for so many permits.
+// NewWaiter returns a request of a tenant for so many permits.
 func NewWaiter(tenant string, cost int64, now, until line.Local, atOnce bool) *Waiter {
 	return &Waiter{tenant: tenant, cost: cost, since: now, until: until, atOnce: atOnce}
 }
 
-// tenant is one that waits, in the order of arrival.
+// tenant is a tenant that waits, with its requests in the order of arrival.
 type tenant struct {
 	name   string
 	line   list.List
-	sum    int64   // permits that they ask for
-	finish float64 // as it was known last
+	sum    int64   // permits that these ask for
+	finish float64 // as last known
 }
 
 func (t *tenant) head() *Waiter { return t.line.Front().Value.(*Waiter) }
 
-// cost is what each asks for, on average.
+// cost is what each request asks for, on average.
 func (t *tenant) cost() int64 {
 	n := int64(t.line.Len())
 	return max((t.sum+n/2)/n, 1)
 }
 
-// Line is those of one Client who wait for a limiter, by their tenants.
+// Line is the requests of one Client that wait for a limiter, by their tenants.
 type Line struct {
 	client string
-	create bool // the limiter is created by the first who asks for permits
+	create bool // the first request for permits creates the limiter
 
 	tenants map[string]*tenant
 	waiting int
@@ -88,42 +88,42 @@ type Line struct {
 	tries   []*Waiter // do not wait: that call answers them
 
 	v         float64 // virtual time
-	out, held int64   // see script.Turns
+	out, held int64   // see script.TenantCall
 	owed      map[string]int64
 	owedV     float64
-	alone     bool             // nobody was left waiting when that was had
-	paid      []script.Charged // by the call that is not answered yet
+	alone     bool             // nobody was left waiting when what is owed was granted
+	paid      []script.Charged // charged by the call that is not answered yet
 	no        uint64           // of the last call
 	told      bool             // Redis was told that somebody waits here,
-	toldOut   int64            // and of so many permits that have no place yet
+	toldOut   int64            // and of so many permits that are not in the log yet
 
 	calling  bool
 	askedAt  line.Local
-	nextAt   line.Local // when to ask again, though nothing happens
-	pressing bool       // something happened that others, or those who came, wait for
-	binds    bool       // somebody was left waiting by the last answer,
-	hurries  bool       // though there is more: not all could be told of
+	nextAt   line.Local // when to ask again, even if nothing happens
+	pressing bool       // something happened for which others, or those who came, wait
+	binds    bool       // the last reply left somebody waiting,
+	hurries  bool       // although there is more: not all could be told of
 
-	credit     int64      // permits that are had without a call, since nobody waits,
+	credit     int64      // permits that are given without a call, since nobody waits,
 	creditEnds line.Local // until then
 
-	rate      int64 // as it was known last
+	rate      int64 // as last known
 	roundTrip time.Duration
 	trouble   error // why the last call failed; nil: it did not
 	retries   int
 	answered  line.Local // when Redis answered last
 }
 
-// NewLine returns one where nobody waits. Client is an id that no other has.
+// NewLine returns a line in which nobody waits. client is an id that no other has.
 func NewLine(client string) *Line {
 	return &Line{client: client, tenants: map[string]*tenant{}, owed: map[string]int64{}}
 }
 
-// Creates says that the limiter is created by whoever asks for permits.
+// Creates says that the first request for permits creates the limiter.
 func (l *Line) Creates() { l.create = true }
 
-// Arrive has a request stand in the line of its tenant. It returns true if it goes on at
-// once: where the limit has much more than anybody asks for, there is nothing to share.
+// Arrive puts a request into the line of its tenant. It returns true if the request goes on at
+// once: if the limit has much more than anybody asks for, there is nothing to share.
 func (l *Line) Arrive(w *Waiter, now line.Local) (passes bool) {
 	if l.waiting == 0 && l.trouble == nil && w.cost <= l.credit && now < l.creditEnds {
 		l.credit -= w.cost
@@ -155,18 +155,18 @@ func (l *Line) remove(w *Waiter) {
 	}
 }
 
-// Leave takes a request out that waits; false if it does not wait any more.
+// Leave takes a waiting request out; false if it no longer waits.
 func (l *Line) Leave(w *Waiter) bool {
 	if w.state != waits {
 		return false
 	}
 	l.remove(w)
 	w.state = over
-	l.pressing = true // others may count with it
+	l.pressing = true // others may count it
 	return true
 }
 
-// Placed says that the limiter's line has decided on a request that went on.
+// Decided says that the limiter's line has decided on a request that went on.
 func (l *Line) Decided(w *Waiter) {
 	if w.state == passed {
 		w.state = decided
@@ -174,7 +174,7 @@ func (l *Line) Decided(w *Waiter) {
 	}
 }
 
-// Done says that a request that went on is over, and whether it had its permits.
+// Done says that a request that went on is over, and whether it got its permits.
 func (l *Line) Done(w *Waiter, granted bool) {
 	l.Decided(w)
 	if w.state != decided {
@@ -187,7 +187,7 @@ func (l *Line) Done(w *Waiter, granted bool) {
 	}
 }
 
-// Return gives a tenant back what it was charged for permits.
+// Return takes the charge for permits off a tenant.
 func (l *Line) Return(tenant string, permits int64) { l.charge(tenant, -permits) }
 
 func (l *Line) charge(tenant string, permits int64) {
@@ -196,24 +196,24 @@ func (l *Line) charge(tenant string, permits int64) {
 	}
 }
 
-// Changed says that the limiter was changed, or permits were released: it is to be
-// looked at again.
+// Changed says that the limiter was changed, or that permits were released: the line has to ask
+// again.
 func (l *Line) Changed() {
 	if l.waiting > 0 {
 		l.nextAt = 0
 	}
 }
 
-// soon is how far ahead what comes due is dealt.
+// soon is how far ahead due permits are dealt.
 func (l *Line) soon() time.Duration {
 	return max(soonLeast, soonBeside+2*min(l.roundTrip, farthest))
 }
 
-// gap is how long two calls are apart while not all who ask can go on.
+// gap is the time between two calls while not all who ask can go on.
 func (l *Line) gap() time.Duration { return l.soon() / 3 }
 
-// Next returns when to make the next call; false if there is none to make unless
-// something happens.
+// Next returns when to make the next call; false if there is none to make until something
+// happens.
 func (l *Line) Next() (at line.Local, ok bool) {
 	settles := len(l.owed) > 0 || len(l.paid) > 0 || l.told && l.waiting == 0 || l.toldOut > 0 && l.out == 0
 	switch {
@@ -231,10 +231,10 @@ func (l *Line) Next() (at line.Local, ok bool) {
 	return max(l.nextAt, l.askedAt.Add(l.gap())), true
 }
 
-// Ask returns the next call. Answer or Failed says what became of it.
+// Ask returns the next call. Answer or Failed then says what became of it.
 func (l *Line) Ask(now line.Local) *script.TenantCall {
 	l.calling, l.pressing, l.hurries, l.askedAt = true, false, false, now
-	if l.trouble == nil { // else it is the same call, which Redis may have had
+	if l.trouble == nil { // otherwise it is the same call, which may have reached Redis
 		l.no++
 		l.alone = !l.binds
 		for name, n := range l.owed {
@@ -267,8 +267,8 @@ func (l *Line) Ask(now line.Local) *script.TenantCall {
 	return t
 }
 
-// first is the tenants that come first, as far as is known here, and the least start tag
-// of the others; negative if there are none.
+// first returns the tenants that are first, as far as is known here, and the least start tag of
+// the others; negative if there are no others.
 func (l *Line) first() (first []*tenant, rest float64) {
 	first = slices.Collect(maps.Values(l.tenants))
 	start := func(t *tenant) float64 { return max(t.finish, l.v) }
@@ -281,8 +281,8 @@ func (l *Line) first() (first []*tenant, rest float64) {
 	return first[:maxTenants], start(first[maxTenants])
 }
 
-// Failed says that the call failed, and whether it may succeed later. Those returned
-// are not to wait for that.
+// Failed says that the call failed, and whether it may succeed later. The waiters that it returns
+// must not wait for that.
 func (l *Line) Failed(err error, again bool) (give []*Waiter) {
 	l.calling, l.trouble = false, err
 	l.retries++
@@ -297,10 +297,10 @@ func (l *Line) Failed(err error, again bool) (give []*Waiter) {
 	return append(give, l.Close()...)
 }
 
-// Close takes out all who wait.
+// Close takes out everybody who waits.
 func (l *Line) Close() []*Waiter { return l.drop(l.all()) }
 
-// all is everybody who waits, by tenant.
+// all returns everybody who waits, by tenant.
 func (l *Line) all() (all []*Waiter) {
 	names := slices.Sorted(maps.Keys(l.tenants))
 	for _, name := range names {
@@ -311,7 +311,7 @@ func (l *Line) all() (all []*Waiter) {
 	return all
 }
 
-// drop takes out those of some who wait.
+// drop takes out those of ws that wait.
 func (l *Line) drop(ws []*Waiter) (dropped []*Waiter) {
 	for _, w := range ws {
 		if w.state == waits {
@@ -323,7 +323,7 @@ func (l *Line) drop(ws []*Waiter) (dropped []*Waiter) {
 	return dropped
 }
 
-// Trouble says whether Redis keeps a request from its answer, and why.
+// Trouble reports whether a request has no answer because of Redis, and why.
 func (l *Line) Trouble(w *Waiter, now line.Local) (waitsForRedis bool, trouble error) {
 	still := l.calling && now.Sub(l.askedAt) > max(stillAfter, 4*l.roundTrip)
 	return l.trouble != nil || still || l.answered == 0, l.trouble

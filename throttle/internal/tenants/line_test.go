@@ -24,7 +24,7 @@ func begin(t *testing.T) *story {
 	return &story{T: t, line: NewLine("me"), now: line.Local(time.Hour), of: map[string][]*Waiter{}}
 }
 
-// come has so many requests of a tenant arrive, each of a cost.
+// come makes so many requests of a tenant arrive, each with a cost.
 func (s *story) come(tenant string, n int, cost int64) {
 	for range n {
 		w := NewWaiter(tenant, cost, s.now, 0, false)
@@ -33,7 +33,7 @@ func (s *story) come(tenant string, n int, cost int64) {
 	}
 }
 
-// ask is the next call, for which it is time.
+// ask is the next call, which has to be due.
 func (s *story) ask() *script.TenantCall {
 	s.Helper()
 	at, ok := s.line.Next()
@@ -76,7 +76,7 @@ func elsewhere(tenant string, jobs int64) script.WaitsAt {
 	return script.WaitsAt{Client: "other", Rest: -1, Tenants: []script.WaitingTenant{{Name: tenant, Jobs: jobs, Cost: 1, Since: 1}}}
 }
 
-// TestDealt: who goes on, by what there is room for and who else waits.
+// TestDealt: who goes on depends on what there is room for and who else waits.
 func TestDealt(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -108,7 +108,7 @@ func TestDealt(t *testing.T) {
 }
 
 // TestCharged: a tenant is charged for what goes on, and not for what then gets nothing;
-// afterwards there is no more to say.
+// afterwards there is nothing more to say.
 func TestCharged(t *testing.T) {
 	s := begin(t)
 	s.come("a", 3, 2)
@@ -134,8 +134,8 @@ func TestCharged(t *testing.T) {
 	}
 }
 
-// TestRepeated: a call that failed is made again as the same one, with what it charges, and
-// what came since in the next.
+// TestRepeated: a call that failed is made again as the same call, with what it charges; what
+// came since is in the next call.
 func TestRepeated(t *testing.T) {
 	s := begin(t)
 	s.come("a", 2, 1)
@@ -153,7 +153,8 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
-// TestTold: a client tells of the tenants that come first, and from where on others are.
+// TestTold: a client tells of the tenants that are first, and from which start tag on the others
+// are.
 func TestTold(t *testing.T) {
 	s := begin(t)
 	for i := range 2 * maxTenants {
@@ -172,7 +173,7 @@ func TestTold(t *testing.T) {
 	}
 }
 
-// TestVirtualTime: it does not pass who waits, whatever a request costs.
+// TestVirtualTime: it does not pass those who wait, whatever a request costs.
 func TestVirtualTime(t *testing.T) {
 	s := begin(t)
 	s.come("a", 1, 1)

@@ -11,11 +11,12 @@ import (
 const (
 	// callLasts bounds a call.
 	callLasts = 3 * time.Second
-	// farewell bounds the call in which a Client that is closed says so.
+	// farewell bounds the call in which a Client that is closed says that nobody waits in it any
+	// more.
 	farewell = 500 * time.Millisecond
 )
 
-// step lets something happen, and has the line's goroutine see to it.
+// step calls f, and then the line's goroutine handles what has changed.
 func (q *queue) step(f func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -62,7 +63,7 @@ func (q *queue) run() {
 	}
 }
 
-// call makes a call, and does what its answer says.
+// call makes a call, and does what its reply says.
 func (q *queue) call(ctx context.Context, t *script.TenantCall, lasts time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, lasts)
 	defer cancel()
@@ -116,8 +117,7 @@ func (q *queue) tell(w *Waiter, a line.Answer) {
 	close(t.came)
 }
 
-// end is the end of the line's goroutine: nobody waits, or the Client is closed. The
-// mutex is held.
+// end ends the line's goroutine: nobody waits, or the Client is closed. The mutex is held.
 func (q *queue) end() {
 	q.running = false
 	if !q.closed {

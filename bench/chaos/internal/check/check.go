@@ -1,5 +1,5 @@
-// Package check finds out what came of a run, from the record of the judge and
-// from what was enqueued. It asks none of those who were judged.
+// Package check computes the results of a run from the record of the judge and from what was
+// enqueued. It asks none of the processes that are judged.
 package check
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/record"
 )
 
-// Limit is what the API allows: so many arrivals in any interval. The guard is
-// what the limiter keeps free after each interval on purpose.
+// Limit is what the API allows: so many arrivals in any interval. The guard is the time that
+// the limiter deliberately keeps free after each interval.
 type Limit struct {
 	Permits         int
 	Interval, Guard time.Duration
@@ -22,8 +22,8 @@ type Limit struct {
 // cycle is how long a permit counts.
 func (l Limit) cycle() time.Duration { return l.Interval + l.Guard }
 
-// Level is a number of permits that was in force for some time. The levels of a
-// run overlap where it is not certain which of two was.
+// Level is a number of permits that was in force for some time. The levels of a run overlap
+// where it is uncertain which of two was in force.
 type Level struct {
 	Permits  int
 	From, To time.Duration
@@ -32,12 +32,12 @@ type Level struct {
 // Phase is a fault and the calm after it.
 type Phase struct {
 	Fault            string
-	Begin, End, Next time.Duration // of the fault; Next is the beginning of the next, or the end of the run
+	Begin, End, Next time.Duration // Begin and End are of the fault; Next is when the next fault begins, or the end of the run
 }
 
 // Run is what happened.
 type Run struct {
-	Limit      Limit // which is in force when Levels say nothing else
+	Limit      Limit // in force when Levels say nothing else
 	Levels     []Level
 	Phases     []Phase
 	Begin, End time.Duration // jobs were waiting all this time
@@ -46,14 +46,14 @@ type Run struct {
 	Waiting    map[string]bool // those that the queues still had at the end
 }
 
-// Window is the busiest one of some time, measured by what was allowed in it.
+// Window is the busiest window of some time, compared with what was allowed in it.
 type Window struct {
 	Arrivals, Limit int
 	Above           int // how many windows held more than allowed: one for each arrival too many
 }
 
-// Worse says whether w held more than other, compared with what was allowed. Any
-// window is worse than none.
+// Worse reports whether w held more than other, compared with what was allowed. Any window is
+// worse than none.
 func (w Window) Worse(other Window) bool {
 	if w.Arrivals == 0 || other.Arrivals == 0 {
 		return w.Arrivals > 0
@@ -61,25 +61,25 @@ func (w Window) Worse(other Window) bool {
 	return cmp.Or(cmp.Compare(w.Arrivals-w.Limit, other.Arrivals-other.Limit), cmp.Compare(w.Limit, other.Limit)) > 0
 }
 
-// Never is the time of what should have happened and did not. Unknown is the
-// time, or the utilisation, of what the run was too short to tell.
+// Never is the time of something that should have happened and did not. Unknown is a time or a
+// utilisation that the run was too short to measure.
 const (
 	Never   time.Duration = math.MaxInt64
 	Unknown               = -1
 )
 
-// Figures are what is told of a phase.
+// Figures are the results of a phase.
 type Figures struct {
 	Phase
 	Busiest Window        // of the fault and the calm after it
 	Twice   int           // arrivals of jobs that had arrived before
 	Resumed time.Duration // from the end of the fault to the first arrival
-	Back    time.Duration // from then to the beginning of two cycles of which 95 % are used
+	Back    time.Duration // from the end of the fault to the beginning of two cycles that are used to 95 %
 	During  float64       // utilisation while the fault lasted
-	After   float64       // utilisation from 5 s after it on, for two cycles
+	After   float64       // utilisation for two cycles, from 5 s after the fault on
 }
 
-// Result is what is told of a run.
+// Result is the result of a run.
 type Result struct {
 	Jobs    int // enqueued
 	Phases  []Figures
@@ -91,7 +91,7 @@ type Result struct {
 	Use     float64       // utilisation from the begin to the end
 }
 
-// settled is how long after a fault all should be as before.
+// settled is how long after a fault everything should be as before.
 const settled = 5 * time.Second
 
 // Check computes the figures of a run.
@@ -119,8 +119,9 @@ func Check(r Run) Result {
 	return result
 }
 
-// busiest looks back from every arrival of a phase, which finds the busiest
-// window exactly: moving one to its right until it ends at an arrival loses none.
+// busiest finds the busiest window of a phase. It checks the windows that end at an arrival.
+// That is exact: any other window can be moved to the right until it ends at an arrival, and
+// loses none.
 func (r Run) busiest(p Phase) Window {
 	var worst Window
 	first := 0
@@ -157,8 +158,8 @@ func (r Run) allowed(from, to time.Duration) int {
 	return most
 }
 
-// idle is the time in which no arrival counted any more: nothing but a fault
-// keeps the next from coming.
+// idle is the time in which no earlier arrival counted any more. Then only a fault keeps the
+// next job from arriving.
 func (r Run) idle() (sum time.Duration) {
 	last := r.Begin
 	for _, a := range r.Arrivals {
@@ -170,15 +171,15 @@ func (r Run) idle() (sum time.Duration) {
 	return sum + max(0, r.End-last-r.Limit.cycle())
 }
 
-// use is how much of what the limit allows arrived. Over a stretch that is no
-// multiple of the cycle it is inexact by a burst.
+// use is how much of what the limit allows arrived. If the time is no multiple of the cycle, it
+// is inexact by a burst.
 func (r Run) use(from, to time.Duration) float64 {
 	ideal := float64(r.Limit.Permits) * float64(to-from) / float64(r.Limit.cycle())
 	return float64(r.index(to)-r.index(from)) / ideal
 }
 
-// pace is the least time that the limit allows for two cycles, to the time they
-// took from arrival i on. Unlike use it is exact for bursts.
+// pace is the ratio of the least time that the limit allows for two cycles to the time that
+// they took from arrival i on. Unlike use it is exact for bursts.
 func (r Run) pace(i int) float64 {
 	const cycles = 2
 	n := cycles * r.Limit.Permits
@@ -197,7 +198,7 @@ func (r Run) resumed(p Phase) time.Duration {
 	return r.Arrivals[i].At - p.End
 }
 
-// back is how long after the fault two cycles begin that are used as they should be.
+// back is how long after the fault two cycles begin that are used to 95 %.
 func (r Run) back(p Phase) time.Duration {
 	const enough = 0.95
 	for i := r.index(p.End); i < len(r.Arrivals) && r.Arrivals[i].At < p.Next-2*r.Limit.cycle(); i++ {
@@ -211,7 +212,7 @@ func (r Run) back(p Phase) time.Duration {
 	return Never
 }
 
-// after is the pace 5 s after the fault, or what is used if there is none.
+// after is the pace 5 s after the fault, or the use if there is no pace.
 func (r Run) after(p Phase) float64 {
 	if p.Next-p.End < settled+2*r.Limit.cycle() {
 		return Unknown
@@ -257,14 +258,14 @@ func (r Run) again() []record.Arrival {
 	return again
 }
 
-// index is the first arrival at or after t.
+// index is the index of the first arrival at or after t.
 func (r Run) index(t time.Duration) int { return index(r.Arrivals, t) }
 
 func index(arrivals []record.Arrival, t time.Duration) int {
 	return sort.Search(len(arrivals), func(i int) bool { return arrivals[i].At >= t })
 }
 
-// count is how many arrivals there are from one time to before another.
+// count is the number of arrivals from one time on, before another.
 func count(arrivals []record.Arrival, from, to time.Duration) int {
 	return index(arrivals, to) - index(arrivals, from)
 }

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Crash is what the death of a worker whose slots all had places cost: permits
-// that nobody used while its places lasted, and for as long again after that.
+// Crash is the cost of the death of a worker whose slots all had reservations: permits that
+// nobody used while the reservations lasted, and for as long again after that.
 type Crash struct{ Unused, Later int }
 
-// CheckCrash tells what a death at a time cost. The limit has to spread its permits
-// evenly, so that each that is not used leaves a gap. Places reach as far as horizon.
+// CheckCrash computes the cost of a death at a time. The limit has to spread its permits
+// evenly, so that each unused permit leaves a gap. Reservations reach as far as horizon.
 func CheckCrash(r Run, died, horizon time.Duration) Crash {
 	return Crash{
 		Unused: r.unused(died, died+horizon),
@@ -18,8 +18,8 @@ func CheckCrash(r Run, died, horizon time.Duration) Crash {
 	}
 }
 
-// unused is how many more permits there were than arrivals, between the last arrival
-// before from and the first after to.
+// unused is how many more permits than arrivals there were between the last arrival before from
+// and the first after to.
 func (r Run) unused(from, to time.Duration) int {
 	first, last := max(r.index(from)-1, 0), min(r.index(to), len(r.Arrivals)-1)
 	if last <= first {

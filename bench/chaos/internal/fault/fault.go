@@ -17,21 +17,21 @@ import (
 type Fault struct {
 	Name string
 	What string // for people
-	// Exempt says that the limit may break and jobs may be lost, as is
-	// documented: the fault is not part of the mix, and its run is not judged.
+	// Exempt says that the limit may break and jobs may be lost, as is documented. The fault is
+	// not part of the mix, and its run is not judged.
 	Exempt bool
 
-	// do makes trouble until ctx ends, and has undone it when it returns.
+	// do makes trouble until ctx ends. It has undone the trouble when it returns.
 	do func(ctx context.Context, s *site.Site, r *rand.Rand) error
 }
 
-// What some faults are known by elsewhere.
+// Names of faults that other packages use.
 const (
 	Clock  = "clock" // needs site.BuildShifted
 	Limits = "limits"
 )
 
-// All are the faults.
+// All returns all faults.
 func All() []Fault {
 	return []Fault{
 		{Name: "kill-worker", What: "a worker: kill -9", do: killWorker},
@@ -51,7 +51,7 @@ func All() []Fault {
 	}
 }
 
-// Mix are the faults that are judged.
+// Mix returns the faults that are judged.
 func Mix() []Fault {
 	return slices.DeleteFunc(All(), func(f Fault) bool { return f.Exempt })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/site"
 )
 
-// changeLimit changes the limit and pauses it, at random, and leaves it as it was.
+// changeLimit changes the limit and pauses it, at random. In the end it restores the limit.
 func changeLimit(ctx context.Context, s *site.Site, r *rand.Rand) error {
 	whole := s.Plan.Limit.Permits
 	ms := func(from, to int) time.Duration { return time.Duration(from+r.IntN(to-from)) * time.Millisecond }

@@ -11,7 +11,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/wire"
 )
 
-// some are the workers whose network is in trouble: all, or one.
+// some returns the workers whose network is in trouble: all, or one.
 func some(s *site.Site, r *rand.Rand) []*site.Worker {
 	w := one(s, r)
 	if r.IntN(2) == 0 {

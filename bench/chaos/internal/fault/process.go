@@ -12,7 +12,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/site"
 )
 
-// one is a worker to whom something happens.
+// one returns a random worker.
 func one(s *site.Site, r *rand.Rand) *site.Worker { return s.Workers[r.IntN(len(s.Workers))] }
 
 func killWorker(ctx context.Context, s *site.Site, r *rand.Rand) error {
@@ -31,7 +31,7 @@ func stopWorker(ctx context.Context, s *site.Site, r *rand.Rand) error {
 	return w.Thaw()
 }
 
-// shiftClock replaces a worker for the time by one whose clock is fast or slow.
+// shiftClock replaces a worker for a time with one whose clock is fast or slow.
 func shiftClock(ctx context.Context, s *site.Site, r *rand.Rand) error {
 	seconds := 3600
 	if r.IntN(2) == 0 {
@@ -59,7 +59,7 @@ func stopRedis(ctx context.Context, s *site.Site, _ *rand.Rand) error {
 	return s.Redis.Signal(syscall.SIGCONT)
 }
 
-// fillRedis makes what is stored too much.
+// fillRedis sets maxmemory so low that what is stored is too much.
 func fillRedis(ctx context.Context, s *site.Site, _ *rand.Rand) error {
 	set := func(maxmemory string) error {
 		return s.Client.ConfigSet(context.WithoutCancel(ctx), "maxmemory", maxmemory).Err()
@@ -86,8 +86,8 @@ func killClients(ctx context.Context, s *site.Site, _ *rand.Rand) error {
 	})
 }
 
-// flushAll forgets everything, and then enqueues again: without work nothing
-// would be seen of the limit.
+// flushAll deletes everything, and then enqueues again: without jobs, the run would show
+// nothing about the limit.
 func flushAll(ctx context.Context, s *site.Site, _ *rand.Rand) error {
 	if err := s.Client.FlushAll(ctx).Err(); err != nil {
 		return err

@@ -12,11 +12,10 @@ const (
 	LeadIn = 3 * time.Second
 	// Length is how long a fault lasts.
 	Length = 3 * time.Second
-	// Calm is how long nothing happens after it: 5 s until all has to be as before, and
+	// Calm is how long nothing happens after it: 5 s until everything has to be as before, and
 	// 3 s in which to see that.
 	Calm = 8 * time.Second
-	// leastCalm is how much of the calm the last fault of a run needs: work has
-	// to have resumed by then.
+	// leastCalm is how much calm the last fault of a run needs: jobs have to run again by then.
 	leastCalm = 3 * time.Second
 )
 
@@ -25,12 +24,12 @@ type Slot struct {
 	At      time.Duration // since the beginning of the run
 	Fault   Fault
 	Changes bool   // the limit is changed and paused meanwhile
-	Seed    uint64 // what of the fault is left to chance
+	Seed    uint64 // for what the fault does at random
 }
 
-// Schedule is what happens in a run: faults and calm by turns, in an order that
-// depends on the seed alone, and none a second time before all have had their
-// turn. In a mix, the limit is changed as well during every third fault or so.
+// Schedule is what happens in a run: faults and calm alternate. The order depends only on the
+// seed. No fault comes a second time before all others have come. In a mix, the limit also
+// changes during about every third fault.
 func Schedule(seed uint64, length time.Duration, faults []Fault) []Slot {
 	r := rand.New(rand.NewPCG(seed, 0))
 	var slots []Slot

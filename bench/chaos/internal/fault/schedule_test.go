@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// shape is what of a slot can be compared.
+// shape is the part of a slot that can be compared.
 type shape struct {
 	at      time.Duration
 	name    string

@@ -1,8 +1,8 @@
 //go:build unix
 
-// Package judge is the API that all workers call. It is a process of its own,
-// which trusts nobody: it writes down what arrives, refuses nothing, and knows
-// neither the limit nor what is done to the others.
+// Package judge is the API that all workers call. It is a process of its own and trusts nobody:
+// it writes down what arrives and refuses nothing. It knows neither the limit nor what is done
+// to the others.
 package judge
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/record"
 )
 
-// Subcommand is the argument with which a program that calls Start has to call
-// Serve, with the file as the argument after it.
+// Subcommand is the argument with which Start runs its own program again. The program then has
+// to call Serve, with the file that is the next argument.
 const Subcommand = "judge"
 
 // Judge is the process, as its parent sees it.
@@ -33,15 +33,15 @@ type Judge struct {
 	stderr strings.Builder
 }
 
-// Start runs this program's own Subcommand, and returns when it listens. The
-// caller has to Stop it.
+// Start runs this program's own Subcommand, and returns when it listens. The caller has to Stop
+// it.
 func Start(file string) (*Judge, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	j := &Judge{file: file, cmd: exec.Command(program, Subcommand, file)}
-	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for its parent, who stops it
+	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for its parent, which stops it
 	j.cmd.Stderr = &j.stderr
 	stdin, err := j.cmd.StdinPipe()
 	if err != nil {
@@ -63,7 +63,7 @@ func Start(file string) (*Judge, error) {
 	return j, nil
 }
 
-// Stop ends the process and returns all that arrived, in order.
+// Stop ends the process and returns all arrivals, in order.
 func (j *Judge) Stop() ([]record.Arrival, error) {
 	if err := j.end(); err != nil {
 		return nil, err

@@ -16,8 +16,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/record"
 )
 
-// Serve is what the process does: it says on out where it listens, answers 200
-// to everything, and returns, with all arrivals written to file, when in ends.
+// Serve is the judge's process. It says on out where it listens, and answers 200 to everything.
+// It returns when in ends, and has then written all arrivals to file.
 func Serve(file string, in io.Reader, out io.Writer) error {
 	f, err := os.Create(file)
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *clerk) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// close returns once all is written. Handlers that server.Close left behind may still come.
+// close writes what is left. Handlers that server.Close left behind may still come.
 func (c *clerk) close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,13 +17,13 @@ type Arrival struct {
 	Job    string
 }
 
-// Write writes a as one line, whatever its names hold.
+// Write writes a as one line, whatever its names contain.
 func Write(w io.Writer, a Arrival) error {
 	_, err := fmt.Fprintf(w, "%d %q %q\n", a.At, a.Worker, a.Job)
 	return err
 }
 
-// Read returns what a file holds, in the order in which it was written.
+// Read returns what a file contains, in the order in which it was written.
 func Read(file string) ([]Arrival, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// changeTakes is within what time every worker acts on a change.
+	// changeTakes is the time within which every worker acts on a change.
 	changeTakes = 100 * time.Millisecond
 	// again is how long after a failure a change is tried again.
 	again = 50 * time.Millisecond
 )
 
-// Rate is the limit's, with another number of permits.
+// Rate is the rate of the limit, with another number of permits.
 func (s *Site) Rate(permits int) throttle.Rate {
 	l := s.Plan.Limit
 	return throttle.Rate{Permits: int64(permits), Interval: l.Interval, Guard: l.Guard, Smooth: s.Plan.Smooth}
@@ -30,9 +30,9 @@ func (s *Site) Rate(permits int) throttle.Rate {
 // is in trouble it tries again, until ctx ends. It is safe for concurrent use,
 // one change at a time.
 //
-// From when it is called the new number may be in force; the old one is in force
-// until Redis has acknowledged the change, the workers have had their time to act
-// on it, and what they had granted before has arrived.
+// The new number may be in force from the call on. The old one is in force until three things
+// have happened: Redis has acknowledged the change, the workers have had their time to act on
+// it, and what they had granted before has arrived.
 func (s *Site) ChangeLimit(ctx context.Context, permits int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *Site) ChangeLimit(ctx context.Context, permits int) error {
 	return nil
 }
 
-// Levels are all numbers of permits that were in force, and when.
+// Levels returns all numbers of permits that were in force, and when.
 func (s *Site) Levels() []check.Level {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 type Programs struct {
 	Worker  string
 	Enqueue string
-	Shifted string // a worker that has its wall clock shifted; "" unless BuildShifted made it
+	Shifted string // a worker whose wall clock can be shifted; "" unless BuildShifted made it
 }
 
-// module is where the commands are.
+// module is the module of the commands.
 const module = "github.com/jobthrottle/jobthrottle"
 
 // Build builds the commands into dir.

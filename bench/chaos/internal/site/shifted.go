@@ -12,11 +12,10 @@ import (
 	"strings"
 )
 
-// A Go program reads the clock from the kernel's page of its own accord: what is
-// preloaded in the place of libc, as libfaketime is, does not reach it, and
-// Linux' namespaces shift only clocks that count from the start of the machine.
-// So a worker whose wall clock is wrong is built with another time.Now: the
-// toolchain's own, which adds what the environment says.
+// A Go program reads the clock from the kernel's page itself. A library that is preloaded in
+// front of libc, such as libfaketime, does not reach it. Linux' namespaces shift only clocks
+// that count from the start of the machine. So a worker with a wrong wall clock is built with
+// another time.Now: the toolchain's own, which adds what the environment says.
 const (
 	shiftEnv = "JOBTHROTTLE_CHAOS_CLOCK_SHIFT"
 	readNow  = "\tsec, nsec, mono := runtimeNow()\n"
@@ -34,9 +33,9 @@ var clockShift = func() int64 {
 `
 )
 
-// BuildShifted builds a worker that can have its wall clock shifted: its
-// monotonic clock, and all timers, are as they should be. It builds the
-// standard library again, which takes a minute or two the first time.
+// BuildShifted builds a worker whose wall clock can be shifted. Its monotonic clock and all
+// timers stay right. It builds the standard library again, which takes a minute or two the
+// first time.
 func BuildShifted(ctx context.Context, dir string) (string, error) {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {

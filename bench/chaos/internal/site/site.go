@@ -1,8 +1,8 @@
 //go:build unix
 
-// Package site is the whole system, as processes: a redis-server that saves all
-// it acknowledges, workers that reach it over wires that can be broken, and the
-// judge, whom they call.
+// Package site is the whole system, as processes: a redis-server that saves all that it
+// acknowledges, workers that reach it over wires that can be broken, and the judge, which the
+// workers call.
 package site
 
 import (
@@ -32,7 +32,7 @@ const (
 	queueName = "default"
 )
 
-// Plan is what a site is made of.
+// Plan describes a site.
 type Plan struct {
 	Limit   check.Limit
 	Smooth  bool   // the limit spreads its permits evenly
@@ -42,11 +42,11 @@ type Plan struct {
 	Hold    string // how long a job waits in its slot
 }
 
-// Site is a running system. It is for one goroutine, except as its methods say.
+// Site is a running system. It is for one goroutine, except where its methods say otherwise.
 type Site struct {
 	Plan    Plan
 	Redis   *redisserver.Server
-	Client  *redis.Client // goes to Redis straight
+	Client  *redis.Client // connects to Redis directly
 	Workers []*Worker
 	Limit   *throttle.Limiter
 
@@ -93,7 +93,7 @@ func Start(ctx context.Context, programs Programs, plan Plan, dir string) (s *Si
 	if err := s.Limit.SetRate(ctx, s.Rate(plan.Limit.Permits)); err != nil {
 		return s, err
 	}
-	return s, operate.NewFleet(s.Client).Pin(ctx, limitName) // what is set by faults is not to be undone by workers that start
+	return s, operate.NewFleet(s.Client).Pin(ctx, limitName) // workers that start must not undo what faults set
 }
 
 // StartWorkers starts all workers.
@@ -106,8 +106,8 @@ func (s *Site) StartWorkers() error {
 	return nil
 }
 
-// Enqueue adds n jobs as a user does: from a file, by the command. They are
-// acknowledged when it returns.
+// Enqueue adds n jobs as a user does: from a file, by the command. They are acknowledged when
+// it returns.
 func (s *Site) Enqueue(ctx context.Context, n int) error {
 	var lines strings.Builder
 	ids := make([]string, n)
@@ -144,8 +144,8 @@ log: { level: info }
 	return file, os.WriteFile(file, []byte(text), 0o600)
 }
 
-// StopWorkers asks all workers to drain, and waits for them. A worker that ended
-// before, or not as it was asked to, is an error.
+// StopWorkers asks all workers to drain, and waits for them. It returns an error if a worker
+// ended before, or failed.
 func (s *Site) StopWorkers() error {
 	for _, w := range s.Workers {
 		w.terminate()
@@ -157,8 +157,8 @@ func (s *Site) StopWorkers() error {
 	return errors.Join(errs...)
 }
 
-// Waiting are the jobs that asynq still has, whatever their state: those that it
-// has given up (archived) or takes for done are not among them.
+// Waiting returns the jobs that asynq still has, in any state except archived (given up) and
+// completed.
 func (s *Site) Waiting(ctx context.Context) (map[string]bool, error) {
 	inspector := asynq.NewInspectorFromRedisClient(s.Client)
 	waiting := map[string]bool{}
@@ -185,11 +185,10 @@ func (s *Site) Waiting(ctx context.Context) (map[string]bool, error) {
 	return waiting, nil
 }
 
-// Enqueued are the ids of the jobs that were acknowledged.
+// Enqueued returns the ids of the jobs that were acknowledged.
 func (s *Site) Enqueued() []string { return slices.Clone(s.enqueued) }
 
-// Stop ends all processes, those that are in trouble as well, and returns what
-// the judge has written down.
+// Stop ends all processes, also those in trouble, and returns what the judge has written down.
 func (s *Site) Stop() (arrivals []record.Arrival, err error) {
 	for _, w := range s.Workers {
 		w.Kill()
@@ -201,7 +200,7 @@ func (s *Site) Stop() (arrivals []record.Arrival, err error) {
 		err = errors.Join(err, stopped)
 	}
 	if s.throttle != nil {
-		_ = s.throttle.Close() // it holds no places
+		_ = s.throttle.Close() // it holds no reservations
 	}
 	if s.Client != nil {
 		err = errors.Join(err, s.Client.Close())

@@ -64,8 +64,8 @@ func TestShifted(t *testing.T) {
 	}
 }
 
-// heartbeat is until when, by its own clock, asynq takes the only worker for
-// alive if it hears no more of it: some seconds from now.
+// heartbeat is until when, by its own clock, asynq believes that the only worker lives if it
+// hears no more of it: some seconds from now.
 func heartbeat(t *testing.T, s *Site) time.Time {
 	t.Helper()
 	poll := time.NewTicker(50 * time.Millisecond)

@@ -15,7 +15,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/wire"
 )
 
-// Worker is one place for a worker: its process may be killed and started again.
+// Worker is a worker of the site: its process may be killed and started again.
 type Worker struct {
 	Name string
 
@@ -25,8 +25,8 @@ type Worker struct {
 	log    string // file to which all its processes write
 
 	cmd    *exec.Cmd     // nil before the first Start
-	exited chan struct{} // closed once the process is gone and waited for
-	asked  bool          // to end, or killed
+	exited chan struct{} // closed once the process has ended and was waited for
+	asked  bool          // it was asked to end, or killed
 }
 
 func newWorker(s *Site, i int) (*Worker, error) {
@@ -42,14 +42,14 @@ func newWorker(s *Site, i int) (*Worker, error) {
 	return w, nil
 }
 
-// Wire is what lies between the worker and Redis.
+// Wire is the connection between the worker and Redis.
 func (w *Worker) Wire() *wire.Wire { return w.wire }
 
-// Start starts the process and returns when it says that it runs, or has ended.
-// Extra variables go into its environment.
+// Start starts the process, and returns when the process says that it runs, or has ended. Extra
+// variables go into its environment.
 func (w *Worker) Start(env ...string) error { return w.start(w.site.programs.Worker, env...) }
 
-// StartShifted starts one whose wall clock differs.
+// StartShifted starts a process whose wall clock is wrong by so many seconds.
 func (w *Worker) StartShifted(seconds int) error {
 	return w.start(w.site.programs.Shifted, fmt.Sprintf("%s=%d", shiftEnv, seconds))
 }
@@ -63,7 +63,7 @@ func (w *Worker) start(program string, env ...string) error {
 	cmd := exec.Command(program, "--config", w.config)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = says, says
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us, who stop it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us, and we stop it
 	if err := cmd.Start(); err != nil {
 		return errors.Join(fmt.Errorf("start %s: %w", w.Name, err), log.Close())
 	}
@@ -81,7 +81,7 @@ func (w *Worker) start(program string, env ...string) error {
 	return nil
 }
 
-// said is a log and tells when there is something in it.
+// said is a log that tells when something is written to it.
 type said struct {
 	log       *os.File
 	something chan struct{}
@@ -124,8 +124,8 @@ func (w *Worker) terminate() {
 	}
 }
 
-// wait returns when the process has ended, with an error if it was not asked to,
-// or says that it failed.
+// wait returns when the process has ended. It returns an error if nobody asked it to end, or if
+// it failed.
 func (w *Worker) wait() error {
 	<-w.exited
 	if w.asked && w.cmd.ProcessState.Success() {

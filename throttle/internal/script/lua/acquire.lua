@@ -5,38 +5,38 @@
 -- KEYS: 1 this queue's last reply, then SPAN keys for each member (log.lua)
 -- ARGV: batch number (grows within the queue's key), client id, numbers, then
 --       M x: seal last seen ('' none), configuration to create it with (rate:interval:type:keepAlive:guard:smooth:window:offset) or ''
--- The numbers are one argument, separated by spaces, which Redis takes sooner than many:
+-- The numbers are one argument, separated by spaces, which Redis reads faster than many arguments:
 --       us that Redis's clock must show at least, as acquire.lua last told this queue (0: never)
---       us that it would show if it had not been set back, as far as the client knows (0: it does not)
---       us after which the batch is not to be served (0: any time), since its last reply may be forgotten
---       us up to where places may be used without having heard of a change, if that is more than NEAR (0)
+--       us that it would show if it had not been set back, as far as the client knows (0: it does not know)
+--       us after which the batch must not be served (0: any time), since its last reply may be forgotten
+--       us up to where reservations may be used without having heard of a change, if that is more than NEAR (0)
 --       members M; M x: epoch last seen (0 none), refresh (1: rebuild the cached value), permits this queue has reserved ahead
---       number of returns, each: time, 1 if that has come and others are to hear of what is free, M x epoch, M x permits
+--       number of returns, each: time, 1 if that time has come and others are to hear of what becomes free, M x epoch, M x permits
 --       M x permits to release from the oldest grants
---       number of runs, each: longest wait us, reach us (how far ahead places may be reserved), near us (up to where
---            without regard to what other clients have), lead us (no earlier than so far ahead), count, M x permits
+--       number of runs, each: longest wait us, reach us (how far ahead permits may be reserved), near us (up to where that does
+--            not depend on what other clients have), lead us (no earlier than so far ahead), count, M x permits
 --            a longest wait of -1 asks for a prefetch: up to count now, as long as half of the limit stays free
 -- reply: one string of integers (and seals), separated by spaces:
---   now us, status: 0, or 1 member (not initialized), or 2 (an older batch than the last one), or 3 time us (all was granted
---            then: what fast.lua said to this batch), or 4 member field (its configuration makes no sense), or 5 (too late)
+--   now us, status: 0, or 1 member (not initialized), or 2 (an older batch than the last one), or 3 time us (everything was
+--            granted then: what fast.lua said to this batch), or 4 member field (its configuration makes no sense), or 5 (too late)
 --   time us the offsets count from
 --   M x: epoch, changed; if changed is 1: seal, rate, interval us, guard us, type, window, smooth
---   number of clients that lately asked for places beyond near (0: this one did not)
+--   number of clients that lately asked for reservations beyond near (0: this one did not)
 --   each run: number of grants, each: count, offset us; then outcome of the rest: 0 (none), 1 wait us, member (denied),
---            2 member, rate (more than the rate), 3 wait us, member (its turn is beyond what it may reserve, or its share)
+--            2 member, rate (more than the rate), 3 wait us, member (due beyond what it may reserve, or beyond its share)
 -- Members count from 0 in the reply.
 
 local batch, client = ARGV[1], ARGV[2]
-local next_number, state = string.gmatch(ARGV[3], '%S+') -- with a state in miniredis
+local next_number, state = string.gmatch(ARGV[3], '%S+') -- miniredis needs the state
 local function take() return next_number(state) end
 local function take_number() return next_number(state) + 0 end
 
--- member is a limiter in this call; its configuration shows through.
+-- member is a limiter in this call; the fields of its configuration can be read in it.
 local function member(config, kept, known)
   return setmetatable({
     kept = kept, stays = known and config.keep == 0 and not config.per_client, frontier = false,
-    text = false, cached = false, card = 0, -- its value as Redis has it, as a number, and how many entries it had
-    value = 0, at = {}, x = {}, dirty = false, -- its value as it becomes, when this call grants what, and whether else changed
+    text = false, cached = false, card = 0, -- its value as Redis has it, as text and as a number, and how many entries its log had
+    value = 0, at = {}, x = {}, dirty = false, -- its new value, the times and permits of what this call grants, and whether anything else changed
     page = false, skip = 0, oldest = false, purged = false, -- as purge left them
   }, { __index = config })
 end
@@ -60,7 +60,7 @@ for i = 1, M + 1 do
 end
 
 local last = read[1]
-if last and match(last, '^%d+ ') then -- all batches of a queue are of one length, and in the order of their text
+if last and match(last, '^%d+ ') then -- all batch numbers of a queue have one length, so they are ordered as text
   local no = sub(last, 1, #batch)
   if no == batch then return at .. sub(last, #batch + 1) end
   if no > batch then return at .. ' 2' end
@@ -82,7 +82,7 @@ end
 
 for i, m in ipairs(members) do
   local epoch = seen[i] + 0
-  local ran = least >= m.epoch and least - now < min(m.W, NEAR) and now - least < m.W / 2 -- time has, since this client was told it
+  local ran = least >= m.epoch and least - now < min(m.W, NEAR) and now - least < m.W / 2 -- time has run on, since this client was told it
   if not ran or furthest - now >= m.W or epoch ~= m.epoch or m.epoch > now or refresh[i] then
     upkeep().mind_clock(m, client, epoch, least, furthest, now)
   end
@@ -97,7 +97,7 @@ for _ = 1, take_number() do
   for i = 1, M do epochs[i] = take_number() end
   for i = 1, M do
     local n = take_number()
-    -- A place of an older configuration was dropped, or stands: it is not ours to touch.
+    -- A reservation of an older configuration was dropped, or stays: we must not touch it.
     local same = epochs[i] == members[i].epoch
     if due and n > 0 and upkeep().take_back(members[i], t, n, now, same) then
       freed[i] = true
@@ -114,7 +114,7 @@ for i = 1, M do
     upkeep().release(members[i], n, now)
     freed[i] = true
   end
-  if freed[i] then -- those hear of it whose places are far ahead
+  if freed[i] then -- tell those whose reservations are far ahead
     changed = true
     if call('ZCOUNT', members[i].permits_key, score(now + NEAR), '+inf') > 0 then config().announce_release(members[i].name) end
   end
@@ -164,14 +164,14 @@ for _ = 1, take_number() do
     end
   else
     local from = max(earliest, now + lead)
-    if grid and lead > 0 then -- else each exchange would be an entry of its own
+    if grid and lead > 0 then -- otherwise each exchange would be an entry of its own
       local _, high = bucket(grid, from)
       if high - now <= longest and high - from <= lead then from = high end
     end
     while count > 0 do
-      -- The earliest time T from which all members have room for ns. It only
-      -- grows, and is found when no member moves it any more. Then it is moved to
-      -- the end of its bucket in the log of the member that was full before it.
+      -- Find the earliest time T at which all members have room for ns. T only grows, and is found
+      -- when no member moves it any more. Then it moves to the end of its bucket, in the log of the
+      -- member that was full before it.
       local T, tight, settled, i = from, paused, 0, 1
       while settled < M do
         local t, room = fit(members[i], ns[i], T, now)
@@ -190,9 +190,9 @@ for _ = 1, take_number() do
       local times, wait = count, T - now
       for k = 1, M do times = min(times, max(1, floor(rooms[k] / ns[k]))) end
 
-      -- Beyond near, clients that contend have equal shares of what the horizon
-      -- holds, so that none takes all of it before the others ask. Nearer places
-      -- are anybody's: a share that is not used is not lost.
+      -- Beyond near, clients that contend have equal shares of what the horizon holds, so that none
+      -- takes all of it before the others ask. Nearer times are for anybody: a share that is not
+      -- used is not lost.
       if wait > near and longest > near then
         if not shares then
           shares, contenders = {}, 1
@@ -203,7 +203,8 @@ for _ = 1, take_number() do
           end
         end
         for k, share in pairs(shares) do
-          -- One more than fits, so that a share smaller than a big request does not bar it.
+          -- At least one while the share is not used up, so that a share smaller than a big request
+          -- does not block it.
           times = min(times, max(ahead[k] < share and 1 or 0, floor((share - ahead[k]) / ns[k])))
         end
       end
@@ -246,7 +247,7 @@ for i, m in ipairs(members) do
   elseif m.kept and written then
     call('HDEL', m.name, 'frontier')
   end
-  -- Keys that were there have what Expire, or Redisson's, gave them.
+  -- Keys that existed before keep the expiry that Expire, or Redisson's, gave them.
   local t = written and (not (m.stays and last) or refresh[i]) and upkeep().expire(m, now)
   if t and not m.per_client then
     ttl, lives = max(ttl, t), lives or m.keep > 0
@@ -259,7 +260,7 @@ end
 local body = table.concat(out, ' ')
 if changed then
   local kept = min(max(ceil(longest_W / 1000), KEPT), 60000)
-  if not stays and (latest > 0 or not lives) then kept = min(kept, ttl) end -- it goes with its limiter, or the last of them, if it can
+  if not stays and (latest > 0 or not lives) then kept = min(kept, ttl) end -- the reply expires with its limiter, or the last of them, if it can
   if given_back or lives or M > 1 then kept = max(kept, ceil((latest - now) / 1000) + 1) end
   call('SET', KEYS[1], batch .. ' ' .. body, 'PX', int(kept))
 end

@@ -1,12 +1,16 @@
--- Takes what a client saw become of permits of an adaptive limiter, and returns the limit that follows (learn.lua). What is learnt
--- is one field of the limiter's hash, adapt; the limit in force is its rate.
+-- Takes a client's report of what became of permits of an adaptive limiter, and returns the limit
+-- that follows (learn.lua). What is learnt is one field of the limiter's hash, adapt; the limit in
+-- force is its rate.
 --
 -- KEYS: the SPAN keys of the limiter (log.lua), 7 the reply to this client's last report
--- ARGV: 1 the report's number (grows within KEYS[7], all are of one length), 2 start:min:max, where what was learnt is lost,
---       3 numbers, separated by spaces: what the API says its limit is, in permits and the us for which (0 0: nothing); the most permits that one request took or wants (0: none); the longest pause (us); for each moment, how long ago its permits were to be used (us), permits accepted, refused
+-- ARGV: 1 the report's number (grows within KEYS[7], all have one length), 2 start:min:max, in case what was learnt is lost,
+--       3 numbers, separated by spaces: what the API says its limit is, in permits and the us for which (0 0: nothing); the most
+--       permits that one request took or wants (0: none); the longest pause (us); for each time at which permits were to be used:
+--       how long ago that was (us), permits accepted, refused
 -- reply: one string: the limit, us for which a permit counts; or 0 0: it is not adaptive, or has no rate
 --
--- A cut raises the epoch, a raise keeps it, and all places. A pinned limiter stays as it is.
+-- A cut raises the epoch. A raise keeps the epoch, and all reservations. A pinned limiter stays as
+-- it is.
 
 local last = call('GET', KEYS[7])
 if last and sub(last, 1, #ARGV[1]) >= ARGV[1] then return sub(last, #ARGV[1] + 2) end
@@ -21,7 +25,7 @@ if not s then
   local c = {}
   for n in string.gmatch(ARGV[2], '%d+') do c[#c + 1] = tonumber(n) end
   s = learn().fresh({ start = c[1], min = c[2], max = c[3], interval = m.interval, even = m.smooth and 1 or 0 }, m.rate, now)
-elseif s.limit ~= m.rate or s.interval ~= m.interval then -- somebody else has set it: what was learnt is of another time
+elseif s.limit ~= m.rate or s.interval ~= m.interval then -- somebody else has set it: what was learnt no longer holds
   s.interval = m.interval
   s = learn().fresh(s, m.rate, now)
 end

@@ -1,10 +1,11 @@
 -- Makes a limiter adaptive, or ends that.
 --
 -- KEYS: the SPAN keys of the limiter (log.lua), 7 and ARGV: 1, 2 see once in config.lua
--- ARGV: 3 start (0: the rate that it has), 4 min, 5 max (0 0 0: its rate stays as it is now), 6 configuration to create it with or ''
+-- ARGV: 3 start (0: the rate that it has), 4 min, 5 max (0 0 0: not adaptive, and its rate stays as it is now), 6 configuration
+--       to create it with or ''
 -- reply: 1, or -1 if the limiter is not initialized, or -2 if it is PER_CLIENT
 --
--- As long as start, min and max are the same, and the interval is, what was learnt stays.
+-- What was learnt stays as long as start, min, max and the interval are the same.
 
 return config().once(function(now, furthest)
   local m = open(1)
@@ -19,7 +20,7 @@ return config().once(function(now, furthest)
   if high == 0 then
     if not stored or stored == '0' then return 1 end
     even = s and s.even == 1
-    call('HSET', KEYS[1], 'adapt', '0') -- and not nothing, which whoever knows it as adaptive would mend
+    call('HSET', KEYS[1], 'adapt', '0') -- not deleted: a client that knows it as adaptive would write it again
   else
     if s and s.min == low and s.max == high and (start == 0 or s.start == start) and s.interval == m.interval then return 1 end
     local c = { start = start > 0 and start or s and s.start or m.rate, min = low, max = high, interval = m.interval, even = s and s.even or m.smooth and 1 or 0 }

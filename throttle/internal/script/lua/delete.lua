@@ -1,5 +1,5 @@
--- Deletes a limiter with all its keys, those of known clients among them.
--- (Keys of clients that nobody has seen for a while expire by themselves.)
+-- Deletes a limiter with all its keys, including those of known clients. (Keys of clients that
+-- nobody has seen for a while expire anyway.)
 --
 -- KEYS: the SPAN keys of the limiter (log.lua), 7 and ARGV: 1, 2 see once in config.lua
 -- reply: 1 deleted, 0 there was none

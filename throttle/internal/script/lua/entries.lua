@@ -1,10 +1,9 @@
--- What every batch changes in the log of a limiter: it drops the entries that
--- expired and writes its grants. Put after frontier.lua, before acquire.lua.
+-- Every batch drops the entries of a limiter's log that expired, and writes its grants. This file
+-- is put after frontier.lua, before acquire.lua.
 
--- purge drops what counts no more, PURGE entries at most. It returns how many they
--- were, their permits, and the oldest entry as it was. Where all is ours, which
--- shows by times that make sense, no scores are needed, and what is left of the
--- page is noted.
+-- purge drops entries that no longer count, at most PURGE of them. It returns how many they were,
+-- their permits, and the oldest entry before that. If all entries are ours, which their times show
+-- if they make sense, no scores are needed, and the rest of the page is noted.
 local function purge(m, now)
   local cut, limit = cutoff(m, now), bound(m, now)
   local page = call('ZRANGE', m.permits_key, '0', int(PAGE - 1))
@@ -13,7 +12,7 @@ local function purge(m, now)
     local t, w = own(e)
     if t and t > cut and t <= limit then break end
     n = n + 1
-    if not t or t > limit or t < cut - m.W or n == PAGE then -- others', old ones, or maybe more
+    if not t or t > limit or t < cut - m.W or n == PAGE then -- not ours, old ones, or perhaps more than the page has
       page, freed = call('ZRANGEBYSCORE', m.permits_key, '-inf', score(cut), 'LIMIT', '0', int(PURGE)), 0
       n = #page
       for i = 1, n do freed = freed + weight(page[i]) end
@@ -28,8 +27,8 @@ local function purge(m, now)
   return n, freed, page[1]
 end
 
--- Brings a member up to date: a configuration changed by others, entries that
--- expired, a cache that may be wrong.
+-- update brings a member up to date: a configuration changed by others, entries that expired, a
+-- cached value that may be wrong.
 local function update(m, client, refresh, seen, now, furthest)
   local rebuild = refresh or seen ~= m.epoch or not m.cached or m.cached > m.rate or m.cached < -LOWEST or m.card == 0 and m.cached ~= m.rate
   if m.foreign then
@@ -41,7 +40,7 @@ local function update(m, client, refresh, seen, now, furthest)
     config().write_seal(m)
   end
   if m.per_client and (refresh or seen ~= m.epoch) then
-    local at = seen == m.epoch and m.epoch or tonumber(call('ZSCORE', m.clients_key, client) or 0) -- who has seen it has been here since
+    local at = seen == m.epoch and m.epoch or tonumber(call('ZSCORE', m.clients_key, client) or 0) -- a client that has seen it was here after it
     if at < (m.reset or fields().reset_at(call('HGET', m.name, 'reset'))) then
       call('DEL', m.permits_key)
     elseif at < m.epoch then
@@ -50,7 +49,8 @@ local function update(m, client, refresh, seen, now, furthest)
     upkeep().check_in(m, client, now)
   end
   local old, freed, oldest = purge(m, now)
-  -- Its keys, whatever this call does. The seal of a limiter with an expiry of ours is never known.
+  -- stays: its keys stay, whatever this call does. A limiter with an expiry of ours is never a
+  -- known one.
   m.stays = m.stays and m.cached and m.card - old > 1
   local crowded = m.card > COMPACT and call('ZCOUNT', m.permits_key, '-inf', score(now)) > COMPACT
   if crowded then
@@ -58,25 +58,26 @@ local function update(m, client, refresh, seen, now, furthest)
     m.page = false
   end
   m.value = rebuild and config().sum_log(m) or m.cached + freed
-  -- Somebody had made it too low: who has a place for want of permits may move up.
+  -- If somebody had made the value too low, those may move up whose reservations are late because
+  -- of that.
   if m.cached and m.value > m.cached + freed and call('ZCOUNT', m.permits_key, score(now + NEAR), '+inf') > 0 then
     config().announce_release(m.name)
   end
   if m.card > BUCKETS then m.grid = m.W end
-  m.dirty = rebuild or freed > 0 or crowded -- what was known of the log before it was merged holds no more
+  m.dirty = rebuild or freed > 0 or crowded -- after a merge, what was known of the log no longer holds
   if m.kept and m.text and oldest and not (m.per_client or m.foreign or crowded) then open_frontier(m, oldest, now) end
 end
 
--- seen_clients notes that a client reserves ahead, and returns how many do.
+-- seen_clients notes that a client reserves ahead, and returns how many clients do.
 local function seen_clients(m, client, refresh, now, at)
-  -- Who is there already is only seen again; the rest can wait for a refresh.
+  -- A client that is there already only gets a new time; everything else can wait for a refresh.
   if call('ZADD', m.clients_key, m.epoch > now and int(m.epoch) or at, client) == 1 or refresh or m.keep > 0 then
     upkeep().check_in(m, client, now)
   end
   return max(1, call('ZCOUNT', m.clients_key, int(now - 2 * max(m.interval, 1000000)), '+inf'))
 end
 
--- grant notes permits for a time.
+-- grant notes a grant of x permits at T.
 local function grant(m, T, x)
   add(m.at, m.x, T, x)
   m.value = m.value - x
@@ -89,9 +90,9 @@ local function grant(m, T, x)
   end
 end
 
--- Writes the grants of a member. In buckets, those of the present go into
--- their bucket's entry, which moves to now with them: later than their own
--- times and not later than now, so every window to come counts them.
+-- write writes the grants of a member. In buckets, grants of the present go into the entry of their
+-- bucket, and that entry moves to now: later than the times of its grants, but not later than now,
+-- so every window to come counts them.
 local function write(m, now)
   local f = m.frontier
   for i = 1, #m.at do
@@ -99,7 +100,7 @@ local function write(m, now)
     if T > now then
       low = T
       if f and f.s and T > f.from then
-        e = f.entries[T] -- all that lies there is known
+        e = f.entries[T] -- everything that lies there is known
       elseif f and f.s and T == f.from then
         e = f.held > 0 and pack_entry(T, f.held)
       else

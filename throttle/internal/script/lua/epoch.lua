@@ -1,5 +1,5 @@
--- Tells whether configurations are still what a client last saw: one read a
--- limiter, before places that fall due.
+-- Tells whether configurations are still what a client last saw: one read for each limiter, before
+-- reservations that are due are used.
 --
 -- KEYS: names
 -- reply: one string, separated by spaces: now us, and the epoch of each: 0 if it is missing or was changed by a

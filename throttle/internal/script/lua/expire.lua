@@ -19,7 +19,7 @@ return config().once(function(now)
     for i = 1, 3 do call('PERSIST', KEYS[i]) end
     m = open(1)
     if m then
-      -- Each client's log counts on, with all that may lie ahead in it.
+      -- Each client's log goes on counting, with everything that may lie ahead in it.
       local ttl = ceil((bound(m, now) - now + m.W) / 1000)
       for _, key in ipairs(logs) do call('PEXPIRE', key, ttl) end
       config().keep_clients(m)

@@ -1,18 +1,17 @@
--- Grants one run of equal requests at once where that is all there is to do:
--- the cached value covers it, the configuration is the one the client knows, and
--- the log needs no looking after. It reads no log, and takes few commands and few
--- arguments, which are what a script costs Redis most. Where it has nothing to
--- say it has written nothing, and acquire.lua is to be asked.
+-- Grants one run of equal requests at once if nothing else has to be done: the cached value covers
+-- it, the configuration is the one that the client knows, and the log needs no upkeep. It does not
+-- read the log, and needs few commands and few arguments, which are what a script costs Redis most.
+-- If it does not grant, it has written nothing, and acquire.lua has to be asked.
 --
 -- KEYS: 1 the queue's last reply, then the value of each member, then their names, then their logs
--- ARGV: batch number (all of a queue are of one length), us that Redis's clock must show at least
+-- ARGV: batch number (all of a queue have one length), us that Redis's clock must show at least
 --       M x: seal last seen, permits, rate
---       and, if one of these is not 0: 1 if half of each limit has to stay free; 1 to look after all that need not be seen to
---       each time (what others may have done to the configuration and to the log, and how long the reply is kept); ms for
---       which the reply is kept; us from which limiters that expire are to live on; M x: ms for which entries count, if the
---       keys are this client's own; ms after which the limiter is to expire, counted from its latest use (0: as it is);
---       and, if it may not be served at any time, us after which it is not, since its reply may be forgotten
--- reply: when all was granted, us; or 0, or 1 if that was for want of room, which will be the same a moment later
+--       and, if one of these is not 0: 1 if half of each limit has to stay free; 1 to check everything that need not be checked in
+--       each call (what others may have done to the configuration and to the log, and how long the reply is kept); ms for
+--       which the reply is kept; us from which on limiters that expire get their lifetime again; M x: ms for which entries count,
+--       if the keys are this client's own; ms after which the limiter is to expire, counted from its latest use (0: as it is);
+--       and, if it may not be served at any time, us after which it must not be, since its reply may be forgotten
+-- reply: us, if everything was granted; otherwise 0, or 1 if there was no room and a little later there will be none either
 
 local call, sub = redis.call, string.sub
 local FULL = 512 -- entries above which acquire.lua has some to drop or to merge: COMPACT there
@@ -52,8 +51,8 @@ local at = s .. us
 local latest = ARGV[7 + 5 * M]
 if at < ARGV[2] or latest and at > latest then return 0 end
 
--- The bytes of the time, the last first, as pack_entry has them.
-local rest = s * 1000000 + t[2] -- not us: zeros before a number make it octal in miniredis
+-- The bytes of the time, the last one first, as in pack_entry.
+local rest = s * 1000000 + t[2] -- not us: leading zeros make a number octal in miniredis
 local a = rest % 256
 rest = (rest - a) / 256
 local b = rest % 256
@@ -80,7 +79,7 @@ for i = 1, M do
     call('ZREM', permits, entry) -- another grant in the same microsecond
     x = 2 * x
   end
-  call('DECRBY', value, n) -- which cannot fail, as ZADD can
+  call('DECRBY', value, n) -- this cannot fail, unlike ZADD
   if packed and packed[i] then
     local long = string.rep('-', 65)
     call('ZADD', permits, '0', long)
@@ -92,15 +91,15 @@ for i = 1, M do
     call('PEXPIRE', value, ttl)
   end
   local all = ARGV[6 + 3 * M + 2 * i]
-  local fresh = values[1 + i] == ARGV[2 + 3 * i] -- the log may have been empty, and so not there
+  local fresh = values[1 + i] == ARGV[2 + 3 * i] -- the log may have been empty, and then it did not exist
   if all and all ~= '0' and (fresh or at >= ARGV[6 + 3 * M]) and call('PTTL', permits) < all + 0 then
-    if call('PTTL', KEYS[1 + M + i]) >= 0 then call('PEXPIRE', KEYS[1 + M + i], all) end -- else it is pinned
+    if call('PTTL', KEYS[1 + M + i]) >= 0 then call('PEXPIRE', KEYS[1 + M + i], all) end -- otherwise it is pinned
     call('PEXPIRE', value, all)
     call('PEXPIRE', permits, all)
   end
 end
 
-local reply = batch .. ' 3 ' .. at -- status 3: all was granted
+local reply = batch .. ' 3 ' .. at -- status 3: everything was granted
 if look ~= '1' and last and #last == #reply then
   call('SETRANGE', KEYS[1], '0', reply)
 else

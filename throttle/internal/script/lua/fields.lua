@@ -1,29 +1,29 @@
--- What a limiter's hash says, read field by field: whoever wrote it, every
--- number is within bounds before anything is done with it.
+-- Reads a limiter's hash, field by field. Anybody may have written it: every number is checked
+-- against its bounds before it is used.
 
--- Longer than any interval, in ms, and later than any time, in us.
+-- The longest interval, in ms, and the latest time, in us.
 local LONGEST, LATEST = 31536000000, 4503599627370496
 
--- seal_of is the whole configuration in one string. An expiry that was given to
--- the limiter counts as a keepAlive, so that such a limiter is never a known one.
+-- seal_of is the whole configuration in one string. An expiry that was given to the limiter counts
+-- as a keepAlive in it, so that such a limiter is never a known one (open in log.lua).
 local function seal_of(m, keep)
   return format('%.0f:%.0f:%d:%.0f:%.0f:%d:%d:%.0f:%.0f:%.0f', m.rate, m.interval / 1000, m.per_client and 1 or 0, keep, m.guard,
     m.smooth and 1 or 0, m.calendar and 1 or 0, m.offset, m.epoch, m.pause)
 end
 
--- sealed reports whether the seal is of this configuration.
+-- sealed reports whether the seal belongs to this configuration.
 local function sealed(m)
   return m.seal == seal_of(m, m.keep) or m.keep == 0 and m.seal == seal_of(m, 1)
 end
 
--- reset_at is the epoch of the latest reset; zero for none, and for what makes no sense.
+-- reset_at is the epoch of the latest reset; zero if there was none, or if it makes no sense.
 local function reset_at(s)
   local n = whole(s)
   return n and n > 0 and n <= LATEST and n or 0
 end
 
--- read makes a limiter of its fields, as open in log.lua has them. If one makes
--- no sense its name is in bad, and the limiter is not to be used.
+-- read makes a limiter from its fields, in the order of open in log.lua. If a field makes no sense
+-- its name is in bad, and the limiter must not be used.
 local function read(k, h)
   local m = { name = KEYS[k], clients_key = KEYS[k + 5], seal = h[1] or '', pinned = h[14] == '1', bad = false }
   local function number(name, i, low, high, fallback)
@@ -41,7 +41,8 @@ local function read(k, h)
   local own = m.per_client and 2 or 0
   m.value_key, m.permits_key = KEYS[k + 1 + own], KEYS[k + 2 + own]
 
-  -- A Redisson client that configures a limiter, or changes its interval, leaves what is ours as it was.
+  -- A Redisson client that configures a limiter, or changes its interval, leaves our fields as they
+  -- were.
   local shown = (h[3] or '') .. ':' .. (h[4] or '') .. ':' .. (h[5] or '0') .. ':'
   local theirs = sub(m.seal, 1, #shown) ~= shown
   m.guard, m.offset = number('guard', 7, 0, 1000 * LONGEST, -1), number('offset', 10, 0, 1000 * LONGEST, 0)

@@ -1,14 +1,13 @@
--- The frontier of a log is a time F for which it is known that n permits fit no
--- earlier, with the load at F. Grants at F or later keep it true, and so does
--- time; so a busy log need not be read from now on, but only from F on: what
--- falls after it, a page at a time, and what lies ahead. It is kept in the
--- limiter's hash after what it holds under: the seal, the value and the oldest
--- entry. As long as these are the same, nobody else has written. (A value can only
--- come back to what it was where something expired, which our calls see to before
--- anything else, and a Redisson client as it takes permits: then the oldest entry
--- is another.) Now is a frontier too, whose load follows from the cached value.
+-- The frontier of a log is a time F for which it is known that n permits fit no earlier, with the
+-- load at F. Grants at F or later do not change that, nor does time. So a busy log need not be read
+-- from now on, but only from F on: the entries that fall out of the window after F, a page at a
+-- time, and those that lie ahead of F. The frontier is kept in the limiter's hash, after what it
+-- depends on: the seal, the value and the oldest entry. As long as these are the same, nobody else
+-- has written. (A value can only return to what it was if something expired. Our calls drop what
+-- expired before they do anything else, and a Redisson client does when it takes permits: then the
+-- oldest entry is another one.) Now is a frontier, too: its load follows from the cached value.
 
-local PAGE = 8 -- entries read at first where few are needed
+local PAGE = 8 -- entries read at first, if few are needed
 local NONE = {}
 
 -- noted is a frontier before the log is read from there on.
@@ -16,28 +15,30 @@ local function noted(at, load, least, after, held, known)
   return {
     at = at, load = load, least = least, -- F, the load there, and n
     from = at, held = held, -- F as this call found it, and the permits of the entry there
-    -- What rises after it: how many entries Redis has and, once they are read, these by their time, the times of all, their
-    -- permits, and the first that is not yet part of the load.
+    -- Where the load rises after F: how many entries Redis has there and, once they are read, the
+    -- entries by their times, all times, their permits, and the index of the first that is not yet
+    -- part of the load.
     after = after, entries = NONE, s = false, w = false, rise = 1,
-    -- What falls after it: the first entries up to it that count, how many these are, whether there may be more, and the
-    -- first that is still part of the load.
+    -- Where the load falls after F: the first entries up to F that count, how many of them were
+    -- read, whether there may be more, and the index of the first that is still part of the load.
     known = known, read = #known / 13, more = true, fall = 1,
   }
 end
 
--- open_frontier takes up what was kept, if it holds. The oldest entry is the one before this call.
+-- open_frontier takes over the frontier that was kept, if it holds. oldest is the oldest entry
+-- before this call.
 local function open_frontier(m, oldest, now)
   local under = m.seal .. ' ' .. m.text .. ' ' .. oldest
   if sub(m.kept, 1, #under) ~= under then return end
   local last, ahead, load, least, after, held, known = match(m.kept, '^ (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$', #under + 1)
   if not last or last + 0 > now then return end
   local at = last + ahead
-  if at <= now or at > bound(m, now) or max(#load, #least, #after, #held) > 15 then return end -- beyond: somebody else's numbers
+  if at <= now or at > bound(m, now) or max(#load, #least, #after, #held) > 15 then return end -- beyond these bounds they are somebody else's numbers
   m.frontier = noted(at, load + 0, least + 0, after + 0, held + 0, known)
 end
 
--- keep_frontier returns what is known of the log after a call, to be kept for
--- the next; nil if that is no more than anybody knows.
+-- keep_frontier returns what is known of the log after a call, to be kept for the next call; nil if
+-- that is no more than every call knows.
 local function keep_frontier(m, now, at)
   local f = m.frontier
   if not f or m.s or m.moved or f.at <= now then return nil end
@@ -65,8 +66,8 @@ local function extend(f, t, x)
   if t <= f.at then f.load = f.load + x end
 end
 
--- load_frontier reads what lies ahead of F; falls are read as they are needed.
--- It returns false if that is not all ours, or needs healing.
+-- load_frontier reads the entries ahead of F; falls are read when they are needed. It returns false
+-- if some of the entries are not ours, or need healing.
 local function load_frontier(m, now)
   local f = m.frontier
   local raw = f.after == 0 and NONE or call('ZRANGEBYSCORE', m.permits_key, '(' .. score(f.at), '+inf')
@@ -80,7 +81,7 @@ local function load_frontier(m, now)
   f.s, f.w, f.entries, f.after = s, w, entries, #raw
   if f.load then return true end
 
-  -- Now: the load follows from the value, and falls begin with the oldest entry.
+  -- F is now: the load follows from the value, and falls begin with the oldest entry.
   f.load = m.rate - m.value - sum
   for i = 1, #m.at do f.load = f.load - m.x[i] end
   for i = 1, #m.at do extend(f, m.at[i], m.x[i]) end
@@ -94,9 +95,9 @@ local function load_frontier(m, now)
   return true
 end
 
--- falling returns when the k-th of the entries that fall after F counts no
--- more, and its permits: first those up to where F was, then those ahead. It
--- returns false for another's.
+-- falling returns when the k-th of the entries that fall after F stops counting, and its permits:
+-- first the entries up to where F was, then those ahead. It returns false if the entry is not ours,
+-- nil if there is none.
 local function falling(m, f, k)
   if k > f.read and f.more then
     local size = max(PAGE, f.read)
@@ -116,11 +117,10 @@ local function falling(m, f, k)
   return t + m.W, f.w[k - f.read]
 end
 
--- fit_frontier returns the earliest T >= from such that n more permits at T, at
--- least the frontier's, keep every window that contains T within the rate, and
--- how many permits there is room for at T. One pass from F on: the load rises at
--- an entry and falls W after it; T is the first moment from which it stays low
--- enough for W. It returns nil where what is known does not tell.
+-- fit_frontier returns the earliest T >= from such that n more permits at T keep every window that
+-- contains T within the rate, and how many permits there is room for at T. n must be at least the
+-- frontier's. It is one pass from F on: the load rises at an entry and falls W after it; T is the
+-- first time from which it stays low enough for W. It returns nil if what is known is not enough.
 local function fit_frontier(m, n, from, now)
   local f = m.frontier
   if not f.s and not load_frontier(m, now) then return nil end
@@ -131,7 +131,7 @@ local function fit_frontier(m, n, from, now)
     if T and t <= T then peak, at_load, at_rise, at_fall = load, load, i, j end
     local rise = s[i]
     local fall, x = falling(m, f, j)
-    if fall == false or fall and fall < t then return nil end -- another's entries among ours
+    if fall == false or fall and fall < t then return nil end -- entries of others among ours
     local first = rise and fall and min(rise, fall) or rise or fall
     if not first and not T then return nil end -- the load does not add up: somebody else wrote
     if T and (not first or first > T) and (not rise or rise >= T + W) then break end

@@ -11,7 +11,7 @@ if not m then return -1 end
 if m.bad then return bad_field(m) end
 call('GET', m.value_key) -- a key of another type is an error here as in acquire
 windows().load_log(m, now)
-m.value = 0 -- the cache may be wrong: let the log tell
+m.value = 0 -- the cached value may be wrong: the log decides
 local first_ahead = windows().above(m, now)
 local used, all = m.p[first_ahead - 1], m.p[m.n]
 local from = max(now, m.pause)

@@ -1,42 +1,47 @@
--- The rule by which a limit finds what its API bears. It is pure: a state, what is
--- new, and the time; it calls nothing. adapt.lua stores what it says.
+-- The rule by which a limit finds how much its API bears. It is pure: it takes a state, what is
+-- new, and the time, and calls nothing. adapt.lua stores the result.
 --
--- A window is the time for which a permit counts. It is cut into SLICES, and for each
--- slice the state has how many permits were granted (by the limiter's log), and how many of them
--- were accepted and refused (by the reports of the clients).
+-- A window is the time for which a permit counts. It is cut into SLICES. For each slice the state
+-- has how many permits were granted (from the limiter's log), and how many of them were accepted
+-- and refused (from the reports of the clients).
 --
--- Evidence. In the window that ends with a refused permit the API accepted no more than was granted
--- and is not known to be refused. The API bears no more than that: bound. It is right for
--- APIs that count in sliding or fixed windows and for those with a bucket, and only becomes better as reports come in.
--- Two full windows in a row that were accepted are lo, for MEMORY windows.
+-- Evidence. In the window that ends with a refused permit, the API accepted at most the permits
+-- that were granted and are not known to be refused. The API bears no more than that: bound. This
+-- is right for APIs that count in sliding or fixed windows and for those with a bucket, and it only
+-- becomes better as reports come in. What was accepted in both of two full windows in a row is lo,
+-- for MEMORY windows.
 --
 -- Events. The first refusal of a permit granted after the last cut begins an event: one cut for the
--- fleet, at once. Further refusals of permits granted after that are waves: the cut was
--- not enough, or the API's window is not over: the limit falls once more, and nobody asks for a quarter of a window.
--- An event ends a window and two delays after it began; where its waves tell that somebody else uses the API, a window and
--- two delays after the last of these. Then what the last refusal tells is the bracket's upper end.
--- A refusal far below what is known to be accepted is doubtful: it cuts to 0.7, and only waves confirm it.
+-- fleet, at once. Further refusals of permits granted after that cut are waves: the cut was not
+-- enough, or the API's window is not over. The limit falls once more, and nobody asks for a quarter
+-- of a window. An event ends a window and two delays of reports after it began or, if its waves
+-- show that somebody else uses the API, a window and two delays after the last such wave. Then the
+-- bound of the last refusal is the upper end of the bracket. A refusal far below what is known to
+-- be accepted is doubtful: it cuts the limit to 0.7 of what it was, and only waves confirm it.
 --
--- Growth, only in windows that are 9/10 used and accepted in whole:
---   open    no upper end is known: half as much again before the first cut, which a bucket notices sooner than twice as
---           much; then by steps that grow by half, or not at all while reports take longer than a window
+-- Growth, only in windows that are 9/10 used and fully accepted:
+--   open    no upper end is known: half as much again before the first cut, which a bucket notices sooner
+--           than a doubling; then by steps that grow by half, or do not grow while reports take longer
+--           than a window
 --   search  half of what is missing to the upper end
---   probe   at the upper end after 6, 12, then 20 quiet windows (a small limit: 6, then 20): 2 % more; two windows of that open
---           it again, six of a small limit.
---           A refused probe falls back to where it began. Where a bucket let a probe pass, the next one takes longer.
+--   probe   at the upper end after 6, 12, then 20 quiet windows (a small limit: 6, then 20): 2 % more;
+--           two accepted windows of that open the limit again, six of a small limit.
+--           A refused probe falls back to where it began. If a bucket let a probe pass, the next one takes
+--           longer.
 -- Permits are spread evenly in events, while open and in probes, so that refusals come one by one.
 
 local SLICES, KEEP, MOSTKEPT, MEMORY = 8, 80, 176, 20
-local SLOWEST = 6 -- windows: what is told later counts as of then
+local SLOWEST = 6 -- windows: a report that is later counts as if it were this late
 local OPEN, SEARCH, PROBE = 1, 2, 3
 local FULL, BELOW, DOUBT = 0.9, 0.95, 0.7
 local WAITS = { 6, 12, 20 }
 local PASS, LONGEST = 2, 16 -- windows for which a probe has to last
--- Below SMALL a step of one is 5 % or more: a bucket pays for a probe for some windows, and each refusal counts.
+-- Below SMALL a step of one is 5 % or more: a bucket pays for a probe for several windows, and each
+-- refusal counts.
 local SMALL, SMALLPASS = 20, 6
 local LATEST, MOST = 4503599627370496, 4294967295
 
--- What a state is made of, in the order of its text. Times are us.
+-- The fields of a state, in the order of its text. Times are in us.
 local NAMES = {
   'start', 'min', 'max', 'interval', 'even', -- as configured; even: smooth
   'limit', 'at',                             -- in force, and since when
@@ -44,9 +49,9 @@ local NAMES = {
   'event', 'till', 'was', 'doubtful', 'cut_at', 'refused_at', 'waves',
   'lag', 'lag_at', 'seen',                   -- how late reports are; up to where the log was read
   'told', 'told_at',                         -- what the API says its limit is, and when it did
-  'others', 'cuts', 'accepted', 'refused',   -- when somebody else was seen to use the quota; how much there was since the start
-  'base', 'need',                            -- the level before the last probe that passed; for how many windows the next one has to
-  'bore',                                    -- what lo was when it was last known, also if it was refused since
+  'others', 'cuts', 'accepted', 'refused',   -- when somebody else was seen to use the quota; how many there were since the start
+  'base', 'need',                            -- the level before the last probe that passed; for how many windows the next one has to last
+  'bore',                                    -- lo as it was last known, even if it was refused since
   'cost', 'cost_at',                         -- the most permits that one request took lately, or wants, and when
 }
 
@@ -86,7 +91,7 @@ local function text(s)
   return table.concat(out, ' ')
 end
 
-local GRANTED, OK, NO = 2, 3, 4 -- where a slice has them; 1: its number
+local GRANTED, OK, NO = 2, 3, 4 -- their indexes in a slice; index 1 is its number
 
 local function slice_of(W, t) return floor(t / (W / SLICES)) end
 
@@ -102,13 +107,13 @@ local function note(s, W, t, kind, n)
   all[i][kind] = all[i][kind] + n
 end
 
--- forget drops the slices that are too old, and those of a time to come.
+-- forget drops the slices that are too old, and those in the future.
 local function forget(s, W, now)
   local k, kept = slice_of(W, now), {}
   local keep = KEEP
-  if s.event > 0 then keep = max(keep, min(k - slice_of(W, s.refused_at) + SLICES + 1, MOSTKEPT)) end -- what it began with
+  if s.event > 0 then keep = max(keep, min(k - slice_of(W, s.refused_at) + SLICES + 1, MOSTKEPT)) end -- what the event began with
   if s.lag > 2 * W then keep = max(keep, SLICES * (ceil(3 * s.lag / W) + 4)) end
-  if s.judged > k then s.judged, s.full = 0, 0 end -- of slices of another length, or by another clock
+  if s.judged > k then s.judged, s.full = 0, 0 end -- from slices of another length, or by another clock
   for _, x in ipairs(s.slices) do
     if x[1] > k - keep and x[1] <= k + 1 then kept[#kept + 1] = x end
   end
@@ -124,31 +129,32 @@ local function sum(s, kind, first, last)
   return n
 end
 
--- bound is what the API accepted at most in the window that ends with t. The slice
--- of t counts in whole: all of it may have been granted at one moment.
+-- bound is what the API accepted at most in the window that ends with t. The slice of t counts
+-- fully: all of it may have been granted at one time.
 local function bound(s, W, t)
   local k, n = slice_of(W, t), 0
-  local rest = 1 - (t - k * W / SLICES) / (W / SLICES) -- of the slice with which the window begins
+  local rest = 1 - (t - k * W / SLICES) / (W / SLICES) -- the part in the window of the slice with which it begins
   for _, x in ipairs(s.slices) do
     if x[1] >= k - SLICES and x[1] <= k then n = n + max(x[GRANTED] - x[NO], 0) * (x[1] == k - SLICES and rest or 1) end
   end
   return floor(n + 0.001)
 end
 
--- known is lo, as long as it is remembered.
+-- known is lo while it is remembered, then 0.
 local function known(s, e) return e.now - s.lo_at <= MEMORY * e.W and s.lo or 0 end
 
--- bore is what the API bore lately: an upper end far below it says that somebody else uses the API, or that it bears less.
+-- bore is what the API bore lately: an upper end far below it says that somebody else uses the API,
+-- or that the API bears less.
 local function bore(s, e) return e.now - s.lo_at <= MEMORY * e.W and s.bore or 0 end
 
--- most is the highest limit of use: the configured one, or what the API says its own is.
+-- most is the highest useful limit: the configured one, or what the API says its own limit is.
 local function most(s, e)
   if s.told > 0 and e.now - s.told_at <= MEMORY * e.W then return max(min(s.told, s.max), s.min) end
   return s.max
 end
 
--- least is the lowest: the configured one, or what one request costs, as long as there are such. Below it they would not get
--- permits ever.
+-- least is the lowest useful limit: the configured one, or what one request costs, as long as there
+-- are such requests: below it they would never get permits.
 local function least(s, e)
   return e.now - s.cost_at <= MEMORY * e.W and max(min(s.cost, most(s, e)), s.min) or s.min
 end
@@ -158,16 +164,18 @@ local function set(s, e, limit)
   if limit ~= s.limit then s.limit, s.at = limit, e.now end
 end
 
--- below is the limit that follows from an upper end: a little below it, but not below what is known to be accepted.
+-- below is the limit that follows from an upper end u: a little below u, but not below what is
+-- known to be accepted, unless u is far below that.
 local function below(s, e, u)
   local lo = known(s, e)
   if u < FULL * lo then return BELOW * u end
-  if lo > u then return lo end -- the two are as near as reports can tell
+  if lo > u then return lo end -- the two are as close as reports can show
   return min(u, max(BELOW * u, lo))
 end
 
--- spoilt takes up that a level was refused which was known to be accepted, or had to be: an API with a bucket bears more than
--- it leaks until the bucket is full. Then the level before the last probe is right, and the next probe has to last longer.
+-- spoilt records that a level was refused that was known to be accepted, or should have been: an
+-- API with a bucket bears more than it leaks until the bucket is full. Then the level before the
+-- last probe is right, and the next probe has to last longer.
 local function spoilt(s, e, u)
   if s.limit <= known(s, e) then s.lo = 0 end
   if s.base < s.limit and s.base > 0.6 * s.limit then
@@ -181,7 +189,7 @@ local function spoilt(s, e, u)
   return u
 end
 
--- begin is the first refusal of an event, of a permit granted at t.
+-- begin begins an event with the refusal of a permit granted at t.
 local function begin(s, e, t)
   local u = max(min(bound(s, e.W, t), s.limit - 1), 1)
   s.doubtful = (u < FULL * known(s, e) or u < 0.4 * s.limit) and 1 or 0
@@ -205,22 +213,23 @@ local function begin(s, e, t)
   s.hi = max(s.hi, min(s.limit, s.was - 1))
 end
 
--- wave is a refusal, of a permit granted at t, after the cut of its event. It returns for how long nobody is to ask.
+-- wave handles the refusal of a permit granted at t, after the cut of its event. It returns for how
+-- long nobody is to ask.
 local function wave(s, e, t)
   s.refused_at = max(s.refused_at, t)
   local pause = min(floor(e.W / 4), e.longest)
   s.waves, s.cut_at = s.waves + 1, e.now + pause
   local u = max(min(bound(s, e.W, t), s.limit - 1), 1)
-  if u < FULL * bore(s, e) then s.till = max(s.till, e.now + e.W + 2 * s.lag) end -- what somebody else takes is seen in whole only a window later
+  if u < FULL * bore(s, e) then s.till = max(s.till, e.now + e.W + 2 * s.lag) end -- what somebody else takes is fully seen only a window later
   if s.base > 0 or s.limit <= known(s, e) then u = spoilt(s, e, u) end
   set(s, e, max(min(s.limit, below(s, e, u)), DOUBT * s.limit))
   return pause
 end
 
--- finish ends an event: all that was refused in it is known.
+-- finish ends an event: everything that was refused in it is known.
 local function finish(s, e)
   local u, lo = max(bound(s, e.W, s.refused_at), 1), known(s, e)
-  -- Somebody else uses the API, or it bears less: what a bucket taught is of another level.
+  -- Somebody else uses the API, or it bears less: what a bucket taught belongs to another level.
   if u < FULL * bore(s, e) then s.others, s.need, s.probes = e.now, 0, 1 end
   if u < lo and u >= FULL * lo then u = lo end
   if s.waves > 0 then
@@ -233,19 +242,21 @@ local function finish(s, e)
     s.hi = max(min(s.hi, u), 1)
     set(s, e, min(s.limit, s.hi))
   end
-  if s.at == e.now then s.cut_at = e.now end -- it was lowered: what was granted before says nothing more
+  if s.at == e.now then s.cut_at = e.now end -- the limit was lowered: permits granted before say nothing more
   s.event, s.phase, s.full, s.quiet, s.at = 0, SEARCH, 0, e.now, e.now
 end
 
--- full is of how many permits a window counts as used: what is left may be less than one request costs.
+-- full is how many permits a window must use to count as used: what is left may be less than one
+-- request costs.
 local function full(s, e)
   if e.now - s.cost_at > MEMORY * e.W then return FULL * s.limit end
   return min(FULL * s.limit, max(s.limit - s.cost + 1, s.limit / 2))
 end
 
--- grow raises the limit if a whole window since it was last changed, or judged, was used and accepted.
+-- grow raises the limit if a whole window was used and accepted since the limit last changed, and
+-- since the last window that was judged.
 local function grow(s, e)
-  local last = slice_of(e.W, e.now - s.lag) - 1 -- of which all is known
+  local last = slice_of(e.W, e.now - s.lag) - 1 -- the last slice of which everything is known
   local first = last - SLICES + 1
   if first * e.W / SLICES < s.at or first <= s.judged then return end
   local n = sum(s, OK, first, last)
@@ -270,7 +281,8 @@ local function grow(s, e)
   end
 end
 
--- heed takes up what the API says its limit is. What it refuses says more: after that, only growth goes up, for a time.
+-- heed takes over what the API says its limit is. What the API refuses says more: for some time
+-- after that, only growth raises the limit.
 local function heed(s, e)
   local new = e.told ~= s.told and s.event == 0 and (s.cuts == 0 or e.now - s.cut_at > MEMORY * e.W)
   s.told, s.told_at = e.told, e.now
@@ -280,7 +292,8 @@ local function heed(s, e)
   end
 end
 
--- back takes up that the clock was set back: what was lately is lately still. Which slices were when is not known any more.
+-- back handles a clock that was set back: what was recent stays recent. The times of the slices are
+-- no longer known.
 local TIMES = { 'at', 'lo_at', 'quiet', 'event', 'till', 'cut_at', 'refused_at', 'lag_at', 'told_at', 'others', 'cost_at', 'seen' }
 local function back(s, by)
   for _, name in ipairs(TIMES) do
@@ -289,18 +302,19 @@ local function back(s, by)
   s.slices, s.judged, s.full = {}, 0, 0
 end
 
--- unread is from when on the log is to be read: the slice in which that ended the last time is read again, since grants of
--- one bucket become one entry.
+-- unread is the time from which on the log has to be read: the slice in which the last reading
+-- ended is read again, since grants of one bucket become one entry.
 local function unread(s, W, now)
   if s.seen > now then back(s, s.seen - now) end
   return max(slice_of(W, s.seen) * W / SLICES, now - W)
 end
 
--- learn takes up what is new, e: now, W (us), granted: {{t, n}...} of the log since unread, reports: {{t, accepted,
--- refused}...}, by when their permits were granted, told: permits of the limit's interval that the API says it bears (0:
--- nothing), cost: the most permits that one request took or wants (0: none), longest: the longest pause (us). It changes the
--- state, and returns for how long from now nobody is to ask (0: go on). The limit is then s.limit.
-local GRACE = 100000 -- us after a cut for which permits are used that were granted before
+-- learn takes what is new, e: now, W (us), granted: {{t, n}...} of the log since unread, reports:
+-- {{t, accepted, refused}...}, by when their permits were granted, told: permits of the limit's
+-- interval that the API says it bears (0: nothing), cost: the most permits that one request took or
+-- wants (0: none), longest: the longest pause (us). It changes the state, and returns for how long
+-- from now nobody is to ask (0: go on). The limit is then s.limit.
+local GRACE = 100000 -- us after a cut in which permits are still used that were granted before
 local function learn(s, e)
   local pause, late, grace = 0, 0, min(GRACE, e.W / 4)
   local read = slice_of(e.W, s.seen)

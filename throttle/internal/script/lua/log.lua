@@ -1,6 +1,5 @@
--- The log of a limiter, and what every script reads and writes of it.
--- This file is put between prelude.lua and each verb's own; it makes no call by
--- itself.
+-- The log of a limiter, and what every script needs to read and write it. This file is put between
+-- prelude.lua and each verb's own text; it makes no call on its own.
 --
 -- Times are whole microseconds of Redis TIME. In Redis a score is the same
 -- time in milliseconds with three decimals, as Redisson's scores are, and a
@@ -26,7 +25,7 @@ local function score(t)
 end
 local function time_of(s) return floor(tonumber(s) * 1000 + 0.5) end
 
--- Our ids are the entry's own time, so that an entry is unique and known as ours.
+-- Our ids are the entry's own time: they make an entry unique, and show that it is ours.
 local function pack_entry(t, w)
   local high, low = floor(t / 4294967296), t % 4294967296
   return char(8, 0, floor(high / 65536), floor(high / 256) % 256, high % 256,
@@ -34,7 +33,7 @@ local function pack_entry(t, w)
     w % 256, floor(w / 256) % 256, floor(w / 65536) % 256, floor(w / 16777216) % 256)
 end
 
--- weight is the permits of an entry, whoever wrote it; a damaged one weighs nothing.
+-- weight is the permits of an entry, whoever wrote it; a damaged entry has none.
 local function weight(e)
   local len = byte(e, 1)
   if not len or #e ~= len + 5 then return 0 end
@@ -42,21 +41,21 @@ local function weight(e)
   return a + b * 256 + c * 65536 + d * 16777216
 end
 
--- entry_at returns the time and the permits of an entry of ours which begins
--- after i bytes; nil for another's.
+-- entry_at returns the time and the permits of an entry of ours that begins after i bytes; nil if
+-- it is not ours.
 local function entry_at(e, i)
   local len, zero, a, b, c, d, f, g, h, j, k, l, m = byte(e, i + 1, i + 13)
   if len ~= 8 or zero ~= 0 or not m then return nil end
   return (a * 65536 + b * 256 + c) * 4294967296 + ((d * 256 + f) * 256 + g) * 256 + h, j + k * 256 + l * 65536 + m * 16777216
 end
 
--- own returns the same of one entry, which its id tells sooner than its score.
+-- own returns the same of a single entry: it reads the id, which is faster than the score.
 local function own(e)
   if #e == 13 then return entry_at(e, 0) end
 end
 
--- add adds x permits at t to times s, in order, and their permits w. It returns
--- whether there was none at t, and its index.
+-- add adds x permits at t to the times s, which are in order, and to their permits w. It returns
+-- whether there was no entry at t before, and the index.
 local function add(s, w, t, x)
   local n = #s
   local i = n
@@ -74,8 +73,8 @@ local function add(s, w, t, x)
   return true, i + 1
 end
 
--- put adds an entry of x permits at t, and returns its permits: one of the same
--- microsecond and weight is the same member, so they become one.
+-- put adds an entry of x permits at t, and returns the entry's permits. Entries of the same
+-- microsecond and weight are the same member, so they become one entry of twice the weight.
 local function put(m, t, x)
   local at = score(t)
   while true do
@@ -86,8 +85,7 @@ local function put(m, t, x)
   end
 end
 
--- as_sealed is what the seal would be of the fields rate to pause of open; nil
--- where one is missing.
+-- as_sealed makes a seal of the fields rate to pause of open; nil if one is missing.
 local function as_sealed(h)
   for i = 3, 12 do
     if not h[i] then return nil end
@@ -95,9 +93,9 @@ local function as_sealed(h)
   return table.concat(h, ':', 3, 12)
 end
 
--- open reads a limiter's configuration; nil when it has none. Where it is the
--- one that the caller knows, in whole, it needs no checking. It returns that, the
--- frontier (frontier.lua), and whether it was known.
+-- open reads a limiter's configuration; nil if it has none. If the whole configuration is the one
+-- that the caller knows, it needs no checks. open returns the configuration, the frontier
+-- (frontier.lua), and whether the configuration was known.
 local function open(k, known)
   local h = call('HMGET', KEYS[k], 'seal', 'frontier', 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window',
     'offset', 'epoch', 'pause', 'reset', 'pinned')
@@ -114,7 +112,7 @@ local function open(k, known)
   return fields().read(k, h), h[2], false
 end
 
--- bad_field is the reply to whoever asks for a limiter whose configuration makes no sense.
+-- bad_field is the reply to a call for a limiter whose configuration makes no sense.
 local function bad_field(m) return redis.error_reply('BADFIELD ' .. m.bad) end
 
 -- cutoff is the latest time whose entries no longer count at t: before the
@@ -124,8 +122,8 @@ local function cutoff(m, t)
   return t - m.W
 end
 
--- bound is the furthest that a place may lie ahead: what lies beyond was
--- written under another clock.
+-- bound is the latest time that a reservation may have: an entry beyond it was written under
+-- another clock.
 local function bound(m, now)
   return now + max(m.interval, 1000000) + 2 * m.W + ceil(m.W / BUCKETS)
 end

@@ -1,5 +1,6 @@
--- Pins a limiter, so that configuration files leave it alone, or unpins it. The hash of a pinned one does not expire, though
--- its value and its log do; unpinned, it expires like others when it is not used.
+-- Pins a limiter, so that configuration files leave it alone, or unpins it. The hash of a pinned
+-- limiter does not expire, but its value and its log do. The hash of an unpinned one expires like
+-- others when it is not used.
 --
 -- KEYS: the SPAN keys of the limiter (log.lua), 7 and ARGV: 1, 2 see once in config.lua
 -- ARGV: 3 pinned: 1 or 0

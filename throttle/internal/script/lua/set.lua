@@ -4,9 +4,9 @@
 -- ARGV: 3 mode: try (only if absent), set (overwrite, forget all usage), update (only if
 --       present, keep usage), apply (create, or update unless pinned)
 --       4.. rate, interval ms, type, keepAlive ms, guard us, smooth, window, offset us
---       12 with apply: 1 if the limiter is to be adaptive (adaptive.lua follows): while it is, and started from this
---       rate, it keeps the one that it has. Otherwise it is not adaptive any more.
--- reply: 1 the rate is set, 0 it was left as it is
+--       12 with apply: 1 if the limiter is to be adaptive (adaptive.lua follows): if it is already, and started from this
+--       rate, it keeps the rate that it has. Otherwise it is not adaptive any more.
+-- reply: 1 the rate is set, 0 it was left as it was
 -- A configuration that makes no sense is overwritten; with try it is an error.
 
 return config().once(function(now, furthest)
@@ -18,7 +18,7 @@ return config().once(function(now, furthest)
   if mode == 'try' and old or mode == 'update' and not old or mode == 'apply' and old and old.pinned then return 0 end
 
   if not old then
-    local reset = call('HGET', KEYS[1], 'epoch') -- a limiter without a rate, but not without a past
+    local reset = call('HGET', KEYS[1], 'epoch') -- it has no rate now, but may have had one
     config().write_config(1, wanted, max(now, (whole(reset) or 0) + 1))
     return 1
   end
@@ -41,7 +41,7 @@ return config().once(function(now, furthest)
   local epoch = max(now, old.epoch + 1)
   local forget = mode == 'set' or (old.per_client and '1' or '0') ~= wanted[3]
   local m = config().write_config(1, wanted, epoch)
-  if learnt and mode ~= 'apply' then -- what was learnt is of another time
+  if learnt and mode ~= 'apply' then -- what was learnt no longer holds
     learnt.even, learnt.interval = even, m.interval
     call('HSET', KEYS[1], 'adapt', learn().text(learn().fresh(learnt, m.rate, now)))
   end
@@ -53,8 +53,8 @@ return config().once(function(now, furthest)
     call('DEL', KEYS[6])
     config().announce(KEYS[1])
   else
-    -- What no longer counts does not count again in a longer interval, and what
-    -- does is kept for the length of it.
+    -- Entries that no longer count must not count again in a longer interval, and entries that
+    -- count are kept for its length.
     local logs, ttl = config().logs_of(1), config().lives(m, now, ceil((m.W + FAR) / 1000))
     local before = score(cutoff(old.bad and m or old, now))
     call('ZREMRANGEBYSCORE', KEYS[3], '-inf', before)

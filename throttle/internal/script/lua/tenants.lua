@@ -1,19 +1,22 @@
--- Tells a client what tenants of a limiter may be asked for now, and everybody who waits: start-time fair queueing. It
--- grants nothing. Each client deals what there is room for among all who wait, and asks for its own part.
+-- Tells a client for how many permits tenants of a limiter may ask now, and everybody who waits:
+-- start-time fair queueing. It grants nothing. Each client deals what there is room for among all
+-- who wait, and asks for its own part.
 --
--- A tenant's finish tag grows by permits/weight from the virtual time on, and that is the largest start tag that was
--- served. The tags of tenants that have got less are not kept: they begin at the virtual time. They are those of jobs, too.
+-- A tenant's finish tag grows by permits/weight, from the virtual time on. The virtual time is the
+-- largest start tag that was served. Finish tags below it are not kept: such tenants begin at the
+-- virtual time. Jobs of the same limit use these tags, too.
 --
 -- KEYS: the SPAN keys of the limiter (log.lua)
 --   7 finish:  zset, tenant -> finish tag; "" -> the virtual time
---   8 weights: hash, tenant -> the weight that somebody has given it; 1 without
+--   8 weights: hash, tenant -> the weight that somebody has given it; without one it is 1
 --   9 waiting: hash, client -> who waits there: "until no out held rest", then for each tenant "<tab>tenant<tab>jobs cost
 --              since": us until when that holds, number of its call, permits it has dealt itself that are not in the log yet,
---              and those not handed out yet, start tag of tenants it does not tell of ("-": there are none); requests,
---              permits each costs about, us since when the first waits
+--              and those not handed out yet, least start tag of tenants it does not tell of ("-": there are none); requests,
+--              permits that each costs, about, us since when the first waits
 -- ARGV: 1 client, 2 number of the call, 3 us that "soon" is away, 4 us for which what is told holds, 5 out, 6 held, 7 rest,
---   8 virtual time at least, 9 whether what is charged was had while nobody else waited there: 1 or 0, 10 tenants to charge; for each of these its name and permits (fewer than none: given
---   back); then for each tenant that waits: name, jobs, cost, us for which the first has waited
+--   8 virtual time at least, 9 whether what is charged was granted while nobody else waited there: 1 or 0, 10 tenants to
+--   charge; for each of these its name and permits (negative: given back); then for each tenant that waits: name, jobs,
+--   cost, us for which the first has waited
 -- reply: -1 if the limiter is not initialized, else {"rate room free ahead pace v": permits, those there is room for soon, us
 --   until there is room for one, permits that are reserved for later than soon, half of what the limit gives until soon,
 --   virtual time; number of clients; for each its id and what it told; for each tenant they told of, in that order and
@@ -42,7 +45,7 @@ for i = 11 + 2 * charges, #ARGV, 4 do
   told[#told + 1] = '\t' .. ARGV[i] .. '\t' .. ARGV[i + 1] .. ' ' .. ARGV[i + 2] .. ' ' .. int(now - tonumber(ARGV[i + 3]))
 end
 
--- Who waits, in other clients and in this one. What has not been told again in time is over.
+-- Who waits, in other clients and in this one. A record that was not told again in time is over.
 local records, names, seen, repeated = {}, {}, {}, false
 local function note(client, text)
   records[#records + 1], records[#records + 2] = client, text
@@ -53,10 +56,10 @@ end
 local all = call('HGETALL', waiting_key)
 for i = 1, #all, 2 do
   local head = string.gsub(all[i + 1], '\t[^\t]+\t%d+ %d+ %d+', '')
-  local till, last = match(head, '^(%d+) (%d+) %d+ %d+ %S+$') -- what is no such record is dropped
+  local till, last = match(head, '^(%d+) (%d+) %d+ %d+ %S+$') -- what is not such a record is dropped
   if all[i] == id then
     repeated = last == no
-  elseif till and tonumber(till) > now and tonumber(till) < now + 5000000 then -- longer than what any client tells holds
+  elseif till and tonumber(till) > now and tonumber(till) < now + 5000000 then -- longer than any client's record holds
     note(all[i], all[i + 1])
   else
     call('HDEL', waiting_key, all[i])
@@ -66,13 +69,13 @@ local alone = #names == 0 and (#told == 0 or ARGV[9] == '1')
 if #told > 0 or ARGV[5] ~= '0' then
   local text = table.concat(record, ' ') .. table.concat(told)
   call('HSET', waiting_key, id, text)
-  call('PEXPIRE', waiting_key, 5000) -- longer than what any client tells holds
+  call('PEXPIRE', waiting_key, 5000) -- longer than any client's record holds
   note(id, text)
 elseif #all > 0 then
   call('HDEL', waiting_key, id)
 end
 
--- What tenants have got.
+-- Charge what tenants have got.
 local known = call('ZSCORE', finish_key, '')
 local v = finite(known)
 if known and not v then call('DEL', finish_key) end
@@ -83,14 +86,14 @@ if charges > 0 and not repeated then
     local weight = weight_of(call('HGET', weights_key, ARGV[i]))
     local f = max(finite(call('ZSCORE', finish_key, ARGV[i])) or 0, before) + ARGV[i + 1] / weight
     call('ZADD', finish_key, tag(f), ARGV[i])
-    if alone then after = max(after, f) end -- what one had alone is not held against it
+    if alone then after = max(after, f) end -- what a tenant got while it was alone is not held against it
   end
   if not v or after > v then
     call('ZADD', finish_key, tag(after), '')
     call('ZREMRANGEBYSCORE', finish_key, '-inf', '(' .. tag(after))
   end
   v = after
-  if call('ZCARD', finish_key) > 10000 then -- tenants that come once: those that have got least begin anew
+  if call('ZCARD', finish_key) > 10000 then -- tenants that come only once: those that have got least begin again
     call('ZREMRANGEBYSCORE', finish_key, '-inf', '(' .. tag(v))
     call('ZREMRANGEBYRANK', finish_key, 1, call('ZCARD', finish_key) - 10001)
   end

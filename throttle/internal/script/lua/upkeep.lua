@@ -1,5 +1,5 @@
--- What a log needs beside grants, now and then: entries that are given back,
--- released, merged or of another clock, and the lifetime of its keys.
+-- What a log needs now and then besides grants: entries that are given back, released, merged or of
+-- another clock, and the lifetime of its keys.
 
 -- bucket_end is the last microsecond of the bucket that contains t.
 local function bucket_end(span, t)
@@ -16,8 +16,8 @@ local function check_in(m, client, now)
   config().keep_clients(m)
 end
 
--- Merges old entries within their buckets: their weight moves to the latest
--- of them, so no window that is still to come counts less.
+-- compact merges old entries within their buckets: their weight moves to the latest of them, so no
+-- window that is still to come counts less.
 local function compact(m, now)
   local raw = call('ZRANGEBYSCORE', m.permits_key, '-inf', score(now), 'WITHSCORES', 'LIMIT', 0, COMPACT)
   local merged, t, w, stop = {}, nil, 0, nil
@@ -35,9 +35,9 @@ local function compact(m, now)
   call('ZADD', m.permits_key, unpack(merged))
 end
 
--- recount has all entries from a score on count from now on, together at least
--- so much, and whoever has a place there asks for another. Places that are near
--- may yet be used: the barrier reaches up to them.
+-- recount makes all entries from a score on count from now on, together with sum more permits.
+-- Those who have a reservation there ask for another. Reservations that are near may still be used:
+-- the barrier reaches up to them.
 local function recount(m, from, now, sum)
   for _, e in ipairs(call('ZRANGEBYSCORE', m.permits_key, from, '+inf')) do sum = sum + weight(e) end
   if sum == 0 then return end
@@ -49,18 +49,18 @@ local function recount(m, from, now, sum)
   until t < now
 end
 
--- lost reports whether a log is gone that may have had entries which count: one that
--- expires does when nobody has written to it for long, as the clock shows it.
+-- lost reports whether a log is gone that may have had entries that count: a log that expires is
+-- gone when nobody has written to it for long, by Redis's clock, which may have been set forward.
 local function lost(m, client, by)
   if call('EXISTS', m.permits_key) == 1 then return false end
   if m.per_client then return call('ZSCORE', m.clients_key, client) and true end
   return m.keep > 0 and m.keep * 1000 < m.W + by
 end
 
--- shift moves all entries on by so much, but not to where places are dropped. What was
--- granted since the clock was set forward stays where it is; what may be that, or a
--- place, is moved and stays. Where it is not known by how much, or the log is lost and
--- all of the limit may have been used, that counts as used now.
+-- shift moves all entries forward by that much, but not to where reservations are dropped. What was
+-- granted since the clock was set forward stays where it is. An entry that may be such a grant, or
+-- a reservation, stays and is also moved. If it is not known by how much to move, or if the log is
+-- lost and all of the limit may have been used, that counts as used now.
 local function shift(m, client, now, by)
   local gone = lost(m, client, by or 0)
   if gone or not by then return recount(m, '-inf', now, gone and m.rate or 0) end
@@ -73,20 +73,19 @@ local function shift(m, client, now, by)
   end
 end
 
--- Redis's clock may be set: back, and forward to where it was. A clock that was
--- set back shows in the epoch, if that is of a time to come, or in what the client
--- knows (least, furthest) if nobody else has seen to it. What was used lately then seems to
--- lie ahead, where no window of the present counts it: it counts from now on.
--- From then on until the clock has long passed the epoch, the limiter's hash says by
--- how much it was set back. When it shows it without having run there, as far as this
--- client has seen, it was set forward: what was used lately then seems long past,
--- and is moved on by as much. Each client sees to its own log of a PER_CLIENT
+-- mind_clock: Redis's clock may be set back, and then forward to where it was. A step back shows in
+-- the epoch, if that lies in the future, or in what the client knows (least, furthest), if nobody
+-- else has handled it. What was used lately then seems to lie ahead, where no window of the present
+-- counts it: it counts from now on. From then on until the clock has long passed the epoch, the
+-- limiter's hash says by how much the clock was set back. If the clock shows the epoch without
+-- having run there, as far as this client has seen, it was set forward: what was used lately then
+-- seems long past, and is moved forward by as much. Each client handles its own log of a PER_CLIENT
 -- limit, if it has not been here since (forward).
 local function mind_clock(m, client, seen, least, furthest, now)
   local shown, back, forward = config().shown(m, now, furthest)
   if seen ~= m.epoch then least = max(least, shown) end
-  local ran = now - least < m.W / 2 -- time has, for this client
-  local by = least - now -- by how much it was set back since that was seen to
+  local ran = now - least < m.W / 2 -- time has run on, for this client
+  local by = least - now -- by how much the clock was set back since the last step was handled
   if by < m.W or not m.per_client and seen ~= m.epoch then by = max(shown, furthest) - now - (back or 0) end
   if by >= m.W or m.epoch > now + 1000 and not back then
     recount(m, '(' .. score(now), now, 0)
@@ -115,15 +114,15 @@ local function mind_clock(m, client, seen, least, furthest, now)
   m.cached, m.kept = nil, nil
 end
 
--- note_far notes how far ahead the places of a client lie that it may use
--- without having heard of a change, where that is more than NEAR.
+-- note_far notes how far ahead a client's reservations may lie that it uses without having heard of
+-- a change, if that is more than NEAR.
 local function note_far(m, far)
   local noted = whole(call('HGET', m.name, 'far'))
   if not noted or noted < far then call('HSET', m.name, 'far', int(min(far, FAR))) end
 end
 
--- take_from takes up to n permits out of the entries from t to till. Nothing if its
--- time is over: what is left in its bucket is others'.
+-- take_from takes up to n permits out of the entries from t to till. It takes nothing if t no
+-- longer counts: what is left in its bucket belongs to others.
 local function take_from(m, t, n, now, till)
   if t <= cutoff(m, now) then return false end
   local raw = call('ZRANGEBYSCORE', m.permits_key, score(t), score(till), 'WITHSCORES', 'LIMIT', 0, 8)
@@ -143,19 +142,19 @@ local function take_from(m, t, n, now, till)
   return true
 end
 
--- Takes back up to n permits of the grant made for time t: out of the entry at
--- t, and of those up to the end of its bucket, into which it may have been
--- merged, or from which a release took what it owed to this one.
+-- give_back takes back up to n permits of the grant made for time t: out of the entry at t, and of
+-- those up to the end of its bucket. The grant may have been merged into those, or a release may
+-- have taken permits of this entry instead of theirs.
 local function give_back(m, t, n, now) return take_from(m, t, n, now, bucket_end(m.W, t)) end
 
--- Takes back permits that were handed out, which lie no later than now. What a change
--- of the configuration left in the log stands where it was: a pause, or another rate.
+-- take_back takes back permits that were handed out: they lie no later than now. After a change of
+-- the configuration (a pause, or another rate), what it left of the grant in the log is where it
+-- was.
 local function take_back(m, t, n, now, same)
   return take_from(m, t, n, now, same and min(bucket_end(m.W, t), max(t, now)) or t)
 end
 
--- Released permits come off the oldest grants: taking from newer ones could
--- let a window overflow.
+-- release takes permits off the oldest grants: taking from newer ones could let a window overflow.
 local function release(m, n, now)
   while n > 0 do
     local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(cutoff(m, now)), score(now), 'WITHSCORES', 'LIMIT', 0, 64)
@@ -172,18 +171,18 @@ local function release(m, n, now)
   end
 end
 
--- Redis packs a sorted set of up to 128 short members into one string: to find
--- one of them it reads the scores of all before it, digit by digit. A long
--- member ends that for good, also one that is gone at once.
+-- Redis packs a sorted set of up to 128 short members into one string: to find one of them it reads
+-- the scores of all before it, digit by digit. A long member ends that for good, even if it is
+-- removed at once.
 local LONG = string.rep('-', 65)
 local function unpack_log(m)
   call('ZADD', m.permits_key, '0', LONG)
   call('ZREM', m.permits_key, LONG)
 end
 
--- Keys that only one process owns live as long as their entries count; others
--- follow keepAliveTime or the expiry given to the limiter. The hash of a pinned one
--- stays: the rate that an operator has set is not forgotten when nobody asks.
+-- expire: keys that only one process owns live as long as their entries count; others follow
+-- keepAliveTime or the expiry given to the limiter. The hash of a pinned limiter stays: the rate
+-- that an operator has set is not forgotten when nobody asks.
 local function expire(m, now)
   local need
   if m.keep > 0 or m.per_client then
@@ -201,7 +200,7 @@ local function expire(m, now)
   else
     need = call('PTTL', m.name)
     if need < 0 then return nil end
-    need = max(need, 1) -- 0 is less than 1
+    need = max(need, 1) -- 0: less than 1 ms
   end
   local keys = { m.value_key, m.permits_key }
   for _, key in ipairs(keys) do call('PEXPIRE', key, need) end

@@ -1,4 +1,4 @@
--- Gives a tenant of a limiter a weight: 1 without.
+-- Gives a tenant of a limiter a weight. Without one it is 1.
 --
 -- KEYS: 1 weights of the limiter: see tenants.lua
 -- ARGV: 1 tenant, 2 weight

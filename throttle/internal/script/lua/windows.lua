@@ -1,8 +1,7 @@
--- Where permits fit into a log that has to be read in whole: the earliest time at
--- which every window that contains it still holds at most the rate.
+-- Finds where permits fit into a log that has to be read as a whole: the earliest time for which
+-- every window that contains it still holds at most the rate.
 
--- load_log reads the entries that count, or will: s times, w permits, p prefix
--- sums.
+-- load_log reads the entries that count now or later: s times, w permits, p prefix sums.
 local function load_log(m, now)
   local raw = call('ZRANGEBYSCORE', m.permits_key, '(' .. score(cutoff(m, now)), '+inf', 'WITHSCORES')
   local s, w, p, n = {}, {}, { [0] = 0 }, 0
@@ -37,11 +36,10 @@ local function above(m, t)
   return lo
 end
 
--- fit_sliding returns the earliest T >= from such that n more permits at T
--- keep every window that contains T within the rate, and how many permits
--- there is room for at T. One pass over the events after from: the load rises
--- at an entry and falls W after it; T is the first moment from which it stays
--- low enough for W.
+-- fit_sliding returns the earliest T >= from such that n more permits at T keep every window that
+-- contains T within the rate, and how many permits there is room for at T. It is one pass over the
+-- events after from: the load rises at an entry and falls W after it; T is the first time from
+-- which it stays low enough for W.
 local function fit_sliding(m, n, from)
   local s, w, p, N, W, cap = m.s, m.w, m.p, m.n, m.W, m.rate - n
   local i, j = above(m, from), above(m, from - W)
@@ -86,9 +84,9 @@ local function fit_calendar(m, n, from)
   end
 end
 
--- fit_smooth returns the earliest T >= from that keeps its distance: n * W /
--- rate after the entry before it, and the next entry's own after it. In
--- buckets it is the share of a bucket that may not be exceeded.
+-- fit_smooth returns the earliest T >= from that keeps its distances: n * W / rate from the entry
+-- before it, and the next entry's own distance to that one. In a log in buckets, a bucket may not
+-- exceed its share of the rate.
 local function fit_smooth(m, n, from)
   local t, step = from, ceil(n * m.W / m.rate)
   local grid = m.grid and ceil(m.W / BUCKETS)
@@ -110,8 +108,8 @@ local function fit_smooth(m, n, from)
   end
 end
 
--- An entry from beyond any horizon was written under another clock. It counts
--- from now on, so that it delays, but not for long.
+-- heal: an entry beyond any horizon was written under another clock. It counts from now on, so that
+-- it delays others, but not for long.
 local function heal(m, now)
   call('ZREMRANGEBYSCORE', m.permits_key, '(' .. score(bound(m, now)), '+inf')
   local x = min(m.beyond, m.rate)
@@ -120,7 +118,7 @@ local function heal(m, now)
   m.value, m.beyond, m.dirty = m.value + m.beyond - x, 0, true
 end
 
--- read_log makes the whole log known, what this call has granted included.
+-- read_log reads the whole log, and adds what this call has granted.
 local function read_log(m, now)
   if m.s then return end
   load_log(m, now)

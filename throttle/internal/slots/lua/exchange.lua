@@ -1,14 +1,15 @@
--- Gives slots back and claims others, for the waiters of one queue: each claim gets a slot of all limits, or of none.
--- One that is refused stands in the line of the limit that refused it, and in no other.
+-- Gives slots back and claims others, for the waiters of one queue: each claim gets a slot of all
+-- limits, or of none. A claim that is refused stands in the line of the limit that refused it, and
+-- in no other.
 --
 -- KEYS: SPAN keys of each limit (slots.lua), then the number of the last call of this queue
 -- ARGV: 1 token of the queue, 2 client id, 3 number of this call, higher than that of any before: digits, all of one length,
---       4 limits n; for each: slots, ms of a lease, 1 to apply these (0: only where there are none);
+--       4 limits n; for each: slots, ms of a lease, 1 to apply these (0: only if the limit has none);
 --       then the number of slots given back; for each: id, fence (0: it has only claimed), number of its claim;
 --       then the number of claims; for each: id, its number, first arrival in us (0: now)
 -- reply: 'old' if a later call of this queue was served; else {for each claim: "g fence ms" with what is left of the lease,
---       or "w k ms since": refused by the limit k, counted from 0, since when it stands in line in us, and ms until a lease
---       ends that another has of this id (0: none has)}
+--       or "w k ms since": refused by the limit k, counted from 0; ms until a lease ends that another has of this id (0: none
+--       has); us since when the claim stands in line}
 -- errors: "RATED name", "BADFIELD field"
 
 local now, us = clock()
@@ -66,7 +67,7 @@ for i = 1, claims do
       mine[k] = h
     elseif h then
       other, refused = true, refused or k
-      if h.state ~= 'h' then -- the id goes on where its new holder is: the slot stays, and is not shared
+      if h.state ~= 'h' then -- the id moves to its new holder: the slot stays, and is not shared
         call('HSET', m.held, id, table.concat({ h.fence, h.token, 's', h.claim, h.since, match(h.rest, '^(%S*)') .. ' ' .. me }, ' '))
       end
       wait = max(wait, tonumber(call('ZSCORE', m.slots, id) or '0') - now)

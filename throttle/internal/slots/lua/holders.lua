@@ -1,9 +1,9 @@
 -- Reads a limit in flight, and who holds its slots. Writes nothing.
 --
 -- KEYS: SPAN keys of the limit (slots.lua)
--- ARGV: 1 holders to tell of at most
+-- ARGV: 1 how many holders to tell of at most
 -- reply: nil if there is no such limit, else {slots, ms of a lease, taken, waiting, 1 if it is pinned,
---   ms since the head of the line came or 0, then for each holder, the one first whose lease ends first: id, ms until that,
+--   ms since the head of the line came or 0, then for each holder, in the order in which their leases end: id, ms until that,
 --   ms since it got the slot, state (slots.lua), client id}
 -- errors: "BADFIELD field"
 

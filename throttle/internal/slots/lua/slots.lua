@@ -1,4 +1,4 @@
--- What the scripts of limits in flight share. This file is put before each verb's own.
+-- What the scripts of limits in flight share. This file is put before the text of each verb.
 --
 -- Keys of one limit, in this order (SPAN of them for each):
 --   name  hash: in_flight, lease in ms, longest: the longest lease it had, in ms, fence: the newest
@@ -7,15 +7,16 @@
 --   line  zset: "token id" of who waits -> first arrival, in us of Redis's clock
 --   seen  zset: token of a queue of waiters -> when it was here, in ms
 --
--- The states: l is a lease; h is a slot that was handed to the head of the line, who has HANDED ms to claim it; s is a
--- lease whose id was claimed by another, the heir, who gets the slot when the lease ends: it is not renewed.
+-- The states: l is a lease; h is a slot that was handed to the head of the line, who has HANDED ms
+-- to claim it; s is a lease whose id was claimed by another, the heir, who gets the slot when the
+-- lease ends: such a lease is not renewed.
 
 local call, floor, max, min, format, match = redis.call, math.floor, math.max, math.min, string.format, string.match
 
 local SPAN = 5
 local HANDED = 2000     -- ms in which a slot that was handed is to be claimed
-local GONE = 3000       -- ms after which a queue that was not seen has no turn
-local DROPS = 1000      -- of such waiters one call drops at most
+local GONE = 3000       -- ms after which a queue that was not seen gets no slots
+local DROPS = 1000      -- such waiters that one call drops at most
 local LIVES = 3600000   -- ms that the keys live on after a call, at least
 local MOST = 1000000    -- slots of a limit
 local LATEST = 2 ^ 52
@@ -27,8 +28,8 @@ local function clock()
   return t[1] * 1000 + floor(t[2] / 1000), t[1] * 1000000 + t[2]
 end
 
--- open reads the limit at k. With limit and lease it is created where it is not there, and, if apply is '1', changed to
--- them, unless an operator has pinned it.
+-- open reads the limit at k. If limit and lease are given, a limit that does not exist is created
+-- with them; if apply is '1', it is also changed to them, unless an operator has pinned it.
 local function open(k, limit, lease, apply)
   local i = (k - 1) * SPAN
   local m = { name = KEYS[i + 1], slots = KEYS[i + 2], held = KEYS[i + 3], line = KEYS[i + 4], seen = KEYS[i + 5], key = i }
@@ -59,14 +60,14 @@ local function open(k, limit, lease, apply)
   return m
 end
 
--- read takes what is held apart; nil if nothing is, or it makes no sense.
+-- read parses what is held; nil if nothing is, or if it makes no sense.
 local function read(text)
   if not text then return nil end
   local fence, token, state, claim, since, rest = match(text, '^(%d+) (%S+) (%a) (%d+) (%d+) (.*)$')
   return fence and { fence = fence, token = token, state = state, claim = claim, since = since, rest = rest }
 end
 
--- hand gives a slot to one that waits, and says so to its process.
+-- hand hands a slot to one that waits, and tells its process.
 local function hand(m, token, id, now)
   call('ZADD', m.slots, int(now + HANDED), id)
   call('HSET', m.held, id, '0 ' .. token .. ' h 0 ' .. int(now) .. ' ')
@@ -79,7 +80,7 @@ local function present(m, token, now)
   return seen and seen > now - GONE and seen < now + GONE
 end
 
--- free takes the slot of an id back. The heir of a lease has it next.
+-- free takes the slot of an id back. The heir of a lease gets it next.
 local function free(m, id, h, now)
   local heir = h and h.state == 's' and match(h.rest, '(%S+)$')
   if heir and present(m, heir, now) then
@@ -90,13 +91,13 @@ local function free(m, id, h, now)
   end
 end
 
--- settle ends the leases whose time is over, and hands what is free to the head of the line. Then m.free are the slots
--- that nobody waits for.
+-- settle ends the leases whose time is over, and hands what is free to the head of the line. Then
+-- m.free is the number of slots that nobody waits for.
 local function settle(m, now)
   for _, id in ipairs(call('ZRANGEBYSCORE', m.slots, '-inf', int(now), 'LIMIT', 0, DROPS)) do
     free(m, id, read(call('HGET', m.held, id)), now)
   end
-  -- No lease ends that late, unless Redis's clock was set back: those who have it renew it.
+  -- No lease ends so late unless Redis's clock was set back. Their holders renew them.
   for _, id in ipairs(call('ZRANGEBYSCORE', m.slots, int(now + m.longest + 1000), '+inf', 'LIMIT', 0, DROPS)) do
     call('ZADD', m.slots, int(now + m.longest), id)
   end
@@ -109,7 +110,7 @@ local function settle(m, now)
       call('ZREM', m.line, head)
       local token, id = match(head, '^(%S+) (.*)$')
       if not token or not present(m, token, now) or call('HEXISTS', m.held, id) == 1 then
-        drops = drops + 1 -- if it is there all the same, it asks again
+        drops = drops + 1 -- if it still waits, it asks again
       else
         hand(m, token, id, now)
         m.free = m.free - 1
@@ -118,7 +119,7 @@ local function settle(m, now)
   end
 end
 
--- keep has the keys of a limit live on.
+-- keep renews the lifetime of a limit's keys.
 local function keep(m)
   local ms = int(max(LIVES, 2 * m.longest))
   for i = m.key + 1, m.key + SPAN do call('PEXPIRE', KEYS[i], ms) end
