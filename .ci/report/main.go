@@ -36,7 +36,7 @@ func run(in io.Reader, out io.Writer, path string) error {
 	if err != nil {
 		return err
 	}
-	r := &report{out: out, output: map[test][]string{}}
+	r := &report{out: out, output: map[test][]string{}, ended: map[string]bool{}}
 	err = r.read(in)
 	r.summarize(file)
 	return cmp.Or(err, file.Close())
@@ -69,6 +69,7 @@ type skip struct {
 type report struct {
 	out    io.Writer
 	output map[test][]string // of what has not ended yet
+	ended  map[string]bool   // packages whose end go test has told
 	passed int               // tests, with those below them
 	failed int
 	skips  []skip
@@ -117,6 +118,7 @@ func (r *report) line(line string) {
 func (r *report) add(t test, output string) {
 	if t.name == "" && verdict.MatchString(output) {
 		fmt.Fprint(r.out, output)
+		r.ended[t.pkg] = true
 		return
 	}
 	if !chatter.MatchString(output) {
@@ -156,6 +158,9 @@ func (r *report) packageEnded(t test, e event) {
 			r.show(of)
 		}
 		delete(r.output, of)
+	}
+	if !r.ended[t.pkg] { // a test program that did not run under go test
+		fmt.Fprintf(r.out, "%-4s\t%s\t%.3fs\n", map[string]string{"pass": "ok", "fail": "FAIL", "skip": "?"}[e.Action], t.pkg, e.Elapsed)
 	}
 	r.timing = append(r.timing, timing{t, e.Elapsed})
 }
