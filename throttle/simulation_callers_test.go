@@ -16,8 +16,9 @@ type permitUse struct {
 	limits  []*simulatedLimit
 	ns      []int64
 	at      time.Time
-	unused  bool // and given back: Release
-	late    bool // as the engine counts it, or another of its process did meanwhile
+	maybe   []int64 // and these, unless a release that failed gave them back; nil: none
+	unused  bool    // and given back: Release
+	late    bool    // as the engine counts it, or another of its process did meanwhile
 }
 
 // caller asks in a loop, in one of the ways there are.
@@ -35,7 +36,7 @@ func (s *simulation) caller(ctx context.Context, p *simulatedProcess, random *ra
 				use.unused = true
 				_ = q.limiter.Release(ctx, ns[0])
 			} else if r != nil && random.IntN(2) == 0 {
-				use.ns = s.settle(ctx, r, ns, random)
+				use.ns, use.maybe = s.settle(ctx, r, ns, random)
 			}
 			s.usesMu.Lock()
 			s.uses = append(s.uses, use)
@@ -45,20 +46,19 @@ func (s *simulation) caller(ctx context.Context, p *simulatedProcess, random *ra
 }
 
 // settle gives back some of what a caller had reserved and got, at once or later, perhaps when it
-// no longer counts, and returns what the caller has used.
-func (s *simulation) settle(ctx context.Context, r *Reservation, ns []int64, random *rand.Rand) (used []int64) {
+// no longer counts. It returns what the caller has used, and what it gave back to an error: that
+// is back, or not.
+func (s *simulation) settle(ctx context.Context, r *Reservation, ns []int64, random *rand.Rand) (used, maybe []int64) {
 	pass(ctx, time.Duration(random.Int64N(int64([]time.Duration{ms(1), ms(50), 3 * time.Second}[random.IntN(3)]))))
 	back, used := make([]int64, len(ns)), slices.Clone(ns)
 	for i, n := range ns {
 		back[i] = random.Int64N(n + 1)
+		used[i] -= back[i]
 	}
 	if r.ReleaseEach(ctx, back...) != nil {
-		return ns // they may be back, or not
+		return used, back
 	}
-	for i, n := range back {
-		used[i] -= n
-	}
-	return used
+	return used, nil
 }
 
 // mayRelease reports whether a release now cannot take off what others used: the permits still

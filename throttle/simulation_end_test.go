@@ -81,6 +81,9 @@ func (s *simulation) judgeLeaks() {
 					continue
 				}
 				most += u.ns[i]
+				if u.maybe != nil {
+					most += u.maybe[i]
+				}
 				if !u.late && !u.process.dead() && !u.unused && at-limit.Guard > limit.Cutoff(now) && limit.Guard > 0 {
 					least += u.ns[i]
 				}
