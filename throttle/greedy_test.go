@@ -110,24 +110,30 @@ func (r *replayed) greedy(length time.Duration, inParts bool) (n int) {
 
 // steadyCaller acquires one of each, again and again.
 type steadyCaller struct {
-	r *replayed
-	p *simulatedProcess
+	r     *replayed
+	p     *simulatedProcess
+	rests bool // now and then
 }
 
 func (c *steadyCaller) next() {
 	r, q := c.r, c.p.queues[0]
-	if r.ended {
+	if r.ended || c.p.dead() {
 		return
 	}
 	ns := make([]int64, len(q.limits))
 	for i := range ns {
 		ns[i] = 1
 	}
-	a := &replayedAsk{r: r, l: r.lineOf(c.p, q), ns: ns, ends: func(taken bool) {
+	a := &replayedAsk{r: r, l: r.lineOf(c.p, q), ns: ns}
+	a.ends = func(taken bool) {
 		if taken {
-			r.uses = append(r.uses, permitUse{process: c.p, limits: q.limits, ns: ns, at: time.Now()})
+			r.uses = append(r.uses, permitUse{process: c.p, limits: q.limits, ns: ns, at: time.Now(), late: a.late})
 		}
-		r.after(0, c.next)
-	}}
+		rest := time.Duration(0)
+		if c.rests && r.random.IntN(30) == 0 {
+			rest = time.Duration(r.random.Int64N(int64(ms(40))))
+		}
+		r.after(rest, c.next)
+	}
 	a.acquires(0)
 }

@@ -20,7 +20,11 @@ func (c *replayedCaller) next() {
 		if r.ended || c.p.dead() {
 			return
 		}
-		q := c.p.queues[r.random.IntN(len(c.p.queues))]
+		queues := c.p.queues
+		if r.loops(c.p) {
+			queues = queues[1:]
+		}
+		q := queues[r.random.IntN(len(queues))]
 		c.ask(q, drawCosts(r.random, q))
 	})
 }

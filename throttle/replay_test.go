@@ -130,12 +130,18 @@ func (r *replayed) run() {
 			c := &replayedCaller{r: r, p: p, lazy: []time.Duration{0, ms(1), ms(20), ms(300), 2 * time.Second}[r.random.IntN(5)]}
 			r.after(0, c.next)
 		}
+		if r.loops(p) {
+			r.after(0, (&steadyCaller{r: r, p: p, rests: r.seed%2 == 0}).next)
+		}
 	}
 	r.operate([]time.Duration{ms(300), 3 * time.Second, time.Hour}[r.random.IntN(3)])
 	r.disturb()
 	r.until(r.begin.Add(r.length), func() bool { return r.count["calls"] < r.mostCalls() })
 	r.end()
 }
+
+// loops reports whether the first queue of a process is for a loop around Acquire alone.
+func (r *replayed) loops(p *simulatedProcess) bool { return r.seed%4 < 2 && len(p.queues) > 1 }
 
 // end ends all waits, and judges what became of the fleet.
 func (r *replayed) end() {

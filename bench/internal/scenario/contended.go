@@ -34,7 +34,7 @@ func (b Bench) contended50() Scenario {
 func (b Bench) manyProcesses() Scenario {
 	s := b.contended(ManyProcesses, fleet.Limit{Name: ManyProcesses, Permits: 1000, Interval: time.Second}, 64, 1)
 	s.Title = "Many processes: 1000/s, 64 clients x 1 waiter"
-	s.Text = "Nobody shares a client, so no client can ask for many at a time."
+	s.Text = "Nobody shares a client. Each caller comes back at once, so jobthrottle asks for a few permits more with each call."
 	return s
 }
 

@@ -35,6 +35,7 @@ func Targets() []figures.Target {
 		ours(Contended1000, "busiest window at the callers, 8 x 64 at 1000/s", figures.Busiest, "", 1000),
 		ours(Contended50, "busiest window at the callers, 8 x 64 at 50/s", figures.Busiest, "", 50),
 		ours(ManyProcesses, "busiest window at the callers, 64 x 1 at 1000/s", figures.Busiest, "", 1000),
+		ours(ManyProcesses, "Redis CPU per permit, 64 x 1 at 1000/s, to Redisson", figures.CPUPerPermit, peer.NameRedisson, 1),
 		ours(Big, "busiest window at the callers, one big among small at 1000/s", figures.Busiest, "", 1000),
 		ours(Memory, "memory at 100,000/min, to Redisson", figures.Bytes, peer.NameRedisson, 1./50),
 		drained,

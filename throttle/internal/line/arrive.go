@@ -25,6 +25,10 @@ func (l *Line) arrive(w *Waiter, serves bool, now Local) {
 	}
 	l.arrivals++
 	w.no = l.arrivals
+	if l.comesBack(w, now) {
+		l.gathering.joined()
+		return
+	}
 	l.waiting = append(l.waiting, w)
 	at := now
 	if l.patient(w, now) && l.taken(w.ns, now) > 4*gatherFor {
@@ -81,6 +85,7 @@ func (l *Line) leave(w *Waiter) {
 		}
 		l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns, left: w})
 		l.letGo(w)
+		l.giveBackHeld()
 		l.kick()
 	}
 	if w.state != done {
@@ -149,6 +154,7 @@ func (l *Line) close() {
 		l.answer(w, Answer{Err: ErrClosed})
 	}
 	l.front, l.waiting = nil, nil
+	l.giveBackHeld()
 	l.returnStock()
 	switch {
 	case l.calling:

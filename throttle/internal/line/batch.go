@@ -288,6 +288,10 @@ func (l *Line) collect(b *batch, now Local) {
 		}
 	}
 	l.waiting = append(after, l.waiting...)
+	b.request.Runs = runs
+	if len(runs) == 1 {
+		runs[0].Count += l.more(b, now)
+	}
 	if n := l.wanted(now); n > 0 && len(runs) > 0 && l.stock.left == 0 {
 		ones := make([]int64, len(l.config))
 		for i := range ones {

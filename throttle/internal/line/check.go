@@ -151,6 +151,7 @@ func (l *Line) confirm(sent, received Local) {
 // either.
 func (l *Line) replace(now Local) {
 	l.stock.left = 0
+	l.forgetHeld()
 	for _, w := range l.byDue() {
 		if len(l.config) > 1 {
 			l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns, by: w})

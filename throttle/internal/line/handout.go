@@ -81,6 +81,7 @@ func (l *Line) handOut(w *Waiter, now Local) {
 		l.gathering.handed(1, now)
 	}
 	l.countHandedOut(w.ns, now)
+	l.mayComeBack(now)
 	l.out.Taken = true
 }
 
@@ -164,6 +165,7 @@ func (l *Line) spares(w *Waiter, now Local) bool {
 func (l *Line) again(w *Waiter, now Local) {
 	w.state = queued
 	w.now = w.now || w.until != 0 && now >= w.until
+	l.giveBackHeld() // they may be of no use either
 	l.letGo(w)
 	l.front = append(l.front, w)
 }

@@ -87,5 +87,8 @@ func (l *Line) moveUp(now Local) {
 			l.exchange(w, now)
 		}
 	}
+	if held := l.comeback.held; len(held) > 0 && held[len(held)-1].grant.due.Sub(now) > freshFor {
+		l.giveBackHeld()
+	}
 	l.askAt = 0
 }

@@ -99,6 +99,7 @@ type Line struct {
 	rankedAt    Remote  // the time of the latest grants
 	ranked      int     // how many waiters have a grant for that time
 	surplus     surplus
+	comeback    comeback
 	used        meter // of the first member
 }
 
@@ -150,7 +151,7 @@ func (l *Line) Phase() string {
 		return "calls"
 	case len(l.front)+len(l.waiting) > 0:
 		return "holds back"
-	case len(l.holders) > 0:
+	case len(l.holders)+len(l.comeback.held) > 0:
 		return "has reservations"
 	case l.stock.left > 0:
 		return "has a stock"
@@ -168,7 +169,7 @@ func (l *Line) Way() RoundTrips { return l.roundTrips.known() }
 // Idle reports whether nobody waits and nothing is left to do.
 func (l *Line) Idle(now Local) bool {
 	l.checkAt(now)
-	return !l.calling && len(l.front)+len(l.waiting)+len(l.holders)+len(l.returns)+len(l.releases) == 0
+	return !l.calling && len(l.front)+len(l.waiting)+len(l.holders)+len(l.comeback.held)+len(l.returns)+len(l.releases) == 0
 }
 
 // KnownTime returns what Redis's clock shows at least, as far as this line has heard, and

@@ -105,6 +105,7 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 	if len(held) == 0 {
 		l.assignStock(received)
 	}
+	l.assignHeld(received)
 	if len(held) == 0 && len(l.waiting) > 0 {
 		l.gather(l.waiting[0].ns, received)
 	}
@@ -136,7 +137,7 @@ func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, received L
 			l.binding = true
 			l.gathering.waited(p.due)
 		} else if !run.Prefetch {
-			l.gathering.handed(int(g.Count), received)
+			l.gathering.handed(min(int(g.Count), len(ws)), received)
 		}
 		if r.Base == r.Now { // else Redis repeats an earlier reply, and much may have changed since
 			p.confirm(b.asked, received, l.fresh())
@@ -155,6 +156,9 @@ func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, received L
 			p.rank = l.ranked
 			l.ranked++
 			l.assign(w, p)
+		}
+		if more := g.Count - int64(k); more > 0 {
+			l.holdMore(p, more)
 		}
 		ws = ws[k:]
 	}

@@ -181,6 +181,10 @@ func (l *Line) kick() {
 // next asks what there is to ask now. If there is nothing, calls stop until there is.
 func (l *Line) next(now Local) {
 	l.moveUp(now)
+	if until := l.comeback.until; until != 0 && now >= until {
+		l.comeback.row = 0
+		l.giveBackHeld()
+	}
 	switch {
 	case l.toMeasure() && !l.closed, l.toTime(), l.toCheck(now) && !l.toAsk(now):
 		l.call(l.check(now), now)
@@ -221,6 +225,9 @@ func (l *Line) arm(now Local) {
 	at, ok := l.checkAt(now)
 	if ask := l.nextAsk(); len(l.waiting) > 0 && (!ok || ask < at) {
 		at, ok = ask, true
+	}
+	if until := l.comeback.until; until != 0 && (!ok || until < at) {
+		at, ok = until, true
 	}
 	if !ok {
 		return
