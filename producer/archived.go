@@ -62,7 +62,7 @@ func (p *Producer) tellArchived(ctx context.Context, entries []entry, errs []err
 		switch state, err := states[n].Result(); {
 		case errors.Is(err, redis.Nil): // it has gone meanwhile, or only the lock is there
 		case err != nil:
-			errs[i] = fmt.Errorf("look whether job %q is archived: %w", clip(entries[i].id), err)
+			errs[i] = fmt.Errorf("find out whether job %q is archived: %w", clip(entries[i].id), err)
 		case state == "archived":
 			errs[i] = &archivedError{entries[i], errs[i]}
 		}

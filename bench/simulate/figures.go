@@ -76,7 +76,7 @@ func (g Figures) Used() float64 {
 }
 
 // Head names the columns of Row.
-const Head = `| limit | Clients x waiters | calls/s | looks/s | per permit | core | limit used | Clients served | last of their first permits | Jain | stale | first second: calls, backlog |
+const Head = `| limit | Clients x waiters | calls/s | checks/s | per permit | core | limit used | Clients served | last of their first permits | Jain | stale | first second: calls, backlog |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |`
 
 // Row is a line of a Markdown table.

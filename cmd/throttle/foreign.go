@@ -21,7 +21,7 @@ func unreserved(name string) error {
 func (s *session) ours(ctx context.Context, name string) error {
 	kind, err := s.rdb.Type(ctx, name).Result()
 	if err != nil {
-		return fmt.Errorf("look what %q is: %w", name, err)
+		return fmt.Errorf("find out what %q is: %w", name, err)
 	}
 	switch kind {
 	case "none":
@@ -29,7 +29,7 @@ func (s *session) ours(ctx context.Context, name string) error {
 	case "hash":
 		rated, err := s.rdb.HExists(ctx, name, "rate").Result()
 		if err != nil {
-			return fmt.Errorf("look what %q is: %w", name, err)
+			return fmt.Errorf("find out what %q is: %w", name, err)
 		}
 		if rated {
 			return nil

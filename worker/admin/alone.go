@@ -23,7 +23,7 @@ func (a *api) alone(w http.ResponseWriter, r *http.Request, within time.Duration
 		defer func() { <-a.reading }()
 		do(ctx)
 	case <-ctx.Done():
-		refuse(w, http.StatusServiceUnavailable, "others look for jobs just now: try again")
+		refuse(w, http.StatusServiceUnavailable, "others search for jobs at this time: try again")
 	}
 }
 

@@ -42,7 +42,7 @@ const (
 	NameWaiting = "jobthrottle, waiting in slots"
 	NameParking = "jobthrottle, parking (default)"
 	NameWiki    = "wiki recipe, with asynq's defaults"
-	NameEager   = "wiki recipe, looking as often as jobthrottle"
+	NameEager   = "wiki recipe, polling as often as jobthrottle"
 	NameAlone   = "asynq alone, no limit"
 )
 

@@ -32,7 +32,7 @@ const (
 
 // String returns the name of what happened.
 func (k Kind) String() string {
-	return [kinds]string{"Arrive", "Turn", "Leave", "Extend", "Give", "Ready", "Answered", "Troubled", "Again", "Beside", "Tick", "Doubt", "Freed", "Close"}[k]
+	return [kinds]string{"Arrive", "Due", "Leave", "Extend", "Give", "Ready", "Answered", "Troubled", "Again", "Beside", "Tick", "Doubt", "Freed", "Close"}[k]
 }
 
 // Event is what happened, and to whom it happened.
