@@ -38,12 +38,12 @@ func (l *Line) more(b *batch, now Local) int64 {
 		return 0
 	}
 	w := b.waiters[0][0]
-	if w.reservation || w.now || w.stale > 0 || !IsOne(w.ns) || half > 0 && l.roundTrips.least() > half/4 { // they would often be too late
+	if w.reservation || w.now || w.stale > 0 || !IsOne(w.ns) || l.roundTrips.least() > half/4 { // they would often be too late
 		return 0
 	}
 	n := int64(comebackMore)
 	for _, s := range l.config {
-		if s.Smooth { // each permit is due at a time of its own
+		if s.Smooth || s.Guard == 0 { // each permit is due at a time of its own; no permit may be late
 			return 0
 		}
 		n = min(n, int64(comebackAhead/max(s.PerPermit(1), 1)))
@@ -129,10 +129,7 @@ func (l *Line) takeHeld() grant {
 // exchange it.
 func (l *Line) inTime(g *grant, now Local) bool {
 	l.timed(g)
-	if half := l.halfGuard(); half > 0 {
-		return now.Sub(g.earliest) <= half/2
-	}
-	return now.Sub(g.due) <= lateClaim
+	return now.Sub(g.earliest) <= l.halfGuard()/2
 }
 
 // mayComeBack records that a caller has its permits and may come back.
