@@ -19,11 +19,14 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// operation is a verb, and a call of it that succeeds on the fleet of newFleetState.
+// operation is a verb, and calls of it that succeed on the fleet of newFleetState.
 type operation struct {
 	verb  string
 	calls [][]string
 }
+
+// inFlight is the verb whose fleet has a limit in flight as well. Others need more rights there.
+const inFlight = "holders"
 
 // operations are all verbs that use Redis.
 var operations = []operation{
@@ -41,6 +44,7 @@ var operations = []operation{
 	{"retry", [][]string{{"retry", "--archived", "--failed"}, {"retry", "archived"}}},
 	{"release", [][]string{{"release", "--all"}}},
 	{"check", [][]string{{"check", "FILE"}}},
+	{inFlight, [][]string{{inFlight, "crm"}}},
 }
 
 // behindOneThatIsGone is a cursor in a list of jobs.
@@ -85,22 +89,45 @@ return 1`, nil, jobview.MaxJobs+1).Err())
 	s.limiter("each", throttle.Rate{Type: throttle.PerClient, Permits: 5, Interval: time.Hour}, 1)
 	s.check(s.rdb.HSet(t.Context(), "jobthrottle:worker:w1", "version", "1").Err())
 	s.check(s.rdb.ZAdd(t.Context(), "jobthrottle:workers", redis.Z{Score: 1e13, Member: "w1"}).Err())
-	dumped, lasts := map[string]string{}, map[string]time.Duration{}
-	for _, key := range s.rdb.Keys(t.Context(), "*").Val() {
-		dumped[key], lasts[key] = s.rdb.Dump(t.Context(), key).Val(), max(s.rdb.PTTL(t.Context(), key).Val(), 0)
-	}
+	fleet := s.dump()
 	return s, func() {
 		t.Helper()
-		_, err := s.rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
-			p.FlushAll(t.Context())
-			p.ScriptFlush(t.Context())
+		s.check(s.rdb.FlushAll(t.Context()).Err())
+		s.check(s.rdb.ScriptFlush(t.Context()).Err())
+		fleet()
+	}
+}
+
+// dump returns a function that brings back all keys that Redis has now.
+func (s *site) dump() (restore func()) {
+	dumped, lasts := map[string]string{}, map[string]time.Duration{}
+	for _, key := range s.rdb.Keys(s.Context(), "*").Val() {
+		dumped[key], lasts[key] = s.rdb.Dump(s.Context(), key).Val(), max(s.rdb.PTTL(s.Context(), key).Val(), 0)
+	}
+	return func() {
+		s.Helper()
+		_, err := s.rdb.Pipelined(s.Context(), func(p redis.Pipeliner) error {
 			for key, text := range dumped {
-				p.Restore(t.Context(), key, lasts[key], text)
+				p.Restore(s.Context(), key, lasts[key], text)
 			}
 			return nil
 		})
 		s.check(err)
 	}
+}
+
+// newSlots returns a function that brings a limit in flight with one holder into Redis, which is
+// left empty.
+func (s *site) newSlots() (restore func()) {
+	s.Helper()
+	s.check(s.rdb.FlushAll(s.Context()).Err())
+	f, err := s.client.InFlight("crm", throttle.Slots{Limit: 2, Lease: time.Hour})
+	s.check(err)
+	lease, err := f.Acquire(s.Context(), "default/a")
+	s.check(err)
+	restore = s.dump()
+	s.check(lease.Release(s.Context()))
+	return restore
 }
 
 // rightsOf reads the rights of each verb from docs/redis.md.
@@ -141,7 +168,7 @@ func (s *site) as(rules []string, args []string) outcome {
 	set := []any{"ACL", "SETUSER", "operator", "reset", "on", ">secret"}
 	for _, r := range rules {
 		set = append(set, r)
-		for _, other := range []string{"each", "pinned", "new"} { // the page has the limit api
+		for _, other := range []string{"each", "pinned", "new", "crm"} { // the page has the limit api
 			if strings.HasPrefix(r, "~") && strings.Contains(r, "api") {
 				set = append(set, strings.ReplaceAll(r, "api", other))
 			}
@@ -160,6 +187,7 @@ var refused = regexp.MustCompile(`NOPERM|The user executing the script can't|EXE
 func TestRightsOfVerbs(t *testing.T) {
 	t.Setenv("REDIS_PASSWORD", "secret")
 	s, restore := newFleetState(t)
+	slots := s.newSlots()
 	documented := rightsOf(t)
 	file := configFile(t, `{"type":"x:api","headers":{"cost":"3"}}`)
 	config := configFile(t, "limits: { pinned: { rate: 10/1h } }\njobs: { \"x:api\": { limits: [pinned], permits: header.cost } }\n")
@@ -176,14 +204,20 @@ func TestRightsOfVerbs(t *testing.T) {
 				if op.verb == "check" {
 					call = []string{"check", file, "--config", config}
 				}
-				restore()
+				bringBack := func() {
+					restore()
+					if op.verb == inFlight {
+						slots()
+					}
+				}
+				bringBack()
 				runs++
 				if got := s.as(rules, call); got.status != cli.Done {
 					t.Errorf("%q with all its rights: %+v", call, got)
 					continue
 				}
 				for _, without := range rules {
-					restore()
+					bringBack()
 					runs++
 					got := s.as(slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return r == without }), call)
 					if got.status == cli.Done {
