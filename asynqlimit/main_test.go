@@ -72,6 +72,13 @@ func onBoth(t *testing.T, test func(*site)) {
 	t.Run("miniredis", func(t *testing.T) { t.Parallel(); test(newSite(t, miniredis.RunT(t).Addr())) })
 }
 
+// onEach is onBoth for a test that watches when jobs start: one after the other, because two at a time
+// keep each other from the processor for longer than a permit is good for.
+func onEach(t *testing.T, test func(*site)) {
+	t.Run("redis", func(t *testing.T) { test(newSite(t, redistest.Start(t))) })
+	t.Run("miniredis", func(t *testing.T) { test(newSite(t, miniredis.RunT(t).Addr())) })
+}
+
 func newSite(t testing.TB, addr string) *site {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 100})

@@ -282,7 +282,7 @@ func TestOneBadJobOfAType(t *testing.T) {
 // TestOrder: jobs start in the order in which they came, across a pause and a restart of the
 // servers, within a second.
 func TestOrder(t *testing.T) {
-	onBoth(t, func(s *site) {
+	onEach(t, func(s *site) {
 		goOn := s.stopLimit("api", "50/1s")
 		// On a busy machine, a stale permit is exchanged for one of the next second, so the guard
 		// is wide.

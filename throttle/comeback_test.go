@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -10,14 +11,13 @@ import (
 // loop has one caller of a limiter acquire a permit again and again, with a rest after each, until
 // ctx ends. It returns how many it got.
 func loop(ctx context.Context, a *arrivals, l *Limiter, rest func(i int) time.Duration) func() int {
-	n := 0
+	var n atomic.Int64
 	a.wg.Go(func() {
 		for l.Acquire(ctx, 1) == nil {
-			n++
-			time.Sleep(rest(n))
+			time.Sleep(rest(int(n.Add(1))))
 		}
 	})
-	return func() int { return n }
+	return func() int { return int(n.Load()) }
 }
 
 func noRest(int) time.Duration { return 0 }
@@ -84,17 +84,17 @@ func TestLoneCallerThatStaysAway(t *testing.T) {
 				ctx, cancel := context.WithCancel(b.Context())
 				a := &arrivals{b: b}
 				step := r.Interval + r.Guard
-				gone := false
+				var gone atomic.Bool
 				got := loop(ctx, a, stays, noRest)
 				left := loop(ctx, a, leaves, func(int) time.Duration {
 					if time.Since(b.begin) > 5*step {
-						gone = true
+						gone.Store(true)
 						<-ctx.Done()
 					}
 					return 0
 				})
 				b.until(7 * step)
-				if !gone || left() == 0 {
+				if !gone.Load() || left() == 0 {
 					b.Fatal("the other caller is still there")
 				}
 				before, calls := got(), leaves.c.Stats().Calls
