@@ -1,5 +1,5 @@
-// Command server is an asynq server with limits. Only three lines in main differ from a server
-// without limits. Run it in the root of the repository.
+// Command server is an asynq server with limits: three lines in main are all that
+// a server without them does not have. Run it in the root of the repository.
 package main
 
 import (
@@ -41,10 +41,10 @@ func run() error {
 		return err
 	}
 	srv := asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(asynq.Config{Concurrency: 20}))
-	return limits.Serve(ctx, srv, mux) // instead of srv.Run(mux)
+	return limits.Serve(ctx, srv, mux) // in place of srv.Run(mux)
 }
 
-// charge is where your handler would call the API.
+// charge is where a handler of yours calls the API.
 func charge(_ context.Context, task *asynq.Task) error {
 	fmt.Printf("%s %s %s\n", time.Now().Format("15:04:05.000"), task.Type(), task.Payload())
 	return nil
