@@ -154,22 +154,56 @@ func TestLoneCallerIsJoined(t *testing.T) {
 	}
 }
 
+// Where Redis is not near, permits beyond the one that is waited for would come too late. Nothing of
+// the limit is lost for them.
+func TestLoneCallersFarAway(t *testing.T) {
+	t.Parallel()
+	for _, roundTrip := range []time.Duration{us(300), ms(1), ms(3), ms(6), ms(20)} {
+		t.Run(roundTrip.String(), func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				r := b.parsed("20/250ms")
+				ctx, cancel := context.WithCancel(b.Context())
+				a := &arrivals{b: b}
+				var ls []*Limiter
+				for i := range 8 {
+					l := b.limiter(b.clientOf(b.away(roundTrip, 0)))
+					if i == 0 {
+						check(b, l.SetRate(ctx, r))
+					}
+					ls = append(ls, l)
+					loop(ctx, a, l, noRest)
+				}
+				b.until(20 * (r.Interval + r.Guard)) // a process that starts cannot tell yet how far Redis is
+				_, before := count(ls)
+				b.until(40 * (r.Interval + r.Guard))
+				_, grants := count(ls)
+				cancel()
+				a.wg.Wait()
+				if grants -= before; grants < 20*r.Permits*95/100 {
+					b.Errorf("%d permits in 20 intervals of %s, %v from Redis", grants, r, roundTrip)
+				}
+			})
+		})
+	}
+}
+
 // Two callers of a process are served in the order in which they asked, also where one of them was
 // alone before.
 func TestLoneCallerOvertakesNobody(t *testing.T) {
 	t.Parallel()
-	for after := range 40 {
-		t.Run(fmt.Sprint("after ", ms(after)), func(t *testing.T) {
+	for after := range 80 {
+		t.Run(fmt.Sprint("after ", us(25*after)), func(t *testing.T) {
 			underFakeTime(t, func(b *bench) {
-				l := b.limited(b.parsed("40/1s"))
+				r := b.parsed("40/1s")
+				l := b.limited(r)
 				ctx, cancel := context.WithCancel(b.Context())
 				a := &arrivals{b: b}
 				got := loop(ctx, a, l, func(int) time.Duration { return us(50) })
-				b.until(2*time.Second + ms(after)*7)
+				b.until(2*(r.Interval+r.Guard) + us(25*after)) // while the loop takes the permits of an interval
 				before := got()
-				check(b, l.Acquire(ctx, 1))
+				check(b, l.Acquire(ctx, 2))
 				if n := got() - before; n > 1 { // the one that had asked before
-					b.Errorf("a loop got %d permits while another caller of its process waited for one", n)
+					b.Errorf("a loop got %d permits while another caller of its process waited", n)
 				}
 				cancel()
 				a.wg.Wait()

@@ -66,3 +66,20 @@ func TestReport(t *testing.T) {
 		}
 	}
 }
+
+// TestReportOfAProgram: of a test program that did not run under go test, which tells how packages
+// end, one sees that, too.
+func TestReportOfAProgram(t *testing.T) {
+	events := `{"Action":"start","Package":"example.com/m/good"}
+{"Action":"output","Package":"example.com/m/good","Output":"PASS\n"}
+{"Action":"pass","Package":"example.com/m/good","Elapsed":1.5}
+{"Action":"fail","Package":"example.com/m/bad","Elapsed":0.25}
+`
+	var shown bytes.Buffer
+	if err := run(strings.NewReader(events), &shown, filepath.Join(t.TempDir(), "summary")); err != nil {
+		t.Fatal(err)
+	}
+	if want := "ok  \texample.com/m/good\t1.500s\nFAIL\texample.com/m/bad\t0.250s\n"; shown.String() != want {
+		t.Errorf("shown %q, want %q", &shown, want)
+	}
+}

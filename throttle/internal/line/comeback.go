@@ -3,14 +3,17 @@ package line
 import "time"
 
 const (
-	// comebackWithin is how soon a caller is back that comes back at once, and
-	// comebackFrom how many times in a row it must have been.
+	// A caller comes back at once if it asks again within comebackWithin of its permits.
+	// It must have done so comebackFrom times in a row.
 	comebackWithin, comebackFrom = time.Millisecond, 8
-	// comebackMore is up to how many permits a call then asks for beyond the one that is
-	// waited for: it costs Redis little more for eight than for one. They are no more than
-	// the limit gives in comebackAhead, so that callers elsewhere, who ask before the caller
-	// is back, are not overtaken by more.
+	// Then a call asks for up to comebackMore permits beyond the one that is waited for:
+	// a call for eight costs Redis little more than a call for one. It asks for no more
+	// than the limit gives in comebackAhead, because callers in other processes, who ask
+	// before this caller is back, are served after these permits.
 	comebackMore, comebackAhead = 7, 100 * time.Millisecond
+	// comebackAgain is how many times more a caller must come back at once after permits
+	// came too late for it: each of them is lost to the limit.
+	comebackAgain = 512
 )
 
 // comeback serves a caller that waits alone in its process and comes back at once,
@@ -80,6 +83,9 @@ func (l *Line) comesBack(w *Waiter, now Local) bool {
 	if len(c.held) == 0 {
 		return false
 	}
+	if !l.inTime(&c.held[0].grant, now) {
+		c.row = -comebackAgain
+	}
 	if l.calling || len(l.front)+len(l.waiting)+len(l.holders) > 0 || !l.suits(w, now) {
 		l.giveBackHeld()
 		return false
@@ -105,7 +111,7 @@ func (l *Line) assignHeld(now Local) {
 	}
 }
 
-// suits reports whether the first held grant is of use to a waiter.
+// suits reports whether a waiter can use the first held grant.
 func (l *Line) suits(w *Waiter, now Local) bool {
 	g := &l.comeback.held[0].grant
 	return !w.reservation && !w.now && IsOne(w.ns) && l.inTime(g, now) && (w.until == 0 || g.due <= w.until)
@@ -125,8 +131,8 @@ func (l *Line) takeHeld() grant {
 	return g
 }
 
-// inTime reports whether a held grant is not so late that its caller would soon have to
-// exchange it.
+// inTime reports whether there is time to use a held grant: a caller exchanges a permit
+// that is later than half the guard.
 func (l *Line) inTime(g *grant, now Local) bool {
 	l.timed(g)
 	return now.Sub(g.earliest) <= l.halfGuard()/2
