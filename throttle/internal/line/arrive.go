@@ -50,7 +50,7 @@ func (l *Line) arrive(w *Waiter, serves bool, now Local) {
 	l.out.Poke = w.now && l.trouble != nil
 	switch {
 	case l.calling:
-	case now < l.nextAsk():
+	case now < l.nextAsk() && len(l.returns) == 0:
 		l.arm(now)
 	case serves && l.mayServe(w, now):
 		l.calling = true

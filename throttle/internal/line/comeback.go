@@ -11,9 +11,8 @@ const (
 	// than the limit gives in comebackAhead, because callers in other processes, who ask
 	// before this caller is back, are served after these permits.
 	comebackMore, comebackAhead = 7, 100 * time.Millisecond
-	// comebackAgain is how many times more a caller must come back at once after permits
-	// came too late for it: each of them is lost to the limit.
-	comebackAgain = 512
+	// comebackHalf is the least half guard: permits that come too late are lost to the limit.
+	comebackHalf = 5 * time.Millisecond
 )
 
 // comeback serves a caller that waits alone in its process and comes back at once,
@@ -41,12 +40,12 @@ func (l *Line) more(b *batch, now Local) int64 {
 		return 0
 	}
 	w := b.waiters[0][0]
-	if w.reservation || w.now || w.stale > 0 || !IsOne(w.ns) || l.roundTrips.least() > half/4 { // they would often be too late
+	if w.reservation || w.now || w.stale > 0 || !IsOne(w.ns) || half < comebackHalf || l.roundTrips.least() > half/4 { // they would often be too late
 		return 0
 	}
 	n := int64(comebackMore)
 	for _, s := range l.config {
-		if s.Smooth || s.Guard == 0 { // each permit is due at a time of its own; no permit may be late
+		if s.Smooth || s.Guard == 0 { // each permit is due at a time of its own; it would count for too short a time
 			return 0
 		}
 		n = min(n, int64(comebackAhead/max(s.PerPermit(1), 1)))
@@ -82,9 +81,6 @@ func (l *Line) comesBack(w *Waiter, now Local) bool {
 	}
 	if len(c.held) == 0 {
 		return false
-	}
-	if !l.inTime(&c.held[0].grant, now) {
-		c.row = -comebackAgain
 	}
 	if l.calling || len(l.front)+len(l.waiting)+len(l.holders) > 0 || !l.suits(w, now) {
 		l.giveBackHeld()

@@ -159,6 +159,9 @@ func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, received L
 		}
 		if more := g.Count - int64(k); more > 0 {
 			l.holdMore(p, more)
+			if b.waiters[i][0].state == gone {
+				l.giveBackHeld()
+			}
 		}
 		ws = ws[k:]
 	}
