@@ -205,6 +205,9 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	if len(claimed) > 0 {
 		err = errors.Join(err, c.budget(ctx, due, claimed, capacity))
 		next = busy
+		if slices.ContainsFunc(claimed, func(k *visit) bool { return k.next == shortly }) {
+			next = shortly
+		}
 	}
 	err = errors.Join(err, c.survey(ctx), c.chargeOwed(ctx), c.release(ctx, strays))
 	return next, errors.Join(err, c.bring(ctx, append(visits, claimed...)))

@@ -78,7 +78,9 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 		if call.Failure {
 			message = nil // this message counts a retry
 		}
-		cmd = c.wait(ctx, a, func() error { return c.l.lines.Park(ctx, call.Queue, call.ID, message, parking) })
+		cmd = c.wait(ctx, a, func() error {
+			return c.l.lines.Park(ctx, call.Queue, line.ToPark{ID: call.ID, Message: message, How: parking})
+		})
 		if cmd.Err() == nil {
 			c.l.caller.parked(call.Queue, parking)
 		}

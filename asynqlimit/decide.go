@@ -78,16 +78,24 @@ const (
 	farthest = 400 * time.Millisecond
 	perLine  = 500 * time.Microsecond
 	longest  = time.Minute
+	// shortly is the time between two visits by processes that have no capacity for all tasks that
+	// are due. It is notSoShortly where called tasks may not get the permits that they were called
+	// for: where another of their limits may refuse them, and where each process has permits of its
+	// own, so that the tasks that one has called are with it before another calls.
+	shortly      = 3 * time.Millisecond
+	notSoShortly = 10 * time.Millisecond
 )
 
 // nextVisit is how long to wait before the next visit of a line. The next permit of its limiter
 // is free after wait, and its queue has so many lines. If this process has called fewer tasks
 // than the limiter gives permits for, because it has no capacity for more, it leaves the line to
-// others at once.
-func nextVisit(wait time.Duration, lines int64, short bool) time.Duration {
+// others at once. sure says that called tasks get what they were called for.
+func nextVisit(wait time.Duration, lines int64, short, sure bool) time.Duration {
 	switch {
+	case short && sure:
+		return shortly
 	case short:
-		return soonest / 5
+		return notSoShortly
 	case wait > lead:
 		return min(wait-lead, max(farthest, min(time.Duration(lines)*perLine, longest)))
 	}

@@ -38,21 +38,22 @@ func TestDecide(t *testing.T) {
 
 func TestNextLook(t *testing.T) {
 	tests := []struct {
-		wait  time.Duration
-		lines int64
-		short bool
-		want  time.Duration
+		wait        time.Duration
+		lines       int64
+		short, sure bool
+		want        time.Duration
 	}{
-		{0, 1, false, soonest},
-		{0, 1, true, soonest / 5},
-		{lead + 100*time.Millisecond, 1, false, 100 * time.Millisecond},
-		{time.Hour, 1, false, farthest},
-		{time.Hour, 10_000, false, 5 * time.Second},
-		{time.Hour, 10_000_000, false, longest},
-		{time.Second, 10_000, false, time.Second - lead},
+		{0, 1, false, true, soonest},
+		{0, 1, true, true, shortly},
+		{0, 1, true, false, notSoShortly},
+		{lead + 100*time.Millisecond, 1, false, true, 100 * time.Millisecond},
+		{time.Hour, 1, false, true, farthest},
+		{time.Hour, 10_000, false, false, 5 * time.Second},
+		{time.Hour, 10_000_000, false, true, longest},
+		{time.Second, 10_000, false, true, time.Second - lead},
 	}
 	for _, tt := range tests {
-		if got := nextVisit(tt.wait, tt.lines, tt.short); got != tt.want {
+		if got := nextVisit(tt.wait, tt.lines, tt.short, tt.sure); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
 		}
 	}
@@ -187,7 +188,7 @@ func TestSortNext(t *testing.T) {
 		lasted             time.Duration
 		want               int
 	}{
-		{"all park", 8, 8, 8, time.Millisecond, 16},
+		{"all park", 8, 8, 8, time.Millisecond, 32},
 		{"nearly all", 100, 100, 90, time.Millisecond, 200},
 		{"never more", 200, 200, 200, time.Millisecond, 200},
 		{"one of four does not", 8, 8, 6, time.Millisecond, 8},

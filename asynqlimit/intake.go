@@ -17,7 +17,7 @@ type intake struct {
 	l *Limits
 
 	most  int            // how many to take the next time
-	sorts map[string]int // by queue, how many to take while those taken have to park at once; 0: they do not have to
+	sorts map[string]int // by queue, how many to look at before the next take; 0: none, because they do not have to park
 
 	mu    sync.Mutex
 	taken []handed        // in the order in which they were taken
@@ -50,26 +50,25 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	if !ok {
 		return none
 	}
-	positions := append([]*position{first}, g.more(call.Queue, in.most-1)...)
 	began := time.Now()
+	called := 0
+	if in.sorts[call.Queue] > 0 {
+		var empty bool
+		if called, empty = in.sortPending(ctx, call.Queue, began); empty {
+			first.leave()
+			return none
+		}
+	}
+	positions := append([]*position{first}, g.more(call.Queue, max(in.most, called)-1)...)
 	asked := len(positions)
-	most := max(asked, in.sorts[call.Queue])
-	tasks, err := in.l.lines.Take(ctx, call.Queue, call.LeaseEnds, most, in.l.rules.orders)
+	tasks, err := in.l.lines.Take(ctx, call.Queue, call.LeaseEnds, asked, in.l.rules.orders)
 	came := len(tasks)
 	standings := in.l.order(ctx, call.Queue, tasks)
 	if err == nil && came > 0 {
-		tasks = in.sort(ctx, call.Queue, tasks, began)
-		in.sorts[call.Queue] = sortNext(most, came, came-len(tasks), time.Since(began))
-	}
-	if more := len(tasks) - len(positions); more > 0 { // called tasks, among many that had to park
-		positions = append(positions, g.more(call.Queue, more)...)
-	}
-	if over := len(tasks) - len(positions); over > 0 {
-		in.sorts[call.Queue] = 0 // most of the tasks that come do not have to park
-		if berr := in.giveBackTaken(ctx, call.Queue, tasks[len(positions):]); berr != nil {
-			in.l.logger.Warn("cannot put jobs back to their queue; asynq does so when their leases are over", "queue", call.Queue, "jobs", over, "error", berr)
+		tasks = in.sortTaken(ctx, call.Queue, tasks, began)
+		if in.sorts[call.Queue] == 0 {
+			in.sorts[call.Queue] = sortNext(asked, came, came-len(tasks), time.Since(began))
 		}
-		tasks = tasks[:len(positions)]
 	}
 	for _, s := range positions[min(len(tasks), len(positions)):] {
 		s.leave()

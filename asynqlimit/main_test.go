@@ -60,7 +60,7 @@ func parked(cmd redis.Cmder) int {
 	if fmt.Sprint(args[2]) != "4" || !parksBy(keys) {
 		return 0
 	}
-	return (len(args) - 9) / 9 // the arguments for all tasks, and those for each
+	return (len(args) - 10) / 9 // the arguments for all tasks, and those for each
 }
 
 // nightly reports whether tests run at full size.

@@ -1,6 +1,7 @@
 package asynqlimit_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -65,5 +66,45 @@ jobs: { "x:limited": { limits: [api], permits: %d } }
 				}
 			}
 		})
+	}
+}
+
+// TestMixedBacklogKeepsItsOrder: some jobs of a backlog park together, before a server takes them;
+// others, here those with max_in_flight, have to be taken first, while all slots are busy. No job
+// starts more than a second before one that was enqueued earlier.
+func TestMixedBacklogKeepsItsOrder(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	const jobs = 400
+	for i := range jobs {
+		typ := "x:job"
+		if i%10 == 9 {
+			typ = "y:job"
+		}
+		s.enqueue(typ, fmt.Sprintf("job%03d", i))
+	}
+	s.serve(member{yaml: `
+limits: { api: { rate: 50/1s } }
+jobs: { "x:": { limits: [api], hold: 100ms }, "y:": { limits: [api], hold: 100ms, max_in_flight: 20 } }
+`, asynq: asynq.Config{Concurrency: 6}, handle: func(ctx context.Context, _ *asynq.Task) error {
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond): // the handlers keep all slots busy
+		}
+		return nil
+	}})
+	at := map[string]time.Time{}
+	for _, st := range s.awaitStarts("job", jobs, 60*time.Second) {
+		at[st.id] = st.at
+	}
+	latest, of := time.Time{}, ""
+	for i := range jobs {
+		id := fmt.Sprintf("job%03d", i)
+		if before := latest.Sub(at[id]); before > time.Second {
+			t.Errorf("%s started %v before %s", id, before, of)
+		}
+		if at[id].After(latest) {
+			latest, of = at[id], id
+		}
 	}
 }

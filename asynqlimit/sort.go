@@ -10,17 +10,20 @@ import (
 )
 
 const (
-	// sortMost is how many tasks at most one call takes while the tasks that come have to park.
+	// sortMost is how many pending tasks at most one call looks at while those that come have to
+	// park.
 	sortMost = 200
+	// sortLeast is how many it looks at while other processes park the same tasks.
+	sortLeast = 8
 	// sortLasts is how long it may take to park them: Redis has to answer others, too, and called
 	// tasks wait in the queue behind them.
 	sortLasts = 20 * time.Millisecond
 )
 
-// sortNext is how many tasks to take next, after a take of last tasks at most that lasted so
-// long: came is how many tasks came, parked how many of them parked. It doubles while nearly all
-// of them park. 0: take no more than there is capacity for. If it lasted longer than sortLasts,
-// take half as many.
+// sortNext is how many pending tasks to look at before the next take, after a call for last tasks
+// at most that lasted so long: came is how many tasks came, parked how many of them parked. It
+// grows while nearly all of them park. 0: take tasks as they come. If it lasted longer than
+// sortLasts, look at half as many.
 func sortNext(last, came, parked int, lasted time.Duration) int {
 	switch {
 	case parked == 0, 2*parked < came:
@@ -30,49 +33,105 @@ func sortNext(last, came, parked int, lasted time.Duration) int {
 	case 8*parked < 7*came:
 		return last
 	}
-	return min(2*last, sortMost)
+	return min(4*last, sortMost)
 }
 
-// sort parks those of the tasks just taken that have to queue behind others in line for one of
-// their limiters, and returns the rest. asynq does not see the parked ones. It costs little to
-// park many tasks together, and a tenant that comes now is in its line at once, however many
-// tasks of others were enqueued before.
-func (in *intake) sort(ctx context.Context, queue string, tasks []line.Taken, began time.Time) []line.Taken {
+// sortPending parks those of the next tasks of a queue that have to queue behind others in line
+// for one of their limiters. Nobody takes them: it costs little to park many tasks together, and a
+// tenant that comes now is in its line at once, however many tasks of others were enqueued before.
+// It returns how many of the tasks that it has seen were called, and whether none of all that it
+// has seen is left for somebody to take.
+func (in *intake) sortPending(ctx context.Context, queue string, began time.Time) (called int, none bool) {
+	most := in.sorts[queue]
+	seen, err := in.l.lines.Peek(ctx, queue, most)
+	if err != nil {
+		in.l.logger.Debug("cannot look at pending jobs", "queue", queue, "error", err)
+		return 0, false // a take follows, and asynq hears its error
+	}
+	var parks []sorted
+	before := map[string]bool{} // limiters of tasks that somebody has to take: the tasks behind them do not overtake them
+	whole := in.l.caller.knowsLines(queue)
+	for _, t := range seen {
+		if t.Wait.State.Near() {
+			called++
+			continue
+		}
+		p, limiters, ok := in.parks(ctx, queue, t, whole, began)
+		if ok && !p.inOrder && !slices.ContainsFunc(limiters, func(name string) bool { return before[name] }) {
+			parks = append(parks, p)
+			continue
+		}
+		for _, name := range limiters {
+			before[name] = true
+		}
+	}
+	parked, err := in.park(ctx, queue, parks, in.l.lines.ParkPending)
+	if err != nil {
+		in.l.logger.Debug("cannot park pending jobs", "queue", queue, "error", err)
+		return called, false
+	}
+	next := sortNext(most, len(seen), len(parks), time.Since(began))
+	if next > 0 && 2*parked < len(parks) { // other processes sort the queue
+		next = max(most/2, sortLeast)
+	}
+	in.sorts[queue] = next
+	if len(parks) < len(seen) {
+		return called, false
+	}
+	if len(seen) == 0 {
+		in.most = 1
+		in.l.gate.empty(queue, began)
+		return 0, true
+	}
+	in.l.gate.arrived(queue, "", began)      // whatever was called before is not there any more
+	return 0, parked > 0 || most > sortLeast // else a take goes on in any case
+}
+
+// sortTaken does so for tasks just taken, of which asynq has not seen any, and returns the rest.
+func (in *intake) sortTaken(ctx context.Context, queue string, tasks []line.Taken, began time.Time) []line.Taken {
 	whole := in.l.caller.knowsLines(queue)
 	if !in.l.rules.share && !whole {
 		return tasks
 	}
-	var ids []string
-	var messages []any
-	var parkings []line.Parking
 	var parks []sorted
 	rest := tasks[:0]
 	for _, t := range tasks {
-		p, ok := in.parks(ctx, queue, t, whole)
+		p, _, ok := in.parks(ctx, queue, t, whole, began)
 		if !ok {
 			rest = append(rest, t)
 			continue
 		}
-		text, _ := t.Message.(string)
-		ids, parkings, parks = append(ids, t.ID), append(parkings, p.parking), append(parks, p)
-		messages = append(messages, line.WithError(text, p.why.Error(), began))
+		parks = append(parks, p)
 		in.l.gate.arrived(queue, t.Wait.State, began)
 	}
-	if len(ids) == 0 {
-		return rest
+	if _, err := in.park(ctx, queue, parks, in.l.lines.ParkAll); err != nil {
+		in.l.logger.Warn("cannot park jobs; asynq brings them back when their leases are over", "queue", queue, "jobs", len(parks), "error", err)
 	}
-	if err := in.l.lines.ParkAll(ctx, queue, ids, messages, parkings); err != nil {
-		in.l.logger.Warn("cannot park jobs; asynq brings them back when their leases are over", "queue", queue, "jobs", len(ids), "error", err)
-		return rest
+	return rest
+}
+
+// park parks tasks together, and returns how many did park.
+func (in *intake) park(ctx context.Context, queue string, parks []sorted, park func(context.Context, string, []line.ToPark) ([]bool, error)) (n int, err error) {
+	if len(parks) == 0 {
+		return 0, nil
 	}
+	tasks := make([]line.ToPark, len(parks))
 	for i, p := range parks {
-		in.l.logPutOff(queue, ids[i], p.typ, p.why)
-		in.l.caller.parked(queue, p.parking)
+		tasks[i] = p.task
+	}
+	parked, err := park(ctx, queue, tasks)
+	for i, p := range parks {
+		if err != nil || !parked[i] {
+			continue
+		}
+		n++
+		in.l.logPutOff(queue, p.task.ID, p.typ, p.why)
+		in.l.caller.parked(queue, p.task.How)
 		p.limit.parked.Add(1)
 		p.limit.denied.Add(1)
 		p.rule.counts.attempt(p.why)
 	}
-	return rest
+	return n, err
 }
 
 // knowsLines reports whether a queue has lines of limiters, and this process knows all of them.
@@ -91,58 +150,48 @@ func (c *caller) knowsLines(queue string) bool {
 	return false
 }
 
-// sorted is how a task parks without being tried, and why it waits.
+// sorted is a task that parks without being tried, and why it waits.
 type sorted struct {
+	task    line.ToPark
 	typ     string
-	parking line.Parking
 	why     *ThrottledError
+	inOrder bool // it needs slots that are given in the order in which tasks were taken
 	limit   *limitCounts
 	rule    *rule
 }
 
-// parks reports whether a task parks without being tried. whole says that the queue has lines and
-// that this process knows all of them. If it has to ask Redis for the lines of a task, that is
-// worth it only for tasks of tenants.
-func (in *intake) parks(ctx context.Context, queue string, t line.Taken, whole bool) (p sorted, ok bool) {
+// parks reports whether a task parks without being tried, and returns its limiters, as far as they
+// are known. whole says that the queue has lines and that this process knows all of them. If it has
+// to ask Redis for the lines of a task, that is worth it only for tasks of tenants.
+func (in *intake) parks(ctx context.Context, queue string, t line.Taken, whole bool, now time.Time) (p sorted, limiters []string, ok bool) {
 	if t.Wait.State.Near() {
-		return p, false
+		return p, nil, false
 	}
 	text, _ := t.Message.(string)
 	m, err := line.ParseMessage(text)
 	if err != nil {
-		return p, false
+		return p, nil, false
 	}
 	needs, err := in.l.rules.of(plan.Task{Type: m.Type, Queue: queue, Payload: m.Payload, Headers: m.Headers})
-	if err != nil || len(needs.limiters) == 0 || needs.rule.never || needs.rule.inFlight != nil {
-		return p, false
+	limiters = needs.limiters
+	if err != nil || len(limiters) == 0 || needs.rule.never || needs.rule.inFlight != nil {
+		return p, limiters, false
 	}
 	if !needs.shared() && (!whole || len(needs.slots) > 0 || needs.rule.Acquires || !in.l.handledWithPermits(m.Type)) {
-		return p, false
+		return p, limiters, false
 	}
-	if m.Retried > 0 && m.Retried >= m.MaxRetry || !m.Deadline.IsZero() && m.Deadline.Before(time.Now()) {
-		return p, false // it may be over, which is not for the limits to decide
+	if m.Retried > 0 && m.Retried >= m.MaxRetry || !m.Deadline.IsZero() && m.Deadline.Before(now) {
+		return p, limiters, false // it may be over, which is not for the limits to decide
 	}
 	limiter, err := in.l.caller.ahead(ctx, queue, needs)
 	if err != nil || limiter == "" {
-		return p, false
+		return p, limiters, false
 	}
 	name, draw := needs.lineOf(limiter), needs.draws[slices.Index(needs.limiters, limiter)]
+	why := &ThrottledError{Limiter: limiter, RetryAfter: in.l.caller.estimateWait(queue, line.Whole(name), draw.Rate)}
 	return sorted{
-		typ:     m.Type,
-		parking: line.Parking{Line: name, Since: t.Arrival(), Cost: needs.costOf(limiter), Refused: refusedBefore(t), By: t.By, AtOnce: true},
-		why:     &ThrottledError{Limiter: limiter, RetryAfter: in.l.caller.estimateWait(queue, line.Whole(name), draw.Rate)},
-		limit:   &in.l.rules.limits[draw.Limit].counts,
-		rule:    needs.rule,
-	}, true
-}
-
-// giveBackTaken puts tasks for which there is no capacity back at the head of their queue.
-func (in *intake) giveBackTaken(ctx context.Context, queue string, tasks []line.Taken) error {
-	ids, parkings := make([]string, len(tasks)), make([]line.Parking, len(tasks))
-	slices.Reverse(tasks) // each goes ahead of those put back before it, so that none of them has to move
-	for i, t := range tasks {
-		ids[i] = t.ID
-		parkings[i] = line.Parking{By: t.By, Since: t.Arrival(), Cost: t.Wait.Cost, Refused: t.Wait.Refused, Line: t.Wait.Line, Untried: !t.Wait.State.Near()}
-	}
-	return in.l.lines.GiveBackAll(ctx, queue, ids, parkings)
+		task: line.ToPark{ID: t.ID, Message: line.WithError(text, why.Error(), now),
+			How: line.Parking{Line: name, Since: t.Arrival(), Cost: needs.costOf(limiter), Refused: refusedBefore(t), By: t.By, AtOnce: true}},
+		typ: m.Type, why: why, inOrder: len(needs.ordered()) > 0, limit: &in.l.rules.limits[draw.Limit].counts, rule: needs.rule,
+	}, limiters, true
 }

@@ -41,18 +41,19 @@ var files embed.FS
 
 // Lines are the lines in one Redis.
 type Lines struct {
-	rdb                                                   redis.UniversalClient
-	take, park, back, due, share, bring, release, refused *redis.Script
-	tenants, charge                                       *redis.Script
-	order, ended                                          *redis.Script // for tasks that run one at a time
-	shelf, stored, pull                                   *redis.Script // for people
-	adopted, unlist, retire                               *redis.Script // for the version before this one
+	rdb                                                         redis.UniversalClient
+	peek, take, park, back, due, share, bring, release, refused *redis.Script
+	tenants, charge                                             *redis.Script
+	order, ended                                                *redis.Script // for tasks that run one at a time
+	shelf, stored, pull                                         *redis.Script // for people
+	adopted, unlist, retire                                     *redis.Script // for the version before this one
 }
 
 // New returns the lines in rdb. It makes no Redis call.
 func New(rdb redis.UniversalClient) *Lines {
 	return &Lines{
 		rdb:     rdb,
+		peek:    load("peek"),
 		take:    load("take"),
 		park:    load("park"),
 		back:    load("back"),
@@ -110,7 +111,7 @@ func IsNotFound(err error) bool {
 type Taken struct {
 	Message any // as asynq stores it
 	ID      string
-	By      string // which take this was, as Redis notes it
+	By      string // which take this was, as Redis notes it; of a task that Peek returned, how it was seen
 	At      int64  // by Redis's clock, in microseconds after 1970: each later than the one before it
 	First   int64  // the same for its first take, never going back with Redis's clock; 0: nobody keeps orders
 	Wait    Wait   // zero if it never waited
@@ -190,31 +191,43 @@ type Parking struct {
 	Since   int64         // its first arrival, or 0 for now
 	Cost    int64
 	Refused int64
-	By      string // which take the attempt is: a later attempt of the task is left alone; empty: any
+	By      string // which take the attempt is, or how Peek saw the task: if it has moved on since, it is left alone; empty: any
 	Untried bool   // it has not asked for anything: it queues behind the tasks in line
-	AtOnce  bool   // asynq never had the attempt: the task may be called at once
+	AtOnce  bool   // asynq never had the task: the task may be called at once
 }
 
-// Park puts an active task in line. If message is nil, the task's message stays as it is.
-func (l *Lines) Park(ctx context.Context, queue, id string, message any, p Parking) error {
-	parked, err := l.parkAll(ctx, queue, []string{id}, []any{message}, []Parking{p})
-	if err == nil && parked[0] == 0 {
+// ToPark is a task that parks.
+type ToPark struct {
+	ID      string
+	Message any // with the reason why the task waits; nil: its message stays as it is
+	How     Parking
+}
+
+// Park puts an active task in line.
+func (l *Lines) Park(ctx context.Context, queue string, task ToPark) error {
+	parked, err := l.ParkAll(ctx, queue, []ToPark{task})
+	if err == nil && !parked[0] {
 		return ErrNotActive
 	}
 	return err
 }
 
-// ParkAll puts active tasks of a queue in line, in one step. Tasks that are not active any more
-// are left alone.
-func (l *Lines) ParkAll(ctx context.Context, queue string, ids []string, messages []any, parkings []Parking) error {
-	_, err := l.parkAll(ctx, queue, ids, messages, parkings)
-	return err
+// ParkAll puts active tasks of a queue in line, in one step, and returns for each whether it did.
+// Tasks that are not active any more are left alone.
+func (l *Lines) ParkAll(ctx context.Context, queue string, tasks []ToPark) ([]bool, error) {
+	return l.parkFrom(ctx, queue, "active", tasks)
 }
 
-func (l *Lines) parkAll(ctx context.Context, queue string, ids []string, messages []any, parkings []Parking) ([]int64, error) {
-	args := []any{queuePrefix(queue), lockLasts.Milliseconds()}
-	for i, p := range parkings {
-		after := fallbackOf(ids[i])
+// ParkPending does so for tasks that nobody has taken from their queue. Tasks that have moved
+// since Peek returned them are left alone.
+func (l *Lines) ParkPending(ctx context.Context, queue string, tasks []ToPark) ([]bool, error) {
+	return l.parkFrom(ctx, queue, "pending", tasks)
+}
+
+func (l *Lines) parkFrom(ctx context.Context, queue, from string, tasks []ToPark) ([]bool, error) {
+	args := []any{queuePrefix(queue), lockLasts.Milliseconds(), from}
+	for _, t := range tasks {
+		p, after := t.How, fallbackOf(t.ID)
 		if p.Line == "" {
 			after = p.Away.Seconds()
 		}
@@ -222,16 +235,20 @@ func (l *Lines) parkAll(ctx context.Context, queue string, ids []string, message
 		if p.AtOnce {
 			stays = 0
 		}
-		message := messages[i]
+		message := t.Message
 		if message == nil {
 			message = ""
 		}
-		args = append(args, ids[i], message, sinceText(p.Since), max(p.Cost, 1), p.Refused, p.Line, after, stays, p.By)
+		args = append(args, t.ID, message, sinceText(p.Since), max(p.Cost, 1), p.Refused, p.Line, after, stays, p.By)
 	}
-	keys := []string{activeKey(queue), leaseKey(queue), retryKey(queue), roomKey(queue)}
-	parked, err := l.park.Run(ctx, l.rdb, keys, args...).Int64Slice()
-	if err == nil && len(parked) != len(ids) {
-		err = fmt.Errorf("park.lua: %d values for %d tasks", len(parked), len(ids))
+	keys := []string{queuePrefix(queue) + from, leaseKey(queue), retryKey(queue), roomKey(queue)}
+	reply, err := l.park.Run(ctx, l.rdb, keys, args...).Int64Slice()
+	if err == nil && len(reply) != len(tasks) {
+		err = fmt.Errorf("park.lua: %d values for %d tasks", len(reply), len(tasks))
+	}
+	parked := make([]bool, len(reply))
+	for i, n := range reply {
+		parked[i] = n == 1
 	}
 	return parked, err
 }

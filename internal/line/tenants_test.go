@@ -48,11 +48,11 @@ func (c crowd) park(tenant string, n int, cost int64) {
 		if len(taken) == 0 {
 			return
 		}
-		ids, parkings := make([]string, len(taken)), make([]Parking, len(taken))
+		park := make([]ToPark, len(taken))
 		for i, task := range taken {
-			ids[i], parkings[i] = task.ID, Parking{Line: OfTenant("api", tenant), Since: task.At, Cost: cost, By: task.By, AtOnce: true}
+			park[i] = ToPark{ID: task.ID, How: Parking{Line: OfTenant("api", tenant), Since: task.At, Cost: cost, By: task.By, AtOnce: true}}
 		}
-		if err := c.lines.ParkAll(c.t.Context(), "default", ids, make([]any, len(ids)), parkings); err != nil {
+		if _, err := c.lines.ParkAll(c.t.Context(), "default", park); err != nil {
 			c.t.Fatal(err)
 		}
 	}

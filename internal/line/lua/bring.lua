@@ -15,9 +15,10 @@
 local paused = redis.call("EXISTS", KEYS[1]) == 1
 local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
-local ms = string.format("%.0f", now)
-local reply, brought, starts = {}, {}, {}
-for i = 3, #ARGV, 4 do
+local ms, ns = string.format("%.0f", now), t[1] .. string.format("%06d000", tonumber(t[2]))
+local reply, brought, starts, failed = {}, {}, {}, nil
+-- visit handles the line at ARGV[i].
+local function visit(i)
   local name, permits, n, spent = ARGV[i], tonumber(ARGV[i + 1]), 0, 0
   local shared, tenant = string.match(name, "^([^\t]*)\t(.+)$") -- the line of a tenant: see tenants.lua
   local line, called = ARGV[1] .. "jt:line:" .. name, ARGV[1] .. "jt:called:" .. (shared or name)
@@ -28,19 +29,24 @@ for i = 3, #ARGV, 4 do
     from = tonumber(ARGV[i + 3])
   end
   if from > 0 then at = math.floor(redis.call("ZCARD", line) * from) end
-  while permits > 0 and not paused and steps < 1000 do
+  while permits > 0 and not paused and not failed and steps < 1000 do
     local only = from == -2 and first(ARGV[1], string.match(name, "^!in_flight:(.*)$"))
     if only and not redis.call("ZSCORE", line, only) then break end -- the task is somewhere else
     local heads = only and {only} or redis.call("ZRANGE", line, at, at + math.min(math.ceil(permits), 100) - 1)
     if #heads == 0 then break end
-    for _, id in ipairs(heads) do
+    local scores, out, ids, onWay = redis.call("ZMSCORE", KEYS[3], unpack(heads)), {}, {}, {}
+    for h, id in ipairs(heads) do
       steps = steps + 1
       local task = ARGV[1] .. "t:" .. id
       local known = redis.pcall("HMGET", task, "state", "jt")
-      if known.err and string.sub(known.err, 1, 9) ~= "WRONGTYPE" then return known end -- else somebody has written something there that is not a task
-      local since, soonest, score, cost, refused, limiter = string.match(known[2] or "", "^p (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$")
-      if known[1] ~= "retry" or limiter ~= name or tonumber(redis.call("ZSCORE", KEYS[3], id) or "0") ~= tonumber(score) then
-        gone = gone + redis.call("ZREM", line, id)
+      if known.err and string.sub(known.err, 1, 9) ~= "WRONGTYPE" then -- else somebody has written something there that is not a task
+        failed = known
+        break
+      end
+      local wait = known[2] or ""
+      local since, soonest, score, cost, limiter = string.match(wait, "^p (%d+) (%d+) (%d+) (%d+) %d+ (.*)$")
+      if known[1] ~= "retry" or limiter ~= name or tonumber(scores[h] or "0") ~= tonumber(score) then
+        out[#out + 1] = id
       elseif permits <= 0 then
         break
       elseif tonumber(soonest) > now and tonumber(soonest) < now + 2000 then
@@ -50,14 +56,17 @@ for i = 3, #ARGV, 4 do
         end
         at = at + 1
       else
-        gone = gone + redis.call("ZREM", line, id)
-        redis.call("ZREM", KEYS[3], id)
-        redis.call("HSET", task, "state", "pending", "pending_since", t[1] .. string.format("%06d000", tonumber(t[2])),
-          "jt", table.concat({"c", since, soonest, "0", cost, refused, limiter}, " "))
-        redis.call("ZADD", called, ms, cost .. ":" .. id)
+        redis.call("HSET", task, "state", "pending", "pending_since", ns, "jt", "c" .. string.sub(wait, 2))
+        out[#out + 1], ids[#ids + 1] = id, id
+        onWay[2 * #ids - 1], onWay[2 * #ids] = ms, cost .. ":" .. id
         if shared then starts[id] = tonumber(tag) + spent / tonumber(weight) end
         brought[#brought + 1], n, permits, spent = id, n + 1, permits - tonumber(cost), spent + tonumber(cost)
       end
+    end
+    if #out > 0 then gone = gone + redis.call("ZREM", line, unpack(out)) end
+    if #ids > 0 then
+      redis.call("ZREM", KEYS[3], unpack(ids))
+      redis.pcall("ZADD", called, unpack(onWay))
     end
   end
   if n > 0 then redis.call("PEXPIRE", called, ARGV[2]) end
@@ -81,6 +90,13 @@ for i = 3, #ARGV, 4 do
   reply[#reply + 1] = spent
   reply[#reply + 1] = left
 end
+for i = 3, #ARGV, 4 do
+  local done, err = pcall(visit, i)
+  if not done then -- somebody has written something there that is not what it should be
+    failed = type(err) == "table" and err or redis.error_reply(tostring(err))
+    break
+  end
+end
 if next(starts) then -- tenants take turns
   local came = {}
   for i, id in ipairs(brought) do came[id] = i end
@@ -91,4 +107,4 @@ if next(starts) then -- tenants take turns
   end)
 end
 for i = #brought, 1, -1 do redis.call("RPUSH", KEYS[2], brought[i]) end
-return reply
+return failed or reply -- what was begun is done

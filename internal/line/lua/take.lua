@@ -28,9 +28,12 @@ for _, id in ipairs(ids) do
   local msg, wait = known[1], known[2] or ""
   if msg then
     local state, since, cost, limiter = string.match(wait, "^(%a) (%d+) %d+ %d+ (%d+) %d+ (.*)$")
-    redis.call("HSET", task, "state", "active", "taken", now)
+    if state and state ~= "a" then
+      redis.call("HSET", task, "state", "active", "taken", now, "jt", "a" .. string.sub(wait, 2))
+    else
+      redis.call("HSET", task, "state", "active", "taken", now)
+    end
     redis.call("HDEL", task, "pending_since")
-    if state and state ~= "a" then redis.call("HSET", task, "jt", "a" .. string.sub(wait, 2)) end
     if state == "p" and redis.pcall("ZREM", ARGV[2] .. "jt:line:" .. limiter, id) == 1 and string.find(limiter, "\t", 1, true) then
       redis.call("HINCRBY", ARGV[2] .. "jt:tasks", string.match(limiter, "^[^\t]*"), -1)
     end
