@@ -165,6 +165,7 @@ type visit struct {
 	inOrder  bool
 	oneByOne bool
 	next     time.Duration
+	sure     bool // its tasks take their permits at once, as far as that is known
 	short    bool // fewer than the limiter gives, because there is no capacity
 }
 
@@ -205,8 +206,10 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	if len(claimed) > 0 {
 		err = errors.Join(err, c.budget(ctx, due, claimed, capacity))
 		next = busy
-		if slices.ContainsFunc(claimed, func(k *visit) bool { return k.next == shortly }) {
-			next = shortly
+		for _, k := range claimed {
+			if k.short && k.sure {
+				next = min(next, k.next)
+			}
 		}
 	}
 	err = errors.Join(err, c.survey(ctx), c.chargeOwed(ctx), c.release(ctx, strays))
