@@ -55,8 +55,8 @@ func newCaller(l *Limits, queues []string) *caller {
 }
 
 const (
-	// busy, idle and empty are the times between two passes: while lines are due, while no line
-	// is, and while there are no lines.
+	// busy, idle and empty are the times between two passes: while lines are due, while it is not
+	// known when one is, and while there are no lines.
 	busy  = 25 * time.Millisecond
 	idle  = 100 * time.Millisecond
 	empty = 400 * time.Millisecond
@@ -182,11 +182,12 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	visits, next := c.blocked(due, capacity), empty
 	var claimed, strays []*visit
 	for i, d := range due {
-		if d.All > 0 {
+		switch {
+		case d.All == 0:
+		case capacity > 0 && !d.Paused && d.Next <= farthest:
+			next = min(next, max(d.Next+rand.N(d.Next/8+1), busy)) // one comes first, and the others see what it found
+		default: // another process visits it, perhaps without capacity for its tasks
 			next = min(next, idle)
-		}
-		if d.All > 0 && capacity > 0 && !d.Paused {
-			next = min(next, max(d.Next, busy))
 		}
 		if len(d.Known) > int(d.All) { // there are blocked lines
 			next = min(next, idle)
