@@ -55,8 +55,8 @@ func newCaller(l *Limits, queues []string) *caller {
 }
 
 const (
-	// busy, idle and empty are the times between two passes: while lines are due, while it is not
-	// known when one is, and while there are no lines.
+	// busy, idle and empty are the times between two passes: while lines are due, while another
+	// process may be visiting them or this one cannot, and while there are no lines.
 	busy  = 25 * time.Millisecond
 	idle  = 100 * time.Millisecond
 	empty = 400 * time.Millisecond
@@ -159,13 +159,14 @@ type visit struct {
 	tasks    int64   // in the line
 	cost     int64   // of each, about: that of the first
 	permits  int64   // to call tasks for; after the call, what is left of them
+	called   int64   // tasks
 	capacity int64   // tasks that this process can take for its permits
 	client   string  // whose permits they are, if the limiter is PerClient
 	from     float64 // where in the line to begin, from 0 to 1
 	inOrder  bool
 	oneByOne bool
 	next     time.Duration
-	sure     bool // its tasks take their permits at once, as far as that is known
+	sure     bool // its tasks get what they are called for, as far as that is known
 	short    bool // fewer than the limiter gives, because there is no capacity
 }
 
@@ -185,7 +186,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		switch {
 		case d.All == 0:
 		case capacity > 0 && !d.Paused && d.Next <= farthest:
-			next = min(next, max(d.Next+rand.N(d.Next/8+1), busy)) // one comes first, and the others see what it found
+			next = min(next, max(d.Next+rand.N(d.Next/8+1), busy)) // not all at once: one comes first, and the others see what it found
 		default: // another process visits it, perhaps without capacity for its tasks
 			next = min(next, idle)
 		}
@@ -207,14 +208,14 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	if len(claimed) > 0 {
 		err = errors.Join(err, c.budget(ctx, due, claimed, capacity))
 		next = busy
-		for _, k := range claimed {
-			if k.short && k.sure {
-				next = min(next, k.next)
-			}
+	}
+	err = errors.Join(err, c.survey(ctx), c.chargeOwed(ctx), c.release(ctx, strays), c.bring(ctx, append(visits, claimed...)))
+	for _, k := range claimed {
+		if k.short && k.sure && k.called > 0 {
+			next = min(next, k.next)
 		}
 	}
-	err = errors.Join(err, c.survey(ctx), c.chargeOwed(ctx), c.release(ctx, strays))
-	return next, errors.Join(err, c.bring(ctx, append(visits, claimed...)))
+	return next, err
 }
 
 // blocked returns visits of lines without a limiter: of tasks that cannot run as things stand, if
@@ -329,6 +330,7 @@ func (c *caller) bring(ctx context.Context, visits []*visit) error {
 				}
 			}
 			n++
+			k.called = b.Called
 			called += b.Called
 			c.expect(probeKey{queue, k.name}, k.permits, b)
 			if limiter, _ := line.SlotLimit(k.name); k.oneByOne && b.Called == 0 && b.Left > 0 {

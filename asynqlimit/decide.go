@@ -80,10 +80,11 @@ const (
 	longest  = time.Minute
 	// shortly is the time between two visits by processes that have no capacity for all tasks that
 	// are due. It is notSoShortly where called tasks may not get the permits that they were called
-	// for: where another of their limits may refuse them, and where each process has permits of its
-	// own, so that the tasks that one has called are with it before another calls.
+	// for: tasks that were called before and have yet to ask are not seen, if another process has
+	// them. So the permits must be many more than those. Or another limit may refuse the tasks. Or
+	// each process has permits of its own.
 	shortly      = 3 * time.Millisecond
-	notSoShortly = 10 * time.Millisecond
+	notSoShortly = 40 * time.Millisecond
 )
 
 // nextVisit is how long to wait before the next visit of a line. The next permit of its limiter

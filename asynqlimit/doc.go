@@ -27,6 +27,7 @@
 //
 //	client.go    the Redis client that asynq is given
 //	intake.go    owns what was taken from queues, until asynq has it
+//	sort.go      parks what has to queue behind others, before asynq has it
 //	gate.go      owns slots and room: which tasks are taken from a queue, and which run
 //	attempts.go  owns the attempts of this process: what becomes of a task
 //	refusal.go   for how long an API may tell a job to try later

@@ -34,7 +34,7 @@ const (
 	// held is how long a dequeue waits for a position at most, for all queues of a server
 	// together: asynq checks in between whether it is to shut down.
 	held = time.Second
-	// takenMost is how many tasks one call takes at most.
+	// takenMost is how many tasks one call takes at most, unless more called ones were seen.
 	takenMost = 32
 )
 
@@ -65,9 +65,9 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	came := len(tasks)
 	standings := in.l.order(ctx, call.Queue, tasks)
 	if err == nil && came > 0 {
-		tasks = in.sortTaken(ctx, call.Queue, tasks, began)
-		if in.sorts[call.Queue] == 0 {
-			in.sorts[call.Queue] = sortNext(asked, came, came-len(tasks), time.Since(began))
+		early := 0
+		if tasks, early = in.sortTaken(ctx, call.Queue, tasks, began); in.sorts[call.Queue] == 0 {
+			in.sorts[call.Queue] = sortNext(asked, came, early, time.Since(began))
 		}
 	}
 	for _, s := range positions[min(len(tasks), len(positions)):] {

@@ -70,8 +70,9 @@ jobs: { "x:limited": { limits: [api], permits: %d } }
 }
 
 // TestMixedBacklogKeepsItsOrder: some jobs of a backlog park together, before a server takes them;
-// others, here those with max_in_flight, have to be taken first, while all slots are busy. No job
-// starts more than a second before one that was enqueued earlier.
+// others, here those with max_in_flight, have to be taken first, while all slots are busy. Two
+// servers look at the same jobs. No job starts more than a second before one that was enqueued
+// earlier.
 func TestMixedBacklogKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -83,16 +84,18 @@ func TestMixedBacklogKeepsItsOrder(t *testing.T) {
 		}
 		s.enqueue(typ, fmt.Sprintf("job%03d", i))
 	}
-	s.serve(member{yaml: `
+	m := member{yaml: `
 limits: { api: { rate: 50/1s } }
 jobs: { "x:": { limits: [api], hold: 100ms }, "y:": { limits: [api], hold: 100ms, max_in_flight: 20 } }
-`, asynq: asynq.Config{Concurrency: 6}, handle: func(ctx context.Context, _ *asynq.Task) error {
+`, asynq: asynq.Config{Concurrency: 3}, handle: func(ctx context.Context, _ *asynq.Task) error {
 		select {
 		case <-ctx.Done():
 		case <-time.After(100 * time.Millisecond): // the handlers keep all slots busy
 		}
 		return nil
-	}})
+	}}
+	s.serve(m)
+	s.serve(m)
 	at := map[string]time.Time{}
 	for _, st := range s.awaitStarts("job", jobs, 60*time.Second) {
 		at[st.id] = st.at

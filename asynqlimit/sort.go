@@ -13,7 +13,7 @@ const (
 	// sortMost is how many pending tasks at most one call looks at while those that come have to
 	// park.
 	sortMost = 200
-	// sortLeast is how many it looks at while other processes park the same tasks.
+	// sortLeast is how many it looks at at least, while other processes park the same tasks.
 	sortLeast = 8
 	// sortLasts is how long it may take to park them: Redis has to answer others, too, and called
 	// tasks wait in the queue behind them.
@@ -39,8 +39,8 @@ func sortNext(last, came, parked int, lasted time.Duration) int {
 // sortPending parks those of the next tasks of a queue that have to queue behind others in line
 // for one of their limiters. Nobody takes them: it costs little to park many tasks together, and a
 // tenant that comes now is in its line at once, however many tasks of others were enqueued before.
-// It returns how many of the tasks that it has seen were called, and whether none of all that it
-// has seen is left for somebody to take.
+// It returns how many of the tasks that it has seen were called, and whether there is nothing to
+// take: the queue is empty, or all that it has seen have parked, here or in another process.
 func (in *intake) sortPending(ctx context.Context, queue string, began time.Time) (called int, none bool) {
 	most := in.sorts[queue]
 	seen, err := in.l.lines.Peek(ctx, queue, most)
@@ -49,7 +49,7 @@ func (in *intake) sortPending(ctx context.Context, queue string, began time.Time
 		return 0, false // a take follows, and asynq hears its error
 	}
 	var parks []sorted
-	before := map[string]bool{} // limiters of tasks that somebody has to take: the tasks behind them do not overtake them
+	before := map[string]bool{} // limiters of tasks that have to be taken first: those behind them do not overtake them
 	whole := in.l.caller.knowsLines(queue)
 	for _, t := range seen {
 		if t.Wait.State.Near() {
@@ -57,7 +57,10 @@ func (in *intake) sortPending(ctx context.Context, queue string, began time.Time
 			continue
 		}
 		p, limiters, ok := in.parks(ctx, queue, t, whole, began)
-		if ok && !p.inOrder && !slices.ContainsFunc(limiters, func(name string) bool { return before[name] }) {
+		if ok && !p.inOrder && !before[p.why.Limiter] {
+			if !t.Waited() { // it arrives when it parks: another process may park what stands before it, and later than now
+				p.task.How.Since = 0
+			}
 			parks = append(parks, p)
 			continue
 		}
@@ -87,27 +90,30 @@ func (in *intake) sortPending(ctx context.Context, queue string, began time.Time
 	return 0, parked > 0 || most > sortLeast // else a take goes on in any case
 }
 
-// sortTaken does so for tasks just taken, of which asynq has not seen any, and returns the rest.
-func (in *intake) sortTaken(ctx context.Context, queue string, tasks []line.Taken, began time.Time) []line.Taken {
+// sortTaken parks those of the tasks just taken that have to queue behind others, before asynq sees
+// them. It returns the rest, and how many sortPending could have parked.
+func (in *intake) sortTaken(ctx context.Context, queue string, tasks []line.Taken, began time.Time) (rest []line.Taken, early int) {
 	whole := in.l.caller.knowsLines(queue)
 	if !in.l.rules.share && !whole {
-		return tasks
+		return tasks, 0
 	}
 	var parks []sorted
-	rest := tasks[:0]
+	rest = tasks[:0]
 	for _, t := range tasks {
 		p, _, ok := in.parks(ctx, queue, t, whole, began)
 		if !ok {
 			rest = append(rest, t)
 			continue
 		}
-		parks = append(parks, p)
+		if parks = append(parks, p); !p.inOrder {
+			early++
+		}
 		in.l.gate.arrived(queue, t.Wait.State, began)
 	}
 	if _, err := in.park(ctx, queue, parks, in.l.lines.ParkAll); err != nil {
 		in.l.logger.Warn("cannot park jobs; asynq brings them back when their leases are over", "queue", queue, "jobs", len(parks), "error", err)
 	}
-	return rest
+	return rest, early
 }
 
 // park parks tasks together, and returns how many did park.

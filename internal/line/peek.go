@@ -25,7 +25,7 @@ func (l *Lines) Peek(ctx context.Context, queue string, most int) ([]Taken, erro
 	at, _ := strconv.ParseInt(reply[0], 10, 64)
 	tasks := make([]Taken, 0, len(reply)/4)
 	for i := 1; i < len(reply); i += 4 {
-		t := Taken{Message: reply[i], ID: reply[i+1], By: reply[i+3], At: at + int64(len(tasks))}
+		t := Taken{Message: reply[i], ID: reply[i+1], By: reply[i+3], At: at}
 		t.Wait, _ = ParseWait(reply[i+2])
 		tasks = append(tasks, t)
 	}

@@ -1,7 +1,9 @@
 package line
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,10 +33,7 @@ func TestParkPending(t *testing.T) {
 		if err != nil || len(seen) != 9 || seen[0].ID != "twice" || seen[1].ID != "taken" || seen[8].ID != "last" {
 			t.Fatalf("%+v, %v", seen, err)
 		}
-		for i, task := range seen {
-			if i > 0 && task.At <= seen[i-1].At {
-				t.Errorf("%s arrives at %d, the one before it at %d", task.ID, task.At, seen[i-1].At)
-			}
+		for _, task := range seen {
 			if (task.Message == "") != (task.ID == "spoilt") {
 				t.Errorf("the message of %s is %q", task.ID, task.Message)
 			}
@@ -56,7 +55,7 @@ func TestParkPending(t *testing.T) {
 		park := make([]ToPark, len(seen))
 		for i, task := range seen {
 			text, _ := task.Message.(string)
-			park[i] = ToPark{ID: task.ID, Message: WithError(text, "has to wait", time.Now()), How: Parking{Line: "api", Since: task.At, By: task.By, AtOnce: true}}
+			park[i] = ToPark{ID: task.ID, Message: WithError(text, "has to wait", time.Now()), How: Parking{Line: "api", By: task.By, AtOnce: true}}
 		}
 		parked, err := c.lines.ParkPending(ctx, "default", park)
 		if err != nil {
@@ -86,6 +85,93 @@ func TestParkPending(t *testing.T) {
 		}
 		if lease := c.rdb.ZCard(ctx, leaseKey("default")).Val(); lease != 1 {
 			t.Errorf("%d leases for one active task", lease)
+		}
+	})
+}
+
+// TestParkInTheirOrder: several processes look at the same tasks of a queue, take some and park
+// others. Whoever comes first with which of them, the tasks are in line in the order of the queue.
+func TestParkInTheirOrder(t *testing.T) {
+	onBothServers(t, func(c crowd) {
+		ctx, t := c.t.Context(), c.t
+		client := asynq.NewClientFromRedisClient(c.rdb)
+		var want []string
+		for i := range 60 {
+			want = append(want, fmt.Sprintf("job-%02d", i))
+			if _, err := client.Enqueue(asynq.NewTask("x", nil), asynq.TaskID(want[i])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		peek := func(n int) []Taken {
+			seen, err := c.lines.Peek(ctx, "default", n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return seen
+		}
+		park := func(parks func(context.Context, string, []ToPark) ([]bool, error), tasks []Taken, since bool) {
+			park := make([]ToPark, len(tasks))
+			for i, task := range tasks {
+				if park[i] = (ToPark{ID: task.ID, How: Parking{Line: "api", By: task.By, AtOnce: true}}); since {
+					park[i].How.Since = task.At
+				}
+			}
+			if _, err := parks(ctx, "default", park); err != nil {
+				t.Fatal(err)
+			}
+		}
+		many, few := peek(50), peek(8)
+		park(c.lines.ParkPending, few, false)
+		taken, err := c.lines.Take(ctx, "default", time.Now().Add(time.Minute).Unix(), 8, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		park(c.lines.ParkAll, taken, true)
+		park(c.lines.ParkPending, many, false)
+		park(c.lines.ParkPending, peek(50), false)
+		if line := c.rdb.ZRange(ctx, lineKey("default", "api"), 0, -1).Val(); !slices.Equal(line, want) {
+			t.Errorf("in line are %q", line)
+		}
+	})
+}
+
+// TestCalledInTheirOrder: tasks that are called while others, called before, are still in the
+// queue stand behind these, and ahead of tasks that never waited.
+func TestCalledInTheirOrder(t *testing.T) {
+	onBothServers(t, func(c crowd) {
+		ctx, t := c.t.Context(), c.t
+		client := asynq.NewClientFromRedisClient(c.rdb)
+		enqueue := func(id string) {
+			t.Helper()
+			if _, err := client.Enqueue(asynq.NewTask("x", nil), asynq.TaskID(id)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 8 {
+			enqueue(fmt.Sprint("job-", i))
+		}
+		seen, err := c.lines.Peek(ctx, "default", 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		park := make([]ToPark, len(seen))
+		for i, task := range seen {
+			park[i] = ToPark{ID: task.ID, How: Parking{Line: "api", By: task.By, AtOnce: true}}
+		}
+		if _, err := c.lines.ParkPending(ctx, "default", park); err != nil {
+			t.Fatal(err)
+		}
+		enqueue("fresh")
+		for _, permits := range []int64{3, 1, 2} {
+			c.bring(Visit{Line: "api", Permits: permits, Next: time.Second})
+		}
+		var came []string
+		taken, err := c.lines.Take(ctx, "default", time.Now().Add(time.Minute).Unix(), 10, false)
+		for _, task := range taken {
+			came = append(came, task.ID)
+		}
+		if want := []string{"job-0", "job-1", "job-2", "job-3", "job-4", "job-5", "fresh"}; err != nil || !slices.Equal(came, want) {
+			t.Errorf("%q came, %v, want %q", came, err, want)
 		}
 	})
 }

@@ -1,4 +1,5 @@
--- Calls tasks from lines of a queue: moves them from asynq's retry set to the head of its pending list, in their order.
+-- Calls tasks from lines of a queue: moves them from asynq's retry set to the head of its pending list, in their order and
+-- behind those that were called before.
 -- A line holds only ids. If the task of an id is not the one that parked (it was deleted, run by hand, enqueued again,
 -- or has failed since), the id leaves the line, and nothing else happens.
 --
@@ -29,7 +30,7 @@ local function visit(i)
     from = tonumber(ARGV[i + 3])
   end
   if from > 0 then at = math.floor(redis.call("ZCARD", line) * from) end
-  while permits > 0 and not paused and not failed and steps < 1000 do
+  while permits > 0 and not paused and steps < 1000 do
     local only = from == -2 and first(ARGV[1], string.match(name, "^!in_flight:(.*)$"))
     if only and not redis.call("ZSCORE", line, only) then break end -- the task is somewhere else
     local heads = only and {only} or redis.call("ZRANGE", line, at, at + math.min(math.ceil(permits), 100) - 1)
@@ -40,7 +41,7 @@ local function visit(i)
       local task = ARGV[1] .. "t:" .. id
       local known = redis.pcall("HMGET", task, "state", "jt")
       if known.err and string.sub(known.err, 1, 9) ~= "WRONGTYPE" then -- else somebody has written something there that is not a task
-        failed = known
+        failed, permits = known, 0
         break
       end
       local wait = known[2] or ""
@@ -94,7 +95,6 @@ for i = 3, #ARGV, 4 do
   local done, err = pcall(visit, i)
   if not done then -- somebody has written something there that is not what it should be
     failed = type(err) == "table" and err or redis.error_reply(tostring(err))
-    break
   end
 end
 if next(starts) then -- tenants take turns
@@ -106,5 +106,14 @@ if next(starts) then -- tenants take turns
     return came[a] < came[b]
   end)
 end
+-- Tasks that were called before, or came back from a process, and that nobody has taken yet, stay ahead of these.
+local ahead = {}
+while #brought > 0 and #ahead < 1000 do
+  local head = redis.call("LINDEX", KEYS[2], -1)
+  local wait = head and redis.pcall("HGET", ARGV[1] .. "t:" .. head, "jt")
+  if type(wait) ~= "string" or not string.find(wait, "^[cw] ") then break end
+  ahead[#ahead + 1] = redis.call("RPOP", KEYS[2])
+end
 for i = #brought, 1, -1 do redis.call("RPUSH", KEYS[2], brought[i]) end
+for i = #ahead, 1, -1 do redis.call("RPUSH", KEYS[2], ahead[i]) end
 return failed or reply -- what was begun is done

@@ -47,7 +47,7 @@ for i = 4, #ARGV, 9 do
   local id, since, line, stays = ARGV[i], ARGV[i + 2], ARGV[i + 5], ARGV[i + 7]
   local lock = leaves(id, prefix .. "t:" .. id, ARGV[i + 8])
   if lock then
-    if since == "" then since = t[1] .. string.format("%06d", tonumber(t[2])) end
+    if since == "" then since = string.format("%.0f", tonumber(t[1]) * 1000000 + tonumber(t[2]) + #parked) end -- in their order
     local soonest = soonests[stays] or string.format("%.0f", ms + tonumber(stays))
     soonests[stays] = soonest
     parked[#parked + 1], reply[#reply + 1] = { i, since, soonest, lock }, 1
