@@ -46,6 +46,7 @@ func (in *intake) sortPending(ctx context.Context, queue string, began time.Time
 	seen, err := in.l.lines.Peek(ctx, queue, most)
 	if err != nil {
 		in.l.logger.Debug("cannot look at pending jobs", "queue", queue, "error", err)
+		in.sorts[queue] = 0
 		return 0, false // a take follows, and asynq hears its error
 	}
 	var parks []sorted

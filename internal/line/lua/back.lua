@@ -43,7 +43,7 @@ local function back(id, taken, state, since, cost, refused, limiter)
   if since == "" then since = now end
   local before = {}
   while #before < 1000 do
-    local head = redis.call("LINDEX", KEYS[3], -1)
+    local head = redis.pcall("LRANGE", KEYS[3], -1, -1)[1] -- none, if the user lacks the right to look
     local came = head and string.match(field(ARGV[1] .. "t:" .. head, "jt"), "^[wq] (%d+) ")
     if not came or tonumber(came) >= tonumber(since) then break end
     before[#before + 1] = redis.call("RPOP", KEYS[3])

@@ -35,8 +35,8 @@ local function visit(i)
     if only and not redis.call("ZSCORE", line, only) then break end -- the task is somewhere else
     local heads = only and {only} or redis.call("ZRANGE", line, at, at + math.min(math.ceil(permits), 100) - 1)
     if #heads == 0 then break end
-    local scores, out, ids, onWay = redis.call("ZMSCORE", KEYS[3], unpack(heads)), {}, {}, {}
-    for h, id in ipairs(heads) do
+    local out, ids, onWay = {}, {}, {}
+    for _, id in ipairs(heads) do
       steps = steps + 1
       local task = ARGV[1] .. "t:" .. id
       local known = redis.pcall("HMGET", task, "state", "jt")
@@ -46,7 +46,7 @@ local function visit(i)
       end
       local wait = known[2] or ""
       local since, soonest, score, cost, limiter = string.match(wait, "^p (%d+) (%d+) (%d+) (%d+) %d+ (.*)$")
-      if known[1] ~= "retry" or limiter ~= name or tonumber(scores[h] or "0") ~= tonumber(score) then
+      if known[1] ~= "retry" or limiter ~= name or tonumber(redis.call("ZSCORE", KEYS[3], id) or "0") ~= tonumber(score) then
         out[#out + 1] = id
       elseif permits <= 0 then
         break
@@ -109,7 +109,7 @@ end
 -- Tasks that were called before, or came back from a process, and that nobody has taken yet, stay ahead of these.
 local ahead = {}
 while #brought > 0 and #ahead < 1000 do
-  local head = redis.call("LINDEX", KEYS[2], -1)
+  local head = redis.pcall("LRANGE", KEYS[2], -1, -1)[1] -- none, if the user lacks the right to look
   local wait = head and redis.pcall("HGET", ARGV[1] .. "t:" .. head, "jt")
   if type(wait) ~= "string" or not string.find(wait, "^[cw] ") then break end
   ahead[#ahead + 1] = redis.call("RPOP", KEYS[2])
