@@ -57,8 +57,8 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 		i := of[n]
 		k.permits, k.capacity, k.client = shares[i][where[n]], most[i], standings[i].client
 		k.short = needs[i] > most[i]
-		k.sure = k.permits > 0 && needs[i] > 2*most[i] && k.client == "" && c.l.rules.alone(names[i])
-		k.next = nextVisit(standings[i].wait, due[k.queue].All, k.short, k.sure)
+		sure := k.permits > 0 && needs[i] > 2*most[i] && k.client == "" && c.l.rules.alone(names[i])
+		k.next = nextVisit(standings[i].wait, due[k.queue].All, k.short, sure)
 	}
 	return err
 }

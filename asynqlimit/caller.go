@@ -166,7 +166,6 @@ type visit struct {
 	inOrder  bool
 	oneByOne bool
 	next     time.Duration
-	sure     bool // its tasks get what they are called for, as far as that is known
 	short    bool // fewer than the limiter gives, because there is no capacity
 }
 
@@ -211,8 +210,8 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	}
 	err = errors.Join(err, c.survey(ctx), c.chargeOwed(ctx), c.release(ctx, strays), c.bring(ctx, append(visits, claimed...)))
 	for _, k := range claimed {
-		if k.short && k.sure && k.called > 0 {
-			next = min(next, k.next)
+		if k.next == shortly && k.called > 0 {
+			next = shortly
 		}
 	}
 	return next, err

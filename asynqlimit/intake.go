@@ -53,8 +53,8 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	began := time.Now()
 	called := 0
 	if in.sorts[call.Queue] > 0 {
-		var empty bool
-		if called, empty = in.sortPending(ctx, call.Queue, began); empty {
+		var nothing bool
+		if called, nothing = in.sortPending(ctx, call.Queue, began); nothing {
 			first.leave()
 			return none
 		}

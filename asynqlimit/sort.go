@@ -41,7 +41,7 @@ func sortNext(last, came, parked int, lasted time.Duration) int {
 // tenant that comes now is in its line at once, however many tasks of others were enqueued before.
 // It returns how many of the tasks that it has seen were called, and whether there is nothing to
 // take: the queue is empty, or all that it has seen have parked, here or in another process.
-func (in *intake) sortPending(ctx context.Context, queue string, began time.Time) (called int, none bool) {
+func (in *intake) sortPending(ctx context.Context, queue string, began time.Time) (called int, nothing bool) {
 	most := in.sorts[queue]
 	seen, err := in.l.lines.Peek(ctx, queue, most)
 	if err != nil {

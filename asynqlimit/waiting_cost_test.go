@@ -163,3 +163,27 @@ jobs: { "x:": { limits: [api], hold: 0 }, "y:": { limits: [api], hold: 0 } }
 	}
 	s.awaitStarts("own", 5, 10*time.Second)
 }
+
+// TestBacklogWithoutLrange: in a rolling deploy the Redis user may have the rights of the version
+// before, without lrange. A backlog still parks, keeps its limit busy, and ends.
+func TestBacklogWithoutLrange(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	if err := s.rdb.Do(t.Context(), "ACL", "SETUSER", "before", "on", "nopass", "~*", "&*", "+@all", "-lrange").Err(); err != nil {
+		t.Fatal(err)
+	}
+	before := redis.NewClient(&redis.Options{Addr: s.rdb.Options().Addr, Username: "before", Password: "any"})
+	t.Cleanup(func() { before.Close() })
+	const jobs = 600
+	for i := range jobs {
+		s.enqueue("x:job", fmt.Sprint("job", i))
+	}
+	m := member{yaml: `
+limits: { api: { rate: 200/1s } }
+jobs: { "x:": { limits: [api], hold: 100ms } }
+`, rdb: before}
+	s.serve(m)
+	s.serve(m)
+	s.awaitStarts("job", jobs, 10*time.Second)
+	s.awaitDone("default", 5*time.Second)
+}
