@@ -41,15 +41,11 @@ local function back(id, taken, state, since, cost, refused, limiter)
     end
   end
   if since == "" then since = now end
-  local before = {}
-  while #before < 1000 do
-    local head = redis.pcall("LRANGE", KEYS[3], -1, -1)[1] -- none, if the user lacks the right to look
-    local came = head and string.match(field(ARGV[1] .. "t:" .. head, "jt"), "^[wq] (%d+) ")
-    if not came or tonumber(came) >= tonumber(since) then break end
-    before[#before + 1] = redis.call("RPOP", KEYS[3])
-  end
-  redis.call("RPUSH", KEYS[3], id)
-  for i = #before, 1, -1 do redis.call("RPUSH", KEYS[3], before[i]) end
+  local before = leading(KEYS[3], function(head)
+    local came = string.match(field(ARGV[1] .. "t:" .. head, "jt"), "^[wq] (%d+) ")
+    return came and tonumber(came) < tonumber(since)
+  end)
+  behind(KEYS[3], before, {id})
   redis.call("HDEL", task, "taken")
   redis.call("HSET", task, "state", "pending", "jt", table.concat({state, since, "0", "0", cost, refused, limiter}, " "))
   return 1

@@ -107,13 +107,8 @@ if next(starts) then -- tenants take turns
   end)
 end
 -- Tasks that were called before, or came back from a process, and that nobody has taken yet, stay ahead of these.
-local ahead = {}
-while #brought > 0 and #ahead < 1000 do
-  local head = redis.pcall("LRANGE", KEYS[2], -1, -1)[1] -- none, if the user lacks the right to look
-  local wait = head and redis.pcall("HGET", ARGV[1] .. "t:" .. head, "jt")
-  if type(wait) ~= "string" or not string.find(wait, "^[cw] ") then break end
-  ahead[#ahead + 1] = redis.call("RPOP", KEYS[2])
-end
-for i = #brought, 1, -1 do redis.call("RPUSH", KEYS[2], brought[i]) end
-for i = #ahead, 1, -1 do redis.call("RPUSH", KEYS[2], ahead[i]) end
+behind(KEYS[2], #brought > 0 and leading(KEYS[2], function(id)
+  local wait = redis.pcall("HGET", ARGV[1] .. "t:" .. id, "jt")
+  return type(wait) == "string" and string.find(wait, "^[cw] ") ~= nil
+end) or 0, brought)
 return failed or reply -- what was begun is done
