@@ -154,9 +154,6 @@ func (j *job) plan(next asynq.Handler) (err error) {
 	j.acquires = j.acquires || j.needs.rule != nil && j.needs.rule.Acquires
 	j.taken = make([]takes, len(j.needs.limiters))
 	for i, name := range j.needs.limiters {
-		if limit := j.l.rules.limits[j.needs.draws[i].Limit]; j.acquires && !limit.late.Load() {
-			limit.late.Store(true)
-		}
 		limiter, err := j.l.throttle.LimiterWithRate(name, j.needs.draws[i].Rate)
 		if err != nil {
 			return &BlockedError{Reason: BadKey, Err: err, Mend: "correct the key of the limit, or the job"}

@@ -56,9 +56,7 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 	for n, k := range visits {
 		i := of[n]
 		k.permits, k.capacity, k.client = shares[i][where[n]], most[i], standings[i].client
-		k.short = needs[i] > most[i]
-		sure := k.permits > 0 && needs[i] > 2*most[i] && k.client == "" && c.l.rules.alone(names[i])
-		k.next = nextVisit(standings[i].wait, due[k.queue].All, k.short, sure)
+		k.next = nextVisit(standings[i].wait, due[k.queue].All, needs[i] > 2*most[i] && k.client == "")
 	}
 	return err
 }

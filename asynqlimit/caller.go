@@ -166,7 +166,6 @@ type visit struct {
 	inOrder  bool
 	oneByOne bool
 	next     time.Duration
-	short    bool // fewer than the limiter gives, because there is no capacity
 }
 
 // pass visits the lines that are due, and returns how long to wait before the next pass. If it
@@ -209,11 +208,6 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		next = busy
 	}
 	err = errors.Join(err, c.survey(ctx), c.chargeOwed(ctx), c.release(ctx, strays), c.bring(ctx, append(visits, claimed...)))
-	for _, k := range claimed {
-		if k.next == shortly && k.called > 0 {
-			next = shortly
-		}
-	}
 	return next, err
 }
 

@@ -74,29 +74,23 @@ const (
 	// soonest and farthest bound the time between two visits of a line. A raised rate or an ended
 	// pause is noticed within farthest. It is noticed later if there are so many lines that more
 	// visits would cost more than they gain.
-	soonest  = 50 * time.Millisecond
+	soonest  = 40 * time.Millisecond
 	farthest = 400 * time.Millisecond
 	perLine  = 500 * time.Microsecond
 	longest  = time.Minute
-	// shortly is the time between two visits by processes that have no capacity for all tasks that
-	// are due. It is notSoShortly where called tasks may not get the permits that they were called
-	// for: tasks that were called before and have yet to ask are not seen, if another process has
-	// them. So the permits must be many more than those. Or another limit may refuse the tasks. Or
-	// each process has permits of its own.
-	shortly      = 3 * time.Millisecond
-	notSoShortly = 40 * time.Millisecond
+	// whenShort is the time between two visits by processes that have capacity for less than half of
+	// the tasks that are due. Otherwise visits that follow each other fast would call too many:
+	// tasks that another process has taken and that have yet to ask are not seen.
+	whenShort = 10 * time.Millisecond
 )
 
 // nextVisit is how long to wait before the next visit of a line. The next permit of its limiter
-// is free after wait, and its queue has so many lines. If this process has called fewer tasks
-// than the limiter gives permits for, because it has no capacity for more, it leaves the line to
-// others at once. sure says that called tasks get what they were called for.
-func nextVisit(wait time.Duration, lines int64, short, sure bool) time.Duration {
+// is free after wait, and its queue has so many lines. If this process has capacity for few of the
+// tasks that are due, it leaves the line to others at once.
+func nextVisit(wait time.Duration, lines int64, short bool) time.Duration {
 	switch {
-	case short && sure:
-		return shortly
 	case short:
-		return notSoShortly
+		return whenShort
 	case wait > lead:
 		return min(wait-lead, max(farthest, min(time.Duration(lines)*perLine, longest)))
 	}

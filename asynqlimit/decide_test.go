@@ -38,22 +38,21 @@ func TestDecide(t *testing.T) {
 
 func TestNextLook(t *testing.T) {
 	tests := []struct {
-		wait        time.Duration
-		lines       int64
-		short, sure bool
-		want        time.Duration
+		wait  time.Duration
+		lines int64
+		short bool
+		want  time.Duration
 	}{
-		{0, 1, false, true, soonest},
-		{0, 1, true, true, shortly},
-		{0, 1, true, false, notSoShortly},
-		{lead + 100*time.Millisecond, 1, false, true, 100 * time.Millisecond},
-		{time.Hour, 1, false, true, farthest},
-		{time.Hour, 10_000, false, false, 5 * time.Second},
-		{time.Hour, 10_000_000, false, true, longest},
-		{time.Second, 10_000, false, true, time.Second - lead},
+		{0, 1, false, soonest},
+		{0, 1, true, whenShort},
+		{lead + 100*time.Millisecond, 1, false, 100 * time.Millisecond},
+		{time.Hour, 1, false, farthest},
+		{time.Hour, 10_000, false, 5 * time.Second},
+		{time.Hour, 10_000_000, false, longest},
+		{time.Second, 10_000, false, time.Second - lead},
 	}
 	for _, tt := range tests {
-		if got := nextVisit(tt.wait, tt.lines, tt.short, tt.sure); got != tt.want {
+		if got := nextVisit(tt.wait, tt.lines, tt.short); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
 		}
 	}

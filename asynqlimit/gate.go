@@ -33,6 +33,7 @@ type gate struct {
 // gateSize is how many tasks may run and wait at a time, and which come first.
 type gateSize struct {
 	slots, room int
+	held        int            // how many of those in the room may be tasks that were not called
 	weights     map[string]int // by queue
 	strict      bool
 	every       time.Duration // about how often empty queues are polled
@@ -137,6 +138,13 @@ func (g *gate) more(queue string, most int) (positions []*position) {
 	return positions
 }
 
+// expecting reports whether this process has called tasks of the queue that are not here yet.
+func (g *gate) expecting(queue string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.expects(queue, time.Now())
+}
+
 func (g *gate) expects(queue string, now time.Time) bool {
 	e := g.onWay[queue]
 	return e != nil && e.n > 0 && now.Before(e.until)
@@ -198,15 +206,19 @@ const typically = 50 * time.Millisecond
 func (g *gate) capacity(lead time.Duration) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	free := g.size.slots - g.used
+	n := max(min(g.soon(lead), free+g.size.room)-g.waiting, free-len(g.asking), 0) // some that wait need their slots later
+	g.full = n == 0
+	return n
+}
+
+// soon is how many tasks this server can probably begin within lead.
+func (g *gate) soon(lead time.Duration) int {
 	lasts := g.lasts
 	if lasts == 0 {
 		lasts = typically
 	}
-	free := g.size.slots - g.used
-	soon := free + int(float64(g.size.slots)*float64(lead)/float64(max(lasts, time.Millisecond)))
-	n := max(min(soon-g.waiting, free+g.size.room-g.waiting), 0)
-	g.full = n == 0
-	return n
+	return g.size.slots - g.used + int(float64(g.size.slots)*float64(lead)/float64(max(lasts, time.Millisecond)))
 }
 
 // occupy gives the task at s a slot.

@@ -90,10 +90,10 @@ func TestGateOrder(t *testing.T) {
 	}
 }
 
-// TestGateRoom: one limiter gets half of the room. A task that waits in a slot because the room
-// is full swaps with a task that is due.
+// TestGateRoom: one limiter gets half of the room for tasks that were not called. A task that waits
+// in a slot because that is full swaps with a task that is due.
 func TestGateRoom(t *testing.T) {
-	g := newGate(gateSize{slots: 4, room: 4, weights: map[string]int{"a": 1}})
+	g := newGate(gateSize{slots: 4, room: 16, held: 4, weights: map[string]int{"a": 1}})
 	api, other := []string{"api"}, []string{"other"}
 	var positions []*position
 	for range 4 {
@@ -136,6 +136,58 @@ func TestGateRoom(t *testing.T) {
 	}
 	if used, waiting := g.load(); used != 3 || waiting != 0 {
 		t.Errorf("%d slots used, %d waiting, want 3 and 0", used, waiting)
+	}
+}
+
+// TestGateHasRoomForCalled: called tasks use the whole room, however many others wait there. Others
+// wait only in their part of it.
+func TestGateHasRoomForCalled(t *testing.T) {
+	g := newGate(gateSize{slots: 2, room: 8, held: 2, weights: map[string]int{"a": 1}})
+	take := func(due bool) (in bool) {
+		t.Helper()
+		s, ok := g.admit("a", 0)
+		if !ok {
+			t.Fatal("not admitted")
+		}
+		defer func() {
+			if !in {
+				s.leave()
+			}
+		}()
+		return s.toRoom([]string{"api"}, due)
+	}
+	if !take(false) || take(false) {
+		t.Error("a limiter has not half of the room for tasks that were not called")
+	}
+	if n := g.capacity(lead); n != 9 {
+		t.Errorf("capacity for %d, want 9: 2 slots, and room for 8, where one waits", n)
+	}
+	for i := range 7 {
+		if !take(true) {
+			t.Errorf("no room for the called task %d", i)
+		}
+	}
+	if take(true) || take(false) {
+		t.Error("more wait than there is room for")
+	}
+}
+
+// TestGateHasCapacityForSlots: while slots are free there is capacity for as many tasks, whatever
+// waits.
+func TestGateHasCapacityForSlots(t *testing.T) {
+	g := newGate(gateSize{slots: 4, room: 16, held: 4, weights: map[string]int{"a": 1}})
+	for _, limiter := range []string{"a", "b", "c", "d"} {
+		s, ok := g.admit("a", 0)
+		if !ok || !s.toRoom([]string{limiter}, false) {
+			t.Fatal("no room")
+		}
+		s.ran(time.Minute) // not soon over
+	}
+	for used := range 3 {
+		if n := g.capacity(lead); n < 4-used {
+			t.Errorf("capacity for %d, want %d: so many slots are free", n, 4-used)
+		}
+		g.admit("a", 0)
 	}
 }
 

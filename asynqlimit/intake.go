@@ -16,8 +16,9 @@ import (
 type intake struct {
 	l *Limits
 
-	most  int            // how many to take the next time
-	sorts map[string]int // by queue, how many to look at before the next take; 0: none, because they do not have to park
+	most  int                  // how many to take the next time
+	sorts map[string]int       // by queue, how many to look at before the next take; 0: none, because they do not have to park
+	rests map[string]time.Time // by queue, until when it is left to the process that sorts it
 
 	mu    sync.Mutex
 	taken []handed        // in the order in which they were taken
@@ -46,20 +47,22 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 		return redis.NewCmdResult(t.message, nil)
 	}
 	g := in.l.gate
+	if time.Now().Before(in.rests[call.Queue]) && !g.expecting(call.Queue) {
+		return none
+	}
 	first, ok := g.admit(call.Queue, held/time.Duration(max(len(in.l.weights), 1)))
 	if !ok {
 		return none
 	}
 	began := time.Now()
-	called := 0
+	least, most := 0, takenMost
 	if in.sorts[call.Queue] > 0 {
-		var nothing bool
-		if called, nothing = in.sortPending(ctx, call.Queue, began); nothing {
+		if least, most = in.sortPending(ctx, call.Queue, began); most == 0 {
 			first.leave()
 			return none
 		}
 	}
-	positions := append([]*position{first}, g.more(call.Queue, max(in.most, called)-1)...)
+	positions := append([]*position{first}, g.more(call.Queue, max(min(in.most, most), least)-1)...)
 	asked := len(positions)
 	tasks, err := in.l.lines.Take(ctx, call.Queue, call.LeaseEnds, asked, in.l.rules.orders)
 	came := len(tasks)

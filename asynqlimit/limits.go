@@ -34,7 +34,7 @@ type Options struct {
 	// say it. Defaults to that of the first pool of the configuration.
 	Concurrency int
 	// MaxWaiting is how many jobs may wait in this process, beside those that run. If more have
-	// to wait, they park. Defaults to the server's concurrency.
+	// to wait, they park. See [config.Config.Waiting] for its default.
 	MaxWaiting int
 	// HandlersAcquire are patterns of the server's mux whose handlers always call Acquire
 	// themselves, immediately before they use the permits.
@@ -211,7 +211,7 @@ const taskCheckInterval = 50 * time.Millisecond
 
 func (l *Limits) configure(cfg asynq.Config) gateSize {
 	pool := l.cfg.Pools[0]
-	size := gateSize{slots: cfg.Concurrency, room: l.opts.MaxWaiting, weights: map[string]int{}, strict: cfg.StrictPriority, every: cfg.TaskCheckInterval}
+	size := gateSize{slots: cfg.Concurrency, weights: map[string]int{}, strict: cfg.StrictPriority, every: cfg.TaskCheckInterval}
 	if size.every == 0 {
 		size.every = taskCheckInterval
 	}
@@ -224,9 +224,7 @@ func (l *Limits) configure(cfg asynq.Config) gateSize {
 	if size.slots < 1 {
 		size.slots = runtime.NumCPU()
 	}
-	if size.room < 1 {
-		size.room = size.slots
-	}
+	size.room, size.held = l.cfg.Waiting(config.Pool{Concurrency: size.slots, MaxWaiting: l.opts.MaxWaiting})
 	for queue, weight := range cfg.Queues {
 		if weight > 0 {
 			size.weights[queue] = weight
@@ -242,7 +240,7 @@ func (l *Limits) configure(cfg asynq.Config) gateSize {
 	l.pool.Store(&jobview.Pool{Slots: size.slots, MaxWaiting: size.room, Weights: size.weights})
 	l.gate = newGate(size)
 	l.rooms = newRooms(l.lines, size.weights, l.logger)
-	l.intake = &intake{l: l, most: 1, sorts: map[string]int{}}
+	l.intake = &intake{l: l, most: 1, sorts: map[string]int{}, rests: map[string]time.Time{}}
 	l.caller = newCaller(l, slices.Sorted(maps.Keys(size.weights)))
 	return size
 }

@@ -69,14 +69,21 @@ func nightly() bool { return os.Getenv("JOBTHROTTLE_NIGHTLY") == "1" }
 // onBoth runs a test on a real Redis, and on miniredis.
 func onBoth(t *testing.T, test func(*site)) {
 	t.Run("redis", func(t *testing.T) { t.Parallel(); test(newSite(t, redistest.Start(t))) })
-	t.Run("miniredis", func(t *testing.T) { t.Parallel(); test(newSite(t, miniredis.RunT(t).Addr())) })
+	t.Run("miniredis", func(t *testing.T) { t.Parallel(); test(newSite(t, inMemory(t))) })
 }
 
 // onEach is onBoth for a test that watches when jobs start: one after the other, because two at a time
 // keep each other from the processor for longer than a permit is good for.
 func onEach(t *testing.T, test func(*site)) {
 	t.Run("redis", func(t *testing.T) { test(newSite(t, redistest.Start(t))) })
-	t.Run("miniredis", func(t *testing.T) { test(newSite(t, miniredis.RunT(t).Addr())) })
+	t.Run("miniredis", func(t *testing.T) { test(newSite(t, inMemory(t))) })
+}
+
+// inMemory starts a miniredis whose keys expire, as those of a real Redis.
+func inMemory(t *testing.T) string {
+	m := miniredis.RunT(t)
+	m.ClockTTL(true)
+	return m.Addr()
 }
 
 func newSite(t testing.TB, addr string) *site {

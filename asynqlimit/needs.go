@@ -39,8 +39,6 @@ type limit struct {
 	*plan.Limit
 	counts limitCounts
 	tally  tally
-	alone  bool        // the jobs that draw on it need nothing else
-	late   atomic.Bool // some of their handlers get the permits themselves
 	atOnce atomic.Bool // it gave permits at once when it was last asked
 }
 
@@ -62,7 +60,7 @@ func newRules(cfg *config.Config) (*rules, error) {
 		rs.orders = rs.orders || slices.ContainsFunc(j.Slots, keepsOrder)
 	}
 	for _, l := range jobs.Limits() {
-		rs.limits[l] = &limit{Limit: l, alone: !slices.ContainsFunc(jobs.All(), func(j *plan.Job) bool { return needsMore(j, l) })}
+		rs.limits[l] = &limit{Limit: l}
 		rs.named[l.Name] = rs.limits[l]
 		rs.share = rs.share || l.Share != ""
 	}
@@ -70,18 +68,6 @@ func newRules(cfg *config.Config) (*rules, error) {
 		rs.slots[l] = &slotLimit{SlotLimit: l}
 	}
 	return rs, nil
-}
-
-// needsMore reports whether the tasks of a job draw on a limit and need something else, too.
-func needsMore(j *plan.Job, l *plan.Limit) bool {
-	return slices.Contains(j.Limits, l) && (len(j.Limits) > 1 || len(j.Slots) > 0 || j.MaxInFlight > 0)
-}
-
-// alone reports whether the tasks that are called for a limiter take its permits at once, as far as
-// that is known: they wait for nothing else.
-func (rs *rules) alone(limiter string) bool {
-	l := rs.limitOf(limiter)
-	return l != nil && l.alone && !l.late.Load()
 }
 
 // forType returns what applies to a task type, or nil.

@@ -19,8 +19,8 @@ type position struct {
 	given    chan struct{} // closed when it gets the slot that it asks for
 }
 
-// hasRoom reports whether a task of these limiters may wait. The tasks of one limiter use at most
-// half of the room, so that they do not keep the tasks of others out.
+// hasRoom reports whether a task of these limiters may wait that was not called. The tasks of one
+// limiter use at most half of the room for such tasks, so that they do not keep those of others out.
 func (s *position) hasRoom(limiters []string) bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -28,11 +28,11 @@ func (s *position) hasRoom(limiters []string) bool {
 }
 
 func (g *gate) hasRoom(limiters []string) bool {
-	if g.waiting >= g.size.room {
+	if g.waiting >= g.size.held {
 		return false
 	}
 	for _, name := range limiters {
-		if g.of[name] >= max(g.size.room/2, 1) {
+		if g.of[name] >= max(g.size.held/2, 1) {
 			return false
 		}
 	}
@@ -150,7 +150,7 @@ func (g *gate) change(idler, s *position) {
 	s.slot, s.began = true, time.Now()
 }
 
-// ran notes how long the handler had the slot.
+// ran notes how long the handler ran, without its waits.
 func (s *position) ran(took time.Duration) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()

@@ -24,8 +24,9 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	j.handling, j.before = began, waited
 	ended := errPanicked
 	defer func() {
-		j.a.position.ran(time.Since(began))
-		j.ran(time.Since(began)-(j.waited-waited), ended)
+		took := time.Since(began) - (j.waited - waited)
+		j.a.position.ran(took)
+		j.ran(took, ended)
 	}()
 	ctx, done := j.underLease(ctx)
 	defer done()

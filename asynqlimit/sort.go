@@ -13,11 +13,13 @@ const (
 	// sortMost is how many pending tasks at most one call looks at while those that come have to
 	// park.
 	sortMost = 200
-	// sortLeast is how many it looks at at least, while other processes park the same tasks.
-	sortLeast = 8
 	// sortLasts is how long it may take to park them: Redis has to answer others, too, and called
 	// tasks wait in the queue behind them.
 	sortLasts = 20 * time.Millisecond
+	// sortRests is for how long a process leaves a queue to the one that sorts it, if the next task
+	// has to park. sortSees is how many tasks it looks at then.
+	sortRests = 20 * time.Millisecond
+	sortSees  = 8
 )
 
 // sortNext is how many pending tasks to look at before the next take, after a call for last tasks
@@ -39,19 +41,37 @@ func sortNext(last, came, parked int, lasted time.Duration) int {
 // sortPending parks those of the next tasks of a queue that have to queue behind others in line
 // for one of their limiters. Nobody takes them: it costs little to park many tasks together, and a
 // tenant that comes now is in its line at once, however many tasks of others were enqueued before.
-// It returns how many of the tasks that it has seen were called, and whether there is nothing to
-// take: the queue is empty, or all that it has seen have parked, here or in another process.
-func (in *intake) sortPending(ctx context.Context, queue string, began time.Time) (called int, nothing bool) {
-	most := in.sorts[queue]
-	seen, err := in.l.lines.Peek(ctx, queue, most)
+//
+// It returns how many tasks to take at least, because they were called, and at most: none if the
+// queue is empty or if all that it has seen have parked. One process at a time sorts a queue. While
+// another one does, those at the head that do not park are there to take.
+func (in *intake) sortPending(ctx context.Context, queue string, began time.Time) (least, most int) {
+	looks := in.sorts[queue]
+	seen, sorts, err := in.l.lines.Peek(ctx, queue, in.l.throttle.ID(), looks, sortSees)
 	if err != nil {
 		in.l.logger.Debug("cannot look at pending jobs", "queue", queue, "error", err)
 		in.sorts[queue] = 0
-		return 0, false // a take follows, and asynq hears its error
+		return 0, takenMost // asynq hears the error of the take
+	}
+	whole := in.l.caller.knowsLines(queue)
+	if !sorts && len(seen) > 0 {
+		most = slices.IndexFunc(seen, func(t line.Taken) bool {
+			p, _, ok := in.parks(ctx, queue, t, whole, began)
+			return ok && !p.inOrder
+		})
+		switch most {
+		case -1:
+			in.sorts[queue] = 0
+			return 0, takenMost
+		case 0:
+			in.rests[queue] = began.Add(sortRests)
+			in.l.gate.arrived(queue, "", began)
+		}
+		return most, most
 	}
 	var parks []sorted
+	called := 0
 	before := map[string]bool{} // limiters of tasks that have to be taken first: those behind them do not overtake them
-	whole := in.l.caller.knowsLines(queue)
 	for _, t := range seen {
 		if t.Wait.State.Near() {
 			called++
@@ -72,23 +92,21 @@ func (in *intake) sortPending(ctx context.Context, queue string, began time.Time
 	parked, err := in.park(ctx, queue, parks, in.l.lines.ParkPending)
 	if err != nil {
 		in.l.logger.Debug("cannot park pending jobs", "queue", queue, "error", err)
-		return called, false
+		return called, takenMost
 	}
-	next := sortNext(most, len(seen), len(parks), time.Since(began))
-	if next > 0 && 2*parked < len(parks) { // other processes sort the queue
-		next = max(most/2, sortLeast)
-	}
-	in.sorts[queue] = next
-	if len(parks) < len(seen) {
-		return called, false
-	}
-	if len(seen) == 0 {
+	in.sorts[queue] = sortNext(looks, len(seen), len(parks), time.Since(began))
+	switch {
+	case len(seen) == 0:
 		in.most = 1
 		in.l.gate.empty(queue, began)
-		return 0, true
+		return 0, 0
+	case len(parks) == len(seen):
+		in.l.gate.arrived(queue, "", began) // whatever was called before is not there any more
+		if parked > 0 {
+			return 0, 0
+		}
 	}
-	in.l.gate.arrived(queue, "", began)      // whatever was called before is not there any more
-	return 0, parked > 0 || most > sortLeast // else a take goes on in any case
+	return called, takenMost // if nothing has parked, a take goes on in any case
 }
 
 // sortTaken parks those of the tasks just taken that have to queue behind others, before asynq sees

@@ -119,6 +119,8 @@ const (
 	// maxConcurrency is far more than one process can run. go-redis reserves memory for a
 	// connection of each slot.
 	maxConcurrency = 100_000
+	// maxWaiting is the default for a pool of maxConcurrency.
+	maxWaiting = 4 * maxConcurrency
 	// maxWeight is more than a queue needs to come first. asynq keeps a list with one entry for
 	// each unit of weight, and shuffles it for each job.
 	maxWeight = 1000
@@ -140,8 +142,8 @@ func (c *Config) checkPools() error {
 			return invalid(key+".name", "invalid name %q: want one %s", p.Name, tidy)
 		case p.Concurrency < 1 || p.Concurrency > maxConcurrency:
 			return invalid(key+".concurrency", "invalid number %d: want 1 to %d slots", p.Concurrency, maxConcurrency)
-		case p.MaxWaiting < 0 || p.MaxWaiting > p.Concurrency:
-			return invalid(key+".max_waiting", "invalid number %d: want 1 to the pool's concurrency of %d", p.MaxWaiting, p.Concurrency)
+		case p.MaxWaiting < 0 || p.MaxWaiting > maxWaiting:
+			return invalid(key+".max_waiting", "invalid number %d: want 1 to %d jobs", p.MaxWaiting, maxWaiting)
 		}
 		names[p.Name] = true
 		for _, queue := range slices.Sorted(maps.Keys(p.QueueWeights())) {
@@ -182,9 +184,6 @@ func (c *Config) checkJobs() error {
 			if j.Hold == "forever" && c.Limits[limit].Share != "" {
 				return invalid(key+".hold", "forever keeps jobs in their processes, where the tenants of limit %q cannot take turns: want a duration such as 2s", limit)
 			}
-		}
-		if j.Hold == "forever" && !slices.ContainsFunc(c.Pools, func(p Pool) bool { return p.WaitingSlots() == p.Concurrency }) {
-			return invalid(key+".hold", "forever needs a pool all of whose slots may wait: set max_waiting to the pool's concurrency")
 		}
 		if j.MaxInFlight < 0 {
 			return invalid(key+".max_in_flight", "invalid number %d: want 0 (no cap) or more", j.MaxInFlight)

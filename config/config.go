@@ -168,7 +168,7 @@ type Pool struct {
 	// Strict serves a queue only while all queues of higher weight are empty.
 	Strict bool `yaml:"strict"`
 	// MaxWaiting is how many jobs may wait for a permit in the worker at a time, beside those
-	// that run. More jobs than that park. Defaults to half of Concurrency, at least 1.
+	// that run. More jobs than that park. See [Config.Waiting] for its default.
 	MaxWaiting int `yaml:"max_waiting"`
 }
 
@@ -180,8 +180,8 @@ type Job struct {
 	// Permits is what a job costs of its limits. Defaults to 1 of each.
 	Permits Permits `yaml:"permits"`
 	// Hold is how long a job may wait in a worker, beside its slots. A job whose permits are
-	// due later parks. It is a duration, 0 to never wait, or forever to never park. Forever
-	// needs a pool whose slots may all wait (max_waiting equal to concurrency). Defaults to 2s.
+	// due later parks. It is a duration, 0 to never wait, or forever to never park. Defaults
+	// to 2s.
 	Hold string `yaml:"hold"`
 	// MaxInFlight is how many jobs that match this pattern may run at a time in this worker,
 	// whatever their limits say. Zero means as many as there are slots.
@@ -292,13 +292,22 @@ func (l Limit) ThrottleRate() (throttle.Rate, error) {
 	return r, r.Validate()
 }
 
-// WaitingSlots returns how many jobs of the pool may wait for a permit at a time:
-// MaxWaiting, or its default.
-func (p Pool) WaitingSlots() int {
-	if p.MaxWaiting == 0 {
-		return max(p.Concurrency/2, 1)
+// Waiting returns how many jobs of a pool may wait for a permit in a worker at a time, and how
+// many of them may be jobs that were not called from their line: MaxWaiting. Its default is four
+// times Concurrency, so that the slots find jobs while a burst lasts, and Concurrency for jobs that
+// were not called. If there is a limit of each worker, both are half of Concurrency: another worker
+// may have permits for what waits in this one.
+func (c *Config) Waiting(p Pool) (all, notCalled int) {
+	if p.MaxWaiting > 0 {
+		return p.MaxWaiting, p.MaxWaiting
 	}
-	return p.MaxWaiting
+	for _, l := range c.Limits {
+		if l.Type == "per_client" {
+			half := max(p.Concurrency/2, 1)
+			return half, half
+		}
+	}
+	return 4 * p.Concurrency, p.Concurrency
 }
 
 // QueueWeights returns the queues of the pool and their weights: Queues, or its

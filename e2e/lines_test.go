@@ -36,7 +36,7 @@ func TestKilledWorkerHoldsUpNoOtherQueue(t *testing.T) {
 		text := fmt.Sprintf(`
 redis: { addrs: [%q] }
 limits: { api: { rate: %d/1s, guard: 100ms } }
-pools: [ { name: default, concurrency: 10, queues: {%s: 1} } ]
+pools: [ { name: default, concurrency: 10, max_waiting: 5, queues: {%s: 1} } ]
 jobs: { "http:request": { limits: [api] } }
 http: { allow_hosts: [%q] }
 `, addr, limit, queue, server.Listener.Addr())

@@ -48,7 +48,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	// Output:
-	// pool default: 20 slots, 10 may wait; queues default 1
+	// pool default: 20 slots, 80 may wait; queues default 1
 	// job email:: mail-api 100/1s
 	// sending {"to":"ann"}
 }

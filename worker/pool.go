@@ -34,7 +34,7 @@ func newPools(w *Worker) ([]*pool, error) {
 			Name:            pc.Name,
 			Logger:          w.logger,
 			Concurrency:     pc.Concurrency,
-			MaxWaiting:      pc.WaitingSlots(),
+			MaxWaiting:      pc.MaxWaiting,
 			HandlersAcquire: []string{HTTPTaskType},
 			HandlerPatterns: w.handlers.patterns(),
 			Throttle:        w.throttle,

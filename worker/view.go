@@ -82,7 +82,8 @@ func (w *Worker) JobsOfValue(ctx context.Context, q jobview.JobQuery, value stri
 func poolsOf(cfg *config.Config) []jobview.Pool {
 	pools := make([]jobview.Pool, len(cfg.Pools))
 	for i, pc := range cfg.Pools {
-		pools[i] = jobview.Pool{Name: pc.Name, Slots: pc.Concurrency, MaxWaiting: pc.WaitingSlots(), Weights: pc.QueueWeights()}
+		waiting, _ := cfg.Waiting(pc)
+		pools[i] = jobview.Pool{Name: pc.Name, Slots: pc.Concurrency, MaxWaiting: waiting, Weights: pc.QueueWeights()}
 	}
 	return pools
 }

@@ -137,7 +137,7 @@ func NewWith(cfg *config.Config, opts Options) (w *Worker, err error) {
 func connections(cfg *config.Config) int {
 	n := 16
 	for _, p := range cfg.Pools {
-		n += p.Concurrency + p.WaitingSlots()
+		n += 2 * p.Concurrency // jobs that wait ask together
 	}
 	return n
 }
@@ -169,11 +169,12 @@ func (w *Worker) Client() *throttle.Client { return w.throttle }
 func (w *Worker) Summary() []string {
 	var lines []string
 	for _, pc := range w.cfg.Pools {
+		waiting, _ := w.cfg.Waiting(pc)
 		var queues []string
 		for _, name := range sortedKeys(pc.QueueWeights()) {
 			queues = append(queues, fmt.Sprintf("%s %d", name, pc.QueueWeights()[name]))
 		}
-		lines = append(lines, fmt.Sprintf("pool %s: %d slots, %d may wait; queues %s", pc.Name, pc.Concurrency, pc.WaitingSlots(), strings.Join(queues, ", ")))
+		lines = append(lines, fmt.Sprintf("pool %s: %d slots, %d may wait; queues %s", pc.Name, pc.Concurrency, waiting, strings.Join(queues, ", ")))
 	}
 	for _, j := range w.plans.All() {
 		limits := make([]string, len(j.Limits))

@@ -95,11 +95,8 @@ func demoConfigWith(redisAddr, apiAddr string, limit config.Limit) *config.Confi
 	cfg := config.Default()
 	cfg.Redis.Addrs = []string{redisAddr}
 	cfg.Limits = map[string]config.Limit{"api": limit}
-	// The slots have nothing else to do, so all of them may wait.
 	cfg.Jobs = map[string]config.Job{"http:request": {Limits: []string{"api"}, Hold: "forever"}}
-	cfg.Pools = []config.Pool{{
-		Name: "demo", Concurrency: demoSlots, MaxWaiting: demoSlots, Queues: map[string]int{demoQueue: 1},
-	}}
+	cfg.Pools = []config.Pool{{Name: "demo", Concurrency: demoSlots, Queues: map[string]int{demoQueue: 1}}}
 	cfg.HTTP.AllowHosts = []string{apiAddr}
 	cfg.Log.Level = "error"
 	return cfg

@@ -68,14 +68,14 @@ func BenchmarkScripts(b *testing.B) {
 		}
 		enqueue()
 		measure("peek", func() int {
-			seen, err := lines.Peek(ctx, "default", batch)
+			seen, _, err := lines.Peek(ctx, "default", "p", batch, 0)
 			if err != nil {
 				b.Fatal(err)
 			}
 			return len(seen)
 		})
 		measure("peek-and-park", func() int {
-			seen, err := lines.Peek(ctx, "default", batch)
+			seen, _, err := lines.Peek(ctx, "default", "p", batch, 0)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -6,6 +6,8 @@ func lineKey(queue, name string) string { return queuePrefix(queue) + "jt:line:"
 
 func blockedKey(queue string) string { return queuePrefix(queue) + "jt:blocked" }
 
+func sorterKey(queue string) string { return queuePrefix(queue) + "jt:sorter" }
+
 func roomKey(queue string) string { return queuePrefix(queue) + "jt:room" }
 
 // linesKey is the key under which a queue has the names of its lines.

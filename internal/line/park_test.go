@@ -79,7 +79,7 @@ func TestBringAmongSpoiltKeys(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				seen, err := c.lines.Peek(ctx, "default", 6)
+				seen, _, err := c.lines.Peek(ctx, "default", "p", 6, 0)
 				if err != nil {
 					t.Fatal(err)
 				}

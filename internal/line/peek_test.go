@@ -29,7 +29,7 @@ func TestParkPending(t *testing.T) {
 		c.rdb.RPush(ctx, pendingKey("default"), "twice") // by hand: it is there twice
 		c.rdb.Del(ctx, TaskKey("default", "spoilt"))
 		c.rdb.Set(ctx, TaskKey("default", "spoilt"), "x", 0)
-		seen, err := c.lines.Peek(ctx, "default", 100)
+		seen, _, err := c.lines.Peek(ctx, "default", "p", 100, 0)
 		if err != nil || len(seen) != 9 || seen[0].ID != "twice" || seen[1].ID != "taken" || seen[8].ID != "last" {
 			t.Fatalf("%+v, %v", seen, err)
 		}
@@ -89,6 +89,67 @@ func TestParkPending(t *testing.T) {
 	})
 }
 
+// TestOneProcessSorts: a queue is sorted by one process at a time, and others see only its next
+// tasks. A process that stops, a clock that was set back and a foreign value hold up the others
+// for a moment only.
+func TestOneProcessSorts(t *testing.T) {
+	onBothServers(t, func(c crowd) {
+		ctx, t := c.t.Context(), c.t
+		client := asynq.NewClientFromRedisClient(c.rdb)
+		for range 10 {
+			if _, err := client.Enqueue(asynq.NewTask("x", nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		looks := func(process string, sorts bool) bool {
+			t.Helper()
+			seen, does, err := c.lines.Peek(ctx, "default", process, 10, 2)
+			if want := map[bool]int{true: 10, false: 2}[does]; err != nil || len(seen) != want {
+				t.Fatalf("%s saw %d tasks, %v, want %d", process, len(seen), err, want)
+			}
+			return does == sorts
+		}
+		// quick repeats steps that a slow machine may have spread over more time than a process sorts alone.
+		quick := func(steps func() bool) bool {
+			for range 100 {
+				if began := time.Now(); steps() {
+					return true
+				} else if time.Since(began) < sortsFor/2 {
+					return false
+				}
+			}
+			return false
+		}
+		if !quick(func() bool {
+			return looks("one", true) && looks("two", false) && looks("one", true) && looks("two", false)
+		}) {
+			t.Error("two processes sort, or none")
+		}
+		for began := time.Now(); !looks("two", true); {
+			if time.Since(began) > 3*time.Second {
+				t.Fatal("nobody sorts in the place of a process that has stopped")
+			}
+		}
+		if !quick(func() bool { return looks("two", true) && looks("one", false) }) {
+			t.Error("two processes sort")
+		}
+		key := sorterKey("default")
+		c.rdb.Set(ctx, key, fmt.Sprintf("%d two", time.Now().Add(time.Hour).UnixMilli()), 0)
+		if !looks("one", true) {
+			t.Error("the clock was set back, and nobody sorts")
+		}
+		for _, foreign := range []string{"", "two", "x two", "99999999999999999999999999 two"} {
+			if c.rdb.Set(ctx, key, foreign, 0); !looks("one", true) {
+				t.Errorf("%q is there, and nobody sorts", foreign)
+			}
+		}
+		c.rdb.Del(ctx, key)
+		if c.rdb.HSet(ctx, key, "a", "b"); !looks("one", true) {
+			t.Error("a hash is there, and nobody sorts")
+		}
+	})
+}
+
 // TestParkInTheirOrder: several processes look at the same tasks of a queue, take some and park
 // others. Whoever comes first with which of them, the tasks are in line in the order of the queue.
 func TestParkInTheirOrder(t *testing.T) {
@@ -103,7 +164,7 @@ func TestParkInTheirOrder(t *testing.T) {
 			}
 		}
 		peek := func(n int) []Taken {
-			seen, err := c.lines.Peek(ctx, "default", n)
+			seen, _, err := c.lines.Peek(ctx, "default", "p", n, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +211,7 @@ func TestCalledInTheirOrder(t *testing.T) {
 		for i := range 8 {
 			enqueue(fmt.Sprint("job-", i))
 		}
-		seen, err := c.lines.Peek(ctx, "default", 8)
+		seen, _, err := c.lines.Peek(ctx, "default", "p", 8, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,8 +16,7 @@ func serveWaiting(ctx context.Context, addr string, l Load, start func()) error 
 	return serveWorker(ctx, addr, l, start, l.Slots, config.Job{Hold: "forever"})
 }
 
-// serveParking is the worker with default settings: half of the slots wait, the other tasks
-// park.
+// serveParking is the worker with default settings: tasks for which there is no room park.
 func serveParking(ctx context.Context, addr string, l Load, start func()) error {
 	return serveWorker(ctx, addr, l, start, 0, config.Job{})
 }
