@@ -22,12 +22,12 @@ type gate struct {
 	asking  []*position // they are in the room and want a slot
 	idlers  []*position // they are in slots and wait, because the room is full
 	lasts   time.Duration
-	empties int           // polls in a row that found their queue empty
-	rest    time.Time     // until when no queue is polled, because all were empty
-	full    bool          // there was no capacity when it was last counted
-	freed   chan struct{} // there is capacity again
-	passing bool          // nobody waits any more: the server drains
-	changed chan struct{} // closed when somebody may be admitted
+	empties map[string]bool // queues that were empty, since the last poll that found one that was not
+	rest    time.Time       // until when no queue is polled, because all were empty
+	full    bool            // there was no capacity when it was last counted
+	freed   chan struct{}   // there is capacity again
+	passing bool            // nobody waits any more: the server drains
+	changed chan struct{}   // closed when somebody may be admitted
 }
 
 // gateSize is how many tasks may run and wait at a time, and which come first.
@@ -49,7 +49,7 @@ type expected struct {
 const expectedFor = 500 * time.Millisecond
 
 func newGate(size gateSize) *gate {
-	return &gate{size: size, of: map[string]int{}, onWay: map[string]*expected{}, freed: make(chan struct{}, 1), changed: make(chan struct{})}
+	return &gate{size: size, of: map[string]int{}, onWay: map[string]*expected{}, empties: map[string]bool{}, freed: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // admit waits, for hold at most, until a task may be taken from the queue: until there is a slot
@@ -173,7 +173,7 @@ func (g *gate) expect(queue string, n int) {
 func (g *gate) arrived(queue string, waited line.State, began time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.empties = 0
+	clear(g.empties)
 	e := g.onWay[queue]
 	switch {
 	case e == nil || e.n == 0 || waited == line.Back || waited == line.Untried:
@@ -192,8 +192,10 @@ func (g *gate) empty(queue string, began time.Time) {
 	if e := g.onWay[queue]; e != nil && e.at.Before(began) {
 		e.n = 0
 	}
-	if g.empties++; g.empties >= len(g.size.weights) && g.size.every > 0 {
-		g.empties, g.rest = 0, time.Now().Add(g.size.every/2+rand.N(g.size.every))
+	g.empties[queue] = true
+	if len(g.empties) >= len(g.size.weights) && g.size.every > 0 {
+		clear(g.empties)
+		g.rest = time.Now().Add(g.size.every/2 + rand.N(g.size.every))
 	}
 }
 

@@ -120,7 +120,7 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 		j.a.position.asking(true)
 		defer j.a.position.asking(false)
 		defer time.AfterFunc(askingLasts, func() {
-			j.a.position.toRoomIfAsking(j.needs.limiters, func() { j.l.rooms.of(j.a).enter(j.a) })
+			j.a.position.toRoomIfAsking(j.needs.limiters, j.a.wait.State.Near(), func() { j.l.rooms.of(j.a).enter(j.a) })
 		}).Stop()
 	}
 	defer j.a.ask()

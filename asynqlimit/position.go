@@ -57,11 +57,11 @@ func (s *position) asking(asks bool) {
 
 // toRoomIfAsking is toRoom for a task that may have its permits by now. If the task does not have
 // them, it calls waits.
-func (s *position) toRoomIfAsking(limiters []string, waits func()) {
+func (s *position) toRoomIfAsking(limiters []string, due bool, waits func()) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	if s.asks {
-		s.toRoomNow(limiters, false)
+		s.toRoomNow(limiters, due)
 		waits()
 	}
 }

@@ -62,7 +62,7 @@ func (in *intake) sortPending(ctx context.Context, queue string, began time.Time
 		switch most {
 		case -1:
 			in.sorts[queue] = 0
-			return 0, takenMost
+			return len(slices.DeleteFunc(seen, func(t line.Taken) bool { return !t.Wait.State.Near() })), takenMost
 		case 0:
 			in.rests[queue] = began.Add(sortRests)
 			in.l.gate.arrived(queue, "", began)

@@ -35,10 +35,10 @@ func TestSortedByAnother(t *testing.T) {
 			}
 		}
 	}()
-	for i := range 300 {
+	for i := range 1000 {
 		s.enqueue("x:limited", fmt.Sprintf("first%03d", i))
 	}
-	s.serve(member{yaml: fiftyPerSecond, asynq: asynq.Config{Concurrency: 20}})
+	s.serve(member{yaml: fiftyPerSecond, asynq: asynq.Config{Concurrency: 20, Queues: map[string]int{"default": 1, "empty": 1}, TaskCheckInterval: 2 * time.Second}})
 	was := asynq.QueueInfo{}
 	s.await(10*time.Second, func() (bool, string) { // it has seen that they park, and leaves them to the other
 		q := s.queue("default")
@@ -47,13 +47,16 @@ func TestSortedByAnother(t *testing.T) {
 		<-time.After(100 * time.Millisecond)
 		return same, fmt.Sprintf("%+v", q)
 	})
-	if _, err := s.inspector.DeleteAllPendingTasks("default"); err != nil {
-		t.Fatal(err)
-	}
 	for i := range 100 {
 		s.enqueue("y:free", fmt.Sprint("free", i))
 	}
-	s.awaitStarts("free", 100, 3*time.Second)
+	ids := s.rdb.LRange(t.Context(), "asynq:{default}:pending", 100, -1).Val() // the others
+	for _, id := range ids {
+		if err := s.inspector.DeleteTask("default", id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.awaitStarts("free", 100, time.Second)
 
 	stop()
 	<-stopped

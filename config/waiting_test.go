@@ -7,18 +7,18 @@ import "testing"
 // of another.
 func TestWaiting(t *testing.T) {
 	for _, tt := range []struct {
-		limits         string
+		limits, of     string
 		concurrency    int
 		max            int
 		all, notCalled int
 	}{
-		{"{ a: { rate: 1/1s } }", 20, 0, 80, 20},
-		{"{ a: { rate: 1/1s } }", 20, 7, 7, 7},
-		{"{ a: { rate: 1/1s }, b: { rate: 1/1s, type: per_client } }", 20, 0, 10, 10},
-		{"{ b: { rate: 1/1s, type: per_client } }", 1, 0, 1, 1},
-		{"{ b: { rate: 1/1s, type: per_client } }", 20, 100, 100, 100},
+		{"{ a: { rate: 1/1s } }", "a", 20, 0, 80, 20},
+		{"{ a: { rate: 1/1s } }", "a", 20, 7, 7, 7},
+		{"{ a: { rate: 1/1s }, b: { rate: 1/1s, type: per_client } }", "a, b", 20, 0, 10, 10},
+		{"{ b: { rate: 1/1s, type: per_client } }", "b", 1, 0, 1, 1},
+		{"{ b: { rate: 1/1s, type: per_client } }", "b", 20, 100, 100, 100},
 	} {
-		cfg, err := Parse("config.yaml", []byte("limits: "+tt.limits+"\n"))
+		cfg, err := Parse("config.yaml", []byte("limits: "+tt.limits+"\njobs: { x: { limits: ["+tt.of+"] } }\n"))
 		if err != nil {
 			t.Fatal(err)
 		}

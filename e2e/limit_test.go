@@ -25,7 +25,7 @@ func TestTwoWorkers(t *testing.T) {
 	perWorker := oneLimit
 	perWorker.perWorker = 10
 	parking := oneLimit
-	parking.hold, parking.waiting = "2s", 10 // the defaults
+	parking.hold, parking.waiting = "2s", 0 // the defaults
 	tests := []struct {
 		name string
 		plan plan

@@ -45,7 +45,7 @@ type plan struct {
 	guard     time.Duration // of the fleet's limit
 	perWorker int           // a limit of each worker beside it; zero is none
 	hold      string        // of http:request
-	waiting   int           // how many of a worker's 20 slots may wait
+	waiting   int           // how many jobs may wait beside a worker's 20 slots; 0: the default
 	opening   time.Duration // how long a connection to the API takes to open; each request then needs one
 }
 

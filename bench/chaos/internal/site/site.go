@@ -38,8 +38,8 @@ type Plan struct {
 	Smooth  bool   // the limit spreads its permits evenly
 	Workers int    // processes
 	Slots   int    // of each
-	Waiting int    // how many of its slots may wait
-	Hold    string // how long a job waits in its slot
+	Waiting int    // how many jobs may wait beside them
+	Hold    string // how long a job waits in the worker
 }
 
 // Site is a running system. It is for one goroutine, except where its methods say otherwise.
