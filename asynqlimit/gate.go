@@ -209,18 +209,23 @@ func (g *gate) capacity(lead time.Duration) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	free := g.size.slots - g.used
-	n := max(min(g.soon(lead), free+g.size.room)-g.waiting, free-len(g.asking), 0) // some that wait need their slots later
+	room := min(g.size.room, max(g.size.slots, g.within(burst)))
+	n := max(min(free+g.within(lead), free+room)-g.waiting, free-len(g.asking), 0) // some that wait need their slots later
 	g.full = n == 0
 	return n
 }
 
-// soon is how many tasks this server can probably begin within lead.
-func (g *gate) soon(lead time.Duration) int {
+// burst is about how long the permits of a burst are good for. What waits for it here begins in time
+// if there is a slot for it by then.
+const burst = 10 * time.Millisecond
+
+// within is how many handlers this server probably ends within d while all slots are in use.
+func (g *gate) within(d time.Duration) int {
 	lasts := g.lasts
 	if lasts == 0 {
 		lasts = typically
 	}
-	return g.size.slots - g.used + int(float64(g.size.slots)*float64(lead)/float64(max(lasts, time.Millisecond)))
+	return int(float64(g.size.slots) * float64(d) / float64(max(lasts, time.Millisecond)))
 }
 
 // occupy gives the task at s a slot.

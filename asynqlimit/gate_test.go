@@ -159,8 +159,10 @@ func TestGateHasRoomForCalled(t *testing.T) {
 	if !take(false) || take(false) {
 		t.Error("a limiter has not half of the room for tasks that were not called")
 	}
-	if n := g.capacity(lead); n != 9 {
-		t.Errorf("capacity for %d, want 9: 2 slots, and room for 8, where one waits", n)
+	for lasts, want := range map[time.Duration]int{100 * time.Millisecond: 3, time.Millisecond: 9} {
+		if g.lasts = lasts; g.capacity(lead) != want {
+			t.Errorf("capacity for %d, want %d while handlers run for %v: only quick ones end while a burst lasts", g.capacity(lead), want, lasts)
+		}
 	}
 	for i := range 7 {
 		if !take(true) {

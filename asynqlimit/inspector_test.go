@@ -123,7 +123,7 @@ jobs: { "x:": { limits: [api, account] }, "y:blocked": { limits: [account] } }
 	}
 	for _, queue := range queues {
 		s.await(15*time.Second, func() (bool, string) {
-			keys := s.rdb.Keys(t.Context(), "asynq:{"+queue+"}:jt:*").Val()
+			keys := s.keysLeft(queue)
 			return len(keys) == 0, fmt.Sprintf("keys left: %q", keys)
 		})
 	}

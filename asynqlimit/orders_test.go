@@ -130,7 +130,7 @@ func (s *site) awaitEmpty(queue string, within time.Duration) {
 func (s *site) awaitNothing(queue string) {
 	s.t.Helper()
 	s.await(15*time.Second, func() (bool, string) {
-		keys := s.rdb.Keys(s.t.Context(), "asynq:{"+queue+"}:jt:*").Val()
+		keys := s.keysLeft(queue)
 		keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasSuffix(key, ":jt:first") }) // one for each queue
 		return len(keys) == 0, fmt.Sprintf("keys left: %q", keys)
 	})

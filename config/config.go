@@ -294,8 +294,8 @@ func (l Limit) ThrottleRate() (throttle.Rate, error) {
 
 // Waiting returns how many jobs of a pool may wait for a permit in a worker at a time, and how
 // many of them may be jobs that were not called from their line: MaxWaiting. Its default is four
-// times Concurrency, so that the slots find jobs while a burst lasts, and Concurrency for jobs that
-// were not called. If there is a limit of each worker, both are half of Concurrency: another worker
+// times Concurrency, so that quick handlers find jobs while a burst lasts, and Concurrency for jobs
+// that were not called. If there is a limit of each worker, both are half of Concurrency: another worker
 // may have permits for what waits in this one.
 func (c *Config) Waiting(p Pool) (all, notCalled int) {
 	if p.MaxWaiting > 0 {
