@@ -33,7 +33,7 @@ type gate struct {
 // gateSize is how many tasks may run and wait at a time, and which come first.
 type gateSize struct {
 	slots, room int
-	held        int            // how many of those in the room may be tasks that were not called
+	notCalled   int            // how many of those in the room may be tasks that were not called
 	weights     map[string]int // by queue
 	strict      bool
 	every       time.Duration // about how often empty queues are polled

@@ -93,7 +93,7 @@ func TestGateOrder(t *testing.T) {
 // TestGateRoom: one limiter gets half of the room for tasks that were not called. A task that waits
 // in a slot because that is full swaps with a task that is due.
 func TestGateRoom(t *testing.T) {
-	g := newGate(gateSize{slots: 4, room: 16, held: 4, weights: map[string]int{"a": 1}})
+	g := newGate(gateSize{slots: 4, room: 16, notCalled: 4, weights: map[string]int{"a": 1}})
 	api, other := []string{"api"}, []string{"other"}
 	var positions []*position
 	for range 4 {
@@ -142,7 +142,7 @@ func TestGateRoom(t *testing.T) {
 // TestGateHasRoomForCalled: called tasks use the whole room, however many others wait there. Others
 // wait only in their part of it.
 func TestGateHasRoomForCalled(t *testing.T) {
-	g := newGate(gateSize{slots: 2, room: 8, held: 2, weights: map[string]int{"a": 1}})
+	g := newGate(gateSize{slots: 2, room: 8, notCalled: 2, weights: map[string]int{"a": 1}})
 	take := func(due bool) (in bool) {
 		t.Helper()
 		s, ok := g.admit("a", 0)
@@ -177,7 +177,7 @@ func TestGateHasRoomForCalled(t *testing.T) {
 // TestGateHasCapacityForSlots: while slots are free there is capacity for as many tasks, whatever
 // waits.
 func TestGateHasCapacityForSlots(t *testing.T) {
-	g := newGate(gateSize{slots: 4, room: 16, held: 4, weights: map[string]int{"a": 1}})
+	g := newGate(gateSize{slots: 4, room: 16, notCalled: 4, weights: map[string]int{"a": 1}})
 	for _, limiter := range []string{"a", "b", "c", "d"} {
 		s, ok := g.admit("a", 0)
 		if !ok || !s.toRoom([]string{limiter}, false) {
@@ -191,6 +191,21 @@ func TestGateHasCapacityForSlots(t *testing.T) {
 		}
 		g.admit("a", 0)
 	}
+}
+
+// TestGateRestsForNone: while one queue may have tasks, no queue is left alone, however often another
+// one was empty.
+func TestGateRestsForNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(gateSize{slots: 2, room: 2, weights: map[string]int{"a": 1, "b": 1}, every: time.Second})
+		for range 5 {
+			g.empty("b", time.Now())
+		}
+		began := time.Now()
+		if _, ok := g.admit("a", 10*time.Second); !ok || time.Since(began) != 0 {
+			t.Errorf("a task may be taken from the other queue: %v, after %v", ok, time.Since(began))
+		}
+	})
 }
 
 // TestGateRests: when all queues were empty, no task is taken for a while, unless this process

@@ -142,7 +142,7 @@ func (in *intake) pop() (handed, bool) {
 	return t, true
 }
 
-// giveBack puts tasks that asynq did not get before it stopped back at the heads of their queues,
+// giveBack leaves the queues to other processes to sort. It puts tasks that asynq did not get before it stopped back at the heads of their queues,
 // and off the list of waiting tasks. A task that cannot be put back stays on the list: it has not
 // begun, and asynq's recoverer brings it back without a failure.
 func (in *intake) giveBack(ctx context.Context) {
@@ -152,6 +152,11 @@ func (in *intake) giveBack(ctx context.Context) {
 	taken := in.taken
 	in.taken = nil
 	in.mu.Unlock()
+	for queue := range in.sorts {
+		if err := in.l.lines.EndSort(ctx, queue); err != nil {
+			in.l.logger.Debug("cannot leave the queue to others to sort; they wait a moment", "queue", queue, "error", err)
+		}
+	}
 	ids, parkings := map[string][]string{}, map[string][]line.Parking{}
 	for _, t := range taken {
 		ids[t.a.queue] = append(ids[t.a.queue], t.a.id)

@@ -224,7 +224,7 @@ func (l *Limits) configure(cfg asynq.Config) gateSize {
 	if size.slots < 1 {
 		size.slots = runtime.NumCPU()
 	}
-	size.room, size.held = l.cfg.Waiting(config.Pool{Concurrency: size.slots, MaxWaiting: l.opts.MaxWaiting})
+	size.room, size.notCalled = l.cfg.Waiting(config.Pool{Concurrency: size.slots, MaxWaiting: l.opts.MaxWaiting})
 	for queue, weight := range cfg.Queues {
 		if weight > 0 {
 			size.weights[queue] = weight

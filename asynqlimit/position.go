@@ -28,11 +28,11 @@ func (s *position) hasRoom(limiters []string) bool {
 }
 
 func (g *gate) hasRoom(limiters []string) bool {
-	if g.waiting >= g.size.held {
+	if g.waiting >= g.size.notCalled {
 		return false
 	}
 	for _, name := range limiters {
-		if g.of[name] >= max(g.size.held/2, 1) {
+		if g.of[name] >= max(g.size.notCalled/2, 1) {
 			return false
 		}
 	}

@@ -13,6 +13,11 @@ import (
 // sortsFor is for how long a process that has looked at a queue sorts it alone.
 const sortsFor = 50 * time.Millisecond
 
+// EndSort lets other processes sort a queue at once.
+func (l *Lines) EndSort(ctx context.Context, queue string) error {
+	return l.rdb.Del(ctx, sorterKey(queue)).Err()
+}
+
 // Peek returns the next tasks of a queue as if they were taken now, and leaves them there. It
 // returns at most so many, and at most few if another process sorts the queue: sorts says that
 // this process does. There are none if the queue is empty or paused.
