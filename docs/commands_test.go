@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,6 +54,42 @@ func TestCommands(t *testing.T) {
 			if info, err := os.Stat(filepath.Join(s.dir, file)); err != nil || info.Size() == 0 {
 				t.Errorf("%s: %v", file, err)
 			}
+		}
+	})
+	t.Run("jobs that are HTTP requests", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t, bin)
+		s.runAll(readPage(t, "http-jobs.md"))
+		if s.ran < 4 {
+			t.Fatalf("%d blocks of commands: some are missing", s.ran)
+		}
+	})
+	t.Run("customers", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t, bin)
+		s.do(t.Context(), "throttle set plan 10/1s --value acme --create")
+		s.runAll(readPage(t, "per-customer.md"))
+		if s.ran < 1 {
+			t.Fatal("no block of commands")
+		}
+	})
+	t.Run("reference", func(t *testing.T) { // what --help prints, of all commands
+		t.Parallel()
+		s, p := newShell(t, bin), readPage(t, "commands.md")
+		s.runAll(p)
+		_, below, _ := strings.Cut(s.do(t.Context(), "throttle --help"), "Available Commands:\n")
+		below, _, _ = strings.Cut(below, "\n\n")
+		for line := range strings.Lines(below) {
+			name := strings.Fields(line)[0]
+			if name == "help" || name == "completion" {
+				continue
+			}
+			if want := "throttle " + name + " --help\n"; !slices.ContainsFunc(p.blocks, func(b block) bool { return b.text == want }) {
+				t.Errorf("the page lacks %s", want)
+			}
+		}
+		if s.ran < 15 {
+			t.Errorf("%d blocks of commands: some are missing", s.ran)
 		}
 	})
 	t.Run("typos", func(t *testing.T) {

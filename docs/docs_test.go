@@ -302,7 +302,7 @@ func TestPictures(t *testing.T) {
 // or .ci/run and .ci/nightly for those of CONTRIBUTING.md and scaling.md, which are
 // tests and benchmarks themselves.
 var pagesWithCommands = []string{
-	"getting-started.md", "install.md", "operating.md", "scaling.md", filepath.Join("..", "CONTRIBUTING.md"), filepath.Join("..", "README.md"),
+	"getting-started.md", "install.md", "operating.md", "http-jobs.md", "per-customer.md", "commands.md", "scaling.md", filepath.Join("..", "CONTRIBUTING.md"), filepath.Join("..", "README.md"),
 }
 
 // TestLanguages: a block says what it is, so that none escapes these tests.
@@ -310,9 +310,7 @@ func TestLanguages(t *testing.T) {
 	for _, p := range readPages(t) {
 		for _, b := range p.blocks {
 			known := slices.Contains([]string{"sh", "text", "go", "yaml", "mermaid"}, b.lang)
-			// The drawing of the README, and the rights of redis.md, which package worker tests.
-			other := b.lang == "" && (p.path == filepath.Join("..", "README.md") || p.path == "redis.md")
-			if !known && !other && !b.marked("norun") {
+			if !known && !b.marked("norun") {
 				t.Errorf("%s: a block of %q: no test knows it", b, b.lang)
 			}
 			if b.lang == "sh" && !b.marked("norun") && !slices.Contains(pagesWithCommands, p.path) {

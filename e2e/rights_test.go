@@ -53,7 +53,7 @@ func grantDocumented(t *testing.T, admin *redis.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)```\n(ACL SETUSER .*?)```").FindAllStringSubmatch(string(text), -1)
+	blocks := regexp.MustCompile("(?s)```text\n(ACL SETUSER .*?)```").FindAllStringSubmatch(string(text), -1)
 	if len(blocks) != 3 {
 		t.Fatalf("docs/redis.md describes %d users, want 3", len(blocks))
 	}

@@ -50,7 +50,7 @@ func (m *measured) writeFacts(b *strings.Builder) {
 }
 
 func ofPlan(p site.Plan) string {
-	return fmt.Sprintf("%d workers of %d slots, %d of which may wait; %d in any %v, guard %v",
+	return fmt.Sprintf("%d workers of %d slots, beside which %d jobs may wait; %d in any %v, guard %v",
 		p.Workers, p.Slots, p.Waiting, p.Limit.Permits, p.Limit.Interval, p.Limit.Guard)
 }
 
