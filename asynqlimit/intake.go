@@ -70,7 +70,7 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	if err == nil && came > 0 {
 		early := 0
 		if tasks, early = in.sortTaken(ctx, call.Queue, tasks, began); in.sorts[call.Queue] == 0 {
-			in.sorts[call.Queue] = sortNext(asked, came, early, time.Since(began))
+			in.sorts[call.Queue] = sortNext(sortMost, came, early, time.Since(began))
 		}
 	}
 	for _, s := range positions[min(len(tasks), len(positions)):] {

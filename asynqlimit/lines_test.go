@@ -34,6 +34,35 @@ jobs: { "x:account": { limits: [account], hold: 100ms } }
 	s.awaitDone("default", 10*time.Second)
 }
 
+// TestBacklogsOfAccounts: each account has a limit of its own, and the backlog of one account was
+// enqueued after that of the other. No account waits until those before it have used up their limits:
+// the backlogs go into their lines, and the lines share the slots.
+func TestBacklogsOfAccounts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	const accounts, limit, each = 20, 50, 100
+	for a := range accounts {
+		for i := range each {
+			s.enqueuePayload("x:account", fmt.Sprintf("a%02d-%03d", a, i), fmt.Appendf(nil, `{"account": "%d"}`, a))
+		}
+	}
+	s.serve(member{yaml: fmt.Sprintf(`
+limits: { account: { rate: %d/1h, key: payload.account } }
+jobs: { "x:account": { limits: [account] } }
+`, limit), asynq: asynq.Config{Concurrency: 10}, handle: func(context.Context, *asynq.Task) error {
+		<-time.After(100 * time.Millisecond)
+		return nil
+	}})
+	s.awaitStarts(fmt.Sprintf("a%02d", accounts-1), 1, 3*time.Second) // 10 s pass until the slots have done what the limits let through
+	for a := range accounts {
+		starts := s.awaitStarts(fmt.Sprintf("a%02d", a), limit, 20*time.Second)
+		if a == 0 {
+			continue // its first ones were alone
+		}
+		checkOrder(t, starts)
+	}
+}
+
 // TestSpoiltKeysHoldUpNoOthers: somebody has written something into keys of limiters, or of a
 // queue, that makes no sense there. Other jobs go on.
 func TestSpoiltKeysHoldUpNoOthers(t *testing.T) {

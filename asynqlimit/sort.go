@@ -46,8 +46,8 @@ func sortNext(last, came, parked int, lasted time.Duration) int {
 // queue is empty or if all that it has seen have parked. One process at a time sorts a queue. While
 // another one does, those at the head that do not park are there to take.
 func (in *intake) sortPending(ctx context.Context, queue string, began time.Time) (least, most int) {
-	looks := in.sorts[queue]
-	seen, sorts, err := in.l.lines.Peek(ctx, queue, in.l.throttle.ID(), looks, sortSees)
+	last := in.sorts[queue]
+	seen, sorts, err := in.l.lines.Peek(ctx, queue, in.l.throttle.ID(), last, sortSees)
 	if err != nil {
 		in.l.logger.Debug("cannot look at pending jobs", "queue", queue, "error", err)
 		in.sorts[queue] = 0
@@ -56,7 +56,7 @@ func (in *intake) sortPending(ctx context.Context, queue string, began time.Time
 	whole := in.l.caller.knowsLines(queue)
 	if !sorts && len(seen) > 0 {
 		most = slices.IndexFunc(seen, func(t line.Taken) bool {
-			p, _, ok := in.parks(ctx, queue, t, whole, began)
+			p, ok := in.parks(ctx, in.look(queue, t, whole, began), nil, began)
 			return ok && !p.inOrder
 		})
 		switch most {
@@ -71,21 +71,30 @@ func (in *intake) sortPending(ctx context.Context, queue string, began time.Time
 	}
 	var parks []sorted
 	called := 0
-	before := map[string]bool{} // limiters of tasks that have to be taken first: those behind them do not overtake them
+	looks := make([]looked, 0, len(seen))
+	wanted := map[string]int64{} // permits that these tasks need, by limiter
 	for _, t := range seen {
 		if t.Wait.State.Near() {
 			called++
 			continue
 		}
-		p, limiters, ok := in.parks(ctx, queue, t, whole, began)
+		k := in.look(queue, t, whole, began)
+		for i, name := range k.needs.limiters {
+			wanted[name] += k.needs.costs[i]
+		}
+		looks = append(looks, k)
+	}
+	before := map[string]bool{} // limiters of tasks that have to be taken first: those behind them do not overtake them
+	for _, k := range looks {
+		p, ok := in.parks(ctx, k, wanted, began)
 		if ok && !p.inOrder && !before[p.why.Limiter] {
-			if !t.Waited() { // it arrives when it parks: another process may park what stands before it, and later than now
+			if !k.task.Waited() { // it arrives when it parks: another process may park what stands before it, and later than now
 				p.task.How.Since = 0
 			}
 			parks = append(parks, p)
 			continue
 		}
-		for _, name := range limiters {
+		for _, name := range k.needs.limiters {
 			before[name] = true
 		}
 	}
@@ -94,7 +103,7 @@ func (in *intake) sortPending(ctx context.Context, queue string, began time.Time
 		in.l.logger.Debug("cannot park pending jobs", "queue", queue, "error", err)
 		return called, takenMost
 	}
-	in.sorts[queue] = sortNext(looks, len(seen), len(parks), time.Since(began))
+	in.sorts[queue] = sortNext(last, len(seen), len(parks), time.Since(began))
 	switch {
 	case len(seen) == 0:
 		in.most = 1
@@ -119,7 +128,7 @@ func (in *intake) sortTaken(ctx context.Context, queue string, tasks []line.Take
 	var parks []sorted
 	rest = tasks[:0]
 	for _, t := range tasks {
-		p, _, ok := in.parks(ctx, queue, t, whole, began)
+		p, ok := in.parks(ctx, in.look(queue, t, whole, began), nil, began)
 		if !ok {
 			rest = append(rest, t)
 			continue
@@ -185,38 +194,60 @@ type sorted struct {
 	rule    *rule
 }
 
-// parks reports whether a task parks without being tried, and returns its limiters, as far as they
-// are known. whole says that the queue has lines and that this process knows all of them. If it has
-// to ask Redis for the lines of a task, that is worth it only for tasks of tenants.
-func (in *intake) parks(ctx context.Context, queue string, t line.Taken, whole bool, now time.Time) (p sorted, limiters []string, ok bool) {
-	if t.Wait.State.Near() {
-		return p, nil, false
+// looked is a task of a queue, and what it has to acquire as far as that is known.
+type looked struct {
+	queue string
+	task  line.Taken
+	text  string // its message
+	typ   string
+	needs needs
+	parks bool // it parks without being tried, if it has to queue behind others
+}
+
+// look reads a task. whole says that the queue has lines and that this process knows all of them. If
+// it has to ask Redis for the lines of a task, that is worth it only for tasks of tenants.
+func (in *intake) look(queue string, t line.Taken, whole bool, now time.Time) looked {
+	k := looked{queue: queue, task: t}
+	k.text, _ = t.Message.(string)
+	m, err := line.ParseMessage(k.text)
+	if err != nil || t.Wait.State.Near() {
+		return k
 	}
-	text, _ := t.Message.(string)
-	m, err := line.ParseMessage(text)
+	k.typ = m.Type
+	k.needs, err = in.l.rules.of(plan.Task{Type: m.Type, Queue: queue, Payload: m.Payload, Headers: m.Headers})
+	switch {
+	case err != nil, len(k.needs.limiters) == 0, k.needs.rule.never, k.needs.rule.inFlight != nil:
+	case !k.needs.shared() && (!whole || len(k.needs.slots) > 0 || k.needs.rule.Acquires || !in.l.handledWithPermits(m.Type)):
+	case m.Retried > 0 && m.Retried >= m.MaxRetry, !m.Deadline.IsZero() && m.Deadline.Before(now): // it may be over, which is not for the limits to decide
+	default:
+		k.parks = true
+	}
+	return k
+}
+
+// parks reports whether a task parks without being tried: because one of its limiters has tasks in
+// line, or because it is among tasks that want more permits than a limiter gives at once. These wait
+// in any case; from a line they are called together.
+func (in *intake) parks(ctx context.Context, k looked, wanted map[string]int64, now time.Time) (p sorted, ok bool) {
+	if !k.parks {
+		return p, false
+	}
+	limiter, err := in.l.caller.ahead(ctx, k.queue, k.needs)
 	if err != nil {
-		return p, nil, false
+		return p, false
 	}
-	needs, err := in.l.rules.of(plan.Task{Type: m.Type, Queue: queue, Payload: m.Payload, Headers: m.Headers})
-	limiters = needs.limiters
-	if err != nil || len(limiters) == 0 || needs.rule.never || needs.rule.inFlight != nil {
-		return p, limiters, false
+	if limiter == "" {
+		i := slices.IndexFunc(k.needs.draws, func(d plan.Draw) bool { return wanted[d.Limiter] > d.Rate.Permits })
+		if i < 0 {
+			return p, false
+		}
+		limiter = k.needs.limiters[i]
 	}
-	if !needs.shared() && (!whole || len(needs.slots) > 0 || needs.rule.Acquires || !in.l.handledWithPermits(m.Type)) {
-		return p, limiters, false
-	}
-	if m.Retried > 0 && m.Retried >= m.MaxRetry || !m.Deadline.IsZero() && m.Deadline.Before(now) {
-		return p, limiters, false // it may be over, which is not for the limits to decide
-	}
-	limiter, err := in.l.caller.ahead(ctx, queue, needs)
-	if err != nil || limiter == "" {
-		return p, limiters, false
-	}
-	name, draw := needs.lineOf(limiter), needs.draws[slices.Index(needs.limiters, limiter)]
-	why := &ThrottledError{Limiter: limiter, RetryAfter: in.l.caller.estimateWait(queue, line.Whole(name), draw.Rate)}
+	name, draw := k.needs.lineOf(limiter), k.needs.draws[slices.Index(k.needs.limiters, limiter)]
+	why := &ThrottledError{Limiter: limiter, RetryAfter: in.l.caller.estimateWait(k.queue, line.Whole(name), draw.Rate)}
 	return sorted{
-		task: line.ToPark{ID: t.ID, Message: line.WithError(text, why.Error(), now),
-			How: line.Parking{Line: name, Since: t.Arrival(), Cost: needs.costOf(limiter), Refused: refusedBefore(t), By: t.By, AtOnce: true}},
-		typ: m.Type, why: why, inOrder: len(needs.ordered()) > 0, limit: &in.l.rules.limits[draw.Limit].counts, rule: needs.rule,
-	}, limiters, true
+		task: line.ToPark{ID: k.task.ID, Message: line.WithError(k.text, why.Error(), now),
+			How: line.Parking{Line: name, Since: k.task.Arrival(), Cost: k.needs.costOf(limiter), Refused: refusedBefore(k.task), By: k.task.By, AtOnce: true}},
+		typ: k.typ, why: why, inOrder: len(k.needs.ordered()) > 0, limit: &in.l.rules.limits[draw.Limit].counts, rule: k.needs.rule,
+	}, true
 }
