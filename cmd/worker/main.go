@@ -68,7 +68,7 @@ second ends the process at once; its jobs come back by themselves.`,
 	flags.StringVar(&opts.adminAddr, "admin-addr", "", "serve the dashboard, /metrics, /healthz and /readyz on `host:port`, in place of admin.addr in the configuration")
 	flags.BoolVar(&opts.health, "health", false, "ask /healthz of the worker that serves the admin address on this machine; exit with 0 if it is alive, else with 1")
 	flags.BoolVar(&opts.demo, "demo", false, "run 360 jobs on 3 workers against an API that allows 50 requests in any second; needs nothing")
-	flags.BoolVar(&opts.adaptive, "adaptive", false, "with --demo: the API does not say its limit, and halves it half way; the workers find it, in some 30 s")
+	flags.BoolVar(&opts.adaptive, "adaptive", false, "with --demo: the API does not say its limit, and later cuts it to half; the workers find both, in some 30 s")
 	flags.BoolVar(&opts.json, "json", false, "with --demo: end with the summary as one line of JSON on standard output")
 	return cmd
 }

@@ -46,7 +46,7 @@ var (
 	parkedJobs     = desc("parked_jobs", "Jobs of the fleet in line for the limit, outside of slots; of a limit with a key, for all its limiters.", "limit")
 	parkedLimiters = desc("parked_limiters", "Limiters of the limit that jobs are in line for.", "limit")
 	tenants        = desc("waiting_tenants", "Tenants that have jobs in line for the limit, which they share; only of limits with share and without a key.", "limit")
-	oldestWaiting  = desc("oldest_waiting_seconds", "For how long the first to arrive of the jobs in line for the limit has waited; 0 if there is none. Of a limit with a key, of all its limiters.", "limit")
+	oldestWaiting  = desc("oldest_waiting_seconds", "How long the oldest job in line for the limit has waited; 0 if there is none. Of a limit with a key, of all its limiters.", "limit")
 	queueJobs      = desc("queue_jobs", "Jobs in a queue by state. Unlike asynq, it tells jobs that are parked from those that failed and wait to retry.", "pool", "queue", "state")
 	slots          = desc("pool_slots", "Slots of the pool in this worker.", "pool")
 )
