@@ -12,14 +12,14 @@ import { number, text } from "./dom.js";
 import "./explain.js";
 
 const interval = 1000;
-const seldom = 5; // of those looks: what changes slowly is asked for at one of so many
+const slowEvery = 5; // at every fifth refresh, what changes slowly is asked for, too
 const find = document.getElementById("limit-find");
 let timer = 0;
-let looks = 0;
+let refreshes = 0; // since the page was opened or shown again, or the last failure
 let complete = false; // the history has no gap
 let workers = [];
 
-async function look() {
+async function refresh() {
   clearTimeout(timer);
   try {
     const now = await get("api/overview?" + new URLSearchParams({ find: find.value.trim() }));
@@ -28,19 +28,19 @@ async function look() {
       complete = true;
     }
     addNow(now);
-    if (looks++ % seldom === 0) await lookAround(now);
+    if (refreshes++ % slowEvery === 0) await refreshSlow(now);
     show(now);
     live("ok", "live, " + new Date(now.at).toLocaleTimeString());
   } catch (err) {
     complete = false;
-    looks = 0;
+    refreshes = 0;
     live("lost", "no news: " + err.message);
   }
   clearTimeout(timer);
-  if (!document.hidden) timer = setTimeout(look, interval);
+  if (!document.hidden) timer = setTimeout(refresh, interval);
 }
 
-async function lookAround(now) {
+async function refreshSlow(now) {
   const [fleet, past] = await Promise.all([get("api/workers"), get("api/past")]);
   workers = fleet.workers;
   showWorkers(workers, now.at);
@@ -69,18 +69,18 @@ function show(now) {
   text(document.getElementById("pending"), number(sum("pending")));
   text(document.getElementById("archived"), number(sum("archived")));
   showWrong(now, workers);
-  showLimits(now, look);
+  showLimits(now, refresh);
   showInFlight(now.in_flight);
-  showPools(now, look);
-  allowChanges(now.writable, look);
+  showPools(now, refresh);
+  allowChanges(now.writable, refresh);
 }
 
-find.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(look, 200); });
+find.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(refresh, 200); });
 document.addEventListener("visibilitychange", () => {
   clearTimeout(timer);
   complete = false;
-  looks = 0;
-  if (!document.hidden) look();
+  refreshes = 0;
+  if (!document.hidden) refresh();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", forgetPlots);
-look();
+refresh();

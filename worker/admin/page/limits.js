@@ -6,7 +6,7 @@ import { openChange } from "./change.js";
 
 const plots = new Map(); // by element
 
-// forgetPlots has the plots drawn anew: their colours are those of the old scheme.
+// forgetPlots has the plots drawn again: their colours are those of the old scheme.
 export function forgetPlots() {
   for (const el of plots.keys()) forget(el);
 }
