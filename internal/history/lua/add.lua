@@ -1,4 +1,4 @@
--- Adds counts to the bucket of the moment.
+-- Adds counts to the current bucket.
 --
 -- KEYS[1]  what buckets are named after: KEYS[1]:NUMBER, in its slot
 -- ARGV[1]  how long a bucket is, in seconds of Redis's clock

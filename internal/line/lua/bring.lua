@@ -20,7 +20,7 @@ local ms, ns = string.format("%.0f", now), t[1] .. string.format("%06d000", tonu
 local reply, brought, starts, failed = {}, {}, {}, nil
 -- visit handles the line at ARGV[i].
 local function visit(i)
-  local name, permits, n, spent = ARGV[i], tonumber(ARGV[i + 1]), 0, 0
+  local name, permits, n, used = ARGV[i], tonumber(ARGV[i + 1]), 0, 0
   local shared, tenant = string.match(name, "^([^\t]*)\t(.+)$") -- the line of a tenant: see tenants.lua
   local line, called = ARGV[1] .. "jt:line:" .. name, ARGV[1] .. "jt:called:" .. (shared or name)
   local at, steps, gone, from, tag, weight = 0, 0, 0, 0, nil, nil
@@ -60,8 +60,8 @@ local function visit(i)
         redis.call("HSET", task, "state", "pending", "pending_since", ns, "jt", "c" .. string.sub(wait, 2))
         out[#out + 1], ids[#ids + 1] = id, id
         onWay[2 * #ids - 1], onWay[2 * #ids] = ms, cost .. ":" .. id
-        if shared then starts[id] = tonumber(tag) + spent / tonumber(weight) end
-        brought[#brought + 1], n, permits, spent = id, n + 1, permits - tonumber(cost), spent + tonumber(cost)
+        if shared then starts[id] = tonumber(tag) + used / tonumber(weight) end
+        brought[#brought + 1], n, permits, used = id, n + 1, permits - tonumber(cost), used + tonumber(cost)
       end
     end
     if #out > 0 then gone = gone + redis.call("ZREM", line, unpack(out)) end
@@ -77,7 +77,7 @@ local function visit(i)
   if shared then
     if gone > 0 then redis.call("HINCRBY", ARGV[1] .. "jt:tasks", shared, -gone) end
     if left > 0 then
-      redis.call("ZADD", ARGV[1] .. "jt:tenants:" .. shared, string.format("%.17g", tonumber(tag) + spent / tonumber(weight)), tenant)
+      redis.call("ZADD", ARGV[1] .. "jt:tenants:" .. shared, string.format("%.17g", tonumber(tag) + used / tonumber(weight)), tenant)
     else
       redis.call("ZREM", ARGV[1] .. "jt:tenants:" .. shared, tenant)
     end
@@ -88,7 +88,7 @@ local function visit(i)
     if all then redis.call("HDEL", ARGV[1] .. "jt:tasks", all) end
   end
   reply[#reply + 1] = n
-  reply[#reply + 1] = spent
+  reply[#reply + 1] = used
   reply[#reply + 1] = left
 end
 for i = 3, #ARGV, 4 do

@@ -3,7 +3,7 @@
 -- leading returns how many of the first tasks stay ahead. stays says so of one; those ahead of it stay, too.
 local function leading(list, stays)
   local function is(n)
-    local id = redis.pcall("LRANGE", list, -n, -n)[1] -- none, if the user lacks the right to look
+    local id = redis.pcall("LRANGE", list, -n, -n)[1] -- none, if the user lacks the right to read the list
     return id and stays(id)
   end
   local all, more = 0, 1 -- all of these stay, and perhaps not all of so many

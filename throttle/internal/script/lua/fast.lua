@@ -18,13 +18,13 @@ local FULL = 512 -- entries above which acquire.lua has some to drop or to merge
 
 local M = (#KEYS - 1) / 3
 local values = call('MGET', unpack(KEYS, 1, M + 1))
-local last, batch, half, look = values[1], ARGV[1], ARGV[3 + 3 * M], ARGV[4 + 3 * M]
+local last, batch, half, check = values[1], ARGV[1], ARGV[3 + 3 * M], ARGV[4 + 3 * M]
 if last and last >= batch then return 0 end -- as text: a reply begins with its batch's number
 
 local packed = nil
 for i = 1, M do
   local name, seal, value, rate = KEYS[1 + M + i], ARGV[3 * i], values[1 + i], ARGV[2 + 3 * i]
-  if look == '1' then
+  if check == '1' then
     local h = call('HMGET', name, 'seal', 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset', 'epoch', 'pause')
     for j = 1, 11 do
       if not h[j] then return 0 end
@@ -100,7 +100,7 @@ for i = 1, M do
 end
 
 local reply = batch .. ' 3 ' .. at -- status 3: everything was granted
-if look ~= '1' and last and #last == #reply then
+if check ~= '1' and last and #last == #reply then
   call('SETRANGE', KEYS[1], '0', reply)
 else
   call('SET', KEYS[1], reply, 'PX', ARGV[5 + 3 * M] or '11000')

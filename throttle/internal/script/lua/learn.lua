@@ -1,4 +1,4 @@
--- The rule by which a limit finds how much its API bears. It is pure: it takes a state, what is
+-- The rule by which a limit finds how much its API accepts. It is pure: it takes a state, what is
 -- new, and the time, and calls nothing. adapt.lua stores the result.
 --
 -- A window is the time for which a permit counts. It is cut into SLICES. For each slice the state
@@ -6,7 +6,7 @@
 -- and refused (from the reports of the clients).
 --
 -- Evidence. In the window that ends with a refused permit, the API accepted at most the permits
--- that were granted and are not known to be refused. The API bears no more than that: bound. This
+-- that were granted and are not known to be refused. The API accepts no more than that: bound. This
 -- is right for APIs that count in sliding or fixed windows and for those with a bucket, and it only
 -- becomes better as reports come in. What was accepted in both of two full windows in a row is lo,
 -- for MEMORY windows.
@@ -143,8 +143,8 @@ end
 -- known is lo while it is remembered, then 0.
 local function known(s, e) return e.now - s.lo_at <= MEMORY * e.W and s.lo or 0 end
 
--- bore is what the API bore lately: an upper end far below it says that somebody else uses the API,
--- or that the API bears less.
+-- bore is what the API accepted lately: an upper end far below it says that somebody else uses the API,
+-- or that the API accepts less.
 local function bore(s, e) return e.now - s.lo_at <= MEMORY * e.W and s.bore or 0 end
 
 -- most is the highest useful limit: the configured one, or what the API says its own limit is.
@@ -174,7 +174,7 @@ local function below(s, e, u)
 end
 
 -- spoilt records that a level was refused that was known to be accepted, or should have been: an
--- API with a bucket bears more than it leaks until the bucket is full. Then the level before the
+-- API with a bucket accepts more than it leaks until the bucket is full. Then the level before the
 -- last probe is right, and the next probe has to last longer.
 local function spoilt(s, e, u)
   if s.limit <= known(s, e) then s.lo = 0 end
@@ -229,7 +229,7 @@ end
 -- finish ends an event: everything that was refused in it is known.
 local function finish(s, e)
   local u, lo = max(bound(s, e.W, s.refused_at), 1), known(s, e)
-  -- Somebody else uses the API, or it bears less: what a bucket taught belongs to another level.
+  -- Somebody else uses the API, or it accepts less: what a bucket taught belongs to another level.
   if u < FULL * bore(s, e) then s.others, s.need, s.probes = e.now, 0, 1 end
   if u < lo and u >= FULL * lo then u = lo end
   if s.waves > 0 then
@@ -311,7 +311,7 @@ end
 
 -- learn takes what is new, e: now, W (us), granted: {{t, n}...} of the log since unread, reports:
 -- {{t, accepted, refused}...}, by when their permits were granted, told: permits of the limit's
--- interval that the API says it bears (0: nothing), cost: the most permits that one request took or
+-- interval that the API says it accepts (0: nothing), cost: the most permits that one request took or
 -- wants (0: none), longest: the longest pause (us). It changes the state, and returns for how long
 -- from now nobody is to ask (0: go on). The limit is then s.limit.
 local GRACE = 100000 -- us after a cut in which permits are still used that were granted before

@@ -48,18 +48,18 @@ local function entry(permits)
   return e
 end
 
--- known reports whether a limiter is as the client knows it. If look is 1 it also checks what
--- Redisson's clients may have done to it, and others to its log; if look is 2, also what people may
+-- known reports whether a limiter is as the client knows it. If check is 1 it also checks what
+-- Redisson's clients may have done to it, and others to its log; if check is 2, also what people may
 -- have changed.
-local function known(name, seal, look, log)
-  if look == '0' then return pcall('HGET', name, 'seal') == seal end
+local function known(name, seal, check, log)
+  if check == '0' then return pcall('HGET', name, 'seal') == seal end
   local h
-  if look == '2' then
+  if check == '2' then
     h = pcall('HMGET', name, 'seal', 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset', 'epoch', 'pause')
   else
     h = pcall('HMGET', name, 'seal', 'rate', 'interval', 'type', 'keepAliveTime')
   end
-  for j = 1, look == '2' and 11 or 5 do
+  for j = 1, check == '2' and 11 or 5 do
     if not h[j] then return false end
   end
   local shown = table.concat(h, ':', 2)
