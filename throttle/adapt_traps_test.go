@@ -213,7 +213,7 @@ func TestLongEventsRemember(t *testing.T) {
 }
 
 // TestLargeCostsFillALimit: two requests fit into a limit, and leave a fifth of it unused. They
-// use it as far as they can: it grows, up to what the API bears.
+// use it as far as they can: it grows, up to what the API accepts.
 func TestLargeCostsFillALimit(t *testing.T) {
 	t.Parallel()
 	const costs = 40
@@ -266,7 +266,7 @@ func (a *learner) window(refused int64) script.Learnt {
 	return a.learnt()
 }
 
-// TestEventsEnd: an API suddenly bears less, its responses are late, and it refuses one request
+// TestEventsEnd: an API suddenly accepts less, its responses are late, and it refuses one request
 // every few windows. That does not keep one event going for ever. (docs/adaptive.md says that the
 // limit of such an API falls meanwhile.)
 func TestEventsEnd(t *testing.T) {

@@ -49,7 +49,7 @@ func (c Course) WriteSVG(out io.Writer) error {
 		}
 	}
 	dashed := draw.LineStyle{Color: color.Black, Width: vg.Points(1), Dashes: []vg.Length{vg.Points(4), vg.Points(3)}}
-	if err := addLine(limits, "what the API bears", c.points(c.Cap, c.Most), dashed); err != nil {
+	if err := addLine(limits, "what the API accepts", c.points(c.Cap, c.Most), dashed); err != nil {
 		return err
 	}
 	limits.Legend.Top, limits.Legend.Padding = true, vg.Points(2)

@@ -71,7 +71,7 @@ func DecodeReport(reply any) (limit int64, span time.Duration, err error) {
 type Learnt struct {
 	Bracket
 	Limit   int64     // in force
-	Lo, Hi  int64     // what the API is known to accept, and what it bears at most; zero: not known
+	Lo, Hi  int64     // what the API is known to accept, and what it accepts at most; zero: not known
 	Phase   int64     // 1 open, 2 search, 3 probe
 	Event   bool      // an event: something was refused a short time ago
 	Told    int64     // what the API says

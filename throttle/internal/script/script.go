@@ -2,7 +2,7 @@
 // that decide, what a call asks and what the reply is, encoded and decoded side by side, and what
 // it means when a call fails.
 //
-// One rule finds how much an API bears: lua/learn.lua. It is pure: it changes a state by what was
+// One rule finds how much an API accepts: lua/learn.lua. It is pure: it changes a state by what was
 // seen, at a time that it is given, and calls nothing. So it runs in any Lua: learn.fresh makes a
 // state, learn.learn(state, news) changes it and returns for how long to pause, state.limit is
 // the limit then, and learn.evenly says whether to spread permits. adapt.lua runs it in Redis, on
