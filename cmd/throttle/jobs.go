@@ -59,7 +59,7 @@ newest archived jobs come first. throttle explain says more about one job.`,
 	flags.StringVar(&q.Queue, "queue", "", "only those of this `queue`")
 	flags.StringVar(&q.Type, "type", "", "only those of this `type`; one that ends in : or * matches what begins so")
 	flags.IntVar(&most, "max", jobsAtOnce, "print the first `N` only (0 is all)")
-	flags.StringVar(&q.After, "after", "", "go on behind an earlier list: the `place` that it ended with")
+	flags.StringVar(&q.After, "after", "", "go on behind an earlier list: the `cursor` that it ended with")
 	completeWith(cmd, "state", "waiting", "failed", "archived")
 	return cmd
 }
@@ -95,7 +95,7 @@ func (s *session) jobs(ctx context.Context, q jobview.JobQuery, most int) error 
 		page, err := s.parked.Jobs(ctx, q)
 		switch {
 		case errors.Is(err, jobview.ErrBadCursor):
-			return usage("--after %q: want the place that a list of jobs ended with", q.After)
+			return usage("--after %q: want the cursor that a list of jobs ended with", q.After)
 		case err != nil:
 			return err
 		}

@@ -150,7 +150,7 @@ func (e *Explanation) sayRetry(say sayer, task string) {
 		return
 	}
 	if e.PutOff {
-		back := "a worker brings it back when it has a place"
+		back := "a worker brings it back when it has room"
 		if !e.ComesBack.IsZero() {
 			back = "asynq brings it back at " + e.when(e.ComesBack)
 		}
