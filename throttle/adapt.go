@@ -14,13 +14,13 @@ import (
 // Adapt lets a limiter find the limit of its API, between Min and Max permits of its Interval.
 // The zero value ends that.
 //
-// The observations of all processes of the fleet (Observe) are put together in Redis. The limit
-// grows while it is used and nothing is refused. A refusal by the API cuts it, once for the whole
-// fleet. The limiter starts at Rate.Permits. From then on the rate in Redis, which Config reads,
-// is the limit in force.
+// The observations of all processes of the fleet ([Limiter.Observe]) are put together in Redis.
+// The limit grows while it is used and nothing is refused. A refusal by the API cuts it, once for
+// the whole fleet. The limiter starts at [Rate.Permits]. From then on the rate in Redis, which
+// [Limiter.Config] reads, is the limit in force.
 type Adapt struct{ Min, Max int64 }
 
-// Validate returns an error that wraps ErrInvalidRate if no limiter can adapt within these
+// Validate returns an error that wraps [ErrInvalidRate] if no limiter can adapt within these
 // bounds.
 func (a Adapt) Validate() error {
 	if a == (Adapt{}) || a.Min >= 1 && a.Min <= a.Max && a.Max <= MaxPermits {
@@ -34,13 +34,15 @@ func (a Adapt) Validate() error {
 type Outcome = outcome.Outcome
 
 // SetAdapt makes the limiter adaptive, for every process, and makes this Client report what
-// Observe is told. Each process that uses the limiter calls it once. As long as the calls say the
-// same, what was learnt stays. Other bounds make the limiter begin again at its present rate; so
-// does another rate in LimiterWithRate, which it then begins at. SetRate and UpdateRate forget
-// what was learnt, and the limiter goes on from their rate. A pinned limiter stays as it is. The
-// zero Adapt ends it, and leaves the limit where it is.
+// [Limiter.Observe] is told. Each process that uses the limiter calls it once. As long as the
+// calls say the same, what was learnt stays. Other bounds make the limiter begin again at its
+// present rate; so does another rate in [Client.LimiterWithRate], which it then begins at.
+// [Limiter.SetRate] and [Limiter.UpdateRate] forget what was learnt, and the limiter goes on from
+// their rate. A pinned limiter stays as it is. The zero Adapt ends it, and leaves the limit where
+// it is.
 //
-// A PerClient limiter cannot adapt (ErrInvalidRate). Redisson's clients obey the limit, and
+// A [PerClient] limiter cannot adapt ([ErrInvalidRate]). If the limiter has no rate, and is not
+// from LimiterWithRate, the error is [ErrNotInitialized]. Redisson's clients obey the limit, and
 // report nothing. All processes should run a version that has SetAdapt. A Client reports on at
 // least the 16,000 adaptive limiters that it used last: if it has more, call SetAdapt again
 // before a limiter is used.
@@ -50,9 +52,9 @@ func (l *Limiter) SetAdapt(ctx context.Context, a Adapt) error {
 	return l.adapt(ctx, n, a)
 }
 
-// ApplyAdapt is ApplyRate for a limiter that is to be adaptive and starts at r: it is what a
-// configuration file does at start. If the limiter is already adaptive, from the same rate and
-// within the same bounds, it keeps what it has learnt. With the zero Adapt it is ApplyRate.
+// ApplyAdapt is [Limiter.ApplyRate] for a limiter that is to be adaptive and starts at r: it is
+// what a configuration file does at start. If the limiter is already adaptive, from the same rate
+// and within the same bounds, it keeps what it has learnt. With the zero Adapt it is ApplyRate.
 func (l *Limiter) ApplyAdapt(ctx context.Context, r Rate, a Adapt) (bool, error) {
 	if err := a.Validate(); err != nil {
 		return false, l.error(err)
@@ -98,11 +100,11 @@ func (l *Limiter) adapt(ctx context.Context, start int64, a Adapt) error {
 
 // Observe reports what the API made of a request that was sent at that time with permits of this
 // limiter. It returns at once. Refusals go to Redis as soon as possible, everything else
-// together, several times an Interval. It does nothing unless SetAdapt or ApplyAdapt has made the
-// limiter adaptive through this Client.
+// together, several times an Interval. It does nothing unless [Limiter.SetAdapt] or
+// [Limiter.ApplyAdapt] has made the limiter adaptive through this Client.
 func (l *Limiter) Observe(sent time.Time, o Outcome) { l.c.core.Observe(l.name, sent, o) }
 
-// Observe is Limiter.Observe of the adaptive member. If several members are adaptive, nobody
+// Observe is [Limiter.Observe] of the adaptive member. If several members are adaptive, nobody
 // knows whose limit it was, and nothing is observed: use Limiter.Observe.
 func (g *Group) Observe(sent time.Time, o Outcome) {
 	var one *Limiter

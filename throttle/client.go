@@ -17,7 +17,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/tenants"
 )
 
-// Options of a Client. The zero value is ready for use.
+// Options of a [Client]. The zero value is ready for use.
 type Options struct {
 	// ID is what PER_CLIENT limits are keyed by. The default is a new UUIDv4. Two Clients with
 	// one ID share one PER_CLIENT quota. A process that keeps its ID over a restart keeps its
@@ -29,9 +29,9 @@ type Options struct {
 	Cluster bool
 }
 
-// Client is one process's view of the limiters in a Redis. All waiters of a limiter in one Client
-// share one queue and its calls: make one Client per process, not one per request. Its methods
-// may be called concurrently.
+// Client is one process's view of the limiters in a Redis. All waiters of a [Limiter] in one
+// Client share one queue and its calls: make one Client per process, not one per request. Its
+// methods may be called concurrently.
 type Client struct {
 	core    *driver.Client
 	slots   *slots.Keeper
@@ -40,7 +40,7 @@ type Client struct {
 	latest  atomic.Pointer[rateText]
 }
 
-// New returns a Client for the limiters in rdb. The caller still has to close rdb. New makes no
+// New returns a [Client] for the limiters in rdb. The caller still has to close rdb. New makes no
 // Redis call. The connection pool of rdb should not be smaller than the number of limiters that
 // are asked at the same time. If rdb heeds deadlines (ContextTimeoutEnabled in its options), a
 // request that finds no other in its queue makes its call itself, which is faster.
@@ -70,12 +70,13 @@ func New(rdb redis.Scripter, opts Options) (*Client, error) {
 	return &Client{core: core, slots: keeper, tenants: sharing, cluster: cluster}, nil
 }
 
-// ID is what this Client's PER_CLIENT limits are keyed by.
+// ID is what this Client's limits of type [PerClient] are keyed by.
 func (c *Client) ID() string { return c.core.ID }
 
 // Limiter returns the limiter of that name. Before anybody can get permits, the limiter needs a
-// rate: from SetRate, TrySetRate, a worker's configuration or a Redisson client. Limiter makes no
-// Redis call. Limiters of the same name share one queue of waiters.
+// rate: from [Limiter.SetRate], [Limiter.TrySetRate], a worker's configuration or a Redisson
+// client. Limiter makes no Redis call. Limiters of the same name share one queue of waiters. If
+// no limiter can have that name, the error is [ErrInvalidName].
 func (c *Client) Limiter(name string) (*Limiter, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -96,11 +97,12 @@ func (c *Client) limiter(name, create string) *Limiter {
 	return &Limiter{c: c, name: name, member: m, line: c.core.Entry(m)}
 }
 
-// LimiterWithRate is Limiter, except that a request for permits of this limiter creates it with
-// r, in the same script, if Redis does not have it. If limiters of one name have different rates,
-// the one that was made last counts, among those that were asked for permits. A plain Limiter of
-// that name shares their queue, so its requests create the limiter, too, as long as the Client
-// keeps that queue: it forgets idle queues when it has more than about 16,000.
+// LimiterWithRate is [Client.Limiter], except that a request for permits of this limiter creates
+// it with r, in the same script, if Redis does not have it. If limiters of one name have
+// different rates, the one that was made last counts, among those that were asked for permits. A
+// plain Limiter of that name shares their queue, so its requests create the limiter, too, as long
+// as the Client keeps that queue: it forgets idle queues when it has more than about 16,000. If
+// no limiter can have r, the error is [ErrInvalidRate].
 func (c *Client) LimiterWithRate(name string, r Rate) (*Limiter, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -129,7 +131,7 @@ type rateText struct {
 
 // Group returns limiters that are acquired together, in one atomic step, or not at all. On Redis
 // Cluster their names must share a {hash tag}. The members must be different and of this Client,
-// otherwise the error is ErrInvalidGroup.
+// otherwise the error is [ErrInvalidGroup].
 func (c *Client) Group(ls ...*Limiter) (*Group, error) {
 	if len(ls) == 0 {
 		return nil, fmt.Errorf("throttle: %w: no members", ErrInvalidGroup)
@@ -161,11 +163,11 @@ func (c *Client) Group(ls ...*Limiter) (*Group, error) {
 	return &Group{members: slices.Clone(ls), line: c.core.Entry(members...)}, nil
 }
 
-// Close ends every wait with ErrClosed, gives back reservations that are not yet due, and waits
-// until all goroutines of the Client have ended. The contexts of Leases end, but their slots
-// become free only when the leases run out: Release before Close. Close does not close the Redis
-// client. If reservations cannot be given back within a second, the error names the first limiter
-// concerned: they count as used.
+// Close ends every wait with [ErrClosed], gives back reservations that are not yet due, and waits
+// until all goroutines of the Client have ended. The contexts of all leases end, but their slots
+// become free only when the leases run out: call [Lease.Release] before Close. Close does not
+// close the Redis client. If reservations cannot be given back within a second, the error names
+// the first limiter concerned: they count as used.
 func (c *Client) Close() error {
 	c.slots.Close()
 	c.tenants.Close()

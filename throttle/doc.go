@@ -13,19 +13,23 @@
 //
 // # Which call
 //
-//   - Acquire waits as long as ctx allows. If ctx has a deadline, Acquire fails early: when the
-//     permits would come too late, it returns ErrExceedsDeadline without waiting.
-//   - TryAcquire does not wait, TryAcquireFor waits up to a timeout. "No" is false, not an error:
-//     an error means that nothing was decided.
-//   - Reserve returns a Reservation that says how long it is until its permits are due, so that
-//     the caller can do something else until then, or cancel it.
-//   - A Group does these for several limits at once: 100 a second for the fleet and 10 for this
+//   - [Limiter.Acquire] waits as long as ctx allows. If ctx has a deadline, it fails early: when
+//     the permits would come too late, it returns [ErrExceedsDeadline] without waiting.
+//   - [Limiter.TryAcquire] does not wait, [Limiter.TryAcquireFor] waits up to a timeout. "No" is
+//     false, not an error: an error means that nothing was decided.
+//   - [Limiter.Reserve] returns a [Reservation] that says how long it is until its permits are
+//     due, so that the caller can do something else until then, or cancel it.
+//   - A [Group] does these for several limits at once: 100 a second for the fleet and 10 for this
 //     account, in one step, all or none. If you asked one limiter after the other, the first
 //     permit would age while you wait for the second.
-//   - Limiter.For asks in the name of a tenant: your customers that wait share the limit by
+//   - [Limiter.For] asks in the name of a tenant: your customers that wait share the limit by
 //     weight, and one that asks for much does not keep the others from their permits.
-//   - Release gives back what was not used. Pause stops a limit for everybody: the API said
-//     Retry-After.
+//   - [Limiter.Release] gives back what was not used. [Limiter.Pause] stops a limit for
+//     everybody: the API said Retry-After.
+//
+// There are two more kinds of limits. [Limiter.SetAdapt] lets a limiter find how much its API
+// accepts. An [InFlight] limits how many run at a time, over all processes: [InFlight.Acquire]
+// returns a [Lease] of a slot.
 //
 // Packages below this one have the rest. httplimit does all that for an http.Client. operate is
 // for operators: it lists and inspects limiters, and keeps configuration files from changing
@@ -35,30 +39,31 @@
 //
 // Exact: the log of grants is in Redis, one script decides, and only Redis's clock counts. You
 // can use a permit for half of the limit's guard after Acquire returned (the guard is 1 % of the
-// interval, 3 to 50 ms, unless Rate.Guard says otherwise): permits count for the interval and the
-// guard, so that a request that is sent that much later still keeps the limit. If a permit is too
-// old because this process stood still, it is exchanged for a later one.
+// interval, 3 to 50 ms, unless [Rate.Guard] says otherwise): permits count for the interval and
+// the guard, so that a request that is sent that much later still keeps the limit. If a permit is
+// too old because this process stood still, it is exchanged for a later one.
 //
 // In order: callers are served in the order in which they asked, callers of other processes
-// included, and requests for few permits do not overtake a request for many permits for ever.
-// Reservations lie at most this far ahead: an interval, or a second if that is more, and twice
-// the time in which the limit gives the permits of the request. Beyond that, processes take
-// turns.
+// included, and requests for few permits do not overtake a request for many permits for ever. No
+// reservation lies further ahead than the horizon. The horizon is the interval (at least 1 s)
+// plus twice the time that the limit needs to give the request's permits. Beyond it, processes
+// take turns.
 //
 // Cheap: all callers in a process that wait for the same limiter ask in one call, and nobody
-// polls. So make one Client for a process, and get a Limiter by its name as often as you like.
+// polls. So make one [Client] for a process, and get a [Limiter] by its name as often as you
+// like.
 //
-// Changes reach everybody: SetRate, UpdateRate, Pause and Delete stop waiters of all processes
-// within 100 ms and a round trip to Redis.
+// Changes reach everybody: [Limiter.SetRate], [Limiter.UpdateRate], Pause and [Limiter.Delete]
+// stop waiters of all processes within 100 ms and a round trip to Redis.
 //
 // Nothing is granted without Redis. While it is away, Acquire keeps its position in the process's
 // queue until ctx ends. TryAcquire returns an error within seconds, also if Redis stands still.
 //
 // # Errors
 //
-// An error that concerns a limiter is an *Error, which names it, and wraps one of this package's
-// errors, that of ctx, or that of Redis. All methods of Client, Limiter and Group may be called
-// concurrently.
+// An error that concerns a limiter is an [*Error], which names it, and wraps one of this
+// package's errors, that of ctx, or that of Redis. All methods of Client, Limiter and Group may
+// be called concurrently.
 //
 // The keys and bytes in Redis are those of Redisson's RRateLimiter, so that
 // programs in Java can share a limit.

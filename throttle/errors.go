@@ -11,8 +11,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/slots"
 )
 
-// The errors of this package, for errors.Is. Those that concern a limiter
-// come wrapped in an *Error that names it.
+// The errors of this package, for errors.Is. Those that concern a limiter come wrapped in an
+// [*Error] that names it.
 var (
 	// ErrNotInitialized: the limiter has no rate in Redis. Set one, or get the
 	// limiter with LimiterWithRate.
@@ -73,6 +73,7 @@ type Error struct {
 	Wait time.Duration
 }
 
+// Error names the limiter, says what went wrong, and adds the figures if there are any.
 func (e *Error) Error() string {
 	s := "throttle: limiter " + quote(e.Limiter) + ": " + e.Err.Error()
 	if e.Detail != "" {
@@ -81,7 +82,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap makes errors.Is and errors.As see the cause.
+// Unwrap makes [errors.Is] and [errors.As] see the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 func quote(name string) string { return strconv.Quote(name) }

@@ -49,18 +49,19 @@ func (g *Group) all(n int64) []int64 {
 	return ns
 }
 
-// TryAcquire is Limiter.TryAcquire for n permits of every member.
+// TryAcquire is [Limiter.TryAcquire] for n permits of every member.
 func (g *Group) TryAcquire(ctx context.Context, n int64) (bool, error) {
 	return g.TryAcquireFor(ctx, n, 0)
 }
 
-// TryAcquireFor is Limiter.TryAcquireFor for n permits of every member.
+// TryAcquireFor is [Limiter.TryAcquireFor] for n permits of every member.
 func (g *Group) TryAcquireFor(ctx context.Context, n int64, timeout time.Duration) (bool, error) {
 	return g.TryAcquireEach(ctx, timeout, g.all(n)...)
 }
 
-// TryAcquireEach is TryAcquireFor with a cost for each member, in the order in which the group
-// was made. With a timeout of zero it is TryAcquire.
+// TryAcquireEach is [Group.TryAcquireFor] with a cost for each member, in the order in which the
+// group was made. With a timeout of zero it is [Group.TryAcquire]. If there is not one cost for
+// each member, or a cost is less than 1, the error is [ErrInvalidPermits].
 func (g *Group) TryAcquireEach(ctx context.Context, timeout time.Duration, ns ...int64) (bool, error) {
 	ns, err := g.costs(ns)
 	if err != nil {
@@ -69,13 +70,14 @@ func (g *Group) TryAcquireEach(ctx context.Context, timeout time.Duration, ns ..
 	return g.line.Try(ctx, ns, timeout)
 }
 
-// Acquire is Limiter.Acquire for n permits of every member.
+// Acquire is [Limiter.Acquire] for n permits of every member.
 func (g *Group) Acquire(ctx context.Context, n int64) error {
 	return g.AcquireEach(ctx, g.all(n)...)
 }
 
-// AcquireEach is Acquire with a cost for each member, in the order in which
-// the group was made.
+// AcquireEach is [Group.Acquire] with a cost for each member, in the order in which the group was
+// made. If there is not one cost for each member, or a cost is less than 1, the error is
+// [ErrInvalidPermits].
 func (g *Group) AcquireEach(ctx context.Context, ns ...int64) error {
 	ns, err := g.costs(ns)
 	if err != nil {
@@ -84,12 +86,13 @@ func (g *Group) AcquireEach(ctx context.Context, ns ...int64) error {
 	return g.line.Acquire(ctx, ns)
 }
 
-// Reserve is Limiter.Reserve for n permits of every member.
+// Reserve is [Limiter.Reserve] for n permits of every member.
 func (g *Group) Reserve(ctx context.Context, n int64, maxWait time.Duration) (*Reservation, error) {
 	return g.ReserveEach(ctx, maxWait, g.all(n)...)
 }
 
-// ReserveEach is Reserve with a cost for each member.
+// ReserveEach is [Group.Reserve] with a cost for each member. Its errors are also those of
+// [Group.AcquireEach].
 func (g *Group) ReserveEach(ctx context.Context, maxWait time.Duration, ns ...int64) (*Reservation, error) {
 	ns, err := g.costs(ns)
 	if err != nil {
@@ -98,12 +101,14 @@ func (g *Group) ReserveEach(ctx context.Context, maxWait time.Duration, ns ...in
 	return reservation(g.line.Reserve(ctx, ns, maxWait))
 }
 
-// Release is Limiter.Release for n permits of every member: it takes effect for all or for none.
+// Release is [Limiter.Release] for n permits of every member: it takes effect for all or for
+// none.
 func (g *Group) Release(ctx context.Context, n int64) error {
 	return g.ReleaseEach(ctx, g.all(n)...)
 }
 
-// ReleaseEach is Release with a number for each member, which may be zero.
+// ReleaseEach is [Group.Release] with a number for each member, which may be zero. If there is
+// not one number for each member, or a number is negative, the error is [ErrInvalidPermits].
 func (g *Group) ReleaseEach(ctx context.Context, ns ...int64) error {
 	if err := g.fits(ns); err != nil {
 		return err
@@ -119,7 +124,8 @@ func (g *Group) ReleaseEach(ctx context.Context, ns ...int64) error {
 	return g.line.Release(ctx, ns)
 }
 
-// Pause pauses every member, one after the other.
+// Pause pauses every member, one after the other, as [Limiter.Pause] does. It ends at the first
+// error.
 func (g *Group) Pause(ctx context.Context, d time.Duration) error {
 	for _, l := range g.members {
 		if err := l.Pause(ctx, d); err != nil {
@@ -129,7 +135,7 @@ func (g *Group) Pause(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// Resume ends the pause of every member.
+// Resume ends the pause of every member, one after the other. It ends at the first error.
 func (g *Group) Resume(ctx context.Context) error {
 	for _, l := range g.members {
 		if err := l.Resume(ctx); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/slots"
 )
 
-// Slots is the configuration of an InFlight.
+// Slots is the configuration of an [InFlight].
 type Slots struct {
 	// Limit is how many holders have a slot at a time, over all processes: 1 to 1,000,000.
 	Limit int64
@@ -30,7 +30,7 @@ const (
 	MaxLease = slots.MaxLease
 )
 
-// Validate returns an error that wraps ErrInvalidSlots and says what would be right.
+// Validate returns an error that wraps [ErrInvalidSlots] and says what would be right.
 func (s Slots) Validate() error {
 	switch {
 	case s.Limit < 1 || s.Limit > slots.MaxLimit:
@@ -43,9 +43,9 @@ func (s Slots) Validate() error {
 }
 
 // InFlight limits how many run at a time, over all processes that use its name in the same Redis.
-// A caller that gets a slot holds a Lease of it until Release.
+// A caller that gets a slot holds a [Lease] of it until [Lease.Release].
 //
-// At most Slots.Limit Leases have a context that has not ended, whatever dies, hangs or is cut
+// At most [Slots.Limit] Leases have a context that has not ended, whatever dies, hangs or is cut
 // off, as long as Redis loses no write and nobody sets its clock forward by a Lease or more (in
 // that case there can be up to Limit more, until the next renewal). Whatever runs under a Lease
 // has to heed its context. Slots are given in the order in which they were asked for, across
@@ -58,9 +58,10 @@ type InFlight struct {
 	limit slots.Limit
 }
 
-// InFlight returns the limit in flight of that name. It makes no Redis call. The first Acquire of
-// a Client creates the limit in Redis, or changes it to s, unless an operator has pinned it. The
-// name must not be that of a Limiter.
+// InFlight returns the limit in flight of that name. It makes no Redis call. The first
+// [InFlight.Acquire] of a Client creates the limit in Redis, or changes it to s, unless an
+// operator has pinned it. The name must not be that of a [Limiter]. The error is [ErrInvalidName]
+// if no limit can have that name, and [ErrInvalidSlots] if no limit can have s.
 func (c *Client) InFlight(name string, s Slots) (*InFlight, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -80,20 +81,22 @@ func (f *InFlight) Name() string { return f.limit.Name }
 // Acquire waits for a slot until ctx ends. The id names the holder. A caller that comes with the
 // same id takes the slot over, and the earlier Lease ends. If the earlier Lease is another
 // process's, and may still be in use, Acquire waits until it has run out or was released. The
-// slot stays with the id meanwhile.
+// slot stays with the id meanwhile. An id that is empty or longer than 1024 bytes is
+// [ErrInvalidID]. If another caller comes with the same id while this one waits, the error is
+// [ErrReentered].
 func (f *InFlight) Acquire(ctx context.Context, id string) (*Lease, error) {
 	g := &SlotGroup{c: f.c, slots: []*InFlight{f}}
 	return g.AcquireEach(ctx, id)
 }
 
-// Lease is a slot of an InFlight, or one of each of a SlotGroup. It is safe for
-// concurrent use.
+// Lease is a slot of an [InFlight], or one of each of a [SlotGroup]. It is safe for concurrent
+// use.
 type Lease struct{ lease *slots.Lease }
 
-// Context ends when the slot is released, lost, or can be lost at any time. Its cause is
-// ErrReleased, ErrLeaseEnded, ErrReentered or ErrClosed. Whatever runs under the Lease has to end
-// then. Its Err compares this process's monotonic clock, so it is right also in a process that
-// was stopped and goes on.
+// Context ends when the slot is released, lost, or can be lost at any time. Its cause
+// ([context.Cause]) is [ErrReleased], [ErrLeaseEnded], [ErrReentered] or [ErrClosed]. Whatever
+// runs under the Lease has to end then. Its Err compares this process's monotonic clock, so it is
+// right also in a process that was stopped and goes on.
 func (l *Lease) Context() context.Context { return l.lease.Context() }
 
 // Release gives the slot back and waits until Redis has it or ctx ends: the slot goes back in
@@ -101,17 +104,17 @@ func (l *Lease) Context() context.Context { return l.lease.Context() }
 // another's.
 func (l *Lease) Release(ctx context.Context) error { return l.lease.Release(ctx) }
 
-// SlotGroup is limits in flight that are acquired together, perhaps with the permits of a Group:
-// from all of them, or from none. It is safe for concurrent use.
+// SlotGroup is limits in flight that are acquired together, perhaps with the permits of a
+// [Group]: from all of them, or from none. It is safe for concurrent use.
 type SlotGroup struct {
 	c     *Client
 	rates *Group // nil: none
 	slots []*InFlight
 }
 
-// WithSlots returns the group with limits in flight: a caller gets permits of each limiter and a
-// slot of each limit, or nothing. The limits must be different and of the group's Client, and on
-// Redis Cluster share its {hash tag}.
+// WithSlots returns the group with limits in flight, a [SlotGroup]: a caller gets permits of each
+// limiter and a slot of each limit, or nothing. The limits must be different and of the group's
+// Client, and on Redis Cluster share its {hash tag}, otherwise the error is [ErrInvalidGroup].
 func (g *Group) WithSlots(fs ...*InFlight) (*SlotGroup, error) {
 	names := make([]string, len(g.members))
 	for i, l := range g.members {
@@ -120,7 +123,8 @@ func (g *Group) WithSlots(fs ...*InFlight) (*SlotGroup, error) {
 	return g.members[0].c.slotGroup(g, names, fs)
 }
 
-// SlotGroup returns limits in flight that are acquired together, without any permits.
+// SlotGroup returns limits in flight that are acquired together, without any permits. Its error
+// is that of [Group.WithSlots].
 func (c *Client) SlotGroup(fs ...*InFlight) (*SlotGroup, error) { return c.slotGroup(nil, nil, fs) }
 
 func (c *Client) slotGroup(g *Group, names []string, fs []*InFlight) (*SlotGroup, error) {
@@ -160,7 +164,7 @@ const (
 // AcquireEach waits for a slot of each limit in flight and for ns permits of the group's
 // limiters, in the order in which the group was made, and takes them together. When it returns
 // the permits may be used, now. A request that waits holds nothing, and stands in one line only:
-// that of the limit that it waits for.
+// that of the limit that it waits for. The id is that of [InFlight.Acquire].
 func (g *SlotGroup) AcquireEach(ctx context.Context, id string, ns ...int64) (*Lease, error) {
 	if id == "" || len(id) > slots.MaxID {
 		return nil, g.failed(0, fmt.Errorf("%w: %d bytes, want 1 to %d", ErrInvalidID, len(id), slots.MaxID))

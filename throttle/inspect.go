@@ -7,7 +7,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// Usage is how a limiter stands: what operators see. For a PerClient limiter the figures are
+// Usage is how a limiter stands: what operators see. For a [PerClient] limiter the figures are
 // those of one Client.
 type Usage struct {
 	Rate      Rate
@@ -21,14 +21,17 @@ type Usage struct {
 	Clients   []string // ids of clients seen lately: all of a PerClient limiter; of others, those that reserved far ahead
 }
 
-// Config reads the limiter's rate.
+// Config reads the limiter's rate. The error is [ErrNotInitialized] if it has none,
+// [ErrInvalidRate] if its configuration in Redis makes no sense, and [ErrWrongType] if a key of
+// the limiter holds something else.
 func (l *Limiter) Config(ctx context.Context) (Rate, error) {
 	u, err := l.usage(ctx)
 	return u.Rate, err
 }
 
-// AvailablePermits is how many permits TryAcquire could take now. A busy Client of a large limit
-// takes a few in advance: they count as taken.
+// AvailablePermits is how many permits [Limiter.TryAcquire] could take now. A busy Client of a
+// large limit takes a few in advance: they count as taken. Its errors are those of
+// [Limiter.Config].
 func (l *Limiter) AvailablePermits(ctx context.Context) (int64, error) {
 	u, err := l.usage(ctx)
 	return u.Available, err

@@ -10,9 +10,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// Limiter lets at most Rate.Permits permits be used in any Rate.Interval, over all processes that
-// use its name in the same Redis (or, PerClient, for each Client). Most callers want Acquire,
-// which waits until it gets its permits.
+// Limiter lets at most [Rate.Permits] permits be used in any [Rate.Interval], over all processes
+// that use its name in the same Redis (or, [PerClient], for each [Client]). Most callers want
+// [Limiter.Acquire], which waits until it gets its permits.
 //
 // In every interval at most Permits are used, counted at the time when Acquire returns. Waiters
 // are served in the order in which they asked, across processes; small requests do not starve a
@@ -44,17 +44,17 @@ func (l *Limiter) one(n int64) ([]int64, error) {
 	return []int64{n}, nil
 }
 
-// TryAcquire takes n permits if they are free now, and reports whether it did. (Reserve with a
-// maxWait of 0 does the same, and its denial says when to ask again.) If Redis does not answer
-// within 4s, it returns an error that wraps context.DeadlineExceeded; permits that come later go
-// back.
+// TryAcquire takes n permits if they are free now, and reports whether it did. ([Limiter.Reserve]
+// with a maxWait of 0 does the same, and its denial says when to ask again.) If Redis does not
+// answer within 4s, it returns an error that wraps [context.DeadlineExceeded]; permits that come
+// later go back.
 func (l *Limiter) TryAcquire(ctx context.Context, n int64) (bool, error) {
 	return l.TryAcquireFor(ctx, n, 0)
 }
 
 // TryAcquireFor takes n permits if they are due within timeout. It returns false as soon as it is
 // certain that they are not, often at once. If Redis has not decided within timeout, it returns
-// an error that wraps context.DeadlineExceeded: a timeout is useful only if it is longer than a
+// an error that wraps [context.DeadlineExceeded]: a timeout is useful only if it is longer than a
 // round trip to Redis.
 func (l *Limiter) TryAcquireFor(ctx context.Context, n int64, timeout time.Duration) (bool, error) {
 	ns, err := l.one(n)
@@ -68,9 +68,11 @@ func (l *Limiter) TryAcquireFor(ctx context.Context, n int64, timeout time.Durat
 }
 
 // Acquire waits for n permits and takes them. It returns nil when they may be used, which should
-// happen at once. It returns ErrExceedsDeadline, without waiting, if they would come after ctx's
-// deadline: in an *Error whose Wait says how long the wait would have been. If ctx ends first, it
-// gives the reservation back and returns ctx's error, wrapped.
+// happen at once. It returns [ErrExceedsDeadline], without waiting, if they would come after
+// ctx's deadline: in an [*Error] whose Wait says how long the wait would have been. If ctx ends
+// first, it gives the reservation back and returns ctx's error, wrapped. More permits than the
+// rate ever gives at once are [ErrExceedsRate], and a limiter without a rate is
+// [ErrNotInitialized].
 func (l *Limiter) Acquire(ctx context.Context, n int64) error {
 	ns, err := l.one(n)
 	if err != nil {
@@ -83,12 +85,12 @@ func (l *Limiter) Acquire(ctx context.Context, n int64) error {
 }
 
 // Reserve reserves n permits that are due within maxWait (and before ctx's deadline). The
-// Reservation says whether it did and how long it is until then. A Reservation that is neither
+// [Reservation] says whether it did and how long it is until then. A Reservation that is neither
 // waited for nor cancelled counts as used, and costs nothing more once it was due.
 //
-// Reservations lie at most this far ahead: an Interval, or a second if that is more, and twice
-// the time in which the limit gives n permits. If the permits are due later than that, but within
-// maxWait, Reserve waits: it returns when they can be reserved.
+// No reservation lies further ahead than the horizon. The horizon is the interval (at least 1 s)
+// plus twice the time that the limit needs to give n permits. If the permits are due later than
+// that, but within maxWait, Reserve waits: it returns when they can be reserved.
 func (l *Limiter) Reserve(ctx context.Context, n int64, maxWait time.Duration) (*Reservation, error) {
 	ns, err := l.one(n)
 	if err != nil {
@@ -102,9 +104,9 @@ func (l *Limiter) Reserve(ctx context.Context, n int64, maxWait time.Duration) (
 
 // Release gives back n permits that were acquired and not used. They come off the oldest grants
 // that still count, and never exceed what was taken. Zero does nothing; a negative number is
-// ErrInvalidPermits.
+// [ErrInvalidPermits].
 //
-// Release only what was acquired within the last Interval, or, in Calendar windows, in this
+// Release only what was acquired within the last Interval, or, in [Calendar] windows, in this
 // window. Older permits do not count any more: releasing them would free those of others, and the
 // limit would be exceeded.
 func (l *Limiter) Release(ctx context.Context, n int64) error {
@@ -135,12 +137,15 @@ func releasable(names []string, ns []int64) (bounded []int64, err error) {
 	return bounded, nil
 }
 
-// TrySetRate sets the rate if the limiter has none, and reports whether it did.
+// TrySetRate sets the rate if the limiter has none, and reports whether it did. The error is
+// [ErrInvalidRate] if no limiter can have r, or if the configuration in Redis makes no sense, and
+// [ErrWrongType] if a key of the limiter holds something else.
 func (l *Limiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 	return l.setRate(ctx, "try", r)
 }
 
-// SetRate sets the rate and forgets all usage, for every client.
+// SetRate sets the rate and forgets all usage, for every client. The error is [ErrInvalidRate] if
+// no limiter can have r, and [ErrWrongType] if a key of the limiter holds something else.
 func (l *Limiter) SetRate(ctx context.Context, r Rate) error {
 	_, err := l.setRate(ctx, "set", r)
 	return err
@@ -149,14 +154,15 @@ func (l *Limiter) SetRate(ctx context.Context, r Rate) error {
 // UpdateRate changes the rate and keeps the usage, so that a lower rate holds at once and a
 // higher one adds only the difference. A change of Type forgets the usage. If the limiter has no
 // rate, it returns false and changes nothing. Waiters of all processes ask for their reservations
-// again.
+// again. Its errors are those of [Limiter.SetRate].
 func (l *Limiter) UpdateRate(ctx context.Context, r Rate) (bool, error) {
 	return l.setRate(ctx, "update", r)
 }
 
 // ApplyRate is what a configuration file does at start: it creates the limiter, or updates it and
 // keeps its usage, unless an operator has pinned it. It reports whether the limiter now has this
-// rate. A limiter that was adaptive is adaptive no longer: see ApplyAdapt.
+// rate. A limiter that was adaptive is adaptive no longer: see [Limiter.ApplyAdapt]. Its errors
+// are those of [Limiter.SetRate].
 func (l *Limiter) ApplyRate(ctx context.Context, r Rate) (bool, error) {
 	return l.setRate(ctx, "apply", r)
 }
@@ -184,7 +190,9 @@ func (l *Limiter) setRate(ctx context.Context, mode string, r Rate, more ...any)
 
 // Pause lets nobody acquire for d from now, in any process: the API said Retry-After. If a longer
 // pause is in force, it stays. Reservations that were due earlier are asked for again. Redisson
-// clients do not see pauses.
+// clients do not see pauses. The error is [ErrNotInitialized] if the limiter has no rate and is
+// not from [Client.LimiterWithRate], and [ErrInvalidRate] if its configuration in Redis makes no
+// sense.
 func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -195,7 +203,7 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 	return l.pause(ctx, max(d.Microseconds(), 1))
 }
 
-// Resume ends a pause, in all processes.
+// Resume ends a pause, in all processes. Its errors are those of [Limiter.Pause].
 func (l *Limiter) Resume(ctx context.Context) error { return l.pause(ctx, 0) }
 
 func (l *Limiter) pause(ctx context.Context, us int64) error {
@@ -227,8 +235,8 @@ func (l *Limiter) Expire(ctx context.Context, d time.Duration) (bool, error) {
 	return l.expire(ctx, d.Milliseconds())
 }
 
-// ClearExpire undoes Expire and KeepAlive: the limiter stays. It returns false if there is no
-// such limiter, or if it would not expire.
+// ClearExpire undoes [Limiter.Expire] and [Rate.KeepAlive]: the limiter stays. It returns false
+// if there is no such limiter, or if it would not expire.
 func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) { return l.expire(ctx, 0) }
 
 func (l *Limiter) expire(ctx context.Context, ms int64) (bool, error) {
@@ -236,7 +244,8 @@ func (l *Limiter) expire(ctx context.Context, ms int64) (bool, error) {
 }
 
 // Delete removes the limiter and forgets all usage. It returns false if there is no such limiter.
-// Its waiters get ErrNotInitialized, or create it again if they have it from LimiterWithRate.
+// Its waiters get [ErrNotInitialized], or create it again if they have it from
+// [Client.LimiterWithRate].
 func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 	done, err := l.did(l.line.Change(ctx, script.Delete))
 	if err == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// RateType says who shares a limit.
+// RateType says who shares a limit: [Overall] or [PerClient].
 type RateType int
 
 const (
@@ -32,7 +32,7 @@ func (t RateType) String() string {
 	return "RateType(" + strconv.Itoa(int(t)) + ")"
 }
 
-// Window says for which stretches of time the limit holds.
+// Window says for which stretches of time the limit holds: [Sliding] or [Calendar].
 type Window int
 
 const (
@@ -54,7 +54,7 @@ func (w Window) String() string {
 	return "Window(" + strconv.Itoa(int(w)) + ")"
 }
 
-// MaxPermits is the largest number of permits a Rate may have: an entry of the log keeps its
+// MaxPermits is the largest number of permits a [Rate] may have: an entry of the log keeps its
 // permits in 32 bits.
 const MaxPermits = math.MaxUint32
 
@@ -90,8 +90,8 @@ type Rate struct {
 }
 
 // ParseRate reads "100/1s", "5/500ms" or "1000/24h": permits, a slash, and an interval as
-// time.ParseDuration reads it, or a unit alone: 100/s is 100/1s. It returns an overall, sliding
-// Rate.
+// [time.ParseDuration] reads it, or a unit alone: 100/s is 100/1s. It returns an overall, sliding
+// [Rate]. An error wraps [ErrInvalidRate].
 func ParseRate(s string) (Rate, error) {
 	permits, interval, found := strings.Cut(s, "/")
 	if !found || permits == "" || interval == "" {
@@ -113,7 +113,7 @@ func ParseRate(s string) (Rate, error) {
 	return r, r.Validate()
 }
 
-// String returns the rate as ParseRate reads it.
+// String returns the rate as [ParseRate] reads it.
 func (r Rate) String() string {
 	return strconv.FormatInt(r.Permits, 10) + "/" + shortDuration(r.Interval)
 }
@@ -130,7 +130,7 @@ func shortDuration(d time.Duration) string {
 	return s
 }
 
-// Validate returns an error that wraps ErrInvalidRate if no limiter can have this rate. It says
+// Validate returns an error that wraps [ErrInvalidRate] if no limiter can have this rate. It says
 // which field is wrong and what would be right.
 func (r Rate) Validate() error {
 	bad := func(format string, args ...any) error {
@@ -172,7 +172,7 @@ func (r Rate) guard() time.Duration {
 	return r.DefaultGuard()
 }
 
-// DefaultGuard is the guard of a Rate with this Interval that sets none.
+// DefaultGuard is the [Rate.Guard] of a Rate with this Interval that sets none.
 func (r Rate) DefaultGuard() time.Duration { return script.DefaultGuard(r.Interval) }
 
 // fields is the rate as the scripts take it: rate, interval ms, type, keepAlive ms, guard us,

@@ -9,9 +9,10 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/driver"
 )
 
-// Reservation is permits that are reserved in a limiter or group, or the refusal to reserve them.
-// A caller that waits for Delay without Wait need do nothing more: for the limit, the permits are
-// used. It is for one goroutine, but Cancel may be called from any.
+// Reservation is permits that are reserved in a [Limiter] or [Group], or the refusal to reserve
+// them. If you sleep for [Reservation.Delay] yourself and do not call [Reservation.Wait], the
+// permits count as used. A Reservation is for one goroutine, but [Reservation.Cancel] may be
+// called from any.
 type Reservation struct {
 	ticket *driver.Ticket
 	back   func()        // takes the charge off the tenant; nil: no tenant was charged
@@ -40,8 +41,8 @@ func (r *Reservation) Limiter() string { return r.ticket.Limiter() }
 // Wait waits until the permits are due. When it returns nil they may be used, now. A reservation
 // that has become too old since, or whose limit was changed, is exchanged for the next one, ahead
 // of later waiters, for as long as necessary. If ctx ends first, the reservation is given back.
-// The error is ErrExceedsDeadline if the next one is due after ctx's deadline, or if nothing was
-// reserved.
+// The error is [ErrExceedsDeadline] if the next one is due after ctx's deadline, or if nothing
+// was reserved.
 func (r *Reservation) Wait(ctx context.Context) error {
 	err := r.ticket.Wait(ctx)
 	if err != nil && r.back != nil {
@@ -61,11 +62,11 @@ func (r *Reservation) Cancel() {
 // Release gives back n permits of each limiter that were not used, after Wait has returned nil:
 // for example, a call turned out to cost less than it had said. They come off the grant that they
 // belong to, so others can have them at once, and for as long as that grant counts.
-// (Limiter.Release does not know whose permits it is given.) Nobody can give back permits of a
+// ([Limiter.Release] does not know whose permits it is given.) Nobody can give back permits of a
 // grant that no longer counts: then nothing happens. Use one kind of Release for a limiter, not
 // both: what Limiter.Release takes may belong to this grant.
 //
-// If n is more than is left of what was acquired, or negative, the error is ErrInvalidPermits,
+// If n is more than is left of what was acquired, or negative, the error is [ErrInvalidPermits],
 // and nothing changes. If Redis gives no answer until ctx ends, the permits may be back or count
 // as used.
 func (r *Reservation) Release(ctx context.Context, n int64) error {
@@ -76,7 +77,8 @@ func (r *Reservation) Release(ctx context.Context, n int64) error {
 	return r.ReleaseEach(ctx, ns...)
 }
 
-// ReleaseEach is Release with a number for each limiter, which may be zero.
+// ReleaseEach is [Reservation.Release] with a number for each limiter, which may be zero. If
+// there is not one number for each limiter, the error is [ErrInvalidPermits].
 func (r *Reservation) ReleaseEach(ctx context.Context, ns ...int64) error {
 	names := r.ticket.Names()
 	if len(ns) != len(names) {

@@ -1,6 +1,6 @@
 package throttle
 
-// Stats counts what a Client did since it was made, and how many wait now.
+// Stats counts what a [Client] did since it was made, and how many wait now.
 type Stats struct {
 	Calls   int64 // script calls made to Redis
 	Grants  int64 // permits handed out

@@ -20,10 +20,10 @@ type forTenant struct {
 
 // For returns the same limiter, but its permits are asked for in the name of a tenant. Tenants
 // that wait share the limit by weight, over all processes: with weights of 5, 3 and 1, the first
-// gets five of nine permits. A tenant weighs 1, unless SetWeight says otherwise. Shares are
-// counted in permits, not in requests. What one tenant does not ask for, the others get: a tenant
-// that is alone gets all of the limit. A tenant that begins to ask does not have to wait behind
-// everything that the others ask for, and has no credit for the time in which it asked for
+// gets five of nine permits. A tenant weighs 1, unless [Limiter.SetWeight] says otherwise. Shares
+// are counted in permits, not in requests. What one tenant does not ask for, the others get: a
+// tenant that is alone gets all of the limit. A tenant that begins to ask does not have to wait
+// behind everything that the others ask for, and has no credit for the time in which it asked for
 // nothing.
 //
 // The limit itself is kept as always, and its log, its rate and its usage are the same with and
@@ -31,15 +31,15 @@ type forTenant struct {
 // processes in which the same tenant waits take turns. Jobs of the same limit that have a share
 // in the configuration count for their tenants, too.
 //
-//   - Acquire waits until the tenant is next, and then as it always does. If the permits come
-//     after ctx's deadline, it may find out only at the deadline.
-//   - TryAcquire takes permits that are free now, but not those for which others wait.
-//     TryAcquireFor waits up to the timeout until the tenant is next.
-//   - Reserve waits, within maxWait, until the tenant is nearly next, and reserves the permits
-//     then: a Delay is some tens of milliseconds, and two round trips to Redis, unless the
-//     request is for many permits.
-//   - Release, and Cancel and Release of a Reservation, take the charge for the permits off the
-//     tenant.
+//   - [Limiter.Acquire] waits until the tenant is next, and then as it always does. If the
+//     permits come after ctx's deadline, it may find out only at the deadline.
+//   - [Limiter.TryAcquire] takes permits that are free now, but not those for which others wait.
+//     [Limiter.TryAcquireFor] waits up to the timeout until the tenant is next.
+//   - [Limiter.Reserve] waits, within maxWait, until the tenant is nearly next, and reserves the
+//     permits then: a Delay is some tens of milliseconds, and two round trips to Redis, unless
+//     the request is for many permits.
+//   - [Limiter.Release], and Cancel and Release of a [Reservation], take the charge for the
+//     permits off the tenant.
 //
 // All other methods do what they do without For.
 //
@@ -49,20 +49,21 @@ type forTenant struct {
 // get a part of the limit and wait about as long as they do. So use For for all, or for none.
 //
 // The name of a tenant has 1 to 128 bytes of valid UTF-8 without control characters; otherwise
-// all calls that ask for permits return ErrInvalidTenant. Tenants cannot share a PerClient limit:
-// these calls return ErrPerClient. A Group with such a limiter is ErrInvalidGroup. For makes no
-// Redis call, and may be called for each request.
+// all calls that ask for permits return [ErrInvalidTenant]. Tenants cannot share a [PerClient]
+// limit: these calls return [ErrPerClient]. A [Group] with such a limiter is [ErrInvalidGroup].
+// For makes no Redis call, and may be called for each request.
 func (l *Limiter) For(tenant string) *Limiter {
 	of := *l
 	of.tenant = &forTenant{name: tenant, bad: fair.CheckTenant(tenant)}
 	return &of
 }
 
-// SetWeight gives a tenant of this limiter a weight, for all processes and for jobs. It takes
-// effect at once, also for requests that wait, and lasts until somebody gives the tenant another
-// weight or deletes the limiter. The limiter need not exist yet. `throttle set NAME --weight
-// TENANT=WEIGHT` does the same. A weight is from 0.001 to 1,000,000, and may be a fraction;
-// anything else is ErrInvalidWeight.
+// SetWeight gives a tenant of this limiter (see [Limiter.For]) a weight, for all processes and
+// for jobs. It takes effect at once, also for requests that wait, and lasts until somebody gives
+// the tenant another weight or deletes the limiter. The limiter need not exist yet. `throttle set
+// NAME --weight TENANT=WEIGHT` does the same. A weight is from 0.001 to 1,000,000, and may be a
+// fraction; anything else is [ErrInvalidWeight]. A name that no tenant can have is
+// [ErrInvalidTenant].
 func (l *Limiter) SetWeight(ctx context.Context, tenant string, w float64) error {
 	if err := fair.CheckTenant(tenant); err != nil {
 		return &Error{Limiter: l.name, Err: ErrInvalidTenant, Detail: err.Error()}
