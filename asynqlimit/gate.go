@@ -17,6 +17,7 @@ type gate struct {
 	size    gateSize
 	used    int            // slots
 	waiting int            // tasks in the room
+	due     int            // those of them that want a slot soon
 	of      map[string]int // tasks in the room, by limiter
 	onWay   map[string]*expected
 	asking  []*position // they are in the room and want a slot
@@ -94,6 +95,7 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 		case free:
 			g.occupy(s)
 		case expects && room:
+			s.due = true
 			g.enter(s, nil)
 		default:
 			changed := g.changed
@@ -129,6 +131,7 @@ func (g *gate) more(queue string, most int) (positions []*position) {
 		case g.used < g.size.slots && len(g.asking) == 0:
 			g.occupy(s)
 		case called > len(positions) && g.waiting < g.size.room:
+			s.due = true
 			g.enter(s, nil)
 		default:
 			return positions
@@ -203,14 +206,15 @@ func (g *gate) empty(queue string, began time.Time) {
 const typically = 50 * time.Millisecond
 
 // capacity is how many tasks that arrive within lead this server can take: for as many slots as
-// are free, or will probably be free by then, less those that other tasks wait for already. If it
-// returns 0, freed gets a value when that changes.
+// are free, or will probably be free by then, less those that other tasks wait for already; and for
+// at least as many as are free and wanted by nobody soon. If it returns 0, freed gets a value when
+// that changes.
 func (g *gate) capacity(lead time.Duration) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	free := g.size.slots - g.used
 	room := min(g.size.room, max(g.size.slots, g.within(burst)))
-	n := max(min(free+g.within(lead), free+room)-g.waiting, free-len(g.asking), 0) // some that wait need their slots later
+	n := max(min(free+g.within(lead), free+room)-g.waiting, free-g.due, 0)
 	g.full = n == 0
 	return n
 }
@@ -248,6 +252,9 @@ func (g *gate) vacate(s *position) {
 func (g *gate) enter(s *position, limiters []string) {
 	s.waits, s.limiters = true, limiters
 	g.waiting++
+	if s.due {
+		g.due++
+	}
 	for _, name := range limiters {
 		g.of[name]++
 	}
@@ -264,6 +271,9 @@ func (g *gate) exit(s *position) {
 	}
 	s.waits, s.limiters = false, nil
 	g.waiting--
+	if s.due {
+		g.due--
+	}
 }
 
 // pass gives free slots to those who ask, and lets others be admitted.

@@ -193,6 +193,22 @@ func TestGateHasCapacityForSlots(t *testing.T) {
 	}
 }
 
+// TestGateCallsNoMoreThanEnd: called tasks that wait want the slots that are free. No more are called
+// for these slots, if handlers do not end while a burst lasts.
+func TestGateCallsNoMoreThanEnd(t *testing.T) {
+	g := newGate(gateSize{slots: 4, room: 16, notCalled: 4, weights: map[string]int{"a": 1}})
+	g.lasts = time.Minute
+	for i := range 8 {
+		if n := g.capacity(lead); (n > 0) != (i < 4) {
+			t.Errorf("capacity for %d while %d called tasks wait for 4 slots", n, i)
+		}
+		s, ok := g.admit("a", 0)
+		if !ok || !s.toRoom([]string{"api"}, true) {
+			t.Fatal("no room")
+		}
+	}
+}
+
 // TestGateRestsForNone: while one queue may have tasks, no queue is left alone, however often another
 // one was empty.
 func TestGateRestsForNone(t *testing.T) {

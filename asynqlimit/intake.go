@@ -37,6 +37,9 @@ const (
 	held = time.Second
 	// takenMost is how many tasks one call takes at most, unless more called ones were seen.
 	takenMost = 32
+	// endSortTimeout is how long a server that stops tries to leave its queues to others to sort. It is
+	// no loss if it cannot: they do so soon in any case.
+	endSortTimeout = 100 * time.Millisecond
 )
 
 // next is asynq's dequeue. Tasks that were taken before come first, whichever queue asynq asks
@@ -142,9 +145,10 @@ func (in *intake) pop() (handed, bool) {
 	return t, true
 }
 
-// giveBack leaves the queues to other processes to sort. It puts tasks that asynq did not get before it stopped back at the heads of their queues,
+// giveBack puts tasks that asynq did not get before it stopped back at the heads of their queues,
 // and off the list of waiting tasks. A task that cannot be put back stays on the list: it has not
-// begun, and asynq's recoverer brings it back without a failure.
+// begun, and asynq's recoverer brings it back without a failure. Then it leaves the queues to other
+// processes to sort.
 func (in *intake) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -152,11 +156,6 @@ func (in *intake) giveBack(ctx context.Context) {
 	taken := in.taken
 	in.taken = nil
 	in.mu.Unlock()
-	for queue := range in.sorts {
-		if err := in.l.lines.EndSort(ctx, queue); err != nil {
-			in.l.logger.Debug("cannot leave the queue to others to sort; they wait a moment", "queue", queue, "error", err)
-		}
-	}
 	ids, parkings := map[string][]string{}, map[string][]line.Parking{}
 	for _, t := range taken {
 		ids[t.a.queue] = append(ids[t.a.queue], t.a.id)
@@ -174,5 +173,12 @@ func (in *intake) giveBack(ctx context.Context) {
 		t.a.position.leave()
 		in.l.caller.answered(t.a)
 		in.l.attempts.drop(t.a)
+	}
+	ctx, cancel = context.WithTimeout(ctx, endSortTimeout)
+	defer cancel()
+	for queue := range in.l.weights {
+		if err := in.l.lines.EndSort(ctx, queue); err != nil {
+			in.l.logger.Debug("cannot leave the queue to others to sort; they begin a little later", "queue", queue, "error", err)
+		}
 	}
 }

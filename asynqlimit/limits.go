@@ -28,13 +28,15 @@ type Options struct {
 	// slog.Default().
 	Logger *slog.Logger
 	// Name is what metrics and the page call the server, as a pool. Defaults to the name of the
-	// configuration's first pool, with a number if there are several servers.
+	// configuration's first pool, with a number if there are several servers. If the configuration
+	// has a pool of this name, its settings are the server's defaults, else those of the first pool.
 	Name string
 	// Concurrency is how many handlers run at a time if the server's own configuration does not
-	// say it. Defaults to that of the first pool of the configuration.
+	// say it. Defaults to that of the pool of the configuration.
 	Concurrency int
 	// MaxWaiting is how many jobs may wait in this process, beside those that run. If more have
-	// to wait, they park. See [config.Config.Waiting] for its default.
+	// to wait, they park. Defaults to that of the pool of the configuration. See
+	// [config.Config.Waiting] if that has none.
 	MaxWaiting int
 	// HandlersAcquire are patterns of the server's mux whose handlers always call Acquire
 	// themselves, immediately before they use the permits.
@@ -210,7 +212,7 @@ func (l *Limits) Configure(cfg asynq.Config) asynq.Config {
 const taskCheckInterval = 50 * time.Millisecond
 
 func (l *Limits) configure(cfg asynq.Config) gateSize {
-	pool := l.cfg.Pools[0]
+	pool := l.cfg.Pools[max(slices.IndexFunc(l.cfg.Pools, func(p config.Pool) bool { return p.Name == l.name }), 0)]
 	size := gateSize{slots: cfg.Concurrency, weights: map[string]int{}, strict: cfg.StrictPriority, every: cfg.TaskCheckInterval}
 	if size.every == 0 {
 		size.every = taskCheckInterval
@@ -224,7 +226,7 @@ func (l *Limits) configure(cfg asynq.Config) gateSize {
 	if size.slots < 1 {
 		size.slots = runtime.NumCPU()
 	}
-	size.room, size.notCalled = l.cfg.Waiting(config.Pool{Concurrency: size.slots, MaxWaiting: l.opts.MaxWaiting})
+	size.room, size.notCalled = l.cfg.Waiting(config.Pool{Concurrency: size.slots, MaxWaiting: cmp.Or(l.opts.MaxWaiting, pool.MaxWaiting)})
 	for queue, weight := range cfg.Queues {
 		if weight > 0 {
 			size.weights[queue] = weight

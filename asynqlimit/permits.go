@@ -96,10 +96,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 
 // standing returns what is known about the task now.
 func (j *job) standing(ctx context.Context) (s standing, err error) {
-	s = standing{came: j.a.wait.State, hold: j.needs.rule.Hold, never: j.needs.rule.never, shared: j.needs.shared(), time: -1, room: j.a.position.hasRoom(j.needs.limiters)}
-	if s.came == line.Called && line.IsBlocked(j.a.wait.Line) {
-		s.came = "" // it was not called for its permits
-	}
+	s = standing{came: j.came(), hold: j.needs.rule.Hold, never: j.needs.rule.never, shared: j.needs.shared(), time: -1, room: j.a.position.hasRoom(j.needs.limiters)}
 	if !s.due() && !s.never {
 		s.ahead, err = j.l.caller.ahead(ctx, j.a.queue, j.needs)
 	}
@@ -107,6 +104,14 @@ func (j *job) standing(ctx context.Context) (s standing, err error) {
 		s.time = max(time.Until(deadline), 0)
 	}
 	return s, err
+}
+
+// came returns how the task came: empty, too, if it was called, but not for its permits.
+func (j *job) came() line.State {
+	if j.a.wait.State == line.Called && line.IsBlocked(j.a.wait.Line) {
+		return ""
+	}
+	return j.a.wait.State
 }
 
 // ask reserves the permits of all limiters, or of none. If that takes long, the task waits for
@@ -119,8 +124,9 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 	if maxWait > askingLasts {
 		j.a.position.asking(true)
 		defer j.a.position.asking(false)
+		due := j.came().Near()
 		defer time.AfterFunc(askingLasts, func() {
-			j.a.position.toRoomIfAsking(j.needs.limiters, j.a.wait.State.Near(), func() { j.l.rooms.of(j.a).enter(j.a) })
+			j.a.position.toRoomIfAsking(j.needs.limiters, due, func() { j.l.rooms.of(j.a).enter(j.a) })
 		}).Stop()
 	}
 	defer j.a.ask()

@@ -13,6 +13,7 @@ type position struct {
 	slot     bool
 	limiters []string // for which it waits, in the room or in its slot
 	waits    bool     // it is in the room
+	due      bool     // it wants a slot soon: its permits are due soon, or it asks for the slot
 	asks     bool     // it asks for its permits, and has no answer yet
 	since    time.Time
 	began    time.Time     // when it got its slot
@@ -69,6 +70,7 @@ func (s *position) toRoomIfAsking(limiters []string, due bool, waits func()) {
 func (s *position) toRoomNow(limiters []string, due bool) bool {
 	if s.waits {
 		s.g.exit(s)
+		s.due = due
 		s.g.enter(s, limiters)
 		return true
 	}
@@ -76,6 +78,7 @@ func (s *position) toRoomNow(limiters []string, due bool) bool {
 		return false
 	}
 	s.g.works(s)
+	s.due = due
 	if !s.g.hasRoom(limiters) && (!due || s.g.waiting >= s.g.size.room) {
 		s.limiters = limiters
 		s.g.idlers = append(s.g.idlers, s)
@@ -117,6 +120,10 @@ func (s *position) toSlot(ctx context.Context) error {
 	}
 	s.given = make(chan struct{})
 	s.g.asking = append(s.g.asking, s)
+	if s.waits && !s.due {
+		s.due = true
+		s.g.due++
+	}
 	s.g.mu.Unlock()
 	select {
 	case <-s.given:

@@ -25,7 +25,6 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	ended := errPanicked
 	defer func() {
 		took := time.Since(began) - (j.waited - waited)
-		j.a.position.ran(took)
 		j.ran(took, ended)
 	}()
 	ctx, done := j.underLease(ctx)

@@ -23,17 +23,15 @@ const (
 )
 
 // sortNext is how many pending tasks to look at before the next take, after a call for last tasks
-// at most that lasted so long: came is how many tasks came, parked how many of them parked. It
-// grows while nearly all of them park. 0: take tasks as they come. If it lasted longer than
-// sortLasts, look at half as many.
+// at most that lasted so long: came is how many tasks came, parked how many of them parked. 0: take
+// tasks as they come, because fewer than half of them park. If it lasted longer than sortLasts, look
+// at half as many. Other processes leave the queue to this one, so it looks at many if it can.
 func sortNext(last, came, parked int, lasted time.Duration) int {
 	switch {
 	case parked == 0, 2*parked < came:
 		return 0
 	case lasted > sortLasts:
 		return last / 2
-	case 8*parked < 7*came:
-		return last
 	}
 	return min(4*last, sortMost)
 }

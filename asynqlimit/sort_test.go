@@ -68,3 +68,26 @@ func TestSortedByAnother(t *testing.T) {
 		return q.Pending == 0, fmt.Sprintf("%+v", q)
 	})
 }
+
+// TestSortedByOneWithFewSlots: the process that sorts a queue has one slot, and others have many. Every
+// third job does not have to wait: these do not wait for the process that sorts.
+func TestSortedByOneWithFewSlots(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	s.stopLimit("api", "50/1s")
+	for i := range 3000 {
+		if i%3 == 2 {
+			s.enqueue("y:free", fmt.Sprintf("free%04d", i))
+		} else {
+			s.enqueue("x:limited", fmt.Sprintf("limited%04d", i))
+		}
+	}
+	handle := func(context.Context, *asynq.Task) error {
+		<-time.After(25 * time.Millisecond)
+		return nil
+	}
+	s.serve(member{name: "few", yaml: fiftyPerSecond, asynq: asynq.Config{Concurrency: 1}, handle: handle})
+	s.awaitStarts("free", 10, 5*time.Second) // it sorts the queue
+	s.serve(member{name: "many", yaml: fiftyPerSecond, asynq: asynq.Config{Concurrency: 50}, handle: handle})
+	s.awaitStarts("free", 1000, 3*time.Second) // 25 s alone
+}

@@ -126,6 +126,7 @@ func (j *job) counts() *jobCounts {
 func (j *job) ran(took time.Duration, err error) {
 	if j.held || len(j.limiter) == 0 || !isPutOff(err) && asBlocked(err) == nil {
 		j.counts().handlers.add(took)
+		j.a.position.ran(took)
 	}
 }
 

@@ -10,6 +10,7 @@
 //	asynq:{QUEUE}:jt:blocked      the same for other lines
 //	asynq:{QUEUE}:jt:called:NAME  zset: "permits:id" -> when it was called, in milliseconds
 //	asynq:{QUEUE}:jt:room         set: ids of the jobs that wait in processes
+//	asynq:{QUEUE}:jt:sorter       until when a process sorts the queue, and the process: see peek.lua
 //	field jt of a task's hash     how it waits: see Wait
 //	field taken                   when its attempt took it from the queue, in microseconds after 1970
 //	asynq:{QUEUE}:jt:order:NAME   zset, and others: the order of tasks that need the same slot, one at a time: see first.lua
