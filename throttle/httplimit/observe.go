@@ -7,8 +7,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/outcome"
 )
 
-// Observer is an Acquirer that wants to know what became of requests, such as a throttle.Limiter
-// that adapts (SetAdapt), or a throttle.Group with one.
+// Observer is an [Acquirer] that wants to know what became of requests, such as a
+// throttle.Limiter that adapts (SetAdapt), or a throttle.Group with one.
 type Observer interface {
 	Acquirer
 	// Observe is told of each response that says something about a limit: when the request got

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// ErrUnknownPreset is what FindPreset returns for a name it does not know.
+// ErrUnknownPreset is what [FindPreset] returns for a name it does not know.
 var ErrUnknownPreset = errors.New("unknown preset")
 
-// Preset is what an API documents about its limits: which headers tell them, for which windows
-// they hold, and which responses are refusals. The zero Preset is an API of which nothing is
-// known.
+// Preset is what an API documents about its limits, for [Read]: which headers tell them, for
+// which windows they hold, and which responses are refusals. The zero Preset is an API of which
+// nothing is known.
 type Preset struct {
 	Name string
 	// Docs is the page that documents it.
@@ -64,7 +64,7 @@ func presets() []Preset {
 	}
 }
 
-// Presets returns the names of all presets.
+// Presets returns the names of all presets, for [FindPreset].
 func Presets() []string {
 	var names []string
 	for _, p := range presets() {
@@ -73,8 +73,8 @@ func Presets() []string {
 	return names
 }
 
-// FindPreset returns the preset of this name. If there is none, the error wraps ErrUnknownPreset
-// and lists the names.
+// FindPreset returns the preset of this name. If there is none, the error wraps
+// [ErrUnknownPreset] and lists the names.
 func FindPreset(name string) (Preset, error) {
 	for _, p := range presets() {
 		if p.Name == name {

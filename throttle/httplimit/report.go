@@ -18,7 +18,7 @@ const (
 	maxField, maxQuotas = 4096, 16
 )
 
-// Report is what a response says about the limits of its API. Read returns it.
+// Report is what a response says about the limits of its API. [Read] returns it.
 type Report struct {
 	// Refused: the API refused the request because of a limit on the rate of
 	// requests. A 5xx, a timeout, and a refusal for another reason, such as too
@@ -74,7 +74,7 @@ type Quota struct {
 //   - what the preset's API documents; without a preset, RateLimit-Limit, RateLimit-Remaining,
 //     RateLimit-Reset, or the same with X- before them
 //
-// Whatever a server sends, every field of the Report is within its bounds: numbers that are too
+// Whatever a server sends, every field of the [Report] is within its bounds: numbers that are too
 // large are lowered to them; everything else that is malformed or absurd (a limit of 0, a
 // negative number, a time in 1970) is ignored and counted. Times are measured from the response's
 // own Date.

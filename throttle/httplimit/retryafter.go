@@ -21,7 +21,7 @@ const day = 24 * 60 * 60 // in seconds
 //     read if those without it have nothing usable.
 //
 // Dates and Unix times are measured from the response's own Date header, so the clock of this
-// machine does not matter; without that header they are ignored. Read tells more, and knows the
+// machine does not matter; without that header they are ignored. [Read] tells more, and knows the
 // headers of some APIs.
 func RetryAfter(resp *http.Response) (time.Duration, bool) {
 	if !asksToStayAway(resp.StatusCode) {

@@ -1,5 +1,5 @@
-// Package httplimit holds an http.Client to a limit, and reads from responses how long an API
-// asks its clients to stay away.
+// Package httplimit holds an [http.Client] to a limit, and reads from responses what an API says
+// about its limits: see [Transport], [RetryAfter] and [Read].
 package httplimit
 
 import (
@@ -22,15 +22,15 @@ const (
 	pauseTimeout = 2 * time.Second
 )
 
-// Acquirer is what Transport needs of a limit. A throttle.Limiter and a throttle.Group are
+// Acquirer is what [Transport] needs of a limit. A throttle.Limiter and a throttle.Group are
 // Acquirers.
 type Acquirer interface {
 	Acquire(ctx context.Context, n int64) error
 	Pause(ctx context.Context, d time.Duration) error
 }
 
-// Transport returns a RoundTripper that sends requests through base, each with one permit of a. A
-// nil base means http.DefaultTransport.
+// Transport returns an [http.RoundTripper] that sends requests through base, each with one permit
+// of a. A nil base means [http.DefaultTransport].
 //
 // The permit comes after the connection: a request first gets its connection, new or idle, then
 // waits for its permit, then is written at once. So a permit does not get old during name lookup,
@@ -44,16 +44,16 @@ type Acquirer interface {
 // the error of Acquire. An HTTP/1 connection is closed with it, since nothing else keeps net/http
 // from writing; an HTTP/2 connection stays, for the streams of others.
 //
-// If a is an Observer, such as a limiter that adapts, it is told what a response says about a
+// If a is an [Observer], such as a limiter that adapts, it is told what a response says about a
 // limit.
 //
-// A 429 or 503 response that says how long to stay away, see RetryAfter, pauses a for that long,
-// at most an hour, before it is returned. If the pause cannot be recorded, the response is
+// A 429 or 503 response that says how long to stay away, see [RetryAfter], pauses a for that
+// long, at most an hour, before it is returned. If the pause cannot be recorded, the response is
 // returned all the same: it tells the caller more than that failure would.
 //
-// Only an *http.Transport is known to announce its connections. With any other base the permit is
-// acquired before base is called; what base does until it writes then makes the permit older than
-// necessary. Wrap the *http.Transport first, and put other layers (tracing, authentication)
+// Only an [*http.Transport] is known to announce its connections. With any other base the permit
+// is acquired before base is called; what base does until it writes then makes the permit older
+// than necessary. Wrap the *http.Transport first, and put other layers (tracing, authentication)
 // around the result.
 func Transport(base http.RoundTripper, a Acquirer) http.RoundTripper {
 	if base == nil {

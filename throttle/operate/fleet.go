@@ -12,7 +12,7 @@ import (
 // It belongs to none of those processes and stands in no queue. Its methods may be called
 // concurrently. Reading changes nothing in Redis.
 //
-// An error that concerns one limiter is a *throttle.Error, which names it, and wraps one of
+// An error that concerns one limiter is a [*throttle.Error], which names it, and wraps one of
 // package throttle's errors, that of ctx, or that of Redis.
 type Fleet struct {
 	// Skip, if not nil, reports whether a key is no limiter although it holds a hash, so that
@@ -24,9 +24,9 @@ type Fleet struct {
 	changes *driver.Client
 }
 
-// NewFleet returns a Fleet of the limiters in rdb. The caller still has to close rdb; there is
-// nothing else to close. NewFleet makes no Redis call. It needs a redis.UniversalClient, and not
-// only a redis.Scripter like throttle.New, because of SCAN and pipelines.
+// NewFleet returns a [Fleet] of the limiters in rdb. The caller still has to close rdb; there is
+// nothing else to close. NewFleet makes no Redis call. It needs a [redis.UniversalClient], and
+// not only a [redis.Scripter] like [throttle.New], because of SCAN and pipelines.
 func NewFleet(rdb redis.UniversalClient) *Fleet {
 	return &Fleet{rdb: rdb, changes: driver.New(driver.Config{Redis: rdb})}
 }

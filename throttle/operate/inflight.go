@@ -11,7 +11,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/slots"
 )
 
-// SlotUsage is how a limit in flight stands. If there is no such limit, it has only the name.
+// SlotUsage is how a limit in flight ([throttle.InFlight]) stands. If there is no such limit, it
+// has only the name.
 type SlotUsage struct {
 	Name    string
 	Limit   int64         // slots
@@ -77,8 +78,8 @@ func (f *Fleet) InFlight(ctx context.Context, holders int, names ...string) ([]S
 const maxListed = 1000
 
 // All returns the limiters and the limits in flight whose names match a pattern, in the syntax of
-// Limiters. The limits in flight come in the order of their names, without their holders, and at
-// most 1000 of them.
+// [Fleet.Limiters]. The limits in flight come in the order of their names, without their holders,
+// and at most 1000 of them.
 func (f *Fleet) All(ctx context.Context, match string) (limiters []Listed, inFlight []SlotUsage, err error) {
 	var names []string
 	err = f.scan(ctx, match, func(page []Listed, slots []string) bool {

@@ -9,9 +9,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// FleetUsage is how a limiter stands over all processes. Of a PerClient limiter, Used, Reserved,
-// Available and Soon are the sums over PerClient below, and NextFree is the soonest of theirs.
-// All are zero if there are none.
+// FleetUsage is how a limiter stands over all processes. Of a [throttle.PerClient] limiter, Used,
+// Reserved, Available and Soon are the sums over PerClient below, and NextFree is the soonest of
+// theirs. All are zero if there are none.
 type FleetUsage struct {
 	Name string
 	throttle.Usage
@@ -29,9 +29,10 @@ type ClientUsage struct {
 }
 
 // SpoiltError says that somebody wrote into limiters what makes no sense there. Each of them
-// wraps throttle.ErrInvalidRate.
+// wraps [throttle.ErrInvalidRate].
 type SpoiltError struct{ Limiters []*throttle.Error }
 
+// Error says of each limiter what [throttle.Error] says of it.
 func (e *SpoiltError) Error() string {
 	said := make([]string, len(e.Limiters))
 	for i, l := range e.Limiters {
@@ -51,7 +52,7 @@ func (e *SpoiltError) Unwrap() []error {
 
 // Inspect reads how limiters stand, in the order of the names. It leaves out limiters that do not
 // exist, and keys that hold something else. If the configuration of some limiters makes no sense,
-// the error is a *SpoiltError with these, and the others are returned with it. With any other
+// the error is a [*SpoiltError] with these, and the others are returned with it. With any other
 // error nothing is returned. Each limiter is a script call of its own, sent in pipelines: Redis
 // serves others in between. A PerClient limiter takes one more call for each of its clients.
 func (f *Fleet) Inspect(ctx context.Context, names ...string) ([]FleetUsage, error) {
@@ -115,12 +116,13 @@ func (u *FleetUsage) add(clients []*inspection) {
 	}
 }
 
-// InspectClient reads how a limiter stands for the client with that Client.ID, in one script
-// call. The figures of a PerClient limiter are that client's, those of any other limiter are
-// everybody's. A client that nobody has seen has used nothing.
+// InspectClient reads how a limiter stands for the client with that [throttle.Client.ID], in one
+// script call. The figures of a PerClient limiter are that client's, those of any other limiter
+// are everybody's. A client that nobody has seen has used nothing.
 //
-// If there is no such limiter the error is throttle.ErrNotInitialized, if its keys hold something
-// else throttle.ErrWrongType, and if no limiter can have the name throttle.ErrInvalidName.
+// If there is no such limiter the error is [throttle.ErrNotInitialized], if its keys hold
+// something else [throttle.ErrWrongType], and if no limiter can have the name
+// [throttle.ErrInvalidName].
 func (f *Fleet) InspectClient(ctx context.Context, client, name string) (throttle.Usage, error) {
 	if err := checkName(name); err != nil {
 		return throttle.Usage{}, err

@@ -11,7 +11,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// Learnt is what is known of a limiter that adapts (throttle.Adapt). Numbers of permits are for
+// Learnt is what is known of a limiter that adapts ([throttle.Adapt]). Numbers of permits are for
 // its Interval.
 type Learnt struct {
 	Start, Min, Max   int64     // as configured
@@ -35,8 +35,8 @@ func (f *Fleet) Learnt(ctx context.Context, name string) (Learnt, bool, error) {
 	return l, ok, err
 }
 
-// LearntOf is Learnt for several limiters in one round trip: it returns those that adapt, by
-// name.
+// LearntOf is [Fleet.Learnt] for several limiters in one round trip: it returns those that adapt,
+// by name.
 func (f *Fleet) LearntOf(ctx context.Context, names ...string) (map[string]Learnt, error) {
 	fields := make([]*redis.StringCmd, len(names))
 	_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error

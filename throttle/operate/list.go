@@ -18,8 +18,8 @@ import (
 // scanPage is how many keys one SCAN visits: a fraction of a millisecond of Redis's time.
 const scanPage = 1000
 
-// Listed is a limiter in a list: its configuration without its usage. Inspect has the usage, for
-// which it has to read the log.
+// Listed is a limiter in a list: its configuration without its usage. [Fleet.Inspect] has the
+// usage, for which it has to read the log.
 type Listed struct {
 	Name   string
 	Rate   throttle.Rate

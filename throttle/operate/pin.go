@@ -9,16 +9,16 @@ import (
 )
 
 // Pin makes the configuration files of starting workers leave the limiter alone:
-// throttle.Limiter.ApplyRate changes nothing until Unpin or Delete. Everything else that changes
-// a rate still does. It is no error to pin a limiter that is pinned.
+// [throttle.Limiter.ApplyRate] changes nothing until [Fleet.Unpin] or [throttle.Limiter.Delete].
+// Everything else that changes a rate still does. It is no error to pin a limiter that is pinned.
 //
-// If there is no such limiter the error is throttle.ErrNotInitialized, and if no limiter can have
-// the name throttle.ErrInvalidName. After an error of Redis or of ctx the limiter may be pinned
-// or not: Pin it again. Pin does not wait for replicas.
+// If there is no such limiter the error is [throttle.ErrNotInitialized], and if no limiter can
+// have the name [throttle.ErrInvalidName]. After an error of Redis or of ctx the limiter may be
+// pinned or not: Pin it again. Pin does not wait for replicas.
 func (f *Fleet) Pin(ctx context.Context, name string) error { return f.pin(ctx, name, 1) }
 
-// Unpin undoes Pin. Its errors are those of Pin. It is no error to unpin a limiter that is not
-// pinned.
+// Unpin undoes [Fleet.Pin]. Its errors are those of Pin. It is no error to unpin a limiter that
+// is not pinned.
 func (f *Fleet) Unpin(ctx context.Context, name string) error { return f.pin(ctx, name, 0) }
 
 // pin makes the change once, however often the network repeats it.

@@ -2,7 +2,7 @@
 //
 // Redis replicates after it has answered. If a master dies, what its replicas have not received
 // is lost, and the replica that takes over grants it again. A Client whose calls go through
-// WaitReplicas hands out nothing before its replicas have it:
+// [WaitReplicas] hands out nothing before its replicas have it:
 //
 //	client, err := throttle.New(replicas.WaitReplicas(rdb, 1, time.Second), throttle.Options{})
 //

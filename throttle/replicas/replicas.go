@@ -18,21 +18,22 @@ type ReplicasError struct {
 	Timeout   time.Duration // how long they had
 }
 
+// Error says how many replicas acknowledged, of how many, and how long they had.
 func (e *ReplicasError) Error() string {
 	return fmt.Sprintf("%d of %d replicas acknowledged within %v", e.Got, e.Want, e.Timeout)
 }
 
-// WaitReplicas returns a Scripter for throttle.New that accepts no reply of a script before so
-// many replicas of its server have what the script wrote. So a master that dies takes no grant
-// with it. It sends EVALSHA and WAIT on one connection, in one round trip. If fewer replicas
-// acknowledge within the timeout, the error is a *ReplicasError. The timeout is at least a
-// millisecond, and should be shorter than the ReadTimeout of rdb.
+// WaitReplicas returns a [redis.Scripter] for throttle.New that accepts no reply of a script
+// before so many replicas of its server have what the script wrote. So a master that dies takes
+// no grant with it. It sends EVALSHA and WAIT on one connection, in one round trip. If fewer
+// replicas acknowledge within the timeout, the error is a [*ReplicasError]. The timeout is at
+// least a millisecond, and should be shorter than the ReadTimeout of rdb.
 //
 // It is certain if you wait for all replicas. With fewer it depends on the election: sentinels
 // and Redis Cluster prefer the replica that has received most from the master, as far as they
 // know. But if you wait for all of them, nothing is granted while one is away.
 //
-// If rdb is a *redis.ClusterClient, set throttle.Options.Cluster: New cannot see it.
+// If rdb is a [*redis.ClusterClient], set throttle.Options.Cluster: New cannot see it.
 func WaitReplicas(rdb redis.UniversalClient, replicas int, timeout time.Duration) redis.Scripter {
 	return &waitingScripter{Scripter: rdb, rdb: rdb, replicas: replicas, timeout: timeout}
 }
