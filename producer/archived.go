@@ -9,10 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrArchived says that a job with this ID failed for good, and asynq keeps it in its archive,
-// so that the new one would never run. Replace replaces it, unless another job has the unique
-// lock of the new one (asynq.ErrDuplicateTask). The Inspector of asynq, or asynqmon, runs the
-// old job again. ErrArchived is joined with the error for which AlreadyThere is true.
+// ErrArchived says that a job with this ID failed for good, and asynq keeps it in its archive, so
+// that the new one would never run. [Job.Replace] replaces it, unless another job has the unique
+// lock of the new one ([asynq.ErrDuplicateTask]). The Inspector of asynq, or asynqmon, runs the
+// old job again. ErrArchived is joined with the error for which [AlreadyThere] is true.
 var ErrArchived = errors.New("a job of this id failed before and is archived")
 
 // archivedError is ErrArchived with the job, and asynq's error.

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// None means none at all for a Job's MaxRetry or Retention, where zero means the default.
+// None means none at all for a [Job]'s MaxRetry or Retention, where zero means the default.
 const None = -1
 
 const (
@@ -56,7 +56,7 @@ type Job struct {
 	Replace bool
 }
 
-// ErrInvalidJob matches every *JobError in errors.Is.
+// ErrInvalidJob matches every [*JobError] in errors.Is.
 var ErrInvalidJob = errors.New("invalid job")
 
 // JobError says why a job, or its line, cannot be enqueued, and what would be right.
@@ -65,6 +65,7 @@ type JobError struct {
 	Reason string
 }
 
+// Error says which field is wrong, if it is one, and why.
 func (e *JobError) Error() string {
 	if e.Field == "" {
 		return e.Reason
@@ -72,10 +73,10 @@ func (e *JobError) Error() string {
 	return e.Field + ": " + e.Reason
 }
 
-// Is makes every JobError match ErrInvalidJob.
+// Is makes every JobError match [ErrInvalidJob].
 func (e *JobError) Is(target error) bool { return target == ErrInvalidJob }
 
-// Validate returns a *JobError for the first field that asynq would refuse or, worse,
+// Validate returns a [*JobError] for the first field that asynq would refuse or, worse,
 // misunderstand.
 func (j Job) Validate() error {
 	switch {

@@ -16,11 +16,10 @@ import (
 const MaxLine = 1 << 20
 
 // ParseJob parses one job line, a JSON object with the keys type, payload, id, queue, headers,
-// max_retry, timeout, process_in, unique_for and retention. Only type is required. It is
-// strict, because a misspelt key would silently give a job other properties than its author
-// thinks: keys are exact, known and given once, and nothing follows the object. An explicit
-// zero means zero, not the default. The error is a *JobError. The job shares no memory with
-// line.
+// max_retry, timeout, process_in, unique_for and retention. Only type is required. It is strict,
+// because a misspelt key would silently give a job other properties than its author thinks: keys
+// are exact, known and given once, and nothing follows the object. An explicit zero means zero,
+// not the default. The error is a [*JobError]. The job shares no memory with line.
 func ParseJob(line []byte) (Job, error) {
 	if len(line) > MaxLine {
 		return Job{}, lineTooLong(int64(len(line)))

@@ -1,9 +1,9 @@
 // Package producer puts jobs into asynq's queues for the workers of this module, and for any
 // other asynq server.
 //
-// Enqueue writes one job. A Stream writes many, in order and several hundred per round trip.
-// ParseJob and Reader make jobs from lines of JSON. The tasks are plain asynq: its tools show
-// them, and its servers run them.
+// [Producer.Enqueue] writes one [Job]. A [Stream] writes many, in order and several hundred per
+// round trip. [ParseJob] and [Reader] make jobs from lines of JSON. The tasks are plain asynq:
+// its tools show them, and its servers run them.
 package producer
 
 import (
@@ -28,7 +28,7 @@ import (
 const MaxRetryHeader = "jobthrottle-max-retry"
 
 // MaxRetry returns how many retries the job with these task headers asked for. It returns false
-// if the task did not come from a Producer; then asynq's own number is the true one.
+// if the task did not come from a [Producer]; then asynq's own number is the true one.
 func MaxRetry(headers map[string]string) (int, bool) {
 	n, err := strconv.Atoi(headers[MaxRetryHeader])
 	if err != nil || n < 0 || n > maxRetryLimit {
@@ -45,7 +45,7 @@ type Producer struct {
 	rdb    redis.UniversalClient
 }
 
-// New returns a Producer over rdb. It makes no Redis call.
+// New returns a [Producer] over rdb. It makes no Redis call.
 func New(rdb redis.UniversalClient) *Producer {
 	return &Producer{
 		client: asynq.NewClientFromRedisClient(gatherer{rdb}),
@@ -54,11 +54,11 @@ func New(rdb redis.UniversalClient) *Producer {
 	}
 }
 
-// Enqueue writes one job. A job that already exists is refused with asynq.ErrTaskIDConflict
-// (its ID) or asynq.ErrDuplicateTask (UniqueFor), for errors.Is. AlreadyThere is true for both.
-// If the existing job failed for good, the error is also ErrArchived. A job that cannot be
-// written as it is gets a *JobError, before any Redis call. If the program has set a propagator
-// for OpenTelemetry, the job's attempts belong to the trace of ctx.
+// Enqueue writes one job. A job that already exists is refused with [asynq.ErrTaskIDConflict]
+// (its ID) or [asynq.ErrDuplicateTask] (UniqueFor), for errors.Is. [AlreadyThere] is true for
+// both. If the existing job failed for good, the error is also [ErrArchived]. A job that cannot
+// be written as it is gets a [*JobError], before any Redis call. If the program has set a
+// propagator for OpenTelemetry, the job's attempts belong to the trace of ctx.
 func (p *Producer) Enqueue(ctx context.Context, job Job) (*asynq.TaskInfo, error) {
 	e, err := newEntry(job.traced(ctx))
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Line is one job line of an input.
+// Line is one job line of an input. [Reader.Next] returns it.
 type Line struct {
 	Number int // the first is 1; blank lines count
 	Job    Job
@@ -15,7 +15,7 @@ type Line struct {
 }
 
 // Reader reads job lines. It needs the same memory however long the input and its lines are: a
-// line longer than MaxLine is skipped, not stored.
+// line longer than [MaxLine] is skipped, not stored.
 type Reader struct {
 	in     *bufio.Reader
 	buf    []byte
@@ -23,7 +23,7 @@ type Reader struct {
 	offset int64
 }
 
-// NewReader returns a Reader of in.
+// NewReader returns a [Reader] of in.
 func NewReader(in io.Reader) *Reader {
 	return &Reader{in: bufio.NewReaderSize(in, 64<<10)}
 }
@@ -31,7 +31,7 @@ func NewReader(in io.Reader) *Reader {
 // Offset returns how many bytes of the input the lines so far took.
 func (r *Reader) Offset() int64 { return r.offset }
 
-// Next returns the next line that is not blank, and io.EOF after the last one. Any other error
+// Next returns the next line that is not blank, and [io.EOF] after the last one. Any other error
 // is that of the input.
 func (r *Reader) Next() (Line, error) {
 	for {

@@ -18,26 +18,27 @@ const (
 	maxBackoff = 2 * time.Second
 )
 
-// Result is the result of one job of a Stream.
+// Result is the result of one job of a [Stream].
 type Result struct {
 	Line int
 	Err  error // nil: enqueued; else AlreadyThere(Err), and perhaps ErrArchived
 }
 
-// StreamEvents are called when something happens to a Stream, by one goroutine, in the order of
+// StreamEvents are called when something happens to a [Stream], by one goroutine, in the order of
 // the events. Both must be set.
 type StreamEvents struct {
 	Done   func(Result)    // the result of one job is certain; called in the order of Add
 	Outage func(err error) // Redis failed, and the Stream tries again until the context ends; once per outage
 }
 
-// StreamError says how far a Stream came that ended early. Jobs after Line may or may not have
+// StreamError says how far a [Stream] came that ended early. Jobs after Line may or may not have
 // been written. Adding them again makes no duplicates if they have IDs.
 type StreamError struct {
 	Line int   // the last line for which it and all lines before it are certain; 0 if there is none
 	Err  error // why it ended
 }
 
+// Error says how far the Stream came, and why it ended.
 func (e *StreamError) Error() string {
 	if e.Line == 0 {
 		return fmt.Sprintf("ended before any line was certain: %v", e.Err)
@@ -45,6 +46,7 @@ func (e *StreamError) Error() string {
 	return fmt.Sprintf("ended after line %d, the last that is certain: %v", e.Line, e.Err)
 }
 
+// Unwrap makes errors.Is and errors.As see why it ended.
 func (e *StreamError) Unwrap() error { return e.Err }
 
 // Stream enqueues many jobs in the order in which they are added. A round trip has as many jobs
@@ -54,7 +56,7 @@ func (e *StreamError) Unwrap() error { return e.Err }
 // reply to the first write of a job with an ID or UniqueFor was lost, the job counts as already
 // there.
 //
-// Add is for one goroutine. Close must be called.
+// [Stream.Add] is for one goroutine. [Stream.Close] must be called.
 type Stream struct {
 	producer *Producer
 	events   StreamEvents
@@ -73,7 +75,7 @@ type item struct {
 	entry entry
 }
 
-// Stream starts a Stream, which ends early when ctx ends.
+// Stream starts a [Stream], which ends early when ctx ends.
 func (p *Producer) Stream(ctx context.Context, events StreamEvents) *Stream {
 	s := &Stream{producer: p, events: events, done: make(chan struct{})}
 	s.changed.L = &s.mu
@@ -84,9 +86,9 @@ func (p *Producer) Stream(ctx context.Context, events StreamEvents) *Stream {
 	return s
 }
 
-// Add hands over the job of a line. It blocks while as many jobs wait as fit into one round
-// trip. It returns a *JobError if the job is invalid, and the *StreamError if the Stream has
-// ended early.
+// Add hands over the job of a line. It blocks while as many jobs wait as fit into one round trip.
+// It returns a [*JobError] if the job is invalid, and the [*StreamError] if the Stream has ended
+// early.
 func (s *Stream) Add(line int, job Job) error {
 	e, err := newEntry(job)
 	if err != nil {
@@ -106,7 +108,7 @@ func (s *Stream) Add(line int, job Job) error {
 	return nil
 }
 
-// Close returns once all added jobs are certain, or with the *StreamError if the Stream has
+// Close returns once all added jobs are certain, or with the [*StreamError] if the Stream has
 // ended early.
 func (s *Stream) Close() error {
 	s.mu.Lock()
