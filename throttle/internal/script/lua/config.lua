@@ -57,8 +57,8 @@ local function keep_clients(m)
   call('PEXPIRE', m.clients_key, ttl + ceil(3 * m.W / 1000))
 end
 
--- drop_places removes what was reserved beyond t.
-local function drop_places(m, t)
+-- drop_reservations removes what was reserved beyond t.
+local function drop_reservations(m, t)
   call('ZREMRANGEBYSCORE', m.permits_key, '(' .. score(t), '+inf')
 end
 
@@ -140,7 +140,7 @@ local function change(m, now, furthest)
   m.epoch = max(m.epoch, now) + 1
   write_seal(m)
   announce(m.name)
-  if not unseen then drop_places(m, max(now + 1, shown) + near(m)) end
+  if not unseen then drop_reservations(m, max(now + 1, shown) + near(m)) end
   if call('EXISTS', m.value_key) == 1 then
     call('SET', m.value_key, format('%.0f', sum_log(m)), 'KEEPTTL')
   end
@@ -148,6 +148,6 @@ end
 
 return {
   near = near, write_seal = write_seal, lives = lives, write_config = write_config, create_config = create_config, once = once,
-  clients_of = clients_of, logs_of = logs_of, keep_clients = keep_clients, drop_places = drop_places, sum_log = sum_log, announce = announce, announce_release = announce_release,
+  clients_of = clients_of, logs_of = logs_of, keep_clients = keep_clients, drop_reservations = drop_reservations, sum_log = sum_log, announce = announce, announce_release = announce_release,
   change = change, shown = shown,
 }

@@ -44,7 +44,7 @@ local function update(m, client, refresh, seen, now, furthest)
     if at < (m.reset or fields().reset_at(call('HGET', m.name, 'reset'))) then
       call('DEL', m.permits_key)
     elseif at < m.epoch then
-      config().drop_places(m, max(min(m.epoch, now), (config().shown(m, now, furthest))) + config().near(m))
+      config().drop_reservations(m, max(min(m.epoch, now), (config().shown(m, now, furthest))) + config().near(m))
     end
     upkeep().check_in(m, client, now)
   end
