@@ -171,13 +171,13 @@ func (r *report) show(t test) {
 	}
 }
 
-// place is what the testing package puts before what a test says.
-var place = regexp.MustCompile(`^\s*\w+\.go:\d+: `)
+// position is what the testing package puts before what a test says.
+var position = regexp.MustCompile(`^\s*\w+\.go:\d+: `)
 
 func reason(output []string) string {
 	var said []string
 	for _, line := range output {
-		if line = strings.TrimSpace(place.ReplaceAllString(line, "")); line != "" && !strings.HasPrefix(line, "--- SKIP") {
+		if line = strings.TrimSpace(position.ReplaceAllString(line, "")); line != "" && !strings.HasPrefix(line, "--- SKIP") {
 			said = append(said, line)
 		}
 	}

@@ -99,7 +99,7 @@ type JobPage struct {
 }
 
 // ErrBadCursor says that JobQuery.After is no JobPage.Next.
-var ErrBadCursor = errors.New("not a place in a list of jobs")
+var ErrBadCursor = errors.New("not a cursor of a list of jobs")
 
 // Jobs lists jobs over the whole fleet, queue by queue. The states are in the order of
 // JobStates, but failed jobs come between those that wait, in asynq's order of retries. With

@@ -72,10 +72,10 @@ func (p *Pass) Refused(a line.Answer) error {
 // Interrupted is the error of a request whose context has ended.
 func (p *Pass) Interrupted(ctx context.Context) error { return p.q.interrupted(ctx) }
 
-// Take waits until the permits of a ticket are due, and takes them.
+// Take waits until the permits of a Ticket are due, and takes them.
 func (p *Pass) Take(ctx context.Context, t *Ticket) error { return t.redeem(ctx, p.q) }
 
-// Denied returns a ticket that was denied before it was in line.
+// Denied returns a Ticket that was denied before it was in line.
 func (p *Pass) Denied(wait time.Duration) *Ticket {
 	p.q.c.Denials.Add(1)
 	return &Ticket{q: p.q, ns: p.ns, w: line.NewWaiter(p.ns, p.q.c.now(), p.until, true, true), answer: line.Answer{Denied: true, Wait: wait}}

@@ -72,7 +72,7 @@ func (t *Ticket) last() *queue {
 	return t.q
 }
 
-// OK reports whether the ticket is a grant.
+// OK reports whether the Ticket is a grant.
 func (t *Ticket) OK() bool { return !t.answer.Denied }
 
 // Delay is how long it is from now until the permits are due. If they were denied, it is how

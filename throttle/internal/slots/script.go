@@ -208,7 +208,7 @@ func DecodeStanding(name string, reply any, err error) (s Standing, found bool, 
 	}
 	values, ok := reply.([]any)
 	if !ok || len(values) < 6 || len(values)%5 != 1 {
-		return s, false, fmt.Errorf("%w: %T to a look", script.ErrReply, reply)
+		return s, false, fmt.Errorf("%w: %T for the state of a limit", script.ErrReply, reply)
 	}
 	number := func(i int) int64 {
 		n, isInt := values[i].(int64)
