@@ -1,5 +1,5 @@
-// Package asynqlimit keeps the jobs of an asynq.Server that somebody already runs
-// within the limits of config.yaml:
+// Package asynqlimit keeps the jobs of an [asynq.Server] that somebody already runs within the
+// limits of config.yaml:
 //
 //	limits, err := asynqlimit.New(rdb, cfg, asynqlimit.Options{})
 //	srv := asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(theirConfig))
@@ -10,14 +10,14 @@
 //
 // # What becomes of a job
 //
-// A handler is called when all limits of its job have given permits. A job whose permits are due
-// soon waits in the room, beside the handlers that run. A job that has to wait longer parks: it
-// waits in asynq's retry set, in a line for the limit that refused it, and the processes that
-// serve its queue bring it back when its permits are due. It keeps its id, its retries, its
-// unique lock and its position in line, also on its last attempt. A job leaves its queue in three
-// ways only: its handler finished it, its handler failed as often as its producer allowed, or an
-// operator removed it. A job that cannot run as things stand waits in a line of its own, and goes
-// on when the cause is mended: see BlockedError.
+// [Limits.Serve] runs the server. A handler is called when all limits of its job have given
+// permits. A job whose permits are due soon waits in the room, beside the handlers that run. A
+// job that has to wait longer parks: it waits in asynq's retry set, in a line for the limit that
+// refused it, and the processes that serve its queue bring it back when its permits are due. It
+// keeps its id, its retries, its unique lock and its position in line, also on its last attempt.
+// A job leaves its queue in three ways only: its handler finished it, its handler failed as often
+// as its producer allowed, or an operator removed it. A job that cannot run as things stand waits
+// in a line of its own, and goes on when the cause is mended: see [BlockedError].
 //
 // # Layout
 //

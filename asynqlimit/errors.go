@@ -12,7 +12,7 @@ import (
 )
 
 // ThrottledError says that a limit put an attempt off before it began, that the API told the job
-// to try later, or that the job cannot run as things stand: then Err is a *BlockedError. It is
+// to try later, or that the job cannot run as things stand: then Err is a [*BlockedError]. It is
 // not a failure: it does not use up a retry, not even on the last attempt.
 type ThrottledError struct {
 	Limiter    string        // which one; empty if the task has none
@@ -20,6 +20,8 @@ type ThrottledError struct {
 	Err        error         // why, if not because the limit is used up
 }
 
+// Error names the limiter, and says when the next try is and why the attempt was put off. For a
+// blocked job it is the text of its BlockedError.
 func (e *ThrottledError) Error() string {
 	if blocked, ok := errors.AsType[*BlockedError](e.Err); ok {
 		return blocked.Error()
@@ -38,15 +40,16 @@ func (e *ThrottledError) Error() string {
 // Unwrap returns why the attempt was put off.
 func (e *ThrottledError) Unwrap() error { return e.Err }
 
-// WasPutOff reports whether the text, the last error of a task, is that of a ThrottledError whose
-// task is not blocked. A handler's own error may begin with the same word.
+// WasPutOff reports whether the text, the last error of a task, is that of a [ThrottledError]
+// whose task is not blocked. A handler's own error may begin with the same word.
 func WasPutOff(text string) bool { return jobview.WasPutOff(text) }
 
-// RetryAfterError is what RetryAfter returns.
+// RetryAfterError is what [RetryAfter] returns.
 type RetryAfterError struct {
 	After time.Duration
 }
 
+// Error says after how long to try again.
 func (e *RetryAfterError) Error() string {
 	return fmt.Sprintf("the API said to try again after %v", e.After)
 }
@@ -64,10 +67,10 @@ const minRetryAfter = 100 * time.Millisecond
 // 100ms counts as 100ms.
 func RetryAfter(d time.Duration) error { return &RetryAfterError{After: max(d, minRetryAfter)} }
 
-// BlockReason is why a job cannot run as things stand.
+// BlockReason is why a job cannot run as things stand: see [BlockedError].
 type BlockReason = jobview.BlockReason
 
-// The reasons of a BlockedError. Handlers may have reasons of their own.
+// The reasons of a [BlockedError]. Handlers may have reasons of their own.
 const (
 	NoHandler      BlockReason = "no_handler"       // this process has no handler for the type
 	BadKey         BlockReason = "bad_key"          // the job has no usable value where a limit's key reads one
@@ -88,6 +91,7 @@ type BlockedError struct {
 	Mend   string // what to change
 }
 
+// Error says the reason, what went wrong, and what to change.
 func (e *BlockedError) Error() string {
 	s := fmt.Sprintf("blocked (%s): %v", e.Reason, e.Err)
 	if e.Mend != "" {
@@ -99,15 +103,15 @@ func (e *BlockedError) Error() string {
 // Unwrap makes errors.Is and errors.As see the cause.
 func (e *BlockedError) Unwrap() error { return e.Err }
 
-// Blocked returns an error for handlers of jobs that cannot run as things stand, for a reason
-// that somebody can mend: for example, a credential is missing. All jobs of the type that are
-// blocked for this reason wait in one line. One of them is tried from time to time. When it
-// passes, the others follow.
+// Blocked returns an error, a [*BlockedError], for handlers of jobs that cannot run as things
+// stand, for a reason that somebody can mend: for example, a credential is missing. All jobs of
+// the type that are blocked for this reason wait in one line. One of them is tried from time to
+// time. When it passes, the others follow.
 func Blocked(reason string, err error) error {
 	return &BlockedError{Reason: BlockReason(reason), Err: err}
 }
 
-// BlockedFor returns the reason in the text of a BlockedError, and the rest of it.
+// BlockedFor returns the reason in the text of a [BlockedError], and the rest of it.
 func BlockedFor(text string) (reason BlockReason, rest string, ok bool) {
 	return jobview.BlockedFor(text)
 }

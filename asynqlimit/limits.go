@@ -22,7 +22,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// Options are the options of Limits. The zero value is ready for use.
+// Options are the options of [Limits]. The zero value is ready for use.
 type Options struct {
 	// Logger gets what an operator has to know, and each attempt at level debug. Defaults to
 	// slog.Default().
@@ -56,9 +56,9 @@ type Options struct {
 	Trace func(ctx context.Context, limiters []string, permits int64) (end func(error))
 }
 
-// Limits are the limits of a configuration, for one asynq.Server: give the server Redis() and
-// what Configure returns, and call Serve in place of the server's Run. See the package's
-// documentation for what becomes of jobs then.
+// Limits are the limits of a configuration, for one [asynq.Server]: give the server
+// [Limits.Redis] and what [Limits.Configure] returns, and call [Limits.Serve] in place of the
+// server's Run. See the package's documentation for what becomes of jobs then.
 type Limits struct {
 	*process
 	opts     Options
@@ -111,7 +111,7 @@ type process struct {
 }
 
 // New returns the limits of a configuration, for the jobs in rdb. The caller still closes rdb.
-// The error for a wrong configuration is a *config.Error. New makes no Redis call. It reads
+// The error for a wrong configuration is a [*config.Error]. New makes no Redis call. It reads
 // limits and jobs of the configuration. From the first pool it takes what the server's own
 // configuration does not say.
 func New(rdb redis.UniversalClient, cfg *config.Config, opts Options) (*Limits, error) {
@@ -242,7 +242,7 @@ func (l *Limits) configure(cfg asynq.Config) gateSize {
 	l.pool.Store(&jobview.Pool{Slots: size.slots, MaxWaiting: size.room, Weights: size.weights})
 	l.gate = newGate(size)
 	l.rooms = newRooms(l.lines, size.weights, l.logger)
-	l.intake = &intake{l: l, most: 1, sorts: map[string]int{}, rests: map[string]time.Time{}}
+	l.intake = &intake{l: l, most: 1, sorts: map[string]int{}}
 	l.caller = newCaller(l, slices.Sorted(maps.Keys(size.weights)))
 	return size
 }

@@ -13,9 +13,9 @@ import (
 // without such a limit.
 //
 // A handler need not call it: if it returns nil, its request was accepted; if it returns
-// RetryAfter, the request was refused; any other error says nothing about a limit. A handler that
-// knows more calls Observe before it returns: with what the API says its limit is, or to say that
-// the API accepted a request although the job fails.
+// [RetryAfter], the request was refused; any other error says nothing about a limit. A handler
+// that knows more calls Observe before it returns: with what the API says its limit is, or to say
+// that the API accepted a request although the job fails.
 func Observe(ctx context.Context, o throttle.Outcome) error {
 	j := jobFrom(ctx)
 	if j == nil {

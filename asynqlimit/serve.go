@@ -11,16 +11,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotOurClient is what Serve returns for a server that was not made with Limits.Redis().
+// ErrNotOurClient is what [Limits.Serve] returns for a server that was not made with
+// [Limits.Redis].
 var ErrNotOurClient = errors.New("asynqlimit: make the server with asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(...))")
 
 // Serve applies the limits of the configuration, except where an operator has pinned one. It runs
-// the server with the handler, usually an *asynq.ServeMux, until ctx ends, and then shuts it
+// the server with the handler, usually an [*asynq.ServeMux], until ctx ends, and then shuts it
 // down: nothing starts any more, jobs that wait go back to the heads of their queues, and jobs
 // that run get the server's ShutdownTimeout. Call it once, in place of the server's Run. It does
-// not listen to signals: see os/signal.NotifyContext.
+// not listen to signals: see [os/signal.NotifyContext].
 //
-// It returns nil after that, or the reason why it could not start.
+// It returns nil after that, or the reason why it could not start: [ErrNotOurClient], for
+// example.
 func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Handler) (err error) {
 	defer func() { err = errors.Join(err, l.Close()) }()
 	if err := srv.Ping(); err != nil {
@@ -82,8 +84,8 @@ func (c client) Ping(ctx context.Context) *redis.StatusCmd {
 	return c.UniversalClient.Ping(ctx)
 }
 
-// Apply sets the limits that are not keyed, as Serve does. The others are applied when a job
-// brings the value.
+// Apply sets the limits that are not keyed, as [Limits.Serve] does. The others are applied when a
+// job brings the value.
 func (l *Limits) Apply(ctx context.Context) error {
 	for _, limit := range l.rules.plan.Limits() {
 		if limit.Key != "" {

@@ -18,18 +18,18 @@ const holdForever = 100 * 365 * 24 * time.Hour
 // errNoJob is for contexts that are not those of a handler.
 var errNoJob = errors.New("this is not the context of a job's handler")
 
-// Unlimited returns the context of a job without limits, for tests of handlers that call Acquire
-// or Settle.
+// Unlimited returns the context of a job without limits, for tests of handlers that call
+// [Acquire] or [Settle].
 func Unlimited(ctx context.Context) context.Context {
 	return context.WithValue(ctx, jobKey{}, &job{})
 }
 
 // Acquire gets the permits of the job of ctx, for handlers of jobs with acquire: handler. Call it
 // immediately before the permits are used. The handler has to return its error. If the permits
-// are not due soon, that is a *ThrottledError, and the job parks. Acquire does nothing for jobs
+// are not due soon, that is a [*ThrottledError], and the job parks. Acquire does nothing for jobs
 // that have their permits, or need none.
 //
-// A handler that has to prepare what it uses, for example a connection, may call Hold first.
+// A handler that has to prepare what it uses, for example a connection, may call [Hold] first.
 func Acquire(ctx context.Context) error {
 	j := jobFrom(ctx)
 	if j == nil {
@@ -48,7 +48,7 @@ func Acquire(ctx context.Context) error {
 }
 
 // Hold returns shortly before the permits of the job of ctx are due. It is the first part of
-// Acquire. Like Acquire it may return a *ThrottledError, which the handler has to return.
+// [Acquire]. Like Acquire it may return a [*ThrottledError], which the handler has to return.
 func Hold(ctx context.Context) error {
 	j := jobFrom(ctx)
 	if j == nil {
@@ -63,7 +63,7 @@ func Hold(ctx context.Context) error {
 // AcquireMore gets the permits of another request of the same job, and waits as long as the job
 // has time. The job does not park: it is better to finish a job that has started than to begin it
 // again. If the permits are due too late, the attempt has failed. Only a process that drains
-// gives the job back, with a *ThrottledError.
+// gives the job back, with a [*ThrottledError].
 func AcquireMore(ctx context.Context) error {
 	j := jobFrom(ctx)
 	if j == nil {
@@ -89,13 +89,13 @@ func AcquireMore(ctx context.Context) error {
 // process drains, or ctx ends before the permits are due. The job's work is done all the same: do
 // not return the error, because then the work would be done again.
 //
-// If a job's permits differ by limit, settle each limit with SettleLimit. Settle returns an error
-// for such a job, because one number cannot be the cost in requests and the cost in tokens.
+// If a job's permits differ by limit, settle each limit with [SettleLimit]. Settle returns an
+// error for such a job, because one number cannot be the cost in requests and the cost in tokens.
 //
 // Call Settle on the goroutine of the handler. It does nothing for jobs without limits.
 func Settle(ctx context.Context, cost int64) error { return settle(ctx, "", cost) }
 
-// SettleLimit is Settle for one limit of the job, by its name in the configuration. The other
+// SettleLimit is [Settle] for one limit of the job, by its name in the configuration. The other
 // limits stay as they are.
 func SettleLimit(ctx context.Context, limit string, cost int64) error {
 	if limit == "" {

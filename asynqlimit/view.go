@@ -16,14 +16,15 @@ import (
 )
 
 // Collector returns the metrics of this process's limits, to register with Prometheus. They
-// include those of Another: register one collector for each process. docs/metrics.md lists them.
+// include those of [Limits.Another]: register one collector for each process. docs/metrics.md
+// lists them.
 func (l *Limits) Collector() prometheus.Collector { return metrics.NewCollector(l.source()) }
 
 // Admin returns the page that shows the limits and their jobs and explains what a job waits for,
 // with /metrics, /healthz and /readyz beside it. Serve it on an address of its own, or below a
-// path with http.StripPrefix, where strangers cannot reach it, because reading needs no token.
+// path with [http.StripPrefix], where strangers cannot reach it, because reading needs no token.
 // Changes need admin.token of the configuration; without one the page is read-only. The Limits
-// from Another show the same page.
+// from [Limits.Another] show the same page.
 func (l *Limits) Admin() http.Handler { return l.page.handler() }
 
 // servers are the servers of a process, as it shows them.
