@@ -16,7 +16,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// Validate returns an *Error for the first thing with which no worker can run, in the order of
+// Validate returns an [*Error] for the first thing with which no worker can run, in the order of
 // the file's sections.
 func (c *Config) Validate() error {
 	for _, check := range []func() error{c.checkRedis, c.checkLimits, c.checkNames, c.checkPools, c.checkJobs, c.checkUse, c.checkRest} {

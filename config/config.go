@@ -1,6 +1,6 @@
 // Package config is config.yaml: which Redis, which limits, which jobs they are for, and how a
-// process runs those jobs. Load reads a file. It refuses mistakes and names their line and
-// column.
+// process runs those jobs. [Load] reads a file. It refuses mistakes with an [*Error], which names
+// their line and column.
 package config
 
 import (
@@ -9,8 +9,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// Config is the contents of config.yaml, section by section. Default returns one to start from.
-// Load reads a file and validates it. worker.New validates a Config that is built in code.
+// Config is the contents of config.yaml, section by section. [Default] returns one to start from.
+// [Load] reads a file and validates it. worker.New validates a Config that is built in code, as
+// [Config.Validate] does.
 type Config struct {
 	// Redis is the server that holds the queues and the limits.
 	Redis Redis `yaml:"redis"`
@@ -39,7 +40,8 @@ type Config struct {
 	Log Log `yaml:"log"`
 
 	// ShutdownTimeout is how long running jobs may take to finish when the worker is told to
-	// stop. A job that is not done by then goes back to the head of its queue. Defaults to 8s.
+	// stop. A job that is not done by then goes back to the head of its queue. At least 1s.
+	// Defaults to 8s.
 	ShutdownTimeout Duration `yaml:"shutdown_timeout"`
 }
 
@@ -83,16 +85,16 @@ type Redis struct {
 	PoolSize int `yaml:"-"`
 }
 
-// Limit is a rate limit, like throttle.Rate, or, with InFlight, a limit of how many jobs run at
-// a time.
+// Limit is a rate limit, like [throttle.Rate], or, with InFlight, a limit of how many jobs run at
+// a time, like [throttle.InFlight].
 type Limit struct {
 	// Rate is PERMITS/INTERVAL, such as 100/1s.
 	Rate string `yaml:"rate"`
-	// InFlight is how many jobs may run at a time, over all workers, instead of a rate. It can
-	// be combined only with Key and Lease.
+	// InFlight is how many jobs may run at a time, over all workers, instead of a rate: 1 to
+	// 1,000,000. It can be combined only with Key and Lease.
 	InFlight SlotCount `yaml:"in_flight"`
 	// Lease is how long the slot of a worker that died stays taken. Live workers renew their
-	// leases. Defaults to 15s; 3s is the minimum.
+	// leases. It is 3s to 24h, in whole milliseconds. Defaults to 15s.
 	Lease Duration `yaml:"lease"`
 	// Type is overall (the fleet shares the permits) or per_client (each worker has that many).
 	// Defaults to overall.
@@ -108,13 +110,14 @@ type Limit struct {
 	// Tenants whose jobs wait take turns, by their weights. Empty means that jobs get permits
 	// in the order in which they came.
 	Share string `yaml:"share"`
-	// Weights are how much tenants get, relative to others. Tenants that it does not name have
-	// DefaultWeight.
+	// Weights are how much tenants get, relative to others: 0.001 to 1,000,000, and fractions are
+	// allowed. Tenants that it does not name have DefaultWeight.
 	Weights map[string]float64 `yaml:"weights"`
-	// DefaultWeight defaults to 1.
+	// DefaultWeight is the weight of all other tenants: 0.001 to 1,000,000. Defaults to 1.
 	DefaultWeight *float64 `yaml:"default_weight"`
-	// Guard is how late a permit may be used. Zero means throttle's default, a negative value
-	// means none.
+	// Guard is how late a permit may be used, at most the interval. Zero means the default: 1 %
+	// of the interval, at least 3ms and at most 50ms, but never more than a quarter of the
+	// interval. A negative value means none.
 	Guard Duration `yaml:"guard"`
 	// Smooth spreads the permits evenly over the interval.
 	Smooth bool `yaml:"smooth"`
@@ -138,11 +141,14 @@ type Limit struct {
 	DryRun bool `yaml:"dry_run"`
 }
 
-// Adapt is the range within which a limit may find its permits per interval.
+// Adapt is the range within which a limit may find its rate, in permits per interval. The limit
+// starts at Rate, which lies in the range, like each of Rates.
 type Adapt struct {
-	// Min is at least 1.
+	// Min is the least number of permits per interval: at least 1, and at most that of Rate. The
+	// fixed cost of a job is at most Min.
 	Min int64 `yaml:"min"`
-	// Max is the number that the limit never exceeds, whatever the API says.
+	// Max is the number of permits per interval that the limit never exceeds, whatever the API
+	// says: at least that of Rate, and at most 4,294,967,295.
 	Max int64 `yaml:"max"`
 }
 
@@ -168,7 +174,8 @@ type Pool struct {
 	// Strict serves a queue only while all queues of higher weight are empty.
 	Strict bool `yaml:"strict"`
 	// MaxWaiting is how many jobs may wait for a permit in the worker at a time, beside those
-	// that run. More jobs than that park. See [Config.Waiting] for its default.
+	// that run: 1 to 400,000. More jobs than that park. Zero means the default: see
+	// Config.Waiting.
 	MaxWaiting int `yaml:"max_waiting"`
 }
 
@@ -203,7 +210,7 @@ type Job struct {
 	Acquire string `yaml:"acquire"`
 }
 
-// AcquireByHandler is the Job.Acquire of handlers that get the permits themselves.
+// AcquireByHandler is the [Job.Acquire] of handlers that get the permits themselves.
 const AcquireByHandler = "handler"
 
 // HTTP is what http:request jobs may do.
@@ -241,7 +248,7 @@ type Log struct {
 	Format string `yaml:"format"`
 }
 
-// Duration is a time.Duration that configuration files write as "2s".
+// Duration is a [time.Duration] that configuration files write as "2s".
 type Duration time.Duration
 
 // String returns the duration as configuration files write it.
@@ -253,8 +260,8 @@ const (
 	defaultMaxWait  = 24 * time.Hour
 )
 
-// HoldForever is the hold of a job that never parks. It is longer than any wait, so the limits
-// never send such a job away.
+// HoldForever is the [Job.HoldTime] of a job that never parks. It is longer than any wait, so the
+// limits never send such a job away.
 const HoldForever = 100 * 365 * 24 * time.Hour
 
 // Default returns the configuration of an empty file: a local Redis, one pool,
@@ -269,8 +276,8 @@ func Default() *Config {
 	}
 }
 
-// ThrottleRate returns the rate of the limit for package throttle. For a limit with a key, it
-// is the rate of the values that Rates does not name.
+// ThrottleRate returns the rate of the limit for package throttle. For a limit with a key, it is
+// the rate of the values that [Limit.Rates] does not name: see [Limit.ValueRates].
 func (l Limit) ThrottleRate() (throttle.Rate, error) {
 	r, err := throttle.ParseRate(l.Rate)
 	if err != nil {
@@ -293,10 +300,10 @@ func (l Limit) ThrottleRate() (throttle.Rate, error) {
 }
 
 // Waiting returns how many jobs of a pool may wait for a permit in a worker at a time, and how
-// many of them may be jobs that were not called from their line: MaxWaiting. Its default is four
-// times Concurrency, so that quick handlers find jobs while a burst lasts, and Concurrency for jobs
-// that were not called. If there is a limit of each worker, both are half of Concurrency: another worker
-// may have permits for what waits in this one.
+// many of them may be jobs that were not called from their line: [Pool.MaxWaiting]. Its default
+// is four times Concurrency, so that quick handlers find jobs while a burst lasts, and
+// Concurrency for jobs that were not called. If there is a limit of each worker, both are half of
+// Concurrency: another worker may have permits for what waits in this one.
 func (c *Config) Waiting(p Pool) (all, notCalled int) {
 	if p.MaxWaiting > 0 {
 		return p.MaxWaiting, p.MaxWaiting
@@ -310,8 +317,7 @@ func (c *Config) Waiting(p Pool) (all, notCalled int) {
 	return 4 * p.Concurrency, p.Concurrency
 }
 
-// QueueWeights returns the queues of the pool and their weights: Queues, or its
-// default.
+// QueueWeights returns the queues of the pool and their weights: [Pool.Queues], or its default.
 func (p Pool) QueueWeights() map[string]int {
 	if len(p.Queues) == 0 {
 		return map[string]int{"default": 1}
@@ -319,7 +325,7 @@ func (p Pool) QueueWeights() map[string]int {
 	return p.Queues
 }
 
-// HoldTime returns how long a job may wait in a worker: Hold, or its default.
+// HoldTime returns how long a job may wait in a worker: [Job.Hold], or its default.
 func (j Job) HoldTime() (time.Duration, error) {
 	switch j.Hold {
 	case "":
@@ -330,8 +336,8 @@ func (j Job) HoldTime() (time.Duration, error) {
 	return time.ParseDuration(j.Hold)
 }
 
-// LongestPause returns the longest pause that an answer of the API may cause:
-// MaxPause, or its default.
+// LongestPause returns the longest pause that an answer of the API may cause: [Job.MaxPause], or
+// its default.
 func (j Job) LongestPause() time.Duration {
 	if j.MaxPause == 0 {
 		return defaultMaxPause
@@ -339,7 +345,8 @@ func (j Job) LongestPause() time.Duration {
 	return time.Duration(j.MaxPause)
 }
 
-// LongestWait returns how long the API may tell a job to try later: MaxWait, or its default.
+// LongestWait returns how long the API may tell a job to try later: [Job.MaxWait], or its
+// default.
 func (j Job) LongestWait() time.Duration {
 	if j.MaxWait == 0 {
 		return defaultMaxWait

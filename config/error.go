@@ -22,6 +22,8 @@ type Error struct {
 	Msg    string
 }
 
+// Error says what is wrong, after the file, the line, the column and the key, as far as they are
+// known.
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.File != "" {

@@ -28,7 +28,7 @@ func (n *SlotCount) UnmarshalYAML(node ast.Node) error {
 // IsInFlight reports whether the limit limits how many jobs run at a time, instead of a rate.
 func (l Limit) IsInFlight() bool { return l.InFlight != 0 }
 
-// Slots returns a limit in flight for package throttle.
+// Slots returns the [throttle.Slots] of a limit in flight.
 func (l Limit) Slots() throttle.Slots {
 	return throttle.Slots{Limit: int64(l.InFlight), Lease: time.Duration(l.Lease)}
 }

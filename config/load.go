@@ -13,7 +13,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// Load reads and validates a file. If its contents are wrong, the error is an *Error.
+// Load reads and validates a file. If its contents are wrong, the error is an [*Error].
 func Load(path string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -22,9 +22,10 @@ func Load(path string) (*Config, error) {
 	return Parse(path, data)
 }
 
-// Parse reads and validates the contents of a file. Errors call the file name. Missing keys
-// have the values of Default, and unknown keys are refused. ${NAME} in a string value is
-// replaced by the environment variable NAME, or by nothing if that is not set.
+// Parse reads and validates the contents of a file. Errors call the file name. Missing keys have
+// the values of [Default], and unknown keys are refused. ${NAME} in a string value is replaced by
+// the environment variable NAME, or by nothing if that is not set. If the contents are wrong, the
+// error is an [*Error].
 func Parse(name string, data []byte) (*Config, error) {
 	cfg := Default()
 	file, err := parser.ParseBytes(data, 0)

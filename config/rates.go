@@ -8,7 +8,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// ValueRates returns the rates of the values that Rates names, for package throttle.
+// ValueRates returns the rates of the values that [Limit.Rates] names, for package throttle.
 func (l Limit) ValueRates() (map[string]throttle.Rate, error) {
 	rates := make(map[string]throttle.Rate, len(l.Rates))
 	for value := range l.Rates {

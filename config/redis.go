@@ -17,7 +17,7 @@ import (
 const replicasTimeout = time.Second
 
 // NewClient returns a client of the configured Redis. It makes no connection yet. The caller
-// closes the client. If the configuration is wrong, the error is an *Error.
+// closes the client. If the configuration is wrong, the error is an [*Error].
 func (r Redis) NewClient() (redis.UniversalClient, error) {
 	if len(r.Addrs) == 0 {
 		return nil, invalid("redis.addrs", "no address: want at least one, such as 127.0.0.1:6379")
@@ -80,9 +80,9 @@ func (r Redis) tlsConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// NewThrottle returns a client of the limiters in rdb. That may be a client from NewClient or
-// another one. From the configuration it uses only the number of replicas that a grant waits
-// for.
+// NewThrottle returns a client of the limiters in rdb. That may be a client from
+// [Redis.NewClient] or another one. From the configuration it uses only the number of replicas
+// that a grant waits for.
 func (r Redis) NewThrottle(rdb redis.UniversalClient) (*throttle.Client, error) {
 	if r.WaitReplicas == 0 {
 		return throttle.New(rdb, throttle.Options{})
