@@ -9,7 +9,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/plan"
 )
 
-// HTTPCheck tells, before jobs of HTTPTaskType are enqueued, which of them a worker with a
+// HTTPCheck tells, before jobs of [HTTPTaskType] are enqueued, which of them a worker with a
 // configuration would refuse. It is safe for concurrent use.
 type HTTPCheck struct {
 	hosts  hostList
@@ -29,7 +29,7 @@ func NewHTTPCheck(cfg *config.Config) (*HTTPCheck, error) {
 	return &HTTPCheck{hostList{list}, plans.Fields()}, nil
 }
 
-// Check returns an *HTTPPayloadError or an *HTTPHostError if the worker would refuse the
+// Check returns an [*HTTPPayloadError] or an [*HTTPHostError] if the worker would refuse the
 // payload of a job. It resolves no name and connects to nothing. So it cannot find an allowed
 // host with a private address, or a redirect: these show only when the job runs.
 func (c *HTTPCheck) Check(payload []byte) error {

@@ -16,7 +16,7 @@ import (
 )
 
 // HTTPTaskType is the type of tasks that the built-in job performs: one HTTP request, described
-// by an HTTPRequest.
+// by an [HTTPRequest].
 const HTTPTaskType = "http:request"
 
 const maxRedirects = 10

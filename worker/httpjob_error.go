@@ -18,7 +18,7 @@ import (
 // None of these errors shows a path, query, header or body, because any of these may be a
 // secret: asynq keeps errors with their task, and logs show them.
 
-// HTTPPayloadError says that the payload of an HTTPTaskType task is not an HTTPRequest.
+// HTTPPayloadError says that the payload of an [HTTPTaskType] task is not an [HTTPRequest].
 type HTTPPayloadError struct {
 	Field  string // empty if the payload as a whole is wrong
 	Reason string
@@ -26,6 +26,7 @@ type HTTPPayloadError struct {
 	unread bool // another configuration might read the field
 }
 
+// Error says which field is wrong, if it is one, and why.
 func (e *HTTPPayloadError) Error() string {
 	if e.Field == "" {
 		return HTTPTaskType + ": invalid payload: " + e.Reason
@@ -52,6 +53,7 @@ type HTTPHostError struct {
 	Reason string
 }
 
+// Error names the host, and says why it is not allowed.
 func (e *HTTPHostError) Error() string {
 	return fmt.Sprintf("%s: host %q is not allowed: %s", HTTPTaskType, e.Host, e.Reason)
 }
@@ -63,6 +65,7 @@ type HTTPStatusError struct {
 	Status int
 }
 
+// Error names the method and the host, and says what the API answered.
 func (e *HTTPStatusError) Error() string {
 	return fmt.Sprintf("%s: %s %s: answered %d %s", HTTPTaskType, e.Method, e.Host, e.Status, http.StatusText(e.Status))
 }
@@ -74,6 +77,7 @@ type HTTPNetworkError struct {
 	Err    error // may quote what the server sent; Error does not
 }
 
+// Error names the method and the host, and says what happened, without text from the server.
 func (e *HTTPNetworkError) Error() string {
 	return fmt.Sprintf("%s: %s %s: %s", HTTPTaskType, e.Method, e.Host, plainText(e.Err))
 }

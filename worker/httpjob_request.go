@@ -14,7 +14,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/hosts"
 )
 
-// HTTPRequest is the payload of an HTTPTaskType task, as JSON.
+// HTTPRequest is the payload of an [HTTPTaskType] task, as JSON.
 type HTTPRequest struct {
 	// Method is any method except CONNECT. Defaults to GET.
 	Method string `json:"method,omitempty"`

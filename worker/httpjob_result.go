@@ -21,7 +21,7 @@ const (
 	drainTimeout = time.Second
 )
 
-// HTTPResult is the result of an HTTPTaskType task, as JSON: the API's answer. asynq keeps it
+// HTTPResult is the result of an [HTTPTaskType] task, as JSON: the API's answer. asynq keeps it
 // for the task's retention.
 type HTTPResult struct {
 	Status int `json:"status"`

@@ -36,7 +36,7 @@ type (
 	Waits = asynqlimit.Waits
 )
 
-// The reasons of a BlockedError.
+// The reasons of a [BlockedError].
 const (
 	NoHandler      = asynqlimit.NoHandler
 	BadKey         = asynqlimit.BadKey
@@ -53,11 +53,11 @@ const OtherJobs = asynqlimit.OtherJobs
 // WaitBounds are the bounds of the buckets of Waits.
 var WaitBounds = asynqlimit.WaitBounds
 
-// RetryAfter is asynqlimit.RetryAfter: it returns an error for handlers of jobs
-// whose API said to try again after d.
+// RetryAfter is [asynqlimit.RetryAfter]: it returns an error for handlers of jobs whose API said
+// to try again after d.
 func RetryAfter(d time.Duration) error { return asynqlimit.RetryAfter(d) }
 
-// Settle is asynqlimit.Settle: it corrects what the job of ctx took from its limits, once its
+// Settle is [asynqlimit.Settle]: it corrects what the job of ctx took from its limits, once its
 // handler knows the true cost.
 func Settle(ctx context.Context, cost int64) error { return asynqlimit.Settle(ctx, cost) }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/zaplog"
 )
 
-// Options are what a worker may have in addition to its configuration: what asynq.Config offers
-// to an asynq.Server. The zero value is ready for use. They apply to all pools.
+// Options are what a worker may have in addition to its configuration: what [asynq.Config] offers
+// to an [asynq.Server]. The zero value is ready for use. They apply to all pools.
 type Options struct {
 	// Redis is the client to use. The caller still has to close it: see NewWithClient. Defaults
 	// to a client of the worker's own, from the configuration.

@@ -73,6 +73,7 @@ type RightsError struct {
 	Missing []string // as for ACL SETUSER: +zadd, ~asynq:*, &asynq:cancel
 }
 
+// Error names the user, and says which ACL SETUSER grants what is missing.
 func (e *RightsError) Error() string {
 	return fmt.Sprintf("the Redis user %q lacks rights: grant them with ACL SETUSER %s %s", e.User, e.User, strings.Join(e.Missing, " "))
 }

@@ -46,10 +46,11 @@ type (
 // asynq.TaskState.String.
 const StateParked = jobview.StateParked
 
-// ErrUnknownLimit is the error of Limiter for names that the configuration does not have.
+// ErrUnknownLimit is the error of [Worker.Limiter] for names that the configuration does not
+// have.
 var ErrUnknownLimit = jobview.ErrUnknownLimit
 
-// NewInspector returns an Inspector of what is in rdb. The caller still has to close rdb.
+// NewInspector returns an [Inspector] of what is in rdb. The caller still has to close rdb.
 func NewInspector(rdb redis.UniversalClient) *Inspector { return jobview.NewInspector(rdb) }
 
 // Overview reads the state of the limits and queues of this worker's configuration. It changes
@@ -63,11 +64,10 @@ func (w *Worker) Fleet() *operate.Fleet { return w.view.Fleet() }
 // Inspector reads which tasks wait for which limit, in this worker's Redis.
 func (w *Worker) Inspector() *Inspector { return w.view.Inspector() }
 
-// Limiter returns the limiter of a limit of the configuration, for operators to change or
-// pause, and its configured rate. For a keyed limit the name is that of one limiter,
-// "limit:value", with % and : of the value written %25 and %3A. The error is ErrUnknownLimit if
-// the configuration does not have the limit, and another error if no limiter can have that
-// name.
+// Limiter returns the limiter of a limit of the configuration, for operators to change or pause,
+// and its configured rate. For a keyed limit the name is that of one limiter, "limit:value", with
+// % and : of the value written %25 and %3A. The error is [ErrUnknownLimit] if the configuration
+// does not have the limit, and another error if no limiter can have that name.
 func (w *Worker) Limiter(name string) (*throttle.Limiter, throttle.Rate, error) {
 	return w.view.Limiter(name)
 }

@@ -1,10 +1,11 @@
 // Package worker runs jobs from asynq's queues and keeps them within the rate
 // limits of its configuration.
 //
-// A job's handler is called when all limits of the job have a permit for it. If the permits of
-// a job are due soon, it waits in the worker, beside the slots in which handlers run. If they
-// are due much later, it parks in Redis, which uses up no retry, and comes back when they are
-// nearly due. If a handler learns from its API that it has to wait, it returns RetryAfter.
+// [New] makes a [Worker], which [Worker.Run] runs. A job's handler is called when all limits of
+// the job have a permit for it. If the permits of a job are due soon, it waits in the worker,
+// beside the slots in which handlers run. If they are due much later, it parks in Redis, which
+// uses up no retry, and comes back when they are nearly due. If a handler learns from its API
+// that it has to wait, it returns [RetryAfter].
 package worker
 
 import (
@@ -29,7 +30,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// Worker has the jobs, limits and pools of one process. Register handlers, then call Run, once.
+// Worker has the jobs, limits and pools of one process. Register handlers with
+// [Worker.HandleFunc], then call [Worker.Run], once.
 type Worker struct {
 	cfg       *config.Config
 	opts      Options
@@ -53,7 +55,7 @@ type Worker struct {
 }
 
 // New returns a worker with a Redis client of its own. If the configuration is wrong, the error
-// is a *config.Error. It makes no connection yet. A nil logger logs nothing.
+// is a [*config.Error]. It makes no connection yet. A nil logger logs nothing.
 func New(cfg *config.Config, logger *zap.Logger) (*Worker, error) {
 	return NewWith(cfg, Options{Zap: orNone(logger)})
 }
@@ -73,8 +75,8 @@ func orNone(logger *zap.Logger) *zap.Logger {
 	return logger
 }
 
-// NewWith returns a worker with options. If the configuration is wrong, the error is a
-// *config.Error. It makes no connection yet.
+// NewWith returns a worker with [Options]. If the configuration is wrong, the error is a
+// [*config.Error]. It makes no connection yet.
 func NewWith(cfg *config.Config, opts Options) (w *Worker, err error) {
 	if cfg == nil {
 		return nil, errors.New("worker: there is no configuration: begin with config.Default or config.Load")
@@ -149,7 +151,7 @@ func (w *Worker) HandleFunc(pattern string, handler func(context.Context, *asynq
 	w.Handle(pattern, asynq.HandlerFunc(handler))
 }
 
-// Handle is HandleFunc for an asynq.Handler.
+// Handle is [Worker.HandleFunc] for an [asynq.Handler].
 func (w *Worker) Handle(pattern string, handler asynq.Handler) {
 	w.handlers.handle(pattern, handler)
 }
@@ -196,7 +198,8 @@ func (w *Worker) Summary() []string {
 // Run applies the limits of the configuration, and works until ctx ends. Then it drains: no job
 // starts any more, waiting jobs go back without using up a retry, and running ones get the
 // configuration's shutdown_timeout. Jobs that are not done by then go back to the head of their
-// queue. It returns nil after that, or the reason why it could not start.
+// queue. It returns nil after that, or the reason why it could not start: a [*RightsError], for
+// example, wrapped.
 func (w *Worker) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, w.close()) }()
 	if err := w.prepare(ctx); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/zaplog"
 )
 
-// Options of a Server or Handler.
+// Options of a [Server] or [Handler].
 type Options struct {
 	// Token is what changes need, as "Authorization: Bearer TOKEN". Without a token the server
 	// is read-only.
@@ -43,7 +43,7 @@ func (o Options) logger() *slog.Logger {
 	return cmp.Or(o.Slog, zaplog.New(o.Logger), slog.New(slog.DiscardHandler))
 }
 
-// Server is an address that serves a Handler.
+// Server is an address that serves a [Handler]. [Serve] starts it.
 type Server struct {
 	http   http.Server
 	served chan error
@@ -58,8 +58,8 @@ type Server struct {
 // has to wait.
 const writeTimeout = 15 * time.Second
 
-// Listen listens on the address early, so that a second worker with the same address fails
-// before it starts.
+// Listen listens on the address, for [Serve]. Call it early, so that a second worker with the
+// same address fails before it starts.
 func Listen(addr string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -71,8 +71,7 @@ func Listen(addr string) (net.Listener, error) {
 	return listener, nil
 }
 
-// Serve serves source, a *worker.Worker, on the listener until the caller closes
-// the Server.
+// Serve serves source, a *worker.Worker, on the listener until the caller closes the [Server].
 func Serve(listener net.Listener, source Source, opts Options) *Server {
 	if opts.Token == "" && onEvery(listener.Addr()) {
 		opts.logger().Warn("anybody who reaches this machine can read the admin address: serve 127.0.0.1, or an address of an internal network",

@@ -27,7 +27,7 @@ const readyTimeout = 2 * time.Second
 //go:embed page
 var page embed.FS
 
-// Source is what a Handler shows: a *worker.Worker, or the limits of an asynq server.
+// Source is what a [Handler] shows: a *worker.Worker, or the limits of an asynq server.
 type Source interface {
 	metrics.Source
 	ID() string
@@ -48,15 +48,15 @@ type Source interface {
 // Reading needs no token: do not serve it where strangers can reach it. Pages of other sites
 // cannot read anything, because browsers say which page asks. On a loopback address, requests
 // must name localhost or a loopback address as their host, except for the health checks. So no
-// web page of another site can read it through a name of its own. Elsewhere the contents of
-// jobs are shown only under an address, under a name of Options.Hosts or one that nobody can
+// web page of another site can read it through a name of its own. Elsewhere the contents of jobs
+// are shown only under an address, under a name of [Options.Hosts] or one that nobody can
 // register, such as worker or worker.default.svc, or with the token.
 type Handler struct {
 	http.Handler
 	sampler *sampler
 }
 
-// NewHandler returns a Handler for a server of the caller's. It treats requests that come to a
+// NewHandler returns a [Handler] for a server of the caller's. It treats requests that come to a
 // loopback address as requests on one.
 func NewHandler(source Source, opts Options) *Handler {
 	return newHandler(source, opts, cameByLoopback)

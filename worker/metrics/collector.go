@@ -14,7 +14,7 @@ import (
 // readTimeout is how long a scrape waits for Redis at most.
 const readTimeout = 2 * time.Second
 
-// Source is what a Collector shows: a *worker.Worker.
+// Source is what a [Collector] shows: a *worker.Worker.
 type Source interface {
 	Stats() jobview.Stats
 	Overview(context.Context) (jobview.Overview, error)
@@ -31,17 +31,17 @@ type Collector struct {
 	source Source
 }
 
-// NewCollector returns a Collector to register.
+// NewCollector returns a [Collector] to register.
 func NewCollector(source Source) *Collector { return &Collector{source} }
 
-// Describe implements prometheus.Collector.
+// Describe implements [prometheus.Collector].
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range all {
 		descs <- d
 	}
 }
 
-// Collect implements prometheus.Collector.
+// Collect implements [prometheus.Collector].
 func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	e := emitter{metrics}
 	e.stats(c.source.Stats())
