@@ -1,12 +1,9 @@
 package asynqlimit
 
 import (
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
 // gate owns the slots and the room of one server. A slot is for a handler that runs; the room is
@@ -23,12 +20,12 @@ type gate struct {
 	asking  []*position // they are in the room and want a slot
 	idlers  []*position // they are in slots and wait, because the room is full
 	lasts   time.Duration
-	empties map[string]bool // queues that were empty, since the last poll that found one that was not
-	rest    time.Time       // until when no queue is polled, because all were empty
-	full    bool            // there was no capacity when it was last counted
-	freed   chan struct{}   // there is capacity again
-	passing bool            // nobody waits any more: the server drains
-	changed chan struct{}   // closed when somebody may be admitted
+	empties map[string]bool      // queues that were empty, since the last poll that found one that was not
+	rests   map[string]time.Time // by queue, until when it is not polled
+	full    bool                 // there was no capacity when it was last counted
+	freed   chan struct{}        // there is capacity again
+	passing bool                 // nobody waits any more: the server drains
+	changed chan struct{}        // closed when somebody may be admitted
 }
 
 // gateSize is how many tasks may run and wait at a time, and which come first.
@@ -40,24 +37,14 @@ type gateSize struct {
 	every       time.Duration // about how often empty queues are polled
 }
 
-// expected are tasks that this process has called to a queue.
-type expected struct {
-	n         int
-	at, until time.Time
-}
-
-// expectedFor is how long a called task may take to arrive.
-const expectedFor = 500 * time.Millisecond
-
 func newGate(size gateSize) *gate {
-	return &gate{size: size, of: map[string]int{}, onWay: map[string]*expected{}, empties: map[string]bool{}, freed: make(chan struct{}, 1), changed: make(chan struct{})}
+	return &gate{size: size, of: map[string]int{}, onWay: map[string]*expected{}, empties: map[string]bool{}, rests: map[string]time.Time{}, freed: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // admit waits, for hold at most, until a task may be taken from the queue: until there is a slot
 // for it, or there is room and this process has called a task of that queue. Tasks in the room
 // get slots first. If a task may be taken from another queue but not from this one, it returns
-// false at once. When all queues were empty the gate rests, as asynq does, except for tasks that
-// are called.
+// false at once. A queue rests after it was empty, except for tasks that are called.
 func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
@@ -74,15 +61,15 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 			others = others || g.expects(q, s.since)
 		}
 		room := g.waiting < g.size.room
-		rests := g.rest.Sub(s.since)
-		if expects || others {
-			rests = 0
-		}
+		rests, all := g.resting(queue, s.since)
 		switch {
-		case rests > 0:
+		case rests > 0 && !expects && (all == 0 || others):
+			g.mu.Unlock()
+			return nil, false
+		case rests > 0 && !expects:
 			changed := g.changed
 			g.mu.Unlock()
-			resting := time.NewTimer(rests)
+			resting := time.NewTimer(all)
 			select {
 			case <-timer.C:
 				resting.Stop()
@@ -139,67 +126,6 @@ func (g *gate) more(queue string, most int) (positions []*position) {
 		positions = append(positions, s)
 	}
 	return positions
-}
-
-// expecting reports whether this process has called tasks of the queue that are not here yet.
-func (g *gate) expecting(queue string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.expects(queue, time.Now())
-}
-
-func (g *gate) expects(queue string, now time.Time) bool {
-	e := g.onWay[queue]
-	return e != nil && e.n > 0 && now.Before(e.until)
-}
-
-// expect notes that n tasks of the queue were called.
-func (g *gate) expect(queue string, n int) {
-	if n == 0 {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := time.Now()
-	e := g.onWay[queue]
-	if e == nil || now.After(e.until) {
-		e = &expected{}
-		g.onWay[queue] = e
-	}
-	e.n, e.at, e.until = e.n+n, now, now.Add(expectedFor)
-	g.announce()
-}
-
-// arrived notes that a task of the queue is here, how it had waited, and when the poll that took
-// it began. Called tasks are at the head of their queue: if another task comes, other processes
-// have taken those that were called before.
-func (g *gate) arrived(queue string, waited line.State, began time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	clear(g.empties)
-	e := g.onWay[queue]
-	switch {
-	case e == nil || e.n == 0 || waited == line.Back || waited == line.Untried:
-	case waited == line.Called:
-		e.n--
-	case e.at.Before(began):
-		e.n = 0
-	}
-}
-
-// empty notes that a poll that began then has found the queue empty: other processes have taken
-// what was called before. When each queue was polled without success, the gate rests.
-func (g *gate) empty(queue string, began time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if e := g.onWay[queue]; e != nil && e.at.Before(began) {
-		e.n = 0
-	}
-	g.empties[queue] = true
-	if len(g.empties) >= len(g.size.weights) && g.size.every > 0 {
-		clear(g.empties)
-		g.rest = time.Now().Add(g.size.every/2 + rand.N(g.size.every))
-	}
 }
 
 // typically stands for how long handlers run until one has run.

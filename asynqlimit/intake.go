@@ -16,9 +16,8 @@ import (
 type intake struct {
 	l *Limits
 
-	most  int                  // how many to take the next time
-	sorts map[string]int       // by queue, how many to look at before the next take; 0: none, because they do not have to park
-	rests map[string]time.Time // by queue, until when it is left to the process that sorts it
+	most  int            // how many to take the next time
+	sorts map[string]int // by queue, how many to look at before the next take; 0: none, because they do not have to park
 
 	mu    sync.Mutex
 	taken []handed        // in the order in which they were taken
@@ -37,6 +36,8 @@ const (
 	held = time.Second
 	// takenMost is how many tasks one call takes at most, unless more called ones were seen.
 	takenMost = 32
+	// takeFailed is how long a queue rests after an error.
+	takeFailed = 100 * time.Millisecond
 	// endSortTimeout is how long a server that stops tries to leave its queues to others to sort. It is
 	// no loss if it cannot: they do so soon in any case.
 	endSortTimeout = 100 * time.Millisecond
@@ -50,9 +51,6 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 		return redis.NewCmdResult(t.message, nil)
 	}
 	g := in.l.gate
-	if time.Now().Before(in.rests[call.Queue]) && !g.expecting(call.Queue) {
-		return none
-	}
 	first, ok := g.admit(call.Queue, held/time.Duration(max(len(in.l.weights), 1)))
 	if !ok {
 		return none
@@ -81,6 +79,7 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	}
 	in.most = takeNext(asked, came, g.size.slots)
 	if err != nil {
+		g.leave(call.Queue, takeFailed)
 		return redis.NewCmdResult(nil, err)
 	}
 	if came == 0 {

@@ -62,8 +62,8 @@ func (in *intake) sortPending(ctx context.Context, queue string, began time.Time
 			in.sorts[queue] = 0
 			return len(slices.DeleteFunc(seen, func(t line.Taken) bool { return !t.Wait.State.Near() })), takenMost
 		case 0:
-			in.rests[queue] = began.Add(sortRests)
 			in.l.gate.arrived(queue, "", began)
+			in.l.gate.leave(queue, sortRests)
 		}
 		return most, most
 	}

@@ -3,16 +3,20 @@ package asynqlimit_test
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
 // TestSortedByAnother: while another process sorts a queue, jobs that do not have to park start
-// here. When the other process has stopped, this one sorts the queue.
+// here, and queues without jobs are polled now and then. When the other process has stopped, this one
+// sorts the queue.
 func TestSortedByAnother(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -38,7 +42,14 @@ func TestSortedByAnother(t *testing.T) {
 	for i := range 1000 {
 		s.enqueue("x:limited", fmt.Sprintf("first%03d", i))
 	}
-	s.serve(member{yaml: fiftyPerSecond, asynq: asynq.Config{Concurrency: 20, Queues: map[string]int{"default": 1, "empty": 1}, TaskCheckInterval: 2 * time.Second}})
+	var polls atomic.Int64
+	counting := s.hooked(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if strings.Contains(fmt.Sprint(cmd.Args()...), "asynq:{empty}:pending") {
+			polls.Add(1)
+		}
+		return next(ctx, cmd)
+	})
+	s.serve(member{yaml: fiftyPerSecond, asynq: asynq.Config{Concurrency: 20, Queues: map[string]int{"default": 1, "empty": 1}, TaskCheckInterval: 2 * time.Second}, rdb: counting})
 	was := asynq.QueueInfo{}
 	s.await(10*time.Second, func() (bool, string) { // it has seen that they park, and leaves them to the other
 		q := s.queue("default")
@@ -47,6 +58,11 @@ func TestSortedByAnother(t *testing.T) {
 		<-time.After(100 * time.Millisecond)
 		return same, fmt.Sprintf("%+v", q)
 	})
+	before := polls.Load()
+	<-time.After(time.Second)
+	if n := polls.Load() - before; n > 200 {
+		t.Errorf("a queue without jobs was polled %d times in a second", n)
+	}
 	for i := range 100 {
 		s.enqueue("y:free", fmt.Sprint("free", i))
 	}
