@@ -60,7 +60,7 @@ func TestNextLook(t *testing.T) {
 
 func TestAllot(t *testing.T) {
 	tests := []struct {
-		places      int64
+		capacity    int64
 		needs, want []int64
 	}{
 		{10, []int64{3, 100, 3}, []int64{3, 4, 3}},
@@ -71,8 +71,8 @@ func TestAllot(t *testing.T) {
 		{5, nil, nil},
 	}
 	for _, tt := range tests {
-		if got := allot(tt.places, tt.needs); !slices.Equal(got, tt.want) {
-			t.Errorf("%d places for %v: %v, want %v", tt.places, tt.needs, got, tt.want)
+		if got := allot(tt.capacity, tt.needs); !slices.Equal(got, tt.want) {
+			t.Errorf("capacity %d for %v: %v, want %v", tt.capacity, tt.needs, got, tt.want)
 		}
 	}
 }

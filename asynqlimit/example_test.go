@@ -168,3 +168,48 @@ func ExampleBlocked() {
 	}
 	asynq.NewServeMux().HandleFunc("sync:", handler)
 }
+
+// A handler that has to prepare its request acquires its permits itself, immediately before it
+// sends.
+func ExampleAcquire() {
+	redisServer, err := miniredis.Run() // your Redis
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer redisServer.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: redisServer.Addr()})
+	defer rdb.Close()
+	cfg, err := config.Parse("config.yaml", []byte(`
+limits: { reports: { rate: 5/1s } }
+jobs: { "report:": { limits: [reports], acquire: handler } }
+`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	mux := asynq.NewServeMux()
+	mux.HandleFunc("report:send", func(ctx context.Context, task *asynq.Task) error {
+		fmt.Println("prepare the report, which takes a while")
+		if err := asynqlimit.Acquire(ctx); err != nil {
+			return err // perhaps the job parks, and comes back
+		}
+		fmt.Println("send it at once")
+		stop() // the example ends here
+		return nil
+	})
+	if _, err := asynq.NewClientFromRedisClient(rdb).Enqueue(asynq.NewTask("report:send", nil)); err != nil {
+		log.Fatal(err)
+	}
+
+	limits, err := asynqlimit.New(rdb, cfg, asynqlimit.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	srv := asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(asynq.Config{Concurrency: 1}))
+	if err := limits.Serve(ctx, srv, mux); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// prepare the report, which takes a while
+	// send it at once
+}

@@ -15,6 +15,7 @@ type gate struct {
 	used    int            // slots
 	waiting int            // tasks in the room
 	due     int            // those of them that want a slot soon
+	fresh   int            // those of them that came straight from their queue to wait for a slot
 	of      map[string]int // tasks in the room, by limiter
 	onWay   map[string]*expected
 	asking  []*position // they are in the room and want a slot
@@ -42,8 +43,8 @@ func newGate(size gateSize) *gate {
 }
 
 // admit waits, for hold at most, until a task may be taken from the queue: until there is a slot
-// for it, or there is room and this process has called a task of that queue. Tasks in the room
-// get slots first. If a task may be taken from another queue but not from this one, it returns
+// for it, or there is room and this process has called a task of that queue. While tasks in the
+// room ask for slots, a few others come into the room and do so, too. If a task may be taken from another queue but not from this one, it returns
 // false at once. A queue rests after it was empty, except for tasks that are called.
 func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 	timer := time.NewTimer(hold)
@@ -83,6 +84,9 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 			g.occupy(s)
 		case expects && room:
 			s.due = true
+			g.enter(s, nil)
+		case room && g.competes(queue):
+			s.fresh = true
 			g.enter(s, nil)
 		default:
 			changed := g.changed
@@ -130,6 +134,18 @@ func (g *gate) more(queue string, most int) (positions []*position) {
 
 // typically stands for how long handlers run until one has run.
 const typically = 50 * time.Millisecond
+
+// competes reports whether a task of the queue is to wait in the room for the next free slot. Else
+// all slots would go to called tasks while more of these come than slots. A task that no slot is
+// probably free for soon is left to other processes.
+func (g *gate) competes(queue string) bool {
+	if g.fresh >= max(g.size.slots/4, 1) || g.within(lead) == 0 {
+		return false
+	}
+	return slices.ContainsFunc(g.asking, func(s *position) bool {
+		return !g.size.strict || max(g.size.weights[queue], 1) > max(g.size.weights[s.queue], 1)
+	})
+}
 
 // capacity is how many tasks that arrive within lead this server can take: for as many slots as
 // are free, or will probably be free by then, less those that other tasks wait for already; and for
@@ -181,6 +197,9 @@ func (g *gate) enter(s *position, limiters []string) {
 	if s.due {
 		g.due++
 	}
+	if s.fresh {
+		g.fresh++
+	}
 	for _, name := range limiters {
 		g.of[name]++
 	}
@@ -199,6 +218,10 @@ func (g *gate) exit(s *position) {
 	g.waiting--
 	if s.due {
 		g.due--
+	}
+	if s.fresh {
+		s.fresh = false
+		g.fresh--
 	}
 }
 

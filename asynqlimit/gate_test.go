@@ -209,6 +209,56 @@ func TestGateCallsNoMoreThanEnd(t *testing.T) {
 	}
 }
 
+// TestGateLetsOthersCompete: while tasks in the room ask for slots, a few tasks of other queues come
+// into the room and compete, but not if no slot is soon free, and none that would come after those.
+func TestGateLetsOthersCompete(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		strict bool
+		queue  string
+		lasts  time.Duration
+		want   int
+	}{
+		{"by weight", false, "light", 100 * time.Millisecond, 2},
+		{"strict, more weight", true, "heavy", 100 * time.Millisecond, 2},
+		{"strict, less weight", true, "light", 100 * time.Millisecond, 0},
+		{"long handlers", false, "light", time.Hour, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate(gateSize{slots: 8, room: 8, weights: map[string]int{"heavy": 3, "middle": 2, "light": 1}, strict: tt.strict})
+			g.lasts = tt.lasts
+			for range 8 {
+				g.admit("middle", 0)
+			}
+			g.expect("middle", 1)
+			called, ok := g.admit("middle", 0)
+			if !ok {
+				t.Fatal("not admitted")
+			}
+			ended, end := context.WithCancel(t.Context())
+			go called.toSlot(ended)
+			synctest.Wait()
+			var came []*position
+			for range 8 {
+				if s, ok := g.admit(tt.queue, 0); ok {
+					came = append(came, s)
+				}
+			}
+			if len(came) != tt.want {
+				t.Errorf("%s: %d came, want %d", tt.name, len(came), tt.want)
+			}
+			for _, s := range came {
+				s.leave()
+			}
+			if g.fresh != 0 || g.waiting != 1 {
+				t.Errorf("%s: %d compete and %d wait after they left", tt.name, g.fresh, g.waiting)
+			}
+			end()
+			synctest.Wait()
+		})
+	}
+}
+
 // TestGateRestsForNone: while one queue may have tasks, no queue is left alone, however often another
 // one was empty.
 func TestGateRestsForNone(t *testing.T) {

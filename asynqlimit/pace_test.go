@@ -20,8 +20,8 @@ func TestPace(t *testing.T) {
 		want    time.Duration
 	}{
 		"idle":                {usage(100, 0, 0), 50, 0, 500 * time.Millisecond},
-		"places ahead":        {usage(100, 2*time.Second, 0), 50, 0, 2500 * time.Millisecond},
-		"places ahead, later": {usage(100, 2*time.Second, 0), 50, time.Second, 1500 * time.Millisecond},
+		"reservations":        {usage(100, 2*time.Second, 0), 50, 0, 2500 * time.Millisecond},
+		"reservations, later": {usage(100, 2*time.Second, 0), 50, time.Second, 1500 * time.Millisecond},
 		"paused":              {usage(100, 0, time.Minute), 1, 0, time.Minute + 10*time.Millisecond},
 		"pause over":          {usage(100, 0, time.Minute), 1, 2 * time.Minute, 10 * time.Millisecond},
 		"not there":           {operate.FleetUsage{}, 1000, 0, 0},

@@ -53,12 +53,12 @@ func TestFateOf(t *testing.T) {
 func TestEnding(t *testing.T) {
 	api := line.Parking{Line: "api"}
 	tests := []struct {
-		name  string
-		phase phase
-		fate  fate
-		place line.Parking
-		step  line.Step
-		want  fate
+		name    string
+		phase   phase
+		fate    fate
+		parking line.Parking
+		step    line.Step
+		want    fate
 	}{
 		{"waits for a limit", waits, open, api, line.Retry, parks},
 		{"waits for a slot", waits, open, line.Parking{}, line.Archive, returns},
@@ -72,7 +72,7 @@ func TestEnding(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a := &attempt{phase: tt.phase, fate: tt.fate, parking: tt.place}
+			a := &attempt{phase: tt.phase, fate: tt.fate, parking: tt.parking}
 			if got, _ := a.ending(tt.step); got != tt.want {
 				t.Errorf("%v, want %v", got, tt.want)
 			}

@@ -14,6 +14,7 @@ type position struct {
 	limiters []string // for which it waits, in the room or in its slot
 	waits    bool     // it is in the room
 	due      bool     // it wants a slot soon: its permits are due soon, or it asks for the slot
+	fresh    bool     // it is in the room because it competes with those that ask for slots
 	asks     bool     // it asks for its permits, and has no answer yet
 	since    time.Time
 	began    time.Time     // when it got its slot

@@ -77,6 +77,6 @@ jobs: { "x:limited": { limits: [api] } }
 	before := visits.Load()
 	<-time.After(3 * time.Second)
 	if n := visits.Load() - before; n > 2 {
-		t.Errorf("%d looks in 3 s at a line that is empty", n)
+		t.Errorf("%d visits in 3 s to a line that is empty", n)
 	}
 }

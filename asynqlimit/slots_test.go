@@ -195,3 +195,35 @@ type redisError string
 
 func (e redisError) Error() string { return string(e) }
 func (e redisError) RedisError()   {}
+
+// TestFreshBesideCalled: jobs that come now do not wait until all that are called from a line have
+// run: with strict priority those of higher queues come first, otherwise all queues have their part.
+func TestFreshBesideCalled(t *testing.T) {
+	t.Parallel()
+	for _, strict := range []bool{true, false} {
+		t.Run(fmt.Sprint("strict ", strict), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			goOn := s.stopLimit("api", "1000/1s")
+			const called, fresh = 500, 20
+			for i := range called {
+				s.enqueue("x:limited", fmt.Sprintf("called%03d", i), asynq.Queue("low"))
+			}
+			s.serve(member{yaml: `
+limits: { api: { rate: 1000/1s } }
+jobs: { "x:limited": { limits: [api], hold: 100ms } }
+`, asynq: asynq.Config{Concurrency: 10, Queues: map[string]int{"high": 6, "low": 1}, StrictPriority: strict}, handle: func(context.Context, *asynq.Task) error {
+				<-time.After(100 * time.Millisecond)
+				return nil
+			}})
+			s.awaitWaiting("low", called)
+			goOn()
+			s.awaitStarts("called", 50, 5*time.Second) // the slots are full, and will be for some seconds
+			for i := range fresh {
+				s.enqueue("y:free", fmt.Sprintf("fresh%02d", i), asynq.Queue("high"))
+			}
+			s.awaitStarts("fresh", fresh, time.Second)
+			s.awaitStarts("called", called, 15*time.Second)
+		})
+	}
+}
