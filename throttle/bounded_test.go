@@ -49,7 +49,7 @@ func TestBusyLogStaysBounded(t *testing.T) {
 	if most > 800 {
 		t.Errorf("%d entries for a limit of 3000", most)
 	}
-	if x.count["in buckets"] == 0 || x.count["places ahead"] == 0 {
+	if x.count["in buckets"] == 0 || x.count["reservations"] == 0 {
 		t.Errorf("not busy enough: %v", x.count)
 	}
 }

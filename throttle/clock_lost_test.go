@@ -41,9 +41,9 @@ func TestClockSetBackIsKnownThoughTheReplyIsLost(t *testing.T) {
 		time.Sleep(ms(200))
 		clock.step(-time.Hour)
 		way.reply.Store(true)
-		place := must(l.Reserve(b.Context(), 1, 10*time.Second))
-		if d := time.Until(used.Add(2 * time.Second)); place.Delay() < d {
-			b.Errorf("10 of 10 were used, and one more in %v, want %v", place.Delay(), d)
+		reservation := must(l.Reserve(b.Context(), 1, 10*time.Second))
+		if d := time.Until(used.Add(2 * time.Second)); reservation.Delay() < d {
+			b.Errorf("10 of 10 were used, and one more in %v, want %v", reservation.Delay(), d)
 		}
 		clock.step(time.Hour)
 		check(b, l.Acquire(b.Context(), 5))

@@ -18,7 +18,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-var writeCommands = flag.Bool("commands", false, "write testdata/commands.txt anew")
+var writeCommands = flag.Bool("commands", false, "write testdata/commands.txt again")
 
 // monitor has the output of Redis's MONITOR. Arguments that differ from run to run are shown by
 // kind: # is a number, * a text of bytes.

@@ -53,12 +53,12 @@ func TestD8ClientClocksDoNotMatter(t *testing.T) {
 				b.expectTry(one, 7, false)
 				b.expectTry(one, 6, true)
 				b.expectTry(two, 1, false)
-				place, err := two.Reserve(ctx, 1, time.Minute)
+				reservation, err := two.Reserve(ctx, 1, time.Minute)
 				check(b, err)
-				if d := place.Delay(); d != time.Second {
+				if d := reservation.Delay(); d != time.Second {
 					b.Errorf("told to wait %v, want 1s", d)
 				}
-				place.Cancel()
+				reservation.Cancel()
 
 				var mu sync.Mutex
 				got := make(map[time.Duration]int)

@@ -273,3 +273,89 @@ func ExampleLimiter_UpdateRate() {
 	// true <nil>
 	// 4 <nil>
 }
+
+// A limit in flight has so many slots for all processes. Who comes while all are taken waits until
+// one is given back.
+func ExampleClient_InFlight() {
+	client, closeAll := connect()
+	defer closeAll()
+	ctx := context.Background()
+	exports, err := client.InFlight("exports", throttle.Slots{Limit: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	first, err := exports.Acquire(ctx, "export-1") // the id names who has the slot
+	if err != nil {
+		log.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	_, err = exports.Acquire(short, "export-2")
+	fmt.Println("while the slot is taken:", errors.Is(err, context.DeadlineExceeded))
+
+	if err := first.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	second, err := exports.Acquire(ctx, "export-2")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("after its release:", second.Release(ctx))
+	// Output:
+	// while the slot is taken: true
+	// after its release: <nil>
+}
+
+// Whatever runs under a Lease uses its context, which ends when the slot may be another's.
+func ExampleLease_Context() {
+	client, closeAll := connect()
+	defer closeAll()
+	ctx := context.Background()
+	exports, err := client.InFlight("exports", throttle.Slots{Limit: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	lease, err := exports.Acquire(ctx, "export-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	again, err := exports.Acquire(ctx, "export-1") // the same id takes the slot over
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer again.Release(ctx)
+	<-lease.Context().Done()
+	fmt.Println("first:", context.Cause(lease.Context()))
+	fmt.Println("second:", again.Context().Err())
+	// Output:
+	// first: another holder has come with the same id
+	// second: <nil>
+}
+
+// A limit adapts to its API: a refusal cuts it, for all processes.
+func ExampleLimiter_SetAdapt() {
+	client, closeAll := connect()
+	defer closeAll()
+	ctx := context.Background()
+	api, err := client.LimiterWithRate("api", throttle.Rate{Permits: 50, Interval: time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := api.SetAdapt(ctx, throttle.Adapt{Min: 1, Max: 200}); err != nil {
+		log.Fatal(err)
+	}
+	if err := api.Acquire(ctx, 1); err != nil {
+		log.Fatal(err)
+	}
+	sent := time.Now()
+	// call the API here: it answers 429 Too Many Requests
+	api.Observe(sent, throttle.Outcome{Refused: true})
+
+	rate, err := api.Config(ctx)
+	for err == nil && rate.Permits == 50 { // Observe does not wait for Redis
+		time.Sleep(time.Millisecond)
+		rate, err = api.Config(ctx)
+	}
+	fmt.Println("less than 50:", rate.Permits < 50, err)
+	// Output: less than 50: true <nil>
+}

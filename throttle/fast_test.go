@@ -44,11 +44,11 @@ func TestLastReplyExpiresWithItsLimiter(t *testing.T) {
 // A cached value that cannot be right is no error: it is computed again from the log. A value
 // that Redis itself would not have written is no error either: it counts until the next refresh.
 func TestDamagedValueIsNoError(t *testing.T) {
-	anew := map[string]bool{
+	recomputed := map[string]bool{
 		"x": true, "": true, "0.5": true, "12345678901234567890": true,
 		"007": false, "+7": false, " 7": false, "-0": false, "0x7": false,
 	}
-	for damaged, anew := range anew {
+	for damaged, recomputed := range recomputed {
 		t.Run(damaged, func(t *testing.T) {
 			forEachRedis(t, func(b *bench) {
 				l := b.limited(ample())
@@ -57,7 +57,7 @@ func TestDamagedValueIsNoError(t *testing.T) {
 				}
 				check(b, b.rdb.Set(b.Context(), l.keys()[1], damaged, 0).Err())
 				check(b, l.Acquire(b.Context(), 1))
-				if got := b.rdb.Get(b.Context(), l.keys()[1]).Val(); anew && got != "996" {
+				if got := b.rdb.Get(b.Context(), l.keys()[1]).Val(); recomputed && got != "996" {
 					b.Errorf("the value is %q, want 996", got)
 				}
 			})

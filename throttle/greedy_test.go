@@ -32,7 +32,7 @@ func TestGroupsUseWhatThereIs(t *testing.T) {
 	for seed := uint64(1); seed <= groups; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &replayed{simulation: emptySimulation(t, seed), hash: fnv.New64a(), met: make(map[string]int)}
+				r := &replayed{simulation: emptySimulation(t, seed), hash: fnv.New64a(), events: make(map[string]int)}
 				r.replays = "TestGroupsUseWhatThereIs"
 				r.length = length
 				r.group(2 + r.random.IntN(3))

@@ -90,7 +90,7 @@ func TestGroupReleases(t *testing.T) {
 		check(b, g.AcquireEach(ctx, 1, 1, 3))
 		waiting := make(chan error, 1)
 		go func() { waiting <- ls[2].Acquire(ctx, 2) }()
-		testkit.Eventually(b, 5*time.Second, "a place a minute ahead, and an ear for releases", func() bool {
+		testkit.Eventually(b, 5*time.Second, "a reservation a minute ahead, and a subscription to releases", func() bool {
 			u, err := ls[2].Inspect(ctx)
 			return err == nil && u.Reserved == 2 && c.core.Hears()
 		})

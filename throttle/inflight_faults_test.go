@@ -223,13 +223,13 @@ func judgeSlots(t *testing.T, path string, after time.Time) (most, runs, late in
 	file, err := os.Open(path)
 	check(t, err)
 	defer file.Close()
-	type moment struct {
+	type edge struct {
 		at    int64
 		delta int
 	}
-	var moments []moment
+	var edges []edge
 	first, last := map[string]int64{}, map[string]int64{}
-	close := func(id string) { moments = append(moments, moment{first[id], 1}, moment{last[id], -1}) }
+	close := func(id string) { edges = append(edges, edge{first[id], 1}, edge{last[id], -1}) }
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		var at int64
@@ -252,10 +252,10 @@ func judgeSlots(t *testing.T, path string, after time.Time) (most, runs, late in
 	for id := range first {
 		close(id)
 	}
-	slices.SortFunc(moments, func(a, b moment) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.delta, b.delta)) })
+	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.delta, b.delta)) })
 	now := 0
-	for _, m := range moments {
-		now += m.delta
+	for _, e := range edges {
+		now += e.delta
 		most = max(most, now)
 	}
 	return most, runs, late

@@ -243,7 +243,7 @@ func TestReservationsAreGivenBack(t *testing.T) {
 		again, err := l.Reserve(ctx, 4, 3*time.Second)
 		check(b, err)
 		if !again.OK() {
-			b.Errorf("the cancelled place is not to be had: %v", again.Delay())
+			b.Errorf("the permits of the cancelled reservation are not free: %v", again.Delay())
 		}
 		check(b, again.Wait(ctx))
 		again.Cancel() // too late to matter

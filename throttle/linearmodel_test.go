@@ -86,7 +86,7 @@ type quota struct {
 // know only what that was before and after. So it stands for all the logs that are possible.
 type grants struct {
 	zone   zone
-	held   []held // in their order; the i-th is moment firstHeld+i of the zone
+	held   []held // in their order; the i-th is time firstHeld+i of the zone
 	asking []int  // calls that may have taken permits, and have not given back
 }
 

@@ -226,7 +226,7 @@ func (x *trace) batch(t *rapid.T, q *tracedQueue, states []state) batchCall {
 		return b
 	}
 	for range rapid.IntRange(0, min(2, len(q.held))).Draw(t, "returns") {
-		i := rapid.IntRange(0, len(q.held)-1).Draw(t, "place")
+		i := rapid.IntRange(0, len(q.held)-1).Draw(t, "reservation")
 		b.returns = append(b.returns, q.held[i])
 		q.held = slices.Delete(q.held, i, i+1)
 	}

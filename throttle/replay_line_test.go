@@ -37,9 +37,9 @@ func (l *replayedLine) step(e line.Event) {
 	if l.p.dead() {
 		return
 	}
-	r.met[l.l.Phase()+" x "+e.Kind.String()]++
+	r.events[l.l.Phase()+" x "+e.Kind.String()]++
 	a := &l.l.Around
-	a.Answered, a.FirstCall, a.Hears = l.p.metRedis, l.p.firstCall, l.p.hears
+	a.Answered, a.FirstCall, a.Hears = l.p.knowsRedis, l.p.firstCall, l.p.hears
 	a.Drawn, l.drawn = l.drawn, 0
 	for i, name := range l.names {
 		a.Elsewhere[i] = 0
@@ -131,7 +131,7 @@ func (l *replayedLine) call(c *line.Call, serves bool) {
 			err = script.Classify(err)
 		}
 		if err == nil || !script.Transient(err) {
-			l.p.metRedis = true
+			l.p.knowsRedis = true
 		}
 		if err != nil && serves {
 			l.step(line.Event{Kind: line.Again, Call: c})

@@ -27,16 +27,16 @@ const replayedFleets = 40
 //	JOBTHROTTLE_SEED=17 go test ./throttle -count 1 -run TestReplay
 //	JOBTHROTTLE_FLEETS=2000 go test ./throttle -count 1 -timeout 1h -run TestReplay
 func TestReplay(t *testing.T) {
-	var total, met counted
+	var total, events counted
 	fleets := eachFleet(t, replayedFleets, 250*replayedFleets, func(t *testing.T, seed uint64) {
 		r := replay(t, seed)
 		total.add(r.count)
-		met.add(r.met)
+		events.add(r.events)
 	})
 	t.Cleanup(func() { // when all have run
 		t.Logf("%d fleets: %v", fleets, total.counts)
-		for _, pair := range slices.Sorted(maps.Keys(met.counts)) {
-			t.Logf("%8d  %s", met.counts[pair], pair)
+		for _, pair := range slices.Sorted(maps.Keys(events.counts)) {
+			t.Logf("%8d  %s", events.counts[pair], pair)
 		}
 	})
 }
@@ -58,7 +58,7 @@ func TestReplayIsExact(t *testing.T) {
 // replay runs the fleet of a seed.
 func replay(t *testing.T, seed uint64) (r *replayed) {
 	synctest.Test(t, func(t *testing.T) {
-		r = &replayed{simulation: newSimulation(t, seed), hash: fnv.New64a(), met: make(map[string]int)}
+		r = &replayed{simulation: newSimulation(t, seed), hash: fnv.New64a(), events: make(map[string]int)}
 		r.replays = "TestReplay"
 		r.run()
 	})
@@ -76,7 +76,7 @@ type replayed struct {
 		io.Writer
 		Sum64() uint64
 	}
-	met map[string]int // how often each kind of event came in each phase of a line
+	events map[string]int // how often each kind of event came in each phase of a line
 }
 
 func (r *replayed) sum() uint64 { return r.hash.Sum64() }

@@ -29,7 +29,7 @@ func BenchmarkScriptCost(b *testing.B) {
 		{"empty-script", load{clients: 1, waiters: 1, call: func(ctx context.Context, c *Client) error {
 			return redis.NewScript("return 1").Run(ctx, c.core.Redis, nil).Err()
 		}}},
-		{"look", load{rates: []Rate{never}, clients: 1, waiters: 1, call: func(ctx context.Context, c *Client) error {
+		{"read-epoch", load{rates: []Rate{never}, clients: 1, waiters: 1, call: func(ctx context.Context, c *Client) error {
 			_, err := c.core.Call(ctx, script.Epoch, []string{"1"})
 			return err
 		}}},
@@ -87,10 +87,10 @@ func (l load) run(b *testing.B) {
 		}
 	}
 	<-time.After(time.Second) // the first calls compile scripts and create limiters
-	before := spentOf(b, admin)
+	before := workOf(b, admin)
 	granted := grants(clients)
 	<-time.After(3 * time.Second)
-	after := spentOf(b, admin)
+	after := workOf(b, admin)
 	granted = grants(clients) - granted
 	cancel()
 	wg.Wait()
@@ -135,14 +135,14 @@ func grants(clients []*Client) (sum int64) {
 	return sum
 }
 
-// spent is what a server has done since it started.
-type spent struct {
+// work is what a server has done since it started.
+type work struct {
 	cpu       float64 // s, of the process
 	inScripts float64 // us
 	calls     float64 // of scripts
 }
 
-func spentOf(b *testing.B, rdb *redis.Client) (s spent) {
+func workOf(b *testing.B, rdb *redis.Client) (w work) {
 	b.Helper()
 	text, err := rdb.Info(context.Background(), "everything").Result()
 	if err != nil {
@@ -158,7 +158,7 @@ func spentOf(b *testing.B, rdb *redis.Client) (s spent) {
 		return x
 	}
 	_, evalsha, _ := strings.Cut(text, "cmdstat_evalsha:")
-	return spent{
+	return work{
 		cpu:       number(text, "used_cpu_user:") + number(text, "used_cpu_sys:"),
 		inScripts: number(evalsha, "usec="),
 		calls:     number(evalsha, "calls="),

@@ -214,7 +214,7 @@ type scriptQueue struct {
 	args    []any
 	fast    *script.Short // if it may be tried
 	calm    bool          // nobody else changes the limiters: fast.lua need not check each time
-	looked  time.Time     // when it last checked
+	checked time.Time     // when it last checked
 	short   bool          // fast.lua served the latest request
 	reply   string
 }
@@ -249,11 +249,11 @@ func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) script.Re
 	if b.plain(q.config) {
 		now, err := rdb.Time(context.Background()).Result()
 		check(tb, err)
-		look := script.Barely
-		if !q.calm || now.Sub(q.looked).Abs() >= 100*time.Millisecond {
-			q.looked, look = now, script.Fields
+		checks := script.Barely
+		if !q.calm || now.Sub(q.checked).Abs() >= 100*time.Millisecond {
+			q.checked, checks = now, script.Fields
 		}
-		q.fast = r.Short(0, 10*time.Second, look, 0)
+		q.fast = r.Short(0, 10*time.Second, checks, 0)
 	}
 	return q.resend(tb, rdb)
 }

@@ -163,19 +163,19 @@ func (d *decision) run(i int) {
 			return
 		}
 	}
-	var places []int64
+	var times []int64
 	given, from := int64(0), now+max(a.lead, 0)
 	for _, g := range run.Grants {
 		at := int64(d.r.Base) + g.Offset
-		places = append(places, at)
-		d.place(a, g.Count, from, at)
+		times = append(times, at)
+		d.grant(a, g.Count, from, at)
 		given, from = given+g.Count, at
 		if g.Offset > a.reach && a.longest >= 0 {
-			d.broken("nobody reserves beyond the horizon", "a place %v ahead, reach %v", micros(g.Offset), micros(a.reach))
+			d.broken("nobody reserves beyond the horizon", "a reservation %v ahead, reach %v", micros(g.Offset), micros(a.reach))
 		}
 	}
-	if !oracle.InOrder(places) {
-		d.broken("in turn", "places %v", places)
+	if !oracle.InOrder(times) {
+		d.broken("in turn", "grants at %v", times)
 	}
 	if a.longest < 0 {
 		return
@@ -189,8 +189,8 @@ func (d *decision) run(i int) {
 	d.rest(a, run, from)
 }
 
-// place judges one grant, or several of the same time, and notes them.
-func (d *decision) place(a ask, count, from, at int64) {
+// grant judges one grant, or several of the same time, and notes them.
+func (d *decision) grant(a ask, count, from, at int64) {
 	if !d.s.steps {
 		if all := d.plan(a, count); !all.Fits(at) {
 			d.broken("exact", "%d x %v granted %v ahead, where %s is full", count, a.ns, micros(at-int64(d.r.Now)), d.named(all.Full(at)))
@@ -206,9 +206,9 @@ func (d *decision) place(a ask, count, from, at int64) {
 				d.broken("busy", "%v granted %v ahead; there was room %v ahead, and with buckets %v ahead", a.ns, micros(at-int64(d.r.Now)),
 					micros(one.Earliest(from)-int64(d.r.Now)), micros(latest-int64(d.r.Now)))
 			}
-			d.s.count["places"]++
+			d.s.count["grants"]++
 			if at > int64(d.r.Now) {
-				d.s.count["places ahead"]++
+				d.s.count["reservations"]++
 			}
 		}
 	}
@@ -243,7 +243,7 @@ func (d *decision) rest(a ask, run script.Outcome, from int64) {
 	one := d.plan(a, 1)
 	at, earliest, latest := int64(d.r.Now)+wait, one.Earliest(from), one.Latest(from)
 	if a.lead > 0 && d.anyCrowded() {
-		latest = max(latest, one.Latest(earliest+a.lead)) // as in place
+		latest = max(latest, one.Latest(earliest+a.lead)) // as in grant
 	}
 	if at < earliest || at > latest && !d.late() {
 		d.broken("a wait is what it is said to be", "%v told %v; there is room in %v to %v", a.ns, run.Wait, micros(earliest-int64(d.r.Now)), micros(latest-int64(d.r.Now)))

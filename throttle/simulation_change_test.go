@@ -30,7 +30,7 @@ func (v *view) judgeChange(after []simulatedMember) {
 			want = want.Until(stand)
 			ahead := got.After(stand)
 			if got = got.Until(stand); key == a.key && !a.limit.PerClient && len(ahead) > 0 {
-				v.broken("changes reach everybody", "%s: %d places far ahead survived the change", b.sl.name, len(ahead))
+				v.broken("changes reach everybody", "%s: %d reservations far ahead survived the change", b.sl.name, len(ahead))
 			}
 		}
 		if why := b.limit.Kept(want, got, v.now, false); why != "" && !b.expires {

@@ -39,12 +39,12 @@ type simulatedProcess struct {
 	shares         bool          // calls, between its lines
 
 	// Of a process whose lines are replayed:
-	heeds     bool // callers make calls themselves
-	metRedis  bool
-	firstCall line.Local
-	known     line.RoundTrips
-	clock     line.Furthest
-	lateHere  int64
+	heeds      bool // callers make calls themselves
+	knowsRedis bool
+	firstCall  line.Local
+	known      line.RoundTrips
+	clock      line.Furthest
+	lateHere   int64
 
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -202,7 +202,7 @@ func (s *simulation) execute(p *simulatedProcess, m message, repeated bool) (any
 	if repeated {
 		s.count["repeated"]++
 	}
-	v := s.look(p, m, repeated)
+	v := s.viewBefore(p, m, repeated)
 	reply, err := s.rdb.EvalSha(context.Background(), simulatedScripts[m.script].Hash(), m.keys, m.args...).Result()
 	v.judge(reply, err)
 	return reply, err

@@ -64,8 +64,8 @@ func (m message) names() (names []string) {
 	return names
 }
 
-// look reads the logs before a call.
-func (s *simulation) look(p *simulatedProcess, m message, repeated bool) *view {
+// viewBefore reads the logs before a call.
+func (s *simulation) viewBefore(p *simulatedProcess, m message, repeated bool) *view {
 	v := &view{s: s, p: p, m: m, repeated: repeated, now: s.now(), names: m.names()}
 	v.before = v.members()
 	for _, b := range v.before {

@@ -258,7 +258,7 @@ func (x *trace) seen(exact, grid, short bool, r script.Reply) {
 	for _, run := range r.Runs {
 		for _, g := range run.Grants {
 			if int64(r.Base)+g.Offset > int64(r.Now) {
-				x.count["places ahead"]++
+				x.count["reservations"]++
 			} else {
 				x.count["grants now"]++
 			}

@@ -84,7 +84,7 @@ func (x *trace) change(t *rapid.T, l *Limiter, f func(ctx context.Context, befor
 	if after.epoch != before.epoch && !after.perClient {
 		for _, r := range after.records {
 			if r.at > after.epoch+near {
-				t.Fatalf("a place %v ahead survived the change", time.Duration(r.at-after.epoch)*time.Microsecond)
+				t.Fatalf("a reservation %v ahead survived the change", time.Duration(r.at-after.epoch)*time.Microsecond)
 			}
 		}
 	}

@@ -215,7 +215,7 @@ func TestCloseEndsWaitsAndGivesPlacesBack(t *testing.T) {
 			}
 		}
 		if u, err := watch.Inspect(b.Context()); err != nil || u.Reserved != 0 {
-			b.Errorf("%+v, %v: places were kept", u, err)
+			b.Errorf("%+v, %v: reservations were kept", u, err)
 		}
 		check(b, c.Close())
 	})
@@ -311,7 +311,7 @@ func TestReserveBeyondTheHorizon(t *testing.T) {
 				b.Errorf("reservation %d: %v, its turn after %v, want %v", i, r.OK(), turn, want)
 			}
 			if r.Delay() > 3*every {
-				b.Errorf("reservation %d: a place %v ahead", i, r.Delay())
+				b.Errorf("reservation %d: %v ahead", i, r.Delay())
 			}
 		}
 	})

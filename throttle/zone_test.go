@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// zone is all the values that some times (its moments) may have, given how far apart they are:
-// for each two of them, the most by which the first comes after the second. Its moment 0 is the
+// zone is all the values that some times may have, given how far apart they are:
+// for each two of them, the most by which the first comes after the second. Its time 0 is the
 // beginning. The bounds are as tight as they imply each other, so that equal zones have equal
 // bounds. A zone does not change; operations return another.
 type zone struct {
@@ -16,14 +16,14 @@ type zone struct {
 
 const unbounded = math.MaxInt64 / 4
 
-// newZone has the beginning and n moments that coincide with it.
+// newZone has the beginning and n times that coincide with it.
 func newZone(n int) zone { return zone{n + 1, make([]int64, (n+1)*(n+1))} }
 
 func (z zone) at(i, j int) int64 { return z.bounds[i*z.size+j] }
 
 func (z zone) clone() zone { return zone{z.size, slices.Clone(z.bounds)} }
 
-// within leaves the values for which moment i comes at most d after moment j. It reports false if
+// within leaves the values for which time i comes at most d after time j. It reports false if
 // there are none.
 func (z zone) within(i, j int, d int64) (zone, bool) {
 	switch {
@@ -43,7 +43,7 @@ func (z zone) within(i, j int, d int64) (zone, bool) {
 	return tight, true
 }
 
-// later lets moment i be any time later than it is.
+// later lets time i be any amount later than it is.
 func (z zone) later(i int) zone {
 	z = z.clone()
 	for j := range z.size {
@@ -54,7 +54,7 @@ func (z zone) later(i int) zone {
 	return z
 }
 
-// with adds a moment, the last, that coincides with moment i.
+// with adds a time, the last, that coincides with time i.
 func (z zone) with(i int) zone {
 	more := zone{z.size + 1, make([]int64, 0, (z.size+1)*(z.size+1))}
 	for a := range z.size {
@@ -66,7 +66,7 @@ func (z zone) with(i int) zone {
 	return more
 }
 
-// without forgets moment i, but nothing of what it implies for the others.
+// without forgets time i, but nothing of what it implies for the others.
 func (z zone) without(i int) zone {
 	less := zone{size: z.size - 1}
 	for a := range z.size {

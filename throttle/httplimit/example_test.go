@@ -6,6 +6,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -49,4 +50,30 @@ func ExampleTransport() {
 	}
 	fmt.Println("six requests took an interval:", time.Since(start) >= 200*time.Millisecond)
 	// Output: six requests took an interval: true
+}
+
+// Read tells what a response says about the limits of its API: here, that one of them is used up.
+func ExampleRead() {
+	now := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+	resp := &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}} // your API's answer
+	resp.Header.Set("Date", now.Format(http.TimeFormat))
+	resp.Header.Set("X-RateLimit-Resource", "core")
+	resp.Header.Set("X-RateLimit-Limit", "5000")
+	resp.Header.Set("X-RateLimit-Remaining", "0")
+	resp.Header.Set("X-RateLimit-Reset", strconv.FormatInt(now.Add(10*time.Minute).Unix(), 10))
+
+	github, err := httplimit.FindPreset("github") // Preset{} if there is none for your API
+	if err != nil {
+		log.Fatal(err)
+	}
+	report := httplimit.Read(resp, github)
+	if report.Refused {
+		fmt.Println("refused by", report.Limit, "for", report.Pause)
+	}
+	for _, q := range report.Quotas {
+		fmt.Println(q.Name, q.Limit, q.Unit, "in", q.Window, "and", q.Remaining, "left")
+	}
+	// Output:
+	// refused by core for 10m0s
+	// core 5000 requests in 1h0m0s and 0 left
 }

@@ -77,14 +77,14 @@ func TestInspectsPlacesAndPauses(t *testing.T) {
 	s := onRedis(t)
 	ctx, f := t.Context(), s.fleet()
 	l := s.limited(s.client(), "api", perHour(10), 10)
-	place, err := l.Reserve(ctx, 3, 2*time.Hour)
+	reservation, err := l.Reserve(ctx, 3, 2*time.Hour)
 	s.check(err)
 	found, err := f.Inspect(ctx, "api")
 	s.check(err)
-	if !place.OK() || len(found) != 1 || found[0].Reserved != 3 {
+	if !reservation.OK() || len(found) != 1 || found[0].Reserved != 3 {
 		t.Errorf("%+v, want 3 reserved", found)
 	}
-	place.Cancel()
+	reservation.Cancel()
 	s.check(l.Pause(ctx, time.Minute))
 	before := s.rdb.HGetAll(ctx, "api").Val()
 	found, err = f.Inspect(ctx, "api")

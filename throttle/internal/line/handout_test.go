@@ -78,8 +78,8 @@ func TestChangedPlaceIsNotTakenEarly(t *testing.T) {
 	}
 	d.now = d.now.Add(time.Second)
 	d.step(Event{Kind: Due, Waiter: w})
-	look := d.asked()
-	d.step(Event{Kind: Answered, Call: look, Answer: Reply{Value: fmt.Sprint(d.remote(), " 7"), Sent: d.now}})
+	call := d.asked()
+	d.step(Event{Kind: Answered, Call: call, Answer: Reply{Value: fmt.Sprint(d.remote(), " 7"), Sent: d.now}})
 	if out := d.step(Event{Kind: Due, Waiter: w}); !out.Taken {
 		t.Errorf("not taken at its turn: %+v", *out)
 	}

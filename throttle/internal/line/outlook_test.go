@@ -38,8 +38,8 @@ func TestEarliest(t *testing.T) {
 		"after an uneven one, what comes free":      {sliding, 2210, had(1200, 5, 1500, 5), 5, 1, 2210},
 		"one more than that":                        {sliding, 2210, had(1200, 5, 1500, 5), 6, 1, 2510},
 		"and in the span after it":                  {sliding, 2210, had(1200, 5, 1500, 5), 16, 1, 3520},
-		"places of others are not known":            {sliding, 2210, had(1500, 2), 9, 1, 2510},
-		"later places are not before it":            {sliding, 2210, had(1200, 5, 2500, 5), 10, 1, 2210},
+		"reservations of others are not known":      {sliding, 2210, had(1500, 2), 9, 1, 2510},
+		"later reservations are not before it":      {sliding, 2210, had(1200, 5, 2500, 5), 10, 1, 2210},
 		"three of three":                            {sliding, 2020, had(), 9, 3, 2020},
 		"a fourth of three does not fit":            {sliding, 2020, had(), 12, 3, 3030},
 		"each for all":                              {sliding, 2020, had(), 30, 10, 4040},
@@ -90,15 +90,15 @@ func TestOutlook(t *testing.T) {
 		n      int64
 		want   int64 // ms
 	}{
-		"nobody":                           {nil, 1, 2000},
-		"nobody, for more":                 {nil, 4, 2500},
-		"alike":                            {[]asked{{1, 25}}, 1, 4000},
-		"smaller ones":                     {[]asked{{1, 25}}, 4, 4000},
-		"smaller ones that come first":     {[]asked{{1, 10}}, 4, 3000},
-		"smaller ones of several kinds":    {[]asked{{1, 5}, {2, 5}, {3, 2}}, 4, 4000},
-		"alike, that leave gaps":           {[]asked{{4, 4}}, 4, 4500},
-		"bigger ones may be served later":  {[]asked{{10, 1}}, 1, 2000},
-		"but have places within a horizon": {[]asked{{10, 20}}, 1, 2500 + 19_000 - 3000},
+		"nobody":                                 {nil, 1, 2000},
+		"nobody, for more":                       {nil, 4, 2500},
+		"alike":                                  {[]asked{{1, 25}}, 1, 4000},
+		"smaller ones":                           {[]asked{{1, 25}}, 4, 4000},
+		"smaller ones that come first":           {[]asked{{1, 10}}, 4, 3000},
+		"smaller ones of several kinds":          {[]asked{{1, 5}, {2, 5}, {3, 2}}, 4, 4000},
+		"alike, that leave gaps":                 {[]asked{{4, 4}}, 4, 4500},
+		"bigger ones may be served later":        {[]asked{{10, 1}}, 1, 2000},
+		"but have reservations within a horizon": {[]asked{{10, 20}}, 1, 2500 + 19_000 - 3000},
 	} {
 		o := &outlook{
 			config: []script.Settings{{Rate: 10, Interval: time.Second}}, now: 1_000_000, ahead: make([]schedule, 1),

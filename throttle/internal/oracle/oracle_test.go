@@ -27,15 +27,15 @@ func TestExcess(t *testing.T) {
 		{"nothing", five, nil, 10, Window{}},
 		{"as much as may be", five, Log{{0, 2}, {9, 3}}, 10, Window{}},
 		{"one too many at once", five, Log{{7, 6}}, 10, Window{7, 17, 6}},
-		{"one too many at the window's last moment", five, Log{{0, 2}, {9, 4}}, 10, Window{0, 10, 6}},
+		{"one too many at the end of the window", five, Log{{0, 2}, {9, 4}}, 10, Window{0, 10, 6}},
 		{"an interval apart", five, Log{{0, 5}, {10, 5}}, 10, Window{}},
 		{"within the guard", guarded, Log{{0, 5}, {11, 5}}, guarded.Span(), Window{0, 12, 10}},
 		{"the guard is over", guarded, Log{{0, 5}, {12, 5}}, guarded.Span(), Window{}},
 		{"it begins in the middle", five, Log{{0, 3}, {6, 2}, {11, 3}, {14, 1}}, 10, Window{6, 16, 6}},
-		{"places ahead count like all else", five, Log{{100, 5}, {109, 1}}, 10, Window{100, 110, 6}},
+		{"reservations count like grants", five, Log{{100, 5}, {109, 1}}, 10, Window{100, 110, 6}},
 		{"on either side of a calendar boundary", calendar, Log{{12, 5}, {13, 5}}, 10, Window{}},
 		{"one calendar window", calendar, Log{{13, 5}, {22, 1}}, 10, Window{13, 23, 6}},
-		{"two entries of one moment", five, Log{{4, 3}, {4, 3}}, 10, Window{4, 14, 6}},
+		{"two entries of one time", five, Log{{4, 3}, {4, 3}}, 10, Window{4, 14, 6}},
 	} {
 		if got, found := tc.limit.Excess(tc.log, tc.span); got != tc.want || found != (tc.want != Window{}) {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
@@ -56,10 +56,10 @@ func TestEarliest(t *testing.T) {
 		{"when the first expires", []Ask{{five, Log{{0, 2}, {4, 3}}, 1, false}}, 5, 10, 10},
 		{"when enough has expired", []Ask{{five, Log{{0, 2}, {4, 3}}, 3, false}}, 5, 14, 14},
 		{"the guard counts", []Ask{{guarded, Log{{0, 5}}, 1, false}}, 5, 12, 12},
-		{"before a place ahead, which it does not delay", []Ask{{five, Log{{20, 4}}, 1, false}}, 5, 5, 5},
-		{"not before a place ahead, which it would delay", []Ask{{five, Log{{20, 5}}, 1, false}}, 11, 30, 30},
+		{"before a reservation, which it does not delay", []Ask{{five, Log{{20, 4}}, 1, false}}, 5, 5, 5},
+		{"not before a reservation, which it would delay", []Ask{{five, Log{{20, 5}}, 1, false}}, 11, 30, 30},
 		{"as long before it as a window", []Ask{{five, Log{{20, 5}}, 1, false}}, 10, 10, 10},
-		{"in a gap between places", []Ask{{five, Log{{0, 5}, {10, 3}, {20, 5}}, 2, false}}, 5, 10, 10},
+		{"in a gap between reservations", []Ask{{five, Log{{0, 5}, {10, 3}, {20, 5}}, 2, false}}, 5, 10, 10},
 		{"a gap that is too small", []Ask{{five, Log{{0, 5}, {11, 3}, {20, 5}}, 2, false}}, 5, 10, 10},
 		{"a gap that is full in a later window", []Ask{{five, Log{{0, 5}, {13, 4}, {19, 1}}, 1, false}}, 5, 23, 23},
 		{"evenly", []Ask{{evenly, Log{{0, 1}}, 1, false}}, 0, 2, 2},
@@ -135,7 +135,7 @@ func TestTakeBackAndRelease(t *testing.T) {
 		{"due, of the limit before it was changed", first(Log{{1024, 4}, {1025, 4}}.TakeBackDue(long, 1024, 5, 2000, true)), Log{{1025, 4}}},
 		{"not out of the next bucket", first(Log{{1028, 4}}.TakeBack(long, 1024, 3)), Log{{1028, 4}}},
 		{"the oldest first", log.Release(10, 3), Log{{5, 2}, {7, 1}, {20, 1}}},
-		{"no places ahead", log.Release(10, 99), Log{{20, 1}}},
+		{"no reservations", log.Release(10, 99), Log{{20, 1}}},
 	} {
 		if !slices.Equal(tc.got, tc.want) {
 			t.Errorf("%s: %v, want %v", tc.name, tc.got, tc.want)
@@ -157,10 +157,10 @@ func TestKept(t *testing.T) {
 		{"one less", Log{{0, 2}, {512, 1}, {514, 1}, {2000, 1}}, false, false},
 		{"one elsewhere", Log{{0, 2}, {513, 1}, {514, 2}, {2000, 1}}, false, false},
 		{"merged", Log{{0, 2}, {514, 3}, {2000, 1}}, true, true},
-		{"merged, to a later moment of the bucket", Log{{0, 2}, {515, 3}, {2000, 1}}, true, true},
+		{"merged, to a later time of the bucket", Log{{0, 2}, {515, 3}, {2000, 1}}, true, true},
 		{"moved earlier", Log{{0, 2}, {512, 3}, {2000, 1}}, true, false},
 		{"moved too far", Log{{0, 2}, {600, 3}, {2000, 1}}, true, false},
-		{"a place that moved", Log{{0, 2}, {512, 1}, {514, 2}, {2001, 1}}, true, false},
+		{"a reservation that moved", Log{{0, 2}, {512, 1}, {514, 2}, {2001, 1}}, true, false},
 	} {
 		if why := long.Kept(want, tc.got, 1000, tc.buckets); (why == "") != tc.kept {
 			t.Errorf("%s: %q", tc.name, why)
