@@ -115,19 +115,19 @@ type Limit struct {
 	Weights map[string]float64 `yaml:"weights"`
 	// DefaultWeight is the weight of all other tenants: 0.001 to 1,000,000. Defaults to 1.
 	DefaultWeight *float64 `yaml:"default_weight"`
-	// Guard is how late a permit may be used, at most the interval. Zero means the default: 1 %
-	// of the interval, at least 3ms and at most 50ms, but never more than a quarter of the
-	// interval. A negative value means none.
+	// Guard is how late a permit may be used: at most the interval, or a quarter of a calendar
+	// window. Zero means the default: 1 % of the interval, at least 3ms and at most 50ms, but
+	// never more than a quarter of the interval. A negative value means none.
 	Guard Duration `yaml:"guard"`
 	// Smooth spreads the permits evenly over the interval.
 	Smooth bool `yaml:"smooth"`
 	// Window is sliding or calendar. Defaults to sliding.
 	Window string `yaml:"window"`
-	// Offset moves calendar windows from UTC midnight.
+	// Offset moves calendar windows from UTC midnight: 0 or more, and less than the interval.
 	Offset Duration `yaml:"offset"`
-	// KeepAlive removes a limiter that was not used for this long. Zero keeps it. But the
-	// limiters of a Key default to an hour, or to twice the interval if that is longer, so that
-	// idle values leave nothing behind.
+	// KeepAlive removes a limiter that was not used for this long. Zero keeps it; otherwise it is
+	// at least the interval. But the limiters of a Key default to an hour, or to twice the
+	// interval if that is longer, so that idle values leave nothing behind.
 	KeepAlive Duration `yaml:"keep_alive"`
 	// Adapt lets the limit find how much its API accepts, starting from Rate. Nil: the limit
 	// stays at Rate.

@@ -21,7 +21,7 @@ import (
 type Options struct {
 	// ID is what PER_CLIENT limits are keyed by. The default is a new UUIDv4. Two Clients with
 	// one ID share one PER_CLIENT quota. A process that keeps its ID over a restart keeps its
-	// usage.
+	// usage. An ID has at most 512 bytes, no control characters and no braces.
 	ID string
 	// Cluster says that rdb leads to a Redis Cluster, where the members of a Group must share a
 	// hash tag. The default is whether rdb is a *redis.ClusterClient: set it for one that is

@@ -227,7 +227,7 @@ func (l *Limiter) must(reply any, err error) error {
 }
 
 // Expire removes the limiter and all its data after d, unless its KeepAlive renews it when it is
-// used. It returns false if there is no such limiter.
+// used. It returns false if there is no such limiter. Less than 1ms is an error.
 func (l *Limiter) Expire(ctx context.Context, d time.Duration) (bool, error) {
 	if d < time.Millisecond {
 		return false, l.error(fmt.Errorf("expiry %v: want at least 1ms", d))

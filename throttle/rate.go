@@ -74,7 +74,8 @@ type Rate struct {
 	// Guard is how late a permit may be used: the log counts permits for Interval + Guard. The
 	// client may spend half of Guard on handing a permit out, and the caller may spend the other
 	// half until its request arrives. Zero means 1 % of the interval, at least 3ms and at most
-	// 50ms (but never more than a quarter of the interval); negative means none.
+	// 50ms (but never more than a quarter of the interval); negative means none. Guard is at most
+	// Interval, and in Calendar windows at most a quarter of it.
 	Guard time.Duration
 	// Smooth spreads permits evenly: n permits come no earlier than
 	// n * (Interval + Guard) / Permits after the grant before them.
