@@ -143,7 +143,7 @@ log: { level: warn }
 		retried += task.Retried
 	}
 	if retried != 0 {
-		t.Errorf("%d retries burned", retried)
+		t.Errorf("%d retries used up", retried)
 	}
 	t.Logf("%d requests and %d refusals for %d jobs of the account that is over, none %v to %v after a refusal; the good account's jobs arrived after p50 %v, at most %v; %d retried",
 		len(over.all), len(over.all)-len(over.accepted), jobs, underWay, away, waits[len(waits)/2], waits[len(waits)-1], retried)

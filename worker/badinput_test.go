@@ -148,7 +148,7 @@ log: { level: error }
 	f.awaitState("deaf", asynq.TaskStateArchived)
 	f.enqueue("x:next", "next", asynq.MaxRetry(5))
 	if info := f.awaitState("next", asynq.TaskStateRetry); info.Retried != 0 || !strings.Contains(info.LastErr, "max_in_flight") {
-		t.Errorf("put off with %q, %d retries burned", info.LastErr, info.Retried)
+		t.Errorf("put off with %q, %d retries used up", info.LastErr, info.Retried)
 	}
 	if n := len(f.seen()); n != 1 {
 		t.Errorf("%d jobs started, want only the deaf one", n)

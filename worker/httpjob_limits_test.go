@@ -120,6 +120,6 @@ func TestHTTPJobComesBackAfter429(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info.Retried != 0 {
-		t.Errorf("%d retries burned", info.Retried)
+		t.Errorf("%d retries used up", info.Retried)
 	}
 }

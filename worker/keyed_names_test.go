@@ -133,7 +133,7 @@ log: { level: error }
 	})
 	f.awaitThat(10*time.Second, func() (bool, string) {
 		n := f.rdb.Exists(t.Context(), "{api}:queues").Val()
-		return n == 1, "nobody has looked at the line"
+		return n == 1, "nobody has visited the line"
 	})
 	keys := f.rdb.Keys(t.Context(), "{api}*").Val()
 	stop()

@@ -162,7 +162,7 @@ log: { level: warn }
 	f.await(1, 5*time.Second)
 	f.awaitThat(5*time.Second, func() (bool, string) {
 		u := f.usage("api")
-		return u.Reserved >= 1, fmt.Sprintf("%d places ahead", u.Reserved)
+		return u.Reserved >= 1, fmt.Sprintf("%d reserved", u.Reserved)
 	})
 	before := time.Now()
 	stop()
@@ -215,7 +215,7 @@ log: { level: warn }
 }
 
 // asynq counts the wait against the task's time, and ends it with an attempt
-// burned: tasks park early enough to have at least half of it when they start.
+// used up: tasks park early enough to have at least half of it when they start.
 func TestDeadlineBurnsNothing(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second
@@ -230,7 +230,7 @@ log: { level: warn }
 `, rate))
 			f.work(func(ctx context.Context, _ *asynq.Task) error {
 				if retried, _ := asynq.GetRetryCount(ctx); retried > 0 {
-					t.Errorf("waiting burned %d retries", retried)
+					t.Errorf("waiting used up %d retries", retried)
 				}
 				deadline, _ := ctx.Deadline()
 				if left := time.Until(deadline); left < timeout*2/5 {

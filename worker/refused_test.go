@@ -80,7 +80,7 @@ func TestOneURLThatIsAlwaysRefused(t *testing.T) {
 		t.Errorf("%d of %d jobs took %v beside one that is refused, want at most 13s", len(done), others, took)
 	}
 	if info, err := inspector.GetTaskInfo("default", "bad"); err != nil || info.Retried != 0 {
-		t.Errorf("%+v, %v: want the refused job there, with no retry burned", info, err)
+		t.Errorf("%+v, %v: want the refused job there, with no retry used up", info, err)
 	}
 	for i := 2; i < min(len(refused), 5); i++ {
 		if away := refused[i].Sub(refused[i-1]); away < time.Second<<(i-1) {
@@ -148,6 +148,6 @@ log: { level: warn }
 		t.Error("a refusal does not pause the limit although another job was refused meanwhile")
 	}
 	if info := f.awaitState("bad", asynq.TaskStateRetry); info.Retried != 0 {
-		t.Errorf("%d retries burned", info.Retried)
+		t.Errorf("%d retries used up", info.Retried)
 	}
 }

@@ -25,7 +25,7 @@ log: { level: warn }
 	var refused time.Time // when a was refused first
 	handle := func(ctx context.Context, task *asynq.Task) error {
 		if retried, _ := asynq.GetRetryCount(ctx); retried != 0 {
-			t.Errorf("a refusal burned a retry")
+			t.Errorf("a refusal used up a retry")
 		}
 		mu.Lock()
 		defer mu.Unlock()

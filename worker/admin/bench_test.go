@@ -43,15 +43,15 @@ jobs: { noop: { limits: [api, api-worker] } }
 	for b.Loop() {
 		var with, without, ratios, cpu []float64
 		for i := range rounds {
-			speed, spent := map[bool]float64{}, map[bool]float64{}
+			speed, used := map[bool]float64{}, map[bool]float64{}
 			for _, seen := range []bool{i%2 == 0, i%2 != 0} { // each goes first as often as the other
 				enqueueNoOps(b, rdb, jobs)
 				before := processorTime(b, rdb)
 				speed[seen] = jobs / drain(b, rdb, cfg, jobs, seen).Seconds()
-				spent[seen] = processorTime(b, rdb) - before
+				used[seen] = processorTime(b, rdb) - before
 			}
 			with, without = append(with, speed[true]), append(without, speed[false])
-			ratios, cpu = append(ratios, speed[true]/speed[false]), append(cpu, spent[true]/spent[false])
+			ratios, cpu = append(ratios, speed[true]/speed[false]), append(cpu, used[true]/used[false])
 		}
 		b.ReportMetric(0, "ns/op")
 		b.ReportMetric(median(without), "unseen-jobs/s")

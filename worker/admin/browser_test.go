@@ -134,8 +134,8 @@ func (b *browser) keys(keys ...string) {
 	}
 }
 
-// look shows the page in a window of that size, dark or light.
-func (b *browser) look(width, height int64, scheme string) {
+// resize shows the page in a window of that size, dark or light.
+func (b *browser) resize(width, height int64, scheme string) {
 	b.t.Helper()
 	b.do(chromedp.EmulateViewport(width, height))
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{

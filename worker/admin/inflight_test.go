@@ -75,7 +75,7 @@ http: { allow_hosts: ["$API"] }
 	if q := got.Pools[0].Queues[0]; len(got.Blocked) != 0 || q.Parked != 12 || q.Retry != 0 {
 		t.Errorf("blocked %v, queue %+v: jobs that wait for a slot are parked", got.Blocked, q)
 	}
-	b.look(1280, 900, "light")
+	b.resize(1280, 900, "light")
 	b.do(chromedp.Navigate("http://" + s.addr + "/"))
 	b.until(patience, `document.querySelectorAll('#in-flight-rows tr').length === 3`)
 	text := value[string](b, `document.getElementById("in-flight-section").textContent`)

@@ -91,7 +91,7 @@ func (s *site) redisTime() time.Duration {
 func BenchmarkLarge(b *testing.B) {
 	s := large(b)
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-	spent := func(do func()) time.Duration {
+	cost := func(do func()) time.Duration {
 		before := s.redisTime()
 		do()
 		return s.redisTime() - before
@@ -103,7 +103,7 @@ func BenchmarkLarge(b *testing.B) {
 	}
 	const seconds, pages = 10, 10
 	watch := func(do func()) time.Duration {
-		return spent(func() {
+		return cost(func() {
 			for range seconds {
 				do()
 				time.Sleep(time.Second) // what is measured is a second of somebody watching
@@ -126,13 +126,13 @@ func BenchmarkLarge(b *testing.B) {
 		for name, query := range map[string]string{
 			"archived": "state=archived", "waiting": "state=waiting", "type": "state=waiting&type=http:request", "value": "state=waiting&value=v77777", "nothing": "state=failed",
 		} {
-			b.ReportMetric(ms(spent(func() {
+			b.ReportMetric(ms(cost(func() {
 				for range pages {
 					get("/api/jobs?" + query)
 				}
 			})/pages), name+"-page-ms")
 		}
-		b.ReportMetric(ms(spent(func() {
+		b.ReportMetric(ms(cost(func() {
 			for range pages {
 				get("/api/job?task=job-077777")
 			}
@@ -147,7 +147,7 @@ func BenchmarkLarge(b *testing.B) {
 func BenchmarkFirstPaint(b *testing.B) {
 	s := large(b)
 	page := openBrowser(b)
-	page.look(1280, 900, "light")
+	page.resize(1280, 900, "light")
 	var paints, cards []float64
 	for b.Loop() {
 		for range 5 {

@@ -53,7 +53,7 @@ func openPage(t *testing.T) (*site, *browser) {
 		}
 		return parked == 12+20-2*7 && s.api.Report().Requests == 2*7, fmt.Sprintf("%d parked: %v", parked, lines)
 	})
-	b.look(1280, 900, "light")
+	b.resize(1280, 900, "light")
 	b.do(chromedp.Navigate("http://" + s.addr + "/"))
 	b.until(patience, `document.getElementById("live").dataset.state === "ok"`)
 	return s, b
@@ -200,7 +200,7 @@ func TestPageChanges(t *testing.T) {
 func TestPageAsksBelowCost(t *testing.T) {
 	b := openBrowser(t)
 	s := newCostly(t, "")
-	b.look(1280, 900, "light")
+	b.resize(1280, 900, "light")
 	b.do(chromedp.Navigate("http://" + s.addr + "/"))
 	const button = `document.querySelector('button[aria-label="Change api"]')`
 	b.until(patience, button+" !== null")
@@ -248,7 +248,7 @@ func TestPageAsksBelowCost(t *testing.T) {
 func TestPageCancels(t *testing.T) {
 	b := openBrowser(t)
 	s := newCostly(t, "")
-	b.look(1280, 900, "light")
+	b.resize(1280, 900, "light")
 	b.do(chromedp.Navigate("http://" + s.addr + "/"))
 	open := func() {
 		t.Helper()
@@ -288,7 +288,7 @@ func TestPageJobs(t *testing.T) {
 	b := openBrowser(t)
 	s := newSite(t, 1, stuck, token)
 	s.archive(9, "mail:send", "idle")
-	b.look(360, 780, "dark")
+	b.resize(360, 780, "dark")
 	b.do(chromedp.Navigate("http://" + s.addr + "/"))
 	b.until(patience, `document.getElementById("live").dataset.state === "ok"`)
 	press := func(selector string, keys ...string) {
@@ -351,7 +351,7 @@ func TestPageEverywhere(t *testing.T) {
 	backgrounds := map[string]bool{}
 	for _, width := range []int64{320, 360, 390, 768, 1280} {
 		for _, scheme := range []string{"light", "dark"} {
-			b.look(width, 844, scheme)
+			b.resize(width, 844, scheme)
 			b.until(patience, fmt.Sprintf(`innerWidth === %d && matchMedia("(prefers-color-scheme: %s)").matches && document.querySelectorAll(".plot canvas").length === 2 && document.querySelectorAll(".spark canvas").length === 2`, width, scheme))
 			if scrolls := value[int](b, `document.documentElement.scrollWidth`); int64(scrolls) > width {
 				t.Errorf("%d pixels, %s: the page is %d wide", width, scheme, scrolls)
@@ -413,7 +413,7 @@ pools: [ { name: default, concurrency: 30 } ]
 jobs: { "http:request": { limits: [hidden, fixed] } }
 http: { allow_hosts: [%q] }
 `, strings.TrimPrefix(api.URL(), "http://")), token)
-	b.look(1280, 900, "light")
+	b.resize(1280, 900, "light")
 	b.do(chromedp.Navigate("http://" + s.addr + "/"))
 	client := asynq.NewClientFromRedisClient(s.rdb)
 	for range 400 {
@@ -489,7 +489,7 @@ func TestScreenshot(t *testing.T) {
 	dir := os.Getenv(screenshotEnv)
 	switch dir {
 	case "":
-		t.Skipf("set %s=1 to make docs/dashboard.png and the others anew", screenshotEnv)
+		t.Skipf("set %s=1 to make docs/dashboard.png and the others again", screenshotEnv)
 	case "1":
 		dir = "../../docs"
 	}
@@ -506,7 +506,7 @@ func TestScreenshot(t *testing.T) {
 	s.enqueue(3900, "default", "acme")
 	s.enqueue(2400, "critical", "globex")
 	s.enqueue(700, "low", "initech")
-	b.look(1280, 900, "light")
+	b.resize(1280, 900, "light")
 	b.do(chromedp.Navigate("http://" + s.addr + "/"))
 	s.awaitRequests(1200)
 	pause := func(name string, d time.Duration) {
@@ -532,7 +532,7 @@ func TestScreenshot(t *testing.T) {
 	if dir != "../../docs" { // for who works on the page
 		b.keys(kb.Escape)
 		for _, width := range []int64{360, 1280} {
-			b.look(width, 780, "dark")
+			b.resize(width, 780, "dark")
 			b.until(patience, fmt.Sprintf("innerWidth === %d", width))
 			b.screenshot(fmt.Sprintf("%s/dark-%d.png", dir, width))
 		}

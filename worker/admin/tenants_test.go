@@ -49,7 +49,7 @@ http: { allow_hosts: ["$API"] }
 			break
 		}
 	}
-	b.look(1280, 900, "light")
+	b.resize(1280, 900, "light")
 	b.do(chromedp.Navigate("http://" + s.addr + "/"))
 	b.until(patience, `document.querySelectorAll('[data-key="api"] .tenants li').length === 2`)
 	text := shown(b, "api", ".tenants")
