@@ -40,8 +40,8 @@ func newView(t *testing.T, rdb redis.UniversalClient, yaml string) *jobview.View
 	return jobview.New(rdb, client, plans, func() []jobview.Pool { return []jobview.Pool{pool} })
 }
 
-// look is how old the oldest task in line of each limit is, in an Overview.
-func look(t *testing.T, v *jobview.View) map[string]time.Duration {
+// ages is how old the oldest task in line of each limit is, in an Overview.
+func ages(t *testing.T, v *jobview.View) map[string]time.Duration {
 	t.Helper()
 	o, err := v.Overview(t.Context())
 	if err != nil {
@@ -67,12 +67,12 @@ jobs: { x: { limits: [api, account, idle] } }
 `)
 	const lines = 20_000
 	now := time.Now()
-	park := func(queue, limiter string, since time.Time, look int64) {
+	park := func(queue, limiter string, since time.Time, visit int64) {
 		t.Helper()
 		if err := rdb.ZAdd(t.Context(), "asynq:{"+queue+"}:jt:line:"+limiter, redis.Z{Score: float64(since.UnixMicro()), Member: "old"}).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if err := rdb.ZAdd(t.Context(), "asynq:{"+queue+"}:jt:lines", redis.Z{Score: float64(look), Member: limiter}).Err(); err != nil {
+		if err := rdb.ZAdd(t.Context(), "asynq:{"+queue+"}:jt:lines", redis.Z{Score: float64(visit), Member: limiter}).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,14 +111,14 @@ end`
 	found := false
 	for range lines/jobview.MaxLines + 2 { // one more, as two queues share them
 		before := calls()
-		ages := look(t, v)
+		got := ages(t, v)
 		if n := calls() - before; n > 5*jobview.MaxLines {
 			t.Errorf("an overview took %d commands", n)
 		}
-		if ages["api"] < time.Hour || ages["api"] > time.Hour+time.Since(now)+time.Second || ages["idle"] != 0 {
-			t.Fatalf("ages %v: api's oldest is an hour old, at any look, and idle has none", ages)
+		if got["api"] < time.Hour || got["api"] > time.Hour+time.Since(now)+time.Second || got["idle"] != 0 {
+			t.Fatalf("ages %v: api's oldest is an hour old, whenever its line is visited, and idle has none", got)
 		}
-		switch old := ages["account"] > time.Hour; {
+		switch old := got["account"] > time.Hour; {
 		case found && !old:
 			t.Fatal("it has lost sight of the oldest")
 		case old:
@@ -131,8 +131,8 @@ end`
 	if err := rdb.Del(t.Context(), "asynq:{default}:jt:line:account:stuck").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if ages := look(t, v); ages["account"] > time.Hour {
-		t.Errorf("the oldest is gone, and the age is %v", ages["account"])
+	if got := ages(t, v); got["account"] > time.Hour {
+		t.Errorf("the oldest is gone, and the age is %v", got["account"])
 	}
 }
 
@@ -142,8 +142,8 @@ func TestOldestByRedisClock(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
 	t.Cleanup(func() { rdb.Close() })
 	v := newView(t, rdb, "limits: { api: { rate: 5/1s } }\njobs: { x: { limits: [api] } }\n")
-	if ages := look(t, v); ages["api"] != 0 {
-		t.Errorf("nobody waits, and the oldest does for %v", ages["api"])
+	if got := ages(t, v); got["api"] != 0 {
+		t.Errorf("nobody waits, and the oldest does for %v", got["api"])
 	}
 	now, err := rdb.Time(t.Context()).Result()
 	if err != nil {
@@ -155,7 +155,7 @@ func TestOldestByRedisClock(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if ages := look(t, v); ages["api"] != 0 {
-		t.Errorf("a job of the future has waited for %v", ages["api"])
+	if got := ages(t, v); got["api"] != 0 {
+		t.Errorf("a job of the future has waited for %v", got["api"])
 	}
 }

@@ -110,7 +110,7 @@ func TestAdoptTakesTasksThatAreParkedMeanwhile(t *testing.T) {
 	}
 	for i, task := range tasks {
 		if task.ID != fmt.Sprint("task", i) {
-			t.Fatalf("%s is in place %d", task.ID, i)
+			t.Fatalf("%s is at position %d", task.ID, i)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestAdoptLeavesOtherQueuesTheirPlaces(t *testing.T) {
 	b.adopt(l, "mine", 1)
 	ends := b.rdb.HGetAll(t.Context(), "{api}:parked:places").Val()
 	if _, there := ends["last:mine"]; there || ends["last:"+url.QueryEscape("odd: %")] != "9" || ends["now"] != "0" {
-		t.Errorf("places: %v", ends)
+		t.Errorf("positions: %v", ends)
 	}
 	b.adopt(l, "odd: %", 1)
 	if keys := b.keys(); len(keys) > 0 {
@@ -169,7 +169,7 @@ func TestTwoAdopt(t *testing.T) {
 	}
 	for i, task := range tasks {
 		if task.ID != fmt.Sprint("task", i) || task.Since.UnixMilli() != int64(1_700_000_000_000+i) {
-			t.Errorf("place %d: %+v", i, task)
+			t.Errorf("position %d: %+v", i, task)
 		}
 	}
 	if keys := b.keys(); len(keys) > 0 {

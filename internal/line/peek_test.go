@@ -91,7 +91,7 @@ func TestParkPending(t *testing.T) {
 
 // TestOneProcessSorts: a queue is sorted by one process at a time, and others see only its next
 // tasks. A process that stops, a clock that was set back and a foreign value hold up the others
-// for a moment only.
+// for a short time only.
 func TestOneProcessSorts(t *testing.T) {
 	onBothServers(t, func(c crowd) {
 		ctx, t := c.t.Context(), c.t
@@ -101,7 +101,7 @@ func TestOneProcessSorts(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		looks := func(process string, sorts bool) bool {
+		peeks := func(process string, sorts bool) bool {
 			t.Helper()
 			seen, does, err := c.lines.Peek(ctx, "default", process, 10, 2)
 			if want := map[bool]int{true: 10, false: 2}[does]; err != nil || len(seen) != want {
@@ -121,30 +121,30 @@ func TestOneProcessSorts(t *testing.T) {
 			return false
 		}
 		if !quick(func() bool {
-			return looks("one", true) && looks("two", false) && looks("one", true) && looks("two", false)
+			return peeks("one", true) && peeks("two", false) && peeks("one", true) && peeks("two", false)
 		}) {
 			t.Error("two processes sort, or none")
 		}
-		for began := time.Now(); !looks("two", true); {
+		for began := time.Now(); !peeks("two", true); {
 			if time.Since(began) > 3*time.Second {
-				t.Fatal("nobody sorts in the place of a process that has stopped")
+				t.Fatal("nobody sorts in place of a process that has stopped")
 			}
 		}
-		if !quick(func() bool { return looks("two", true) && looks("one", false) }) {
+		if !quick(func() bool { return peeks("two", true) && peeks("one", false) }) {
 			t.Error("two processes sort")
 		}
 		key := sorterKey("default")
 		c.rdb.Set(ctx, key, fmt.Sprintf("%d two", time.Now().Add(time.Hour).UnixMilli()), 0)
-		if !looks("one", true) {
+		if !peeks("one", true) {
 			t.Error("the clock was set back, and nobody sorts")
 		}
 		for _, foreign := range []string{"", "two", "x two", "99999999999999999999999999 two"} {
-			if c.rdb.Set(ctx, key, foreign, 0); !looks("one", true) {
+			if c.rdb.Set(ctx, key, foreign, 0); !peeks("one", true) {
 				t.Errorf("%q is there, and nobody sorts", foreign)
 			}
 		}
 		c.rdb.Del(ctx, key)
-		if c.rdb.HSet(ctx, key, "a", "b"); !looks("one", true) {
+		if c.rdb.HSet(ctx, key, "a", "b"); !peeks("one", true) {
 			t.Error("a hash is there, and nobody sorts")
 		}
 	})

@@ -12,22 +12,22 @@ import (
 // next task are kept for it.
 func TestShareWholeTasks(t *testing.T) {
 	for name, tt := range map[string]struct {
-		due, places int64
-		queues      []Demand
-		want        []int64
+		due, capacity int64
+		queues        []Demand
+		want          []int64
 	}{
 		"one task comes due":      {10, 9, []Demand{{Queue: "a", Weight: 1, Left: 100, Cost: 10}, {Queue: "b", Weight: 1, Left: 100, Cost: 10}}, []int64{10, 0}},
 		"two of three":            {25, 9, []Demand{{Queue: "a", Weight: 1, Left: 100, Cost: 10}, {Queue: "b", Weight: 1, Left: 100, Cost: 10}}, []int64{10, 10}},
 		"an expensive one waits":  {10, 9, []Demand{{Queue: "a", Weight: 1, Left: 100, Cost: 50}, {Queue: "b", Weight: 1, Left: 100, Cost: 1}}, []int64{0, 0}},
 		"by weight":               {80, 9, []Demand{{Queue: "a", Weight: 3, Left: 100, Cost: 10}, {Queue: "b", Weight: 1, Left: 100, Cost: 10}}, []int64{60, 20}},
-		"few places, by weight":   {80, 4, []Demand{{Queue: "a", Weight: 3, Left: 100, Cost: 10}, {Queue: "b", Weight: 1, Left: 100, Cost: 10}}, []int64{30, 10}},
+		"little room, by weight":  {80, 4, []Demand{{Queue: "a", Weight: 3, Left: 100, Cost: 10}, {Queue: "b", Weight: 1, Left: 100, Cost: 10}}, []int64{30, 10}},
 		"permits on their way":    {30, 9, []Demand{{Queue: "a", Weight: 1, Left: 100, Cost: 10, Out: 20}, {Queue: "b", Weight: 1, Left: 100, Cost: 10}}, []int64{10, 0}},
 		"more than there are due": {1, 9, []Demand{{Queue: "a", Weight: 1, Left: 100, Cost: 10}}, []int64{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 			defer rdb.Close()
-			got, err := New(rdb).Share(t.Context(), []Sharing{{Limiter: "api", Due: tt.due, Capacity: tt.places, Queues: tt.queues}})
+			got, err := New(rdb).Share(t.Context(), []Sharing{{Limiter: "api", Due: tt.due, Capacity: tt.capacity, Queues: tt.queues}})
 			if err != nil || !slices.Equal(got[0], tt.want) {
 				t.Errorf("got %v, %v, want %v", got, err, tt.want)
 			}

@@ -32,7 +32,7 @@ func TestShareByWeight(t *testing.T) {
 				share("heavy", 3, due)
 			}
 			if share := float64(got["heavy"]) / float64(got["heavy"]+got["light"]); most == 100 && (share < 0.7 || share > 0.8) {
-				t.Errorf("%d due at a time, places for %d: %v, want three times as many for the queue of weight 3", due, most, got)
+				t.Errorf("%d due at a time, room for %d: %v, want three times as many for the queue of weight 3", due, most, got)
 			}
 		}
 	}

@@ -18,7 +18,7 @@
 -- Reply: permits for each of the caller's queues
 local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
-local permits, absence, room = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local permits, absence, capacity = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local all, queues, served, gone = redis.call("HGETALL", KEYS[2] or KEYS[1]), {}, 0, {}
 for i = 1, #all, 2 do
   if all[i] == "" then
@@ -49,10 +49,10 @@ for _ = 1, 5000 do
   local first
   for _, name in ipairs(names) do
     local q = queues[name]
-    if q.left > q.got and (not q.own or room > 0) and (not first or q.tag < first.tag) then first = q end
+    if q.left > q.got and (not q.own or capacity > 0) and (not first or q.tag < first.tag) then first = q end
   end
   if not first or first.cost > permits then break end
-  if first.own then room, served = room - 1, math.max(served, first.tag) end
+  if first.own then capacity, served = capacity - 1, math.max(served, first.tag) end
   permits, first.got, first.tag = permits - first.cost, first.got + first.cost, first.tag + first.cost / first.weight
 end
 local reply, notes = {}, {"", string.format("%.17g", served)}
