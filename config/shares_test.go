@@ -23,7 +23,7 @@ func TestShareErrors(t *testing.T) {
 	} {
 		_, err := Parse("config.yaml", []byte("limits: { a: "+limit+" }\njobs: { x: { limits: [a] } }\n"))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "config.yaml:1:") {
-			t.Errorf("%s: got %v, want its place and %q", limit, err, want)
+			t.Errorf("%s: got %v, want its position and %q", limit, err, want)
 		}
 	}
 	_, err := Parse("config.yaml", []byte("limits: { a: { rate: 1/1s, share: payload.t } }\njobs: { x: { limits: [a], hold: forever } }\n"))

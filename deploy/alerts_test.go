@@ -61,7 +61,7 @@ type panel struct {
 }
 
 // TestDashboard: every expression is one that Prometheus takes, once Grafana has put
-// its variables in; the panels have ids and places of their own.
+// its variables in; the panels have ids and positions of their own.
 func TestDashboard(t *testing.T) {
 	var dashboard struct {
 		UID        string  `json:"uid"`

@@ -192,7 +192,7 @@ func (s *shell) run(b block, want *block) {
 	}
 }
 
-// again returns after a moment, and calls failed if there was enough of them.
+// again returns a little later, and calls failed if there was enough of them.
 func (s *shell) again(ctx context.Context, failed func()) {
 	s.t.Helper()
 	select {

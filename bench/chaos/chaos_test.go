@@ -159,6 +159,6 @@ func TestSplice(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join("..", "..", reportFile)); errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s is missing", reportFile)
 	} else if _, err := splice(string(text), "new"); err != nil {
-		t.Errorf("%s has no place for what a run writes: %v", reportFile, err)
+		t.Errorf("%s has no section for what a run writes: %v", reportFile, err)
 	}
 }

@@ -68,7 +68,7 @@ func TestFleets(t *testing.T) {
 	for _, waiters := range []int{1, 20} {
 		g := run(t, of(100, 10, waiters))
 		if g.Served != 10 || g.Used() < 0.98 || g.CallsPerPermit() > 2 || g.Steady.Checks == 0 {
-			t.Errorf("%d waiters each: %+v: want all served, the limit used, two calls per permit at most, and some of them looks", waiters, g)
+			t.Errorf("%d waiters each: %+v: want all served, the limit used, two calls per permit at most, and some of them only checks", waiters, g)
 		}
 	}
 }

@@ -189,7 +189,7 @@ func TestJobsGoOn(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	after, pages := []string{}, 0
-	place := regexp.MustCompile(`--after (\S+),`)
+	cursor := regexp.MustCompile(`--after (\S+),`)
 	for {
 		got := s.run(append([]string{"jobs", "--json"}, after...)...)
 		if got.status != cli.Done {
@@ -203,7 +203,7 @@ func TestJobsGoOn(t *testing.T) {
 			}
 			seen[j.ID] = true
 		}
-		m := place.FindStringSubmatch(got.stderr)
+		m := cursor.FindStringSubmatch(got.stderr)
 		if m == nil {
 			break
 		}

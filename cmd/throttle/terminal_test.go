@@ -245,7 +245,7 @@ func TestScreen(t *testing.T) {
 		screen.take(snapshot{at: time.Now(), total: 1, limiters: []limiter{row(8)}})
 	}
 	if n := len(screen.history["api"]); n != trail {
-		t.Errorf("%d looks kept, want %d", n, trail)
+		t.Errorf("%d samples kept, want %d", n, trail)
 	}
 	screen.width, screen.height = 20, 5
 	many := snapshot{at: time.Now(), total: 5000}

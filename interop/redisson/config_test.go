@@ -105,7 +105,7 @@ func TestUpdateRateIsSeen(t *testing.T) {
 		r, err := l.Reserve(ctx, n, 24*time.Hour)
 		check(t, err)
 		if !r.OK() || r.Delay() < time.Minute {
-			t.Fatalf("a place in %v, want one that is far", r.Delay())
+			t.Fatalf("a reservation in %v, want one that is far", r.Delay())
 		}
 		out := make(chan error, 1)
 		go func() { out <- r.Wait(ctx) }()

@@ -16,9 +16,9 @@ import (
 // Two JVMs and two Clients draw on one limit at once.
 //
 // A JVM dates its grant by its own clock before its script reaches Redis, so
-// its entry is a little older than the moment it was decided, by which time
-// others may have dropped what was still in its window. Two things are exact
-// nevertheless: every decision, by what counted at that moment; and in the log
+// its entry is a little older than the decision. By then others may have
+// dropped what was still in its window. Two things are exact nevertheless:
+// every decision, by what counted when it was made; and in the log
 // every window that is shorter than the interval by the JVMs' lag. The rest is
 // Redisson's own, and happens without us too.
 func TestMixedFleet(t *testing.T) {
@@ -77,7 +77,7 @@ func TestMixedFleet(t *testing.T) {
 			}
 			wg.Wait()
 			for _, c := range clients {
-				check(t, c.Close()) // places of waits that ctx ended are given back by now
+				check(t, c.Close()) // reservations of waits that ctx ended are given back by now
 			}
 			j := stop()
 

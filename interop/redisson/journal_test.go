@@ -17,7 +17,7 @@ type journal struct {
 	key      string
 	interval time.Duration
 	entries  map[string]entry // by member
-	lag      time.Duration    // the longest between a JVM's look at its clock and its script
+	lag      time.Duration    // the longest time from a JVM's reading of its clock to its script
 	most     int64            // permits in a window, when its latest grant was decided
 }
 

@@ -71,16 +71,16 @@ func TestWhatJavaDoesNotSee(t *testing.T) {
 		want(t, "updateRate", true)(theirs.UpdateRate(shared(rate(30, time.Hour)), true))
 		want[int64](t, "AvailablePermits", 30)(mine.AvailablePermits(ctx))
 	})
-	t.Run("places ahead are permits used", func(t *testing.T) {
+	t.Run("reservations are permits used", func(t *testing.T) {
 		theirs, mine := both(t, rate(10, time.Hour))
 		want(t, "TryAcquire", true)(mine.TryAcquire(ctx, 4))
-		place, err := mine.Reserve(ctx, 8, 24*time.Hour)
+		reservation, err := mine.Reserve(ctx, 8, 24*time.Hour)
 		check(t, err)
-		want[int64](t, "AvailablePermits, the place not to be delayed", 2)(mine.AvailablePermits(ctx))
+		want[int64](t, "AvailablePermits, the reservation not to be delayed", 2)(mine.AvailablePermits(ctx))
 		want[int64](t, "availablePermits", -2)(theirs.AvailablePermits())
 		want(t, "tryAcquire", false)(theirs.TryAcquire(1, 0))
 		want(t, "TryAcquire", true)(mine.TryAcquire(ctx, 2))
-		place.Cancel()
+		reservation.Cancel()
 		want[int64](t, "availablePermits", 4)(theirs.AvailablePermits())
 	})
 }
@@ -102,18 +102,18 @@ func TestWhatJavaLeavesBehind(t *testing.T) {
 		want(t, "TryAcquire, by the counter", true)(mine.TryAcquire(ctx, 1))
 		want(t, "TryAcquire of a client that knows nothing yet", false)(limiter(t, q.ours(), name(t)).TryAcquire(ctx, 1))
 	})
-	t.Run("a reset to the same rate drops places unheard", func(t *testing.T) {
+	t.Run("a reset to the same rate drops reservations unheard", func(t *testing.T) {
 		theirs, mine := java.Limiter(name(t)), limiter(t, ours, name(t))
 		check(t, mine.SetRate(ctx, rate(10, time.Hour)))
 		want(t, "TryAcquire", true)(mine.TryAcquire(ctx, 10))
-		place, err := mine.Reserve(ctx, 5, 24*time.Hour)
+		reservation, err := mine.Reserve(ctx, 5, 24*time.Hour)
 		check(t, err)
 		check(t, theirs.SetRate(redisson.Rate{Permits: 10, Interval: time.Hour}))
 		want[int64](t, "availablePermits", 10)(theirs.AvailablePermits())
-		if !place.OK() || place.Delay() < time.Minute {
-			t.Errorf("the place is gone: in %v", place.Delay())
+		if !reservation.OK() || reservation.Delay() < time.Minute {
+			t.Errorf("the reservation is gone: in %v", reservation.Delay())
 		}
-		place.Cancel() // gives nothing back: there is nothing
+		reservation.Cancel() // gives nothing back: there is nothing
 		want[int64](t, "AvailablePermits", 10)(mine.AvailablePermits(ctx))
 	})
 	t.Run("a reset per client is the client's own", func(t *testing.T) {

@@ -147,7 +147,7 @@ func TestOursDoNotDisturbJava(t *testing.T) {
 	theirs, mine, fleet := java.Limiter(name), limiter(t, ours, name), operate.NewFleet(q.rdb)
 	check(t, mine.SetRate(ctx, rate(10, time.Hour)))
 	want(t, "TryAcquire", true)(mine.TryAcquire(ctx, 4))
-	far, err := mine.Reserve(ctx, 10, 24*time.Hour) // a place ahead
+	far, err := mine.Reserve(ctx, 10, 24*time.Hour) // a reservation
 	check(t, err)
 	far.Cancel()
 	check(t, mine.Pause(ctx, time.Hour))
