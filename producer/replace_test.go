@@ -226,7 +226,7 @@ func TestReplaceWhenRepliesAreLost(t *testing.T) {
 		}
 	}
 	if reads.Load() < 2*lossEvery {
-		t.Fatalf("only %d reads: hardly a reply was lost", reads.Load())
+		t.Fatalf("only %d reads: few replies were lost", reads.Load())
 	}
 	q, err := asynq.NewInspectorFromRedisClient(rdb).GetQueueInfo("default")
 	if err != nil || q.Pending != n || q.Archived != 0 || q.Size != n {

@@ -127,7 +127,7 @@ func TestTenantsKeepTheLimit(t *testing.T) {
 					}
 				}
 				full := 8 * float64(limit) / interval.Seconds()
-				b.Logf("%d permits, %.0f at the most, of %d/%v", all, full, limit, interval)
+				b.Logf("%d permits, %.0f at most, of %d/%v", all, full, limit, interval)
 				if float64(all) < 0.85*full { // some were given back too late for others
 					b.Errorf("%d permits, want most of %.0f", all, full)
 				}

@@ -221,7 +221,7 @@ func TestReadPresets(t *testing.T) {
 		{name: "shopify, half a value", preset: "shopify", status: 200, h: headers("X-Shopify-Shop-Api-Call-Limit: 32"), want: httplimit.Report{Ignored: 1}},
 
 		{name: "slack", preset: "slack", status: 429, h: headers("Retry-After: 30"), want: httplimit.Report{Refused: true, Pause: 30 * time.Second}},
-		{name: "slack has no other headers", preset: "slack", status: 200, h: headers("X-RateLimit-Limit: 5"), want: httplimit.Report{}},
+		{name: "Slack has no other headers", preset: "slack", status: 200, h: headers("X-RateLimit-Limit: 5"), want: httplimit.Report{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var p httplimit.Preset
