@@ -431,7 +431,7 @@ http: { allow_hosts: [%q] }
 		if learnt, adapts, err = operate.NewFleet(s.rdb).Learnt(t.Context(), "hidden"); err != nil || !adapts || learnt.Refused == 0 {
 			t.Fatalf("%+v, adapts %v, %v: want that something was refused", learnt, adapts, err)
 		}
-		want := fmt.Sprintf("known of what its API takes: %s; %d of %d refused, cut ", learnt.Known(), learnt.Refused, learnt.Taken+learnt.Refused)
+		want := fmt.Sprintf("Known of what its API takes: %s; %d of %d refused, cut ", learnt.Known(), learnt.Refused, learnt.Taken+learnt.Refused)
 		got := value[string](b, `document.querySelector('[data-key="hidden"] .learnt').textContent`)
 		return strings.Contains(got, want), fmt.Sprintf("the page says %q, want %q", got, want)
 	})

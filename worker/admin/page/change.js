@@ -2,8 +2,8 @@
 import { ask } from "./request.js";
 
 const actions = {
-  rate: { title: "Change", text: "In force for the whole fleet at once.", body: (form) => ({ rate: form.rate.value.trim(), pin: form.pin.checked }) },
-  pause: { title: "Pause", text: "No job of the fleet starts on it until then.", body: (form) => ({ for: form.for.value.trim() }) },
+  rate: { title: "Change", text: "All workers follow at once.", body: (form) => ({ rate: form.rate.value.trim(), pin: form.pin.checked }) },
+  pause: { title: "Pause", text: "Until then, no worker starts a job that needs this limit.", body: (form) => ({ for: form.for.value.trim() }) },
   resume: { title: "Resume", text: "Its jobs start again at once.", body: () => ({}) },
 };
 

@@ -67,7 +67,7 @@ async function load(query, after) {
   const jobs = [];
   let at = 0, parts = 0;
   table.hidden = true;
-  text(status, "looking …");
+  text(status, "searching …");
   document.getElementById("jobs-panel").setAttribute("aria-busy", "true");
   try {
     do {
@@ -78,7 +78,7 @@ async function load(query, after) {
       jobs.push(...reply.jobs);
       after = reply.next ?? "";
       at = Date.parse(reply.at) || at;
-      text(status, `looking … ${number(jobs.length)} so far`);
+      text(status, `searching … ${number(jobs.length)} so far`);
     } while (after && jobs.length < page);
     shown = { jobs, next: after, query };
     draw(at);
@@ -166,7 +166,7 @@ function change(what, meant, after = () => load(shown.query, "")) {
   const careful = !retry && (meant.all || meant.jobs.length > 1);
   ask({
     title: `${retry ? "Retry" : "Delete"} ${words}`,
-    text: retry ? "They go back to their queues, and run as soon as their limits allow. Mend first what they failed of." : "They are gone for good: nothing brings them back.",
+    text: retry ? "They go back to their queues, and run as soon as their limits allow. First mend what made them fail." : "They are gone for good: nothing brings them back.",
     submit: retry ? "Retry" : "Delete",
     danger: !retry,
     field: careful ? "confirm" : "",

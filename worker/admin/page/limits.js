@@ -23,7 +23,7 @@ export function showLimits(now, changed) {
   });
   for (const el of plots.keys()) if (!el.isConnected) forget(el);
   document.getElementById("limit-filter").hidden = now.limits_in_all <= now.limits.length && !document.getElementById("limit-find").value;
-  text(document.getElementById("limit-hidden"), `${number(now.limits.length)} of ${number(now.limits_in_all)} are shown: those first that are broken, paused, or hold jobs.`);
+  text(document.getElementById("limit-hidden"), `${number(now.limits.length)} of ${number(now.limits_in_all)} are shown: first those that are broken, paused, or hold jobs.`);
 }
 
 function showLimit(card, limit, writable, changed) {
@@ -77,7 +77,7 @@ function showLearnt(el, learnt) {
   el.hidden = !learnt;
   if (!learnt) return;
   const cuts = learnt.cuts === 0 ? "never cut" : learnt.cuts === 1 ? "cut once" : `cut ${number(learnt.cuts)} times`;
-  text(el, `Adapts from ${number(learnt.min)} to ${number(learnt.max)}: known of what its API takes: ${learnt.known}; ${number(learnt.refused)} of ${number(learnt.taken + learnt.refused)} refused, ${cuts}`);
+  text(el, `Adapts from ${number(learnt.min)} to ${number(learnt.max)}. Known of what its API takes: ${learnt.known}; ${number(learnt.refused)} of ${number(learnt.taken + learnt.refused)} refused, ${cuts}`);
 }
 
 function showOne(card, limit, l) {

@@ -8,7 +8,7 @@ export function showWorkers(workers, now) {
   const pools = workers.flatMap((w) => w.pools);
   const sum = (field) => pools.reduce((n, p) => n + p[field], 0);
   text(document.getElementById("workers-about"), workers.length === 0
-    ? "No worker says that it is there. Those of versions before this one do not."
+    ? "No worker has reported to Redis. Workers of earlier versions do not report."
     : `${number(workers.length)} ${workers.length === 1 ? "worker" : "workers"}, ${number(sum("running"))} of ${number(sum("slots"))} slots in use, ${number(sum("waiting"))} more jobs wait in them` +
       (workers.length > list.length ? `. The first ${list.length}:` : "."));
   document.querySelector("#workers-panel table").hidden = workers.length === 0;
