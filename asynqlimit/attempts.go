@@ -24,8 +24,8 @@ type attempt struct {
 	before    <-chan struct{} // closed when the attempt that came before it has asked; nil: there is none
 	asked     chan struct{}   // closed when it has asked for its permits, or will not ask any more
 	asks      sync.Once
-	called    bool // it was called from the line that wait names
-	pending   bool // it was called, and its limiter has not answered: for the caller
+	called    bool     // it was called from the line that wait names
+	pending   *pending // it was called, and its limiter has not answered: for the caller
 
 	mu      sync.Mutex
 	last    time.Time // when it was taken, or ended

@@ -97,7 +97,7 @@ type limiterStanding struct {
 	most   int64         // permits that it gives at once
 }
 
-// anyNumber stands for the permits of a limiter that does not exist: the first task creates it.
+// anyNumber stands for the permits of a limiter that neither Redis nor the configuration has.
 const anyNumber = 500
 
 // standings returns how limiters stand. Nothing is due at a limiter that the error concerns.

@@ -44,7 +44,7 @@ func newGate(size gateSize) *gate {
 
 // admit waits, for hold at most, until a task may be taken from the queue: until there is a slot
 // for it, or there is room and this process has called a task of that queue. While tasks in the
-// room ask for slots, a few others come into the room and do so, too. If a task may be taken from another queue but not from this one, it returns
+// room ask for slots, others come into the room and do so, too. If a task may be taken from another queue but not from this one, it returns
 // false at once. A queue rests after it was empty, except for tasks that are called.
 func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 	timer := time.NewTimer(hold)
@@ -136,10 +136,10 @@ func (g *gate) more(queue string, most int) (positions []*position) {
 const typically = 50 * time.Millisecond
 
 // competes reports whether a task of the queue is to wait in the room for the next free slot. Else
-// all slots would go to called tasks while more of these come than slots. A task that no slot is
-// probably free for soon is left to other processes.
+// all slots would go to called tasks while more of these come than slots. Tasks for which no slots
+// are probably free soon are left to other processes.
 func (g *gate) competes(queue string) bool {
-	if g.fresh >= max(g.size.slots/4, 1) || g.within(lead) == 0 {
+	if g.fresh >= min(g.size.slots, g.within(lead)) {
 		return false
 	}
 	return slices.ContainsFunc(g.asking, func(s *position) bool {

@@ -209,8 +209,8 @@ func TestGateCallsNoMoreThanEnd(t *testing.T) {
 	}
 }
 
-// TestGateLetsOthersCompete: while tasks in the room ask for slots, a few tasks of other queues come
-// into the room and compete, but not if no slot is soon free, and none that would come after those.
+// TestGateLetsOthersCompete: while tasks in the room ask for slots, tasks of other queues come into the
+// room and compete, but not more than slots are soon free, and none that would come after those.
 func TestGateLetsOthersCompete(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -219,13 +219,14 @@ func TestGateLetsOthersCompete(t *testing.T) {
 		lasts  time.Duration
 		want   int
 	}{
-		{"by weight", false, "light", 100 * time.Millisecond, 2},
-		{"strict, more weight", true, "heavy", 100 * time.Millisecond, 2},
+		{"by weight", false, "light", 100 * time.Millisecond, 8},
+		{"strict, more weight", true, "heavy", 100 * time.Millisecond, 8},
 		{"strict, less weight", true, "light", 100 * time.Millisecond, 0},
+		{"slower handlers", false, "light", 500 * time.Millisecond, 3},
 		{"long handlers", false, "light", time.Hour, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			g := newGate(gateSize{slots: 8, room: 8, weights: map[string]int{"heavy": 3, "middle": 2, "light": 1}, strict: tt.strict})
+			g := newGate(gateSize{slots: 8, room: 32, weights: map[string]int{"heavy": 3, "middle": 2, "light": 1}, strict: tt.strict})
 			g.lasts = tt.lasts
 			for range 8 {
 				g.admit("middle", 0)
@@ -239,7 +240,7 @@ func TestGateLetsOthersCompete(t *testing.T) {
 			go called.toSlot(ended)
 			synctest.Wait()
 			var came []*position
-			for range 8 {
+			for range 20 {
 				if s, ok := g.admit(tt.queue, 0); ok {
 					came = append(came, s)
 				}

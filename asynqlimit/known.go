@@ -160,9 +160,22 @@ func (c *caller) taken(a *attempt) {
 	if e := c.onWay[key]; e != nil && e.n > 0 {
 		e.n--
 	}
-	if !a.pending {
-		a.pending = true
-		c.pending[key] += max(a.wait.Cost, 1)
+	c.pends(a, key, a.wait.Cost)
+}
+
+// asksAgain notes that a task has lost its permits because it has no slot yet, and will ask for others.
+// So nobody else is called for these.
+func (c *caller) asksAgain(a *attempt, name string, cost int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pends(a, probeKey{a.queue, line.Whole(name)}, cost)
+}
+
+// pends counts the permits of a task until it has an answer. Whoever calls it has locked c.
+func (c *caller) pends(a *attempt, key probeKey, cost int64) {
+	if a.pending == nil {
+		a.pending = &pending{key, max(cost, 1)}
+		c.pending[key] += a.pending.permits
 	}
 }
 
@@ -208,13 +221,13 @@ func (c *caller) toCome(key probeKey, now time.Time) int {
 func (c *caller) answered(a *attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !a.pending {
+	p := a.pending
+	if p == nil {
 		return
 	}
-	a.pending = false
-	key := probeKey{a.queue, line.Whole(a.wait.Line)}
-	if c.pending[key] -= max(a.wait.Cost, 1); c.pending[key] <= 0 {
-		delete(c.pending, key)
+	a.pending = nil
+	if c.pending[p.key] -= p.permits; c.pending[p.key] <= 0 {
+		delete(c.pending, p.key)
 	}
 }
 

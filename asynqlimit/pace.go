@@ -13,7 +13,7 @@ import (
 // pace is how fast a limiter serves its lines: the limiter in Redis, which operators change, not
 // the limit in the configuration.
 type pace struct {
-	rate throttle.Rate // no permits: the limiter does not exist, and gives any number
+	rate throttle.Rate // no permits: neither Redis nor the configuration has the limiter, and it gives any number
 	free time.Time     // when its next permit is free
 	read time.Time
 }
@@ -58,6 +58,15 @@ func (c *caller) inspect(ctx context.Context, names []string) (found map[string]
 	found = make(map[string]operate.FleetUsage, len(names))
 	for _, u := range usages {
 		found[u.Name] = u
+	}
+	for _, name := range names {
+		if unknown[name] || found[name].Rate.Permits > 0 {
+			continue
+		}
+		if limit := c.l.rules.limitOf(name); limit != nil {
+			rate := limit.RateOf(name) // with which the first job will create it
+			found[name] = operate.FleetUsage{Name: name, Usage: throttle.Usage{Rate: rate, Available: rate.Permits}}
+		}
 	}
 	if err != nil {
 		err = fmt.Errorf("read the limiters: %w", err)

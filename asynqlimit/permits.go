@@ -196,6 +196,9 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	cancelSlot()
 	if err != nil {
 		limiter := r.Limiter()
+		if running.Err() == nil {
+			j.l.caller.asksAgain(j.a, j.needs.lineOf(limiter), j.needs.costOf(limiter))
+		}
 		j.giveUp()
 		if running.Err() != nil {
 			return false, j.undecided(ctx, running.Err())

@@ -90,6 +90,13 @@ func (s *position) toRoomNow(limiters []string, due bool) bool {
 	return true
 }
 
+// competing reports whether the task came into the room to compete for a slot, and has none yet.
+func (s *position) competing() bool {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	return s.fresh
+}
+
 // toSlotNow reports whether the task has a slot, or gets one without a wait.
 func (s *position) toSlotNow() bool {
 	s.g.mu.Lock()
