@@ -14,7 +14,7 @@ const (
 	// park.
 	sortMost = 200
 	// sortLasts is how long it may take to park them: Redis has to answer others, too, and called
-	// tasks wait in the queue behind them.
+	// tasks wait in the queue behind them. After that the server polls its other queues.
 	sortLasts = 20 * time.Millisecond
 	// sortRests is for how long a process leaves a queue to the one that sorts it, if the next task
 	// has to park. sortSees is how many tasks it looks at then.
@@ -39,17 +39,27 @@ func sortNext(last, came, parked int, lasted time.Duration) int {
 // sortPending parks those of the next tasks of a queue that have to queue behind others in line
 // for one of their limiters. Nobody takes them: it costs little to park many tasks together, and a
 // tenant that comes now is in its line at once, however many tasks of others were enqueued before.
+// It goes on while all that it sees have to, for sortLasts at most.
 //
 // It returns how many tasks to take at least, because they were called, and at most: none if the
 // queue is empty or if all that it has seen have parked. One process at a time sorts a queue. While
 // another one does, those at the head that do not park are there to take.
 func (in *intake) sortPending(ctx context.Context, queue string, began time.Time) (least, most int) {
+	for at, goesOn := began, true; goesOn; at = time.Now() {
+		least, most, goesOn = in.sortNow(ctx, queue, at)
+		goesOn = goesOn && in.sorts[queue] > 0 && time.Since(began) < sortLasts
+	}
+	return least, most
+}
+
+// sortNow is one step of sortPending. goesOn says that all that it has seen have parked.
+func (in *intake) sortNow(ctx context.Context, queue string, began time.Time) (least, most int, goesOn bool) {
 	last := in.sorts[queue]
 	seen, sorts, err := in.l.lines.Peek(ctx, queue, in.l.throttle.ID(), last, sortSees)
 	if err != nil {
 		in.l.logger.Debug("cannot look at pending jobs", "queue", queue, "error", err)
 		in.sorts[queue] = 0
-		return 0, takenMost // asynq hears the error of the take
+		return 0, takenMost, false // asynq hears the error of the take
 	}
 	whole := in.l.caller.knowsLines(queue)
 	if !sorts && len(seen) > 0 {
@@ -60,12 +70,12 @@ func (in *intake) sortPending(ctx context.Context, queue string, began time.Time
 		switch most {
 		case -1:
 			in.sorts[queue] = 0
-			return len(slices.DeleteFunc(seen, func(t line.Taken) bool { return !t.Wait.State.Near() })), takenMost
+			return len(slices.DeleteFunc(seen, func(t line.Taken) bool { return !t.Wait.State.Near() })), takenMost, false
 		case 0:
 			in.l.gate.arrived(queue, "", began)
 			in.l.gate.leave(queue, sortRests)
 		}
-		return most, most
+		return most, most, false
 	}
 	var parks []sorted
 	called := 0
@@ -99,21 +109,21 @@ func (in *intake) sortPending(ctx context.Context, queue string, began time.Time
 	parked, err := in.park(ctx, queue, parks, in.l.lines.ParkPending)
 	if err != nil {
 		in.l.logger.Debug("cannot park pending jobs", "queue", queue, "error", err)
-		return called, takenMost
+		return called, takenMost, false
 	}
 	in.sorts[queue] = sortNext(last, len(seen), len(parks), time.Since(began))
 	switch {
 	case len(seen) == 0:
 		in.most = 1
 		in.l.gate.empty(queue, began)
-		return 0, 0
+		return 0, 0, false
 	case len(parks) == len(seen):
 		in.l.gate.arrived(queue, "", began) // whatever was called before is not there any more
 		if parked > 0 {
-			return 0, 0
+			return 0, 0, true
 		}
 	}
-	return called, takenMost // if nothing has parked, a take goes on in any case
+	return called, takenMost, false // if nothing has parked, a take goes on in any case
 }
 
 // sortTaken parks those of the tasks just taken that have to queue behind others, before asynq sees
