@@ -15,7 +15,7 @@ import (
 
 // imports are the packages that fragments of Go may use without saying so.
 var imports = []string{
-	"bytes", "context", "errors", "fmt", "log", "net/http", "time",
+	"bytes", "context", "encoding/json", "errors", "fmt", "log", "net/http", "time",
 	"github.com/hibiken/asynq", "github.com/prometheus/client_golang/prometheus", "github.com/prometheus/client_golang/prometheus/promhttp",
 	"github.com/redis/go-redis/v9", "go.uber.org/zap",
 	"github.com/jobthrottle/jobthrottle/asynqlimit", "github.com/jobthrottle/jobthrottle/config", "github.com/jobthrottle/jobthrottle/producer", "github.com/jobthrottle/jobthrottle/throttle",
