@@ -92,3 +92,45 @@ func ExampleProducer_Stream() {
 	// line 3 already there: true
 	// line 2: timeout: 10ms is below 1s; asynq counts whole seconds, give at least 1s or leave it out
 }
+
+// A job line is a JSON object. A mistake is an error that says what would be right.
+func ExampleParseJob() {
+	job, err := producer.ParseJob([]byte(`{"type":"email:send","payload":{"to":"a"},"max_retry":0,"timeout":"30s"}`))
+	fmt.Println(job.Type, string(job.Payload), job.MaxRetry == producer.None, job.Timeout, err)
+
+	_, err = producer.ParseJob([]byte(`{"type":"email:send","timeout":30}`))
+	fmt.Println(err)
+	fmt.Println(errors.Is(err, producer.ErrInvalidJob))
+	// Output:
+	// email:send {"to":"a"} true 30s <nil>
+	// timeout: 30 is not a duration such as "30s", "5m" or "1h"
+	// true
+}
+
+// A Reader goes on after a bad line, and numbers lines as an editor does.
+func ExampleReader() {
+	file := strings.NewReader(`{"type":"email:send","payload":{"to":"a"}}
+
+{"typ":"email:send"}
+{"type":"email:send","payload":{"to":"b"}}
+`)
+	lines := producer.NewReader(file)
+	for {
+		line, err := lines.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		if line.Err != nil {
+			fmt.Println(line.Number, "is bad")
+			continue
+		}
+		fmt.Println(line.Number, line.Job.Type)
+	}
+	// Output:
+	// 1 email:send
+	// 3 is bad
+	// 4 email:send
+}
