@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"log/slog"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -51,4 +52,38 @@ func Example() {
 	// pool default: 20 slots, 80 may wait; queues default 1
 	// job email:: mail-api 100/1s
 	// sending {"to":"ann"}
+}
+
+// A program that used to run an asynq.Server gives its mux to a worker.
+func ExampleNewWith() {
+	server, err := embedded.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+
+	ctx, stop := context.WithCancel(context.Background())
+	mux := asynq.NewServeMux()
+	mux.HandleFunc("email:send", func(ctx context.Context, task *asynq.Task) error {
+		defer stop()
+		fmt.Printf("sending %s\n", task.Payload())
+		return nil
+	})
+	w, err := worker.NewWith(config.Default(), worker.Options{
+		Redis:   rdb,
+		Handler: mux,
+		Slog:    slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := asynq.NewClientFromRedisClient(rdb).Enqueue(asynq.NewTask("email:send", []byte(`{"to":"ann"}`))); err != nil {
+		log.Fatal(err)
+	}
+	if err := w.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: sending {"to":"ann"}
 }
