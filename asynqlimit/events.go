@@ -60,7 +60,7 @@ func (l *Limits) pausedBy(j *job, limiter string, d time.Duration) {
 		return
 	}
 	if pauses := l.reports.add(now, "paused beyond those known"); pauses > 0 {
-		l.logger.Info("APIs told jobs to try later: many more limits are paused; they are told in sum, once a minute",
+		l.logger.Info("APIs told jobs to try later: many more limits are paused; they are logged together, once a minute",
 			"pauses", pauses, "limit", limiter, "for", d)
 	}
 }

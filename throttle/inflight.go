@@ -286,8 +286,6 @@ func (g *SlotGroup) claim(ctx context.Context, id string, first *atomic.Int64, r
 // failed is the error that names a limit.
 func (g *SlotGroup) failed(limit int, err error) error {
 	switch {
-	case errors.Is(err, slots.ErrClosed):
-		err = ErrClosed
 	case errors.Is(err, slots.ErrRated):
 		err = fmt.Errorf("%w: %w", ErrInvalidSlots, err)
 	case errors.Is(err, script.ErrInvalidRate):

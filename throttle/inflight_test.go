@@ -124,6 +124,19 @@ func TestLeaseOfTheDead(t *testing.T) {
 	})
 }
 
+// TestLeaseOfAClosedClient: a lease ends with its Client, and says why.
+func TestLeaseOfAClosedClient(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		c := b.client()
+		l := b.hold(b.inFlight(c, "", 1), "a")
+		check(b, c.Close())
+		<-l.Context().Done()
+		if err := context.Cause(l.Context()); !errors.Is(err, ErrClosed) {
+			b.Errorf("it ended with %v", err)
+		}
+	})
+}
+
 // TestStaleReleaseDoesNothing: a holder whose slot now belongs to another takes nothing from that
 // one.
 func TestStaleReleaseDoesNothing(t *testing.T) {

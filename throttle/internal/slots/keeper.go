@@ -20,12 +20,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // The errors with which leases and waits end.
 var (
-	ErrClosed    = errors.New("the client is closed")
+	ErrClosed    = line.ErrClosed
 	ErrEnded     = errors.New("the lease has ended")
 	ErrReentered = errors.New("another holder has come with the same id")
 )
