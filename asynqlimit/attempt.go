@@ -112,11 +112,8 @@ func (j *job) process(ctx context.Context, next asynq.Handler) error {
 	if err := j.plan(next); err != nil {
 		return err
 	}
-	if j.a.position.competing() { // permits that it reserved now would be due before it has a slot
-		j.a.ask() // nobody waits for it
-		if err := j.slot(ctx); err != nil {
-			return j.undecided(ctx, err)
-		}
+	if err := j.compete(ctx); err != nil {
+		return err
 	}
 	if err := j.awaitOrder(ctx); err != nil {
 		return err

@@ -39,7 +39,7 @@ func (j *job) enterFlight(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline)/4)
 	}
-	if wait > 0 && j.a.position.toRoom([]string{fullLine + r.Name}, false) {
+	if wait > 0 && j.a.position.toRoom([]string{fullLine + r.Name}, false, false) {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {

@@ -1,6 +1,8 @@
 package asynqlimit
 
 import (
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -15,7 +17,8 @@ type gate struct {
 	used    int            // slots
 	waiting int            // tasks in the room
 	due     int            // those of them that want a slot soon
-	fresh   int            // those of them that came straight from their queue to wait for a slot
+	compete int            // those of them that came straight from their queue to compete for a slot
+	ended   time.Time      // when a slot was last given back
 	of      map[string]int // tasks in the room, by limiter
 	onWay   map[string]*expected
 	asking  []*position // they are in the room and want a slot
@@ -39,17 +42,20 @@ type gateSize struct {
 }
 
 func newGate(size gateSize) *gate {
-	return &gate{size: size, of: map[string]int{}, onWay: map[string]*expected{}, empties: map[string]bool{}, rests: map[string]time.Time{}, freed: make(chan struct{}, 1), changed: make(chan struct{})}
+	return &gate{size: size, of: map[string]int{}, onWay: map[string]*expected{}, empties: map[string]bool{}, rests: map[string]time.Time{}, freed: make(chan struct{}, 1), changed: make(chan struct{}), ended: time.Now()}
 }
 
 // admit waits, for hold at most, until a task may be taken from the queue: until there is a slot
 // for it, or there is room and this process has called a task of that queue. While tasks in the
-// room ask for slots, others come into the room and do so, too. If a task may be taken from another queue but not from this one, it returns
-// false at once. A queue rests after it was empty, except for tasks that are called.
+// room ask for slots, others come into the room and compete with them. If a task may be taken from
+// another queue but not from this one, it returns false at once. A queue rests after it was empty,
+// except for tasks that are called.
+//
+// If it had to wait for a slot, the position is that of the queue whose turn it is by now.
 func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
-	for {
+	for waited := false; ; waited = true {
 		g.mu.Lock()
 		if g.passing {
 			g.mu.Unlock()
@@ -57,11 +63,11 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 		}
 		s := &position{g: g, queue: queue, since: time.Now()}
 		free := g.used < g.size.slots && len(g.asking) == 0
-		expects, others := g.expects(queue, s.since), false
-		for q := range g.onWay {
-			others = others || g.expects(q, s.since)
-		}
 		room := g.waiting < g.size.room
+		expects, others := g.expects(queue, s.since), false
+		for q := range g.size.weights {
+			others = others || q != queue && room && (g.expects(q, s.since) || g.competes(q) && !g.rests[q].After(s.since))
+		}
 		rests, all := g.resting(queue, s.since)
 		switch {
 		case rests > 0 && !expects && (all == 0 || others):
@@ -81,17 +87,20 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 			}
 			continue
 		case free:
+			if waited && !expects {
+				s.queue = g.next(queue, s.since)
+			}
 			g.occupy(s)
 		case expects && room:
 			s.due = true
 			g.enter(s, nil)
 		case room && g.competes(queue):
-			s.fresh = true
+			s.competes = true
 			g.enter(s, nil)
 		default:
 			changed := g.changed
 			g.mu.Unlock()
-			if others && room {
+			if others {
 				return nil, false
 			}
 			select {
@@ -136,15 +145,36 @@ func (g *gate) more(queue string, most int) (positions []*position) {
 const typically = 50 * time.Millisecond
 
 // competes reports whether a task of the queue is to wait in the room for the next free slot. Else
-// all slots would go to called tasks while more of these come than slots. Tasks for which no slots
-// are probably free soon are left to other processes.
+// all slots would go to called tasks while more of these come than slots. They take half of the room,
+// and of the slots that are probably free soon, at most: so tasks are called in any case, and the
+// rest of the queue is left to other processes.
 func (g *gate) competes(queue string) bool {
-	if g.fresh >= min(g.size.slots, g.within(lead)) {
+	if g.compete >= (min(g.size.slots, g.size.room, g.within(lead))+1)/2 {
 		return false
 	}
 	return slices.ContainsFunc(g.asking, func(s *position) bool {
-		return !g.size.strict || max(g.size.weights[queue], 1) > max(g.size.weights[s.queue], 1)
+		return !s.competes && (!g.size.strict || max(g.size.weights[queue], 1) >= max(g.size.weights[s.queue], 1))
 	})
+}
+
+// next returns the queue whose turn it is among those that do not rest: the one with most weight if
+// the server is strict, else one by chance, by their weights. The caller was about to poll queue.
+func (g *gate) next(queue string, now time.Time) string {
+	best, all := 0, 0
+	for _, q := range slices.Sorted(maps.Keys(g.size.weights)) {
+		weight := max(g.size.weights[q], 1)
+		if g.rests[q].After(now) || g.size.strict && weight < best {
+			continue
+		}
+		if g.size.strict && weight > best {
+			all = 0
+		}
+		best = max(best, weight)
+		if all += weight; rand.N(all) < weight {
+			queue = q
+		}
+	}
+	return queue
 }
 
 // capacity is how many tasks that arrive within lead this server can take: for as many slots as
@@ -165,11 +195,15 @@ func (g *gate) capacity(lead time.Duration) int {
 // if there is a slot for it by then.
 const burst = 10 * time.Millisecond
 
-// within is how many handlers this server probably ends within d while all slots are in use.
+// within is how many handlers this server probably ends within d while all slots are in use. Handlers
+// last as long as of late, or longer if none has ended for longer than that.
 func (g *gate) within(d time.Duration) int {
 	lasts := g.lasts
 	if lasts == 0 {
 		lasts = typically
+	}
+	if g.used >= g.size.slots {
+		lasts = max(lasts, time.Since(g.ended))
 	}
 	return int(float64(g.size.slots) * float64(d) / float64(max(lasts, time.Millisecond)))
 }
@@ -187,6 +221,7 @@ func (g *gate) vacate(s *position) {
 	}
 	s.slot = false
 	g.used--
+	g.ended = time.Now()
 	g.pass()
 }
 
@@ -197,8 +232,8 @@ func (g *gate) enter(s *position, limiters []string) {
 	if s.due {
 		g.due++
 	}
-	if s.fresh {
-		g.fresh++
+	if s.competes {
+		g.compete++
 	}
 	for _, name := range limiters {
 		g.of[name]++
@@ -217,11 +252,12 @@ func (g *gate) exit(s *position) {
 	s.waits, s.limiters = false, nil
 	g.waiting--
 	if s.due {
+		s.due = false
 		g.due--
 	}
-	if s.fresh {
-		s.fresh = false
-		g.fresh--
+	if s.competes {
+		s.competes = false
+		g.compete--
 	}
 }
 

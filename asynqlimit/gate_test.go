@@ -104,11 +104,11 @@ func TestGateRoom(t *testing.T) {
 		positions = append(positions, s)
 	}
 	for i, want := range []bool{true, true, false} {
-		if got := positions[i].toRoom(api, false); got != want {
+		if got := positions[i].toRoom(api, false, false); got != want {
 			t.Errorf("%d: in the room %v, want %v", i, got, want)
 		}
 	}
-	if !positions[3].toRoom(other, false) {
+	if !positions[3].toRoom(other, false, false) {
 		t.Error("no room for the task of another limiter")
 	}
 	for range 3 { // the free slots
@@ -154,7 +154,7 @@ func TestGateHasRoomForCalled(t *testing.T) {
 				s.leave()
 			}
 		}()
-		return s.toRoom([]string{"api"}, due)
+		return s.toRoom([]string{"api"}, due, due)
 	}
 	if !take(false) || take(false) {
 		t.Error("a limiter has not half of the room for tasks that were not called")
@@ -175,12 +175,12 @@ func TestGateHasRoomForCalled(t *testing.T) {
 }
 
 // TestGateHasCapacityForSlots: while slots are free there is capacity for as many tasks, whatever
-// waits.
+// waits that does not want a slot soon.
 func TestGateHasCapacityForSlots(t *testing.T) {
 	g := newGate(gateSize{slots: 4, room: 16, notCalled: 4, weights: map[string]int{"a": 1}})
 	for _, limiter := range []string{"a", "b", "c", "d"} {
 		s, ok := g.admit("a", 0)
-		if !ok || !s.toRoom([]string{limiter}, false) {
+		if !ok || !s.toRoom([]string{limiter}, false, false) {
 			t.Fatal("no room")
 		}
 		s.ran(time.Minute) // not soon over
@@ -203,7 +203,7 @@ func TestGateCallsNoMoreThanEnd(t *testing.T) {
 			t.Errorf("capacity for %d while %d called tasks wait for 4 slots", n, i)
 		}
 		s, ok := g.admit("a", 0)
-		if !ok || !s.toRoom([]string{"api"}, true) {
+		if !ok || !s.toRoom([]string{"api"}, true, true) {
 			t.Fatal("no room")
 		}
 	}
@@ -219,10 +219,11 @@ func TestGateLetsOthersCompete(t *testing.T) {
 		lasts  time.Duration
 		want   int
 	}{
-		{"by weight", false, "light", 100 * time.Millisecond, 8},
-		{"strict, more weight", true, "heavy", 100 * time.Millisecond, 8},
+		{"by weight", false, "light", 100 * time.Millisecond, 4},
+		{"strict, more weight", true, "heavy", 100 * time.Millisecond, 4},
+		{"strict, as much weight", true, "middle", 100 * time.Millisecond, 4},
 		{"strict, less weight", true, "light", 100 * time.Millisecond, 0},
-		{"slower handlers", false, "light", 500 * time.Millisecond, 3},
+		{"slower handlers", false, "light", 500 * time.Millisecond, 2},
 		{"long handlers", false, "light", time.Hour, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -236,27 +237,112 @@ func TestGateLetsOthersCompete(t *testing.T) {
 			if !ok {
 				t.Fatal("not admitted")
 			}
+			g.arrived("middle", line.Called, time.Now())
 			ended, end := context.WithCancel(t.Context())
 			go called.toSlot(ended)
 			synctest.Wait()
 			var came []*position
+			var stop []context.CancelFunc
 			for range 20 {
 				if s, ok := g.admit(tt.queue, 0); ok {
-					came = append(came, s)
+					ctx, cancel := context.WithCancel(t.Context())
+					came, stop = append(came, s), append(stop, cancel)
+					go s.toSlot(ctx)
+					synctest.Wait()
 				}
 			}
 			if len(came) != tt.want {
 				t.Errorf("%s: %d came, want %d", tt.name, len(came), tt.want)
 			}
-			for _, s := range came {
-				s.leave()
-			}
-			if g.fresh != 0 || g.waiting != 1 {
-				t.Errorf("%s: %d compete and %d wait after they left", tt.name, g.fresh, g.waiting)
+			if tt.want > 2 && g.capacity(lead) == 0 {
+				t.Errorf("%s: those that came leave no capacity for called tasks", tt.name)
 			}
 			end()
 			synctest.Wait()
+			if len(came) > 0 { // there would be room for another one
+				stop[0]()
+				synctest.Wait()
+				came[0].leave()
+			}
+			if _, ok := g.admit(tt.queue, 0); ok {
+				t.Errorf("%s: one came although no called task asks for a slot", tt.name)
+			}
+			for i, s := range came {
+				stop[i]()
+				synctest.Wait()
+				s.leave()
+			}
+			if g.compete != 0 || g.waiting != 1 || len(g.asking) != 0 {
+				t.Errorf("%s: %d compete, %d wait and %d ask after they left", tt.name, g.compete, g.waiting, len(g.asking))
+			}
 		})
+	}
+}
+
+// TestGateLearnsOfLongHandlers: the handlers of late were quick, and those that fill the slots now are
+// not. No task waits behind them that another process could run.
+func TestGateLearnsOfLongHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(gateSize{slots: 4, room: 16, weights: map[string]int{"a": 1, "b": 1}})
+		g.lasts = time.Millisecond
+		for range 4 {
+			g.admit("a", 0)
+		}
+		time.Sleep(time.Second)
+		g.expect("a", 1)
+		called, ok := g.admit("a", 0)
+		if !ok {
+			t.Fatal("not admitted")
+		}
+		g.arrived("a", line.Called, time.Now())
+		ended, end := context.WithCancel(t.Context())
+		go called.toSlot(ended)
+		synctest.Wait()
+		if _, ok := g.admit("b", 0); ok || g.capacity(lead) > 0 {
+			t.Errorf("another task came: %v; capacity for %d", ok, g.capacity(lead))
+		}
+		end()
+		synctest.Wait()
+	})
+}
+
+// TestGateGivesSlotsInTurn: whichever queue is polled when a slot is given back, the slot is for a task
+// of the queue with more weight if the server is strict. Otherwise all have their part.
+func TestGateGivesSlotsInTurn(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate(gateSize{slots: 1, room: 1, weights: map[string]int{"heavy": 6, "light": 1}, strict: strict, every: time.Second})
+			running, _ := g.admit("heavy", 0)
+			got := map[string]int{}
+			for range 700 {
+				time.AfterFunc(700*time.Millisecond, running.leave)
+				for admitted := false; !admitted; {
+					for _, queue := range []string{"heavy", "light"} { // the second is polled when the slot comes
+						if running, admitted = g.admit(queue, 500*time.Millisecond); admitted {
+							break
+						}
+					}
+				}
+				got[running.queue]++
+			}
+			if light := got["light"]; strict && light > 0 || !strict && (light < 50 || light > 150) {
+				t.Errorf("strict %v: %v", strict, got)
+			}
+			g.empty("heavy", time.Now())
+			time.AfterFunc(5*time.Millisecond, running.leave)
+			if running, ok := g.admit("light", time.Second); !ok || running.queue != "light" {
+				t.Error("the slot is not for the only queue that may have tasks")
+			}
+		})
+	}
+}
+
+// TestGateNeverRests: asynq takes a negative interval for none.
+func TestGateNeverRests(t *testing.T) {
+	g := newGate(gateSize{slots: 1, room: 1, weights: map[string]int{"a": 1}, every: -1})
+	g.empty("a", time.Now())
+	if _, ok := g.admit("a", 0); !ok {
+		t.Error("not admitted")
 	}
 }
 

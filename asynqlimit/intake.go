@@ -55,23 +55,24 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	if !ok {
 		return none
 	}
+	queue := first.queue // perhaps another one, because first had to wait for a slot
 	began := time.Now()
 	least, most := 0, takenMost
-	if in.sorts[call.Queue] > 0 {
-		if least, most = in.sortPending(ctx, call.Queue, began); most == 0 {
+	if in.sorts[queue] > 0 {
+		if least, most = in.sortPending(ctx, queue, began); most == 0 {
 			first.leave()
 			return none
 		}
 	}
-	positions := append([]*position{first}, g.more(call.Queue, max(min(in.most, most), least)-1)...)
+	positions := append([]*position{first}, g.more(queue, max(min(in.most, most), least)-1)...)
 	asked := len(positions)
-	tasks, err := in.l.lines.Take(ctx, call.Queue, call.LeaseEnds, asked, in.l.rules.orders)
+	tasks, err := in.l.lines.Take(ctx, queue, call.LeaseEnds, asked, in.l.rules.orders)
 	came := len(tasks)
-	standings := in.l.order(ctx, call.Queue, tasks)
+	standings := in.l.order(ctx, queue, tasks)
 	if err == nil && came > 0 {
 		early := 0
-		if tasks, early = in.sortTaken(ctx, call.Queue, tasks, began); in.sorts[call.Queue] == 0 {
-			in.sorts[call.Queue] = sortNext(sortMost, came, early, time.Since(began))
+		if tasks, early = in.sortTaken(ctx, queue, tasks, began); in.sorts[queue] == 0 {
+			in.sorts[queue] = sortNext(sortMost, came, early, time.Since(began))
 		}
 	}
 	for _, s := range positions[min(len(tasks), len(positions)):] {
@@ -79,15 +80,15 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	}
 	in.most = takeNext(asked, came, g.size.slots)
 	if err != nil {
-		g.leave(call.Queue, takeFailed)
+		g.leave(queue, takeFailed)
 		return redis.NewCmdResult(nil, err)
 	}
 	if came == 0 {
-		g.empty(call.Queue, began)
+		g.empty(queue, began)
 		return none
 	}
 	for i, t := range tasks {
-		in.put(call.Queue, t, standings[t.ID], positions[i], began)
+		in.put(queue, t, standings[t.ID], positions[i], began)
 	}
 	if t, ok := in.pop(); ok {
 		return redis.NewCmdResult(t.message, nil)
@@ -176,7 +177,7 @@ func (in *intake) giveBack(ctx context.Context) {
 	ctx, cancel = context.WithTimeout(ctx, endSortTimeout)
 	defer cancel()
 	for queue := range in.l.weights {
-		if err := in.l.lines.EndSort(ctx, queue); err != nil {
+		if err := in.l.lines.EndSort(ctx, queue, in.l.throttle.ID()); err != nil {
 			in.l.logger.Debug("cannot leave the queue to others to sort; they begin a little later", "queue", queue, "error", err)
 		}
 	}

@@ -212,9 +212,9 @@ func (l *Limits) Configure(cfg asynq.Config) asynq.Config {
 const taskCheckInterval = 50 * time.Millisecond
 
 func (l *Limits) configure(cfg asynq.Config) gateSize {
-	pool := l.cfg.Pools[max(slices.IndexFunc(l.cfg.Pools, func(p config.Pool) bool { return p.Name == l.name }), 0)]
+	pool := l.cfg.Pools[max(slices.IndexFunc(l.cfg.Pools, func(p config.Pool) bool { return p.Name == l.opts.Name }), 0)]
 	size := gateSize{slots: cfg.Concurrency, weights: map[string]int{}, strict: cfg.StrictPriority, every: cfg.TaskCheckInterval}
-	if size.every == 0 {
+	if size.every <= 0 {
 		size.every = taskCheckInterval
 	}
 	if size.slots < 1 {

@@ -1,6 +1,7 @@
 package asynqlimit
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -39,8 +41,43 @@ pools:
 		if got := limits.gate.size.room; got != want {
 			t.Errorf("%+v: %d may wait, want %d", *opts, got, want)
 		}
-		if err := limits.Close(); err != nil {
+		another := limits.Another(*opts) // it has another name in metrics
+		another.Configure(asynq.Config{})
+		if got := another.gate.size.room; got != want {
+			t.Errorf("%+v, again: %d may wait, want %d", *opts, got, want)
+		}
+		if err := errors.Join(another.Close(), limits.Close()); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestCompetingGivesUp: a task that competes for a slot and gets none, because the process shuts down or
+// the slots stay in use, goes back to its queue as one that was not tried.
+func TestCompetingGivesUp(t *testing.T) {
+	for _, drains := range []bool{true, false} {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // not called
+		defer rdb.Close()
+		limits, err := New(rdb, config.Default(), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer limits.Close()
+		limits.Configure(asynq.Config{Concurrency: 1})
+		g := limits.gate
+		g.admit("default", 0)
+		s := &position{g: g, queue: "default", competes: true}
+		g.enter(s, nil)
+		j := &job{l: limits, a: &attempt{position: s, asked: make(chan struct{}), wait: line.Wait{Line: "api"}}}
+		j.a.start()
+		if drains {
+			limits.drain()
+		}
+		if err := j.compete(t.Context()); !isPutOff(err) {
+			t.Errorf("%v: want it put off", err)
+		}
+		if f, parking := j.a.settle(line.Archive); f != returns || !parking.Untried {
+			t.Errorf("drains %v: %v %+v", drains, f, parking)
 		}
 	}
 }

@@ -310,7 +310,7 @@ func (j *job) staysFor(limiter string) bool {
 	}
 	j.a.waitsFor(j.parkingIn(name))
 	j.l.caller.answered(j.a)
-	return j.a.position.toRoom([]string{name}, near)
+	return j.a.position.toRoom([]string{name}, near, false)
 }
 
 func (j *job) parkInOrder(behind string) error {

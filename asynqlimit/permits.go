@@ -79,7 +79,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 		return nil
 	}
 	j.stays()
-	if !j.a.position.toRoom(j.needs.limiters, s.due()) && !s.never && !s.due() {
+	if !j.a.position.toRoom(j.needs.limiters, s.due(), r.Delay() <= lead+slack) && !s.never && !s.due() {
 		j.giveUp()
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
@@ -124,9 +124,9 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 	if maxWait > askingLasts {
 		j.a.position.asking(true)
 		defer j.a.position.asking(false)
-		due := j.came().Near()
+		called := j.came().Near()
 		defer time.AfterFunc(askingLasts, func() {
-			j.a.position.toRoomIfAsking(j.needs.limiters, due, func() { j.l.rooms.of(j.a).enter(j.a) })
+			j.a.position.toRoomIfAsking(j.needs.limiters, called, func() { j.l.rooms.of(j.a).enter(j.a) })
 		}).Stop()
 	}
 	defer j.a.ask()

@@ -72,7 +72,7 @@ func (g *gate) empty(queue string, began time.Time) {
 	if e := g.onWay[queue]; e != nil && e.at.Before(began) {
 		e.n = 0
 	}
-	if g.size.every == 0 {
+	if g.size.every <= 0 {
 		return
 	}
 	now := time.Now()

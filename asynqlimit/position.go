@@ -13,8 +13,8 @@ type position struct {
 	slot     bool
 	limiters []string // for which it waits, in the room or in its slot
 	waits    bool     // it is in the room
-	due      bool     // it wants a slot soon: its permits are due soon, or it asks for the slot
-	fresh    bool     // it is in the room because it competes with those that ask for slots
+	due      bool     // it is in the room and wants a slot soon: its permits are due soon, or it asks for the slot
+	competes bool     // it is in the room because it competes with those that ask for slots
 	asks     bool     // it asks for its permits, and has no answer yet
 	since    time.Time
 	began    time.Time     // when it got its slot
@@ -41,13 +41,14 @@ func (g *gate) hasRoom(limiters []string) bool {
 	return true
 }
 
-// toRoom moves the task into the room, if there is room, and frees its slot. A task that is due
-// may go there even if its limiter has its half of the room already. A task that has to wait in
-// its slot may exchange it later with a task in the room that wants a slot.
-func (s *position) toRoom(limiters []string, due bool) bool {
+// toRoom moves the task into the room, if there is room, and frees its slot. A task that was called
+// may go there even if its limiter has its half of the room already. Soon says that the task wants a
+// slot soon. A task that has to wait in its slot may exchange it later with a task in the room that
+// wants a slot.
+func (s *position) toRoom(limiters []string, called, soon bool) bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
-	return s.toRoomNow(limiters, due)
+	return s.toRoomNow(limiters, called, soon)
 }
 
 // asking sets whether the task asks for its permits, and has no answer yet.
@@ -59,19 +60,19 @@ func (s *position) asking(asks bool) {
 
 // toRoomIfAsking is toRoom for a task that may have its permits by now. If the task does not have
 // them, it calls waits.
-func (s *position) toRoomIfAsking(limiters []string, due bool, waits func()) {
+func (s *position) toRoomIfAsking(limiters []string, called bool, waits func()) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	if s.asks {
-		s.toRoomNow(limiters, due)
+		s.toRoomNow(limiters, called, called)
 		waits()
 	}
 }
 
-func (s *position) toRoomNow(limiters []string, due bool) bool {
+func (s *position) toRoomNow(limiters []string, called, soon bool) bool {
 	if s.waits {
 		s.g.exit(s)
-		s.due = due
+		s.due = soon
 		s.g.enter(s, limiters)
 		return true
 	}
@@ -79,8 +80,8 @@ func (s *position) toRoomNow(limiters []string, due bool) bool {
 		return false
 	}
 	s.g.works(s)
-	s.due = due
-	if !s.g.hasRoom(limiters) && (!due || s.g.waiting >= s.g.size.room) {
+	s.due = soon
+	if !s.g.hasRoom(limiters) && (!called || s.g.waiting >= s.g.size.room) {
 		s.limiters = limiters
 		s.g.idlers = append(s.g.idlers, s)
 		return false
@@ -94,7 +95,7 @@ func (s *position) toRoomNow(limiters []string, due bool) bool {
 func (s *position) competing() bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
-	return s.fresh
+	return s.competes
 }
 
 // toSlotNow reports whether the task has a slot, or gets one without a wait.
@@ -180,6 +181,9 @@ func (s *position) leave() {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	s.g.works(s)
-	s.g.exit(s)
+	if s.waits {
+		s.g.exit(s)
+		s.g.announce()
+	}
 	s.g.vacate(s)
 }

@@ -39,6 +39,29 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	return nil
 }
 
+// compete waits for a slot, if the task came into the room for that: permits that it reserved now
+// would be due before it has the slot. If it gets none soon, it goes back to its queue as it was.
+func (j *job) compete(ctx context.Context) error {
+	if !j.a.position.competing() {
+		return nil
+	}
+	j.a.ask() // those behind it do not wait for it
+	defer j.clock()()
+	running, cancel := j.l.whileRunning(ctx)
+	defer cancel()
+	soon, cancel := context.WithTimeout(running, lead+slack)
+	defer cancel()
+	err := j.a.position.toSlot(soon)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return j.undecided(ctx, err)
+	}
+	j.a.decide(returns, j.a.untouched())
+	return &ThrottledError{Err: err}
+}
+
 // slot waits for a slot, for at most a quarter of the task's time.
 func (j *job) slot(ctx context.Context) error {
 	if j.a.position.toSlotNow() {

@@ -150,7 +150,7 @@ func (j *job) takeSlots(ctx context.Context) error {
 		for i, s := range j.needs.slots {
 			names[i] = line.InFlight + s.Limiter
 		}
-		if wait <= 0 || !j.a.position.toRoom(names, near) && !near && !j.needs.rule.never {
+		if wait <= 0 || !j.a.position.toRoom(names, near, false) && !near && !j.needs.rule.never {
 			leave()
 		}
 	}})

@@ -227,3 +227,34 @@ jobs: { "x:limited": { limits: [api], hold: 100ms } }
 		})
 	}
 }
+
+// TestCalledBesideFresh: jobs that are called from a line do not wait until a backlog of jobs that need
+// no limit has run: the queues have their parts of the slots.
+func TestCalledBesideFresh(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	goOn := s.stopLimit("api", "1000/1s")
+	const called, fresh = 500, 2000
+	for i := range called {
+		s.enqueue("x:limited", fmt.Sprintf("called%03d", i), asynq.Queue("high"))
+	}
+	s.serve(member{yaml: `
+limits: { api: { rate: 1000/1s } }
+jobs: { "x:limited": { limits: [api], hold: 100ms } }
+`, asynq: asynq.Config{Concurrency: 10, Queues: map[string]int{"high": 6, "low": 1}}, handle: func(context.Context, *asynq.Task) error {
+		<-time.After(50 * time.Millisecond)
+		return nil
+	}})
+	s.awaitWaiting("high", called)
+	for i := range fresh {
+		s.enqueue("y:free", fmt.Sprintf("fresh%04d", i), asynq.Queue("low"))
+	}
+	goOn()
+	began := time.Now()
+	s.awaitStarts("called", called, 8*time.Second) // 2.5 s if they have all slots, 12.5 s if they come last
+	n := len(s.seen("fresh"))
+	t.Logf("%d of the others started meanwhile, in %v", n, time.Since(began))
+	if n < 30 {
+		t.Errorf("only %d of the others started meanwhile", n)
+	}
+}

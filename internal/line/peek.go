@@ -5,25 +5,40 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// sortsFor is for how long a process that has looked at a queue sorts it alone.
-const sortsFor = 50 * time.Millisecond
+const (
+	// sortsFor is for how long a process that has looked at a queue sorts it alone.
+	sortsFor = 50 * time.Millisecond
+	// peekBytes bounds the messages that one call reads: Redis answers nobody else meanwhile.
+	peekBytes = 1 << 20
+)
 
-// EndSort lets other processes sort a queue at once.
-func (l *Lines) EndSort(ctx context.Context, queue string) error {
+// EndSort lets other processes sort a queue at once, if this one sorts it.
+func (l *Lines) EndSort(ctx context.Context, queue, process string) error {
+	sorter, err := l.rdb.Get(ctx, sorterKey(queue)).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return nil
+	case err != nil:
+		return err
+	case !strings.HasSuffix(sorter, " "+process):
+		return nil
+	}
 	return l.rdb.Del(ctx, sorterKey(queue)).Err()
 }
 
 // Peek returns the next tasks of a queue as if they were taken now, and leaves them there. It
 // returns at most so many, and at most few if another process sorts the queue: sorts says that
-// this process does. There are none if the queue is empty or paused.
+// this process does. It returns fewer if they are large. There are none if the queue is empty or
+// paused.
 func (l *Lines) Peek(ctx context.Context, queue, process string, most, few int) (tasks []Taken, sorts bool, err error) {
 	reply, err := l.peek.Run(ctx, l.rdb, []string{pendingKey(queue), pausedKey(queue), sorterKey(queue)},
-		queuePrefix(queue), most, min(few, most), process, sortsFor.Milliseconds()).StringSlice()
+		queuePrefix(queue), most, min(few, most), process, sortsFor.Milliseconds(), peekBytes).StringSlice()
 	if errors.Is(err, redis.Nil) {
 		return nil, false, nil
 	}

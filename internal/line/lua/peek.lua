@@ -8,6 +8,7 @@
 -- ARGV[3] tasks to read at most while another process sorts the queue
 -- ARGV[4] the process
 -- ARGV[5] milliseconds for which it sorts the queue from now on
+-- ARGV[6] bytes after which it reads no further message: a task may have megabytes
 -- Reply: nil if there is no task or the queue is paused, else now in microseconds after 1970, 1 if the process sorts the
 --         queue or 0 if another does, and for each task, the next one first: message or "", id, wait or "", mark: by which
 --         park.lua knows whether it has moved since
@@ -21,11 +22,14 @@ local ids = redis.call("LRANGE", KEYS[1], -ARGV[sorts and 2 or 3], -1)
 if #ids == 0 then return nil end
 if sorts then redis.call("SET", KEYS[3], string.format("%.0f ", now + ARGV[5]) .. ARGV[4], "PX", ARGV[5]) end
 local reply = {t[1] .. string.format("%06d", tonumber(t[2])), sorts and "1" or "0"}
+local bytes = 0
 for i = #ids, 1, -1 do
+  if bytes >= tonumber(ARGV[6]) then break end
   local known, n = redis.pcall("HMGET", ARGV[1] .. "t:" .. ids[i], "state", "msg", "jt", "pending_since"), #reply
   local wait = known[3] or ""
   -- No message, if somebody has written something there that is not a task, or the task is somewhere else, too.
   reply[n + 1], reply[n + 2] = known[1] == "pending" and known[2] or "", ids[i]
+  bytes = bytes + #reply[n + 1]
   reply[n + 3], reply[n + 4] = wait, (known[4] or "") .. " " .. wait
 end
 return reply
