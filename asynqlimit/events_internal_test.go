@@ -27,7 +27,7 @@ func TestManyPausedLimits(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		// In these 60 s, each known pause gets longer by more than a second at most once a round.
-		each, sums := strings.Count(log.String(), "is paused for"), strings.Count(log.String(), "in sum")
+		each, sums := strings.Count(log.String(), "is paused for"), strings.Count(log.String(), "logged together")
 		if each > maxPausedKnown*rounds || each < maxPausedKnown || sums < 1 || sums > 2 {
 			t.Errorf("%d pauses told, and %d lines of sums, want about %d each and 1 or 2", each, sums, maxPausedKnown)
 		}
