@@ -18,7 +18,7 @@ type gate struct {
 	waiting int            // tasks in the room
 	due     int            // those of them that want a slot soon
 	compete int            // those of them that came straight from their queue to compete for a slot
-	ended   time.Time      // when a slot was last given back
+	moved   time.Time      // when a slot was last taken or given back
 	of      map[string]int // tasks in the room, by limiter
 	onWay   map[string]*expected
 	asking  []*position // they are in the room and want a slot
@@ -42,7 +42,7 @@ type gateSize struct {
 }
 
 func newGate(size gateSize) *gate {
-	return &gate{size: size, of: map[string]int{}, onWay: map[string]*expected{}, empties: map[string]bool{}, rests: map[string]time.Time{}, freed: make(chan struct{}, 1), changed: make(chan struct{}), ended: time.Now()}
+	return &gate{size: size, of: map[string]int{}, onWay: map[string]*expected{}, empties: map[string]bool{}, rests: map[string]time.Time{}, freed: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // admit waits, for hold at most, until a task may be taken from the queue: until there is a slot
@@ -196,14 +196,14 @@ func (g *gate) capacity(lead time.Duration) int {
 const burst = 10 * time.Millisecond
 
 // within is how many handlers this server probably ends within d while all slots are in use. Handlers
-// last as long as of late, or longer if none has ended for longer than that.
+// last as long as of late, or longer if for longer than that none has begun or ended.
 func (g *gate) within(d time.Duration) int {
 	lasts := g.lasts
 	if lasts == 0 {
 		lasts = typically
 	}
 	if g.used >= g.size.slots {
-		lasts = max(lasts, time.Since(g.ended))
+		lasts = max(lasts, time.Since(g.moved))
 	}
 	return int(float64(g.size.slots) * float64(d) / float64(max(lasts, time.Millisecond)))
 }
@@ -211,7 +211,8 @@ func (g *gate) within(d time.Duration) int {
 // occupy gives the task at s a slot.
 func (g *gate) occupy(s *position) {
 	g.used++
-	s.slot, s.began = true, time.Now()
+	g.moved = time.Now()
+	s.slot, s.began = true, g.moved
 }
 
 // vacate takes the slot back, for whoever wants it.
@@ -221,7 +222,7 @@ func (g *gate) vacate(s *position) {
 	}
 	s.slot = false
 	g.used--
-	g.ended = time.Now()
+	g.moved = time.Now()
 	g.pass()
 }
 

@@ -285,8 +285,12 @@ func TestGateLearnsOfLongHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(gateSize{slots: 4, room: 16, weights: map[string]int{"a": 1, "b": 1}})
 		g.lasts = time.Millisecond
+		time.Sleep(time.Hour) // nothing ran
 		for range 4 {
 			g.admit("a", 0)
+		}
+		if g.capacity(lead) == 0 {
+			t.Error("no capacity, though handlers are quick")
 		}
 		time.Sleep(time.Second)
 		g.expect("a", 1)

@@ -163,7 +163,8 @@ func (g *gate) change(idler, s *position) {
 	g.exit(s)
 	idler.slot = false
 	g.enter(idler, limiters)
-	s.slot, s.began = true, time.Now()
+	g.moved = time.Now()
+	s.slot, s.began = true, g.moved
 }
 
 // ran notes how long the handler ran, without its waits.
