@@ -66,7 +66,7 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 		room := g.waiting < g.size.room
 		expects, others := g.expects(queue, s.since), false
 		for q := range g.size.weights {
-			others = others || q != queue && room && (g.expects(q, s.since) || g.competes(q) && !g.rests[q].After(s.since))
+			others = others || q != queue && (g.expects(q, s.since) && (room || free) || room && g.competes(q) && !g.rests[q].After(s.since))
 		}
 		rests, all := g.resting(queue, s.since)
 		switch {
@@ -202,7 +202,7 @@ func (g *gate) within(d time.Duration) int {
 	if lasts == 0 {
 		lasts = typically
 	}
-	if g.used >= g.size.slots {
+	if g.used-len(g.idlers) >= g.size.slots { // those that idle leave their slots at once
 		lasts = max(lasts, time.Since(g.moved))
 	}
 	return int(float64(g.size.slots) * float64(d) / float64(max(lasts, time.Millisecond)))

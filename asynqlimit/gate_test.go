@@ -310,6 +310,68 @@ func TestGateLearnsOfLongHandlers(t *testing.T) {
 	})
 }
 
+// TestGateHasCapacityBesideIdlers: tasks that wait in slots, because the room is full, leave these to
+// called tasks, however long they have waited.
+func TestGateHasCapacityBesideIdlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(gateSize{slots: 2, room: 8, notCalled: 2, weights: map[string]int{"a": 1}})
+		for range 3 {
+			if s, ok := g.admit("a", 0); ok {
+				s.toRoom([]string{"slow"}, false, false)
+			}
+		}
+		time.Sleep(time.Minute)
+		if used, waiting := g.load(); used != 2 || waiting != 1 || g.capacity(lead) == 0 {
+			t.Errorf("%d in slots, %d in the room, capacity for %d", used, waiting, g.capacity(lead))
+		}
+	})
+}
+
+// TestGateAdmitsCalledToFreeSlots: a called task takes a free slot although the room is full and another
+// queue, which rests, is polled.
+func TestGateAdmitsCalledToFreeSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(gateSize{slots: 2, room: 1, notCalled: 1, weights: map[string]int{"a": 1, "b": 1}, every: time.Second})
+		if s, ok := g.admit("a", 0); !ok || !s.toRoom([]string{"slow"}, false, false) {
+			t.Fatal("no room")
+		}
+		g.empty("a", time.Now())
+		g.empty("b", time.Now())
+		time.AfterFunc(10*time.Millisecond, func() { g.expect("b", 1) })
+		began := time.Now()
+		if _, ok := g.admit("a", time.Second); ok || time.Since(began) != 10*time.Millisecond {
+			t.Errorf("queue a: admitted %v after %v", ok, time.Since(began))
+		}
+		if s, ok := g.admit("b", 0); !ok || !s.slot {
+			t.Error("the called task has no slot")
+		}
+	})
+}
+
+// TestGateGuesses: another task comes in place of a called one, or the other way round. Those that were
+// not called compete.
+func TestGateGuesses(t *testing.T) {
+	g := newGate(gateSize{slots: 1, room: 2, weights: map[string]int{"a": 1}})
+	g.admit("a", 0)
+	g.expect("a", 1)
+	s, ok := g.admit("a", 0)
+	if !ok || !s.due {
+		t.Fatal("not admitted as a called one")
+	}
+	s.came(false)
+	if !s.competing() || g.compete != 1 || g.due != 0 || g.waiting != 1 {
+		t.Errorf("%+v: %d compete, %d due, %d wait", s, g.compete, g.due, g.waiting)
+	}
+	s.came(true)
+	if s.competing() || g.compete != 0 || g.due != 1 || g.waiting != 1 {
+		t.Errorf("%+v: %d compete, %d due, %d wait", s, g.compete, g.due, g.waiting)
+	}
+	s.leave()
+	if g.compete != 0 || g.due != 0 || g.waiting != 0 {
+		t.Errorf("%d compete, %d are due and %d wait after it left", g.compete, g.due, g.waiting)
+	}
+}
+
 // TestGateGivesSlotsInTurn: whichever queue is polled when a slot is given back, the slot is for a task
 // of the queue with more weight if the server is strict. Otherwise all have their part.
 func TestGateGivesSlotsInTurn(t *testing.T) {

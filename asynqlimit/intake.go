@@ -116,6 +116,7 @@ func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *pos
 		a.earlier = max(time.Duration(t.At-a.since)*time.Microsecond, 0)
 	}
 	in.l.gate.arrived(queue, t.Wait.State, began)
+	s.came(t.Wait.State.Near())
 	in.l.rooms.of(a).taken(a)
 	in.l.attempts.put(a)
 	in.l.caller.taken(a)

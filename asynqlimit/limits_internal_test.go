@@ -55,6 +55,7 @@ pools:
 // TestCompetingGivesUp: a task that competes for a slot and gets none, because the process shuts down or
 // the slots stay in use, goes back to its queue as one that was not tried.
 func TestCompetingGivesUp(t *testing.T) {
+	t.Parallel()
 	for _, drains := range []bool{true, false} {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // not called
 		defer rdb.Close()

@@ -63,6 +63,23 @@ jobs: { "x:account": { limits: [account] } }
 	}
 }
 
+// TestBacklogOfANewAccount: the jobs of an account are in line before its limiter is in Redis. They are
+// called all the same, whatever they cost and however the limit gives its permits.
+func TestBacklogOfANewAccount(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	for _, account := range []string{"first", "second"} {
+		for i := range 200 {
+			s.enqueuePayload("x:account", fmt.Sprintf("%s%03d", account, i), fmt.Appendf(nil, `{"account": %q}`, account))
+		}
+	}
+	s.serve(member{yaml: `
+limits: { tokens: { rate: 100/1s, key: payload.account, smooth: true } }
+jobs: { "x:account": { limits: [tokens], permits: 5 } }
+`, asynq: asynq.Config{Concurrency: 20}})
+	s.awaitStarts("second", 20, 4*time.Second) // a second, once they are in line
+}
+
 // TestSpoiltKeysHoldUpNoOthers: somebody has written something into keys of limiters, or of a
 // queue, that makes no sense there. Other jobs go on.
 func TestSpoiltKeysHoldUpNoOthers(t *testing.T) {

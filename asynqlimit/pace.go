@@ -65,11 +65,7 @@ func (c *caller) inspect(ctx context.Context, names []string) (found map[string]
 		}
 		if limit := c.l.rules.limitOf(name); limit != nil {
 			rate := limit.RateOf(name) // with which the first job will create it
-			usage := throttle.Usage{Rate: rate, Available: rate.Permits}
-			if rate.Smooth {
-				usage.Available = 1
-			}
-			found[name] = operate.FleetUsage{Name: name, Usage: usage}
+			found[name] = operate.FleetUsage{Name: name, Usage: throttle.Usage{Rate: rate, Available: rate.Permits}}
 		}
 	}
 	if err != nil {

@@ -91,6 +91,18 @@ func (s *position) toRoomNow(limiters []string, called, soon bool) bool {
 	return true
 }
 
+// came notes which task has come to s: one that was called, and whose permits are due soon, or another,
+// which competes for a slot if it has none. While admitting it the gate could only guess.
+func (s *position) came(called bool) {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	if s.waits && s.competes == called {
+		s.g.exit(s)
+		s.due, s.competes = called, !called
+		s.g.enter(s, nil)
+	}
+}
+
 // competing reports whether the task came into the room to compete for a slot, and has none yet.
 func (s *position) competing() bool {
 	s.g.mu.Lock()

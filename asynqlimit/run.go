@@ -39,8 +39,12 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	return nil
 }
 
+// competesFor is how long a task competes for a slot: longer only if slots, which were free soon, are
+// in use for long since.
+const competesFor = 5 * time.Second
+
 // compete waits for a slot, if the task came into the room for that: permits that it reserved now
-// would be due before it has the slot. If it gets none soon, it goes back to its queue as it was.
+// would be due before it has the slot. If it gets none, it goes back to its queue as it was.
 func (j *job) compete(ctx context.Context) error {
 	if !j.a.position.competing() {
 		return nil
@@ -49,9 +53,9 @@ func (j *job) compete(ctx context.Context) error {
 	defer j.clock()()
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
-	soon, cancel := context.WithTimeout(running, lead+slack)
+	bounded, cancel := context.WithTimeout(running, competesFor)
 	defer cancel()
-	err := j.a.position.toSlot(soon)
+	err := j.a.position.toSlot(bounded)
 	switch {
 	case err == nil:
 		return nil
