@@ -46,8 +46,8 @@ func newGate(size gateSize) *gate {
 }
 
 // admit waits, for hold at most, until a task may be taken from the queue: until there is a slot
-// for it, or there is room and this process has called a task of that queue. While tasks in the
-// room ask for slots, others come into the room and compete with them. If a task may be taken from
+// for it, or there is room and this process has called a task of that queue. While called tasks in
+// the room ask for slots, others come into the room and compete with them. If a task may be taken from
 // another queue but not from this one, it returns false at once. A queue rests after it was empty,
 // except for tasks that are called.
 //
@@ -153,7 +153,7 @@ func (g *gate) competes(queue string) bool {
 		return false
 	}
 	return slices.ContainsFunc(g.asking, func(s *position) bool {
-		return !s.competes && (!g.size.strict || max(g.size.weights[queue], 1) >= max(g.size.weights[s.queue], 1))
+		return s.called && (!g.size.strict || max(g.size.weights[queue], 1) >= max(g.size.weights[s.queue], 1))
 	})
 }
 

@@ -209,7 +209,27 @@ func TestGateCallsNoMoreThanEnd(t *testing.T) {
 	}
 }
 
-// TestGateLetsOthersCompete: while tasks in the room ask for slots, tasks of other queues come into the
+// TestGateLetsNoneCompeteWithTheirLike: tasks that were not called ask for slots. No more are taken from
+// the queue than there are slots and their part of the room: a process that dies has no more in hand.
+func TestGateLetsNoneCompeteWithTheirLike(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(gateSize{slots: 1, room: 8, notCalled: 8, weights: map[string]int{"a": 1}})
+		waits, _ := g.admit("a", 0)
+		waits.came(false)
+		waits.toRoom([]string{"api"}, false, true)
+		g.admit("a", 0)
+		ended, end := context.WithCancel(t.Context())
+		go waits.toSlot(ended)
+		synctest.Wait()
+		if s, ok := g.admit("a", 0); ok {
+			t.Errorf("%+v came", s)
+		}
+		end()
+		synctest.Wait()
+	})
+}
+
+// TestGateLetsOthersCompete: while called tasks in the room ask for slots, tasks of other queues come into the
 // room and compete, but not more than slots are soon free, and none that would come after those.
 func TestGateLetsOthersCompete(t *testing.T) {
 	for _, tt := range []struct {
@@ -238,6 +258,7 @@ func TestGateLetsOthersCompete(t *testing.T) {
 				t.Fatal("not admitted")
 			}
 			g.arrived("middle", line.Called, time.Now())
+			called.came(true)
 			ended, end := context.WithCancel(t.Context())
 			go called.toSlot(ended)
 			synctest.Wait()
@@ -299,6 +320,7 @@ func TestGateLearnsOfLongHandlers(t *testing.T) {
 			t.Fatal("not admitted")
 		}
 		g.arrived("a", line.Called, time.Now())
+		called.came(true)
 		ended, end := context.WithCancel(t.Context())
 		go called.toSlot(ended)
 		synctest.Wait()

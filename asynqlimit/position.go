@@ -15,6 +15,7 @@ type position struct {
 	waits    bool     // it is in the room
 	due      bool     // it is in the room and wants a slot soon: its permits are due soon, or it asks for the slot
 	competes bool     // it is in the room because it competes with those that ask for slots
+	called   bool     // it was called, or came back
 	asks     bool     // it asks for its permits, and has no answer yet
 	since    time.Time
 	began    time.Time     // when it got its slot
@@ -96,6 +97,7 @@ func (s *position) toRoomNow(limiters []string, called, soon bool) bool {
 func (s *position) came(called bool) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
+	s.called = called
 	if s.waits && s.competes == called {
 		s.g.exit(s)
 		s.due, s.competes = called, !called
