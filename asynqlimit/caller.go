@@ -45,12 +45,6 @@ type caller struct {
 
 type probeKey struct{ queue, line string }
 
-// pending are the permits that a task wants and has no answer for.
-type pending struct {
-	key     probeKey
-	permits int64
-}
-
 func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),

@@ -24,8 +24,7 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	j.handling, j.before = began, waited
 	ended := errPanicked
 	defer func() {
-		took := time.Since(began) - (j.waited - waited)
-		j.ran(took, ended)
+		j.ran(time.Since(began)-(j.waited-waited), ended)
 	}()
 	ctx, done := j.underLease(ctx)
 	defer done()
@@ -39,8 +38,8 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	return nil
 }
 
-// competesFor is how long a task competes for a slot: longer only if slots, which were free soon, are
-// in use for long since.
+// competesFor is how long a task competes for a slot at most. It came because slots are soon free. If
+// none is by then, handlers run longer than before, and another process may have a slot for it.
 const competesFor = 5 * time.Second
 
 // compete waits for a slot, if the task came into the room for that: permits that it reserved now

@@ -64,7 +64,7 @@ func (in *intake) sortNow(ctx context.Context, queue string, began time.Time) (l
 	whole := in.l.caller.knowsLines(queue)
 	if !sorts && len(seen) > 0 {
 		most = slices.IndexFunc(seen, func(t line.Taken) bool {
-			p, ok := in.parks(ctx, in.look(queue, t, whole, began), nil, began)
+			p, ok := in.parks(ctx, in.candidate(queue, t, whole, began), nil, began)
 			return ok && !p.inOrder
 		})
 		switch most {
@@ -79,21 +79,21 @@ func (in *intake) sortNow(ctx context.Context, queue string, began time.Time) (l
 	}
 	var parks []sorted
 	called := 0
-	looks := make([]looked, 0, len(seen))
+	candidates := make([]candidate, 0, len(seen))
 	wanted := map[string]int64{} // permits that these tasks need, by limiter
 	for _, t := range seen {
 		if t.Wait.State.Near() {
 			called++
 			continue
 		}
-		k := in.look(queue, t, whole, began)
+		k := in.candidate(queue, t, whole, began)
 		for i, name := range k.needs.limiters {
 			wanted[name] += k.needs.costs[i]
 		}
-		looks = append(looks, k)
+		candidates = append(candidates, k)
 	}
 	before := map[string]bool{} // limiters of tasks that have to be taken first: those behind them do not overtake them
-	for _, k := range looks {
+	for _, k := range candidates {
 		p, ok := in.parks(ctx, k, wanted, began)
 		if ok && !p.inOrder && !before[p.why.Limiter] {
 			if !k.task.Waited() { // it arrives when it parks: another process may park what stands before it, and later than now
@@ -136,7 +136,7 @@ func (in *intake) sortTaken(ctx context.Context, queue string, tasks []line.Take
 	var parks []sorted
 	rest = tasks[:0]
 	for _, t := range tasks {
-		p, ok := in.parks(ctx, in.look(queue, t, whole, began), nil, began)
+		p, ok := in.parks(ctx, in.candidate(queue, t, whole, began), nil, began)
 		if !ok {
 			rest = append(rest, t)
 			continue
@@ -202,8 +202,8 @@ type sorted struct {
 	rule    *rule
 }
 
-// looked is a task of a queue, and what it has to acquire as far as that is known.
-type looked struct {
+// candidate is a task of a queue, and what it has to acquire as far as that is known.
+type candidate struct {
 	queue string
 	task  line.Taken
 	text  string // its message
@@ -212,10 +212,10 @@ type looked struct {
 	parks bool // it parks without being tried, if it has to queue behind others
 }
 
-// look reads a task. whole says that the queue has lines and that this process knows all of them. If
+// candidate reads a task. whole says that the queue has lines and that this process knows all of them. If
 // it has to ask Redis for the lines of a task, that is worth it only for tasks of tenants.
-func (in *intake) look(queue string, t line.Taken, whole bool, now time.Time) looked {
-	k := looked{queue: queue, task: t}
+func (in *intake) candidate(queue string, t line.Taken, whole bool, now time.Time) candidate {
+	k := candidate{queue: queue, task: t}
 	k.text, _ = t.Message.(string)
 	m, err := line.ParseMessage(k.text)
 	if err != nil || t.Wait.State.Near() {
@@ -236,7 +236,7 @@ func (in *intake) look(queue string, t line.Taken, whole bool, now time.Time) lo
 // parks reports whether a task parks without being tried: because one of its limiters has tasks in
 // line, or because it is among tasks that want more permits than a limiter gives at once. These wait
 // in any case; from a line they are called together.
-func (in *intake) parks(ctx context.Context, k looked, wanted map[string]int64, now time.Time) (p sorted, ok bool) {
+func (in *intake) parks(ctx context.Context, k candidate, wanted map[string]int64, now time.Time) (p sorted, ok bool) {
 	if !k.parks {
 		return p, false
 	}
