@@ -16,8 +16,9 @@ type furthest struct {
 	from  Remote      // what it showed then at most; zero if it was not set back
 }
 
-// learn records that a reply showed now.
-func (f *Furthest) learn(now Remote, sent, received Local) {
+// learn records that a reply showed now. It returns the server's clock as all lines together know
+// it, unless it was set back.
+func (f *Furthest) learn(now Remote, sent, received Local) (c serverClock, ok bool) {
 	for {
 		old, next := f.seen.Load(), furthest{}
 		if old != nil {
@@ -25,7 +26,7 @@ func (f *Furthest) learn(now Remote, sent, received Local) {
 		}
 		next.learn(now, sent, received)
 		if f.seen.CompareAndSwap(old, &next) {
-			return
+			return next.clock, next.from == 0
 		}
 	}
 }

@@ -190,7 +190,9 @@ func (l *Line) shows(now Local) Remote {
 // showed records that a reply showed Redis's clock at now.
 func (l *Line) showed(now Remote, sent, received Local) {
 	l.clock.learn(now, sent, received)
-	l.c.Clock.learn(now, sent, received)
+	if c, ok := l.c.Clock.learn(now, sent, received); ok {
+		l.clock = c // it also knows what other lines' calls told
+	}
 }
 
 // Due is when the permits of a waiter that has a grant are due.

@@ -134,8 +134,10 @@ func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, received L
 		p.ahead = p.at > r.Now
 		p.slow = !p.ahead && received.Sub(of.Sent) > l.halfGuard()
 		if p.ahead {
-			l.binding = true
-			l.gathering.waited(p.due)
+			if p.at-r.Now > Remote(run.Lead.Microseconds()) { // else it wanted them no sooner
+				l.binding = true
+				l.gathering.waited(p.due)
+			}
 		} else if !run.Prefetch {
 			l.gathering.handed(min(int(g.Count), len(ws)), received)
 		}
