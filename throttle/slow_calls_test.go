@@ -81,6 +81,35 @@ func TestLateReplyDoesNotBind(t *testing.T) {
 	})
 }
 
+// Nor does it hold up others: who asks next gets its permits at once.
+func TestLateReplyHoldsUpNobody(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		rdb := b.slowly()
+		rdb.there.Store(int64(ms(6)))
+		c := b.clientOf(rdb)
+		l := many(b, c, 1, "late:%d", guarded("1000/1s"))[0]
+		for range 8 {
+			check(b, l.Acquire(b.Context(), 2))
+		}
+		rdb.back.Store(int64(ms(100)))
+		time.AfterFunc(ms(8), func() { rdb.back.Store(0) })
+		var late sync.WaitGroup
+		for range 3 { // of one call
+			late.Go(func() { check(b, l.Acquire(b.Context(), 2)) })
+		}
+		time.Sleep(ms(6+100+6) + ms(1)/2) // they have asked again, for permits that are due later
+		began := time.Now()
+		check(b, l.Acquire(b.Context(), 2))
+		if d := time.Since(began); d > ms(9) {
+			b.Errorf("a permit of a limit that does not bind took %v; a call takes 6 ms", d)
+		}
+		late.Wait()
+		if c.Stats().Stale == 0 {
+			b.Error("no permit was stale")
+		}
+	})
+}
+
 // Redis's clock is the same for all limiters: where a call for one of them has just shown what it
 // shows, a slow call for another leaves open neither when its permits were due nor that they are fresh.
 func TestLimitersShareTheClock(t *testing.T) {

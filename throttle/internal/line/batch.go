@@ -215,6 +215,9 @@ func (l *Line) servedFor(now Local) time.Duration {
 // make the grants of hundreds of waiters stale, and the script should touch each entry only
 // once. It returns the sums, the returns that are in them, and the rest of the returns.
 func byGrant(rs []returned, most int) (sums []script.Return, within, rest []returned) {
+	if len(rs) == 0 {
+		return nil, nil, nil
+	}
 	type grant struct {
 		at  Remote
 		due bool

@@ -94,7 +94,7 @@ type Line struct {
 	fieldsAt    Local  // when such a call last verified all fields
 	renews      Remote // until when limiters that expire need not be told to live on; zero: unknown
 	gathering   gathering
-	fullUntil   Local   // when the latest grant is due
+	fullUntil   Local   // when the latest grant is due, unless its waiters asked for a later one
 	fullFor     []int64 // what that grant was for
 	rankedAt    Remote  // the time of the latest grants
 	ranked      int     // how many waiters have a grant for that time

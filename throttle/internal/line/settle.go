@@ -133,18 +133,21 @@ func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, received L
 		p.earliest, p.due = l.clock.at(p.at)
 		p.ahead = p.at > r.Now
 		p.slow = !p.ahead && received.Sub(of.Sent) > l.halfGuard()
-		if p.ahead {
-			if p.at-r.Now > Remote(run.Lead.Microseconds()) { // else it wanted them no sooner
-				l.binding = true
-				l.gathering.waited(p.due)
-			}
-		} else if !run.Prefetch {
+		chosen := p.ahead && p.at-r.Now <= Remote(run.Lead.Microseconds()) // nobody wanted them sooner
+		switch {
+		case chosen:
+		case p.ahead:
+			l.binding = true
+			l.gathering.waited(p.due)
+		case !run.Prefetch:
 			l.gathering.handed(min(int(g.Count), len(ws)), received)
 		}
 		if r.Base == r.Now { // else Redis repeats an earlier reply, and much may have changed since
 			p.confirm(b.asked, received, l.fresh())
 		}
-		l.fullUntil = p.due
+		if !chosen {
+			l.fullUntil = p.due
+		}
 		if run.Prefetch {
 			l.stock.size, l.stock.left, l.stock.grant, l.stock.until = g.Count, g.Count, p, p.earliest.Add(l.halfGuard())
 			continue
