@@ -24,8 +24,10 @@ type attempt struct {
 	before    <-chan struct{} // closed when the attempt that came before it has asked; nil: there is none
 	asked     chan struct{}   // closed when it has asked for its permits, or will not ask any more
 	asks      sync.Once
-	called    bool     // it was called from the line that wait names
-	pending   *pending // it was called, and its limiter has not answered: for the caller
+	called    bool      // it was called from the line that wait names
+	from      time.Time // when asynq can have it: it may not be done with the attempt before this one
+	competed  time.Time // since when it has competed for a slot, if it got none: set before its middleware returns
+	pending   *pending  // it was called, and its limiter has not answered: for the caller
 
 	mu      sync.Mutex
 	last    time.Time // when it was taken, or ended
@@ -208,13 +210,20 @@ func (a *attempt) settle(step line.Step) (fate, line.Parking) {
 
 // attempts are the attempts of one process, by task.
 type attempts struct {
-	mu  sync.Mutex
-	all map[attemptKey]*attempt
+	mu   sync.Mutex
+	all  map[attemptKey]*attempt
+	back map[attemptKey]returned // tasks that went back to their queue lately
 }
+
+// returned is when a task went back to its queue, and since when it has competed for a slot: zero if it
+// has not.
+type returned struct{ at, since time.Time }
 
 type attemptKey struct{ queue, id string }
 
-func newAttempts() *attempts { return &attempts{all: map[attemptKey]*attempt{}} }
+func newAttempts() *attempts {
+	return &attempts{all: map[attemptKey]*attempt{}, back: map[attemptKey]returned{}}
+}
 
 // put adds a task that was taken. If there still is an attempt of the same task, asynq has given
 // that up: its lease had lapsed.
@@ -222,6 +231,22 @@ func (t *attempts) put(a *attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.all[a.key()] = a
+}
+
+// wentBack notes that the task of an attempt goes back to its queue.
+func (t *attempts) wentBack(a *attempt) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.back[a.key()] = returned{time.Now(), a.competed}
+}
+
+// cameBack returns what is known of a task that is taken again soon after it went back.
+func (t *attempts) cameBack(a *attempt) (r returned) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r = t.back[a.key()]
+	delete(t.back, a.key())
+	return r
 }
 
 func (t *attempts) get(queue, id string) *attempt {
@@ -267,6 +292,11 @@ func (t *attempts) sweep(now time.Time) (idle []*attempt) {
 		}
 		if old {
 			delete(t.all, key)
+		}
+	}
+	for key, r := range t.back {
+		if now.Sub(r.at) > forgotten {
+			delete(t.back, key)
 		}
 	}
 	return idle

@@ -72,6 +72,7 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 	f, parking := a.settle(call.Step)
 	switch f {
 	case returns:
+		c.l.attempts.wentBack(a)
 		cmd = c.wait(ctx, a, func() error { return c.l.lines.GiveBack(ctx, call.Queue, call.ID, parking) })
 	case parks:
 		message := call.Message

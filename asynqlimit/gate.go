@@ -264,16 +264,8 @@ func (g *gate) exit(s *position) {
 
 // pass gives free slots to those who ask, and lets others be admitted.
 func (g *gate) pass() {
-	now := time.Now()
 	for g.used < g.size.slots && len(g.asking) > 0 {
-		best := 0
-		for i := range g.asking {
-			if g.before(g.asking[i], g.asking[best], now) {
-				best = i
-			}
-		}
-		s := g.asking[best]
-		g.asking = slices.Delete(g.asking, best, best+1)
+		s := g.first()
 		g.exit(s)
 		g.occupy(s)
 		close(s.given)
@@ -286,6 +278,19 @@ func (g *gate) pass() {
 		}
 	}
 	g.announce()
+}
+
+// first takes the task that comes first out of those that ask for a slot.
+func (g *gate) first() *position {
+	best, now := 0, time.Now()
+	for i := range g.asking {
+		if g.before(g.asking[i], g.asking[best], now) {
+			best = i
+		}
+	}
+	s := g.asking[best]
+	g.asking = slices.Delete(g.asking, best, best+1)
+	return s
 }
 
 func (g *gate) announce() {

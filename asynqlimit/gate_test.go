@@ -215,7 +215,7 @@ func TestGateLetsNoneCompeteWithTheirLike(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(gateSize{slots: 1, room: 8, notCalled: 8, weights: map[string]int{"a": 1}})
 		waits, _ := g.admit("a", 0)
-		waits.came(false)
+		waits.came(false, time.Time{})
 		waits.toRoom([]string{"api"}, false, true)
 		g.admit("a", 0)
 		ended, end := context.WithCancel(t.Context())
@@ -258,7 +258,7 @@ func TestGateLetsOthersCompete(t *testing.T) {
 				t.Fatal("not admitted")
 			}
 			g.arrived("middle", line.Called, time.Now())
-			called.came(true)
+			called.came(true, time.Time{})
 			ended, end := context.WithCancel(t.Context())
 			go called.toSlot(ended)
 			synctest.Wait()
@@ -320,7 +320,7 @@ func TestGateLearnsOfLongHandlers(t *testing.T) {
 			t.Fatal("not admitted")
 		}
 		g.arrived("a", line.Called, time.Now())
-		called.came(true)
+		called.came(true, time.Time{})
 		ended, end := context.WithCancel(t.Context())
 		go called.toSlot(ended)
 		synctest.Wait()
@@ -380,11 +380,11 @@ func TestGateGuesses(t *testing.T) {
 	if !ok || !s.due {
 		t.Fatal("not admitted as a called one")
 	}
-	s.came(false)
+	s.came(false, time.Time{})
 	if !s.competing() || g.compete != 1 || g.due != 0 || g.waiting != 1 {
 		t.Errorf("%+v: %d compete, %d due, %d wait", s, g.compete, g.due, g.waiting)
 	}
-	s.came(true)
+	s.came(true, time.Time{})
 	if s.competing() || g.compete != 0 || g.due != 1 || g.waiting != 1 {
 		t.Errorf("%+v: %d compete, %d due, %d wait", s, g.compete, g.due, g.waiting)
 	}
@@ -491,6 +491,59 @@ func TestGateRests(t *testing.T) {
 				t.Errorf("looked after %v for tasks that others have taken", after)
 			}
 			g.arrived("b", "", time.Now())
+		}
+	})
+}
+
+// TestGateTellsWhoMayCompete: a task of a queue that is held back comes into the room as soon as a called
+// task asks for a slot, also if none asked before and no slot is given back.
+func TestGateTellsWhoMayCompete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(gateSize{slots: 1, room: 4, weights: map[string]int{"high": 3, "low": 1}, strict: true})
+		g.lasts = lead
+		g.admit("low", 0)
+		g.expect("low", 1)
+		called, _ := g.admit("low", 0)
+		g.arrived("low", line.Called, time.Now())
+		called.came(true, time.Time{})
+		began := time.Now()
+		admitted := make(chan bool)
+		go func() {
+			_, ok := g.admit("high", time.Second)
+			admitted <- ok
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go called.toSlot(ctx)
+		if ok := <-admitted; !ok || time.Since(began) > 0 {
+			t.Errorf("admitted %v, after %v: want it at once", ok, time.Since(began))
+		}
+	})
+}
+
+// TestGateExchangesWhoComesToIdle: a task that idles in its slot leaves it to one in the room that wants a
+// slot, whichever of them was first.
+func TestGateExchangesWhoComesToIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(gateSize{slots: 1, room: 1, notCalled: 1})
+		idler, _ := g.admit("default", 0)
+		g.expect("default", 1)
+		called, _ := g.admit("default", 0)
+		called.came(true, time.Time{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		asked := make(chan error)
+		go func() { asked <- called.toSlot(ctx) }()
+		synctest.Wait()
+		waits := idler.toRoom([]string{"api"}, false, false)
+		if err := <-asked; err != nil || !waits {
+			t.Errorf("%v; in the room: %v", err, waits)
+		}
+		called.leave()
+		idler.leave()
+		if used, waiting := g.load(); used+waiting+len(g.of) > 0 {
+			t.Errorf("%d slots in use, %d in the room, %v", used, waiting, g.of)
 		}
 	})
 }

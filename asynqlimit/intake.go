@@ -2,6 +2,7 @@ package asynqlimit
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -116,7 +117,11 @@ func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *pos
 		a.earlier = max(time.Duration(t.At-a.since)*time.Microsecond, 0)
 	}
 	in.l.gate.arrived(queue, t.Wait.State, began)
-	s.came(t.Wait.State.Near())
+	r := in.l.attempts.cameBack(a)
+	s.came(t.Wait.State.Near(), r.since)
+	if a.from = r.at.Add(line.Settled); a.from.After(a.came) {
+		a.ask() // those behind it do not wait for it
+	}
 	in.l.rooms.of(a).taken(a)
 	in.l.attempts.put(a)
 	in.l.caller.taken(a)
@@ -135,14 +140,18 @@ func refusedBefore(t line.Taken) int64 {
 	return movedOn(t.Wait.Refused, t.Wait.InLine(t.At), t.At/1e6)
 }
 
+// pop returns the next task for asynq. One that went back to its queue just now, and was taken again,
+// is left until asynq is done with the attempt before: its heartbeat knows attempts by their task.
 func (in *intake) pop() (handed, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if len(in.taken) == 0 {
+	now := time.Now()
+	i := slices.IndexFunc(in.taken, func(t handed) bool { return !t.a.from.After(now) })
+	if i < 0 {
 		return handed{}, false
 	}
-	t := in.taken[0]
-	in.taken = in.taken[1:]
+	t := in.taken[i]
+	in.taken = slices.Delete(in.taken, i, i+1)
 	return t, true
 }
 

@@ -1,6 +1,7 @@
 package asynqlimit
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -57,14 +58,7 @@ pools:
 func TestCompetingGivesUp(t *testing.T) {
 	t.Parallel()
 	for _, drains := range []bool{true, false} {
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // not called
-		defer rdb.Close()
-		limits, err := New(rdb, config.Default(), Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer limits.Close()
-		limits.Configure(asynq.Config{Concurrency: 1})
+		limits := offline(t, 1)
 		g := limits.gate
 		g.admit("default", 0)
 		s := &position{g: g, queue: "default", competes: true}
@@ -83,17 +77,68 @@ func TestCompetingGivesUp(t *testing.T) {
 	}
 }
 
-// TestPutOffIsNoRun: a handler that acquires its permits, and has to wait for them, has not run. So the
-// gate does not learn from it how soon slots are free.
-func TestPutOffIsNoRun(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // not called
-	defer rdb.Close()
+// TestCompetingLeavesTime: a task with a timeout competes for a quarter of it at most, as it waits for
+// anything else.
+func TestCompetingLeavesTime(t *testing.T) {
+	t.Parallel()
+	limits := offline(t, 1)
+	g := limits.gate
+	g.admit("default", 0)
+	s := &position{g: g, queue: "default", competes: true}
+	g.enter(s, nil)
+	j := &job{l: limits, a: &attempt{position: s, asked: make(chan struct{})}}
+	j.a.start()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if err := j.compete(ctx); !isPutOff(err) || ctx.Err() != nil {
+		t.Errorf("%v, and the task's time: %v; want it put off in time", err, ctx.Err())
+	}
+}
+
+// TestTakenAgain: a task that went back to its queue may be taken again by the same process at once. asynq
+// gets it when it is done with the attempt before. The task has not lost the wait that it had.
+func TestTakenAgain(t *testing.T) {
+	limits := offline(t, 2)
+	g, in := limits.gate, limits.intake
+	since := time.Now().Add(-5 * time.Second)
+	limits.attempts.wentBack(&attempt{queue: "default", id: "a", competed: since})
+	for _, id := range []string{"a", "b"} {
+		s, _ := g.admit("default", 0)
+		in.put("default", line.Taken{ID: id, Message: id}, line.Standing{}, s, time.Now())
+	}
+	first, ok := in.pop()
+	if !ok || first.message != "b" {
+		t.Errorf("asynq gets %v", first.message)
+	}
+	if early, ok := in.pop(); ok {
+		t.Errorf("asynq gets %v, and may not be done with it", early.message)
+	}
+	again := limits.attempts.get("default", "a")
+	if got := again.position.waitsSince(); !got.Equal(since) {
+		t.Errorf("it has waited since %v, want %v", got, since)
+	}
+	again.from = time.Now()
+	if again, ok := in.pop(); !ok || again.message != "a" {
+		t.Errorf("asynq gets %v, want the task", again.message)
+	}
+}
+
+// offline is limits for a server with so many slots whose Redis is not called.
+func offline(t *testing.T, slots int) *Limits {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	limits, err := New(rdb, config.Default(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer limits.Close()
-	limits.Configure(asynq.Config{})
+	t.Cleanup(func() { _ = errors.Join(limits.Close(), rdb.Close()) })
+	limits.Configure(asynq.Config{Concurrency: slots})
+	return limits
+}
+
+// TestPutOffIsNoRun: a handler that acquires its permits, and has to wait for them, has not run. So the
+// gate does not learn from it how soon slots are free.
+func TestPutOffIsNoRun(t *testing.T) {
+	limits := offline(t, 1)
 	g := limits.gate
 	g.lasts = 300 * time.Millisecond
 	j := &job{l: limits, a: &attempt{position: &position{g: g}}, task: asynq.NewTask("x", nil), limiter: make([]*throttle.Limiter, 1)}

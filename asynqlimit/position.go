@@ -85,6 +85,12 @@ func (s *position) toRoomNow(limiters []string, called, soon bool) bool {
 	if !s.g.hasRoom(limiters) && (!called || s.g.waiting >= s.g.size.room) {
 		s.limiters = limiters
 		s.g.idlers = append(s.g.idlers, s)
+		if len(s.g.asking) > 0 {
+			asker := s.g.first()
+			s.g.change(s, asker)
+			close(asker.given)
+			return true
+		}
 		return false
 	}
 	s.g.enter(s, limiters)
@@ -93,16 +99,27 @@ func (s *position) toRoomNow(limiters []string, called, soon bool) bool {
 }
 
 // came notes which task has come to s: one that was called, and whose permits are due soon, or another,
-// which competes for a slot if it has none. While admitting it the gate could only guess.
-func (s *position) came(called bool) {
+// which competes for a slot if it has none. While admitting it the gate could only guess. Since, if it
+// is not zero, is since when the task has waited for a slot: it has competed before.
+func (s *position) came(called bool, since time.Time) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	s.called = called
+	if !since.IsZero() {
+		s.since = since
+	}
 	if s.waits && s.competes == called {
 		s.g.exit(s)
 		s.due, s.competes = called, !called
 		s.g.enter(s, nil)
 	}
+}
+
+// waitsSince is since when the task waits for a slot.
+func (s *position) waitsSince() time.Time {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	return s.since
 }
 
 // competing reports whether the task came into the room to compete for a slot, and has none yet.
@@ -146,6 +163,9 @@ func (s *position) toSlot(ctx context.Context) error {
 	if s.waits && !s.due {
 		s.due = true
 		s.g.due++
+	}
+	if s.called {
+		s.g.announce() // others may compete with it
 	}
 	s.g.mu.Unlock()
 	select {

@@ -3,6 +3,7 @@ package asynqlimit
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -38,8 +39,9 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	return nil
 }
 
-// competesFor is how long a task competes for a slot at most. It came because slots are soon free. If
-// none is by then, handlers run longer than before, and another process may have a slot for it.
+// competesFor is how long a task competes for a slot at most, and for no more than a quarter of its
+// time. It came because slots are soon free. If none is by then, handlers run longer than before, and
+// another process may have a slot for it.
 const competesFor = 5 * time.Second
 
 // compete waits for a slot, if the task came into the room for that: permits that it reserved now
@@ -52,7 +54,7 @@ func (j *job) compete(ctx context.Context) error {
 	defer j.clock()()
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
-	bounded, cancel := context.WithTimeout(running, competesFor)
+	bounded, cancel := context.WithTimeout(running, min(competesFor, aQuarter(ctx)))
 	defer cancel()
 	err := j.a.position.toSlot(bounded)
 	switch {
@@ -61,6 +63,7 @@ func (j *job) compete(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return j.undecided(ctx, err)
 	}
+	j.a.competed = j.a.position.waitsSince()
 	j.a.decide(returns, j.a.untouched())
 	return &ThrottledError{Err: err}
 }
@@ -72,11 +75,18 @@ func (j *job) slot(ctx context.Context) error {
 	}
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
-	if deadline, ok := ctx.Deadline(); ok {
-		running, cancel = context.WithTimeout(running, time.Until(deadline)/4)
-		defer cancel()
+	bounded, cancel := context.WithTimeout(running, aQuarter(ctx))
+	defer cancel()
+	return j.a.position.toSlot(bounded)
+}
+
+// aQuarter is a quarter of the time that a task has left: a wait must leave it time to run.
+func aQuarter(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return math.MaxInt64
 	}
-	return j.a.position.toSlot(running)
+	return time.Until(deadline) / 4
 }
 
 // errGone is the result of an attempt that asynq ends, or has ended, because its context is over.

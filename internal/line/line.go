@@ -171,11 +171,11 @@ func (l *Lines) Take(ctx context.Context, queue string, leaseEnds any, most int,
 }
 
 const (
-	// settled is how long a task stays in line at least. asynq has to be done with the attempt
+	// Settled is how long a task stays in line at least. asynq has to be done with the attempt
 	// first, because its heartbeat knows attempts by their task. It is less than the time until
 	// the first permits of a limit per second are free again, so that tasks that parked first can
 	// use them.
-	settled = 500 * time.Millisecond
+	Settled = 500 * time.Millisecond
 	// fallback is when asynq brings a task back by itself, at the earliest: when nobody has
 	// visited its line for a day. The tasks of a line are spread over one more hour, so that they
 	// do not all come at once.
@@ -232,7 +232,7 @@ func (l *Lines) parkFrom(ctx context.Context, queue, from string, tasks []ToPark
 		if p.Line == "" {
 			after = p.Away.Seconds()
 		}
-		stays := settled.Milliseconds()
+		stays := Settled.Milliseconds()
 		if p.AtOnce {
 			stays = 0
 		}

@@ -196,6 +196,56 @@ func TestParkInTheirOrder(t *testing.T) {
 	})
 }
 
+// TestCalledBesideReturned: a task that went back to its queue and has asked for nothing does not come
+// between tasks that were called, whichever of them came first.
+func TestCalledBesideReturned(t *testing.T) {
+	onBothServers(t, func(c crowd) {
+		ctx, t := c.t.Context(), c.t
+		client := asynq.NewClientFromRedisClient(c.rdb)
+		enqueue := func(id string) {
+			t.Helper()
+			if _, err := client.Enqueue(asynq.NewTask("x", nil), asynq.TaskID(id)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		take := func() (came []string) {
+			t.Helper()
+			tasks, err := c.lines.Take(ctx, "default", time.Now().Add(time.Minute).Unix(), 10, false)
+			for _, task := range tasks {
+				came = append(came, task.ID)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return came
+		}
+		enqueue("returned")
+		take()
+		for i := range 3 {
+			enqueue(fmt.Sprint("job-", i))
+		}
+		seen, _, err := c.lines.Peek(ctx, "default", "p", 3, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		park := make([]ToPark, len(seen))
+		for i, task := range seen {
+			park[i] = ToPark{ID: task.ID, How: Parking{Line: "api", By: task.By, AtOnce: true}}
+		}
+		if _, err := c.lines.ParkPending(ctx, "default", park); err != nil {
+			t.Fatal(err)
+		}
+		c.bring(Visit{Line: "api", Permits: 2, Next: time.Second})
+		if err := c.lines.GiveBack(ctx, "default", "returned", Parking{Untried: true}); err != nil {
+			t.Fatal(err)
+		}
+		c.bring(Visit{Line: "api", Permits: 1, Next: time.Second})
+		if came, want := take(), []string{"job-0", "job-1", "job-2", "returned"}; !slices.Equal(came, want) {
+			t.Errorf("%q came, want %q", came, want)
+		}
+	})
+}
+
 // TestCalledInTheirOrder: tasks that are called while others, called before, are still in the
 // queue stand behind these, and ahead of tasks that never waited.
 func TestCalledInTheirOrder(t *testing.T) {

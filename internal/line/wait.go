@@ -40,7 +40,7 @@ func (w Wait) InLine(taken int64) time.Duration {
 	if w.State != Parked && w.State != Called || w.Soonest == 0 {
 		return 0
 	}
-	parked := time.Duration(w.Soonest)*time.Millisecond - settled
+	parked := time.Duration(w.Soonest)*time.Millisecond - Settled
 	return max(time.Duration(taken)*time.Microsecond-parked, 0)
 }
 

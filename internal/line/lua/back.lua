@@ -1,5 +1,6 @@
 -- Puts active tasks that only waited back at the head of their queue, because their process drains or has died. At the
--- head they are in the order of their arrivals, together with those that came back before. No failure is counted.
+-- head they are in the order of their arrivals, together with those that came back before. Those that have asked for
+-- nothing come after tasks that were called. No failure is counted.
 --
 -- KEYS[1] to KEYS[3] asynq's active list, leases, pending list
 -- KEYS[4] room: as in park.lua
@@ -42,7 +43,8 @@ local function back(id, taken, state, since, cost, refused, limiter)
   end
   if since == "" then since = now end
   local before = leading(KEYS[3], function(head)
-    local came = string.match(field(ARGV[1] .. "t:" .. head, "jt"), "^[wq] (%d+) ")
+    local kind, came = string.match(field(ARGV[1] .. "t:" .. head, "jt"), "^([cwq]) (%d+) ")
+    if kind == "c" then return state == "q" end
     return came and tonumber(came) < tonumber(since)
   end)
   behind(KEYS[3], before, {id})
