@@ -59,7 +59,7 @@ func readPages(t *testing.T) []page {
 		t.Fatal(err)
 	}
 	var pages []page
-	for _, path := range append(paths, filepath.Join("..", "README.md"), filepath.Join("..", "CHANGELOG.md"), filepath.Join("..", "CONTRIBUTING.md")) {
+	for _, path := range append(paths, filepath.Join("..", "README.md"), filepath.Join("..", "CHANGELOG.md"), filepath.Join("..", "CONTRIBUTING.md"), filepath.Join("..", "RELIABILITY.md")) {
 		pages = append(pages, readPage(t, path))
 	}
 	if len(pages) < 10 {

@@ -47,7 +47,7 @@ func BenchmarkManyLimiters(b *testing.B) {
 				})
 			}
 			wg.Wait()
-			before := c.Stats()
+			before, cpu := c.Stats(), redisCPU(b, rdb)
 			for b.Loop() {
 				var w work
 				w.add(b, goroutines, 3*time.Second, func(ctx context.Context) error { return acquire(ctx, rand.IntN(limiters)) })
@@ -56,6 +56,7 @@ func BenchmarkManyLimiters(b *testing.B) {
 				w.report(b, "permit")
 				b.ReportMetric(float64(c.Stats().Calls-before.Calls)/float64(len(w.took)), "calls/permit")
 				b.ReportMetric(float64(c.Stats().Stale-before.Stale)/float64(len(w.took)), "stale/permit")
+				b.ReportMetric(float64((redisCPU(b, rdb)-cpu).Microseconds())/float64(len(w.took)), "redis-us/permit")
 			}
 		})
 	}
