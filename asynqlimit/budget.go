@@ -55,7 +55,7 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 	}
 	for n, k := range visits {
 		i := of[n]
-		k.permits, k.capacity, k.client = shares[i][where[n]], most[i], standings[i].client
+		k.permits, k.capacity, k.client, k.short = shares[i][where[n]], most[i], standings[i].client, needs[i] > most[i]
 		k.next = nextVisit(standings[i].wait, due[k.queue].All, needs[i] > 2*most[i] && most[i] > 0 && k.client == "")
 	}
 	return err

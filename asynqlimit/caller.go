@@ -161,6 +161,7 @@ type visit struct {
 	permits  int64   // to call tasks for; after the call, what is left of them
 	called   int64   // tasks
 	capacity int64   // tasks that this process can take for its permits
+	short    bool    // there are permits for more
 	client   string  // whose permits they are, if the limiter is PerClient
 	from     float64 // where in the line to begin, from 0 to 1
 	inOrder  bool
@@ -180,6 +181,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	err = errors.Join(err, c.announce(ctx), c.flushOrders(ctx), c.freeOf(ctx, due))
 	visits, next := c.blocked(due, capacity), empty
 	var claimed, strays []*visit
+	short := map[string]bool{} // queues with lines of which more tasks are due than there is capacity for
 	for i, d := range due {
 		switch {
 		case d.All == 0:
@@ -187,6 +189,9 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 			next = min(next, max(d.Next+rand.N(d.Next/8+1), busy)) // not all at once: one comes first, and the others see what it found
 		default: // another process visits it, perhaps without capacity for its tasks
 			next = min(next, idle)
+		}
+		if capacity == 0 && d.All > 0 && !d.Paused && d.Next >= 0 && d.Next <= idle {
+			short[d.Queue] = true
 		}
 		if len(d.Known) > int(d.All) { // there are blocked lines
 			next = min(next, idle)
@@ -207,6 +212,12 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		err = errors.Join(err, c.budget(ctx, due, claimed, capacity))
 		next = busy
 	}
+	for _, k := range claimed {
+		if k.short {
+			short[c.queues[k.queue]] = true
+		}
+	}
+	c.l.gate.linesDue(slices.Sorted(maps.Keys(short)))
 	err = errors.Join(err, c.survey(ctx), c.chargeOwed(ctx), c.release(ctx, strays), c.bring(ctx, append(visits, claimed...)))
 	return next, err
 }

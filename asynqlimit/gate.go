@@ -1,8 +1,6 @@
 package asynqlimit
 
 import (
-	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -28,6 +26,8 @@ type gate struct {
 	rests   map[string]time.Time // by queue, until when it is not polled
 	full    bool                 // there was no capacity when it was last counted
 	freed   chan struct{}        // there is capacity again
+	lines   []string             // queues with lines of which more tasks could be called, if there were capacity
+	left    time.Time            // until when slots that were given back are left to tasks of lines
 	passing bool                 // nobody waits any more: the server drains
 	changed chan struct{}        // closed when somebody may be admitted
 }
@@ -51,6 +51,7 @@ func newGate(size gateSize) *gate {
 // another queue but not from this one, it returns false at once. A queue rests after it was empty,
 // except for tasks that are called.
 //
+// A slot that is given back may be left to tasks that are called, for a short time.
 // If it had to wait for a slot, the position is that of the queue whose turn it is by now.
 func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 	timer := time.NewTimer(hold)
@@ -62,11 +63,13 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 			return nil, false
 		}
 		s := &position{g: g, queue: queue, since: time.Now()}
-		free := g.used < g.size.slots && len(g.asking) == 0
+		unasked := g.used < g.size.slots && len(g.asking) == 0
 		room := g.waiting < g.size.room
 		expects, others := g.expects(queue, s.since), false
+		left := g.left.Sub(s.since)
+		free := unasked && (expects || left <= 0)
 		for q := range g.size.weights {
-			others = others || q != queue && (g.expects(q, s.since) && (room || free) || room && g.competes(q) && !g.rests[q].After(s.since))
+			others = others || q != queue && (g.expects(q, s.since) && (room || unasked) || room && g.competes(q) && !g.rests[q].After(s.since))
 		}
 		rests, all := g.resting(queue, s.since)
 		switch {
@@ -88,7 +91,7 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 			continue
 		case free:
 			if waited && !expects {
-				s.queue = g.next(queue, s.since)
+				s.queue, _ = g.turn(queue, nil, s.since)
 			}
 			g.occupy(s)
 		case expects && room:
@@ -103,12 +106,19 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 			if others {
 				return nil, false
 			}
+			over := time.NewTimer(max(left, 0))
+			if !unasked || left <= 0 {
+				over.Stop()
+			}
 			select {
 			case <-timer.C:
+				over.Stop()
 				return nil, false
+			case <-over.C:
 			case <-changed:
-				continue
+				over.Stop()
 			}
+			continue
 		}
 		g.mu.Unlock()
 		return s, true
@@ -128,7 +138,7 @@ func (g *gate) more(queue string, most int) (positions []*position) {
 	for len(positions) < most && !g.passing {
 		s := &position{g: g, queue: queue, since: now}
 		switch {
-		case g.used < g.size.slots && len(g.asking) == 0:
+		case g.used < g.size.slots && len(g.asking) == 0 && (called > len(positions) || !now.Before(g.left)):
 			g.occupy(s)
 		case called > len(positions) && g.waiting < g.size.room:
 			s.due = true
@@ -155,26 +165,6 @@ func (g *gate) competes(queue string) bool {
 	return slices.ContainsFunc(g.asking, func(s *position) bool {
 		return s.called && (!g.size.strict || max(g.size.weights[queue], 1) >= max(g.size.weights[s.queue], 1))
 	})
-}
-
-// next returns the queue whose turn it is among those that do not rest: the one with most weight if
-// the server is strict, else one by chance, by their weights. The caller was about to poll queue.
-func (g *gate) next(queue string, now time.Time) string {
-	best, all := 0, 0
-	for _, q := range slices.Sorted(maps.Keys(g.size.weights)) {
-		weight := max(g.size.weights[q], 1)
-		if g.rests[q].After(now) || g.size.strict && weight < best {
-			continue
-		}
-		if g.size.strict && weight > best {
-			all = 0
-		}
-		best = max(best, weight)
-		if all += weight; rand.N(all) < weight {
-			queue = q
-		}
-	}
-	return queue
 }
 
 // capacity is how many tasks that arrive within lead this server can take: for as many slots as
@@ -262,15 +252,23 @@ func (g *gate) exit(s *position) {
 	}
 }
 
-// pass gives free slots to those who ask, and lets others be admitted.
+// pass gives free slots to those who ask, and lets others be admitted. Where handlers are long, tasks are
+// called only when a slot is free. So it decides for whom that slot is.
 func (g *gate) pass() {
+	now := time.Now()
 	for g.used < g.size.slots && len(g.asking) > 0 {
 		s := g.first()
 		g.exit(s)
 		g.occupy(s)
 		close(s.given)
 	}
-	if g.full && g.used < g.size.slots {
+	ofLine := false
+	if g.used < g.size.slots && len(g.lines) > 0 && g.within(lead) == 0 {
+		if _, ofLine = g.turn("", g.lines, now); ofLine {
+			g.left = now.Add(leftFor)
+		}
+	}
+	if (g.full || ofLine) && g.used < g.size.slots {
 		g.full = false
 		select {
 		case g.freed <- struct{}{}:

@@ -2,6 +2,7 @@ package asynqlimit
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -544,6 +545,90 @@ func TestGateExchangesWhoComesToIdle(t *testing.T) {
 		idler.leave()
 		if used, waiting := g.load(); used+waiting+len(g.of) > 0 {
 			t.Errorf("%d slots in use, %d in the room, %v", used, waiting, g.of)
+		}
+	})
+}
+
+// TestGateLeavesSlotsToLines: where handlers are so long that tasks are called only when a slot is free,
+// that slot goes to whose turn it is: by their weights, to tasks of lines or to others.
+func TestGateLeavesSlotsToLines(t *testing.T) {
+	for name, tt := range map[string]struct {
+		strict      bool
+		line, other string
+		from, to    int // how many of 70 slots are to go to the line
+	}{
+		"strict, more weight": {true, "heavy", "light", 70, 70},
+		"strict, less weight": {true, "light", "heavy", 0, 0},
+		"by weight":           {false, "light", "heavy", 3, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGate(gateSize{slots: 1, weights: map[string]int{"heavy": 6, "light": 1}, strict: tt.strict})
+				g.lasts = 5 * time.Second
+				g.rests[tt.line] = time.Now().Add(time.Hour) // none of its tasks is in the queue
+				running, _ := g.admit(tt.other, 0)
+				got, ended := 0, make(chan struct{})
+				var caller sync.WaitGroup
+				defer caller.Wait()
+				defer close(ended)
+				caller.Go(func() {
+					for {
+						if g.capacity(lead) > 0 {
+							time.Sleep(5 * time.Millisecond)
+							g.linesDue(nil)
+							g.expect(tt.line, 1)
+						} else {
+							g.linesDue([]string{tt.line})
+						}
+						select {
+						case <-g.freed:
+						case <-time.After(idle):
+						case <-ended:
+							return
+						}
+					}
+				})
+				synctest.Wait()
+				for range 70 {
+					time.AfterFunc(5*time.Second, running.leave)
+					for admitted := false; !admitted; {
+						for _, queue := range []string{tt.other, tt.line} {
+							if running, admitted = g.admit(queue, 500*time.Millisecond); admitted {
+								break
+							}
+						}
+					}
+					if running.queue == tt.line {
+						got++
+						g.arrived(tt.line, line.Called, time.Now())
+						running.came(true, time.Time{})
+						g.rests[tt.line] = time.Now().Add(time.Hour)
+					} else {
+						g.onWay = map[string]*expected{} // other processes have taken what was called
+					}
+				}
+				running.leave()
+				if got < tt.from || got > tt.to {
+					t.Errorf("%d of 70 slots went to the line, want %d to %d", got, tt.from, tt.to)
+				}
+			})
+		})
+	}
+}
+
+// TestGateLeavesSlotsBriefly: if nobody is called to a slot that was left to tasks of lines, others get it.
+func TestGateLeavesSlotsBriefly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(gateSize{slots: 1, room: 1, weights: map[string]int{"heavy": 6, "light": 1}, strict: true})
+		g.lasts = 5 * time.Second
+		running, _ := g.admit("light", 0)
+		g.capacity(lead)
+		g.linesDue([]string{"heavy"})
+		g.rests["heavy"] = time.Now().Add(time.Hour)
+		time.AfterFunc(time.Second, running.leave)
+		began := time.Now()
+		if _, ok := g.admit("light", time.Minute); !ok || time.Since(began) != time.Second+leftFor {
+			t.Errorf("admitted %v, after %v", ok, time.Since(began))
 		}
 	})
 }

@@ -1,13 +1,16 @@
 package asynqlimit
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
-// What the gate knows about the queues: which called tasks are to come, and which queues were empty.
+// What the gate knows about the queues: which called tasks are to come, which queues were empty, and whose
+// turn it is.
 
 // expected are tasks that this process has called to a queue.
 type expected struct {
@@ -102,4 +105,44 @@ func (g *gate) resting(queue string, now time.Time) (this, all time.Duration) {
 		all = min(all, max(g.rests[q].Sub(now), 0))
 	}
 	return this, all
+}
+
+// turn returns the queue whose turn it is, among those that do not rest and those with lines: the one
+// with most weight if the server is strict, else one by chance, by their weights. ofLine says that it is
+// the turn of its lines. If there is none, it is queue.
+func (g *gate) turn(queue string, lines []string, now time.Time) (_ string, ofLine bool) {
+	best, all := 0, 0
+	choose := func(q string, line bool) {
+		weight := max(g.size.weights[q], 1)
+		if g.size.strict && weight != best {
+			if weight < best {
+				return
+			}
+			all = 0
+		}
+		best = max(best, weight)
+		if all += weight; rand.N(all) < weight {
+			queue, ofLine = q, line
+		}
+	}
+	for _, q := range slices.Sorted(maps.Keys(g.size.weights)) {
+		if !g.rests[q].After(now) {
+			choose(q, false)
+		}
+	}
+	for _, q := range lines {
+		choose(q, true)
+	}
+	return queue, ofLine
+}
+
+// leftFor is how long a slot is left to tasks of lines. To call one, and to take it, takes some
+// milliseconds, unless the machine is busy.
+const leftFor = 50 * time.Millisecond
+
+// linesDue notes the queues with lines of which more tasks could be called, if there were capacity.
+func (g *gate) linesDue(queues []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lines = queues
 }

@@ -258,3 +258,32 @@ jobs: { "x:limited": { limits: [api], hold: 100ms } }
 		t.Errorf("only %d of the others started meanwhile", n)
 	}
 }
+
+// TestCalledBesideLong: where handlers are so long that a job in line is called only when a slot is free,
+// jobs in line of a queue that comes first get the slots that are given back, though others are at hand.
+func TestCalledBesideLong(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	goOn := s.stopLimit("api", "1000/1s")
+	const called, fresh = 20, 100
+	for i := range called {
+		s.enqueue("x:limited", fmt.Sprintf("called%03d", i), asynq.Queue("high"))
+	}
+	s.serve(member{yaml: `
+limits: { api: { rate: 1000/1s } }
+jobs: { "x:limited": { limits: [api], hold: 100ms } }
+`, asynq: asynq.Config{Concurrency: 2, StrictPriority: true, Queues: map[string]int{"high": 6, "low": 1}}, handle: func(context.Context, *asynq.Task) error {
+		<-time.After(500 * time.Millisecond)
+		return nil
+	}})
+	s.awaitWaiting("high", called)
+	for i := range fresh {
+		s.enqueue("y:free", fmt.Sprintf("fresh%04d", i), asynq.Queue("low"))
+	}
+	s.awaitStarts("fresh", 2, 5*time.Second)
+	goOn()
+	s.awaitStarts("called", called, 10*time.Second) // 5 s if they have all slots, 30 s if they come last
+	if n := len(s.seen("fresh")); n > 20 {          // 37 if they all come first
+		t.Errorf("%d of the others started meanwhile", n)
+	}
+}
