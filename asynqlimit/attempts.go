@@ -26,22 +26,29 @@ type attempt struct {
 	asks      sync.Once
 	called    bool      // it was called from the line that wait names
 	from      time.Time // when asynq can have it: it may not be done with the attempt before this one
-	competed  time.Time // since when it has competed for a slot, if it got none: set before its middleware returns
 	pending   *pending  // it was called, and its limiter has not answered: for the caller
 
-	mu      sync.Mutex
-	last    time.Time // when it was taken, or ended
-	phase   phase
-	fate    fate
-	parking line.Parking    // where it parks
-	off     bool            // it is off the list of tasks that wait in processes
-	left    <-chan struct{} // closed when Redis knows that it is off the list; nil: Redis knows
-	settled bool            // asynq ends it: nothing of it may begin any more
-	noted   bool            // the script that ends it has run
-	over    bool            // its middleware has returned
+	mu       sync.Mutex
+	last     time.Time // when it was taken, or ended
+	phase    phase
+	fate     fate
+	parking  line.Parking    // where it parks
+	off      bool            // it is off the list of tasks that wait in processes
+	left     <-chan struct{} // closed when Redis knows that it is off the list; nil: Redis knows
+	settled  bool            // asynq ends it: nothing of it may begin any more
+	noted    bool            // the script that ends it has run
+	over     bool            // its middleware has returned
+	competed time.Time       // since when it has competed for a slot, and got none
 }
 
 func (a *attempt) key() attemptKey { return attemptKey{a.queue, a.id} }
+
+// hasCompeted notes since when the task has competed for a slot, and got none.
+func (a *attempt) hasCompeted(since time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.competed = since
+}
 
 // ask records that the task is in line for its permits, or that those behind it need not wait for
 // that.
@@ -233,18 +240,26 @@ func (t *attempts) put(a *attempt) {
 	t.all[a.key()] = a
 }
 
+// takenAgain is how long after a task went back it counts as the same if it is taken again.
+const takenAgain = 30 * time.Second
+
 // wentBack notes that the task of an attempt goes back to its queue.
 func (t *attempts) wentBack(a *attempt) {
+	a.mu.Lock()
+	since := a.competed
+	a.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.back[a.key()] = returned{time.Now(), a.competed}
+	t.back[a.key()] = returned{time.Now(), since}
 }
 
 // cameBack returns what is known of a task that is taken again soon after it went back.
 func (t *attempts) cameBack(a *attempt) (r returned) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r = t.back[a.key()]
+	if r = t.back[a.key()]; time.Since(r.at) > takenAgain {
+		r = returned{}
+	}
 	delete(t.back, a.key())
 	return r
 }
@@ -295,7 +310,7 @@ func (t *attempts) sweep(now time.Time) (idle []*attempt) {
 		}
 	}
 	for key, r := range t.back {
-		if now.Sub(r.at) > forgotten {
+		if now.Sub(r.at) > takenAgain {
 			delete(t.back, key)
 		}
 	}

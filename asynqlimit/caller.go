@@ -150,25 +150,6 @@ func (c *caller) mends(now time.Time) int {
 	return math.MaxInt32
 }
 
-// visit is a line of one queue that this process visits.
-type visit struct {
-	queue    int // index among the queues
-	name     string
-	out      int64   // permits of tasks that are on their way
-	here     int64   // permits of tasks that have come from it and have no answer yet
-	tasks    int64   // in the line
-	cost     int64   // of each, about: that of the first
-	permits  int64   // to call tasks for; after the call, what is left of them
-	called   int64   // tasks
-	capacity int64   // tasks that this process can take for its permits
-	short    bool    // there are permits for more
-	client   string  // whose permits they are, if the limiter is PerClient
-	from     float64 // where in the line to begin, from 0 to 1
-	inOrder  bool
-	oneByOne bool
-	next     time.Duration
-}
-
 // pass visits the lines that are due, and returns how long to wait before the next pass. If it
 // fails for one queue or limiter, it goes on with the others.
 func (c *caller) pass(ctx context.Context) (time.Duration, error) {
@@ -212,13 +193,16 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		err = errors.Join(err, c.budget(ctx, due, claimed, capacity))
 		next = busy
 	}
-	for _, k := range claimed {
+	visits = append(visits, claimed...)
+	err = errors.Join(err, c.survey(ctx), c.chargeOwed(ctx), c.release(ctx, strays), c.bring(ctx, visits))
+	called := int64(0)
+	for _, k := range visits {
+		called += k.called
 		if k.short {
 			short[c.queues[k.queue]] = true
 		}
 	}
-	c.l.gate.linesDue(slices.Sorted(maps.Keys(short)))
-	err = errors.Join(err, c.survey(ctx), c.chargeOwed(ctx), c.release(ctx, strays), c.bring(ctx, append(visits, claimed...)))
+	c.l.gate.linesDue(slices.Sorted(maps.Keys(short)), capacity > 0 && called == 0)
 	return next, err
 }
 
@@ -269,87 +253,4 @@ func (c *caller) saw(queue, name string, passed bool) {
 	if p := c.probes[probeKey{queue, name}]; p != nil {
 		p.saw(passed, time.Now())
 	}
-}
-
-// bring calls what the visits say, and notes the result.
-func (c *caller) bring(ctx context.Context, visits []*visit) error {
-	if len(visits) == 0 {
-		return nil
-	}
-	var queues []string
-	var of [][]*visit
-	for _, k := range visits {
-		i := slices.Index(queues, c.queues[k.queue])
-		if i < 0 {
-			i = len(queues)
-			queues, of = append(queues, c.queues[k.queue]), append(of, nil)
-		}
-		of[i] = append(of[i], k)
-	}
-	shares := map[*visit]*sharing{}
-	for _, k := range visits {
-		if limiter, _, shared := line.Split(k.name); shared {
-			shares[k] = &sharing{k: k, limiter: limiter}
-		}
-	}
-	derr := c.deal(ctx, slices.Collect(maps.Values(shares)))
-	args := make([][]line.Visit, len(queues))
-	for i := range queues {
-		for _, k := range of[i] {
-			if s := shares[k]; s != nil {
-				args[i] = append(append(args[i], s.visits...), line.Visit{Line: k.name, Next: k.next})
-				continue
-			}
-			args[i] = append(args[i], line.Visit{Line: k.name, Permits: k.permits, From: k.from, InOrder: k.inOrder, OneByOne: k.oneByOne, Next: k.next})
-		}
-	}
-	brought, err := c.l.lines.Bring(ctx, queues, args)
-	if err != nil {
-		err = fmt.Errorf("bring waiting jobs back: %w", err)
-	}
-	err = errors.Join(err, derr)
-	began := time.Now()
-	var unused []*visit
-	var charges []line.Charge
-	for i, queue := range queues {
-		called, n := int64(0), 0
-		for _, k := range of[i] {
-			if n >= len(brought[i]) { // it could not be visited
-				break
-			}
-			b := brought[i][n]
-			if s := shares[k]; s != nil {
-				own := brought[i][n : n+len(s.visits)]
-				n += len(s.visits)
-				b = line.Brought{Left: k.tasks}
-				for _, of := range own {
-					b.Called, b.Cost, b.Left = b.Called+of.Called, b.Cost+of.Cost, b.Left-of.Called
-				}
-				if brought[i][n].Left == 0 {
-					b.Left = 0
-				}
-				c.costs(k.name, b)
-				if len(s.visits) > 0 {
-					charges = append(charges, s.charge(own))
-				}
-			}
-			n++
-			k.called = b.Called
-			called += b.Called
-			c.expect(probeKey{queue, k.name}, k.permits, b)
-			if limiter, _ := line.SlotLimit(k.name); k.oneByOne && b.Called == 0 && b.Left > 0 {
-				c.resting[limiter] = began.Add(restsFor)
-			}
-			c.note(queue, k.name, b.Left)
-			k.out, k.tasks, k.permits = k.out+b.Cost, b.Left, k.permits-b.Cost
-			if k.permits != 0 && !line.IsBlocked(k.name) {
-				unused = append(unused, k)
-			}
-		}
-		c.l.gate.expect(queue, int(called))
-	}
-	if len(charges) > 0 {
-		err = errors.Join(err, c.l.lines.Charge(ctx, charges))
-	}
-	return errors.Join(err, c.refund(ctx, unused))
 }

@@ -72,8 +72,10 @@ func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cm
 	f, parking := a.settle(call.Step)
 	switch f {
 	case returns:
-		c.l.attempts.wentBack(a)
-		cmd = c.wait(ctx, a, func() error { return c.l.lines.GiveBack(ctx, call.Queue, call.ID, parking) })
+		cmd = c.wait(ctx, a, func() error {
+			c.l.attempts.wentBack(a)
+			return c.l.lines.GiveBack(ctx, call.Queue, call.ID, parking)
+		})
 	case parks:
 		message := call.Message
 		if call.Failure {

@@ -213,7 +213,7 @@ func (g *gate) vacate(s *position) {
 	s.slot = false
 	g.used--
 	g.moved = time.Now()
-	g.pass()
+	g.pass(s.taken)
 }
 
 // enter puts the task at s in the room.
@@ -253,8 +253,8 @@ func (g *gate) exit(s *position) {
 }
 
 // pass gives free slots to those who ask, and lets others be admitted. Where handlers are long, tasks are
-// called only when a slot is free. So it decides for whom that slot is.
-func (g *gate) pass() {
+// called only when a slot is free. So it decides for whom a slot is that a task had (ended).
+func (g *gate) pass(ended bool) {
 	now := time.Now()
 	for g.used < g.size.slots && len(g.asking) > 0 {
 		s := g.first()
@@ -263,7 +263,7 @@ func (g *gate) pass() {
 		close(s.given)
 	}
 	ofLine := false
-	if g.used < g.size.slots && len(g.lines) > 0 && g.within(lead) == 0 {
+	if ended && g.used < g.size.slots && len(g.lines) > 0 && g.within(lead) == 0 {
 		if _, ofLine = g.turn("", g.lines, now); ofLine {
 			g.left = now.Add(leftFor)
 		}

@@ -537,9 +537,11 @@ func TestGateExchangesWhoComesToIdle(t *testing.T) {
 		asked := make(chan error)
 		go func() { asked <- called.toSlot(ctx) }()
 		synctest.Wait()
-		waits := idler.toRoom([]string{"api"}, false, false)
-		if err := <-asked; err != nil || !waits {
-			t.Errorf("%v; in the room: %v", err, waits)
+		idler.asking(true)
+		waits := false
+		idler.toRoomIfAsking([]string{"api"}, false, func() { waits = true })
+		if err := <-asked; err != nil || !waits || idler.slot {
+			t.Errorf("%v; it waits: %v, in its slot: %v", err, waits, idler.slot)
 		}
 		called.leave()
 		idler.leave()
@@ -567,6 +569,7 @@ func TestGateLeavesSlotsToLines(t *testing.T) {
 				g.lasts = 5 * time.Second
 				g.rests[tt.line] = time.Now().Add(time.Hour) // none of its tasks is in the queue
 				running, _ := g.admit(tt.other, 0)
+				running.came(false, time.Time{})
 				got, ended := 0, make(chan struct{})
 				var caller sync.WaitGroup
 				defer caller.Wait()
@@ -575,10 +578,10 @@ func TestGateLeavesSlotsToLines(t *testing.T) {
 					for {
 						if g.capacity(lead) > 0 {
 							time.Sleep(5 * time.Millisecond)
-							g.linesDue(nil)
 							g.expect(tt.line, 1)
+							g.linesDue(nil, false)
 						} else {
-							g.linesDue([]string{tt.line})
+							g.linesDue([]string{tt.line}, false)
 						}
 						select {
 						case <-g.freed:
@@ -598,10 +601,11 @@ func TestGateLeavesSlotsToLines(t *testing.T) {
 							}
 						}
 					}
-					if running.queue == tt.line {
+					ofLine := running.queue == tt.line
+					running.came(ofLine, time.Time{})
+					if ofLine {
 						got++
 						g.arrived(tt.line, line.Called, time.Now())
-						running.came(true, time.Time{})
 						g.rests[tt.line] = time.Now().Add(time.Hour)
 					} else {
 						g.onWay = map[string]*expected{} // other processes have taken what was called
@@ -616,19 +620,37 @@ func TestGateLeavesSlotsToLines(t *testing.T) {
 	}
 }
 
-// TestGateLeavesSlotsBriefly: if nobody is called to a slot that was left to tasks of lines, others get it.
+// TestGateLeavesSlotsBriefly: if nobody is called to a slot that was left to tasks of lines, others get it:
+// as soon as that is known, or soon. A position that no task came to is no slot that was given back.
 func TestGateLeavesSlotsBriefly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate(gateSize{slots: 1, room: 1, weights: map[string]int{"heavy": 6, "light": 1}, strict: true})
-		g.lasts = 5 * time.Second
-		running, _ := g.admit("light", 0)
-		g.capacity(lead)
-		g.linesDue([]string{"heavy"})
-		g.rests["heavy"] = time.Now().Add(time.Hour)
-		time.AfterFunc(time.Second, running.leave)
-		began := time.Now()
-		if _, ok := g.admit("light", time.Minute); !ok || time.Since(began) != time.Second+leftFor {
-			t.Errorf("admitted %v, after %v", ok, time.Since(began))
-		}
-	})
+	for name, tt := range map[string]struct {
+		none, empty bool
+		after       time.Duration
+	}{
+		"nothing is known": {after: leftFor},
+		"none was called":  {none: true, after: 10 * time.Millisecond},
+		"no task came":     {empty: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGate(gateSize{slots: 1, room: 1, weights: map[string]int{"heavy": 6, "light": 1}, strict: true})
+				g.lasts = 5 * time.Second
+				running, _ := g.admit("light", 0)
+				if !tt.empty {
+					running.came(false, time.Time{})
+				}
+				g.capacity(lead)
+				g.linesDue([]string{"heavy"}, false)
+				g.rests["heavy"] = time.Now().Add(time.Hour)
+				time.AfterFunc(time.Second, running.leave)
+				if tt.none {
+					time.AfterFunc(time.Second+10*time.Millisecond, func() { g.linesDue(nil, true) })
+				}
+				began := time.Now()
+				if _, ok := g.admit("light", time.Minute); !ok || time.Since(began) != time.Second+tt.after {
+					t.Errorf("admitted %v, after %v", ok, time.Since(began))
+				}
+			})
+		})
+	}
 }

@@ -52,7 +52,7 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 		return redis.NewCmdResult(t.message, nil)
 	}
 	g := in.l.gate
-	first, ok := g.admit(call.Queue, held/time.Duration(max(len(in.l.weights), 1)))
+	first, ok := g.admit(call.Queue, min(held/time.Duration(max(len(in.l.weights), 1)), in.soonest()))
 	if !ok {
 		return none
 	}
@@ -153,6 +153,17 @@ func (in *intake) pop() (handed, bool) {
 	t := in.taken[i]
 	in.taken = slices.Delete(in.taken, i, i+1)
 	return t, true
+}
+
+// soonest is how long it is until asynq can have the first of the tasks that are taken.
+func (in *intake) soonest() time.Duration {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	wait := held
+	for _, t := range in.taken {
+		wait = min(wait, max(time.Until(t.a.from), 0))
+	}
+	return wait
 }
 
 // giveBack puts tasks that asynq did not get before it stopped back at the heads of their queues,

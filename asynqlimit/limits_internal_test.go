@@ -113,6 +113,9 @@ func TestTakenAgain(t *testing.T) {
 	if early, ok := in.pop(); ok {
 		t.Errorf("asynq gets %v, and may not be done with it", early.message)
 	}
+	if wait := in.soonest(); wait > line.Settled {
+		t.Errorf("asynq's next poll ends in %v, and the task is ready sooner", wait)
+	}
 	again := limits.attempts.get("default", "a")
 	if got := again.position.waitsSince(); !got.Equal(since) {
 		t.Errorf("it has waited since %v, want %v", got, since)

@@ -126,12 +126,9 @@ func (g *gate) turn(queue string, lines []string, now time.Time) (_ string, ofLi
 		}
 	}
 	for _, q := range slices.Sorted(maps.Keys(g.size.weights)) {
-		if !g.rests[q].After(now) {
-			choose(q, false)
+		if line := slices.Contains(lines, q); line || !g.rests[q].After(now) {
+			choose(q, line)
 		}
-	}
-	for _, q := range lines {
-		choose(q, true)
 	}
 	return queue, ofLine
 }
@@ -140,9 +137,14 @@ func (g *gate) turn(queue string, lines []string, now time.Time) (_ string, ofLi
 // milliseconds, unless the machine is busy.
 const leftFor = 50 * time.Millisecond
 
-// linesDue notes the queues with lines of which more tasks could be called, if there were capacity.
-func (g *gate) linesDue(queues []string) {
+// linesDue notes the queues with lines of which more tasks could be called, if there were capacity. If there
+// was, and none was called, slots are not left to them any longer.
+func (g *gate) linesDue(queues []string, none bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lines = queues
+	if none && time.Until(g.left) > 0 {
+		g.left = time.Time{}
+		g.announce()
+	}
 }

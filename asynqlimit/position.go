@@ -16,6 +16,7 @@ type position struct {
 	due      bool     // it is in the room and wants a slot soon: its permits are due soon, or it asks for the slot
 	competes bool     // it is in the room because it competes with those that ask for slots
 	called   bool     // it was called, or came back
+	taken    bool     // a task has come to it
 	asks     bool     // it asks for its permits, and has no answer yet
 	since    time.Time
 	began    time.Time     // when it got its slot
@@ -60,14 +61,19 @@ func (s *position) asking(asks bool) {
 }
 
 // toRoomIfAsking is toRoom for a task that may have its permits by now. If the task does not have
-// them, it calls waits.
+// them, it calls waits, and waits wherever it is: a slot is better used by a task that asks for one.
 func (s *position) toRoomIfAsking(limiters []string, called bool, waits func()) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
-	if s.asks {
-		s.toRoomNow(limiters, called, called)
-		waits()
+	if !s.asks {
+		return
 	}
+	if !s.toRoomNow(limiters, called, called) && s.slot && len(s.g.asking) > 0 {
+		asker := s.g.first()
+		s.g.change(s, asker)
+		close(asker.given)
+	}
+	waits()
 }
 
 func (s *position) toRoomNow(limiters []string, called, soon bool) bool {
@@ -85,12 +91,6 @@ func (s *position) toRoomNow(limiters []string, called, soon bool) bool {
 	if !s.g.hasRoom(limiters) && (!called || s.g.waiting >= s.g.size.room) {
 		s.limiters = limiters
 		s.g.idlers = append(s.g.idlers, s)
-		if len(s.g.asking) > 0 {
-			asker := s.g.first()
-			s.g.change(s, asker)
-			close(asker.given)
-			return true
-		}
 		return false
 	}
 	s.g.enter(s, limiters)
@@ -104,7 +104,7 @@ func (s *position) toRoomNow(limiters []string, called, soon bool) bool {
 func (s *position) came(called bool, since time.Time) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
-	s.called = called
+	s.called, s.taken = called, true
 	if !since.IsZero() {
 		s.since = since
 	}
@@ -199,6 +199,7 @@ func (g *gate) change(idler, s *position) {
 	g.enter(idler, limiters)
 	g.moved = time.Now()
 	s.slot, s.began = true, g.moved
+	g.announce()
 }
 
 // ran notes how long the handler ran, without its waits.

@@ -63,7 +63,7 @@ func (j *job) compete(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return j.undecided(ctx, err)
 	}
-	j.a.competed = j.a.position.waitsSince()
+	j.a.hasCompeted(j.a.position.waitsSince())
 	j.a.decide(returns, j.a.untouched())
 	return &ThrottledError{Err: err}
 }
