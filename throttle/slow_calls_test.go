@@ -94,14 +94,14 @@ func TestLateReplyHoldsUpNobody(t *testing.T) {
 		rdb.back.Store(int64(ms(100)))
 		time.AfterFunc(ms(8), func() { rdb.back.Store(0) })
 		var late sync.WaitGroup
-		for range 3 { // of one call
+		for range 3 {
 			late.Go(func() { check(b, l.Acquire(b.Context(), 2)) })
 		}
 		time.Sleep(ms(6+100+6) + ms(1)/2) // they have asked again, for permits that are due later
 		began := time.Now()
 		check(b, l.Acquire(b.Context(), 2))
-		if d := time.Since(began); d > ms(9) {
-			b.Errorf("a permit of a limit that does not bind took %v; a call takes 6 ms", d)
+		if d := time.Since(began); d > ms(12) {
+			b.Errorf("a permit of a limit that does not bind took %v; the call under way takes 6 ms at most, and the next one 6 ms", d)
 		}
 		late.Wait()
 		if c.Stats().Stale == 0 {
