@@ -196,18 +196,38 @@ func TestParkInTheirOrder(t *testing.T) {
 	})
 }
 
+// enqueue adds a task to the queue.
+func (c crowd) enqueue(id string) {
+	c.t.Helper()
+	if _, err := asynq.NewClientFromRedisClient(c.rdb).Enqueue(asynq.NewTask("x", nil), asynq.TaskID(id)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// parkJobs parks job-0 and so on, straight from the queue.
+func (c crowd) parkJobs(n int) {
+	c.t.Helper()
+	for i := range n {
+		c.enqueue(fmt.Sprint("job-", i))
+	}
+	seen, _, err := c.lines.Peek(c.t.Context(), "default", "p", n, 0)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	park := make([]ToPark, len(seen))
+	for i, task := range seen {
+		park[i] = ToPark{ID: task.ID, How: Parking{Line: "api", By: task.By, AtOnce: true}}
+	}
+	if _, err := c.lines.ParkPending(c.t.Context(), "default", park); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // TestCalledBesideReturned: a task that went back to its queue and has asked for nothing does not come
 // between tasks that were called, whichever of them came first.
 func TestCalledBesideReturned(t *testing.T) {
 	onBothServers(t, func(c crowd) {
 		ctx, t := c.t.Context(), c.t
-		client := asynq.NewClientFromRedisClient(c.rdb)
-		enqueue := func(id string) {
-			t.Helper()
-			if _, err := client.Enqueue(asynq.NewTask("x", nil), asynq.TaskID(id)); err != nil {
-				t.Fatal(err)
-			}
-		}
 		take := func() (came []string) {
 			t.Helper()
 			tasks, err := c.lines.Take(ctx, "default", time.Now().Add(time.Minute).Unix(), 10, false)
@@ -219,22 +239,9 @@ func TestCalledBesideReturned(t *testing.T) {
 			}
 			return came
 		}
-		enqueue("returned")
+		c.enqueue("returned")
 		take()
-		for i := range 3 {
-			enqueue(fmt.Sprint("job-", i))
-		}
-		seen, _, err := c.lines.Peek(ctx, "default", "p", 3, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		park := make([]ToPark, len(seen))
-		for i, task := range seen {
-			park[i] = ToPark{ID: task.ID, How: Parking{Line: "api", By: task.By, AtOnce: true}}
-		}
-		if _, err := c.lines.ParkPending(ctx, "default", park); err != nil {
-			t.Fatal(err)
-		}
+		c.parkJobs(3)
 		c.bring(Visit{Line: "api", Permits: 2, Next: time.Second})
 		if err := c.lines.GiveBack(ctx, "default", "returned", Parking{Untried: true}); err != nil {
 			t.Fatal(err)
@@ -251,28 +258,8 @@ func TestCalledBesideReturned(t *testing.T) {
 func TestCalledInTheirOrder(t *testing.T) {
 	onBothServers(t, func(c crowd) {
 		ctx, t := c.t.Context(), c.t
-		client := asynq.NewClientFromRedisClient(c.rdb)
-		enqueue := func(id string) {
-			t.Helper()
-			if _, err := client.Enqueue(asynq.NewTask("x", nil), asynq.TaskID(id)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for i := range 8 {
-			enqueue(fmt.Sprint("job-", i))
-		}
-		seen, _, err := c.lines.Peek(ctx, "default", "p", 8, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		park := make([]ToPark, len(seen))
-		for i, task := range seen {
-			park[i] = ToPark{ID: task.ID, How: Parking{Line: "api", By: task.By, AtOnce: true}}
-		}
-		if _, err := c.lines.ParkPending(ctx, "default", park); err != nil {
-			t.Fatal(err)
-		}
-		enqueue("fresh")
+		c.parkJobs(8)
+		c.enqueue("fresh")
 		for _, permits := range []int64{3, 1, 2} {
 			c.bring(Visit{Line: "api", Permits: permits, Next: time.Second})
 		}
