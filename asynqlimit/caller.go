@@ -162,7 +162,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	err = errors.Join(err, c.announce(ctx), c.flushOrders(ctx), c.freeOf(ctx, due))
 	visits, next := c.blocked(due, capacity), empty
 	var claimed, strays []*visit
-	short := map[string]bool{} // queues with lines of which more tasks are due than there is capacity for
+	short := map[string]bool{} // queues with lines of which more tasks could be called
 	for i, d := range due {
 		switch {
 		case d.All == 0:
@@ -171,7 +171,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		default: // another process visits it, perhaps without capacity for its tasks
 			next = min(next, idle)
 		}
-		if capacity == 0 && d.All > 0 && !d.Paused && d.Next >= 0 && d.Next <= idle {
+		if unvisited(d, capacity) {
 			short[d.Queue] = true
 		}
 		if len(d.Known) > int(d.All) { // there are blocked lines
@@ -202,8 +202,18 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 			short[c.queues[k.queue]] = true
 		}
 	}
-	c.l.gate.linesDue(slices.Sorted(maps.Keys(short)), capacity > 0 && called == 0)
+	c.l.gate.linesDue(slices.Sorted(maps.Keys(short)), capacity > 0 && called == 0 && len(short) == 0)
 	return next, err
+}
+
+// unvisited reports whether lines of a queue that this pass does not visit may have tasks to call: because
+// there is no capacity, or because they were visited just now, by this process or another, and soon are again.
+func unvisited(d line.Due, capacity int) bool {
+	soon := idle
+	if capacity > 0 {
+		soon = leftFor
+	}
+	return d.All > 0 && !d.Paused && len(d.Claimed) == 0 && d.Next >= 0 && d.Next <= soon
 }
 
 // blocked returns visits of lines without a limiter: of tasks that cannot run as things stand, if

@@ -27,7 +27,8 @@ type gate struct {
 	full    bool                 // there was no capacity when it was last counted
 	freed   chan struct{}        // there is capacity again
 	lines   []string             // queues with lines of which more tasks could be called, if there were capacity
-	left    time.Time            // until when slots that were given back are left to tasks of lines
+	turns   []string             // the queues whose turn it is, for free slots that tasks had
+	left    time.Time            // until when other free slots that tasks had are left to tasks of lines
 	passing bool                 // nobody waits any more: the server drains
 	changed chan struct{}        // closed when somebody may be admitted
 }
@@ -51,8 +52,8 @@ func newGate(size gateSize) *gate {
 // another queue but not from this one, it returns false at once. A queue rests after it was empty,
 // except for tasks that are called.
 //
-// A slot that is given back may be left to tasks that are called, for a short time.
-// If it had to wait for a slot, the position is that of the queue whose turn it is by now.
+// A slot that is given back may be left to tasks that are called, for a short time. Otherwise it is for
+// the queue whose turn it is: the position may be that of another queue.
 func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
@@ -67,7 +68,7 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 		room := g.waiting < g.size.room
 		expects, others := g.expects(queue, s.since), false
 		left := g.left.Sub(s.since)
-		free := unasked && (expects || left <= 0)
+		free := unasked && (expects || left <= 0 || len(g.turns) > 0)
 		for q := range g.size.weights {
 			others = others || q != queue && (g.expects(q, s.since) && (room || unasked) || room && g.competes(q) && !g.rests[q].After(s.since))
 		}
@@ -90,8 +91,8 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 			}
 			continue
 		case free:
-			if waited && !expects {
-				s.queue, _ = g.turn(queue, nil, s.since)
+			if !expects {
+				g.inTurn(s, waited)
 			}
 			g.occupy(s)
 		case expects && room:
@@ -202,18 +203,22 @@ func (g *gate) within(d time.Duration) int {
 func (g *gate) occupy(s *position) {
 	g.used++
 	g.moved = time.Now()
-	s.slot, s.began = true, g.moved
+	s.slot = true
+	if free := g.size.slots - g.used; len(g.turns) > free {
+		g.turns, s.inTurn = g.turns[len(g.turns)-free:], true
+	}
 }
 
-// vacate takes the slot back, for whoever wants it.
+// vacate takes the slot back, if it has one, and passes on what s has given back.
 func (g *gate) vacate(s *position) {
-	if !s.slot {
-		return
+	ended := false
+	if s.slot {
+		ended = s.taken || s.inTurn
+		s.slot, s.inTurn = false, false
+		g.used--
+		g.moved = time.Now()
 	}
-	s.slot = false
-	g.used--
-	g.moved = time.Now()
-	g.pass(s.taken)
+	g.pass(ended)
 }
 
 // enter puts the task at s in the room.
@@ -252,8 +257,8 @@ func (g *gate) exit(s *position) {
 	}
 }
 
-// pass gives free slots to those who ask, and lets others be admitted. Where handlers are long, tasks are
-// called only when a slot is free. So it decides for whom a slot is that a task had (ended).
+// pass gives free slots to those who ask, and lets others be admitted. It decides for whom a slot is that a
+// task had (ended): where handlers are long, tasks are called only when a slot is free.
 func (g *gate) pass(ended bool) {
 	now := time.Now()
 	for g.used < g.size.slots && len(g.asking) > 0 {
@@ -263,9 +268,12 @@ func (g *gate) pass(ended bool) {
 		close(s.given)
 	}
 	ofLine := false
-	if ended && g.used < g.size.slots && len(g.lines) > 0 && g.within(lead) == 0 {
-		if _, ofLine = g.turn("", g.lines, now); ofLine {
+	if ended && g.used < g.size.slots {
+		var queue string
+		if queue, ofLine = g.turn(now); ofLine {
 			g.left = now.Add(leftFor)
+		} else if queue != "" {
+			g.turns = append(g.turns, queue)
 		}
 	}
 	if (g.full || ofLine) && g.used < g.size.slots {

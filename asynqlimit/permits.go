@@ -79,7 +79,10 @@ func (j *job) hold(ctx context.Context) (err error) {
 		return nil
 	}
 	j.stays()
-	if !j.a.position.toRoom(j.needs.limiters, s.due(), r.Delay() <= lead+slack) && !s.never && !s.due() {
+	soon := r.Delay() <= lead+slack
+	if s.never || s.due() {
+		j.a.position.stay(j.needs.limiters, s.due(), soon)
+	} else if !j.a.position.toRoom(j.needs.limiters, false, soon) {
 		j.giveUp()
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
@@ -126,7 +129,7 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 		defer j.a.position.asking(false)
 		called := j.came().Near()
 		defer time.AfterFunc(askingLasts, func() {
-			j.a.position.toRoomIfAsking(j.needs.limiters, called, func() { j.l.rooms.of(j.a).enter(j.a) })
+			j.a.position.stayIfAsking(j.needs.limiters, called, func() { j.l.rooms.of(j.a).enter(j.a) })
 		}).Stop()
 	}
 	defer j.a.ask()

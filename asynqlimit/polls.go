@@ -1,7 +1,6 @@
 package asynqlimit
 
 import (
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -107,30 +106,51 @@ func (g *gate) resting(queue string, now time.Time) (this, all time.Duration) {
 	return this, all
 }
 
-// turn returns the queue whose turn it is, among those that do not rest and those with lines: the one
-// with most weight if the server is strict, else one by chance, by their weights. ofLine says that it is
-// the turn of its lines. If there is none, it is queue.
-func (g *gate) turn(queue string, lines []string, now time.Time) (_ string, ofLine bool) {
-	best, all := 0, 0
-	choose := func(q string, line bool) {
-		weight := max(g.size.weights[q], 1)
-		if g.size.strict && weight != best {
-			if weight < best {
-				return
-			}
+// inTurn makes s the position of the queue whose turn it is: as was decided when a slot became free, or
+// if s had to wait for a slot for which nothing was, among the queues that do not rest by now.
+func (g *gate) inTurn(s *position, waited bool) {
+	for len(g.turns) > 0 {
+		queue := g.turns[0]
+		g.turns, s.inTurn = g.turns[1:], true
+		if !g.rests[queue].After(s.since) {
+			s.queue = queue
+			return
+		}
+	}
+	if waited || s.inTurn {
+		s.queue = g.draw(s.queue, nil, s.since)
+	}
+}
+
+// turn decides for which queue a slot is that has become free: ofLine says that it is for tasks that are
+// in its lines. It is, only where handlers are long: else these are called before slots are free.
+func (g *gate) turn(now time.Time) (queue string, ofLine bool) {
+	var lines []string
+	if g.within(lead) == 0 {
+		lines = g.lines
+	}
+	queue = g.draw("", lines, now)
+	return queue, slices.Contains(lines, queue)
+}
+
+// draw returns one of the queues that do not rest or have such lines: the one with most weight if the server
+// is strict, else one by chance, by their weights. If there is none, it returns the fallback.
+func (g *gate) draw(fallback string, lines []string, now time.Time) string {
+	drawn, best, all := fallback, 0, 0
+	for queue := range g.size.weights {
+		weight := max(g.size.weights[queue], 1)
+		if g.rests[queue].After(now) && !slices.Contains(lines, queue) || g.size.strict && weight < best {
+			continue
+		}
+		if g.size.strict && weight > best {
 			all = 0
 		}
 		best = max(best, weight)
 		if all += weight; rand.N(all) < weight {
-			queue, ofLine = q, line
+			drawn = queue
 		}
 	}
-	for _, q := range slices.Sorted(maps.Keys(g.size.weights)) {
-		if line := slices.Contains(lines, q); line || !g.rests[q].After(now) {
-			choose(q, line)
-		}
-	}
-	return queue, ofLine
+	return drawn
 }
 
 // leftFor is how long a slot is left to tasks of lines. To call one, and to take it, takes some

@@ -19,7 +19,7 @@ type position struct {
 	taken    bool     // a task has come to it
 	asks     bool     // it asks for its permits, and has no answer yet
 	since    time.Time
-	began    time.Time     // when it got its slot
+	inTurn   bool          // its slot is for a queue whose turn it is
 	given    chan struct{} // closed when it gets the slot that it asks for
 }
 
@@ -45,12 +45,19 @@ func (g *gate) hasRoom(limiters []string) bool {
 
 // toRoom moves the task into the room, if there is room, and frees its slot. A task that was called
 // may go there even if its limiter has its half of the room already. Soon says that the task wants a
-// slot soon. A task that has to wait in its slot may exchange it later with a task in the room that
-// wants a slot.
+// slot soon.
 func (s *position) toRoom(limiters []string, called, soon bool) bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	return s.toRoomNow(limiters, called, soon)
+}
+
+// stay is toRoom for a task that waits wherever it is. If there is no room, it idles in its slot, and exchanges
+// it with a task in the room that wants a slot: at once, or later.
+func (s *position) stay(limiters []string, called, soon bool) {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	s.stayNow(limiters, called, soon)
 }
 
 // asking sets whether the task asks for its permits, and has no answer yet.
@@ -60,20 +67,29 @@ func (s *position) asking(asks bool) {
 	s.asks = asks
 }
 
-// toRoomIfAsking is toRoom for a task that may have its permits by now. If the task does not have
-// them, it calls waits, and waits wherever it is: a slot is better used by a task that asks for one.
-func (s *position) toRoomIfAsking(limiters []string, called bool, waits func()) {
+// stayIfAsking is stay for a task that may have its permits by now. If the task does not have them, it
+// calls waits.
+func (s *position) stayIfAsking(limiters []string, called bool, waits func()) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	if !s.asks {
 		return
 	}
-	if !s.toRoomNow(limiters, called, called) && s.slot && len(s.g.asking) > 0 {
+	s.stayNow(limiters, called, called)
+	waits()
+}
+
+func (s *position) stayNow(limiters []string, called, soon bool) {
+	if s.toRoomNow(limiters, called, soon) || !s.slot {
+		return
+	}
+	s.limiters = limiters
+	s.g.idlers = append(s.g.idlers, s)
+	if len(s.g.asking) > 0 {
 		asker := s.g.first()
 		s.g.change(s, asker)
 		close(asker.given)
 	}
-	waits()
 }
 
 func (s *position) toRoomNow(limiters []string, called, soon bool) bool {
@@ -89,8 +105,6 @@ func (s *position) toRoomNow(limiters []string, called, soon bool) bool {
 	s.g.works(s)
 	s.due = soon
 	if !s.g.hasRoom(limiters) && (!called || s.g.waiting >= s.g.size.room) {
-		s.limiters = limiters
-		s.g.idlers = append(s.g.idlers, s)
 		return false
 	}
 	s.g.enter(s, limiters)
@@ -113,6 +127,18 @@ func (s *position) came(called bool, since time.Time) {
 		s.due, s.competes = called, !called
 		s.g.enter(s, nil)
 	}
+}
+
+// toCompete gives back its slot, if it has one: the task competes for another when asynq has it.
+func (s *position) toCompete() {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	if !s.slot {
+		return
+	}
+	s.due, s.competes = s.called, !s.called
+	s.g.enter(s, nil)
+	s.g.vacate(s)
 }
 
 // waitsSince is since when the task waits for a slot.
@@ -198,7 +224,7 @@ func (g *gate) change(idler, s *position) {
 	idler.slot = false
 	g.enter(idler, limiters)
 	g.moved = time.Now()
-	s.slot, s.began = true, g.moved
+	s.slot = true
 	g.announce()
 }
 
@@ -217,9 +243,6 @@ func (s *position) leave() {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	s.g.works(s)
-	if s.waits {
-		s.g.exit(s)
-		s.g.announce()
-	}
+	s.g.exit(s)
 	s.g.vacate(s)
 }

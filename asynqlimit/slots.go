@@ -150,7 +150,12 @@ func (j *job) takeSlots(ctx context.Context) error {
 		for i, s := range j.needs.slots {
 			names[i] = line.InFlight + s.Limiter
 		}
-		if wait <= 0 || !j.a.position.toRoom(names, near, false) && !near && !j.needs.rule.never {
+		switch stays := near || j.needs.rule.never; {
+		case wait <= 0:
+			leave()
+		case stays:
+			j.a.position.stay(names, near, false)
+		case !j.a.position.toRoom(names, false, false):
 			leave()
 		}
 	}})

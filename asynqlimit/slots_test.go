@@ -263,27 +263,39 @@ jobs: { "x:limited": { limits: [api], hold: 100ms } }
 // jobs in line of a queue that comes first get the slots that are given back, though others are at hand.
 func TestCalledBesideLong(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, redistest.Start(t))
-	goOn := s.stopLimit("api", "1000/1s")
-	const called, fresh = 20, 100
-	for i := range called {
-		s.enqueue("x:limited", fmt.Sprintf("called%03d", i), asynq.Queue("high"))
-	}
-	s.serve(member{yaml: `
+	for name, tt := range map[string]struct {
+		slots         int
+		lasts         time.Duration
+		called, fresh int           // how many wait in line, and how many others may start meanwhile
+		within        time.Duration // the called ones
+	}{
+		"few slots":        {2, 500 * time.Millisecond, 20, 20, 10 * time.Second},     // 5 s if they have all slots, 30 s and 37 others if they come last
+		"a batch of slots": {8, 2500 * time.Millisecond, 32, 8 + 8, 15 * time.Second}, // 10 s, and the 8 that run when they may go on
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			goOn := s.stopLimit("api", "1000/1s")
+			for i := range tt.called {
+				s.enqueue("x:limited", fmt.Sprintf("called%03d", i), asynq.Queue("high"))
+			}
+			s.serve(member{yaml: `
 limits: { api: { rate: 1000/1s } }
 jobs: { "x:limited": { limits: [api], hold: 100ms } }
-`, asynq: asynq.Config{Concurrency: 2, StrictPriority: true, Queues: map[string]int{"high": 6, "low": 1}}, handle: func(context.Context, *asynq.Task) error {
-		<-time.After(500 * time.Millisecond)
-		return nil
-	}})
-	s.awaitWaiting("high", called)
-	for i := range fresh {
-		s.enqueue("y:free", fmt.Sprintf("fresh%04d", i), asynq.Queue("low"))
-	}
-	s.awaitStarts("fresh", 2, 5*time.Second)
-	goOn()
-	s.awaitStarts("called", called, 10*time.Second) // 5 s if they have all slots, 30 s if they come last
-	if n := len(s.seen("fresh")); n > 20 {          // 37 if they all come first
-		t.Errorf("%d of the others started meanwhile", n)
+`, asynq: asynq.Config{Concurrency: tt.slots, StrictPriority: true, Queues: map[string]int{"high": 6, "low": 1}}, handle: func(context.Context, *asynq.Task) error {
+				<-time.After(tt.lasts)
+				return nil
+			}})
+			s.awaitWaiting("high", tt.called)
+			for i := range 100 {
+				s.enqueue("y:free", fmt.Sprintf("fresh%04d", i), asynq.Queue("low"))
+			}
+			s.awaitStarts("fresh", tt.slots, 5*time.Second)
+			goOn()
+			s.awaitStarts("called", tt.called, tt.within)
+			if n := len(s.seen("fresh")); n > tt.fresh {
+				t.Errorf("%d of the others started meanwhile", n)
+			}
+		})
 	}
 }
