@@ -297,7 +297,7 @@ func TestEventsEnd(t *testing.T) {
 // next ones.
 func TestSomebodyElseTakesMore(t *testing.T) {
 	t.Parallel()
-	for clean := range 4 { // windows in which the other takes nothing
+	for clean := range quarter(4) { // windows in which the other takes nothing
 		a := newLearner(t, Rate{Permits: 100, Interval: time.Second, Guard: -1}, script.Bracket{Start: 100, Min: 1, Max: 100})
 		for range 6 {
 			a.window(0)

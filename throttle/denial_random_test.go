@@ -18,7 +18,7 @@ import (
 // all ask one limit for the same; elsewhere nearly every caller.
 func TestHopelessAgainstAnOracle(t *testing.T) {
 	t.Parallel()
-	runs := 60
+	runs := quarter(60)
 	if nightly() {
 		runs = 2000
 	}

@@ -66,6 +66,7 @@ func (m mortal) cut(t *testing.T) {
 // again, unless grants wait for them. How much that is depends on how far the replicas lag: at
 // worst the whole limit.
 func TestMasterDies(t *testing.T) {
+	t.Parallel()
 	const permits, interval, length = 3000, 20 * time.Second, 15 * time.Second
 	tests := []struct {
 		name    string

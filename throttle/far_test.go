@@ -22,10 +22,11 @@ func TestRedisFarAway(t *testing.T) {
 		t.Parallel()
 	}
 	const length, window, halfGuard = 10 * time.Second, time.Second, 5 * time.Millisecond
-	for _, far := range []struct {
+	fars := []struct {
 		roundTrip time.Duration
 		share     float64 // of whole bursts, one every 1.01s
-	}{{ms(2), 0.98}, {ms(10), 0.97}, {ms(30), 0.97}, {ms(70), 0.95}, {ms(120), 0.92}, {ms(250), 0.85}} {
+	}{{ms(120), 0.92}, {ms(10), 0.97}, {ms(2), 0.98}, {ms(30), 0.97}, {ms(70), 0.95}, {ms(250), 0.85}}
+	for _, far := range fars[:quarter(len(fars))] {
 		for name, rates := range map[string][]string{"50 a second": {"50/1s"}, "1000 a second": {"1000/1s"}, "group": {"50/1s", "1000/1s"}} {
 			t.Run(far.roundTrip.String()+"/"+name, func(t *testing.T) {
 				atFullSize(t, func(b *bench) {

@@ -23,7 +23,7 @@ var groupIntervals = []time.Duration{
 // hour.
 func TestGroupsUseWhatThereIs(t *testing.T) {
 	t.Parallel()
-	groups := uint64(40)
+	groups := uint64(quarter(40))
 	if nightly() {
 		groups = 200
 	}

@@ -149,6 +149,7 @@ func TestSlotOfAKilledProcess(t *testing.T) {
 // and lose their connections, and Redis is killed and comes back with everything it wrote. Never
 // do more run than the limit says, and those that are left go on.
 func TestSlotsUnderFaults(t *testing.T) {
+	t.Parallel()
 	seeds, lasts := uint64(1), 15*time.Second
 	if os.Getenv("JOBTHROTTLE_NIGHTLY") == "1" {
 		seeds, lasts = 20, 30*time.Second

@@ -20,6 +20,7 @@ const presence = time.Minute
 // configuration stays. Clients that crash leave no more than those that are closed, so here they
 // are not closed.
 func TestClientsLeaveNothing(t *testing.T) {
+	t.Parallel()
 	clients := 500
 	if nightly() {
 		clients = 10_000
@@ -70,6 +71,7 @@ func TestClientsLeaveNothing(t *testing.T) {
 // TestIdleKeyedLimitersLeaveNothing: limiters made for a value of a payload disappear, with their
 // configuration, when nobody has used them for their KeepAlive.
 func TestIdleKeyedLimitersLeaveNothing(t *testing.T) {
+	t.Parallel()
 	limiters := 2_000
 	if nightly() {
 		limiters = 100_000

@@ -127,6 +127,7 @@ func TestAfterAPause(t *testing.T) {
 // If Redis stands still, there is an error in time, whatever the limiter was doing when that
 // began, and what Redis grants late goes back.
 func TestRedisStandsStill(t *testing.T) {
+	t.Parallel()
 	for name, opts := range map[string]*redis.Options{
 		"defaults":       {},
 		"one long try":   {MaxRetries: -1, ReadTimeout: time.Minute},

@@ -27,8 +27,9 @@ const replayedFleets = 40
 //	JOBTHROTTLE_SEED=17 go test ./throttle -count 1 -run TestReplay
 //	JOBTHROTTLE_FLEETS=2000 go test ./throttle -count 1 -timeout 1h -run TestReplay
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	var total, events counted
-	fleets := eachFleet(t, replayedFleets, 250*replayedFleets, func(t *testing.T, seed uint64) {
+	fleets := eachFleet(t, quarter(replayedFleets), 250*replayedFleets, func(t *testing.T, seed uint64) {
 		r := replay(t, seed)
 		total.add(r.count)
 		events.add(r.events)

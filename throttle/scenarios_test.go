@@ -168,6 +168,15 @@ func giveAndTake(r Rate) []step {
 // nightly reports whether tests are to run at full size on a real Redis.
 func nightly() bool { return os.Getenv("JOBTHROTTLE_NIGHTLY") == "1" }
 
+// quarter is what tests in fake time do of n under the race detector: .ci/run has them do the whole
+// without it.
+func quarter(n int) int {
+	if withRace && !nightly() {
+		return (n + 3) / 4
+	}
+	return n
+}
+
 // realTime is how long a scenario may take on a real Redis, whose time cannot be made to pass.
 func realTime() time.Duration {
 	if nightly() {

@@ -38,8 +38,9 @@ const (
 //	JOBTHROTTLE_SEED=17 go test ./throttle -count 1 -run TestSimulation
 //	JOBTHROTTLE_FLEETS=5000 go test ./throttle -count 1 -timeout 2h -run TestSimulation
 func TestSimulation(t *testing.T) {
+	t.Parallel()
 	var total counted
-	fleets := eachFleet(t, simulatedFleets, 50*simulatedFleets, func(t *testing.T, seed uint64) {
+	fleets := eachFleet(t, quarter(simulatedFleets), 50*simulatedFleets, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSimulation(t, seed)
 			s.replays = "TestSimulation"

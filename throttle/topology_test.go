@@ -151,6 +151,7 @@ func failoverClient(t *testing.T, s *redistest.Sentinels) *redis.Client {
 // and a replica takes over by order, which loses nothing. The limit holds throughout, and callers
 // notice no more than a wait.
 func TestClusterChangesUnderLoad(t *testing.T) {
+	t.Parallel()
 	c := redistest.NewCluster(t)
 	for _, waiting := range []bool{false, true} {
 		name := "without wait"
