@@ -521,7 +521,7 @@ func TestGateExchangesWhoComesToIdle(t *testing.T) {
 }
 
 // TestGateExchangesWhoStays: so does one that knows by now that it has to wait. One that does not wait here
-// leaves its slot in any case, and takes nobody's place in the room.
+// leaves its slot in any case, and takes no room.
 func TestGateExchangesWhoStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(gateSize{slots: 2, room: 1, notCalled: 1})
