@@ -207,13 +207,14 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 }
 
 // unvisited reports whether lines of a queue that this pass does not visit may have tasks to call: because
-// there is no capacity, or because they were visited just now, by this process or another, and soon are again.
+// there is no capacity for them, or because they were visited just now, by this process or another, and soon
+// are again.
 func unvisited(d line.Due, capacity int) bool {
 	soon := idle
 	if capacity > 0 {
 		soon = leftFor
 	}
-	return d.All > 0 && !d.Paused && len(d.Claimed) == 0 && d.Next >= 0 && d.Next <= soon
+	return d.All > 0 && !d.Paused && d.Next >= 0 && d.Next <= soon
 }
 
 // blocked returns visits of lines without a limiter: of tasks that cannot run as things stand, if

@@ -28,7 +28,8 @@ type gate struct {
 	freed   chan struct{}        // there is capacity again
 	lines   []string             // queues with lines of which more tasks could be called, if there were capacity
 	turns   []string             // the queues whose turn it is, for free slots that tasks had
-	left    time.Time            // until when other free slots that tasks had are left to tasks of lines
+	lefts   int                  // how many other free slots that tasks had are left to tasks of lines
+	left    time.Time            // until when
 	passing bool                 // nobody waits any more: the server drains
 	changed chan struct{}        // closed when somebody may be admitted
 }
@@ -67,8 +68,8 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 		unasked := g.used < g.size.slots && len(g.asking) == 0
 		room := g.waiting < g.size.room
 		expects, others := g.expects(queue, s.since), false
-		left := g.left.Sub(s.since)
-		free := unasked && (expects || left <= 0 || len(g.turns) > 0)
+		left := g.leftToLines(s.since)
+		free := unasked && (expects || left < g.size.slots-g.used)
 		for q := range g.size.weights {
 			others = others || q != queue && (g.expects(q, s.since) && (room || unasked) || room && g.competes(q) && !g.rests[q].After(s.since))
 		}
@@ -91,10 +92,14 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 			}
 			continue
 		case free:
-			if !expects {
-				g.inTurn(s, waited)
+			if !expects && !g.inTurn(s, waited) {
+				g.mu.Unlock()
+				continue
 			}
 			g.occupy(s)
+			if expects && g.lefts > 0 {
+				g.lefts--
+			}
 		case expects && room:
 			s.due = true
 			g.enter(s, nil)
@@ -102,13 +107,13 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 			s.competes = true
 			g.enter(s, nil)
 		default:
-			changed := g.changed
+			changed, until := g.changed, g.left
 			g.mu.Unlock()
 			if others {
 				return nil, false
 			}
-			over := time.NewTimer(max(left, 0))
-			if !unasked || left <= 0 {
+			over := time.NewTimer(until.Sub(s.since))
+			if !unasked || left == 0 {
 				over.Stop()
 			}
 			select {
@@ -139,7 +144,7 @@ func (g *gate) more(queue string, most int) (positions []*position) {
 	for len(positions) < most && !g.passing {
 		s := &position{g: g, queue: queue, since: now}
 		switch {
-		case g.used < g.size.slots && len(g.asking) == 0 && (called > len(positions) || !now.Before(g.left)):
+		case len(g.asking) == 0 && g.used < g.size.slots && (called > len(positions) || g.leftToLines(now) < g.size.slots-g.used):
 			g.occupy(s)
 		case called > len(positions) && g.waiting < g.size.room:
 			s.due = true
@@ -204,7 +209,8 @@ func (g *gate) occupy(s *position) {
 	g.used++
 	g.moved = time.Now()
 	s.slot = true
-	if free := g.size.slots - g.used; len(g.turns) > free {
+	free := g.size.slots - g.used
+	if g.lefts = min(g.lefts, free); len(g.turns) > free {
 		g.turns, s.inTurn = g.turns[len(g.turns)-free:], true
 	}
 }
@@ -214,7 +220,7 @@ func (g *gate) vacate(s *position) {
 	ended := false
 	if s.slot {
 		ended = s.taken || s.inTurn
-		s.slot, s.inTurn = false, false
+		s.slot = false
 		g.used--
 		g.moved = time.Now()
 	}
@@ -267,23 +273,24 @@ func (g *gate) pass(ended bool) {
 		g.occupy(s)
 		close(s.given)
 	}
-	ofLine := false
 	if ended && g.used < g.size.slots {
-		var queue string
-		if queue, ofLine = g.turn(now); ofLine {
-			g.left = now.Add(leftFor)
-		} else if queue != "" {
+		if queue, ofLine := g.turn(now); !ofLine && queue != "" {
 			g.turns = append(g.turns, queue)
 		}
 	}
-	if (g.full || ofLine) && g.used < g.size.slots {
-		g.full = false
-		select {
-		case g.freed <- struct{}{}:
-		default:
-		}
+	if g.full && g.used < g.size.slots {
+		g.tell()
 	}
 	g.announce()
+}
+
+// tell tells the caller that there may be capacity.
+func (g *gate) tell() {
+	g.full = false
+	select {
+	case g.freed <- struct{}{}:
+	default:
+	}
 }
 
 // first takes the task that comes first out of those that ask for a slot.

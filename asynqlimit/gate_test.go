@@ -549,8 +549,18 @@ func TestGateExchangesWhoStays(t *testing.T) {
 	})
 }
 
-// TestGateTellsOfRoom: the caller is told when there is capacity because a task has left the room.
+// TestGateTellsOfRoom: the caller is told when there is capacity because a task has left the room, or waits
+// there for longer.
 func TestGateTellsOfRoom(t *testing.T) {
+	for name, change := range map[string]func(*position){
+		"left":   (*position).leave,
+		"longer": func(s *position) { s.stay([]string{"api"}, true, false) },
+	} {
+		t.Run(name, func(t *testing.T) { tellsOfRoom(t, change) })
+	}
+}
+
+func tellsOfRoom(t *testing.T, change func(*position)) {
 	g := newGate(gateSize{slots: 2, room: 4, weights: map[string]int{"a": 1}})
 	g.lasts = time.Minute
 	admit := func() *position {
@@ -569,7 +579,7 @@ func TestGateTellsOfRoom(t *testing.T) {
 	if n := g.capacity(lead); n != 0 {
 		t.Fatalf("capacity for %d", n)
 	}
-	in.leave()
+	change(in)
 	select {
 	case <-g.freed:
 	default:

@@ -120,25 +120,66 @@ func TestGateLeavesSlotsToLines(t *testing.T) {
 // TestGateEmptyQueueHasNoTurn: if the queue whose turn it is turns out to be empty, it is decided again for
 // whom the slot is: tasks of lines are not passed over.
 func TestGateEmptyQueueHasNoTurn(t *testing.T) {
+	for _, slots := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate(gateSize{slots: slots, room: 1, weights: map[string]int{"top": 9, "high": 6, "low": 1}, strict: true, every: time.Second})
+			g.lasts = 5 * time.Second
+			var running []*position
+			for range slots {
+				s, _ := g.admit("low", 0)
+				s.came(false, time.Time{})
+				running = append(running, s)
+			}
+			g.capacity(lead)
+			g.linesDue([]string{"high"}, false)
+			for _, s := range running {
+				s.leave()
+			}
+			first, ok := g.admit("low", 0)
+			if !ok || first.queue != "top" {
+				t.Fatalf("admitted %v, to %+v", ok, first)
+			}
+			g.rests["top"], g.rests["high"] = time.Now().Add(time.Hour), time.Now().Add(time.Hour)
+			first.leave()
+			began := time.Now()
+			if s, ok := g.admit("low", time.Minute); !ok || s.queue != "low" || time.Since(began) != leftFor {
+				t.Errorf("%d slots: admitted %v, after %v: want %v for the line", slots, ok, time.Since(began), leftFor)
+			}
+		})
+	}
+}
+
+// TestGateLeavesOneSlot: only the slot that a task had is left to lines, not others that are free.
+func TestGateLeavesOneSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(gateSize{slots: 1, room: 1, weights: map[string]int{"top": 9, "high": 6, "low": 1}, strict: true, every: time.Second})
+		g := newGate(gateSize{slots: 2, room: 1, weights: map[string]int{"heavy": 6, "light": 1}, strict: true})
 		g.lasts = 5 * time.Second
+		running, _ := g.admit("light", 0)
+		running.came(false, time.Time{})
+		g.linesDue([]string{"heavy"}, false)
+		g.rests["heavy"] = time.Now().Add(time.Hour)
+		running.leave()
+		for _, want := range []time.Duration{0, leftFor} {
+			began := time.Now()
+			if _, ok := g.admit("light", time.Minute); !ok || time.Since(began) != want {
+				t.Errorf("admitted %v, after %v, want %v", ok, time.Since(began), want)
+			}
+		}
+	})
+}
+
+// TestGateTurnStaysStrict: if a queue that comes first had no tasks when a slot became free, and may have
+// some by now, the slot is for it.
+func TestGateTurnStaysStrict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(gateSize{slots: 2, room: 1, weights: map[string]int{"high": 6, "low": 1}, strict: true})
 		running, _ := g.admit("low", 0)
 		running.came(false, time.Time{})
-		g.capacity(lead)
-		g.linesDue([]string{"high"}, false)
-		time.AfterFunc(time.Second, running.leave)
-		first, ok := g.admit("low", time.Minute)
-		if !ok || first.queue != "top" {
-			t.Fatalf("admitted %v, to %+v", ok, first)
-		}
-		g.empty("top", time.Now())
-		first.leave()
-		began := time.Now()
-		g.rests["high"] = time.Now().Add(time.Hour)
-		g.rests["top"] = time.Now().Add(time.Hour)
-		if s, ok := g.admit("low", time.Minute); !ok || s.queue != "low" || time.Since(began) != leftFor {
-			t.Errorf("admitted %v, after %v: want %v for the line", ok, time.Since(began), leftFor)
+		g.rests["high"] = time.Now().Add(10 * time.Millisecond)
+		running.leave()
+		time.Sleep(11 * time.Millisecond)
+		if s, ok := g.admit("high", 0); !ok || s.queue != "high" {
+			t.Errorf("admitted %v, to %+v", ok, s)
 		}
 	})
 }
@@ -175,5 +216,27 @@ func TestGateLeavesSlotsBriefly(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestUnvisited: slots are left to lines also while one line of their queue is visited in vain. Those that
+// were visited just now may have tasks to call.
+func TestUnvisited(t *testing.T) {
+	one := []line.Claimed{{Name: "empty"}}
+	for name, tt := range map[string]struct {
+		due      line.Due
+		capacity int
+		want     bool
+	}{
+		"visited just now":               {line.Due{All: 2, Next: 40 * time.Millisecond}, 1, true},
+		"visited just now, beside one":   {line.Due{All: 2, Next: 40 * time.Millisecond, Claimed: one}, 1, true},
+		"visited a long time ahead":      {line.Due{All: 2, Next: time.Second, Claimed: one}, 1, false},
+		"soon, but nobody can take them": {line.Due{All: 2, Next: 90 * time.Millisecond}, 0, true},
+		"paused":                         {line.Due{All: 2, Paused: true}, 0, false},
+		"no lines":                       {line.Due{}, 0, false},
+	} {
+		if got := unvisited(tt.due, tt.capacity); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

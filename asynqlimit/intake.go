@@ -56,7 +56,7 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	if !ok {
 		return none
 	}
-	queue := first.queue // perhaps another one, because first had to wait for a slot
+	queue := first.queue // perhaps another one, whose turn it is
 	began := time.Now()
 	least, most := 0, takenMost
 	if in.sorts[queue] > 0 {

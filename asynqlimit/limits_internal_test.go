@@ -149,6 +149,11 @@ func TestTakenAgainHoldsNoSlot(t *testing.T) {
 	if used, waiting := g.load(); used != 1 || waiting != 0 {
 		t.Errorf("%d slots in use, %d in the room", used, waiting)
 	}
+	full := newGate(gateSize{slots: 1})
+	s, _ := full.admit("default", 0)
+	if s.toCompete(); !s.slot {
+		t.Error("it has left its slot, and there is no room")
+	}
 }
 
 // offline is limits for a server with so many slots whose Redis is not called.

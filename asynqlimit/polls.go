@@ -1,6 +1,7 @@
 package asynqlimit
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -107,36 +108,57 @@ func (g *gate) resting(queue string, now time.Time) (this, all time.Duration) {
 }
 
 // inTurn makes s the position of the queue whose turn it is: as was decided when a slot became free, or
-// if s had to wait for a slot for which nothing was, among the queues that do not rest by now.
-func (g *gate) inTurn(s *position, waited bool) {
-	for len(g.turns) > 0 {
-		queue := g.turns[0]
+// if s had to wait for a slot for which nothing was, among the queues that do not rest by now. It returns
+// false if the slot turns out to be for tasks of lines.
+func (g *gate) inTurn(s *position, waited bool) bool {
+	queue := s.queue
+	if len(g.turns) > 0 {
+		queue = g.turns[0]
 		g.turns, s.inTurn = g.turns[1:], true
-		if !g.rests[queue].After(s.since) {
-			s.queue = queue
-			return
+		if g.rests[queue].After(s.since) { // it has turned out to be empty
+			drawn, ofLine := g.turn(s.since)
+			if ofLine {
+				return false
+			}
+			queue = drawn
+		} else if g.size.strict { // one that comes before it may not rest any more
+			queue = g.draw(nil, s.since)
 		}
+	} else if waited {
+		queue = g.draw(nil, s.since)
 	}
-	if waited || s.inTurn {
-		s.queue = g.draw(s.queue, nil, s.since)
-	}
+	s.queue = cmp.Or(queue, s.queue)
+	return true
 }
 
-// turn decides for which queue a slot is that has become free: ofLine says that it is for tasks that are
-// in its lines. It is, only where handlers are long: else these are called before slots are free.
+// turn decides for which queue a free slot is that a task had. OfLine says that it is for tasks in lines of
+// that queue: then it is left to them for a while. It is, only where handlers are long: else they are called
+// before slots are free.
 func (g *gate) turn(now time.Time) (queue string, ofLine bool) {
 	var lines []string
 	if g.within(lead) == 0 {
 		lines = g.lines
 	}
-	queue = g.draw("", lines, now)
-	return queue, slices.Contains(lines, queue)
+	queue = g.draw(lines, now)
+	if ofLine = slices.Contains(lines, queue); ofLine {
+		g.lefts, g.left = min(g.leftToLines(now)+1, g.size.slots-g.used), now.Add(leftFor)
+		g.tell()
+	}
+	return queue, ofLine
+}
+
+// leftToLines is how many free slots are left to tasks of lines.
+func (g *gate) leftToLines(now time.Time) int {
+	if !now.Before(g.left) {
+		g.lefts = 0
+	}
+	return g.lefts
 }
 
 // draw returns one of the queues that do not rest or have such lines: the one with most weight if the server
-// is strict, else one by chance, by their weights. If there is none, it returns the fallback.
-func (g *gate) draw(fallback string, lines []string, now time.Time) string {
-	drawn, best, all := fallback, 0, 0
+// is strict, else one by chance, by their weights. It is empty if there is none.
+func (g *gate) draw(lines []string, now time.Time) (drawn string) {
+	best, all := 0, 0
 	for queue := range g.size.weights {
 		weight := max(g.size.weights[queue], 1)
 		if g.rests[queue].After(now) && !slices.Contains(lines, queue) || g.size.strict && weight < best {
@@ -163,8 +185,8 @@ func (g *gate) linesDue(queues []string, none bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lines = queues
-	if none && time.Until(g.left) > 0 {
-		g.left = time.Time{}
+	if none && g.leftToLines(time.Now()) > 0 {
+		g.lefts = 0
 		g.announce()
 	}
 }

@@ -97,6 +97,7 @@ func (s *position) toRoomNow(limiters []string, called, soon bool) bool {
 		s.g.exit(s)
 		s.due = soon
 		s.g.enter(s, limiters)
+		s.g.pass(false)
 		return true
 	}
 	if !s.slot {
@@ -129,11 +130,12 @@ func (s *position) came(called bool, since time.Time) {
 	}
 }
 
-// toCompete gives back its slot, if it has one: the task competes for another when asynq has it.
+// toCompete gives back its slot, if it has one and there is room: the task competes for another when asynq
+// has it.
 func (s *position) toCompete() {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
-	if !s.slot {
+	if !s.slot || s.g.waiting >= s.g.size.room {
 		return
 	}
 	s.due, s.competes = s.called, !s.called
