@@ -5,6 +5,26 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
+// Adapt is the range within which a limit may find its rate, in permits per interval. The limit
+// starts at Rate, which lies in the range, like each of Rates.
+type Adapt struct {
+	// Min is the least number of permits per interval: at least 1, and at most that of Rate. The
+	// fixed cost of a job is at most Min.
+	Min int64 `yaml:"min"`
+	// Max is the number of permits per interval that the limit never exceeds, whatever the API
+	// says: at least that of Rate, and at most 4,294,967,295.
+	Max int64 `yaml:"max"`
+}
+
+// ThrottleAdapt returns how the limit adapts, for package throttle. It is the zero value if the
+// limit does not adapt.
+func (l Limit) ThrottleAdapt() throttle.Adapt {
+	if l.Adapt == nil {
+		return throttle.Adapt{}
+	}
+	return throttle.Adapt{Min: l.Adapt.Min, Max: l.Adapt.Max}
+}
+
 // checkAdapt refuses bounds that no limiter can have, and bounds that exclude the rate from
 // which it starts.
 func (l Limit) checkAdapt(key string) error {

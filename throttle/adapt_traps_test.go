@@ -280,7 +280,7 @@ func TestEventsEnd(t *testing.T) {
 		t.Fatalf("half was refused: %+v", l)
 	}
 	inRow, most := 0, 0
-	for i := range 80 {
+	for i := range quarter(80) {
 		inRow++
 		if !a.window(int64((i % 4) / 3)).Event {
 			inRow = 0

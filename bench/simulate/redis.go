@@ -15,6 +15,7 @@ import (
 const (
 	way        = 250 * time.Microsecond
 	longScript = 60 * time.Microsecond // a script that grants permits
+	eachGrant  = 3 * time.Microsecond  // for each grant of its reply, besides
 	checkCost  = 15 * time.Microsecond // a check of the epoch of a limiter
 )
 
@@ -102,8 +103,24 @@ func (r *Redis) run(s script, keys []string, args []any) (any, error) {
 	time.Sleep(way)
 	time.Sleep(time.Until(r.queue(s)))
 	answer := r.execute(s, keys, args)
-	time.Sleep(s.cost*r.slower + way)
+	time.Sleep(s.cost*r.slower + r.longer(grants(answer.value)) + way)
 	return answer.value, answer.err
+}
+
+// grants is about how many grants the reply to a request has: two numbers each, besides some ten others.
+func grants(reply any) int {
+	text, _ := reply.(string)
+	return max(strings.Count(text, " ")-10, 0) / 2
+}
+
+// longer keeps the core busy for the grants of a reply.
+func (r *Redis) longer(grants int) time.Duration {
+	more := time.Duration(grants) * eachGrant * r.slower
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.free = r.free.Add(more)
+	r.load.Busy += more
+	return more
 }
 
 // queue reserves the core for a call that has arrived, and returns when it begins.

@@ -21,7 +21,7 @@ func of(permits int64, clients, waiters int) Fleet {
 	return Fleet{
 		Rate:    throttle.Rate{Permits: permits, Interval: time.Second},
 		Clients: clients, Waiters: waiters,
-		Warm: 3 * time.Second, Length: 7 * time.Second,
+		Warm: 3 * time.Second, Length: 13 * time.Second,
 	}
 }
 

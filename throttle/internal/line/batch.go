@@ -54,6 +54,16 @@ type batch struct {
 	alone    bool // a call for it may have been served; it no longer shares calls
 }
 
+// permits is how many permits of a member its waiters ask for.
+func (b *batch) permits(member int) (n int64) {
+	for i := range b.request.Runs {
+		if run := &b.request.Runs[i]; !run.Prefetch {
+			n += run.Count * run.Ns[member]
+		}
+	}
+	return n
+}
+
 // inCall returns its waiters that wait for its answer.
 func (b *batch) inCall() []*Waiter {
 	var ws []*Waiter

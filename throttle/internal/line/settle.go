@@ -14,6 +14,9 @@ const (
 	// spread their requests. roundTo is over how long they spread them at most: a process may
 	// fail to notice for that time that the others have gone.
 	roundFrom, roundTo = 250 * time.Millisecond, 5 * time.Second
+	// perCall is how much of Redis's time a fleet has for each of its calls, which take about a third
+	// of it.
+	perCall = 200 * time.Microsecond
 )
 
 // batchAnswered handles the result of a call for waiters. If they are not answered yet, it
@@ -116,8 +119,9 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 			l.urgentAt = 0 // those whom the batch left out are behind these, and wait as they do
 		}
 	}
-	if d := l.round(); r.Contenders > 0 && len(held) == 0 && d > 0 {
-		l.askAt = received.Add(d/2 + l.jitter(d)) // those who were served ask after the others
+	round := l.round(b)
+	if r.Contenders > 0 && len(held) == 0 && round > 0 {
+		l.askAt = received.Add(round/2 + l.jitter(round)) // those who were served ask after the others
 	}
 	if unknown && len(held) > 0 {
 		l.askAt = 0 // they were asked for before their horizon was known
@@ -171,7 +175,7 @@ func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, received L
 		ws = ws[k:]
 	}
 	l.binding = l.binding || len(ws) > 0
-	return l.withoutGrant(ws, run, answer, received)
+	return l.withoutGrant(b, ws, run, answer, received)
 }
 
 // assign gives a waiter its grant.
@@ -194,7 +198,7 @@ func (l *Line) assign(w *Waiter, p grant) {
 
 // withoutGrant answers the waiters of a run that got no grant, and returns those who stay in
 // the line.
-func (l *Line) withoutGrant(ws []*Waiter, run *script.Run, answer *script.Outcome, received Local) []*Waiter {
+func (l *Line) withoutGrant(b *batch, ws []*Waiter, run *script.Run, answer *script.Outcome, received Local) []*Waiter {
 	var held []*Waiter
 	for _, w := range ws {
 		switch {
@@ -211,7 +215,7 @@ func (l *Line) withoutGrant(ws []*Waiter, run *script.Run, answer *script.Outcom
 		}
 	}
 	if len(held) > 0 && l.askAt == 0 {
-		l.askAt = l.whenNext(answer.Wait, run, received)
+		l.askAt = l.whenNext(answer.Wait, run, l.round(b), received)
 	}
 	return held
 }
@@ -225,8 +229,9 @@ func (l *Line) deny(w *Waiter, wait time.Duration, member int) {
 // whenNext is when to ask again for permits that will be due in wait. That is when the
 // horizon reaches them. If it was this process's share of the horizon that was used up, it is
 // when half of its grants have been used, or when the permits are so near that anybody may
-// reserve them, whichever comes first. The jitter lets processes take turns.
-func (l *Line) whenNext(wait time.Duration, run *script.Run, received Local) Local {
+// reserve them, whichever comes first. The jitter lets processes take turns, within a round if that
+// is long.
+func (l *Line) whenNext(wait time.Duration, run *script.Run, round time.Duration, received Local) Local {
 	horizon := l.horizon(run.Ns)
 	at := received.Add(wait - run.Reach)
 	if wait <= run.Reach {
@@ -235,20 +240,23 @@ func (l *Line) whenNext(wait time.Duration, run *script.Run, received Local) Loc
 			at = min(at, ws[len(ws)/2].grant.due)
 		}
 	}
-	return max(at, received.Add(time.Millisecond)).Add(l.jitter(max(horizon/16, l.round())))
+	return max(at, received.Add(time.Millisecond)).Add(l.jitter(max(horizon/16, round)))
 }
 
 // round is how long the limit takes to serve all contenders once, if that is long: if all of
-// them asked whenever the horizon moves, Redis could do nothing else. It is zero for small
-// fleets, and for those that the limit serves soon.
-func (l *Line) round() time.Duration {
-	var d time.Duration
+// them asked whenever the horizon moves, Redis could do nothing else. That is one permit for each
+// of them; or all that each asks for, if this one is like the others, as far as Redis needs that
+// time for the calls. It is zero for small fleets, and for those that the limit serves soon.
+func (l *Line) round(b *batch) time.Duration {
 	if l.contenders < herd {
 		return 0
 	}
-	for _, s := range l.config {
-		d = max(d, s.PerPermit(l.contenders))
+	var one, all time.Duration
+	for i, s := range l.config {
+		one = max(one, s.PerPermit(l.contenders))
+		all = max(all, s.PerPermit(l.contenders*b.permits(i)))
 	}
+	d := max(one, min(all, time.Duration(l.contenders)*perCall))
 	if d < roundFrom {
 		return 0
 	}

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +36,7 @@ func (s Settings) Span() time.Duration {
 
 // PerPermit is the time in which the limit gives n permits.
 func (s Settings) PerPermit(n int64) time.Duration {
-	return time.Duration(float64(n) * float64(s.Span()) / float64(s.Rate))
+	return time.Duration(min(float64(n)*float64(s.Span())/float64(s.Rate), math.MaxInt64/2))
 }
 
 // Positions in a seal, as fields.lua writes it, of fields that a reply has nowhere else.
