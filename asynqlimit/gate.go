@@ -28,8 +28,7 @@ type gate struct {
 	freed   chan struct{}        // there is capacity again
 	lines   []string             // queues with lines of which more tasks could be called, if there were capacity
 	turns   []string             // the queues whose turn it is, for free slots that tasks had
-	lefts   int                  // how many other free slots that tasks had are left to tasks of lines
-	left    time.Time            // until when
+	lefts   []time.Time          // until when other free slots that tasks had are left to tasks of lines
 	passing bool                 // nobody waits any more: the server drains
 	changed chan struct{}        // closed when somebody may be admitted
 }
@@ -69,7 +68,7 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 		room := g.waiting < g.size.room
 		expects, others := g.expects(queue, s.since), false
 		left := g.leftToLines(s.since)
-		free := unasked && (expects || left < g.size.slots-g.used)
+		free := unasked && (expects || len(left) < g.size.slots-g.used)
 		for q := range g.size.weights {
 			others = others || q != queue && (g.expects(q, s.since) && (room || unasked) || room && g.competes(q) && !g.rests[q].After(s.since))
 		}
@@ -96,10 +95,7 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 				g.mu.Unlock()
 				continue
 			}
-			g.occupy(s)
-			if expects && g.lefts > 0 {
-				g.lefts--
-			}
+			g.occupy(s, expects)
 		case expects && room:
 			s.due = true
 			g.enter(s, nil)
@@ -107,15 +103,15 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 			s.competes = true
 			g.enter(s, nil)
 		default:
-			changed, until := g.changed, g.left
+			changed, wait := g.changed, hold
+			if unasked {
+				wait = left[0].Sub(s.since)
+			}
 			g.mu.Unlock()
 			if others {
 				return nil, false
 			}
-			over := time.NewTimer(until.Sub(s.since))
-			if !unasked || left == 0 {
-				over.Stop()
-			}
+			over := time.NewTimer(wait)
 			select {
 			case <-timer.C:
 				over.Stop()
@@ -144,8 +140,8 @@ func (g *gate) more(queue string, most int) (positions []*position) {
 	for len(positions) < most && !g.passing {
 		s := &position{g: g, queue: queue, since: now}
 		switch {
-		case len(g.asking) == 0 && g.used < g.size.slots && (called > len(positions) || g.leftToLines(now) < g.size.slots-g.used):
-			g.occupy(s)
+		case len(g.asking) == 0 && g.used < g.size.slots && (called > len(positions) || len(g.leftToLines(now)) < g.size.slots-g.used):
+			g.occupy(s, called > len(positions))
 		case called > len(positions) && g.waiting < g.size.room:
 			s.due = true
 			g.enter(s, nil)
@@ -204,14 +200,20 @@ func (g *gate) within(d time.Duration) int {
 	return int(float64(g.size.slots) * float64(d) / float64(max(lasts, time.Millisecond)))
 }
 
-// occupy gives the task at s a slot.
-func (g *gate) occupy(s *position) {
+// occupy gives the task at s, which may be one that was called, a slot.
+func (g *gate) occupy(s *position, called bool) {
 	g.used++
 	g.moved = time.Now()
 	s.slot = true
-	free := g.size.slots - g.used
-	if g.lefts = min(g.lefts, free); len(g.turns) > free {
-		g.turns, s.inTurn = g.turns[len(g.turns)-free:], true
+	if called && len(g.lefts) > 0 {
+		g.lefts = g.lefts[1:]
+	}
+	for free := g.size.slots - g.used; len(g.turns)+len(g.lefts) > free; {
+		if len(g.turns) > 0 {
+			g.turns, s.inTurn = g.turns[1:], true
+		} else {
+			g.lefts = g.lefts[1:]
+		}
 	}
 }
 
@@ -270,10 +272,10 @@ func (g *gate) pass(ended bool) {
 	for g.used < g.size.slots && len(g.asking) > 0 {
 		s := g.first()
 		g.exit(s)
-		g.occupy(s)
+		g.occupy(s, s.called)
 		close(s.given)
 	}
-	if ended && g.used < g.size.slots {
+	if ended && g.size.slots-g.used == len(g.turns)+len(g.leftToLines(now))+1 { // there is no other free slot
 		if queue, ofLine := g.turn(now); !ofLine && queue != "" {
 			g.turns = append(g.turns, queue)
 		}

@@ -579,6 +579,10 @@ func tellsOfRoom(t *testing.T, change func(*position)) {
 	if n := g.capacity(lead); n != 0 {
 		t.Fatalf("capacity for %d", n)
 	}
+	in.toRoom([]string{"api"}, true, true) // again, as who waits for its order does: nothing has changed
+	if len(g.freed) > 0 {
+		t.Error("the caller is told, and there is no capacity")
+	}
 	change(in)
 	select {
 	case <-g.freed:

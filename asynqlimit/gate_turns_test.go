@@ -149,18 +149,32 @@ func TestGateEmptyQueueHasNoTurn(t *testing.T) {
 	}
 }
 
-// TestGateLeavesOneSlot: only the slot that a task had is left to lines, not others that are free.
-func TestGateLeavesOneSlot(t *testing.T) {
+// TestGateLeavesEachSlotBriefly: each slot is left to lines for its own time, and none is while another is free.
+func TestGateLeavesEachSlotBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(gateSize{slots: 2, room: 1, weights: map[string]int{"heavy": 6, "light": 1}, strict: true})
 		g.lasts = 5 * time.Second
-		running, _ := g.admit("light", 0)
-		running.came(false, time.Time{})
 		g.linesDue([]string{"heavy"}, false)
 		g.rests["heavy"] = time.Now().Add(time.Hour)
-		running.leave()
-		for _, want := range []time.Duration{0, leftFor} {
+		var running []*position
+		for i := range 12 {
 			began := time.Now()
+			s, ok := g.admit("light", time.Minute)
+			if !ok || time.Since(began) > 0 {
+				t.Fatalf("%d: admitted %v, after %v", i, ok, time.Since(began))
+			}
+			s.came(false, time.Time{})
+			if i < 10 {
+				s.leave() // the other slot is free
+			} else {
+				running = append(running, s)
+			}
+		}
+		began := time.Now()
+		running[0].leave()
+		time.Sleep(30 * time.Millisecond)
+		running[1].leave()
+		for _, want := range []time.Duration{leftFor, leftFor + 30*time.Millisecond} {
 			if _, ok := g.admit("light", time.Minute); !ok || time.Since(began) != want {
 				t.Errorf("admitted %v, after %v, want %v", ok, time.Since(began), want)
 			}

@@ -141,16 +141,16 @@ func (g *gate) turn(now time.Time) (queue string, ofLine bool) {
 	}
 	queue = g.draw(lines, now)
 	if ofLine = slices.Contains(lines, queue); ofLine {
-		g.lefts, g.left = min(g.leftToLines(now)+1, g.size.slots-g.used), now.Add(leftFor)
+		g.lefts = append(g.leftToLines(now), now.Add(leftFor))
 		g.tell()
 	}
 	return queue, ofLine
 }
 
-// leftToLines is how many free slots are left to tasks of lines.
-func (g *gate) leftToLines(now time.Time) int {
-	if !now.Before(g.left) {
-		g.lefts = 0
+// leftToLines returns until when free slots are left to tasks of lines, one by one.
+func (g *gate) leftToLines(now time.Time) []time.Time {
+	for len(g.lefts) > 0 && !now.Before(g.lefts[0]) {
+		g.lefts = g.lefts[1:]
 	}
 	return g.lefts
 }
@@ -185,8 +185,8 @@ func (g *gate) linesDue(queues []string, none bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lines = queues
-	if none && g.leftToLines(time.Now()) > 0 {
-		g.lefts = 0
+	if none && len(g.leftToLines(time.Now())) > 0 {
+		g.lefts = nil
 		g.announce()
 	}
 }

@@ -94,10 +94,13 @@ func (s *position) stayNow(limiters []string, called, soon bool) {
 
 func (s *position) toRoomNow(limiters []string, called, soon bool) bool {
 	if s.waits {
+		later := s.due && !soon
 		s.g.exit(s)
 		s.due = soon
 		s.g.enter(s, limiters)
-		s.g.pass(false)
+		if later {
+			s.g.pass(false)
+		}
 		return true
 	}
 	if !s.slot {
@@ -172,7 +175,7 @@ func (s *position) slotNow() bool {
 		s.g.change(s.g.idlers[0], s)
 	case s.g.used < s.g.size.slots && len(s.g.asking) == 0:
 		s.g.exit(s)
-		s.g.occupy(s)
+		s.g.occupy(s, s.called)
 	default:
 		return false
 	}

@@ -14,8 +14,8 @@ import (
 // call after the other. BenchmarkScriptCost of package throttle measures what scripts cost.
 const (
 	way        = 250 * time.Microsecond
-	longScript = 60 * time.Microsecond // a script that grants permits
-	eachGrant  = 3 * time.Microsecond  // for each grant of its reply, besides
+	longScript = 57 * time.Microsecond // a script that grants permits
+	eachGrant  = 3 * time.Microsecond  // besides, for each grant of its reply
 	checkCost  = 15 * time.Microsecond // a check of the epoch of a limiter
 )
 

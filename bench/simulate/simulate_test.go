@@ -56,7 +56,11 @@ func TestFleets(t *testing.T) {
 		for _, permits := range []int64{100, 10000} {
 			for _, clients := range []int{10, 100, 1000, 10000} {
 				for _, waiters := range []int{1, 20} {
-					fmt.Println(run(t, of(permits, clients, waiters)).Row())
+					g := run(t, of(permits, clients, waiters))
+					fmt.Println(g.Row())
+					if clients/10*waiters >= 10_000 && float64(g.BySecond[9]) < 0.9*float64(permits) {
+						t.Errorf("%d of %d permits were used in the tenth second", g.BySecond[9], permits)
+					}
 				}
 			}
 		}

@@ -56,10 +56,8 @@ type batch struct {
 
 // permits is how many permits of a member its waiters ask for.
 func (b *batch) permits(member int) (n int64) {
-	for i := range b.request.Runs {
-		if run := &b.request.Runs[i]; !run.Prefetch {
-			n += run.Count * run.Ns[member]
-		}
+	for i, ws := range b.waiters {
+		n += int64(len(ws)) * b.request.Runs[i].Ns[member]
 	}
 	return n
 }

@@ -253,6 +253,9 @@ func (l *Line) round(b *batch) time.Duration {
 	}
 	var one, all time.Duration
 	for i, s := range l.config {
+		if s.PerClient { // nobody contends for it
+			continue
+		}
 		one = max(one, s.PerPermit(l.contenders))
 		all = max(all, s.PerPermit(l.contenders*b.permits(i)))
 	}
