@@ -45,7 +45,7 @@ func (g *gate) hasRoom(limiters []string) bool {
 
 // toRoom moves the task into the room, if there is room, and frees its slot. A task that was called
 // may go there even if its limiter has its half of the room already. Soon says that the task wants a
-// slot soon.
+// slot soon. If there is no room, the task idles in its slot until it has parked.
 func (s *position) toRoom(limiters []string, called, soon bool) bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -80,12 +80,7 @@ func (s *position) stayIfAsking(limiters []string, called bool, waits func()) {
 }
 
 func (s *position) stayNow(limiters []string, called, soon bool) {
-	if s.toRoomNow(limiters, called, soon) || !s.slot {
-		return
-	}
-	s.limiters = limiters
-	s.g.idlers = append(s.g.idlers, s)
-	if len(s.g.asking) > 0 {
+	if !s.toRoomNow(limiters, called, soon) && s.slot && len(s.g.asking) > 0 {
 		asker := s.g.first()
 		s.g.change(s, asker)
 		close(asker.given)
@@ -109,6 +104,8 @@ func (s *position) toRoomNow(limiters []string, called, soon bool) bool {
 	s.g.works(s)
 	s.due = soon
 	if !s.g.hasRoom(limiters) && (!called || s.g.waiting >= s.g.size.room) {
+		s.limiters = limiters
+		s.g.idlers = append(s.g.idlers, s)
 		return false
 	}
 	s.g.enter(s, limiters)
