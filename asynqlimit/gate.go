@@ -27,8 +27,7 @@ type gate struct {
 	full    bool                 // there was no capacity when it was last counted
 	freed   chan struct{}        // there is capacity again
 	lines   []string             // queues with lines of which more tasks could be called, if there were capacity
-	turns   []string             // the queues whose turn it is, for free slots that tasks had
-	lefts   []time.Time          // until when other free slots that tasks had are left to tasks of lines
+	left    time.Time            // until when slots that were given back are left to tasks of lines
 	passing bool                 // nobody waits any more: the server drains
 	changed chan struct{}        // closed when somebody may be admitted
 }
@@ -52,8 +51,8 @@ func newGate(size gateSize) *gate {
 // another queue but not from this one, it returns false at once. A queue rests after it was empty,
 // except for tasks that are called.
 //
-// A slot that is given back may be left to tasks that are called, for a short time. Otherwise it is for
-// the queue whose turn it is: the position may be that of another queue.
+// A slot that is given back may be left to tasks that are called, for a short time.
+// If it had to wait for a slot, the position is that of the queue whose turn it is by now.
 func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
@@ -67,8 +66,8 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 		unasked := g.used < g.size.slots && len(g.asking) == 0
 		room := g.waiting < g.size.room
 		expects, others := g.expects(queue, s.since), false
-		left := g.leftToLines(s.since)
-		free := unasked && (expects || len(left) < g.size.slots-g.used)
+		left := g.left.Sub(s.since)
+		free := unasked && (expects || left <= 0)
 		for q := range g.size.weights {
 			others = others || q != queue && (g.expects(q, s.since) && (room || unasked) || room && g.competes(q) && !g.rests[q].After(s.since))
 		}
@@ -91,11 +90,10 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 			}
 			continue
 		case free:
-			if !expects && !g.inTurn(s, waited) {
-				g.mu.Unlock()
-				continue
+			if waited && !expects {
+				s.queue, _ = g.turn(queue, nil, s.since)
 			}
-			g.occupy(s, expects)
+			g.occupy(s)
 		case expects && room:
 			s.due = true
 			g.enter(s, nil)
@@ -103,15 +101,15 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 			s.competes = true
 			g.enter(s, nil)
 		default:
-			changed, wait := g.changed, hold
-			if unasked {
-				wait = left[0].Sub(s.since)
-			}
+			changed := g.changed
 			g.mu.Unlock()
 			if others {
 				return nil, false
 			}
-			over := time.NewTimer(wait)
+			over := time.NewTimer(max(left, 0))
+			if !unasked || left <= 0 {
+				over.Stop()
+			}
 			select {
 			case <-timer.C:
 				over.Stop()
@@ -140,8 +138,8 @@ func (g *gate) more(queue string, most int) (positions []*position) {
 	for len(positions) < most && !g.passing {
 		s := &position{g: g, queue: queue, since: now}
 		switch {
-		case len(g.asking) == 0 && g.used < g.size.slots && (called > len(positions) || len(g.leftToLines(now)) < g.size.slots-g.used):
-			g.occupy(s, called > len(positions))
+		case g.used < g.size.slots && len(g.asking) == 0 && (called > len(positions) || !now.Before(g.left)):
+			g.occupy(s)
 		case called > len(positions) && g.waiting < g.size.room:
 			s.due = true
 			g.enter(s, nil)
@@ -200,33 +198,22 @@ func (g *gate) within(d time.Duration) int {
 	return int(float64(g.size.slots) * float64(d) / float64(max(lasts, time.Millisecond)))
 }
 
-// occupy gives the task at s, which may be one that was called, a slot.
-func (g *gate) occupy(s *position, called bool) {
+// occupy gives the task at s a slot.
+func (g *gate) occupy(s *position) {
 	g.used++
 	g.moved = time.Now()
-	s.slot = true
-	if called && len(g.lefts) > 0 {
-		g.lefts = g.lefts[1:]
-	}
-	for free := g.size.slots - g.used; len(g.turns)+len(g.lefts) > free; {
-		if len(g.turns) > 0 {
-			g.turns, s.inTurn = g.turns[1:], true
-		} else {
-			g.lefts = g.lefts[1:]
-		}
-	}
+	s.slot, s.began = true, g.moved
 }
 
-// vacate takes the slot back, if it has one, and passes on what s has given back.
+// vacate takes the slot back, for whoever wants it.
 func (g *gate) vacate(s *position) {
-	ended := false
-	if s.slot {
-		ended = s.taken || s.inTurn
-		s.slot = false
-		g.used--
-		g.moved = time.Now()
+	if !s.slot {
+		return
 	}
-	g.pass(ended)
+	s.slot = false
+	g.used--
+	g.moved = time.Now()
+	g.pass(s.taken)
 }
 
 // enter puts the task at s in the room.
@@ -265,34 +252,30 @@ func (g *gate) exit(s *position) {
 	}
 }
 
-// pass gives free slots to those who ask, and lets others be admitted. It decides for whom a slot is that a
-// task had (ended): where handlers are long, tasks are called only when a slot is free.
+// pass gives free slots to those who ask, and lets others be admitted. Where handlers are long, tasks are
+// called only when a slot is free. So it decides for whom a slot is that a task had (ended).
 func (g *gate) pass(ended bool) {
 	now := time.Now()
 	for g.used < g.size.slots && len(g.asking) > 0 {
 		s := g.first()
 		g.exit(s)
-		g.occupy(s, s.called)
+		g.occupy(s)
 		close(s.given)
 	}
-	if ended && g.size.slots-g.used == len(g.turns)+len(g.leftToLines(now))+1 { // there is no other free slot
-		if queue, ofLine := g.turn(now); !ofLine && queue != "" {
-			g.turns = append(g.turns, queue)
+	ofLine := false
+	if ended && g.used < g.size.slots && len(g.lines) > 0 && g.within(lead) == 0 {
+		if _, ofLine = g.turn("", g.lines, now); ofLine {
+			g.left = now.Add(leftFor)
 		}
 	}
-	if g.full && g.used < g.size.slots {
-		g.tell()
+	if (g.full || ofLine) && g.used < g.size.slots {
+		g.full = false
+		select {
+		case g.freed <- struct{}{}:
+		default:
+		}
 	}
 	g.announce()
-}
-
-// tell tells the caller that there may be capacity.
-func (g *gate) tell() {
-	g.full = false
-	select {
-	case g.freed <- struct{}{}:
-	default:
-	}
 }
 
 // first takes the task that comes first out of those that ask for a slot.

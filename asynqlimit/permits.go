@@ -79,10 +79,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 		return nil
 	}
 	j.stays()
-	soon := r.Delay() <= lead+slack
-	if s.never || s.due() {
-		j.a.position.stay(j.needs.limiters, s.due(), soon)
-	} else if !j.a.position.toRoom(j.needs.limiters, false, soon) {
+	if !j.a.position.toRoom(j.needs.limiters, s.due(), r.Delay() <= lead+slack) && !s.never && !s.due() {
 		j.giveUp()
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
@@ -129,7 +126,7 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 		defer j.a.position.asking(false)
 		called := j.came().Near()
 		defer time.AfterFunc(askingLasts, func() {
-			j.a.position.stayIfAsking(j.needs.limiters, called, func() { j.l.rooms.of(j.a).enter(j.a) })
+			j.a.position.toRoomIfAsking(j.needs.limiters, called, func() { j.l.rooms.of(j.a).enter(j.a) })
 		}).Stop()
 	}
 	defer j.a.ask()

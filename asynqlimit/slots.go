@@ -150,12 +150,7 @@ func (j *job) takeSlots(ctx context.Context) error {
 		for i, s := range j.needs.slots {
 			names[i] = line.InFlight + s.Limiter
 		}
-		switch stays := near || j.needs.rule.never; {
-		case wait <= 0:
-			leave()
-		case stays:
-			j.a.position.stay(names, near, false)
-		case !j.a.position.toRoom(names, false, false):
+		if wait <= 0 || !j.a.position.toRoom(names, near, false) && !near && !j.needs.rule.never {
 			leave()
 		}
 	}})
