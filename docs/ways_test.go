@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
 // maxCommands is how many commands each way into the README may take, from git clone
@@ -52,6 +54,7 @@ func TestWaysIn(t *testing.T) {
 			if testing.Short() {
 				return
 			}
+			redistest.Require(t)
 			if dir == "" {
 				dir = makeClone(outer, clone[0].text)
 			}
