@@ -182,20 +182,24 @@ func TestWasPutOff(t *testing.T) {
 
 func TestSortNext(t *testing.T) {
 	for _, tt := range []struct {
-		name               string
-		last, came, parked int
-		lasted             time.Duration
-		want               int
+		name                       string
+		last, came, called, parked int
+		lasted                     time.Duration
+		want                       int
 	}{
-		{"all park", 8, 8, 8, time.Millisecond, 32},
-		{"half of them", 20, 20, 10, time.Millisecond, 80},
-		{"never more", 200, 200, 200, time.Millisecond, 200},
-		{"most do not", 8, 8, 3, time.Millisecond, 0},
-		{"none", 32, 8, 0, time.Millisecond, 0},
-		{"slow", 200, 200, 200, time.Second, 100},
-		{"the queue is empty", 8, 0, 0, time.Millisecond, 0},
+		{"all park", 8, 8, 0, 8, time.Millisecond, 32},
+		{"half of them", 20, 20, 0, 10, time.Millisecond, 80},
+		{"never more", 200, 200, 0, 200, time.Millisecond, 200},
+		{"most do not", 200, 200, 0, 80, time.Millisecond, 0},
+		{"most do not, and no more are there", 100, 8, 0, 3, time.Millisecond, 0},
+		{"most of a few do not", 8, 8, 0, 3, time.Millisecond, 32},
+		{"most do not, because they were called", 200, 200, 150, 25, time.Millisecond, 200},
+		{"none", 32, 8, 0, 0, time.Millisecond, 0},
+		{"all were called", 32, 8, 8, 0, time.Millisecond, 0},
+		{"slow", 200, 200, 0, 200, time.Second, 100},
+		{"the queue is empty", 8, 0, 0, 0, time.Millisecond, 0},
 	} {
-		if got := sortNext(tt.last, tt.came, tt.parked, tt.lasted); got != tt.want {
+		if got := sortNext(tt.last, tt.came, tt.called, tt.parked, tt.lasted); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}

@@ -71,9 +71,9 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	came := len(tasks)
 	standings := in.l.order(ctx, queue, tasks)
 	if err == nil && came > 0 {
-		early := 0
-		if tasks, early = in.sortTaken(ctx, queue, tasks, began); in.sorts[queue] == 0 {
-			in.sorts[queue] = sortNext(sortMost, came, early, time.Since(began))
+		called, early := 0, 0
+		if tasks, called, early = in.sortTaken(ctx, queue, tasks, began); in.sorts[queue] == 0 {
+			in.sorts[queue] = sortNext(sortMost, came, called, early, time.Since(began))
 		}
 	}
 	for _, s := range positions[min(len(tasks), len(positions)):] {

@@ -23,12 +23,14 @@ const (
 )
 
 // sortNext is how many pending tasks to look at before the next take, after a call for last tasks
-// at most that lasted so long: came is how many tasks came, parked how many of them parked. 0: take
-// tasks as they come, because fewer than half of them park. If it lasted longer than sortLasts, look
-// at half as many. Other processes leave the queue to this one, so it looks at many if it can.
-func sortNext(last, came, parked int, lasted time.Duration) int {
+// at most that lasted so long: came is how many tasks came, called how many of them had been called,
+// parked how many of the others parked. 0: take tasks as they come, because fewer than half of those
+// that had not been called park. It has to look at many to say so: of a tenant whose backlog is longer
+// than what comes, the first may be what the limit lets through. If it lasted longer than sortLasts,
+// look at half as many. Other processes leave the queue to this one, so it looks at many if it can.
+func sortNext(last, came, called, parked int, lasted time.Duration) int {
 	switch {
-	case parked == 0, 2*parked < came:
+	case parked == 0, 2*parked < came-called && (came < last || last >= sortMost):
 		return 0
 	case lasted > sortLasts:
 		return last / 2
@@ -111,7 +113,7 @@ func (in *intake) sortNow(ctx context.Context, queue string, began time.Time) (l
 		in.l.logger.Debug("cannot park pending jobs", "queue", queue, "error", err)
 		return called, takenMost, false
 	}
-	in.sorts[queue] = sortNext(last, len(seen), len(parks), time.Since(began))
+	in.sorts[queue] = sortNext(last, len(seen), called, len(parks), time.Since(began))
 	switch {
 	case len(seen) == 0:
 		in.most = 1
@@ -127,11 +129,11 @@ func (in *intake) sortNow(ctx context.Context, queue string, began time.Time) (l
 }
 
 // sortTaken parks those of the tasks just taken that have to queue behind others, before asynq sees
-// them. It returns the rest, and how many sortPending could have parked.
-func (in *intake) sortTaken(ctx context.Context, queue string, tasks []line.Taken, began time.Time) (rest []line.Taken, early int) {
+// them. It returns the rest, how many of these had been called, and how many sortPending could have parked.
+func (in *intake) sortTaken(ctx context.Context, queue string, tasks []line.Taken, began time.Time) (rest []line.Taken, called, early int) {
 	whole := in.l.caller.knowsLines(queue)
 	if !in.l.rules.share && !whole {
-		return tasks, 0
+		return tasks, 0, 0
 	}
 	var parks []sorted
 	rest = tasks[:0]
@@ -139,6 +141,9 @@ func (in *intake) sortTaken(ctx context.Context, queue string, tasks []line.Take
 		p, ok := in.parks(ctx, in.candidate(queue, t, whole, began), nil, began)
 		if !ok {
 			rest = append(rest, t)
+			if t.Wait.State.Near() {
+				called++
+			}
 			continue
 		}
 		if parks = append(parks, p); !p.inOrder {
@@ -149,7 +154,7 @@ func (in *intake) sortTaken(ctx context.Context, queue string, tasks []line.Take
 	if _, err := in.park(ctx, queue, parks, in.l.lines.ParkAll); err != nil {
 		in.l.logger.Warn("cannot park jobs; asynq brings them back when their leases are over", "queue", queue, "jobs", len(parks), "error", err)
 	}
-	return rest, early
+	return rest, called, early
 }
 
 // park parks tasks together, and returns how many did park.
