@@ -33,6 +33,7 @@ type job struct {
 	handling    time.Time     // when its handler began; zero: not yet
 	before      time.Duration // the part of waited that lies before its handler began
 	taken       []takes       // of each limiter, so far
+	missed      bool          // it had no slot when its permits were due
 	held        bool          // it has its permits
 	sent        time.Time     // when it got its latest permits
 	observed    bool          // the outcome of the request with these permits has been reported

@@ -214,7 +214,7 @@ func unvisited(d line.Due, capacity int) bool {
 	if capacity > 0 {
 		soon = leftFor
 	}
-	return d.All > 0 && !d.Paused && len(d.Claimed) == 0 && d.Next >= 0 && d.Next <= soon
+	return d.All > 0 && !d.Paused && d.Next >= 0 && d.Next <= soon
 }
 
 // blocked returns visits of lines without a limiter: of tasks that cannot run as things stand, if

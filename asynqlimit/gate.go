@@ -27,7 +27,8 @@ type gate struct {
 	full    bool                 // there was no capacity when it was last counted
 	freed   chan struct{}        // there is capacity again
 	lines   []string             // queues with lines of which more tasks could be called, if there were capacity
-	left    time.Time            // until when slots that were given back are left to tasks of lines
+	turns   []string             // the queues whose turn it is, for free slots that tasks had
+	lefts   []time.Time          // until when other free slots that tasks had are left to tasks of lines
 	passing bool                 // nobody waits any more: the server drains
 	changed chan struct{}        // closed when somebody may be admitted
 }
@@ -51,8 +52,8 @@ func newGate(size gateSize) *gate {
 // another queue but not from this one, it returns false at once. A queue rests after it was empty,
 // except for tasks that are called.
 //
-// A slot that is given back may be left to tasks that are called, for a short time.
-// If it had to wait for a slot, the position is that of the queue whose turn it is by now.
+// A slot that is given back may be left to tasks that are called, for a short time. Otherwise it is for
+// the queue whose turn it is: the position may be that of another queue.
 func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
@@ -66,8 +67,8 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 		unasked := g.used < g.size.slots && len(g.asking) == 0
 		room := g.waiting < g.size.room
 		expects, others := g.expects(queue, s.since), false
-		left := g.left.Sub(s.since)
-		free := unasked && (expects || left <= 0)
+		left := g.leftToLines(s.since)
+		free := unasked && (expects || len(left) < g.size.slots-g.used)
 		for q := range g.size.weights {
 			others = others || q != queue && (g.expects(q, s.since) && (room || unasked) || room && g.competes(q) && !g.rests[q].After(s.since))
 		}
@@ -90,10 +91,11 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 			}
 			continue
 		case free:
-			if waited && !expects {
-				s.queue, _ = g.turn(queue, nil, s.since)
+			if !expects && !g.inTurn(s, waited) {
+				g.mu.Unlock()
+				continue
 			}
-			g.occupy(s)
+			g.occupy(s, expects)
 		case expects && room:
 			s.due = true
 			g.enter(s, nil)
@@ -101,15 +103,15 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 			s.competes = true
 			g.enter(s, nil)
 		default:
-			changed := g.changed
+			changed, wait := g.changed, hold
+			if unasked {
+				wait = left[0].Sub(s.since)
+			}
 			g.mu.Unlock()
 			if others {
 				return nil, false
 			}
-			over := time.NewTimer(max(left, 0))
-			if !unasked || left <= 0 {
-				over.Stop()
-			}
+			over := time.NewTimer(wait)
 			select {
 			case <-timer.C:
 				over.Stop()
@@ -138,8 +140,8 @@ func (g *gate) more(queue string, most int) (positions []*position) {
 	for len(positions) < most && !g.passing {
 		s := &position{g: g, queue: queue, since: now}
 		switch {
-		case g.used < g.size.slots && len(g.asking) == 0 && (called > len(positions) || !now.Before(g.left)):
-			g.occupy(s)
+		case len(g.asking) == 0 && g.used < g.size.slots && (called > len(positions) || len(g.leftToLines(now)) < g.size.slots-g.used):
+			g.occupy(s, called > len(positions))
 		case called > len(positions) && g.waiting < g.size.room:
 			s.due = true
 			g.enter(s, nil)
@@ -198,22 +200,33 @@ func (g *gate) within(d time.Duration) int {
 	return int(float64(g.size.slots) * float64(d) / float64(max(lasts, time.Millisecond)))
 }
 
-// occupy gives the task at s a slot.
-func (g *gate) occupy(s *position) {
+// occupy gives the task at s, which may be one that was called, a slot.
+func (g *gate) occupy(s *position, called bool) {
 	g.used++
 	g.moved = time.Now()
-	s.slot, s.began = true, g.moved
+	s.slot = true
+	if called && len(g.lefts) > 0 {
+		g.lefts = g.lefts[1:]
+	}
+	for free := g.size.slots - g.used; len(g.turns)+len(g.lefts) > free; {
+		if len(g.turns) > 0 {
+			g.turns, s.inTurn = g.turns[1:], true
+		} else {
+			g.lefts = g.lefts[1:]
+		}
+	}
 }
 
-// vacate takes the slot back, for whoever wants it.
+// vacate takes the slot back, if it has one, and passes on what s has given back.
 func (g *gate) vacate(s *position) {
-	if !s.slot {
-		return
+	ended := false
+	if s.slot {
+		ended = s.taken || s.inTurn
+		s.slot = false
+		g.used--
+		g.moved = time.Now()
 	}
-	s.slot = false
-	g.used--
-	g.moved = time.Now()
-	g.pass(s.taken)
+	g.pass(ended)
 }
 
 // enter puts the task at s in the room.
@@ -252,30 +265,34 @@ func (g *gate) exit(s *position) {
 	}
 }
 
-// pass gives free slots to those who ask, and lets others be admitted. Where handlers are long, tasks are
-// called only when a slot is free. So it decides for whom a slot is that a task had (ended).
+// pass gives free slots to those who ask, and lets others be admitted. It decides for whom a slot is that a
+// task had (ended): where handlers are long, tasks are called only when a slot is free.
 func (g *gate) pass(ended bool) {
 	now := time.Now()
 	for g.used < g.size.slots && len(g.asking) > 0 {
 		s := g.first()
 		g.exit(s)
-		g.occupy(s)
+		g.occupy(s, s.called)
 		close(s.given)
 	}
-	ofLine := false
-	if ended && g.used < g.size.slots && len(g.lines) > 0 && g.within(lead) == 0 {
-		if _, ofLine = g.turn("", g.lines, now); ofLine {
-			g.left = now.Add(leftFor)
+	if ended && g.size.slots-g.used == len(g.turns)+len(g.leftToLines(now))+1 { // there is no other free slot
+		if queue, ofLine := g.turn(now); !ofLine && queue != "" {
+			g.turns = append(g.turns, queue)
 		}
 	}
-	if (g.full || ofLine) && g.used < g.size.slots {
-		g.full = false
-		select {
-		case g.freed <- struct{}{}:
-		default:
-		}
+	if g.full && g.used < g.size.slots {
+		g.tell()
 	}
 	g.announce()
+}
+
+// tell tells the caller that there may be capacity.
+func (g *gate) tell() {
+	g.full = false
+	select {
+	case g.freed <- struct{}{}:
+	default:
+	}
 }
 
 // first takes the task that comes first out of those that ask for a slot.

@@ -2,7 +2,6 @@ package asynqlimit
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,6 +108,7 @@ func TestGateRoom(t *testing.T) {
 			t.Errorf("%d: in the room %v, want %v", i, got, want)
 		}
 	}
+	positions[2].stay(api, false, false)
 	if !positions[3].toRoom(other, false, false) {
 		t.Error("no room for the task of another limiter")
 	}
@@ -340,7 +340,7 @@ func TestGateHasCapacityBesideIdlers(t *testing.T) {
 		g := newGate(gateSize{slots: 2, room: 8, notCalled: 2, weights: map[string]int{"a": 1}})
 		for range 3 {
 			if s, ok := g.admit("a", 0); ok {
-				s.toRoom([]string{"slow"}, false, false)
+				s.stay([]string{"slow"}, false, false)
 			}
 		}
 		time.Sleep(time.Minute)
@@ -392,37 +392,6 @@ func TestGateGuesses(t *testing.T) {
 	s.leave()
 	if g.compete != 0 || g.due != 0 || g.waiting != 0 {
 		t.Errorf("%d compete, %d are due and %d wait after it left", g.compete, g.due, g.waiting)
-	}
-}
-
-// TestGateGivesSlotsInTurn: whichever queue is polled when a slot is given back, the slot is for a task
-// of the queue with more weight if the server is strict. Otherwise all have their part.
-func TestGateGivesSlotsInTurn(t *testing.T) {
-	for _, strict := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			g := newGate(gateSize{slots: 1, room: 1, weights: map[string]int{"heavy": 6, "light": 1}, strict: strict, every: time.Second})
-			running, _ := g.admit("heavy", 0)
-			got := map[string]int{}
-			for range 700 {
-				time.AfterFunc(700*time.Millisecond, running.leave)
-				for admitted := false; !admitted; {
-					for _, queue := range []string{"heavy", "light"} { // the second is polled when the slot comes
-						if running, admitted = g.admit(queue, 500*time.Millisecond); admitted {
-							break
-						}
-					}
-				}
-				got[running.queue]++
-			}
-			if light := got["light"]; strict && light > 0 || !strict && (light < 50 || light > 150) {
-				t.Errorf("strict %v: %v", strict, got)
-			}
-			g.empty("heavy", time.Now())
-			time.AfterFunc(5*time.Millisecond, running.leave)
-			if running, ok := g.admit("light", time.Second); !ok || running.queue != "light" {
-				t.Error("the slot is not for the only queue that may have tasks")
-			}
-		})
 	}
 }
 
@@ -539,7 +508,7 @@ func TestGateExchangesWhoComesToIdle(t *testing.T) {
 		synctest.Wait()
 		idler.asking(true)
 		waits := false
-		idler.toRoomIfAsking([]string{"api"}, false, func() { waits = true })
+		idler.stayIfAsking([]string{"api"}, false, func() { waits = true })
 		if err := <-asked; err != nil || !waits || idler.slot {
 			t.Errorf("%v; it waits: %v, in its slot: %v", err, waits, idler.slot)
 		}
@@ -551,106 +520,73 @@ func TestGateExchangesWhoComesToIdle(t *testing.T) {
 	})
 }
 
-// TestGateLeavesSlotsToLines: where handlers are so long that tasks are called only when a slot is free,
-// that slot goes to whose turn it is: by their weights, to tasks of lines or to others.
-func TestGateLeavesSlotsToLines(t *testing.T) {
-	for name, tt := range map[string]struct {
-		strict      bool
-		line, other string
-		from, to    int // how many of 70 slots are to go to the line
-	}{
-		"strict, more weight": {true, "heavy", "light", 70, 70},
-		"strict, less weight": {true, "light", "heavy", 0, 0},
-		"by weight":           {false, "light", "heavy", 3, 20},
+// TestGateExchangesWhoStays: so does one that knows by now that it has to wait. One that does not wait here
+// leaves its slot in any case, and takes no room.
+func TestGateExchangesWhoStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(gateSize{slots: 2, room: 1, notCalled: 1})
+		stays, _ := g.admit("default", 0)
+		parks, _ := g.admit("default", 0)
+		g.expect("default", 1)
+		called, _ := g.admit("default", 0)
+		called.came(true, time.Time{})
+		asked := make(chan error)
+		go func() { asked <- called.toSlot(t.Context()) }()
+		synctest.Wait()
+		if parks.toRoom([]string{"api"}, false, false) || !parks.slot || called.slot {
+			t.Errorf("the one that is to park: %+v", parks)
+		}
+		stays.stay([]string{"api"}, false, false)
+		if err := <-asked; err != nil || stays.slot || !called.slot {
+			t.Errorf("%v; %+v has kept its slot", err, stays)
+		}
+		for _, s := range []*position{stays, parks, called} {
+			s.leave()
+		}
+		if used, waiting := g.load(); used+waiting+len(g.of)+len(g.idlers) > 0 {
+			t.Errorf("%d slots in use, %d in the room, %v", used, waiting, g.of)
+		}
+	})
+}
+
+// TestGateTellsOfRoom: the caller is told when there is capacity because a task has left the room, or waits
+// there for longer.
+func TestGateTellsOfRoom(t *testing.T) {
+	for name, change := range map[string]func(*position){
+		"left":   (*position).leave,
+		"longer": func(s *position) { s.stay([]string{"api"}, true, false) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := newGate(gateSize{slots: 1, weights: map[string]int{"heavy": 6, "light": 1}, strict: tt.strict})
-				g.lasts = 5 * time.Second
-				g.rests[tt.line] = time.Now().Add(time.Hour) // none of its tasks is in the queue
-				running, _ := g.admit(tt.other, 0)
-				running.came(false, time.Time{})
-				got, ended := 0, make(chan struct{})
-				var caller sync.WaitGroup
-				defer caller.Wait()
-				defer close(ended)
-				caller.Go(func() {
-					for {
-						if g.capacity(lead) > 0 {
-							time.Sleep(5 * time.Millisecond)
-							g.expect(tt.line, 1)
-							g.linesDue(nil, false)
-						} else {
-							g.linesDue([]string{tt.line}, false)
-						}
-						select {
-						case <-g.freed:
-						case <-time.After(idle):
-						case <-ended:
-							return
-						}
-					}
-				})
-				synctest.Wait()
-				for range 70 {
-					time.AfterFunc(5*time.Second, running.leave)
-					for admitted := false; !admitted; {
-						for _, queue := range []string{tt.other, tt.line} {
-							if running, admitted = g.admit(queue, 500*time.Millisecond); admitted {
-								break
-							}
-						}
-					}
-					ofLine := running.queue == tt.line
-					running.came(ofLine, time.Time{})
-					if ofLine {
-						got++
-						g.arrived(tt.line, line.Called, time.Now())
-						g.rests[tt.line] = time.Now().Add(time.Hour)
-					} else {
-						g.onWay = map[string]*expected{} // other processes have taken what was called
-					}
-				}
-				running.leave()
-				if got < tt.from || got > tt.to {
-					t.Errorf("%d of 70 slots went to the line, want %d to %d", got, tt.from, tt.to)
-				}
-			})
-		})
+		t.Run(name, func(t *testing.T) { tellsOfRoom(t, change) })
 	}
 }
 
-// TestGateLeavesSlotsBriefly: if nobody is called to a slot that was left to tasks of lines, others get it:
-// as soon as that is known, or soon. A position that no task came to is no slot that was given back.
-func TestGateLeavesSlotsBriefly(t *testing.T) {
-	for name, tt := range map[string]struct {
-		none, empty bool
-		after       time.Duration
-	}{
-		"nothing is known": {after: leftFor},
-		"none was called":  {none: true, after: 10 * time.Millisecond},
-		"no task came":     {empty: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := newGate(gateSize{slots: 1, room: 1, weights: map[string]int{"heavy": 6, "light": 1}, strict: true})
-				g.lasts = 5 * time.Second
-				running, _ := g.admit("light", 0)
-				if !tt.empty {
-					running.came(false, time.Time{})
-				}
-				g.capacity(lead)
-				g.linesDue([]string{"heavy"}, false)
-				g.rests["heavy"] = time.Now().Add(time.Hour)
-				time.AfterFunc(time.Second, running.leave)
-				if tt.none {
-					time.AfterFunc(time.Second+10*time.Millisecond, func() { g.linesDue(nil, true) })
-				}
-				began := time.Now()
-				if _, ok := g.admit("light", time.Minute); !ok || time.Since(began) != time.Second+tt.after {
-					t.Errorf("admitted %v, after %v", ok, time.Since(began))
-				}
-			})
-		})
+func tellsOfRoom(t *testing.T, change func(*position)) {
+	g := newGate(gateSize{slots: 2, room: 4, weights: map[string]int{"a": 1}})
+	g.lasts = time.Minute
+	admit := func() *position {
+		s, ok := g.admit("a", 0)
+		if !ok {
+			t.Fatal("not admitted")
+		}
+		return s
+	}
+	in := admit()
+	in.came(true, time.Time{})
+	if !in.toRoom([]string{"api"}, true, true) {
+		t.Fatal("no room")
+	}
+	admit()
+	if n := g.capacity(lead); n != 0 {
+		t.Fatalf("capacity for %d", n)
+	}
+	in.toRoom([]string{"api"}, true, true) // again, as who waits for its order does: nothing has changed
+	if len(g.freed) > 0 {
+		t.Error("the caller is told, and there is no capacity")
+	}
+	change(in)
+	select {
+	case <-g.freed:
+	default:
+		t.Errorf("capacity for %d, and nobody is told", g.capacity(lead))
 	}
 }

@@ -56,7 +56,7 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	if !ok {
 		return none
 	}
-	queue := first.queue // perhaps another one, because first had to wait for a slot
+	queue := first.queue // perhaps another one, whose turn it is
 	began := time.Now()
 	least, most := 0, takenMost
 	if in.sorts[queue] > 0 {
@@ -76,20 +76,21 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 			in.sorts[queue] = sortNext(sortMost, came, called, early, time.Since(began))
 		}
 	}
-	for _, s := range positions[min(len(tasks), len(positions)):] {
-		s.leave()
-	}
 	in.most = takeNext(asked, came, g.size.slots)
-	if err != nil {
+	switch {
+	case err != nil:
 		g.leave(queue, takeFailed)
-		return redis.NewCmdResult(nil, err)
-	}
-	if came == 0 {
+	case came == 0:
 		g.empty(queue, began)
-		return none
 	}
 	for i, t := range tasks {
 		in.put(queue, t, standings[t.ID], positions[i], began)
+	}
+	for _, s := range positions[min(len(tasks), len(positions)):] {
+		s.leave() // for queues that are not empty, as far as is known by now
+	}
+	if err != nil {
+		return redis.NewCmdResult(nil, err)
 	}
 	if t, ok := in.pop(); ok {
 		return redis.NewCmdResult(t.message, nil)
@@ -121,6 +122,7 @@ func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *pos
 	s.came(t.Wait.State.Near(), r.since)
 	if a.from = r.at.Add(line.Settled); a.from.After(a.came) {
 		a.ask() // those behind it do not wait for it
+		s.toCompete()
 	}
 	in.l.rooms.of(a).taken(a)
 	in.l.attempts.put(a)

@@ -126,6 +126,36 @@ func TestTakenAgain(t *testing.T) {
 	}
 }
 
+// TestTakenAgainHoldsNoSlot: until asynq gets such a task, its slot is for others.
+func TestTakenAgainHoldsNoSlot(t *testing.T) {
+	limits := offline(t, 1)
+	g, in := limits.gate, limits.intake
+	limits.attempts.wentBack(&attempt{queue: "default", id: "a", competed: time.Now()})
+	for _, id := range []string{"a", "b"} {
+		s, ok := g.admit("default", 0)
+		if !ok || !s.slot {
+			t.Fatalf("no slot for %s", id)
+		}
+		in.put("default", line.Taken{ID: id, Message: id}, line.Standing{}, s, time.Now())
+	}
+	if first, ok := in.pop(); !ok || first.message != "b" {
+		t.Errorf("asynq gets %v", first.message)
+	}
+	again := limits.attempts.get("default", "a").position
+	if !again.competing() || again.toSlotNow() {
+		t.Error("it does not compete for the slot")
+	}
+	again.leave()
+	if used, waiting := g.load(); used != 1 || waiting != 0 {
+		t.Errorf("%d slots in use, %d in the room", used, waiting)
+	}
+	full := newGate(gateSize{slots: 1})
+	s, _ := full.admit("default", 0)
+	if s.toCompete(); !s.slot {
+		t.Error("it has left its slot, and there is no room")
+	}
+}
+
 // offline is limits for a server with so many slots whose Redis is not called.
 func offline(t *testing.T, slots int) *Limits {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})

@@ -269,7 +269,7 @@ func (j *job) awaitOrder(ctx context.Context) error {
 				j.tellForOthers(running)
 			}
 		}
-		if waited >= most || !j.staysFor(behind) && most == wait {
+		if waited >= most || !j.staysFor(behind, most > wait) {
 			return j.parkInOrder(behind)
 		}
 		if err := j.awaitChange(running, behind, min(pause, most-waited)); err != nil {
@@ -301,15 +301,20 @@ func (j *job) tellForOthers(ctx context.Context) {
 }
 
 // staysFor reports whether the task may wait in the room for another of its order. It may not if
-// tasks are in line for the slot, because those come before it.
-func (j *job) staysFor(limiter string) bool {
+// tasks are in line for the slot, because those come before it. If it waits in any case, it does so in
+// its slot if there is no room.
+func (j *job) staysFor(limiter string, inAnyCase bool) bool {
 	name := line.InFlight + limiter
 	near := j.a.wait.State.Near()
 	if !near && j.l.caller.queuesFor(j.a.queue, name) {
-		return false
+		return inAnyCase
 	}
 	j.a.waitsFor(j.parkingIn(name))
 	j.l.caller.answered(j.a)
+	if inAnyCase {
+		j.a.position.stay([]string{name}, near, false)
+		return true
+	}
 	return j.a.position.toRoom([]string{name}, near, false)
 }
 

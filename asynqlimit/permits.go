@@ -75,11 +75,14 @@ func (j *job) hold(ctx context.Context) (err error) {
 	}
 	j.reservation = r
 	j.a.waitsFor(j.parkingIn(r.Limiter()))
-	if atOnce {
+	if atOnce || j.missed && r.Delay() <= soonEnough && j.a.position.toSlotNow() { // else it might miss these, too
 		return nil
 	}
 	j.stays()
-	if !j.a.position.toRoom(j.needs.limiters, s.due(), r.Delay() <= lead+slack) && !s.never && !s.due() {
+	soon := r.Delay() <= lead+slack
+	if s.never || s.due() {
+		j.a.position.stay(j.needs.limiters, s.due(), soon)
+	} else if !j.a.position.toRoom(j.needs.limiters, false, soon) {
 		j.giveUp()
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
@@ -126,7 +129,7 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 		defer j.a.position.asking(false)
 		called := j.came().Near()
 		defer time.AfterFunc(askingLasts, func() {
-			j.a.position.toRoomIfAsking(j.needs.limiters, called, func() { j.l.rooms.of(j.a).enter(j.a) })
+			j.a.position.stayIfAsking(j.needs.limiters, called, func() { j.l.rooms.of(j.a).enter(j.a) })
 		}).Stop()
 	}
 	defer j.a.ask()
@@ -211,7 +214,7 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 			}
 			return false, j.throttled(limiter, 0, nil)
 		}
-		j.a.wait.State = line.Called // it has waited in turn
+		j.a.wait.State, j.missed = line.Called, true // it has waited in turn
 		return false, nil
 	}
 	j.l.rooms.of(j.a).leave(ctx, j.a) // before it takes the permits, so that they are not late

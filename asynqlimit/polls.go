@@ -1,7 +1,7 @@
 package asynqlimit
 
 import (
-	"maps"
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -107,30 +107,72 @@ func (g *gate) resting(queue string, now time.Time) (this, all time.Duration) {
 	return this, all
 }
 
-// turn returns the queue whose turn it is, among those that do not rest and those with lines: the one
-// with most weight if the server is strict, else one by chance, by their weights. ofLine says that it is
-// the turn of its lines. If there is none, it is queue.
-func (g *gate) turn(queue string, lines []string, now time.Time) (_ string, ofLine bool) {
-	best, all := 0, 0
-	choose := func(q string, line bool) {
-		weight := max(g.size.weights[q], 1)
-		if g.size.strict && weight != best {
-			if weight < best {
-				return
+// inTurn makes s the position of the queue whose turn it is: as was decided when a slot became free, or
+// if s had to wait for a slot for which nothing was, among the queues that do not rest by now. It returns
+// false if the slot turns out to be for tasks of lines.
+func (g *gate) inTurn(s *position, waited bool) bool {
+	queue := s.queue
+	if len(g.turns) > 0 {
+		queue = g.turns[0]
+		g.turns, s.inTurn = g.turns[1:], true
+		if g.rests[queue].After(s.since) { // it has turned out to be empty
+			drawn, ofLine := g.turn(s.since)
+			if ofLine {
+				return false
 			}
+			queue = drawn
+		} else if g.size.strict { // one that comes before it may not rest any more
+			queue = g.draw(nil, s.since)
+		}
+	} else if waited {
+		queue = g.draw(nil, s.since)
+	}
+	s.queue = cmp.Or(queue, s.queue)
+	return true
+}
+
+// turn decides for which queue a free slot is that a task had. OfLine says that it is for tasks in lines of
+// that queue: then it is left to them for a while. It is, only where handlers are long: else they are called
+// before slots are free.
+func (g *gate) turn(now time.Time) (queue string, ofLine bool) {
+	var lines []string
+	if g.within(lead) == 0 {
+		lines = g.lines
+	}
+	queue = g.draw(lines, now)
+	if ofLine = slices.Contains(lines, queue); ofLine {
+		g.lefts = append(g.leftToLines(now), now.Add(leftFor))
+		g.tell()
+	}
+	return queue, ofLine
+}
+
+// leftToLines returns until when free slots are left to tasks of lines, one by one.
+func (g *gate) leftToLines(now time.Time) []time.Time {
+	for len(g.lefts) > 0 && !now.Before(g.lefts[0]) {
+		g.lefts = g.lefts[1:]
+	}
+	return g.lefts
+}
+
+// draw returns one of the queues that do not rest or have such lines: the one with most weight if the server
+// is strict, else one by chance, by their weights. It is empty if there is none.
+func (g *gate) draw(lines []string, now time.Time) (drawn string) {
+	best, all := 0, 0
+	for queue := range g.size.weights {
+		weight := max(g.size.weights[queue], 1)
+		if g.rests[queue].After(now) && !slices.Contains(lines, queue) || g.size.strict && weight < best {
+			continue
+		}
+		if g.size.strict && weight > best {
 			all = 0
 		}
 		best = max(best, weight)
 		if all += weight; rand.N(all) < weight {
-			queue, ofLine = q, line
+			drawn = queue
 		}
 	}
-	for _, q := range slices.Sorted(maps.Keys(g.size.weights)) {
-		if line := slices.Contains(lines, q); line || !g.rests[q].After(now) {
-			choose(q, line)
-		}
-	}
-	return queue, ofLine
+	return drawn
 }
 
 // leftFor is how long a slot is left to tasks of lines. To call one, and to take it, takes some
@@ -143,8 +185,8 @@ func (g *gate) linesDue(queues []string, none bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lines = queues
-	if none && time.Until(g.left) > 0 {
-		g.left = time.Time{}
+	if none && len(g.leftToLines(time.Now())) > 0 {
+		g.lefts = nil
 		g.announce()
 	}
 }

@@ -19,7 +19,7 @@ type position struct {
 	taken    bool     // a task has come to it
 	asks     bool     // it asks for its permits, and has no answer yet
 	since    time.Time
-	began    time.Time     // when it got its slot
+	inTurn   bool          // its slot is for a queue whose turn it is
 	given    chan struct{} // closed when it gets the slot that it asks for
 }
 
@@ -45,12 +45,19 @@ func (g *gate) hasRoom(limiters []string) bool {
 
 // toRoom moves the task into the room, if there is room, and frees its slot. A task that was called
 // may go there even if its limiter has its half of the room already. Soon says that the task wants a
-// slot soon. A task that has to wait in its slot may exchange it later with a task in the room that
-// wants a slot.
+// slot soon. If there is no room, the task idles in its slot until it has parked.
 func (s *position) toRoom(limiters []string, called, soon bool) bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	return s.toRoomNow(limiters, called, soon)
+}
+
+// stay is toRoom for a task that waits wherever it is. If there is no room, it idles in its slot, and exchanges
+// it with a task in the room that wants a slot: at once, or later.
+func (s *position) stay(limiters []string, called, soon bool) {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	s.stayNow(limiters, called, soon)
 }
 
 // asking sets whether the task asks for its permits, and has no answer yet.
@@ -60,27 +67,35 @@ func (s *position) asking(asks bool) {
 	s.asks = asks
 }
 
-// toRoomIfAsking is toRoom for a task that may have its permits by now. If the task does not have
-// them, it calls waits, and waits wherever it is: a slot is better used by a task that asks for one.
-func (s *position) toRoomIfAsking(limiters []string, called bool, waits func()) {
+// stayIfAsking is stay for a task that may have its permits by now. If the task does not have them, it
+// calls waits.
+func (s *position) stayIfAsking(limiters []string, called bool, waits func()) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	if !s.asks {
 		return
 	}
-	if !s.toRoomNow(limiters, called, called) && s.slot && len(s.g.asking) > 0 {
+	s.stayNow(limiters, called, called)
+	waits()
+}
+
+func (s *position) stayNow(limiters []string, called, soon bool) {
+	if !s.toRoomNow(limiters, called, soon) && s.slot && len(s.g.asking) > 0 {
 		asker := s.g.first()
 		s.g.change(s, asker)
 		close(asker.given)
 	}
-	waits()
 }
 
 func (s *position) toRoomNow(limiters []string, called, soon bool) bool {
 	if s.waits {
+		later := s.due && !soon
 		s.g.exit(s)
 		s.due = soon
 		s.g.enter(s, limiters)
+		if later {
+			s.g.pass(false)
+		}
 		return true
 	}
 	if !s.slot {
@@ -115,6 +130,19 @@ func (s *position) came(called bool, since time.Time) {
 	}
 }
 
+// toCompete gives back its slot, if it has one and there is room: the task competes for another when asynq
+// has it.
+func (s *position) toCompete() {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	if !s.slot || s.g.waiting >= s.g.size.room {
+		return
+	}
+	s.due, s.competes = s.called, !s.called
+	s.g.enter(s, nil)
+	s.g.vacate(s)
+}
+
 // waitsSince is since when the task waits for a slot.
 func (s *position) waitsSince() time.Time {
 	s.g.mu.Lock()
@@ -144,7 +172,7 @@ func (s *position) slotNow() bool {
 		s.g.change(s.g.idlers[0], s)
 	case s.g.used < s.g.size.slots && len(s.g.asking) == 0:
 		s.g.exit(s)
-		s.g.occupy(s)
+		s.g.occupy(s, s.called)
 	default:
 		return false
 	}
@@ -198,7 +226,7 @@ func (g *gate) change(idler, s *position) {
 	idler.slot = false
 	g.enter(idler, limiters)
 	g.moved = time.Now()
-	s.slot, s.began = true, g.moved
+	s.slot = true
 	g.announce()
 }
 
@@ -217,9 +245,6 @@ func (s *position) leave() {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	s.g.works(s)
-	if s.waits {
-		s.g.exit(s)
-		s.g.announce()
-	}
+	s.g.exit(s)
 	s.g.vacate(s)
 }

@@ -79,7 +79,8 @@ func (j *job) together(ctx context.Context) error {
 	}
 }
 
-// soonEnough is how long at most a task holds its slots until its permits are due.
+// soonEnough is how long at most a task holds slots of limits in flight until its permits are due, or a slot of
+// the process if it has missed permits for want of one.
 const soonEnough = 100 * time.Millisecond
 
 // permitsNow gets the permits of a task that has its slots. If they are not due now, late says
@@ -150,7 +151,12 @@ func (j *job) takeSlots(ctx context.Context) error {
 		for i, s := range j.needs.slots {
 			names[i] = line.InFlight + s.Limiter
 		}
-		if wait <= 0 || !j.a.position.toRoom(names, near, false) && !near && !j.needs.rule.never {
+		switch stays := near || j.needs.rule.never; {
+		case wait <= 0:
+			leave()
+		case stays:
+			j.a.position.stay(names, near, false)
+		case !j.a.position.toRoom(names, false, false):
 			leave()
 		}
 	}})
