@@ -25,12 +25,13 @@ const (
 // sortNext is how many pending tasks to look at before the next take, after a call for last tasks
 // at most that lasted so long: came is how many tasks came, called how many of them had been called,
 // parked how many of the others parked. 0: take tasks as they come, because fewer than half of those
-// that had not been called park. It has to look at many to say so: of a tenant whose backlog is longer
-// than what comes, the first may be what the limit lets through. If it lasted longer than sortLasts,
-// look at half as many. Other processes leave the queue to this one, so it looks at many if it can.
+// that had not been called park. It has to look at many to say so, or at all that there are: of a tenant
+// whose backlog is longer than that, the first may be what the limit lets through. If it lasted longer
+// than sortLasts, look at half as many. Other processes leave the queue to this one, so it looks at many if it can.
 func sortNext(last, came, called, parked int, lasted time.Duration) int {
+	few, many := parked == 0 || 2*parked < came-called, came < last || last >= sortMost
 	switch {
-	case parked == 0, 2*parked < came-called && (came < last || last >= sortMost):
+	case few && many:
 		return 0
 	case lasted > sortLasts:
 		return last / 2

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"sync"
 	"testing"
 	"time"
 )
@@ -108,4 +109,44 @@ func TestRestsOfStocksComeBack(t *testing.T) {
 			b.Errorf("%d permits were granted of a limit of 1000", granted)
 		}
 	})
+}
+
+// TestIdleClientKeepsNothing: what a client took in advance is there for its own callers at once, and
+// for others soon after it was last asked for anything, however long the interval is.
+func TestIdleClientKeepsNothing(t *testing.T) {
+	for _, r := range []Rate{guarded("10000/24h"), guarded("2000/1h"), guarded("800/1m")} {
+		for name, of := range map[string]func(b *bench, l *Limiter) *Limiter{
+			"itself": func(_ *bench, l *Limiter) *Limiter { return l },
+			"others": func(b *bench, l *Limiter) *Limiter {
+				time.Sleep(2 * time.Second)
+				return b.limiter(b.client())
+			},
+		} {
+			t.Run(r.String()+" "+name, func(t *testing.T) {
+				forEachRedis(t, func(b *bench) {
+					l := b.limited(r)
+					left := r.Permits
+					var wg sync.WaitGroup
+					for range 8 {
+						left -= r.Permits / 32
+						wg.Go(func() {
+							for range r.Permits / 32 {
+								check(b, l.Acquire(b.Context(), 1))
+							}
+						})
+					}
+					wg.Wait()
+					if l = of(b, l); !tries(b, l, left) {
+						b.Errorf("%d of %d are left, and cannot be had: %d are available", left, r.Permits, b.available(l))
+					}
+				})
+			})
+		}
+	}
+}
+
+func tries(b *bench, l *Limiter, n int64) bool {
+	ok, err := l.TryAcquire(b.Context(), n)
+	check(b, err)
+	return ok
 }

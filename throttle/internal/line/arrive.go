@@ -23,6 +23,10 @@ func (l *Line) arrive(w *Waiter, serves bool, now Local) {
 		l.answer(w, Answer{})
 		return
 	}
+	if !IsOne(w.ns) && l.stock.backAt != 0 { // it may need what is left
+		l.stock.until = now
+		l.returnRests(now)
+	}
 	l.arrivals++
 	w.no = l.arrivals
 	if l.comesBack(w, now) {
@@ -156,6 +160,7 @@ func (l *Line) close() {
 	l.front, l.waiting = nil, nil
 	l.giveBackHeld()
 	l.returnStock()
+	l.returns = append(l.returns, l.stock.rests...)
 	switch {
 	case l.calling:
 	case len(l.returns)+len(l.releases) > 0:

@@ -150,6 +150,9 @@ func (l *Line) confirm(sent, received Local) {
 // of the logs of the limiters that did not change. What is left of a stock cannot be used
 // either.
 func (l *Line) replace(now Local) {
+	if len(l.config) > 1 {
+		l.returnStock()
+	}
 	l.stock.left = 0
 	l.forgetHeld()
 	for _, w := range l.byDue() {

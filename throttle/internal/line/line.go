@@ -169,7 +169,7 @@ func (l *Line) Way() RoundTrips { return l.roundTrips.known() }
 // Idle reports whether nobody waits and nothing is left to do.
 func (l *Line) Idle(now Local) bool {
 	l.checkAt(now)
-	return !l.calling && len(l.front)+len(l.waiting)+len(l.holders)+len(l.comeback.held)+len(l.returns)+len(l.releases) == 0
+	return !l.calling && l.stock.backAt == 0 && len(l.front)+len(l.waiting)+len(l.holders)+len(l.comeback.held)+len(l.returns)+len(l.releases) == 0
 }
 
 // KnownTime returns what Redis's clock shows at least, as far as this line has heard, and

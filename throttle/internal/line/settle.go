@@ -154,6 +154,7 @@ func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, received L
 		}
 		if run.Prefetch {
 			l.stock.size, l.stock.left, l.stock.grant, l.stock.until = g.Count, g.Count, p, p.earliest.Add(l.halfGuard())
+			l.stock.keep(received)
 			continue
 		}
 		l.fullFor = run.Ns

@@ -185,6 +185,9 @@ func (l *Line) next(now Local) {
 		l.comeback.row = 0
 		l.giveBackHeld()
 	}
+	if l.stock.over(now) {
+		l.returnRests(now)
+	}
 	switch {
 	case l.toMeasure() && !l.closed, l.toTime(), l.toCheck(now) && !l.toAsk(now):
 		l.call(l.check(now), now)
@@ -228,6 +231,9 @@ func (l *Line) arm(now Local) {
 	}
 	if until := l.comeback.until; until != 0 && (!ok || until < at) {
 		at, ok = until, true
+	}
+	if back := l.stock.backAt; back != 0 && (!ok || back < at) {
+		at, ok = back, true
 	}
 	if !ok {
 		return

@@ -1,6 +1,11 @@
 package line
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
+)
 
 const (
 	// stockShare bounds what a client may hold in stock: one part in so many
@@ -9,6 +14,9 @@ const (
 	// stockFrom is how many permits must have been used within half a guard for a stock to be
 	// worth it.
 	stockFrom = 4
+	// keepsFor is for how long a client keeps what nobody has used of a stock, if its next call
+	// comes no sooner: until then it may be used, or go back with other things.
+	keepsFor = time.Second
 )
 
 // stock is what a client took beyond what was asked for. As long as more than half of the
@@ -27,7 +35,8 @@ type stock struct {
 	used, usedBefore int64
 	since            Local
 
-	rests []returned // of stocks whose time is over, the latest last
+	rests  []returned // of stocks whose time is over, the latest last
+	backAt Local      // when rests, and what is left, go back at the latest; zero: there is nothing
 }
 
 // maxRests bounds how many rests are remembered.
@@ -139,7 +148,8 @@ func (l *Line) wanted(now Local) int64 {
 
 // expireStock ends a stock whose time is over. A small rest is not given back at once: that
 // would cost more than it is worth while half of the limit is free. When the limit becomes
-// scarce, all rests go back in one call, for others to use.
+// scarce, all rests go back in one call, for others to use. If it does not, they go back after
+// keepsFor: this process may not ask again.
 func (l *Line) expireStock(now Local) {
 	if s := &l.stock; s.left > 0 && now >= s.until {
 		if s.left <= s.size/2 {
@@ -148,9 +158,34 @@ func (l *Line) expireStock(now Local) {
 		}
 		l.returnStock()
 	}
-	if l.binds(now) || now < l.scarceUntil {
-		l.returns = append(l.returns, l.stock.rests...)
-		l.stock.rests = nil
+	if l.binds(now) || now < l.scarceUntil || l.stock.over(now) {
+		l.returnRests(now)
+	}
+}
+
+// over reports whether something has been kept for long enough.
+func (s *stock) over(now Local) bool { return s.backAt != 0 && now >= s.backAt }
+
+// keep notes that the client keeps something, from now on if it had nothing.
+func (s *stock) keep(now Local) {
+	if s.backAt == 0 {
+		s.backAt = max(s.until, now.Add(keepsFor))
+	}
+}
+
+// returnRests gives back the rests of stocks, and what is left of one whose time is over, as far as they
+// still count.
+func (l *Line) returnRests(now Local) {
+	s := &l.stock
+	if now >= s.until && s.left > 0 {
+		s.rests = append(s.rests, l.stockLeft())
+		s.left = 0
+	}
+	l.returns = append(l.returns, slices.DeleteFunc(s.rests, func(r returned) bool {
+		return !slices.ContainsFunc(l.config, func(c script.Settings) bool { return now.Sub(r.grant.due) < c.Span() })
+	})...)
+	if s.rests, s.backAt = nil, 0; s.left > 0 {
+		s.keep(now)
 	}
 }
 
