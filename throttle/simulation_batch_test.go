@@ -214,7 +214,6 @@ func (d *decision) grant(a ask, count, from, at int64) {
 	}
 	for i := range d.before {
 		d.logs[i] = d.logs[i].With(at, count*a.ns[i])
-		d.before[i].sl.stocked = d.before[i].sl.stocked || a.longest < 0
 	}
 }
 

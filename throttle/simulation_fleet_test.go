@@ -34,7 +34,6 @@ type simulatedLimit struct {
 	changes []rateChange
 	pauses  []pauseChange
 	stood   int64 // permits of reservations that stayed at a change: they count, although their owners may ask again
-	stocked bool  // permits were prefetched, and an unused rest counts as used
 }
 
 // rateChange is a limit as it was from a time of fake time on, in us.

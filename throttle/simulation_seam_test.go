@@ -243,7 +243,6 @@ func (v *view) judgeFast(reply any, after []simulatedMember) {
 		if p := oracle.Plan(oracle.Ask{Limit: b.limit, Log: log, Permits: permits}); !p.Fits(now) && !v.s.steps {
 			v.broken("exact", "%s: %d permits granted at once, and there is no room: %v", b.sl.name, permits, log)
 		}
-		b.sl.stocked = b.sl.stocked || half
 		if log = log.With(now, permits); half && log.Sum() > b.limit.Permits-b.limit.Permits/2 && !v.s.steps {
 			v.broken("half stays free", "%s: %d of %d used with what was prefetched", b.sl.name, log.Sum(), b.limit.Permits)
 		}
