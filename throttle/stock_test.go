@@ -114,7 +114,9 @@ func TestRestsOfStocksComeBack(t *testing.T) {
 // TestIdleClientKeepsNothing: what a client took in advance is there for its own callers at once, and
 // for others soon after it was last asked for anything, however long the interval is.
 func TestIdleClientKeepsNothing(t *testing.T) {
-	for _, r := range []Rate{guarded("10000/24h"), guarded("2000/1h"), guarded("800/1m")} {
+	late := guarded("4000/12h")
+	late.Guard = time.Minute
+	for _, r := range []Rate{guarded("10000/24h"), guarded("2000/1h"), guarded("800/1m"), late} {
 		for name, of := range map[string]func(b *bench, l *Limiter) *Limiter{
 			"itself": func(_ *bench, l *Limiter) *Limiter { return l },
 			"others": func(b *bench, l *Limiter) *Limiter {

@@ -24,8 +24,7 @@ func (l *Line) arrive(w *Waiter, serves bool, now Local) {
 		return
 	}
 	if !IsOne(w.ns) && l.stock.backAt != 0 { // it may need what is left
-		l.stock.until = now
-		l.returnRests(now)
+		l.endStock(now)
 	}
 	l.arrivals++
 	w.no = l.arrivals

@@ -186,7 +186,7 @@ func (l *Line) next(now Local) {
 		l.giveBackHeld()
 	}
 	if l.stock.over(now) {
-		l.returnRests(now)
+		l.endStock(now)
 	}
 	switch {
 	case l.toMeasure() && !l.closed, l.toTime(), l.toCheck(now) && !l.toAsk(now):

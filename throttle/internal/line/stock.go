@@ -158,8 +158,12 @@ func (l *Line) expireStock(now Local) {
 		}
 		l.returnStock()
 	}
-	if l.binds(now) || now < l.scarceUntil || l.stock.over(now) {
-		l.returnRests(now)
+	if l.binds(now) || now < l.scarceUntil {
+		l.returns = append(l.returns, l.stock.rests...)
+		l.stock.rests = nil
+	}
+	if l.stock.over(now) {
+		l.endStock(now)
 	}
 }
 
@@ -169,24 +173,21 @@ func (s *stock) over(now Local) bool { return s.backAt != 0 && now >= s.backAt }
 // keep notes that the client keeps something, from now on if it had nothing.
 func (s *stock) keep(now Local) {
 	if s.backAt == 0 {
-		s.backAt = max(s.until, now.Add(keepsFor))
+		s.backAt = now.Add(keepsFor)
 	}
 }
 
-// returnRests gives back the rests of stocks, and what is left of one whose time is over, as far as they
-// still count.
-func (l *Line) returnRests(now Local) {
+// endStock gives back what is left of the stock, and the rests of those before it, as far as they still
+// count.
+func (l *Line) endStock(now Local) {
 	s := &l.stock
-	if now >= s.until && s.left > 0 {
+	if s.left > 0 {
 		s.rests = append(s.rests, l.stockLeft())
-		s.left = 0
 	}
 	l.returns = append(l.returns, slices.DeleteFunc(s.rests, func(r returned) bool {
 		return !slices.ContainsFunc(l.config, func(c script.Settings) bool { return now.Sub(r.grant.due) < c.Span() })
 	})...)
-	if s.rests, s.backAt = nil, 0; s.left > 0 {
-		s.keep(now)
-	}
+	s.rests, s.left, s.backAt = nil, 0, 0
 }
 
 // returnStock gives back what is left of the stock.
