@@ -152,3 +152,24 @@ func tries(b *bench, l *Limiter, n int64) bool {
 	check(b, err)
 	return ok
 }
+
+// TestManyRestsComeBack: where a stock does not last long, there are more rests in a second than a client
+// keeps. All of them go back.
+func TestManyRestsComeBack(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		r := rate("100000/1h")
+		r.Guard = ms(2)
+		l := b.limited(r)
+		for i := range 700 {
+			for range 7 + i%5 {
+				check(b, l.Acquire(b.Context(), 1))
+			}
+			time.Sleep(1100 * time.Microsecond)
+		}
+		used := l.c.Stats().Grants
+		time.Sleep(2 * time.Second)
+		if left := b.available(b.limiter(b.client())); left != r.Permits-used {
+			b.Errorf("%d are available of %d, of which %d were used", left, r.Permits, used)
+		}
+	})
+}

@@ -23,7 +23,7 @@ func (l *Line) arrive(w *Waiter, serves bool, now Local) {
 		l.answer(w, Answer{})
 		return
 	}
-	if !IsOne(w.ns) && l.stock.backAt != 0 { // it may need what is left
+	if l.mayNeedStock(w.ns) {
 		l.endStock(now)
 	}
 	l.arrivals++

@@ -152,8 +152,9 @@ func (l *Line) confirm(sent, received Local) {
 func (l *Line) replace(now Local) {
 	if len(l.config) > 1 {
 		l.returnStock()
+	} else {
+		l.stock.left = 0
 	}
-	l.stock.left = 0
 	l.forgetHeld()
 	for _, w := range l.byDue() {
 		if len(l.config) > 1 {

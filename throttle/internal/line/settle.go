@@ -153,8 +153,7 @@ func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, received L
 			l.fullUntil = p.due
 		}
 		if run.Prefetch {
-			l.stock.size, l.stock.left, l.stock.grant, l.stock.until = g.Count, g.Count, p, p.earliest.Add(l.halfGuard())
-			l.stock.keep(received)
+			l.fillStock(g.Count, p, received)
 			continue
 		}
 		l.fullFor = run.Ns

@@ -36,10 +36,10 @@ type stock struct {
 	since            Local
 
 	rests  []returned // of stocks whose time is over, the latest last
-	backAt Local      // when rests, and what is left, go back at the latest; zero: there is nothing
+	backAt Local      // when rests, and what is left, go back at the latest; zero: there are none
 }
 
-// maxRests bounds how many rests are remembered.
+// maxRests is how many rests are kept: more go back with the next call.
 const maxRests = 64
 
 // IsOne reports whether a request is for one permit of each member.
@@ -153,12 +153,12 @@ func (l *Line) wanted(now Local) int64 {
 func (l *Line) expireStock(now Local) {
 	if s := &l.stock; s.left > 0 && now >= s.until {
 		if s.left <= s.size/2 {
-			s.rests = append(s.rests[max(0, len(s.rests)+1-maxRests):], l.stockLeft())
+			s.rests = append(s.rests, l.stockLeft())
 			s.left = 0
 		}
 		l.returnStock()
 	}
-	if l.binds(now) || now < l.scarceUntil {
+	if l.binds(now) || now < l.scarceUntil || len(l.stock.rests) > maxRests {
 		l.returns = append(l.returns, l.stock.rests...)
 		l.stock.rests = nil
 	}
@@ -167,15 +167,31 @@ func (l *Line) expireStock(now Local) {
 	}
 }
 
-// over reports whether something has been kept for long enough.
-func (s *stock) over(now Local) bool { return s.backAt != 0 && now >= s.backAt }
-
-// keep notes that the client keeps something, from now on if it had nothing.
-func (s *stock) keep(now Local) {
+// fillStock notes what a call brought beyond what was asked for.
+func (l *Line) fillStock(n int64, g grant, now Local) {
+	s := &l.stock
+	s.size, s.left, s.grant, s.until = n, n, g, g.earliest.Add(l.halfGuard())
 	if s.backAt == 0 {
 		s.backAt = now.Add(keepsFor)
 	}
 }
+
+// mayNeedStock reports whether a request wants so much that it might not fit beside what is left of
+// stocks: more than a quarter of a limit, of which half was free lately.
+func (l *Line) mayNeedStock(ns []int64) bool {
+	if l.stock.backAt == 0 {
+		return false
+	}
+	for i, c := range l.config {
+		if ns[i] > c.Rate/4 {
+			return true
+		}
+	}
+	return false
+}
+
+// over reports whether something has been kept for long enough.
+func (s *stock) over(now Local) bool { return s.backAt != 0 && now >= s.backAt }
 
 // endStock gives back what is left of the stock, and the rests of those before it, as far as they still
 // count.
