@@ -205,8 +205,8 @@ func (g *gate) occupy(s *position, called bool) {
 	g.used++
 	g.moved = time.Now()
 	s.slot = true
-	if called && len(g.lefts) > 0 {
-		g.lefts = g.lefts[1:]
+	if left := g.leftToLines(g.moved); called && len(left) > 0 {
+		g.lefts = left[1:]
 	}
 	for free := g.size.slots - g.used; len(g.turns)+len(g.lefts) > free; {
 		if len(g.turns) > 0 {

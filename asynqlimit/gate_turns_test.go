@@ -186,7 +186,7 @@ func TestGateLeavesEachSlotBriefly(t *testing.T) {
 // some by now, the slot is for it.
 func TestGateTurnStaysStrict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(gateSize{slots: 2, room: 1, weights: map[string]int{"high": 6, "low": 1}, strict: true})
+		g := newGate(gateSize{slots: 1, room: 1, weights: map[string]int{"high": 6, "low": 1}, strict: true})
 		running, _ := g.admit("low", 0)
 		running.came(false, time.Time{})
 		g.rests["high"] = time.Now().Add(10 * time.Millisecond)
@@ -253,4 +253,22 @@ func TestUnvisited(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+}
+
+// TestGateLeftsThatAreOver: a slot that was left to lines for long enough is for whoever comes, although a
+// called task has taken another one since.
+func TestGateLeftsThatAreOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(gateSize{slots: 2, room: 2, weights: map[string]int{"q": 1}})
+		now := time.Now()
+		g.lefts = []time.Time{now.Add(leftFor), now.Add(leftFor + 40*time.Millisecond)}
+		time.Sleep(leftFor + 10*time.Millisecond)
+		called := &position{g: g, queue: "q"}
+		g.mu.Lock()
+		g.occupy(called, true)
+		g.mu.Unlock()
+		if s, ok := g.admit("q", 0); !ok || !s.slot {
+			t.Errorf("admitted %v, to %+v", ok, s)
+		}
+	})
 }

@@ -301,8 +301,8 @@ func (j *job) tellForOthers(ctx context.Context) {
 }
 
 // staysFor reports whether the task may wait in the room for another of its order. It may not if
-// tasks are in line for the slot, because those come before it. If it waits in any case, it does so in
-// its slot if there is no room.
+// tasks are in line for the slot, because those come before it. If it waits in any case, it does so where
+// it is if such tasks are in line, or if there is no room.
 func (j *job) staysFor(limiter string, inAnyCase bool) bool {
 	name := line.InFlight + limiter
 	near := j.a.wait.State.Near()

@@ -39,8 +39,8 @@ func (j *job) acquire(ctx context.Context) error {
 }
 
 // hold reserves the permits, if they are due within the job's hold and there is room for the task
-// here, and waits in the room until shortly before they are due. Otherwise it returns a
-// *ThrottledError, and the task parks.
+// here, and waits in the room until shortly before they are due, or keeps its slot if it has missed
+// others and these are due soonEnough. Otherwise it returns a *ThrottledError, and the task parks.
 func (j *job) hold(ctx context.Context) (err error) {
 	if len(j.limiter) == 0 || j.reservation != nil || j.held {
 		return nil

@@ -27,7 +27,7 @@ const (
 // parked how many of the others parked. 0: take tasks as they come, because fewer than half of those
 // that had not been called park. It has to look at many to say so, or at all that there are: of a tenant
 // whose backlog is longer than that, the first may be what the limit lets through. If it lasted longer
-// than sortLasts, look at half as many. Other processes leave the queue to this one, so it looks at many if it can.
+// than sortLasts, look at half as many, and in the end at none. Other processes leave the queue to this one, so it looks at many if it can.
 func sortNext(last, came, called, parked int, lasted time.Duration) int {
 	few, many := parked == 0 || 2*parked < came-called, came < last || last >= sortMost
 	switch {

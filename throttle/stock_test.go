@@ -1,9 +1,13 @@
 package throttle
 
 import (
+	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // TestStockIsForThoseWhoWait: a call that brings a stock also serves those who came while it was
@@ -111,8 +115,8 @@ func TestRestsOfStocksComeBack(t *testing.T) {
 	})
 }
 
-// TestIdleClientKeepsNothing: what a client took in advance is there for its own callers at once, and
-// for others soon after it was last asked for anything, however long the interval is.
+// TestIdleClientKeepsNothing: what a client took in advance is there for a caller of its own that
+// wants much at once, and for others soon after it was last asked for anything, however long the interval is.
 func TestIdleClientKeepsNothing(t *testing.T) {
 	late := guarded("4000/12h")
 	late.Guard = time.Minute
@@ -138,19 +142,13 @@ func TestIdleClientKeepsNothing(t *testing.T) {
 						})
 					}
 					wg.Wait()
-					if l = of(b, l); !tries(b, l, left) {
+					if l = of(b, l); !b.try(l, left) {
 						b.Errorf("%d of %d are left, and cannot be had: %d are available", left, r.Permits, b.available(l))
 					}
 				})
 			})
 		}
 	}
-}
-
-func tries(b *bench, l *Limiter, n int64) bool {
-	ok, err := l.TryAcquire(b.Context(), n)
-	check(b, err)
-	return ok
 }
 
 // TestManyRestsComeBack: where a stock does not last long, there are more rests in a second than a client
@@ -171,5 +169,121 @@ func TestManyRestsComeBack(t *testing.T) {
 		if left := b.available(b.limiter(b.client())); left != r.Permits-used {
 			b.Errorf("%d are available of %d, of which %d were used", left, r.Permits, used)
 		}
+	})
+}
+
+// restsOf leaves rests of stocks: few permits are used in each half guard, and never as many as before. It
+// returns how many were used.
+func restsOf(b *bench, l *Limiter) (used int64) {
+	for range 30 {
+		for range 7 + used%5 {
+			check(b, l.Acquire(b.Context(), 1))
+			used++
+		}
+		time.Sleep(7 * time.Millisecond)
+	}
+	return used
+}
+
+// TestCloseGivesBackOnce: a client that closes gives back what it took in advance, all of it and once: whoever
+// else has permits keeps them.
+func TestCloseGivesBackOnce(t *testing.T) {
+	r := rate("1000/1h")
+	r.Guard = ms(10)
+	knows := func(b *bench, l *Limiter, used int64) {
+		b.Helper()
+		check(b, l.c.Close())
+		other := b.limiter(b.client())
+		config, err := other.Config(b.Context())
+		check(b, err)
+		if known := config.Permits - b.available(other); known != used {
+			b.Errorf("%d were used, Redis knows of %d", used, known)
+		}
+	}
+	t.Run("with rests", func(t *testing.T) {
+		underFakeTime(t, func(b *bench) {
+			l := b.limited(r)
+			knows(b, l, restsOf(b, l))
+		})
+	})
+	t.Run("after a denial", func(t *testing.T) { // others have what was left
+		underFakeTime(t, func(b *bench) {
+			l, others := b.limited(r), b.limiter(b.client())
+			used := restsOf(b, l)
+			for {
+				if n := b.available(others); n > 0 {
+					b.expectTry(others, n, true)
+					used += n
+				}
+				time.Sleep(6 * time.Millisecond) // longer than a stock lasts
+				if !b.try(l, 1) {
+					break
+				}
+				used++
+			}
+			knows(b, l, used)
+		})
+	})
+	t.Run("during a slow call", func(t *testing.T) { // the time of the rests is over when it is answered
+		underFakeTime(t, func(b *bench) {
+			var slowly atomic.Bool
+			l := b.troubled(r, func(_ int64, send func() *redis.Cmd) *redis.Cmd {
+				answer := send()
+				if slowly.Load() {
+					time.Sleep(500 * time.Millisecond)
+				}
+				return answer
+			})
+			used := restsOf(b, l)
+			b.until(800 * time.Millisecond)
+			slowly.Store(true)
+			var wg sync.WaitGroup
+			wg.Go(func() { _ = l.Acquire(b.Context(), 1) })
+			time.Sleep(100 * time.Millisecond)
+			slowly.Store(false)
+			knows(b, l, used)
+			wg.Wait()
+		})
+	})
+	t.Run("while a call brings more", func(t *testing.T) {
+		underFakeTime(t, func(b *bench) {
+			r := guarded("10000/24h")
+			l := b.troubled(r, during(1, 1000, slow(20*time.Millisecond)))
+			var wg sync.WaitGroup
+			var used atomic.Int64
+			for range 50 {
+				wg.Go(func() {
+					for range 4 {
+						if l.Acquire(b.Context(), 1) == nil {
+							used.Add(1)
+						}
+					}
+				})
+			}
+			time.Sleep(30 * time.Millisecond)
+			check(b, l.c.Close())
+			wg.Wait()
+			knows(b, l, used.Load())
+		})
+	})
+}
+
+// TestRestsAreForThoseWhoWait: a caller of another client who waits for a limit gets what an idle client
+// gives back.
+func TestRestsAreForThoseWhoWait(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		r := rate("1000/1h")
+		r.Guard = ms(10)
+		l, others := b.limited(r), b.limiter(b.client())
+		used := restsOf(b, l)
+		n := b.available(others)
+		if used+n == r.Permits {
+			b.Fatal("there are no rests")
+		}
+		b.expectTry(others, n, true)
+		ctx, cancel := context.WithCancel(b.Context())
+		defer cancel()
+		defer time.AfterFunc(5*time.Second, cancel).Stop()
+		check(b, others.Acquire(ctx, 1))
 	})
 }

@@ -143,7 +143,7 @@ func (l *Line) doubt() {
 }
 
 // close ends all waits and gives their grants back.
-func (l *Line) close() {
+func (l *Line) close(now Local) {
 	if l.closed {
 		return
 	}
@@ -158,8 +158,7 @@ func (l *Line) close() {
 	}
 	l.front, l.waiting = nil, nil
 	l.giveBackHeld()
-	l.returnStock()
-	l.returns = append(l.returns, l.stock.rests...)
+	l.endStock(now)
 	switch {
 	case l.calling:
 	case len(l.returns)+len(l.releases) > 0:

@@ -232,7 +232,7 @@ func byGrant(rs []returned, most int) (sums []script.Return, within, rest []retu
 	}
 	index := make(map[grant]int, min(len(rs), most))
 	for _, r := range rs {
-		of := grant{r.grant.at, r.release != nil}
+		of := grant{r.grant.at, r.due()}
 		i, ok := index[of]
 		switch {
 		case ok && slices.Equal(sums[i].Epochs, r.grant.epochs):

@@ -166,7 +166,7 @@ func (l *Line) Step(e Event, now Local, out *Actions) {
 	case Freed:
 		l.freed(now)
 	case Close:
-		l.close()
+		l.close(now)
 	}
 }
 

@@ -174,6 +174,9 @@ func (l *Line) fillStock(n int64, g grant, now Local) {
 	if s.backAt == 0 {
 		s.backAt = now.Add(keepsFor)
 	}
+	if l.closed {
+		l.endStock(now)
+	}
 }
 
 // mayNeedStock reports whether a request wants so much that it might not fit beside what is left of
@@ -221,5 +224,5 @@ func (l *Line) stockLeft() returned {
 	for i := range ns {
 		ns[i] = l.stock.left
 	}
-	return returned{grant: l.stock.grant, ns: ns}
+	return returned{grant: l.stock.grant, ns: ns, stock: true}
 }
