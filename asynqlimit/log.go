@@ -12,10 +12,12 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
 // asynqLogger is asynq's log without the line that asynq writes for each task that it does not
-// archive after all.
+// archive after all. asynq writes ids and errors of tasks into its messages, and many loggers do not
+// escape messages: here one message is one line of plain text.
 type asynqLogger struct {
 	l      *Limits
 	theirs asynq.Logger // nil: ours
@@ -34,26 +36,27 @@ func (g asynqLogger) Warn(args ...any) {
 
 func (g asynqLogger) Fatal(args ...any) {
 	if g.theirs != nil {
-		g.theirs.Fatal(args...)
+		g.theirs.Fatal(plain.Text(fmt.Sprint(args...)))
 	}
 	g.log(slog.LevelError, args)
 	os.Exit(1)
 }
 
 func (g asynqLogger) log(level slog.Level, args []any) {
+	text := plain.Text(fmt.Sprint(args...))
 	if g.theirs == nil {
-		g.l.logger.Log(g.l.late, level, fmt.Sprint(args...), "from", "asynq")
+		g.l.logger.Log(g.l.late, level, text, "from", "asynq")
 		return
 	}
 	switch level {
 	case slog.LevelDebug:
-		g.theirs.Debug(args...)
+		g.theirs.Debug(text)
 	case slog.LevelInfo:
-		g.theirs.Info(args...)
+		g.theirs.Info(text)
 	case slog.LevelWarn:
-		g.theirs.Warn(args...)
+		g.theirs.Warn(text)
 	default:
-		g.theirs.Error(args...)
+		g.theirs.Error(text)
 	}
 }
 

@@ -156,6 +156,7 @@ func (a *learner) api(at int64) bool {
 // TestLearnsAHiddenLimit: from a tenth, the limit comes to what the API accepts, with few
 // refusals, stays there, follows it down in one cut, and up again.
 func TestLearnsAHiddenLimit(t *testing.T) {
+	noRaces(t)
 	t.Parallel()
 	a := newLearner(t, Rate{Permits: 4, Interval: time.Second, Guard: -1}, script.Bracket{Start: 4, Min: 1, Max: 1000})
 	a.cap = 40

@@ -115,6 +115,7 @@ func TestLargeCostsAreHeard(t *testing.T) {
 // TestLearnsFromSlowResponses: a limit grows although the outcomes of its requests are known only
 // after 15 windows.
 func TestLearnsFromSlowResponses(t *testing.T) {
+	noRaces(t)
 	t.Parallel()
 	for _, late := range []time.Duration{5 * time.Second, 15 * time.Second} {
 		a := newLearner(t, Rate{Permits: 8, Interval: time.Second, Guard: -1}, script.Bracket{Start: 8, Min: 1, Max: 1000})
@@ -129,6 +130,7 @@ func TestLearnsFromSlowResponses(t *testing.T) {
 // TestLearnsAfterClockWasSetBack: Redis's clock goes back by an hour, and the limit still
 // grows, is cut, and probes.
 func TestLearnsAfterClockWasSetBack(t *testing.T) {
+	noRaces(t)
 	t.Parallel()
 	a := newLearner(t, Rate{Permits: 4, Interval: time.Second, Guard: -1}, script.Bracket{Start: 4, Min: 1, Max: 1000})
 	a.cap, a.coarse = 20, true
@@ -154,6 +156,7 @@ func TestLearnsAfterClockWasSetBack(t *testing.T) {
 // TestHeadersThatAlternate: the headers of an API alternate between two limits, and it accepts
 // less than either. It is not asked for more after each time it refused.
 func TestHeadersThatAlternate(t *testing.T) {
+	noRaces(t)
 	t.Parallel()
 	a := newLearner(t, Rate{Permits: 20, Interval: time.Second, Guard: -1}, script.Bracket{Start: 20, Min: 1, Max: 1000})
 	a.cap, a.tells, a.coarse = 20, []int64{50, 100}, true
@@ -215,6 +218,7 @@ func TestLongEventsRemember(t *testing.T) {
 // TestLargeCostsFillALimit: two requests fit into a limit, and leave a fifth of it unused. They
 // use it as far as they can: it grows, up to what the API accepts.
 func TestLargeCostsFillALimit(t *testing.T) {
+	noRaces(t)
 	t.Parallel()
 	const costs = 40
 	a := newLearner(t, Rate{Permits: 100, Interval: time.Second, Guard: -1}, script.Bracket{Start: 100, Min: 1, Max: 1000})
@@ -270,6 +274,7 @@ func (a *learner) window(refused int64) script.Learnt {
 // every few windows. That does not keep one event going for ever. (docs/adaptive.md says that the
 // limit of such an API falls meanwhile.)
 func TestEventsEnd(t *testing.T) {
+	noRaces(t)
 	t.Parallel()
 	a := newLearner(t, Rate{Permits: 100, Interval: time.Second, Guard: -1}, script.Bracket{Start: 100, Min: 1, Max: 100})
 	a.late = 2 * time.Second
@@ -280,7 +285,7 @@ func TestEventsEnd(t *testing.T) {
 		t.Fatalf("half was refused: %+v", l)
 	}
 	inRow, most := 0, 0
-	for i := range quarter(80) {
+	for i := range 80 {
 		inRow++
 		if !a.window(int64((i % 4) / 3)).Event {
 			inRow = 0
@@ -296,8 +301,9 @@ func TestEventsEnd(t *testing.T) {
 // some windows later, a third of it. The end of the first refusals does not hide who causes the
 // next ones.
 func TestSomebodyElseTakesMore(t *testing.T) {
+	noRaces(t)
 	t.Parallel()
-	for clean := range quarter(4) { // windows in which the other takes nothing
+	for clean := range 4 { // windows in which the other takes nothing
 		a := newLearner(t, Rate{Permits: 100, Interval: time.Second, Guard: -1}, script.Bracket{Start: 100, Min: 1, Max: 100})
 		for range 6 {
 			a.window(0)

@@ -9,6 +9,7 @@ import (
 // Clients that ask every few milliseconds keep a limit fully used for several intervals, with
 // reservations up to the horizon: the log stays small, and the promise holds.
 func TestBusyLogStaysBounded(t *testing.T) {
+	noRaces(t)
 	t.Parallel()
 	s := fakeServer(t)
 	client, err := New(s.rdb, Options{})
@@ -76,6 +77,7 @@ func TestPermitCountsItsInterval(t *testing.T) {
 
 // A log of more entries than Redis keeps apart gives nothing back early.
 func TestMergedLogKeepsTheLimit(t *testing.T) {
+	noRaces(t)
 	t.Parallel()
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(rate("1000/10s"))

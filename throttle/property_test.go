@@ -31,8 +31,9 @@ func steps() int {
 // Every reply of the script is the one that the model predicts, whatever came before; and no
 // window ever holds more than the limit, at any point of a trace.
 func TestPropertyFakeClock(t *testing.T) {
+	noRaces(t)
 	t.Parallel()
-	checkTraces(t, fakeServer(t), quarter(steps()))
+	checkTraces(t, fakeServer(t), steps())
 }
 
 // The same on a real Redis, whose own clock feeds the model.

@@ -177,6 +177,15 @@ func quarter(n int) int {
 	return n
 }
 
+// noRaces skips, under the race detector, a test in fake time that has one goroutine: nothing can race in
+// it. .ci/run has it without the detector, which makes it five times as long.
+func noRaces(t *testing.T) {
+	t.Helper()
+	if withRace && !nightly() {
+		t.Skip("one goroutine in fake time: run it without -race")
+	}
+}
+
 // realTime is how long a scenario may take on a real Redis, whose time cannot be made to pass.
 func realTime() time.Duration {
 	if nightly() {

@@ -269,21 +269,25 @@ func TestCloseGivesBackOnce(t *testing.T) {
 }
 
 // TestRestsAreForThoseWhoWait: a caller of another client who waits for a limit gets what an idle client
-// gives back.
+// gives back, also if the guard is so long that nobody can have reserved anything yet.
 func TestRestsAreForThoseWhoWait(t *testing.T) {
-	forEachRedis(t, func(b *bench) {
-		r := rate("1000/1h")
-		r.Guard = ms(10)
-		l, others := b.limited(r), b.limiter(b.client())
-		used := restsOf(b, l)
-		n := b.available(others)
-		if used+n == r.Permits {
-			b.Fatal("there are no rests")
-		}
-		b.expectTry(others, n, true)
-		ctx, cancel := context.WithCancel(b.Context())
-		defer cancel()
-		defer time.AfterFunc(5*time.Second, cancel).Stop()
-		check(b, others.Acquire(ctx, 1))
-	})
+	for _, guard := range []time.Duration{ms(10), 10 * time.Minute} {
+		t.Run(guard.String(), func(t *testing.T) {
+			forEachRedis(t, func(b *bench) {
+				r := rate("1000/1h")
+				r.Guard = guard
+				l, others := b.limited(r), b.limiter(b.client())
+				used := restsOf(b, l)
+				n := b.available(others)
+				if used+n == r.Permits {
+					b.Fatal("there are no rests")
+				}
+				b.expectTry(others, n, true)
+				ctx, cancel := context.WithCancel(b.Context())
+				defer cancel()
+				defer time.AfterFunc(5*time.Second, cancel).Stop()
+				check(b, others.Acquire(ctx, 1))
+			})
+		})
+	}
 }

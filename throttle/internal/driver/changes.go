@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -47,8 +48,11 @@ func (c *Client) listen() {
 	}
 	c.wg.Go(func() {
 		for c.ctx.Err() == nil {
-			c.hear(s.Subscribe(c.ctx, channels...))
+			err := c.hear(s.Subscribe(c.ctx, channels...))
 			c.changes.heard.Store(false)
+			if errors.Is(err, redis.ErrClosed) { // those who wait ask, and are told so
+				c.each("", line.Doubt)
+			}
 			pause, cancel := context.WithTimeout(c.ctx, listenAgain)
 			<-pause.Done()
 			cancel()
@@ -56,8 +60,8 @@ func (c *Client) listen() {
 	})
 }
 
-// hear passes on what a subscription brings until it breaks.
-func (c *Client) hear(ps *redis.PubSub) {
+// hear passes on what a subscription brings until it breaks, and returns why it did.
+func (c *Client) hear(ps *redis.PubSub) error {
 	stop := context.AfterFunc(c.ctx, func() { _ = ps.Close() })
 	defer func() {
 		if stop() {
@@ -83,8 +87,11 @@ func (c *Client) hear(ps *redis.PubSub) {
 			tested = false
 			continue
 		}
-		if tested || ps.Ping(c.ctx) != nil {
-			return
+		if tested {
+			return err
+		}
+		if err := ps.Ping(c.ctx); err != nil {
+			return err
 		}
 		tested = true
 	}

@@ -291,13 +291,13 @@ func (c *Client) each(name string, what line.Kind) {
 	}
 }
 
-// queuesOf returns the queues of every line that has the limiter.
+// queuesOf returns the queues of every line that has the limiter, or of all lines if it is "".
 func (c *Client) queuesOf(name string) []*queue {
 	c.mu.Lock()
 	queues := slices.Collect(maps.Values(c.queues))
 	c.mu.Unlock()
 	return slices.DeleteFunc(queues, func(q *queue) bool {
-		return !slices.ContainsFunc(q.members, func(m Member) bool { return m.Name == name })
+		return name != "" && !slices.ContainsFunc(q.members, func(m Member) bool { return m.Name == name })
 	})
 }
 

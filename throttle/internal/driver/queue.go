@@ -141,7 +141,9 @@ func (q *queue) step(e line.Event) *line.Actions {
 		}
 	}
 	if out.Wake != 0 {
-		c.listen()
+		if q.line.Waits() {
+			c.listen()
+		}
 		q.wakeAfter(out.Wake.Sub(c.now()))
 	}
 	if out.Start {

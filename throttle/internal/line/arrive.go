@@ -16,11 +16,9 @@ func (l *Line) arrive(w *Waiter, serves bool, now Local) {
 		l.answer(w, Answer{Err: ErrClosed})
 		return
 	}
-	if n, _ := l.Lend(now); w.reservation && n > 0 && IsOne(w.ns) {
+	if n, _ := l.Lend(now); n > 0 && IsOne(w.ns) {
 		l.stock.left--
-		w.grant, w.state = l.stock.grant, granted
-		l.keep(w)
-		l.answer(w, Answer{})
+		l.assign(w, l.stock.grant)
 		return
 	}
 	if l.mayNeedStock(w.ns) {

@@ -122,6 +122,11 @@ func (l *Line) nextBatch(now Local) *batch {
 	if !l.closed {
 		l.collect(b, now)
 	}
+	if len(b.request.Runs)+len(b.releases) == 0 { // what only gives back creates nothing
+		for i := range b.request.Members {
+			b.request.Members[i].Create = script.IfThere
+		}
+	}
 	l.gathering.asked()
 	if len(l.waiting) == 0 {
 		l.urgentAt, l.gathering.latest = 0, 0

@@ -148,13 +148,9 @@ func (l *Line) confirm(sent, received Local) {
 // replace asks again for all grants, in the order in which they are due. A change has dropped
 // them from the log of the limiter that changed. In a group, the script also takes them out
 // of the logs of the limiters that did not change. What is left of a stock cannot be used
-// either.
+// either: its permits are of the past, which changes do not drop, so they go back.
 func (l *Line) replace(now Local) {
-	if len(l.config) > 1 {
-		l.returnStock()
-	} else {
-		l.stock.left = 0
-	}
+	l.returnStock()
 	l.forgetHeld()
 	for _, w := range l.byDue() {
 		if len(l.config) > 1 {

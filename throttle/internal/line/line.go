@@ -166,10 +166,13 @@ func (l *Line) Reserved(member int) int64 { return l.reserved[member] }
 // Way returns what is known of the round trips to Redis, for new lines.
 func (l *Line) Way() RoundTrips { return l.roundTrips.known() }
 
+// Waits reports whether somebody waits for permits.
+func (l *Line) Waits() bool { return len(l.front)+len(l.waiting)+len(l.holders) > 0 }
+
 // Idle reports whether nobody waits and nothing is left to do.
 func (l *Line) Idle(now Local) bool {
 	l.checkAt(now)
-	return !l.calling && l.stock.backAt == 0 && len(l.front)+len(l.waiting)+len(l.holders)+len(l.comeback.held)+len(l.returns)+len(l.releases) == 0
+	return !l.calling && !l.stock.holds() && !l.Waits() && len(l.comeback.held)+len(l.returns)+len(l.releases) == 0
 }
 
 // KnownTime returns what Redis's clock shows at least, as far as this line has heard, and

@@ -102,10 +102,15 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 	}
 	var held []*Waiter
 	l.askAt, l.binding = 0, false
+	own := l.stock.holds()
 	for i := range b.request.Runs {
-		held = append(held, l.distribute(b, i, r, of, received)...)
+		held = append(held, l.distribute(b, i, r, of, own, received)...)
 	}
-	if len(held) == 0 {
+	switch {
+	case l.binding && own: // who waits gets it with the next call, before those who come later
+		l.endStock(received)
+		l.moveUpAt = received
+	case len(held) == 0:
 		l.assignStock(received)
 	}
 	l.assignHeld(received)
@@ -129,8 +134,9 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 	l.finish(b, Answer{})
 }
 
-// distribute gives the waiters of a run their grants, and returns those who stay in the line.
-func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, received Local) (held []*Waiter) {
+// distribute gives the waiters of a run their grants, and returns those who stay in the line. own says that
+// this client has a stock, or rests.
+func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, own bool, received Local) (held []*Waiter) {
 	run, answer, ws := &b.request.Runs[i], &r.Runs[i], b.waiters[i]
 	for _, g := range answer.Grants {
 		p := grant{at: r.Base + Remote(g.Offset), epochs: r.Epochs, shared: of.Shared}
@@ -175,7 +181,7 @@ func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, received L
 		ws = ws[k:]
 	}
 	l.binding = l.binding || len(ws) > 0
-	return l.withoutGrant(b, ws, run, answer, received)
+	return l.withoutGrant(b, ws, run, answer, own, received)
 }
 
 // assign gives a waiter its grant.
@@ -197,14 +203,17 @@ func (l *Line) assign(w *Waiter, p grant) {
 }
 
 // withoutGrant answers the waiters of a run that got no grant, and returns those who stay in
-// the line.
-func (l *Line) withoutGrant(b *batch, ws []*Waiter, run *script.Run, answer *script.Outcome, received Local) []*Waiter {
+// the line. Nobody is told no because of what this client has itself: they ask again when it has gone back.
+func (l *Line) withoutGrant(b *batch, ws []*Waiter, run *script.Run, answer *script.Outcome, own bool, received Local) []*Waiter {
 	var held []*Waiter
 	for _, w := range ws {
 		switch {
 		case w.state == gone:
 		case l.closed:
 			l.answer(w, Answer{Err: ErrClosed})
+		case answer.Rest == script.Denied && own:
+			w.state = queued
+			l.front = append(l.front, w)
 		case answer.Rest == script.Denied:
 			l.deny(w, answer.Wait, answer.Member)
 		case answer.Rest == script.Exceeds:
@@ -318,11 +327,11 @@ func (l *Line) renew(b *batch) {
 // expired asks again for the permits of a batch if Redis did not answer for so long that it
 // no longer knows whether it has served the batch. Permits that the batch may have been
 // granted count as used. What it was to give back is not given back again, because that could
-// be done twice. If the batch was sent only just now, Redis's clock was set, and the batch
-// was not served.
+// be done twice. If the batch was sent only just now, and once, Redis's clock was set, and
+// the batch was not served.
 func (l *Line) expired(b *batch, received Local) {
 	l.putBack(b)
-	if received.Sub(b.first) < LeastServed/2 {
+	if !b.alone && received.Sub(b.first) < LeastServed/2 {
 		l.returns = append(b.returns, l.returns...)
 		l.releases = append(b.releases, l.releases...)
 		return

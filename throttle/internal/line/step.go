@@ -185,8 +185,10 @@ func (l *Line) next(now Local) {
 		l.comeback.row = 0
 		l.giveBackHeld()
 	}
-	if l.stock.over(now) {
-		l.endStock(now)
+	if n := len(l.returns); l.stock.holds() {
+		if l.endKept(now); len(l.returns) > n {
+			l.freed(now)
+		}
 	}
 	switch {
 	case l.toMeasure() && !l.closed, l.toTime(), l.toCheck(now) && !l.toAsk(now):
@@ -232,7 +234,7 @@ func (l *Line) arm(now Local) {
 	if until := l.comeback.until; until != 0 && (!ok || until < at) {
 		at, ok = until, true
 	}
-	if back := l.stock.backAt; back != 0 && (!ok || back < at) {
+	if back := l.stock.backAt(); back != 0 && (!ok || back < at) {
 		at, ok = back, true
 	}
 	if !ok {

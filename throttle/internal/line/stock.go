@@ -25,18 +25,18 @@ const (
 // so it is as exact as any permit, and it can be used while the configuration is known to be
 // the one that it was granted under.
 type stock struct {
-	size  int64
-	left  int64
-	grant grant
-	until Local
+	size   int64
+	left   int64
+	grant  grant
+	filled Local
+	until  Local
 
 	// How many were used lately: from since on, and in the stretch before that. A stretch is
 	// about as long as a stock lasts.
 	used, usedBefore int64
 	since            Local
 
-	rests  []returned // of stocks whose time is over, the latest last
-	backAt Local      // when rests, and what is left, go back at the latest; zero: there are none
+	rests []returned // of stocks whose time is over, the latest last
 }
 
 // maxRests is how many rests are kept: more go back with the next call.
@@ -132,7 +132,7 @@ func (s *stock) advance(now Local, half time.Duration) {
 // half guard, within bounds that keep small limits exact to the permit.
 func (l *Line) wanted(now Local) int64 {
 	half := l.halfGuard()
-	if half == 0 || l.binds(now) {
+	if half == 0 || l.binds(now) || l.roundTrips.least() > half/2 { // then it would come too late
 		return 0
 	}
 	l.stock.advance(now, half)
@@ -162,18 +162,13 @@ func (l *Line) expireStock(now Local) {
 		l.returns = append(l.returns, l.stock.rests...)
 		l.stock.rests = nil
 	}
-	if l.stock.over(now) {
-		l.endStock(now)
-	}
+	l.endKept(now)
 }
 
 // fillStock notes what a call brought beyond what was asked for.
 func (l *Line) fillStock(n int64, g grant, now Local) {
 	s := &l.stock
-	s.size, s.left, s.grant, s.until = n, n, g, g.earliest.Add(l.halfGuard())
-	if s.backAt == 0 {
-		s.backAt = now.Add(keepsFor)
-	}
+	s.size, s.left, s.grant, s.until, s.filled = n, n, g, g.earliest.Add(l.halfGuard()), now
 	if l.closed {
 		l.endStock(now)
 	}
@@ -182,7 +177,7 @@ func (l *Line) fillStock(n int64, g grant, now Local) {
 // mayNeedStock reports whether a request wants so much that it might not fit beside what is left of
 // stocks: more than a quarter of a limit, of which half was free lately.
 func (l *Line) mayNeedStock(ns []int64) bool {
-	if l.stock.backAt == 0 {
+	if !l.stock.holds() {
 		return false
 	}
 	for i, c := range l.config {
@@ -193,20 +188,49 @@ func (l *Line) mayNeedStock(ns []int64) bool {
 	return false
 }
 
-// over reports whether something has been kept for long enough.
-func (s *stock) over(now Local) bool { return s.backAt != 0 && now >= s.backAt }
+// holds reports whether something was taken in advance and not used.
+func (s *stock) holds() bool { return s.left > 0 || len(s.rests) > 0 }
 
-// endStock gives back what is left of the stock, and the rests of those before it, as far as they still
-// count.
+// backAt is when something goes back at the latest; zero: there is nothing.
+func (s *stock) backAt() Local {
+	switch {
+	case len(s.rests) > 0:
+		return s.rests[0].filled.Add(keepsFor)
+	case s.left > 0:
+		return s.filled.Add(keepsFor)
+	}
+	return 0
+}
+
+// endKept gives back what has been kept for long enough.
+func (l *Line) endKept(now Local) {
+	s := &l.stock
+	switch at := s.backAt(); {
+	case at == 0 || now < at:
+	case s.left > 0 && now < s.filled.Add(keepsFor): // a stock that came after those rests
+		l.endRests(now)
+	default:
+		l.endStock(now)
+	}
+}
+
+// endStock gives back what is left of the stock, and the rests of those before it.
 func (l *Line) endStock(now Local) {
 	s := &l.stock
 	if s.left > 0 {
 		s.rests = append(s.rests, l.stockLeft())
 	}
+	s.left, s.until = 0, min(s.until, now)
+	l.endRests(now)
+}
+
+// endRests gives back the rests, as far as they still count.
+func (l *Line) endRests(now Local) {
+	s := &l.stock
 	l.returns = append(l.returns, slices.DeleteFunc(s.rests, func(r returned) bool {
 		return !slices.ContainsFunc(l.config, func(c script.Settings) bool { return now.Sub(r.grant.due) < c.Span() })
 	})...)
-	s.rests, s.left, s.backAt = nil, 0, 0
+	s.rests = nil
 }
 
 // returnStock gives back what is left of the stock.
@@ -224,5 +248,5 @@ func (l *Line) stockLeft() returned {
 	for i := range ns {
 		ns[i] = l.stock.left
 	}
-	return returned{grant: l.stock.grant, ns: ns, stock: true}
+	return returned{grant: l.stock.grant, ns: ns, filled: l.stock.filled}
 }

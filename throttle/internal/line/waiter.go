@@ -84,11 +84,11 @@ type returned struct {
 	left  *Waiter // whose caller waits until Redis has it; nil if nobody does
 
 	release *Release // set if the permits were handed out; nil if they were not
-	stock   bool     // they are what is left of a stock
+	filled  Local    // when a stock had them, of which they are what is left; zero: they are not
 }
 
 // due reports whether the time of the permits has come: then those who wait hear of them.
-func (r *returned) due() bool { return r.release != nil || r.stock }
+func (r *returned) due() bool { return r.release != nil || r.filled != 0 }
 
 // Release is permits of each member that were handed out and not used.
 type Release struct {

@@ -25,10 +25,14 @@ type Request struct {
 // Member is what a call says about a limiter.
 type Member struct {
 	Settings
-	Create  string // the configuration to create it with, or ""
+	Create  string // the configuration to create it with, or "", or IfThere
 	Refresh bool   // the cached value is to be rebuilt
 	Ahead   int64  // permits that this client has reserved ahead
 }
+
+// IfThere in place of a configuration: the limiter may be gone. A call that asks for nothing gives back to the
+// others.
+const IfThere = "-"
 
 // Return is what a call gives back of one grant.
 type Return struct {

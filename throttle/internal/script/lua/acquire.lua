@@ -4,7 +4,8 @@
 --
 -- KEYS: 1 this queue's last reply, then SPAN keys for each member (log.lua)
 -- ARGV: batch number (grows within the queue's key), client id, numbers, then
---       M x: seal last seen ('' none), configuration to create it with (rate:interval:type:keepAlive:guard:smooth:window:offset) or ''
+--       M x: seal last seen ('' none), configuration to create it with (rate:interval:type:keepAlive:guard:smooth:window:offset), or '' (it
+--            has to be there), or - (it need not be there, if nothing is asked for)
 -- The numbers are one argument, separated by spaces, which Redis reads faster than many arguments:
 --       us that Redis's clock must show at least, as acquire.lua last told this queue (0: never)
 --       us that it would show if it had not been set back, as far as the client knows (0: it does not know)
@@ -38,6 +39,7 @@ local function member(config, kept, known)
     text = false, cached = false, card = 0, -- its value as Redis has it, as text and as a number, and how many entries its log had
     value = 0, at = {}, x = {}, dirty = false, -- its new value, the times and permits of what this call grants, and whether anything else changed
     page = false, skip = 0, oldest = false, purged = false, -- as purge left them
+    short = false, -- little of the limit was free before anything was given back
   }, { __index = config })
 end
 
@@ -71,16 +73,22 @@ if latest > 0 and now > latest then return at .. ' 5' end
 for i = 1, M do
   if not members[i] and ARGV[3 + 2 * i] == '' then return format('%s 1 %d', at, i - 1) end
 end
+-- following goes through the members that are there.
+local function following(_, i)
+  repeat i = i + 1 until members[i] ~= false
+  return members[i] and i, members[i]
+end
+
 for i = 1, M do
   local m, text = members[i], read[i + 1]
-  if not m then
+  if not m and ARGV[3 + 2 * i] ~= '-' then
     m = member(config().create_config(2 + (i - 1) * SPAN, ARGV[3 + 2 * i], now), nil, false)
     members[i], text = m, call('GET', m.value_key)
   end
-  m.text, m.cached, m.card = text, whole(text), call('ZCARD', m.permits_key)
+  if m then m.text, m.cached, m.card = text, whole(text), call('ZCARD', m.permits_key) end
 end
 
-for i, m in ipairs(members) do
+for i, m in following, nil, 0 do
   local epoch = seen[i] + 0
   local ran = least >= m.epoch and least - now < min(m.W, NEAR) and now - least < m.W / 2 -- time has run on, since this client was told it
   if not ran or furthest - now >= m.W or epoch ~= m.epoch or m.epoch > now or refresh[i] then
@@ -88,6 +96,7 @@ for i, m in ipairs(members) do
   end
   if far > 0 then upkeep().note_far(m, far) end
   update(m, client, refresh[i], epoch, now, furthest)
+  m.short = m.value < m.rate / 8
 end
 
 local changed, given_back, freed = false, false, {}
@@ -98,10 +107,11 @@ for _ = 1, take_number() do
   for i = 1, M do
     local n = take_number()
     -- A reservation of an older configuration was dropped, or stays: we must not touch it.
-    local same = epochs[i] == members[i].epoch
-    if due and n > 0 and upkeep().take_back(members[i], t, n, now, same) then
+    local m = members[i]
+    local same = m and epochs[i] == m.epoch
+    if due and m and n > 0 and upkeep().take_back(m, t, n, now, same) then
       freed[i] = true
-    elseif not due and same and upkeep().give_back(members[i], t, n, now) then
+    elseif not due and same and upkeep().give_back(m, t, n, now) then
       changed = true
     end
   end
@@ -114,18 +124,19 @@ for i = 1, M do
     upkeep().release(members[i], n, now)
     freed[i] = true
   end
-  if freed[i] then -- tell those whose reservations are far ahead
+  if freed[i] then -- tell those who wait: their reservations are far ahead, or they could reserve nothing
     changed = true
-    if call('ZCOUNT', members[i].permits_key, score(now + NEAR), '+inf') > 0 then config().announce_release(members[i].name) end
+    if members[i].short or call('ZCOUNT', members[i].permits_key, score(now + NEAR), '+inf') > 0 then config().announce_release(members[i].name) end
   end
 end
 
 local out, o = { '0', at }, 2
 local earliest, grid, paused = now, nil, 1
-for i, m in ipairs(members) do
-  if m.pause > earliest then earliest, paused = m.pause, i end
-  if m.grid then grid = min(grid or m.grid, m.grid) end
-  if m.seal == ARGV[2 + 2 * i] then
+for i = 1, M do
+  local m = members[i]
+  if m and m.pause > earliest then earliest, paused = m.pause, i end
+  if m and m.grid then grid = min(grid or m.grid, m.grid) end
+  if not m or m.seal == ARGV[2 + 2 * i] then
     out[o + 1], out[o + 2] = seen[i], '0' -- the epoch, too, is the one that the client has seen
     o = o + 2
   else
@@ -234,7 +245,7 @@ out[contenders_at] = int(contenders)
 
 local ttl, lives, stays = 0, false, false
 local longest_W = 0
-for i, m in ipairs(members) do
+for i, m in following, nil, 0 do
   write(m, now)
   local written = m.dirty or #m.at > 0
   if written then

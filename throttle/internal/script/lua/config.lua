@@ -118,7 +118,7 @@ local function announce_release(name) redis.pcall('PUBLISH', 'jobthrottle:releas
 -- step (back), and about its end (forward).
 local function shown(m, now, furthest)
   local h = call('HMGET', m.name, 'shown', 'back', 'forward')
-  local noted, back, forward = whole(h[1]), whole(h[2]), whole(h[3])
+  local noted, back, forward = instant(h[1]), instant(h[2]), instant(h[3])
   if back and furthest - now >= m.W then furthest = 0 end
   if noted and noted <= now then
     call('HDEL', m.name, 'shown')

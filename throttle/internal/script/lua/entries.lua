@@ -41,7 +41,7 @@ local function update(m, client, refresh, seen, now, furthest)
   end
   if m.per_client and (refresh or seen ~= m.epoch) then
     local at = seen == m.epoch and m.epoch or tonumber(call('ZSCORE', m.clients_key, client) or 0) -- a client that has seen it was here after it
-    if at < (m.reset or fields().reset_at(call('HGET', m.name, 'reset'))) then
+    if at < (m.reset or instant(call('HGET', m.name, 'reset')) or 0) then
       call('DEL', m.permits_key)
     elseif at < m.epoch then
       config().drop_reservations(m, max(min(m.epoch, now), (config().shown(m, now, furthest))) + config().near(m))

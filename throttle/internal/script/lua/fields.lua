@@ -1,8 +1,7 @@
 -- Reads a limiter's hash, field by field. Anybody may have written it: every number is checked
 -- against its bounds before it is used.
 
--- The longest interval, in ms, and the latest time, in us.
-local LONGEST, LATEST = 31536000000, 4503599627370496
+local LONGEST = 31536000000 -- the longest interval, in ms
 
 -- seal_of is the whole configuration in one string. An expiry that was given to the limiter counts
 -- as a keepAlive in it, so that such a limiter is never a known one (open in log.lua).
@@ -14,12 +13,6 @@ end
 -- sealed reports whether the seal belongs to this configuration.
 local function sealed(m)
   return m.seal == seal_of(m, m.keep) or m.keep == 0 and m.seal == seal_of(m, 1)
-end
-
--- reset_at is the epoch of the latest reset; zero if there was none, or if it makes no sense.
-local function reset_at(s)
-  local n = whole(s)
-  return n and n > 0 and n <= LATEST and n or 0
 end
 
 -- read makes a limiter from its fields, in the order of open in log.lua. If a field makes no sense
@@ -36,7 +29,7 @@ local function read(k, h)
   m.rate, m.interval = number('rate', 3, 1, 4294967295), number('interval', 4, 1, LONGEST) * 1000
   m.per_client, m.keep = number('type', 5, 0, 1, 0) == 1, number('keepAliveTime', 6, 0, 100 * LONGEST, 0)
   m.smooth, m.calendar = number('smooth', 8, 0, 1, 0) == 1, number('window', 9, 0, 1, 0) == 1
-  m.epoch, m.reset = number('epoch', 11, 0, LATEST, 0), reset_at(h[13])
+  m.epoch, m.reset = number('epoch', 11, 0, LATEST, 0), instant(h[13]) or 0 -- of the latest reset
   m.pause = number('pause', 12, 0, clock() + 3000 * LONGEST, 0)
   local own = m.per_client and 2 or 0
   m.value_key, m.permits_key = KEYS[k + 1 + own], KEYS[k + 2 + own]
@@ -57,4 +50,4 @@ local function read(k, h)
   return m
 end
 
-return { read = read, reset_at = reset_at, seal_of = seal_of }
+return { read = read, seal_of = seal_of }

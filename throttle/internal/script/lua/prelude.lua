@@ -15,6 +15,7 @@ local LOWEST = 2^45        -- more permits than all entries of a log together ha
 local KEPT = 11000         -- ms for which a reply is kept at least: its batch cannot be repeated for as long
 local SETTLED = 3600000000 -- us: a clock that was set back, and has run on this far past where it was, is not expected to be set forward
 local PRESENCE = 60000     -- ms for which a client counts as seen
+local LATEST = 4503599627370496 -- us: no time is later
 
 -- clock returns Redis's time in us, as a number and as text.
 local function clock()
@@ -27,4 +28,10 @@ local function whole(s)
   local n = tonumber(s)
   if n and n == floor(n) then return n end
   return nil
+end
+
+-- instant reads a time, or a length of time, in us; nil for anything else.
+local function instant(s)
+  local n = whole(s)
+  return n and n > 0 and n <= LATEST and n or nil
 end
