@@ -77,7 +77,6 @@ func TestPermitCountsItsInterval(t *testing.T) {
 
 // A log of more entries than Redis keeps apart gives nothing back early.
 func TestMergedLogKeepsTheLimit(t *testing.T) {
-	noRaces(t)
 	t.Parallel()
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(rate("1000/10s"))

@@ -119,7 +119,6 @@ func TestChangesEndStocks(t *testing.T) {
 // A reservation that nobody comes for costs nothing once it was due, and its permits count as
 // used.
 func TestReservationsThatAreLeft(t *testing.T) {
-	noRaces(t)
 	t.Parallel()
 	for _, r := range []Rate{guarded("250/1s"), rate("250/1s"), guarded("1000/1h")} {
 		t.Run(fmt.Sprint(r), func(t *testing.T) {

@@ -2,6 +2,10 @@ package throttle
 
 import (
 	"context"
+	"flag"
+	"fmt"
+	"math"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -9,42 +13,73 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/internal/written"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// BenchmarkScriptCost prints what the script calls of docs/scaling.md cost
+var writeCosts = flag.Bool("costs", false, "write what script calls cost into docs/scaling.md")
+
+// BenchmarkScriptCost measures what the script calls of docs/scaling.md cost
 // Redis: its processor time a call, with the network's part and without, and
-// the permits that a call brings.
+// the permits that a call brings. It takes the lowest of several runs: others use the processor, too.
 //
-//	go test -run - -bench ScriptCost -benchtime 1x ./throttle
+//	go test -run - -bench ScriptCost -benchtime 3x ./throttle -costs    writes the table there
 func BenchmarkScriptCost(b *testing.B) {
 	never := Rate{Permits: MaxPermits, Interval: time.Second, Guard: -1} // without a guard there is no stock: each has a call
 	thousand := Rate{Permits: 1000, Interval: time.Second}
+	redisVersion := ""
+	table := "| call | processor time | of it in the script | permits it brings |\n| --- | --- | --- | --- |\n"
 	for _, c := range []struct {
-		name string
-		load load
+		name, says string
+		load       load
 	}{
-		{"empty-script", load{clients: 1, waiters: 1, call: func(ctx context.Context, c *Client) error {
+		{"empty-script", "an empty script, for comparison", load{clients: 1, waiters: 1, call: func(ctx context.Context, c *Client) error {
 			return redis.NewScript("return 1").Run(ctx, c.core.Redis, nil).Err()
 		}}},
-		{"read-epoch", load{rates: []Rate{never}, clients: 1, waiters: 1, call: func(ctx context.Context, c *Client) error {
+		{"read-epoch", "a check of the configuration (`epoch.lua`)", load{rates: []Rate{never}, clients: 1, waiters: 1, call: func(ctx context.Context, c *Client) error {
 			_, err := c.core.Call(ctx, script.Epoch, []string{"1"})
 			return err
 		}}},
-		{"never-binding", load{rates: []Rate{never}, clients: 1, waiters: 1}},
-		{"never-binding-group-of-3", load{rates: []Rate{never, never, never}, clients: 1, waiters: 1}},
-		{"contended-8x64", load{rates: []Rate{thousand}, clients: 8, waiters: 64}},
-		{"contended-8x64-group-of-3", load{rates: []Rate{thousand, thousand, thousand}, clients: 8, waiters: 64}},
-		{"contended-64x1", load{rates: []Rate{thousand}, clients: 64, waiters: 1}},
+		{"never-binding", "a limit that does not bind, one caller", load{rates: []Rate{never}, clients: 1, waiters: 1}},
+		{"never-binding-group-of-3", "a group of three that does not bind, one caller", load{rates: []Rate{never, never, never}, clients: 1, waiters: 1}},
+		{"contended-8x64", "a binding limit, 8 processes with 64 waiters each, 1000/s", load{rates: []Rate{thousand}, clients: 8, waiters: 64}},
+		{"contended-8x64-group-of-3", "a group of three, the same", load{rates: []Rate{thousand, thousand, thousand}, clients: 8, waiters: 64}},
+		{"contended-64x1", "a binding limit, 64 processes with one waiter each, 1000/s", load{rates: []Rate{thousand}, clients: 64, waiters: 1}},
 	} {
+		var least cost
 		b.Run(c.name, func(b *testing.B) {
+			least = cost{cpu: math.Inf(1)}
 			for b.Loop() {
-				c.load.run(b)
+				if m := c.load.run(b); m.cpu < least.cpu {
+					least = m
+				}
 			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(least.perSecond, "calls/s")
+			b.ReportMetric(least.cpu, "cpu-us/call")
+			b.ReportMetric(least.inScript, "script-us/call")
+			b.ReportMetric(least.permits, "permits/call")
 		})
+		redisVersion = least.redisVersion
+		permits := ""
+		if least.permits > 0 {
+			permits = fmt.Sprintf("%.3g", least.permits)
+		}
+		table += fmt.Sprintf("| %s | %.0f us | %.0f us | %s |\n", c.says, least.cpu, least.inScript, permits)
 	}
+	if *writeCosts {
+		when := fmt.Sprintf("Measured %s with Redis %s on one of %d cores.", time.Now().Format(time.DateOnly), redisVersion, runtime.NumCPU())
+		check(b, written.Into("../docs/scaling.md", "BenchmarkScriptCost", when+"\n\n"+table))
+	}
+}
+
+// cost is what a script call costs: us of Redis's processor, and of that in the script; and the permits that it
+// brings.
+type cost struct {
+	perSecond, cpu, inScript, permits float64
+	redisVersion                      string
 }
 
 // load is Clients whose goroutines acquire in a loop; or, if call is set, do that.
@@ -54,7 +89,7 @@ type load struct {
 	call             func(ctx context.Context, c *Client) error
 }
 
-func (l load) run(b *testing.B) {
+func (l load) run(b *testing.B) cost {
 	b.Helper()
 	addr := redistest.Start(b)
 	admin := redis.NewClient(&redis.Options{Addr: addr})
@@ -101,11 +136,7 @@ func (l load) run(b *testing.B) {
 	}
 
 	calls := after.calls - before.calls
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(calls/3, "calls/s")
-	b.ReportMetric((after.cpu-before.cpu)*1e6/calls, "cpu-us/call")
-	b.ReportMetric((after.inScripts-before.inScripts)/calls, "script-us/call")
-	b.ReportMetric(float64(granted)/calls, "permits/call")
+	return cost{calls / 3, (after.cpu - before.cpu) * 1e6 / calls, (after.inScripts - before.inScripts) / calls, float64(granted) / calls, after.redisVersion}
 }
 
 // acquire is what the goroutines of a Client do.
@@ -140,6 +171,8 @@ type work struct {
 	cpu       float64 // s, of the process
 	inScripts float64 // us
 	calls     float64 // of scripts
+
+	redisVersion string
 }
 
 func workOf(b *testing.B, rdb *redis.Client) (w work) {
@@ -148,9 +181,12 @@ func workOf(b *testing.B, rdb *redis.Client) (w work) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	number := func(text, after string) float64 {
+	value := func(text, after string) string {
 		_, rest, _ := strings.Cut(text, after)
-		rest = rest[:strings.IndexAny(rest+",", ",\r\n")]
+		return rest[:strings.IndexAny(rest+",", ",\r\n")]
+	}
+	number := func(text, after string) float64 {
+		rest := value(text, after)
 		x, err := strconv.ParseFloat(rest, 64)
 		if err != nil {
 			b.Fatalf("INFO: no number after %q: %v", after, err)
@@ -162,5 +198,7 @@ func workOf(b *testing.B, rdb *redis.Client) (w work) {
 		cpu:       number(text, "used_cpu_user:") + number(text, "used_cpu_sys:"),
 		inScripts: number(evalsha, "usec="),
 		calls:     number(evalsha, "calls="),
+
+		redisVersion: value(text, "redis_version:"),
 	}
 }

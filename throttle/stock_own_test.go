@@ -74,6 +74,11 @@ func TestOwnStockIsNoDenial(t *testing.T) {
 	for name, ask := range map[string]func(ctx context.Context, l *Limiter) (bool, error){
 		"TryAcquire":    func(ctx context.Context, l *Limiter) (bool, error) { return l.TryAcquire(ctx, 1) },
 		"TryAcquireFor": func(ctx context.Context, l *Limiter) (bool, error) { return l.TryAcquireFor(ctx, 1, time.Second) },
+		"patient": func(ctx context.Context, l *Limiter) (bool, error) {
+			begin := time.Now()
+			ok, err := l.TryAcquireFor(ctx, 1, 2*time.Hour)
+			return ok && time.Since(begin) < time.Second, err
+		},
 		"Acquire": func(ctx context.Context, l *Limiter) (bool, error) {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
@@ -87,7 +92,7 @@ func TestOwnStockIsNoDenial(t *testing.T) {
 	} {
 		t.Run("a stock, "+name, func(t *testing.T) {
 			underFakeTime(t, func(b *bench) {
-				l := stocked(b, b.limiter(b.client()))
+				l := stocked(b, b.limiter(b.clientOf(&distant{Scripter: b.rdb}))) // it cannot subscribe
 				b.expectTry(b.limiter(b.client()), 961, true)
 				time.Sleep(150 * time.Millisecond) // it may only be used while the configuration is known
 				for range 19 {
@@ -118,6 +123,19 @@ func TestOwnStockIsNoDenial(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A change of the limit, of which a client hears with its next reply, leaves it what it had in advance.
+func TestOwnStockAfterAChange(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l, other := stocked(b, b.limiter(b.clientOf(&distant{Scripter: b.rdb}))), b.limiter(b.client())
+		b.expectTry(other, 961, true)
+		r := must(other.Config(b.Context()))
+		r.KeepAlive = 2 * time.Hour
+		must(other.UpdateRate(b.Context(), r))
+		time.Sleep(150 * time.Millisecond)
+		b.expectTry(l, 1, true)
+	})
 }
 
 // TestOwnStockIsForWhoWaitsFirst: a caller who finds nothing gets what his own client has in

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/judge"
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/internal/written"
 )
 
 // TestMain is also the judge's process, which is this program again.
@@ -141,24 +141,13 @@ func TestOutDir(t *testing.T) {
 	}
 }
 
-func TestSplice(t *testing.T) {
-	section := sectionBegins + "\nnew\n\n" + sectionEnds
-	tests := []struct {
-		old, want string // "" is refused
-	}{
-		{"", "# Reliability\n\n" + section},
-		{"before\n" + sectionBegins + "old\n" + sectionEnds + "after\n", "before\n" + section + "after\n"},
-		{"somebody's text\n", ""},
-		{sectionEnds + sectionBegins, ""},
+// TestReportHasASection: the page has a section for what a run writes.
+func TestReportHasASection(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", reportFile))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, tt := range tests {
-		if got, err := splice(tt.old, "new\n"); got != tt.want || (err != nil) != (tt.want == "") {
-			t.Errorf("%q becomes %q (%v), want %q", tt.old, got, err, tt.want)
-		}
-	}
-	if text, err := os.ReadFile(filepath.Join("..", "..", reportFile)); errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%s is missing", reportFile)
-	} else if _, err := splice(string(text), "new"); err != nil {
-		t.Errorf("%s has no section for what a run writes: %v", reportFile, err)
+	if _, err := written.Splice(string(text), itself, "new"); err != nil {
+		t.Errorf("%s: %v", reportFile, err)
 	}
 }

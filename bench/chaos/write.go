@@ -9,17 +9,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+
+	"github.com/jobthrottle/jobthrottle/internal/written"
 )
 
 // reportFile is the file in which a run writes a section.
 const reportFile = "RELIABILITY.md"
 
-// The section is what lies between these lines. People write the rest of the file.
-const (
-	sectionBegins = "<!-- written by go run ./bench/chaos -->\n"
-	sectionEnds   = "<!-- end of what go run ./bench/chaos writes -->\n"
-)
+// itself is the program that the section names.
+const itself = "go run ./bench/chaos"
 
 // write puts the section into the file, and says on stdout where, and what it says.
 func write(m measured, stdout io.Writer) error {
@@ -33,29 +31,16 @@ func write(m measured, stdout io.Writer) error {
 		return err
 	}
 	section := m.section()
-	text, err := splice(string(old), section)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+	if len(old) == 0 {
+		err = os.WriteFile(file, []byte("# Reliability\n\n"+written.Part(itself, section)), 0o644)
+	} else {
+		err = written.Into(file, itself, section)
 	}
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+	if err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "%s\n%s\n", section, file)
 	return nil
-}
-
-// splice replaces the section of a file. If the file is empty, it makes a new one.
-func splice(old, section string) (string, error) {
-	section = sectionBegins + "\n" + section + "\n" + sectionEnds
-	if old == "" {
-		return "# Reliability\n\n" + section, nil
-	}
-	before, rest, begins := strings.Cut(old, sectionBegins)
-	_, after, ends := strings.Cut(rest, sectionEnds)
-	if !begins || !ends {
-		return "", fmt.Errorf("the lines %q and %q are missing: between them belongs what was measured", strings.TrimSpace(sectionBegins), strings.TrimSpace(sectionEnds))
-	}
-	return before + section + after, nil
 }
 
 // outDir is the folder to write to. It keeps partial figures from replacing whole ones.

@@ -77,12 +77,22 @@ func (g Figures) Used() float64 {
 
 // Head names the columns of Row.
 const Head = `| limit | Clients x waiters | calls/s | checks/s | per permit | core | limit used | Clients served | last of their first permits | Jain | stale | first second: calls, backlog |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |`
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+`
 
 // Row is a line of a Markdown table.
 func (g Figures) Row() string {
 	f := g.fleet
-	return fmt.Sprintf("| %v | %d x %d | %.0f | %.0f | %.3g | %.1f %% | %.0f %% | %d | %v | %.3f | %d | %d, %v |",
+	return fmt.Sprintf("| %v | %d x %d | %.0f | %.0f | %.3g | %.1f %% | %.0f %% | %d | %v | %.3f | %d | %d, %v |\n",
 		f.Rate, f.Clients, f.Waiters, float64(g.Steady.Calls)/g.seconds(), float64(g.Steady.Checks)/g.seconds(), g.CallsPerPermit(), 100*g.Core(),
 		100*g.Used(), g.Served, g.First.Round(10*time.Millisecond), g.Jain, g.Stale, g.Start.Calls+g.Start.Checks, g.Start.Backlog.Round(time.Millisecond))
+}
+
+// Seconds is a line of a Markdown table with the permits that were used in some seconds.
+func (g Figures) Seconds(permits ...int) string {
+	row := fmt.Sprintf("| %v | %d x %d |", g.fleet.Rate, g.fleet.Clients, g.fleet.Waiters)
+	for _, n := range permits {
+		row += fmt.Sprintf(" %d |", n)
+	}
+	return row + "\n"
 }

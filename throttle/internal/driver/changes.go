@@ -49,9 +49,10 @@ func (c *Client) listen() {
 	c.wg.Go(func() {
 		for c.ctx.Err() == nil {
 			err := c.hear(s.Subscribe(c.ctx, channels...))
-			c.changes.heard.Store(false)
-			if errors.Is(err, redis.ErrClosed) { // those who wait ask, and are told so
-				c.each("", line.Doubt)
+			if c.changes.heard.Swap(false) && errors.Is(err, redis.ErrClosed) {
+				for _, q := range c.allQueues() {
+					q.happens(line.Doubt) // those who wait ask, and are told so
+				}
 			}
 			pause, cancel := context.WithTimeout(c.ctx, listenAgain)
 			<-pause.Done()

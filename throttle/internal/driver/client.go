@@ -291,14 +291,17 @@ func (c *Client) each(name string, what line.Kind) {
 	}
 }
 
-// queuesOf returns the queues of every line that has the limiter, or of all lines if it is "".
+// queuesOf returns the queues of every line that has the limiter.
 func (c *Client) queuesOf(name string) []*queue {
-	c.mu.Lock()
-	queues := slices.Collect(maps.Values(c.queues))
-	c.mu.Unlock()
-	return slices.DeleteFunc(queues, func(q *queue) bool {
-		return name != "" && !slices.ContainsFunc(q.members, func(m Member) bool { return m.Name == name })
+	return slices.DeleteFunc(c.allQueues(), func(q *queue) bool {
+		return !slices.ContainsFunc(q.members, func(m Member) bool { return m.Name == name })
 	})
+}
+
+func (c *Client) allQueues() []*queue {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.queues))
 }
 
 // Close ends every wait with ErrClosed, gives back what is reserved and not yet due, and

@@ -23,6 +23,11 @@ type Ticket struct {
 // Reserve asks for permits that are due within maxWait. Without any wait, it does not wait
 // out trouble.
 func (e *Entry) Reserve(ctx context.Context, ns []int64, maxWait time.Duration) (*Ticket, error) {
+	return e.reserve(ctx, ns, maxWait, false)
+}
+
+// reserve is Reserve. If its caller awaits the permits, they may get an earlier time.
+func (e *Entry) reserve(ctx context.Context, ns []int64, maxWait time.Duration, awaits bool) (*Ticket, error) {
 	q := e.enter()
 	defer q.leave()
 	if ctx.Err() != nil {
@@ -30,6 +35,9 @@ func (e *Entry) Reserve(ctx context.Context, ns []int64, maxWait time.Duration) 
 	}
 	now := q.c.now()
 	w := line.NewWaiter(ns, now, until(ctx, now, maxWait), true, maxWait <= 0)
+	if awaits {
+		w.Await()
+	}
 	q.c.Waiting.Add(1)
 	defer q.c.Waiting.Add(-1)
 	q.mu.Lock()
@@ -43,7 +51,7 @@ func (e *Entry) Reserve(ctx context.Context, ns []int64, maxWait time.Duration) 
 
 // Try waits at most timeout for permits. It does not wait at all if they are due later.
 func (e *Entry) Try(ctx context.Context, ns []int64, timeout time.Duration) (bool, error) {
-	t, err := e.Reserve(ctx, ns, timeout)
+	t, err := e.reserve(ctx, ns, timeout, true)
 	if err != nil || !t.OK() {
 		return false, err
 	}

@@ -62,6 +62,9 @@ func (b *batch) permits(member int) (n int64) {
 	return n
 }
 
+// onlyReturns reports whether it only gives back grants.
+func (b *batch) onlyReturns() bool { return len(b.request.Runs)+len(b.releases) == 0 }
+
 // inCall returns its waiters that wait for its answer.
 func (b *batch) inCall() []*Waiter {
 	var ws []*Waiter
@@ -122,7 +125,7 @@ func (l *Line) nextBatch(now Local) *batch {
 	if !l.closed {
 		l.collect(b, now)
 	}
-	if len(b.request.Runs)+len(b.releases) == 0 { // what only gives back creates nothing
+	if b.onlyReturns() { // it creates nothing
 		for i := range b.request.Members {
 			b.request.Members[i].Create = script.IfThere
 		}

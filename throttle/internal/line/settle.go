@@ -96,13 +96,15 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 	case !r.Short:
 		l.renews = 0
 	}
-	l.confirm(b.asked, received)
+	if !b.onlyReturns() { // then a limiter may be gone
+		l.confirm(b.asked, received)
+	}
 	if r.Contenders > 0 {
 		l.contenders = r.Contenders
 	}
 	var held []*Waiter
 	l.askAt, l.binding = 0, false
-	own := l.stock.holds()
+	own := l.hasOwn(received)
 	for i := range b.request.Runs {
 		held = append(held, l.distribute(b, i, r, of, own, received)...)
 	}
@@ -134,8 +136,8 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 	l.finish(b, Answer{})
 }
 
-// distribute gives the waiters of a run their grants, and returns those who stay in the line. own says that
-// this client has a stock, or rests.
+// distribute gives the waiters of a run their grants, and returns those who stay in the line. own is what
+// hasOwn says.
 func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, own bool, received Local) (held []*Waiter) {
 	run, answer, ws := &b.request.Runs[i], &r.Runs[i], b.waiters[i]
 	for _, g := range answer.Grants {
@@ -211,10 +213,7 @@ func (l *Line) withoutGrant(b *batch, ws []*Waiter, run *script.Run, answer *scr
 		case w.state == gone:
 		case l.closed:
 			l.answer(w, Answer{Err: ErrClosed})
-		case answer.Rest == script.Denied && own:
-			w.state = queued
-			l.front = append(l.front, w)
-		case answer.Rest == script.Denied:
+		case answer.Rest == script.Denied && !own:
 			l.deny(w, answer.Wait, answer.Member)
 		case answer.Rest == script.Exceeds:
 			l.answer(w, exceeds(answer.Member, w.ns[answer.Member], answer.Rate))
@@ -286,7 +285,9 @@ func (l *Line) learn(r *script.Reply, b *batch, now Local) {
 			l.config[i] = *s
 		}
 	}
-	l.heard(b.asked, b.doubts)
+	if !b.onlyReturns() {
+		l.heard(b.asked, b.doubts)
+	}
 	if changed {
 		l.replace(now)
 	}

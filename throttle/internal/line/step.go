@@ -180,15 +180,15 @@ func (l *Line) kick() {
 
 // next asks what there is to ask now. If there is nothing, calls stop until there is.
 func (l *Line) next(now Local) {
+	if n := len(l.returns); l.stock.holds() {
+		if l.endKept(now); len(l.returns) > n {
+			l.moveUpAt = now
+		}
+	}
 	l.moveUp(now)
 	if until := l.comeback.until; until != 0 && now >= until {
 		l.comeback.row = 0
 		l.giveBackHeld()
-	}
-	if n := len(l.returns); l.stock.holds() {
-		if l.endKept(now); len(l.returns) > n {
-			l.freed(now)
-		}
 	}
 	switch {
 	case l.toMeasure() && !l.closed, l.toTime(), l.toCheck(now) && !l.toAsk(now):

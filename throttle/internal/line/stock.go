@@ -191,6 +191,22 @@ func (l *Line) mayNeedStock(ns []int64) bool {
 // holds reports whether something was taken in advance and not used.
 func (s *stock) holds() bool { return s.left > 0 || len(s.rests) > 0 }
 
+// hasOwn reports whether this client has permits in advance, which others could use, or is about to give
+// some back.
+func (l *Line) hasOwn(now Local) bool {
+	s := &l.stock
+	if s.left > 0 && !l.counts(l.stockLeft(), now) {
+		s.left = 0
+	}
+	s.rests = slices.DeleteFunc(s.rests, func(r returned) bool { return !l.counts(r, now) })
+	return s.holds() || slices.ContainsFunc(l.returns, func(r returned) bool { return r.filled != 0 })
+}
+
+// counts reports whether some limit still counts the permits.
+func (l *Line) counts(r returned, now Local) bool {
+	return slices.ContainsFunc(l.config, func(c script.Settings) bool { return now.Sub(r.grant.due) < c.Span() })
+}
+
 // backAt is when something goes back at the latest; zero: there is nothing.
 func (s *stock) backAt() Local {
 	switch {
@@ -227,9 +243,7 @@ func (l *Line) endStock(now Local) {
 // endRests gives back the rests, as far as they still count.
 func (l *Line) endRests(now Local) {
 	s := &l.stock
-	l.returns = append(l.returns, slices.DeleteFunc(s.rests, func(r returned) bool {
-		return !slices.ContainsFunc(l.config, func(c script.Settings) bool { return now.Sub(r.grant.due) < c.Span() })
-	})...)
+	l.returns = append(l.returns, slices.DeleteFunc(s.rests, func(r returned) bool { return !l.counts(r, now) })...)
 	s.rests = nil
 }
 

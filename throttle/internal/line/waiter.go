@@ -43,6 +43,10 @@ func NewWaiter(ns []int64, now, until Local, reservation, atOnce bool) *Waiter {
 	return &Waiter{Out: make(chan Answer, 1), ns: ns, since: now, until: until, reservation: reservation, now: atOnce, index: -1}
 }
 
+// Await says, before it arrives, that the caller of a reservation waits for its permits: they may get an
+// earlier time.
+func (w *Waiter) Await() { w.awaited = true }
+
 // grant is an entry in the log, and when its permits are due here.
 type grant struct {
 	at       Remote // the time of its entry

@@ -19,7 +19,7 @@ return config().once(function(now, furthest)
 
   if not old then
     local reset = call('HGET', KEYS[1], 'epoch') -- it has no rate now, but may have had one
-    config().write_config(1, wanted, max(now, (instant(reset) or 0) + 1))
+    config().write_config(1, wanted, max(now, min((instant(reset) or 0) + 1, LATEST)))
     return 1
   end
 
