@@ -42,6 +42,7 @@ type job struct {
 	inFlight    bool
 	lease       *throttle.Lease // of its slots; nil: it has no slots
 	counted     bool            // it counts among the jobs that run in slots
+	late        bool            // it had its slots, but none of the process in time
 	acquires    bool            // its handler acquires the permits
 	span        func(error)     // ends the span of a wait for permits; nil: there is none
 }

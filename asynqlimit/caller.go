@@ -37,7 +37,7 @@ type caller struct {
 	owed    map[owedKey]line.Charged
 	average map[string]int64     // permits that a task costs, by line that tenants share (run's goroutine only)
 	mended  time.Time            // when a pass last put all lines back (run's goroutine only)
-	free    map[string]int64     // slots of limits in flight, by name, as this pass read them (run's goroutine only)
+	free    map[string]freeSlots // of limits in flight, by name, as this pass read them (run's goroutine only)
 	spare   map[probeKey]bool    // lines for max_in_flight or slots whose last visit could not call enough tasks
 	resting map[string]time.Time // until when limiters of orders are left alone because no task could go on (run's goroutine only)
 	first   map[string]bool      // limiters in whose orders a task can go on (run's goroutine only)
@@ -49,7 +49,7 @@ func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
-		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]int64{}, resting: map[string]time.Time{}, first: map[string]bool{},
+		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]freeSlots{}, resting: map[string]time.Time{}, first: map[string]bool{},
 		owed: map[owedKey]line.Charged{}, average: map[string]int64{},
 	}
 }
@@ -160,9 +160,9 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	}
 	c.learn(due, began)
 	err = errors.Join(err, c.announce(ctx), c.flushOrders(ctx), c.freeOf(ctx, due))
-	visits, next := c.blocked(due, capacity), empty
-	var claimed, strays []*visit
 	short := map[string]bool{} // queues with lines of which more tasks could be called
+	visits, next := c.blocked(due, capacity, short), empty
+	var claimed, strays []*visit
 	for i, d := range due {
 		switch {
 		case d.All == 0:
@@ -198,7 +198,10 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	called := int64(0)
 	for _, k := range visits {
 		called += k.called
-		if k.short {
+		if k.opened && k.called > 0 {
+			next = min(next, busy)
+		}
+		if k.short && (k.permits <= 0 || !line.IsBlocked(k.name)) { // it has called all that it could
 			short[c.queues[k.queue]] = true
 		}
 	}
@@ -219,8 +222,9 @@ func unvisited(d line.Due, capacity int) bool {
 
 // blocked returns visits of lines without a limiter: of tasks that cannot run as things stand, if
 // some of them are to be tried, and of tasks that wait for max_in_flight or for slots, if some
-// are free.
-func (c *caller) blocked(due []line.Due, capacity int) (visits []*visit) {
+// are free. In short it notes the queues with such lines that it leaves out for want of capacity.
+func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (visits []*visit) {
+	rest := capacity - c.l.gate.toCome()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -237,24 +241,57 @@ func (c *caller) blocked(due []line.Due, capacity int) (visits []*visit) {
 			if _, known := d.Known[key.line]; key.queue != d.Queue || !known && !p.opens() {
 				continue
 			}
-			n, rule := p.allowance(now, &c.tries), c.l.fullRule(key.line)
+			n, k := p.allowance(now, &c.tries), &visit{queue: i, name: key.line, next: probeFirst}
 			limiter, slots := line.SlotLimit(key.line)
-			switch {
-			case slots:
-				n = min(int(c.free[limiter])-int(c.pending[key])-c.toCome(key, now), capacity)
-			case rule != nil:
-				n = min(cap(rule.inFlight)-len(rule.inFlight)-int(c.pending[key])-c.toCome(key, now), capacity)
+			if now, soon, waits := c.vacant(key, now); waits {
+				n, k.short, k.inOrder, k.oneByOne = min(soon, capacity), now > capacity, true, slots && c.l.rules.ordered(limiter)
+			} else if k.opened = p.batch > 1; k.opened {
+				k.short = n > rest
+				n = max(min(n, rest), 0)
+				p.left, rest = p.left-n, rest-n
+			} else { // the tasks at the head may never be able to run
+				k.from = rand.Float64()
 			}
-			if n > 0 {
-				k := &visit{queue: i, name: key.line, permits: int64(n), inOrder: rule != nil || slots, oneByOne: slots && c.l.rules.ordered(limiter), next: probeFirst}
-				if n == 1 && !k.inOrder { // the tasks at the head may never be able to run
-					k.from = rand.Float64()
-				}
+			switch {
+			case n > 0:
+				k.permits = int64(n)
 				visits = append(visits, k)
+			case k.short:
+				short[d.Queue] = true
 			}
 		}
 	}
 	return visits
+}
+
+// vacant returns for how many tasks of a line there are slots, or how many max_in_flight lets run, besides
+// those that were called before: now, and soon. waits is false if the line's tasks do not wait for that.
+func (c *caller) vacant(key probeKey, at time.Time) (now, soon int, waits bool) {
+	limiter, slots := line.SlotLimit(key.line)
+	free, rule := c.free[limiter], c.l.fullRule(key.line)
+	if rule != nil {
+		n := cap(rule.inFlight) - len(rule.inFlight)
+		free = freeSlots{n, n}
+	}
+	called := int(c.pending[key]) + c.toCome(key, at)
+	return free.now - called, free.soon - called, slots || rule != nil
+}
+
+// ended notes that a task has given back what others wait for in lines of these names.
+func (c *caller) ended(lines ...string) {
+	waits := false
+	for _, queue := range c.queues {
+		if slices.ContainsFunc(lines, func(name string) bool { return c.lined(queue, name) }) {
+			c.l.gate.lineDue(queue)
+			waits = true
+		}
+	}
+	if waits {
+		select {
+		case c.freed <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // saw notes whether a task that was called from such a line could run.

@@ -59,13 +59,19 @@ func (c client) eval(ctx context.Context, keys []string, args []any, asynqs func
 	return asynqs()
 }
 
-// end ends an attempt: with asynq's own script or, if the task waited or was put off, with one of
-// ours that parks the task or gives it back.
+// end ends an attempt. A call without a deadline is that of asynq's recoverer: the attempt may be one of
+// a process that died, or a later one, here or elsewhere.
 func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cmd) *redis.Cmd {
 	a := c.l.attempts.get(call.Queue, call.ID)
-	if _, leased := ctx.Deadline(); a == nil || a.at() == taken && !leased && call.Step != line.Requeue {
-		return c.recovered(ctx, call, asynqs) // the call of asynq's recoverer
+	if _, leased := ctx.Deadline(); a != nil && (leased || call.Step == line.Requeue) {
+		return c.settle(ctx, a, call, asynqs)
 	}
+	return c.recovered(ctx, a, call, asynqs)
+}
+
+// settle ends an attempt of this process: with asynq's own script or, if the task waited or was put off,
+// with one of ours that parks the task or gives it back.
+func (c client) settle(ctx context.Context, a *attempt, call line.Call, asynqs func() *redis.Cmd) *redis.Cmd {
 	a.ask() // if it never began: nobody has to wait for it
 	c.l.caller.answered(a)
 	var cmd *redis.Cmd
@@ -117,9 +123,11 @@ func (c client) wait(ctx context.Context, a *attempt, try func() error) *redis.C
 	})
 }
 
-// recovered handles tasks of other processes, which have died: asynq's recoverer retries or
-// archives them. Tasks that only waited go back to their queue.
-func (c client) recovered(ctx context.Context, call line.Call, asynqs func() *redis.Cmd) *redis.Cmd {
+// recovered handles tasks whose leases have lapsed, as their processes have died or stood still: asynq's
+// recoverer retries or archives them. Tasks that only waited go back to their queue. If a lease lives,
+// another process has given the task back meanwhile, and somebody has taken it again: nothing happens. a is
+// the attempt of the task in this process, or nil.
+func (c client) recovered(ctx context.Context, a *attempt, call line.Call, asynqs func() *redis.Cmd) *redis.Cmd {
 	if call.Step == line.Requeue {
 		return c.repeat(ctx, asynqs)
 	}
@@ -128,8 +136,18 @@ func (c client) recovered(ctx context.Context, call line.Call, asynqs func() *re
 	case err != nil:
 		return result(err)
 	case waited:
+		if a != nil { // this process stood still: its own attempt does not begin any more
+			a.settle(call.Step)
+			a.ask()
+			c.l.caller.answered(a)
+			c.l.ended(call.Queue, call.ID, false)
+			a.note()
+			c.l.attempts.drop(a)
+		}
 		c.l.logger.Info("a job waited in a process that died, and is back in its queue", "task_id", call.ID, "queue", call.Queue)
 		return result(nil)
+	case a != nil:
+		return c.settle(ctx, a, call, asynqs)
 	}
 	return asynqs()
 }

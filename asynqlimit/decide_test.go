@@ -180,29 +180,49 @@ func TestWasPutOff(t *testing.T) {
 	}
 }
 
+// TestProbeLeft: what is left of a batch, for want of capacity, is called before the next batch.
+func TestProbeLeft(t *testing.T) {
+	began := time.Now()
+	p := probe{batch: 4, passed: 4}
+	for i, s := range []struct {
+		at          time.Duration
+		want, takes int
+	}{
+		{0, 16, 10}, {openEvery / 4, 6, 4}, {openEvery / 2, 2, 2}, {openEvery * 3 / 4, 0, 0}, {openEvery, 16, 0}, {openEvery + 1, 16, 0},
+	} {
+		if got := p.allowance(began.Add(s.at), &tries{}); got != s.want {
+			t.Errorf("step %d: %d, want %d", i, got, s.want)
+		}
+		p.left -= s.takes
+	}
+}
+
 func TestSortNext(t *testing.T) {
 	for _, tt := range []struct {
 		name                       string
 		last, came, called, parked int
+		cut                        bool
 		lasted                     time.Duration
 		want                       int
 	}{
-		{"all park", 8, 8, 0, 8, time.Millisecond, 32},
-		{"half of them", 20, 20, 0, 10, time.Millisecond, 80},
-		{"never more", 200, 200, 0, 200, time.Millisecond, 200},
-		{"most do not", 200, 200, 0, 80, time.Millisecond, 0},
-		{"most do not, and no more are there", 100, 8, 0, 3, time.Millisecond, 0},
-		{"most of a few do not", 8, 8, 0, 3, time.Millisecond, 32},
-		{"most do not, because they were called", 200, 200, 150, 25, time.Millisecond, 200},
-		{"none", 200, 200, 0, 0, time.Millisecond, 0},
-		{"none, and no more are there", 32, 8, 0, 0, time.Millisecond, 0},
-		{"none of a few", 32, 32, 20, 0, time.Millisecond, 128},
-		{"none of a few, slowly", 1, 1, 0, 0, time.Second, 0},
-		{"all were called", 32, 8, 8, 0, time.Millisecond, 0},
-		{"slow", 200, 200, 0, 200, time.Second, 100},
-		{"the queue is empty", 8, 0, 0, 0, time.Millisecond, 0},
+		{"all park", 8, 8, 0, 8, false, time.Millisecond, 32},
+		{"half of them", 20, 20, 0, 10, false, time.Millisecond, 80},
+		{"never more", 200, 200, 0, 200, false, time.Millisecond, 200},
+		{"most do not", 200, 200, 0, 80, false, time.Millisecond, 0},
+		{"most do not, and no more are there", 100, 8, 0, 3, false, time.Millisecond, 0},
+		{"most of a few do not", 8, 8, 0, 3, false, time.Millisecond, 32},
+		{"most do not, because they were called", 200, 200, 150, 25, false, time.Millisecond, 200},
+		{"none", 200, 200, 0, 0, false, time.Millisecond, 0},
+		{"none, and no more are there", 32, 8, 0, 0, false, time.Millisecond, 0},
+		{"none of a few", 32, 32, 20, 0, false, time.Millisecond, 128},
+		{"none of a few, slowly", 1, 1, 0, 0, false, time.Second, 0},
+		{"all were called", 32, 8, 8, 0, false, time.Millisecond, 0},
+		{"slow", 200, 200, 0, 200, false, time.Second, 100},
+		{"the queue is empty", 8, 0, 0, 0, false, time.Millisecond, 0},
+		{"none of a few large ones", 200, 20, 0, 0, true, time.Millisecond, 200},
+		{"none of a few large ones, slowly", 200, 20, 0, 0, true, time.Second, 100},
 	} {
-		if got := sortNext(tt.last, tt.came, tt.called, tt.parked, tt.lasted); got != tt.want {
+		if got := sortNext(tt.last, tt.came, tt.called, tt.parked, tt.cut, tt.lasted); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}

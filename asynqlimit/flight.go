@@ -76,12 +76,7 @@ func (j *job) leaveFlight() {
 	}
 	<-j.needs.rule.inFlight
 	j.inFlight = false
-	if j.l.caller.lined(j.a.queue, fullLine+j.needs.rule.Name) {
-		select {
-		case j.l.caller.freed <- struct{}{}:
-		default:
-		}
-	}
+	j.l.caller.ended(fullLine + j.needs.rule.Name)
 }
 
 // fullRule returns the rule whose max_in_flight the tasks of the line wait for, or nil.

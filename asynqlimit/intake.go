@@ -73,7 +73,7 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	if err == nil && came > 0 {
 		called, early := 0, 0
 		if tasks, called, early = in.sortTaken(ctx, queue, tasks, began); in.sorts[queue] == 0 {
-			in.sorts[queue] = sortNext(sortMost, came, called, early, time.Since(began))
+			in.sorts[queue] = sortNext(sortMost, came, called, early, false, time.Since(began))
 		}
 	}
 	in.most = takeNext(asked, came, g.size.slots)

@@ -3,6 +3,7 @@ package asynqlimit_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
+	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
@@ -120,6 +122,44 @@ jobs: { "x:limited": { limits: [api], hold: 100ms }, "y:account": { limits: [acc
 	}
 }
 
+// TestSpoiltTaskHoldsUpNoOthers: somebody has written something under the key of the first job in line. The
+// other jobs of its line, and of other lines of its queue, go on.
+func TestSpoiltTaskHoldsUpNoOthers(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ share, line string }{
+		"line":    {"", "a"},
+		"tenants": {", share: payload.tenant", "a\tevil"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			goOn, goOnToo := s.stopLimit("a", "1000/1s"), s.stopLimit("b", "1000/1s")
+			const each = 5
+			for i := range each {
+				s.enqueuePayload("x:a", fmt.Sprint("evil", i), []byte(`{"tenant": "evil"}`), asynq.Queue("evil"))
+				s.enqueuePayload("x:a", fmt.Sprint("good", i), []byte(`{"tenant": "good"}`), asynq.Queue("evil"))
+				s.enqueue("y:b", fmt.Sprint("other", i), asynq.Queue("evil"))
+			}
+			s.serve(member{yaml: `
+limits: { a: { rate: 1000/1s` + tt.share + ` }, b: { rate: 1000/1s } }
+jobs: { "x:a": { limits: [a], hold: 0 }, "y:b": { limits: [b], hold: 0 } }
+`, asynq: asynq.Config{Queues: map[string]int{"evil": 1}}})
+			s.awaitWaiting("evil", 3*each)
+			head := s.rdb.ZRange(t.Context(), "asynq:{evil}:jt:line:"+tt.line, 0, 0).Val()
+			if len(head) == 0 {
+				t.Fatal("no job is in line")
+			}
+			if err := s.rdb.Set(t.Context(), line.TaskKey("evil", head[0]), "x", 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			goOn()
+			goOnToo()
+			s.awaitStarts("other", each, 5*time.Second)
+			s.awaitStarts("", 3*each-1, 5*time.Second)
+		})
+	}
+}
+
 // TestInFlightInOrder: jobs that wait for max_in_flight run in the order in which they came, and
 // only jobs that can run are called.
 func TestInFlightInOrder(t *testing.T) {
@@ -219,4 +259,37 @@ jobs: { "x:limited": { limits: [api], permits: 4, hold: 0 } }
 	t.Logf("12 jobs, one at a time, took %v", starts[11].at.Sub(starts[0].at))
 	s.awaitDone("a", 5*time.Second)
 	s.awaitDone("b", 5*time.Second)
+}
+
+// TestBacklogOfLargeJobs: the backlog of an account goes into its line, although its jobs are so large that
+// one call reads no more of them than the limit lets through. Jobs that came after it do not wait until then.
+func TestBacklogOfLargeJobs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	text, end := strings.Repeat("x", 50<<10), make(chan struct{})
+	defer close(end)
+	for _, a := range []struct {
+		account string
+		jobs    int
+	}{{"first", 60}, {"large", 60}, {"last", 1}} {
+		for i := range a.jobs {
+			s.enqueuePayload("x:account", fmt.Sprint(a.account, i), fmt.Appendf(nil, `{"account": %q, "text": %q}`, a.account, text))
+		}
+	}
+	s.serve(member{yaml: `
+limits: { account: { rate: 25/1h, key: payload.account } }
+jobs: { "x:account": { limits: [account] } }
+`, asynq: asynq.Config{Concurrency: 10}, handle: func(ctx context.Context, _ *asynq.Task) error {
+		if id, _ := asynq.GetTaskID(ctx); strings.HasPrefix(id, "large") {
+			select {
+			case <-end:
+			case <-ctx.Done():
+			}
+		}
+		return nil
+	}})
+	s.await(10*time.Second, func() (bool, string) {
+		q := s.queue("default")
+		return q.Pending == 0 && len(s.seen("large")) > 0, fmt.Sprintf("%+v", q)
+	})
 }

@@ -28,6 +28,19 @@ func (g *gate) expects(queue string, now time.Time) bool {
 	return e != nil && e.n > 0 && now.Before(e.until)
 }
 
+// toCome is how many called tasks of all queues are not here yet.
+func (g *gate) toCome() (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	for queue, e := range g.onWay {
+		if g.expects(queue, now) {
+			n += e.n
+		}
+	}
+	return n
+}
+
 // expect notes that n tasks of the queue were called.
 func (g *gate) expect(queue string, n int) {
 	if n == 0 {
@@ -178,6 +191,15 @@ func (g *gate) draw(lines []string, now time.Time) (drawn string) {
 // leftFor is how long a slot is left to tasks of lines. To call one, and to take it, takes some
 // milliseconds, unless the machine is busy.
 const leftFor = 50 * time.Millisecond
+
+// lineDue notes that a task of a line of the queue can be called: one that held what it waits for has ended.
+func (g *gate) lineDue(queue string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !slices.Contains(g.lines, queue) {
+		g.lines = append(g.lines, queue)
+	}
+}
 
 // linesDue notes the queues with lines of which more tasks could be called, if there were capacity. If there
 // was, and none was called, slots are not left to them any longer.

@@ -7,8 +7,7 @@ const (
 	// things stood.
 	probeFirst = 2 * time.Second
 	probeMost  = 30 * time.Second
-	// openBatch is how many jobs are called in a visit of a line that has opened, and openEvery
-	// is the time between two such visits.
+	// openBatch is how many jobs at most are called within openEvery from a line that has opened.
 	openBatch = 500
 	openEvery = 200 * time.Millisecond
 	// probeApart is the average time between tries of different lines, and probesAtOnce is how
@@ -40,17 +39,18 @@ type probe struct {
 	next           time.Time     // when the line is visited next
 	pause          time.Duration // until the visit after that, if nothing passes
 	batch          int
-	passed, failed int // of this process, since the last visit
+	left           int // of a batch of more than one, to be called as there is capacity for them
+	passed, failed int // of this process, since the last batch
 }
 
 // opens reports whether one job has passed, so that others are to follow.
 func (p *probe) opens() bool { return p.passed > 0 || p.batch > 1 }
 
-// allowance returns how many jobs to call now. A line of which none has passed has to wait until
-// tries allows it.
+// allowance returns how many jobs to call now: one, or of a line that has opened what is left of a batch.
+// A line of which none has passed has to wait until tries allows it.
 func (p *probe) allowance(now time.Time, of *tries) int {
 	if now.Before(p.next) {
-		return 0
+		return p.left
 	}
 	if !p.opens() && !of.allow(now) {
 		return 0
@@ -63,8 +63,9 @@ func (p *probe) allowance(now time.Time, of *tries) int {
 	}
 	p.batch = max(p.batch, 1)
 	if p.batch > 1 {
-		p.pause, p.next = 0, now.Add(openEvery)
+		p.pause, p.next, p.left = 0, now.Add(openEvery), p.batch
 	} else {
+		p.left = 0
 		p.pause = min(max(p.pause*2, probeFirst), probeMost)
 		p.next = now.Add(p.pause)
 	}

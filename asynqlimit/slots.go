@@ -114,8 +114,7 @@ func (j *job) takeSlots(ctx context.Context) error {
 	if j.slots == nil || j.lease != nil {
 		return nil
 	}
-	near := j.a.wait.State.Near()
-	if !near {
+	if !j.a.wait.State.Near() {
 		for _, s := range j.needs.slots {
 			if !keepsOrder(s.Limit) && j.l.caller.queuesFor(j.a.queue, line.InFlight+s.Limiter) {
 				return j.parkForSlot(s.Limiter)
@@ -123,9 +122,18 @@ func (j *job) takeSlots(ctx context.Context) error {
 		}
 	}
 	defer j.clock()()
+	if err := j.askForSlots(ctx); err != nil || j.lease != nil {
+		return err
+	}
+	return j.askForSlots(ctx) // it has a slot of the process now
+}
+
+// askForSlots is takeSlots for a task that does not stand behind others. If the task has got a slot of the
+// process and has to ask again, it has no lease, and there is no error.
+func (j *job) askForSlots(ctx context.Context) error {
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
-	wait := j.needs.rule.Hold
+	wait, near := j.needs.rule.Hold, j.a.wait.State.Near()
 	if near {
 		wait = max(wait, lead+slack)
 	}
@@ -208,7 +216,8 @@ func limiterOf(err error) string {
 }
 
 // runHolding notes the slots of a task, and gets it a slot of the process within slotWithin:
-// slots of the fleet are not for tasks that wait.
+// slots of the fleet are not for tasks that wait. A task that was called has its turn all the same: it gets
+// a slot of the process first, and then asks for its slots again.
 func (j *job) runHolding(ctx, running context.Context, lease *throttle.Lease) error {
 	j.lease = lease
 	if (j.reservation == nil || j.acquires) && !j.a.position.toSlotNow() {
@@ -216,10 +225,20 @@ func (j *job) runHolding(ctx, running context.Context, lease *throttle.Lease) er
 		defer cancel()
 		if err := j.a.position.toSlot(soon); err != nil {
 			j.freeSlots()
+			j.giveUp()
+			j.stays()
+			if running.Err() == nil && j.a.wait.State.Near() && !j.late {
+				j.late = true
+				bounded, cancel := context.WithTimeout(running, min(competesFor, aQuarter(ctx)))
+				defer cancel()
+				if err = j.a.position.toSlot(bounded); err == nil {
+					return nil
+				}
+			}
 			if running.Err() != nil {
 				return j.undecided(ctx, running.Err())
 			}
-			return j.parkForSlot(j.needs.slots[0].Limiter)
+			return j.parkForSlot(j.needs.slots[0].Limiter) // another process may have a slot
 		}
 	}
 	for _, s := range j.needs.slots {
@@ -257,17 +276,11 @@ func (j *job) freeSlots() {
 			j.l.rules.slots[s.Limit].counts.running.Add(-1)
 		}
 	}
-	for _, queue := range j.l.caller.queues {
-		for _, s := range j.needs.slots {
-			if j.l.caller.lined(queue, line.InFlight+s.Limiter) {
-				select {
-				case j.l.caller.freed <- struct{}{}:
-				default:
-				}
-				return
-			}
-		}
+	lines := make([]string, len(j.needs.slots))
+	for i, s := range j.needs.slots {
+		lines[i] = line.InFlight + s.Limiter
 	}
+	j.l.caller.ended(lines...)
 }
 
 // slotLimit is a limit in flight of the configuration.
@@ -276,6 +289,10 @@ type slotLimit struct {
 	counts slotCounts
 	atOnce atomic.Bool // it had a slot at once when it was last asked
 }
+
+// freeSlots is how many slots of a limit in flight are free: now, and soon. A few more tasks may wait in
+// processes, so that a slot that becomes free is used at once.
+type freeSlots struct{ now, soon int }
 
 // maxSlotLines is for how many lines one pass finds out how many slots are free.
 const maxSlotLines = 100
@@ -327,10 +344,10 @@ func (c *caller) freeOf(ctx context.Context, due []line.Due) error {
 		if s.Limit == 0 { // it does not exist: the first task creates it
 			s.Limit = 1
 		}
-		// A few more may wait in processes, so that a slot that becomes free is used at once.
-		c.free[name] = max(s.Limit-s.Taken-s.Waiting, 0)
+		free := int(s.Limit - s.Taken - s.Waiting)
+		c.free[name] = freeSlots{now: free, soon: free}
 		if s.Limit > 1 {
-			c.free[name] = max(s.Limit+s.Limit/4-s.Taken-s.Waiting, 0)
+			c.free[name] = freeSlots{now: free, soon: free + int(s.Limit/4)}
 		}
 	}
 	return err

@@ -24,12 +24,13 @@ const (
 
 // sortNext is how many pending tasks to look at before the next take, after a call for last tasks
 // at most that lasted so long: came is how many tasks came, called how many of them had been called,
-// parked how many of the others parked. 0: take tasks as they come, because fewer than half of those
+// parked how many of the others parked. cut says that there were others, which it did not read because the
+// tasks are large. 0: take tasks as they come, because fewer than half of those
 // that had not been called park. It has to look at many to say so, or at all that there are: of a tenant
 // whose backlog is longer than that, the first may be what the limit lets through. If it lasted longer
 // than sortLasts, look at half as many, and in the end at none. Other processes leave the queue to this one, so it looks at many if it can.
-func sortNext(last, came, called, parked int, lasted time.Duration) int {
-	few, many := parked == 0 || 2*parked < came-called, came < last || last >= sortMost
+func sortNext(last, came, called, parked int, cut bool, lasted time.Duration) int {
+	few, many := parked == 0 || 2*parked < came-called, !cut && (came < last || last >= sortMost)
 	switch {
 	case few && many:
 		return 0
@@ -58,7 +59,7 @@ func (in *intake) sortPending(ctx context.Context, queue string, began time.Time
 // sortNow is one step of sortPending. goesOn says that all that it has seen have parked.
 func (in *intake) sortNow(ctx context.Context, queue string, began time.Time) (least, most int, goesOn bool) {
 	last := in.sorts[queue]
-	seen, sorts, err := in.l.lines.Peek(ctx, queue, in.l.throttle.ID(), last, sortSees)
+	seen, sorts, cut, err := in.l.lines.Peek(ctx, queue, in.l.throttle.ID(), last, sortSees, sortLasts)
 	if err != nil {
 		in.l.logger.Debug("cannot look at pending jobs", "queue", queue, "error", err)
 		in.sorts[queue] = 0
@@ -114,7 +115,7 @@ func (in *intake) sortNow(ctx context.Context, queue string, began time.Time) (l
 		in.l.logger.Debug("cannot park pending jobs", "queue", queue, "error", err)
 		return called, takenMost, false
 	}
-	in.sorts[queue] = sortNext(last, len(seen), called, len(parks), time.Since(began))
+	in.sorts[queue] = sortNext(last, len(seen), called, len(parks), cut, time.Since(began))
 	switch {
 	case len(seen) == 0:
 		in.most = 1

@@ -26,6 +26,7 @@ type visit struct {
 	client   string  // whose permits they are, if the limiter is PerClient
 	from     float64 // where in the line to begin, from 0 to 1
 	inOrder  bool
+	opened   bool // its tasks could not run, and can again
 	oneByOne bool
 	next     time.Duration
 }

@@ -68,14 +68,14 @@ func BenchmarkScripts(b *testing.B) {
 		}
 		enqueue()
 		measure("peek", func() int {
-			seen, _, err := lines.Peek(ctx, "default", "p", batch, 0)
+			seen, _, _, err := lines.Peek(ctx, "default", "p", batch, 0, time.Second)
 			if err != nil {
 				b.Fatal(err)
 			}
 			return len(seen)
 		})
 		measure("peek-and-park", func() int {
-			seen, _, err := lines.Peek(ctx, "default", "p", batch, 0)
+			seen, _, _, err := lines.Peek(ctx, "default", "p", batch, 0, time.Second)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -96,18 +96,22 @@ func BenchmarkScripts(b *testing.B) {
 			}
 			return int(got[0][0].Called)
 		}
-		measure("bring", bring)
-		var taken []Taken
-		measure("take-called", func() int {
-			came := take(25)
-			taken = append(taken, came...)
-			if len(taken) >= 200 {
-				end(taken)
-				taken = nil
+		brings, takes := 0.0, 0.0
+		for done := 0; done < tasks; { // in rounds: while many are on their way, no others are called
+			before, called := cpu(ctx, b, rdb), 0
+			for range 8 {
+				called += bring()
 			}
-			return len(came)
-		})
-		end(taken)
+			between := cpu(ctx, b, rdb)
+			var taken []Taken
+			for len(taken) < called {
+				taken = append(taken, take(25)...)
+			}
+			brings, takes, done = brings+between-before, takes+cpu(ctx, b, rdb)-between, done+called
+			end(taken)
+		}
+		b.ReportMetric(brings/tasks, "bring-us/task")
+		b.ReportMetric(takes/tasks, "take-called-us/task")
 		enqueue()
 		measure("take-and-park", func() int {
 			taken := take(batch)
@@ -143,4 +147,28 @@ func cpu(ctx context.Context, b *testing.B, rdb *redis.Client) float64 {
 		}
 	}
 	return sum
+}
+
+// BenchmarkShareBesideOthers measures what it costs Redis, in microseconds of its own CPU, to share the permits
+// of a limiter with queues of other processes, for a process that has no capacity.
+func BenchmarkShareBesideOthers(b *testing.B) {
+	const queues, calls = 50, 20
+	for range b.N {
+		rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(b)})
+		defer rdb.Close()
+		ctx, lines := b.Context(), New(rdb)
+		share := func(queue string) {
+			if _, err := lines.Share(ctx, []Sharing{{Limiter: "api", Due: 5000, Queues: []Demand{{Queue: queue, Weight: 1, Left: 10_000, Cost: 1}}}}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for i := range queues {
+			share(fmt.Sprint("other", i))
+		}
+		before := cpu(ctx, b, rdb)
+		for range calls {
+			share("own")
+		}
+		b.ReportMetric((cpu(ctx, b, rdb)-before)/calls, "us/call")
+	}
 }

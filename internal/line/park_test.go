@@ -79,7 +79,7 @@ func TestBringAmongSpoiltKeys(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				seen, _, err := c.lines.Peek(ctx, "default", "p", 6, 0)
+				seen, _, _, err := c.lines.Peek(ctx, "default", "p", 6, 0, time.Second)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -34,26 +34,56 @@ func (l *Lines) EndSort(ctx context.Context, queue, process string) error {
 
 // Peek returns the next tasks of a queue as if they were taken now, and leaves them there. It
 // returns at most so many, and at most few if another process sorts the queue: sorts says that
-// this process does. It returns fewer if they are large. There are none if the queue is empty or
-// paused.
-func (l *Lines) Peek(ctx context.Context, queue, process string, most, few int) (tasks []Taken, sorts bool, err error) {
+// this process does. If the tasks are large, it reads them in several calls, as long as these last
+// no longer than lasts together: cut says that there are others which it has not read. There are
+// none if the queue is empty or paused.
+func (l *Lines) Peek(ctx context.Context, queue, process string, most, few int, lasts time.Duration) (tasks []Taken, sorts, cut bool, err error) {
+	began := time.Now()
+	if tasks, sorts, cut, err = l.peekFrom(ctx, queue, process, 0, most, min(few, most)); !cut || !sorts {
+		return tasks, sorts, cut, err
+	}
+	known := map[string]bool{}
+	for _, t := range tasks {
+		known[t.ID] = true
+	}
+	for cut && time.Since(began) < lasts {
+		more, still, goesOn, err := l.peekFrom(ctx, queue, process, len(tasks), most-len(tasks), 0)
+		if err != nil {
+			return nil, false, false, err
+		}
+		if !still { // others have taken the rest, or sort the queue now
+			break
+		}
+		for _, t := range more {
+			if !known[t.ID] { // else others have come before it meanwhile
+				known[t.ID] = true
+				tasks = append(tasks, t)
+			}
+		}
+		cut = goesOn
+	}
+	return tasks, true, cut, nil
+}
+
+// peekFrom reads the next tasks behind the first n, in one call.
+func (l *Lines) peekFrom(ctx context.Context, queue, process string, n, most, few int) (tasks []Taken, sorts, cut bool, err error) {
 	reply, err := l.peek.Run(ctx, l.rdb, []string{pendingKey(queue), pausedKey(queue), sorterKey(queue)},
-		queuePrefix(queue), most, min(few, most), process, sortsFor.Milliseconds(), peekBytes).StringSlice()
+		queuePrefix(queue), most, few, process, sortsFor.Milliseconds(), peekBytes, n).StringSlice()
 	if errors.Is(err, redis.Nil) {
-		return nil, false, nil
+		return nil, false, false, nil
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, false, false, err
 	}
-	if len(reply)%4 != 2 {
-		return nil, false, fmt.Errorf("peek.lua: unexpected reply of %d values", len(reply))
+	if len(reply)%4 != 3 {
+		return nil, false, false, fmt.Errorf("peek.lua: unexpected reply of %d values", len(reply))
 	}
 	at, _ := strconv.ParseInt(reply[0], 10, 64)
 	tasks = make([]Taken, 0, len(reply)/4)
-	for i := 2; i < len(reply); i += 4 {
+	for i := 3; i < len(reply); i += 4 {
 		t := Taken{Message: reply[i], ID: reply[i+1], By: reply[i+3], At: at}
 		t.Wait, _ = ParseWait(reply[i+2])
 		tasks = append(tasks, t)
 	}
-	return tasks, reply[1] == "1", nil
+	return tasks, reply[1] == "1", reply[2] == "1", nil
 }

@@ -29,7 +29,7 @@ func TestParkPending(t *testing.T) {
 		c.rdb.RPush(ctx, pendingKey("default"), "twice") // by hand: it is there twice
 		c.rdb.Del(ctx, TaskKey("default", "spoilt"))
 		c.rdb.Set(ctx, TaskKey("default", "spoilt"), "x", 0)
-		seen, _, err := c.lines.Peek(ctx, "default", "p", 100, 0)
+		seen, _, _, err := c.lines.Peek(ctx, "default", "p", 100, 0, time.Second)
 		if err != nil || len(seen) != 9 || seen[0].ID != "twice" || seen[1].ID != "taken" || seen[8].ID != "last" {
 			t.Fatalf("%+v, %v", seen, err)
 		}
@@ -103,7 +103,7 @@ func TestOneProcessSorts(t *testing.T) {
 		}
 		peeks := func(process string, sorts bool) bool {
 			t.Helper()
-			seen, does, err := c.lines.Peek(ctx, "default", process, 10, 2)
+			seen, does, _, err := c.lines.Peek(ctx, "default", process, 10, 2, time.Second)
 			if want := map[bool]int{true: 10, false: 2}[does]; err != nil || len(seen) != want {
 				t.Fatalf("%s saw %d tasks, %v, want %d", process, len(seen), err, want)
 			}
@@ -164,7 +164,7 @@ func TestParkInTheirOrder(t *testing.T) {
 			}
 		}
 		peek := func(n int) []Taken {
-			seen, _, err := c.lines.Peek(ctx, "default", "p", n, 0)
+			seen, _, _, err := c.lines.Peek(ctx, "default", "p", n, 0, time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,6 +196,43 @@ func TestParkInTheirOrder(t *testing.T) {
 	})
 }
 
+// TestPeekLarge: one call reads no more than so many bytes. Peek goes on as long as it may, and says whether
+// there are other tasks.
+func TestPeekLarge(t *testing.T) {
+	onBothServers(t, func(c crowd) {
+		ctx, t := c.t.Context(), c.t
+		const tasks = 50
+		var want []string
+		for i := range tasks {
+			want = append(want, fmt.Sprintf("job-%02d", i))
+			if _, err := asynq.NewClientFromRedisClient(c.rdb).Enqueue(asynq.NewTask("x", make([]byte, 50<<10)), asynq.TaskID(want[i])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const each = peekBytes/(50<<10) + 1
+		for _, tt := range []struct {
+			most, came int
+			lasts      time.Duration
+			cut        bool
+		}{
+			{tasks, each, 0, true},
+			{each, each, 0, false},
+			{each + 5, each + 5, time.Minute, false},
+			{tasks, tasks, time.Minute, false},
+			{2 * tasks, tasks, time.Minute, false},
+		} {
+			seen, sorts, cut, err := c.lines.Peek(ctx, "default", "p", tt.most, 2, tt.lasts)
+			var ids []string
+			for _, task := range seen {
+				ids = append(ids, task.ID)
+			}
+			if err != nil || !sorts || cut != tt.cut || !slices.Equal(ids, want[:tt.came]) {
+				t.Errorf("%d at most, in %v: %q, sorts %v, cut %v, %v, want %d", tt.most, tt.lasts, ids, sorts, cut, err, tt.came)
+			}
+		}
+	})
+}
+
 // enqueue adds a task to the queue.
 func (c crowd) enqueue(id string) {
 	c.t.Helper()
@@ -210,16 +247,19 @@ func (c crowd) parkJobs(n int) {
 	for i := range n {
 		c.enqueue(fmt.Sprint("job-", i))
 	}
-	seen, _, err := c.lines.Peek(c.t.Context(), "default", "p", n, 0)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	park := make([]ToPark, len(seen))
-	for i, task := range seen {
-		park[i] = ToPark{ID: task.ID, How: Parking{Line: "api", By: task.By, AtOnce: true}}
-	}
-	if _, err := c.lines.ParkPending(c.t.Context(), "default", park); err != nil {
-		c.t.Fatal(err)
+	for left := n; left > 0; {
+		seen, _, _, err := c.lines.Peek(c.t.Context(), "default", "p", min(left, 500), 0, time.Second)
+		if err != nil || len(seen) == 0 {
+			c.t.Fatalf("%d of %d left: %v", left, n, err)
+		}
+		park := make([]ToPark, len(seen))
+		for i, task := range seen {
+			park[i] = ToPark{ID: task.ID, How: Parking{Line: "api", By: task.By, AtOnce: true}}
+		}
+		if _, err := c.lines.ParkPending(c.t.Context(), "default", park); err != nil {
+			c.t.Fatal(err)
+		}
+		left -= len(seen)
 	}
 }
 

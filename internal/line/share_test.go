@@ -1,6 +1,7 @@
 package line
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -34,6 +35,38 @@ func TestShareByWeight(t *testing.T) {
 			if share := float64(got["heavy"]) / float64(got["heavy"]+got["light"]); most == 100 && (share < 0.7 || share > 0.8) {
 				t.Errorf("%d due at a time, room for %d: %v, want three times as many for the queue of weight 3", due, most, got)
 			}
+		}
+	}
+}
+
+// TestShareBesideOthers: another process has queues in line for the same limiter. What the queues get does not
+// depend on how much of it this process has capacity for, beyond that: in the end each queue gets its part.
+func TestShareBesideOthers(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	defer rdb.Close()
+	l := New(rdb)
+	demand := func(queue string, weight int, left int64) Demand {
+		return Demand{Queue: queue, Weight: weight, Left: left, Cost: 1}
+	}
+	a, b, c := demand("a", 1, 1000), demand("b", 1, 3), demand("c", 3, 100_000)
+	for i, step := range []struct {
+		due, capacity int64
+		queues        []Demand
+		want          []int64
+	}{
+		{0, 0, []Demand{a, b}, []int64{0, 0}},
+		{0, 0, []Demand{c}, []int64{0}},
+		{100, 0, []Demand{a, b}, []int64{0, 0}},
+		{100, 8, []Demand{a, b}, []int64{5, 3}},
+		{100, 0, []Demand{c}, []int64{0}},
+		{100, 9, []Demand{c}, []int64{9}},
+		{100, 100, []Demand{a, b}, []int64{21, 3}},
+		{10, 100, []Demand{a}, []int64{0}},
+		{100, 100, []Demand{c}, []int64{90}},
+	} {
+		got, err := l.Share(t.Context(), []Sharing{{Limiter: "api", Due: step.due, Capacity: step.capacity, Queues: step.queues}})
+		if err != nil || !slices.Equal(got[0], step.want) {
+			t.Errorf("step %d: got %v, %v, want %v", i, got, err, step.want)
 		}
 	}
 }

@@ -18,6 +18,15 @@ local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 local ms, ns = string.format("%.0f", now), t[1] .. string.format("%06d000", tonumber(t[2]))
 local reply, brought, starts, failed = {}, {}, {}, nil
+
+-- Tasks that were called before, or came back from a process, and that nobody has taken yet, stay ahead of these. If
+-- there are more than leading counts for certain, no others are called: they would come before some of them.
+local ahead = leading(KEYS[2], function(id)
+  local wait = redis.pcall("HGET", ARGV[1] .. "t:" .. id, "jt")
+  return type(wait) == "string" and string.find(wait, "^[cw] ") ~= nil
+end)
+local rests = paused or ahead >= 1000
+
 -- visit handles the line at ARGV[i].
 local function visit(i)
   local name, permits, n, used = ARGV[i], tonumber(ARGV[i + 1]), 0, 0
@@ -30,7 +39,7 @@ local function visit(i)
     from = tonumber(ARGV[i + 3])
   end
   if from > 0 then at = math.floor(redis.call("ZCARD", line) * from) end
-  while permits > 0 and not paused and steps < 1000 do
+  while permits > 0 and not rests and steps < 1000 do
     local only = from == -2 and first(ARGV[1], string.match(name, "^!in_flight:(.*)$"))
     if only and not redis.call("ZSCORE", line, only) then break end -- the task is somewhere else
     local heads = only and {only} or redis.call("ZRANGE", line, at, at + math.min(math.ceil(permits), 100) - 1)
@@ -106,9 +115,5 @@ if next(starts) then -- tenants take turns
     return came[a] < came[b]
   end)
 end
--- Tasks that were called before, or came back from a process, and that nobody has taken yet, stay ahead of these.
-behind(KEYS[2], #brought > 0 and leading(KEYS[2], function(id)
-  local wait = redis.pcall("HGET", ARGV[1] .. "t:" .. id, "jt")
-  return type(wait) == "string" and string.find(wait, "^[cw] ") ~= nil
-end) or 0, brought)
+if #brought > 0 then behind(KEYS[2], ahead, brought) end
 return failed or reply -- what was begun is done

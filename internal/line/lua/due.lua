@@ -49,7 +49,8 @@ for _, name in ipairs(due) do
   local line = ARGV[1] .. "jt:line:" .. name
   local first = redis.call("ZRANGE", shared and ARGV[1] .. "jt:tenants:" .. shared or line, 0, 0)[1]
   if shared and first then first = redis.call("ZRANGE", line .. first, 0, 0)[1] end
-  local wait = first and redis.call("HGET", ARGV[1] .. "t:" .. first, "jt") or ""
+  local wait = first and redis.pcall("HGET", ARGV[1] .. "t:" .. first, "jt")
+  if type(wait) ~= "string" then wait = "" end -- perhaps somebody has written something there that is not a task
   reply[#reply + 1] = tasks(name, shared)
   reply[#reply + 1] = tonumber(string.match(wait, "^p %d+ %d+ %d+ (%d+) ") or "1")
 end

@@ -9,22 +9,27 @@
 -- ARGV[4] the process
 -- ARGV[5] milliseconds for which it sorts the queue from now on
 -- ARGV[6] bytes after which it reads no further message: a task may have megabytes
+-- ARGV[7] how many of the next tasks to leave out, because they were read before
 -- Reply: nil if there is no task or the queue is paused, else now in microseconds after 1970, 1 if the process sorts the
---         queue or 0 if another does, and for each task, the next one first: message or "", id, wait or "", mark: by which
---         park.lua knows whether it has moved since
+--         queue or 0 if another does, 1 if it has read fewer tasks because of their bytes or 0, and for each task, the next
+--         one first: message or "", id, wait or "", mark: by which park.lua knows whether it has moved since
 if redis.call("EXISTS", KEYS[2]) == 1 then return nil end
 local t, sorter = redis.call("TIME"), redis.pcall("GET", KEYS[3])
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 local ends, process = string.match(type(sorter) == "string" and sorter or "", "^(%d+) (.+)$")
 local left = (tonumber(ends) or 0) - now
 local sorts = process == ARGV[4] or left <= 0 or left > tonumber(ARGV[5]) -- or the clock was set back
-local ids = redis.call("LRANGE", KEYS[1], -ARGV[sorts and 2 or 3], -1)
+local most = tonumber(ARGV[sorts and 2 or 3])
+local ids = most > 0 and redis.call("LRANGE", KEYS[1], -(ARGV[7] + most), -(ARGV[7] + 1)) or {}
 if #ids == 0 then return nil end
 if sorts then redis.call("SET", KEYS[3], string.format("%.0f ", now + ARGV[5]) .. ARGV[4], "PX", ARGV[5]) end
-local reply = {t[1] .. string.format("%06d", tonumber(t[2])), sorts and "1" or "0"}
+local reply = {t[1] .. string.format("%06d", tonumber(t[2])), sorts and "1" or "0", "0"}
 local bytes = 0
 for i = #ids, 1, -1 do
-  if bytes >= tonumber(ARGV[6]) then break end
+  if bytes >= tonumber(ARGV[6]) then
+    reply[3] = "1"
+    break
+  end
   local known, n = redis.pcall("HMGET", ARGV[1] .. "t:" .. ids[i], "state", "msg", "jt", "pending_since"), #reply
   local wait = known[3] or ""
   -- No message, if somebody has written something there that is not a task, or the task is somewhere else, too.

@@ -46,12 +46,15 @@ local names = {}
 for name in pairs(queues) do names[#names + 1] = name end
 table.sort(names)
 for _ = 1, 5000 do
-  local first
+  local first, own -- own: one of the caller's queues may still get permits; if none may, the rest does not matter here
   for _, name in ipairs(names) do
     local q = queues[name]
-    if q.left > q.got and (not q.own or capacity > 0) and (not first or q.tag < first.tag) then first = q end
+    if q.left > q.got and (not q.own or capacity > 0) then
+      own = own or q.own
+      if not first or q.tag < first.tag then first = q end
+    end
   end
-  if not first or first.cost > permits then break end
+  if not own or first.cost > permits then break end
   if first.own then capacity, served = capacity - 1, math.max(served, first.tag) end
   permits, first.got, first.tag = permits - first.cost, first.got + first.cost, first.tag + first.cost / first.weight
 end

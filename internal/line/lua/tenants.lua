@@ -21,7 +21,8 @@ end
 for i = 1, #first, 2 do
   local line = ARGV[1] .. "jt:line:" .. ARGV[2] .. "\t" .. first[i]
   local head = redis.call("ZRANGE", line, 0, 0)[1]
-  local wait = head and redis.call("HGET", ARGV[1] .. "t:" .. head, "jt") or ""
+  local wait = head and redis.pcall("HGET", ARGV[1] .. "t:" .. head, "jt")
+  if type(wait) ~= "string" then wait = "" end -- perhaps somebody has written something there that is not a task
   local since, cost = string.match(wait, "^p (%d+) %d+ %d+ (%d+) ")
   local n = #reply
   reply[n + 1], reply[n + 2], reply[n + 3] = first[i], first[i + 1], redis.call("ZCARD", line)

@@ -1,0 +1,159 @@
+package asynqlimit_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// takeAllSlots takes n slots of a limit in flight, until free is called.
+func (s *site) takeAllSlots(name string, n int) (free func()) {
+	s.t.Helper()
+	c, err := throttle.New(s.rdb, throttle.Options{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { c.Close() })
+	slots, err := c.InFlight(name, throttle.Slots{Limit: int64(n)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	leases := make([]*throttle.Lease, n)
+	for i := range leases {
+		if leases[i], err = slots.Acquire(s.t.Context(), fmt.Sprint("holder", i)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return func() {
+		s.t.Helper()
+		for _, lease := range leases {
+			if err := lease.Release(s.t.Context()); err != nil {
+				s.t.Error(err)
+			}
+		}
+	}
+}
+
+// lasting returns a handler that takes so long.
+func lasting(d time.Duration) func(context.Context, *asynq.Task) error {
+	return func(ctx context.Context, _ *asynq.Task) error {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+		return ctx.Err()
+	}
+}
+
+// TestSlotLinesBesideLong: where handlers are so long that all slots of the server are in use, jobs in line
+// for slots of a limit in flight have their turns when a slot of the server is given back, though others
+// are at hand. Their queue comes first.
+func TestSlotLinesBesideLong(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	free := s.takeAllSlots("one", 8)
+	const called, fresh = 8, 8
+	for i := range called {
+		s.enqueue("x:limited", fmt.Sprintf("called%03d", i), asynq.Queue("high"))
+	}
+	s.serve(member{yaml: `
+limits: { one: { in_flight: 8 } }
+jobs: { "x:limited": { limits: [one], hold: 100ms } }
+`, asynq: asynq.Config{Concurrency: 2, StrictPriority: true, Queues: map[string]int{"high": 6, "low": 1}}, handle: lasting(1500 * time.Millisecond)})
+	s.awaitWaiting("high", called)
+	for i := range 100 {
+		s.enqueue("y:free", fmt.Sprintf("fresh%04d", i), asynq.Queue("low"))
+	}
+	s.awaitStarts("fresh", 2, 5*time.Second)
+	free()
+	s.awaitStarts("called", called, 12*time.Second) // 6 s if they have all slots, 75 s if they come last
+	if n := len(s.seen("fresh")); n > fresh {
+		t.Errorf("%d of the others started meanwhile", n)
+	}
+}
+
+// TestNextInLineBesideLong: jobs run one at a time, beside a backlog of others, and their queue comes
+// first. When one ends, the next in line gets its slot of the server: nobody else does.
+func TestNextInLineBesideLong(t *testing.T) {
+	t.Parallel()
+	for name, yaml := range map[string]string{
+		"in flight": `
+limits: { one: { in_flight: 1 } }
+jobs: { "x:limited": { limits: [one], hold: 0 } }
+`,
+		"in flight of a key": `
+limits: { one: { in_flight: 1, key: payload.customer } }
+jobs: { "x:limited": { limits: [one], hold: 0 } }
+`,
+		"max in flight": `
+jobs: { "x:limited": { max_in_flight: 1, hold: 0 } }
+`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			const jobs, lasts = 8, 700 * time.Millisecond
+			s.serve(member{yaml: yaml, asynq: asynq.Config{Concurrency: 2, StrictPriority: true, Queues: map[string]int{"high": 6, "low": 1}},
+				handle: func(ctx context.Context, task *asynq.Task) error {
+					if task.Type() == "y:free" {
+						return lasting(2*lasts)(ctx, task)
+					}
+					return lasting(lasts)(ctx, task)
+				}})
+			for i := range jobs {
+				s.enqueuePayload("x:limited", fmt.Sprintf("x%d", i), []byte(`{"customer": 7}`), asynq.Queue("high"))
+			}
+			s.awaitStarts("x", 1, 5*time.Second)
+			for i := range 100 {
+				s.enqueue("y:free", fmt.Sprintf("fresh%04d", i), asynq.Queue("low"))
+			}
+			starts := s.awaitStarts("x", jobs, 40*time.Second)
+			var gaps []time.Duration
+			for i := range jobs - 1 {
+				gaps = append(gaps, starts[i+1].at.Sub(starts[i].at)-lasts)
+			}
+			t.Logf("time between two of them: %v", gaps)
+			if slices.Sort(gaps); gaps[len(gaps)/2] > lasts/2 {
+				t.Errorf("the slot was idle for %v between two jobs", gaps[len(gaps)/2])
+			}
+		})
+	}
+}
+
+// TestCalledLateKeepsItsTurn: Redis is so far away that the slot of the server, which was left to a called
+// job, is another job's when the called one comes. It gets the next one, although it has to wait for that
+// for longer than it keeps a slot of the limit in flight.
+func TestCalledLateKeepsItsTurn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	free := s.takeAllSlots("one", 1)
+	far := s.hooked(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if slices.ContainsFunc(cmd.Args(), func(arg any) bool { return arg == "!in_flight:one" }) { // a visit of the line, or a job that parks there
+			<-time.After(100 * time.Millisecond)
+		}
+		return next(ctx, cmd)
+	})
+	const called = 2
+	for i := range called {
+		s.enqueue("x:limited", fmt.Sprint("called", i), asynq.Queue("high"))
+	}
+	s.serve(member{yaml: `
+limits: { one: { in_flight: 1 } }
+jobs: { "x:limited": { limits: [one], hold: 0 } }
+`, rdb: far, asynq: asynq.Config{Concurrency: 2, StrictPriority: true, Queues: map[string]int{"high": 6, "low": 1}}, handle: lasting(2500 * time.Millisecond)})
+	s.awaitWaiting("high", called)
+	for i := range 30 {
+		s.enqueue("y:free", fmt.Sprintf("fresh%04d", i), asynq.Queue("low"))
+	}
+	s.awaitStarts("fresh", 2, 5*time.Second)
+	free()
+	s.awaitStarts("called", called, 15*time.Second) // 37 s if they come last
+}
