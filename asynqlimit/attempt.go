@@ -150,7 +150,7 @@ func (j *job) plan(next asynq.Handler) (err error) {
 		_, pattern := mux.Handler(j.task)
 		j.acquires = slices.Contains(j.l.opts.HandlersAcquire, pattern)
 		if pattern == "" {
-			return &BlockedError{Reason: NoHandler, Err: fmt.Errorf("%w %q", asynq.ErrHandlerNotFound, j.task.Type()), Mend: "run a worker that has a handler for this type"}
+			return &BlockedError{Reason: NoHandler, Err: fmt.Errorf("%w %q", asynq.ErrHandlerNotFound, j.task.Type()), Fix: "run a worker that has a handler for this type"}
 		}
 	}
 	if j.needs, err = j.l.rules.of(plan.Task{Type: j.task.Type(), Queue: j.a.queue, Payload: j.task.Payload(), Headers: j.task.Headers()}); err != nil {
@@ -161,12 +161,12 @@ func (j *job) plan(next asynq.Handler) (err error) {
 	for i, name := range j.needs.limiters {
 		limiter, err := j.l.throttle.LimiterWithRate(name, j.needs.draws[i].Rate)
 		if err != nil {
-			return &BlockedError{Reason: BadKey, Err: err, Mend: "correct the key of the limit, or the job"}
+			return &BlockedError{Reason: BadKey, Err: err, Fix: "correct the key of the limit, or the job"}
 		}
 		j.limiter = append(j.limiter, limiter)
 	}
 	if j.slots, err = j.slotGroup(); err != nil {
-		return &BlockedError{Reason: BadKey, Err: err, Mend: "correct the key of the limit, or the job"}
+		return &BlockedError{Reason: BadKey, Err: err, Fix: "correct the key of the limit, or the job"}
 	}
 	return nil
 }
@@ -274,7 +274,7 @@ func (j *job) block(blocked *BlockedError) *ThrottledError {
 	}
 	j.a.decide(parks, p)
 	if jobs := j.l.reports.add(time.Now(), name); jobs > 0 {
-		j.l.logger.Warn("jobs wait for something to be mended", "reason", string(blocked.Reason), "type", j.task.Type(),
+		j.l.logger.Warn("jobs wait for something to be fixed", "reason", string(blocked.Reason), "type", j.task.Type(),
 			"attempts", jobs, "task_id", j.a.id, "queue", j.a.queue, "error", blocked)
 	}
 	return &ThrottledError{RetryAfter: probeMost, Err: blocked}

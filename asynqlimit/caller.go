@@ -36,7 +36,7 @@ type caller struct {
 	onWay   map[probeKey]*expected // tasks that were called from lines for max_in_flight or slots and are not here yet
 	owed    map[owedKey]line.Charged
 	average map[string]int64     // permits that a task costs, by line that tenants share (run's goroutine only)
-	mended  time.Time            // when a pass last put all lines back (run's goroutine only)
+	fixed   time.Time            // when a pass last put all lines back (run's goroutine only)
 	free    map[string]freeSlots // of limits in flight, by name, as this pass read them (run's goroutine only)
 	spare   map[probeKey]bool    // lines for max_in_flight or slots whose last visit could not call enough tasks
 	resting map[string]time.Time // until when limiters of orders are left alone because no task could go on (run's goroutine only)
@@ -137,16 +137,16 @@ func (c *caller) adopt(ctx context.Context) {
 // so.
 const fewShared = 100
 
-// mends returns up to how many such lines of a queue this pass puts back: 0 if tenants share no
+// fixes returns up to how many such lines of a queue this pass puts back: 0 if tenants share no
 // limit.
-func (c *caller) mends(now time.Time) int {
+func (c *caller) fixes(now time.Time) int {
 	switch {
 	case !c.l.rules.share:
 		return 0
-	case now.Sub(c.mended) < sweepEvery:
+	case now.Sub(c.fixed) < sweepEvery:
 		return fewShared
 	}
-	c.mended = now
+	c.fixed = now
 	return math.MaxInt32
 }
 
@@ -154,7 +154,7 @@ func (c *caller) mends(now time.Time) int {
 // fails for one queue or limiter, it goes on with the others.
 func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	capacity, began := c.l.gate.capacity(lead), time.Now()
-	due, err := c.l.lines.Due(ctx, c.queues, capacity, c.mends(began))
+	due, err := c.l.lines.Due(ctx, c.queues, capacity, c.fixes(began))
 	if err != nil {
 		err = fmt.Errorf("read the lines: %w", err)
 	}

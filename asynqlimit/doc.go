@@ -17,7 +17,7 @@
 // keeps its id, its retries, its unique lock and its position in line, also on its last attempt.
 // A job leaves its queue in three ways only: its handler finished it, its handler failed as often
 // as its producer allowed, or an operator removed it. A job that cannot run as things stand waits
-// in a line of its own, and goes on when the cause is mended: see [BlockedError].
+// in a line of its own, and goes on when the cause is fixed: see [BlockedError].
 //
 // # Layout
 //

@@ -84,18 +84,18 @@ const (
 // BlockedError says that a job cannot run as things stand: because of the configuration, of a
 // limit, or because this process lacks something that another may have. It is not a failure: the
 // job waits in a line without a limit, and goes on without further help when what blocks it is
-// mended.
+// fixed.
 type BlockedError struct {
 	Reason BlockReason
 	Err    error
-	Mend   string // what to change
+	Fix    string // what to change
 }
 
 // Error says the reason, what went wrong, and what to change.
 func (e *BlockedError) Error() string {
 	s := fmt.Sprintf("blocked (%s): %v", e.Reason, e.Err)
-	if e.Mend != "" {
-		s += ": " + e.Mend
+	if e.Fix != "" {
+		s += ": " + e.Fix
 	}
 	return s
 }
@@ -104,7 +104,7 @@ func (e *BlockedError) Error() string {
 func (e *BlockedError) Unwrap() error { return e.Err }
 
 // Blocked returns an error, a [*BlockedError], for handlers of jobs that cannot run as things
-// stand, for a reason that somebody can mend: for example, a credential is missing. All jobs of
+// stand, for a reason that somebody can fix: for example, a credential is missing. All jobs of
 // the type that are blocked for this reason wait in one line. One of them is tried from time to
 // time. When it passes, the others follow.
 func Blocked(reason string, err error) error {
@@ -123,7 +123,7 @@ func asBlocked(err error) *BlockedError {
 		return blocked
 	}
 	if errors.Is(err, asynq.ErrHandlerNotFound) {
-		return &BlockedError{Reason: NoHandler, Err: err, Mend: "run a worker that has a handler for this type"}
+		return &BlockedError{Reason: NoHandler, Err: err, Fix: "run a worker that has a handler for this type"}
 	}
 	return nil
 }
@@ -133,9 +133,9 @@ func asBlocked(err error) *BlockedError {
 func blockedByLimit(err error) *BlockedError {
 	switch {
 	case errors.Is(err, throttle.ErrExceedsRate):
-		return &BlockedError{Reason: CostAboveLimit, Err: err, Mend: "raise the limit (throttle set NAME RATE --pin), or lower what the job costs"}
+		return &BlockedError{Reason: CostAboveLimit, Err: err, Fix: "raise the limit (throttle set NAME RATE --pin), or lower what the job costs"}
 	case errors.Is(err, throttle.ErrInvalidName), errors.Is(err, throttle.ErrInvalidGroup):
-		return &BlockedError{Reason: BadKey, Err: err, Mend: "correct the key of the limit, or the job"}
+		return &BlockedError{Reason: BadKey, Err: err, Fix: "correct the key of the limit, or the job"}
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func (rs *rules) of(task plan.Task) (needs, error) {
 	p, err := rs.plan.Plan(task)
 	n := needs{rule: rs.jobs[p.Job], dry: p.Dry}
 	if mistake, ok := errors.AsType[*plan.Mistake](err); ok {
-		return n, &BlockedError{Reason: BlockReason(mistake.Reason), Err: mistake, Mend: mistake.Mend()}
+		return n, &BlockedError{Reason: BlockReason(mistake.Reason), Err: mistake, Fix: mistake.Fix()}
 	}
 	if err != nil {
 		return n, err

@@ -10,7 +10,7 @@ import (
 )
 
 // max_wait is how long an API may tell a job to try later, from the job's first refusal on. What
-// the job waits for otherwise does not count: limits, pauses, what somebody has to mend. So the
+// the job waits for otherwise does not count: limits, pauses, what somebody has to fix. So the
 // time of the first refusal is moved on by that wait.
 
 // movedOn returns the time of a first refusal, in seconds after 1970, moved on by what the task

@@ -183,7 +183,7 @@ type Job struct {
 	MaxPause Duration `yaml:"max_pause"`
 	// MaxWait is how long the API may tell a job to try later, from the first time on. After
 	// that, such an answer is a failure and uses up a retry. Waits for a limit, for a pause or
-	// until something is mended are no failures. Defaults to 24h.
+	// until something is fixed are no failures. Defaults to 24h.
 	MaxWait Duration `yaml:"max_wait"`
 	// Acquire says who gets the permits. Empty: the job waits for them before its handler runs.
 	// handler: the handler calls asynqlimit.Acquire immediately before it uses them.

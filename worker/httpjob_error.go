@@ -41,7 +41,7 @@ func badPayload(field, format string, args ...any) error {
 // badRequest converts an error about a payload to what the attempt returns.
 func badRequest(err error) error {
 	if payload, ok := errors.AsType[*HTTPPayloadError](err); ok && payload.unread {
-		return &BlockedError{Reason: UnknownField, Err: err, Mend: "have a limit's key or the job's permits read the field, or correct the job"}
+		return &BlockedError{Reason: UnknownField, Err: err, Fix: "have a limit's key or the job's permits read the field, or correct the job"}
 	}
 	return permanent(err)
 }

@@ -19,7 +19,7 @@ import (
 type (
 	// ThrottledError says that a job was put off, which is no failure.
 	ThrottledError = asynqlimit.ThrottledError
-	// BlockedError says that a job cannot run until something is mended. It waits until then.
+	// BlockedError says that a job cannot run until something is fixed. It waits until then.
 	BlockedError = asynqlimit.BlockedError
 	// BlockReason is why a job cannot run.
 	BlockReason = asynqlimit.BlockReason
@@ -65,10 +65,10 @@ func Settle(ctx context.Context, cost int64) error { return asynqlimit.Settle(ct
 func (w *Worker) Stats() Stats { return w.pools[0].limits.Stats() }
 
 func blockedHost(err error) error {
-	return &BlockedError{Reason: HostNotAllowed, Err: err, Mend: "correct http.allow_hosts, or the job"}
+	return &BlockedError{Reason: HostNotAllowed, Err: err, Fix: "correct http.allow_hosts, or the job"}
 }
 
-// permanent marks an error that no retry can mend: asynq archives the task.
+// permanent marks an error that no retry can fix: asynq archives the task.
 func permanent(err error) error { return fmt.Errorf("%w: %w", err, asynq.SkipRetry) }
 
 // retryUndecided is how long to wait before asking again if Redis gave no answer.

@@ -329,6 +329,6 @@ func (b *book) worse(text *strings.Builder) {
 		}
 	}
 	text.WriteString("- When more becomes free, the others use it within some windows, for they never stop asking for more; this rule waits for its next probe, up to 20 windows: the second picture.\n")
-	text.WriteString("- Requests that are under way for very different times arrive closer together than they were sent, which no limit can mend. With 26 ms\n  on average, and an API of 40/s:\n\n")
+	text.WriteString("- Requests that are under way for very different times arrive closer together than they were sent, which no limit can prevent. With 26 ms\n  on average, and an API of 40/s:\n\n")
 	part{all: scattered(), targets: steadyTargets(), results: b.rough}.table(text)
 }

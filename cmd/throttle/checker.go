@@ -143,7 +143,7 @@ func (c *checker) handler(taskType, queue string) string {
 func (c *checker) limits(ctx context.Context, job producer.Job, queue string, add func(string, string, ...any)) ([]problem, error) {
 	p, err := c.plans.Plan(plan.Task{Type: job.Type, Queue: queue, Payload: job.Payload, Headers: job.Headers})
 	if mistake, ok := errors.AsType[*plan.Mistake](err); ok {
-		add(string(mistake.Reason), "%v: %s", mistake, mistake.Mend())
+		add(string(mistake.Reason), "%v: %s", mistake, mistake.Fix())
 	} else if err != nil {
 		add("bad_key", "%v", err)
 	}

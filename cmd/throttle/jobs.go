@@ -28,7 +28,7 @@ func newJobs(opts *options) *cobra.Command {
 		Use:   "jobs",
 		Short: "List the jobs that wait, that failed and that are archived, with the reason",
 		Long: `jobs lists the jobs of the whole fleet that do not run: those that wait (for a limit,
-until something is mended, for a worker), those that failed and are tried again,
+until something is fixed, for a worker), those that failed and are tried again,
 and those that are archived, which asynq does not run again by itself. For each it
 says why, since when, and when it is tried next.
 

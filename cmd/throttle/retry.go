@@ -24,7 +24,7 @@ func newRetry(opts *options) *cobra.Command {
 		Short: "Bring archived and failed jobs back to their queues, some or all",
 		Long: `retry brings jobs back to their queues, so that workers run them as soon as their
 limits allow: all archived jobs, all that failed and wait for their next attempt,
-those of a queue or a type, or those with the given ids. Mend the cause first:
+those of a queue or a type, or those with the given ids. Fix the cause first:
 throttle jobs --state archived shows why they failed.
 
 A job keeps its payload and its count of retries: a job without retries left has one

@@ -72,7 +72,7 @@ type Explanation struct {
 	Worker   string `json:"worker,omitempty"`
 	Orphaned bool   `json:"orphaned"`
 
-	// Blocked is the reason if the task cannot run until somebody mends what LastError says.
+	// Blocked is the reason if the task cannot run until somebody fixes what LastError says.
 	Blocked BlockReason `json:"blocked,omitempty"`
 	// LastError is the error of its last attempt. PutOff says that this was no failure: a
 	// limit, a full max_in_flight, its API or what blocks it made it wait.
@@ -217,7 +217,7 @@ func (i *Inspector) explainLine(ctx context.Context, e *Explanation, info *asynq
 		return i.explainSlots(ctx, e, limit, w)
 	}
 	if line.IsBlocked(w.Line) {
-		e.ComesBack = time.Time{} // unknown: when what blocks it is mended
+		e.ComesBack = time.Time{} // unknown: when what blocks it is fixed
 		return nil
 	}
 	e.Called, e.Since = w.State == line.Called, time.UnixMicro(w.Since)

@@ -136,7 +136,7 @@ func (e *Explanation) sayRetry(say sayer, task string) {
 	if e.Blocked != "" {
 		_, why, _ := BlockedFor(e.LastError)
 		say("%s waits: it cannot run as things stand (%s). It did not fail, and uses up no retry.", task, e.Blocked)
-		say("What to mend: %s.", why)
+		say("What to fix: %s.", why)
 		say("It was tried %s. One job of its kind is tried every 30s at least, by each worker, and when one passes the others follow.", e.when(e.Since))
 		return
 	}

@@ -17,7 +17,7 @@ type JobState string
 
 // The states of a Job.
 const (
-	Waiting  JobState = "waiting"  // for a limit, for something to be mended, for a slot
+	Waiting  JobState = "waiting"  // for a limit, for something to be fixed, for a slot
 	Failed   JobState = "failed"   // and asynq tries it again
 	Archived JobState = "archived" // for good, unless somebody runs it again
 )
@@ -25,7 +25,7 @@ const (
 // JobStates are all states of a Job.
 var JobStates = []JobState{Waiting, Failed, Archived}
 
-// Why a job waits, in one word. For one that cannot run until something is mended, it is the
+// Why a job waits, in one word. For one that cannot run until something is fixed, it is the
 // BlockReason.
 const (
 	WhyLimit   = "limit"        // it is in line for Job.Limit

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// BlockReason is why a job cannot run until something is mended.
+// BlockReason is why a job cannot run until something is fixed.
 type BlockReason string
 
 // WasPutOff reports whether text, the last error of a task, is that of a ThrottledError whose

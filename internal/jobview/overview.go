@@ -26,7 +26,7 @@ type Overview struct {
 	// InFlight are the limits in flight.
 	InFlight []InFlightOverview
 	Pools    []PoolOverview
-	// Blocked are jobs that cannot run until something is mended, by reason and type, the most
+	// Blocked are jobs that cannot run until something is fixed, by reason and type, the most
 	// first; at most MaxBlocked.
 	Blocked []BlockedOverview
 	Unread  int64 // lines of parked tasks that were too many to read: their tasks count in Retry

@@ -49,7 +49,7 @@ type JobStats struct {
 	Done   int64
 	Failed int64
 	PutOff int64 // by a limit, the API or max_in_flight: they use up no retry
-	// Blocked are attempts of jobs that cannot run until something is mended: see BlockedError.
+	// Blocked are attempts of jobs that cannot run until something is fixed: see BlockedError.
 	Blocked int64
 	Waits   Waits // of attempts that got their permits, in this process
 	// WholeWaits are the waits from a job's first arrival, when a process first took it from

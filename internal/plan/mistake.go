@@ -28,8 +28,8 @@ func (m *Mistake) Error() string { return m.Err.Error() }
 // Unwrap makes errors.Is and errors.As see the cause.
 func (m *Mistake) Unwrap() error { return m.Err }
 
-// Mend says what to change.
-func (m *Mistake) Mend() string {
+// Fix says what to change.
+func (m *Mistake) Fix() string {
 	switch {
 	case m.Reason == BadCost && m.Limit != "":
 		return fmt.Sprintf("correct jobs.%s.permits.%s, or the job", m.Job, m.Limit)

@@ -100,8 +100,8 @@ func TestMistakes(t *testing.T) {
 			if !ok {
 				t.Fatalf("error %v, want a *Mistake", err)
 			}
-			if got.Error() != tt.says || got.Mend() != tt.mend {
-				t.Errorf("\ngot  %s: %s\nwant %s: %s", got, got.Mend(), tt.says, tt.mend)
+			if got.Error() != tt.says || got.Fix() != tt.mend {
+				t.Errorf("\ngot  %s: %s\nwant %s: %s", got, got.Fix(), tt.says, tt.mend)
 			}
 			want := tt.want
 			want.Type, want.Job, want.Err = "x:a", "x:", got.Err
@@ -141,7 +141,7 @@ func TestMistakesByLimit(t *testing.T) {
 			t.Fatalf("%s: error %v, want a *Mistake", payload, err)
 		}
 		want.mistake.Type, want.mistake.Job, want.mistake.Err = "llm", "llm", got.Err
-		if says := got.Error() + ": " + got.Mend(); *got != want.mistake || says != want.says {
+		if says := got.Error() + ": " + got.Fix(); *got != want.mistake || says != want.says {
 			t.Errorf("%s:\ngot  %+v\nwant %+v\nsays %s\nwant %s", payload, *got, want.mistake, says, want.says)
 		}
 		if draws := drawsOf(p); !slices.Equal(draws, want.draws) {
@@ -206,7 +206,7 @@ func FuzzPlan(f *testing.F) {
 		if err != nil && !ok {
 			t.Fatalf("error %T %v, want a *Mistake", err, err)
 		}
-		if ok && (mistake.Type != taskType || mistake.Job != "x:" || mistake.Path == "" || mistake.Mend() == "" || (mistake.Reason == BadKey) != (mistake.Limit == "keyed")) {
+		if ok && (mistake.Type != taskType || mistake.Job != "x:" || mistake.Path == "" || mistake.Fix() == "" || (mistake.Reason == BadKey) != (mistake.Limit == "keyed")) {
 			t.Errorf("%+v", mistake)
 		}
 	})

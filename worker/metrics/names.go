@@ -18,7 +18,7 @@ var (
 	slotsLost     = desc("in_flight_lost_total", "Slots that running jobs of this worker lost: their lease could not be renewed in time.", "limit")
 	slotsOutlived = desc("in_flight_outlived_total", "Handlers of this worker that ran on after their lease, when another job may have had the slot.", "limit")
 
-	attempts = desc("attempts_total", "Attempts of jobs that ended in this worker: done, failed, put_off, or blocked until somebody mends something; the last two use up no retry.", "pattern", "outcome")
+	attempts = desc("attempts_total", "Attempts of jobs that ended in this worker: done, failed, put_off, or blocked until somebody fixes something; the last two use up no retry.", "pattern", "outcome")
 	waits    = desc("wait_seconds", "How long jobs waited in this worker for the permits they then got; the time they were parked is not in it.", "pattern")
 
 	jobWaits = desc("job_wait_seconds", "How long jobs waited in all, parked or not: from when a worker first took them from their queue until they ran. A retry begins again.", "pattern")

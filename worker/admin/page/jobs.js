@@ -166,7 +166,7 @@ function change(what, meant, after = () => load(shown.query, "")) {
   const careful = !retry && (meant.all || meant.jobs.length > 1);
   ask({
     title: `${retry ? "Retry" : "Delete"} ${words}`,
-    text: retry ? "They go back to their queues, and run as soon as their limits allow. First mend what made them fail." : "They are gone for good: nothing brings them back.",
+    text: retry ? "They go back to their queues, and run as soon as their limits allow. First fix what made them fail." : "They are gone for good: nothing brings them back.",
     submit: retry ? "Retry" : "Delete",
     danger: !retry,
     field: careful ? "confirm" : "",

@@ -4,7 +4,7 @@ import { recent } from "./hour.js";
 import { listJobs } from "./jobs.js";
 import { mostOf } from "./workers.js";
 
-const mend = {
+const fix = {
   no_handler: "no worker has a handler for them", bad_key: "a limit's key finds no usable value in them", bad_cost: "permits finds no usable number in them",
   bad_share: "a limit's share finds no usable tenant in them",
   cost_above_limit: "they cost more than a limit gives at once", host_not_allowed: "http.allow_hosts does not list their host", unknown_field: "they have a field that no worker reads",
@@ -38,7 +38,7 @@ function problems(now, workers) {
     if (q.paused) add(waiting ? "bad" : "warn", "queue " + q.name, `Queue ${q.name} is paused${waiting ? `, and ${jobs(waiting)} wait there` : ""}.`, () => jump("queues"), "Go to queues");
   }
   for (const b of now.blocked) {
-    add("bad", `blocked ${b.reason} ${b.type}`, `${jobs(b.jobs)} of type ${b.type} cannot run (${b.reason}): ${mend[b.reason] ?? "see one of them"}.`, () => listJobs({ state: "waiting", by: "type", text: b.type }));
+    add("bad", `blocked ${b.reason} ${b.type}`, `${jobs(b.jobs)} of type ${b.type} cannot run (${b.reason}): ${fix[b.reason] ?? "see one of them"}.`, () => listJobs({ state: "waiting", by: "type", text: b.type }));
   }
   for (const l of now.troubles) add(l.level, "limit " + l.name, l.words, () => jump("limits"), "Go to limits");
   const archived = queues.reduce((n, q) => n + q.archived, 0);
