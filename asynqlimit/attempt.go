@@ -42,6 +42,7 @@ type job struct {
 	inFlight    bool
 	lease       *throttle.Lease // of its slots; nil: it has no slots
 	counted     bool            // it counts among the jobs that run in slots
+	slotsBy     time.Time       // until when it waits for its slots and for one of the process
 	late        bool            // it had its slots, but none of the process in time
 	acquires    bool            // its handler acquires the permits
 	span        func(error)     // ends the span of a wait for permits; nil: there is none

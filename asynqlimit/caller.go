@@ -224,11 +224,12 @@ func unvisited(d line.Due, capacity int) bool {
 // some of them are to be tried, and of tasks that wait for max_in_flight or for slots, if some
 // are free. In short it notes the queues with such lines that it leaves out for want of capacity.
 func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (visits []*visit) {
-	rest := capacity - c.l.gate.toCome()
+	slots, rest := capacity, max(capacity-c.l.gate.toCome(), 0) // for tasks that wait for slots, and for others
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	for i, d := range due {
+	for _, i := range c.l.gate.order(c.queues[:len(due)]) {
+		d := due[i]
 		if d.Paused {
 			continue
 		}
@@ -242,12 +243,14 @@ func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (v
 				continue
 			}
 			n, k := p.allowance(now, &c.tries), &visit{queue: i, name: key.line, next: probeFirst}
-			limiter, slots := line.SlotLimit(key.line)
+			limiter, _ := line.SlotLimit(key.line)
 			if now, soon, waits := c.vacant(key, now); waits {
-				n, k.short, k.inOrder, k.oneByOne = min(soon, capacity), now > capacity, true, slots && c.l.rules.ordered(limiter)
+				n = min(soon, slots)
+				k.short, k.inOrder, k.oneByOne = now > n, true, c.l.rules.ordered(limiter)
+				slots -= max(n, 0)
 			} else if k.opened = p.batch > 1; k.opened {
 				k.short = n > rest
-				n = max(min(n, rest), 0)
+				n = min(n, rest)
 				p.left, rest = p.left-n, rest-n
 			} else { // the tasks at the head may never be able to run
 				k.from = rand.Float64()

@@ -140,6 +140,7 @@ func (c client) recovered(ctx context.Context, a *attempt, call line.Call, asynq
 			a.settle(call.Step)
 			a.ask()
 			c.l.caller.answered(a)
+			c.l.attempts.wentBack(a)
 			c.l.ended(call.Queue, call.ID, false)
 			a.note()
 			c.l.attempts.drop(a)

@@ -202,27 +202,30 @@ func TestSortNext(t *testing.T) {
 		name                       string
 		last, came, called, parked int
 		cut                        bool
+		few                        int
 		lasted                     time.Duration
 		want                       int
 	}{
-		{"all park", 8, 8, 0, 8, false, time.Millisecond, 32},
-		{"half of them", 20, 20, 0, 10, false, time.Millisecond, 80},
-		{"never more", 200, 200, 0, 200, false, time.Millisecond, 200},
-		{"most do not", 200, 200, 0, 80, false, time.Millisecond, 0},
-		{"most do not, and no more are there", 100, 8, 0, 3, false, time.Millisecond, 0},
-		{"most of a few do not", 8, 8, 0, 3, false, time.Millisecond, 32},
-		{"most do not, because they were called", 200, 200, 150, 25, false, time.Millisecond, 200},
-		{"none", 200, 200, 0, 0, false, time.Millisecond, 0},
-		{"none, and no more are there", 32, 8, 0, 0, false, time.Millisecond, 0},
-		{"none of a few", 32, 32, 20, 0, false, time.Millisecond, 128},
-		{"none of a few, slowly", 1, 1, 0, 0, false, time.Second, 0},
-		{"all were called", 32, 8, 8, 0, false, time.Millisecond, 0},
-		{"slow", 200, 200, 0, 200, false, time.Second, 100},
-		{"the queue is empty", 8, 0, 0, 0, false, time.Millisecond, 0},
-		{"none of a few large ones", 200, 20, 0, 0, true, time.Millisecond, 200},
-		{"none of a few large ones, slowly", 200, 20, 0, 0, true, time.Second, 100},
+		{"all park", 8, 8, 0, 8, false, 0, time.Millisecond, 32},
+		{"half of them", 20, 20, 0, 10, false, 0, time.Millisecond, 80},
+		{"never more", 200, 200, 0, 200, false, 0, time.Millisecond, 200},
+		{"most do not", 200, 200, 0, 80, false, 0, time.Millisecond, 0},
+		{"most do not, and no more are there", 100, 8, 0, 3, false, 0, time.Millisecond, 0},
+		{"most of a few do not", 8, 8, 0, 3, false, 0, time.Millisecond, 32},
+		{"most do not, because they were called", 200, 200, 150, 25, false, 0, time.Millisecond, 200},
+		{"none", 200, 200, 0, 0, false, 0, time.Millisecond, 0},
+		{"none, and no more are there", 32, 8, 0, 0, false, 0, time.Millisecond, 0},
+		{"none of a few", 32, 32, 20, 0, false, 0, time.Millisecond, 128},
+		{"none of a few, slowly", 1, 1, 0, 0, false, 0, time.Second, 0},
+		{"all were called", 32, 8, 8, 0, false, 0, time.Millisecond, 0},
+		{"slow", 200, 200, 0, 200, false, 0, time.Second, 100},
+		{"the queue is empty", 8, 0, 0, 0, false, 0, time.Millisecond, 0},
+		{"none of a few large ones", 200, 20, 0, 0, true, 0, time.Millisecond, 200},
+		{"none of a few large ones, slowly", 200, 20, 0, 0, true, 0, time.Second, 100},
+		{"none of many large ones, a few each time", 50, 20, 0, 0, true, sortEnds, time.Second, 0},
+		{"most do park of many large ones", 200, 20, 0, 15, true, sortEnds, time.Millisecond, 200},
 	} {
-		if got := sortNext(tt.last, tt.came, tt.called, tt.parked, tt.cut, tt.lasted); got != tt.want {
+		if got := sortNext(tt.last, tt.came, tt.called, tt.parked, tt.cut, tt.few, tt.lasted); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}

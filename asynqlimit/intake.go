@@ -19,6 +19,7 @@ type intake struct {
 
 	most  int            // how many to take the next time
 	sorts map[string]int // by queue, how many to look at before the next take; 0: none, because they do not have to park
+	few   map[string]int // by queue, how many it has looked at since more of them parked
 
 	mu    sync.Mutex
 	taken []handed        // in the order in which they were taken
@@ -73,7 +74,7 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	if err == nil && came > 0 {
 		called, early := 0, 0
 		if tasks, called, early = in.sortTaken(ctx, queue, tasks, began); in.sorts[queue] == 0 {
-			in.sorts[queue] = sortNext(sortMost, came, called, early, false, time.Since(began))
+			in.sorts[queue] = sortNext(sortMost, came, called, early, false, 0, time.Since(began))
 		}
 	}
 	in.most = takeNext(asked, came, g.size.slots)

@@ -34,13 +34,14 @@ func (j *job) underLease(ctx context.Context) (context.Context, func()) {
 	var lost atomic.Pointer[time.Time]
 	stop := context.AfterFunc(lease, func() {
 		cause := context.Cause(lease)
-		cancel(cause)
 		if errors.Is(cause, throttle.ErrReleased) {
+			cancel(cause)
 			return
 		}
 		now := time.Now()
 		lost.Store(&now)
 		j.eachSlot(func(c *slotCounts) { c.lost.Add(1) })
+		cancel(cause)
 		j.l.logger.Warn("a running job has lost its slot: its handler's context is over", "limit", j.needs.slots[0].Limiter,
 			"task_id", j.a.id, "type", j.task.Type(), "queue", j.a.queue, "error", cause)
 	})

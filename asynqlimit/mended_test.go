@@ -101,3 +101,19 @@ func TestMendedLineBesideLong(t *testing.T) {
 		t.Errorf("%d of the others started meanwhile", n)
 	}
 }
+
+// TestMendedLinesOfQueues: lines of two queues go on at the same time, by the weights of their queues.
+func TestMendedLinesOfQueues(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	for queue, blocked := range map[string]int{"bulk": 4000, "critical": 600} {
+		for i := range blocked {
+			s.enqueue("x:"+queue, fmt.Sprintf("%s%04d", queue, i), asynq.Queue(queue))
+		}
+		if n := s.blockAll(queue, "x:"+queue); n != blocked {
+			t.Fatalf("%d of %d jobs wait", n, blocked)
+		}
+	}
+	s.serve(member{asynq: asynq.Config{Concurrency: 5, Queues: map[string]int{"bulk": 1, "critical": 6}}, handle: lasting(10 * time.Millisecond), yaml: "jobs: {}"})
+	s.awaitStarts("critical", 400, 6*time.Second) // 1 s by their weights, 9 s behind the others
+}

@@ -188,6 +188,21 @@ func (g *gate) draw(lines []string, now time.Time) (drawn string) {
 	return drawn
 }
 
+// order returns the numbers of queues in the order in which they are served: those with most weight first if
+// the server is strict, else drawn by their weights.
+func (g *gate) order(queues []string) []int {
+	numbers, at := make([]int, len(queues)), make([]float64, len(queues))
+	for i, queue := range queues {
+		weight := float64(max(g.size.weights[queue], 1))
+		numbers[i], at[i] = i, rand.ExpFloat64()/weight
+		if g.size.strict {
+			at[i] = -weight
+		}
+	}
+	slices.SortFunc(numbers, func(a, b int) int { return cmp.Compare(at[a], at[b]) })
+	return numbers
+}
+
 // leftFor is how long a slot is left to tasks of lines. To call one, and to take it, takes some
 // milliseconds, unless the machine is busy.
 const leftFor = 50 * time.Millisecond

@@ -122,6 +122,7 @@ func (j *job) takeSlots(ctx context.Context) error {
 		}
 	}
 	defer j.clock()()
+	j.slotsBy = time.Now().Add(min(aQuarter(ctx), time.Hour))
 	if err := j.askForSlots(ctx); err != nil || j.lease != nil {
 		return err
 	}
@@ -137,9 +138,7 @@ func (j *job) askForSlots(ctx context.Context) error {
 	if near {
 		wait = max(wait, lead+slack)
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline)/4)
-	}
+	wait = min(wait, time.Until(j.slotsBy))
 	within, leave := context.WithTimeout(running, max(wait, 50*time.Millisecond)) // at least the way to Redis and back
 	defer leave()
 	j.a.inTurn(ctx)
@@ -221,15 +220,15 @@ func limiterOf(err error) string {
 func (j *job) runHolding(ctx, running context.Context, lease *throttle.Lease) error {
 	j.lease = lease
 	if (j.reservation == nil || j.acquires) && !j.a.position.toSlotNow() {
-		soon, cancel := context.WithTimeout(running, slotWithin)
+		soon, cancel := context.WithTimeout(running, max(min(slotWithin, time.Until(j.slotsBy)), 50*time.Millisecond))
 		defer cancel()
 		if err := j.a.position.toSlot(soon); err != nil {
 			j.freeSlots()
 			j.giveUp()
 			j.stays()
-			if running.Err() == nil && j.a.wait.State.Near() && !j.late {
+			if left := time.Until(j.slotsBy); running.Err() == nil && j.a.wait.State.Near() && !j.late && left > 0 && !j.keepsOrder() {
 				j.late = true
-				bounded, cancel := context.WithTimeout(running, min(competesFor, aQuarter(ctx)))
+				bounded, cancel := context.WithTimeout(running, min(competesFor, left))
 				defer cancel()
 				if err = j.a.position.toSlot(bounded); err == nil {
 					return nil
@@ -248,6 +247,12 @@ func (j *job) runHolding(ctx, running context.Context, lease *throttle.Lease) er
 	}
 	j.counted = true
 	return nil
+}
+
+// keepsOrder reports whether one of its limits in flight keeps the order of its tasks: while one of them
+// waits here, the next could not go on anywhere.
+func (j *job) keepsOrder() bool {
+	return slices.ContainsFunc(j.needs.slots, func(s plan.Slot) bool { return keepsOrder(s.Limit) })
 }
 
 // parkForSlot parks the task in the line for a slot of the limit.

@@ -20,25 +20,32 @@ const (
 	// has to park. sortSees is how many tasks it looks at then.
 	sortRests = 20 * time.Millisecond
 	sortSees  = 8
+	// sortEnds is how many tasks it looks at of which few park, before it takes them as they come, if they
+	// are so large that no look sees many.
+	sortEnds = 8 * sortMost
 )
 
 // sortNext is how many pending tasks to look at before the next take, after a call for last tasks
 // at most that lasted so long: came is how many tasks came, called how many of them had been called,
 // parked how many of the others parked. cut says that there were others, which it did not read because the
-// tasks are large. 0: take tasks as they come, because fewer than half of those
-// that had not been called park. It has to look at many to say so, or at all that there are: of a tenant
-// whose backlog is longer than that, the first may be what the limit lets through. If it lasted longer
-// than sortLasts, look at half as many, and in the end at none. Other processes leave the queue to this one, so it looks at many if it can.
-func sortNext(last, came, called, parked int, cut bool, lasted time.Duration) int {
-	few, many := parked == 0 || 2*parked < came-called, !cut && (came < last || last >= sortMost)
+// tasks are large. few is how many came to the looks before this one, since more parked. 0: take tasks as they
+// come, because fewer than half of those that had not been called park. It has to look at many to say so, or at
+// all that there are: of a tenant whose backlog is longer than that, the first may be what the limit lets
+// through. If it lasted longer than sortLasts, look at half as many, and in the end at none. Other processes
+// leave the queue to this one, so it looks at many if it can.
+func sortNext(last, came, called, parked int, cut bool, few int, lasted time.Duration) int {
+	many := !cut && (came < last || last >= sortMost) || few+came >= sortEnds
 	switch {
-	case few && many:
+	case fewPark(came, called, parked) && many:
 		return 0
 	case lasted > sortLasts:
 		return last / 2
 	}
 	return min(4*last, sortMost)
 }
+
+// fewPark reports whether fewer than half of the tasks park that had not been called.
+func fewPark(came, called, parked int) bool { return parked == 0 || 2*parked < came-called }
 
 // sortPending parks those of the next tasks of a queue that have to queue behind others in line
 // for one of their limiters. Nobody takes them: it costs little to park many tasks together, and a
@@ -115,7 +122,10 @@ func (in *intake) sortNow(ctx context.Context, queue string, began time.Time) (l
 		in.l.logger.Debug("cannot park pending jobs", "queue", queue, "error", err)
 		return called, takenMost, false
 	}
-	in.sorts[queue] = sortNext(last, len(seen), called, len(parks), cut, time.Since(began))
+	in.sorts[queue] = sortNext(last, len(seen), called, len(parks), cut, in.few[queue], time.Since(began))
+	if in.few[queue] += len(seen); in.sorts[queue] == 0 || !fewPark(len(seen), called, len(parks)) {
+		delete(in.few, queue)
+	}
 	switch {
 	case len(seen) == 0:
 		in.most = 1

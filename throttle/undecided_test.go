@@ -44,7 +44,7 @@ func TestOvertakenIsADenial(t *testing.T) {
 				check(b, b.limiter(b.client()).SetRate(b.Context(), guarded("10/1s")))
 				var served, late atomic.Int64
 				var wg sync.WaitGroup
-				for range quarter(300) {
+				for range 150 {
 					l := b.limiter(b.clientOf(b.away(roundTrip, 0)))
 					for range 3 {
 						wg.Go(func() {

@@ -42,25 +42,16 @@ func (l *Lines) Peek(ctx context.Context, queue, process string, most, few int, 
 	if tasks, sorts, cut, err = l.peekFrom(ctx, queue, process, 0, most, min(few, most)); !cut || !sorts {
 		return tasks, sorts, cut, err
 	}
-	known := map[string]bool{}
-	for _, t := range tasks {
-		known[t.ID] = true
-	}
 	for cut && time.Since(began) < lasts {
-		more, still, goesOn, err := l.peekFrom(ctx, queue, process, len(tasks), most-len(tasks), 0)
+		last := len(tasks) - 1
+		more, still, goesOn, err := l.peekFrom(ctx, queue, process, last, most-last, 0)
 		if err != nil {
 			return nil, false, false, err
 		}
-		if !still { // others have taken the rest, or sort the queue now
+		if !still || len(more) < 2 || more[0].ID != tasks[last].ID { // others have taken some, or put some before them
 			break
 		}
-		for _, t := range more {
-			if !known[t.ID] { // else others have come before it meanwhile
-				known[t.ID] = true
-				tasks = append(tasks, t)
-			}
-		}
-		cut = goesOn
+		tasks, cut = append(tasks, more[1:]...), goesOn
 	}
 	return tasks, true, cut, nil
 }
