@@ -224,7 +224,7 @@ func unvisited(d line.Due, capacity int) bool {
 // some of them are to be tried, and of tasks that wait for max_in_flight or for slots, if some
 // are free. In short it notes the queues with such lines that it leaves out for want of capacity.
 func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (visits []*visit) {
-	slots, rest := capacity, max(capacity-c.l.gate.toCome(), 0) // for tasks that wait for slots, and for others
+	rest := max(capacity-c.l.gate.toCome(), 0)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -243,11 +243,10 @@ func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (v
 				continue
 			}
 			n, k := p.allowance(now, &c.tries), &visit{queue: i, name: key.line, next: probeFirst}
-			limiter, _ := line.SlotLimit(key.line)
+			limiter, slots := line.SlotLimit(key.line)
 			if now, soon, waits := c.vacant(key, now); waits {
-				n = min(soon, slots)
-				k.short, k.inOrder, k.oneByOne = now > n, true, c.l.rules.ordered(limiter)
-				slots -= max(n, 0)
+				n = min(soon, capacity)
+				k.short, k.inOrder, k.oneByOne = now > capacity, true, slots && c.l.rules.ordered(limiter)
 			} else if k.opened = p.batch > 1; k.opened {
 				k.short = n > rest
 				n = min(n, rest)

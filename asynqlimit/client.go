@@ -131,6 +131,9 @@ func (c client) recovered(ctx context.Context, a *attempt, call line.Call, asynq
 	if call.Step == line.Requeue {
 		return c.repeat(ctx, asynqs)
 	}
+	if a != nil {
+		c.l.attempts.wentBack(a) // before anybody can take it again
+	}
 	waited, err := c.l.lines.GiveBackListed(ctx, call.Queue, call.ID)
 	switch {
 	case err != nil:
@@ -140,7 +143,6 @@ func (c client) recovered(ctx context.Context, a *attempt, call line.Call, asynq
 			a.settle(call.Step)
 			a.ask()
 			c.l.caller.answered(a)
-			c.l.attempts.wentBack(a)
 			c.l.ended(call.Queue, call.ID, false)
 			a.note()
 			c.l.attempts.drop(a)

@@ -196,7 +196,7 @@ func (g *gate) order(queues []string) []int {
 		weight := float64(max(g.size.weights[queue], 1))
 		numbers[i], at[i] = i, rand.ExpFloat64()/weight
 		if g.size.strict {
-			at[i] = -weight
+			at[i] = rand.Float64() - weight
 		}
 	}
 	slices.SortFunc(numbers, func(a, b int) int { return cmp.Compare(at[a], at[b]) })

@@ -122,7 +122,9 @@ func (j *job) takeSlots(ctx context.Context) error {
 		}
 	}
 	defer j.clock()()
-	j.slotsBy = time.Now().Add(min(aQuarter(ctx), time.Hour))
+	if j.slotsBy.IsZero() {
+		j.slotsBy = time.Now().Add(min(aQuarter(ctx), 10_000*time.Hour)) // without a deadline it is as good as never
+	}
 	if err := j.askForSlots(ctx); err != nil || j.lease != nil {
 		return err
 	}

@@ -63,13 +63,19 @@ func (in *intake) sortPending(ctx context.Context, queue string, began time.Time
 	return least, most
 }
 
+// endSort takes the tasks of a queue as they come.
+func (in *intake) endSort(queue string) {
+	in.sorts[queue] = 0
+	delete(in.few, queue)
+}
+
 // sortNow is one step of sortPending. goesOn says that all that it has seen have parked.
 func (in *intake) sortNow(ctx context.Context, queue string, began time.Time) (least, most int, goesOn bool) {
 	last := in.sorts[queue]
 	seen, sorts, cut, err := in.l.lines.Peek(ctx, queue, in.l.throttle.ID(), last, sortSees, sortLasts)
 	if err != nil {
 		in.l.logger.Debug("cannot look at pending jobs", "queue", queue, "error", err)
-		in.sorts[queue] = 0
+		in.endSort(queue)
 		return 0, takenMost, false // asynq hears the error of the take
 	}
 	whole := in.l.caller.knowsLines(queue)
@@ -80,7 +86,7 @@ func (in *intake) sortNow(ctx context.Context, queue string, began time.Time) (l
 		})
 		switch most {
 		case -1:
-			in.sorts[queue] = 0
+			in.endSort(queue)
 			return len(slices.DeleteFunc(seen, func(t line.Taken) bool { return !t.Wait.State.Near() })), takenMost, false
 		case 0:
 			in.l.gate.arrived(queue, "", began)

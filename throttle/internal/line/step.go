@@ -191,7 +191,7 @@ func (l *Line) next(now Local) {
 		l.giveBackHeld()
 	}
 	switch {
-	case l.toMeasure() && !l.closed, l.toTime(), l.toCheck(now) && !l.toAsk(now):
+	case l.toMeasure() && !l.closed, l.toTime(), l.toCheck(now) && (!l.toAsk(now) || l.onlyReturns()):
 		l.call(l.check(now), now)
 	case l.toAsk(now):
 		l.call(l.ask(l.nextBatch(now), now, now), now)
@@ -253,6 +253,10 @@ func (l *Line) toAsk(now Local) bool {
 	}
 	return len(l.waiting) > 0 && now >= l.nextAsk()
 }
+
+// onlyReturns reports whether there is nothing to ask for: what only gives back does not tell whether the
+// configuration is still the same.
+func (l *Line) onlyReturns() bool { return len(l.front)+len(l.waiting)+len(l.releases) == 0 }
 
 // nextAsk is when to ask for those in the line.
 func (l *Line) nextAsk() Local {
