@@ -25,22 +25,22 @@ type caller struct {
 	wake   chan struct{}
 	freed  chan struct{} // a task in line for max_in_flight, for a slot, or behind others of its order may go on
 
-	mu      sync.Mutex
-	pending map[probeKey]int64 // permits of called tasks that are here and have no answer yet
-	known   map[string]*lineup // by queue
-	paces   map[string]pace    // of limiters
-	wanted  map[string]bool    // limiters whose pace jobs have asked for
-	fresh   map[probeKey]bool  // lines to announce
-	probes  map[probeKey]*probe
-	tries   tries
-	onWay   map[probeKey]*expected // tasks that were called from lines for max_in_flight or slots and are not here yet
-	owed    map[owedKey]line.Charged
-	average map[string]int64     // permits that a task costs, by line that tenants share (run's goroutine only)
-	fixed   time.Time            // when a pass last put all lines back (run's goroutine only)
-	free    map[string]freeSlots // of limits in flight, by name, as this pass read them (run's goroutine only)
-	spare   map[probeKey]bool    // lines for max_in_flight or slots whose last visit could not call enough tasks
-	resting map[string]time.Time // until when limiters of orders are left alone because no task could go on (run's goroutine only)
-	first   map[string]bool      // limiters in whose orders a task can go on (run's goroutine only)
+	mu       sync.Mutex
+	pending  map[probeKey]int64 // permits of called tasks that are here and have no answer yet
+	known    map[string]*lineup // by queue
+	paces    map[string]pace    // of limiters
+	wanted   map[string]bool    // limiters whose pace jobs have asked for
+	fresh    map[probeKey]bool  // lines to announce
+	probes   map[probeKey]*probe
+	tries    tries
+	onWay    map[probeKey]*expected // tasks that were called from lines for max_in_flight or slots and are not here yet
+	owed     map[owedKey]line.Charged
+	average  map[string]int64     // permits that a task costs, by line that tenants share (run's goroutine only)
+	restored time.Time            // when a pass last put all lines back (run's goroutine only)
+	free     map[string]freeSlots // of limits in flight, by name, as this pass read them (run's goroutine only)
+	spare    map[probeKey]bool    // lines for max_in_flight or slots whose last visit could not call enough tasks
+	resting  map[string]time.Time // until when limiters of orders are left alone because no task could go on (run's goroutine only)
+	first    map[string]bool      // limiters in whose orders a task can go on (run's goroutine only)
 }
 
 type probeKey struct{ queue, line string }
@@ -137,16 +137,16 @@ func (c *caller) adopt(ctx context.Context) {
 // so.
 const fewShared = 100
 
-// fixes returns up to how many such lines of a queue this pass puts back: 0 if tenants share no
+// restores returns up to how many such lines of a queue this pass puts back: 0 if tenants share no
 // limit.
-func (c *caller) fixes(now time.Time) int {
+func (c *caller) restores(now time.Time) int {
 	switch {
 	case !c.l.rules.share:
 		return 0
-	case now.Sub(c.fixed) < sweepEvery:
+	case now.Sub(c.restored) < sweepEvery:
 		return fewShared
 	}
-	c.fixed = now
+	c.restored = now
 	return math.MaxInt32
 }
 
@@ -154,7 +154,7 @@ func (c *caller) fixes(now time.Time) int {
 // fails for one queue or limiter, it goes on with the others.
 func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	capacity, began := c.l.gate.capacity(lead), time.Now()
-	due, err := c.l.lines.Due(ctx, c.queues, capacity, c.fixes(began))
+	due, err := c.l.lines.Due(ctx, c.queues, capacity, c.restores(began))
 	if err != nil {
 		err = fmt.Errorf("read the lines: %w", err)
 	}
@@ -244,9 +244,9 @@ func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (v
 			}
 			n, k := p.allowance(now, &c.tries), &visit{queue: i, name: key.line, next: probeFirst}
 			limiter, slots := line.SlotLimit(key.line)
-			if now, soon, waits := c.vacant(key, now); waits {
-				n = min(soon, capacity)
-				k.short, k.inOrder, k.oneByOne = now > capacity, true, slots && c.l.rules.ordered(limiter)
+			if free, waits := c.vacant(key, now); waits {
+				n = min(free.soon, capacity)
+				k.short, k.inOrder, k.oneByOne = free.now > capacity, true, slots && c.l.rules.ordered(limiter)
 			} else if k.opened = p.batch > 1; k.opened {
 				k.short = n > rest
 				n = min(n, rest)
@@ -264,19 +264,6 @@ func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (v
 		}
 	}
 	return visits
-}
-
-// vacant returns for how many tasks of a line there are slots, or how many max_in_flight lets run, besides
-// those that were called before: now, and soon. waits is false if the line's tasks do not wait for that.
-func (c *caller) vacant(key probeKey, at time.Time) (now, soon int, waits bool) {
-	limiter, slots := line.SlotLimit(key.line)
-	free, rule := c.free[limiter], c.l.fullRule(key.line)
-	if rule != nil {
-		n := cap(rule.inFlight) - len(rule.inFlight)
-		free = freeSlots{n, n}
-	}
-	called := int(c.pending[key]) + c.toCome(key, at)
-	return free.now - called, free.soon - called, slots || rule != nil
 }
 
 // ended notes that a task has given back what others wait for in lines of these names.

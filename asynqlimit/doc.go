@@ -34,7 +34,7 @@
 //	phase.go     pure: what becomes of a task when its attempt ends
 //	attempt.go   the middleware: one attempt, from its dequeue to its end
 //	permits.go   its permits: ask, wait in the room, get a slot, run
-//	slots.go     its slots of limits in flight; leased.go: the handler that has them
+//	slots.go     its slots of limits in flight; vacant.go: how many are free; leased.go: the handler that has them
 //	orders.go    jobs of a key that run one at a time, in order
 //	decide.go    pure: ask or park, how long to wait, how much to call
 //	caller.go    brings tasks back from their lines; owns, with known.go and pace.go,

@@ -1,14 +1,11 @@
 package asynqlimit
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -295,67 +292,4 @@ type slotLimit struct {
 	*plan.SlotLimit
 	counts slotCounts
 	atOnce atomic.Bool // it had a slot at once when it was last asked
-}
-
-// freeSlots is how many slots of a limit in flight are free: now, and soon. A few more tasks may wait in
-// processes, so that a slot that becomes free is used at once.
-type freeSlots struct{ now, soon int }
-
-// maxSlotLines is for how many lines one pass finds out how many slots are free.
-const maxSlotLines = 100
-
-// rank is a sort key: what is first comes before what is not.
-func rank(first bool) int {
-	if first {
-		return 0
-	}
-	return 1
-}
-
-// freeOf finds out how many slots are free of the limits for which tasks are in line.
-func (c *caller) freeOf(ctx context.Context, due []line.Due) error {
-	lined := make(map[string]bool)
-	for _, d := range due {
-		for name := range d.Known {
-			if limiter, ok := line.SlotLimit(name); ok && !d.Paused {
-				lined[limiter] = true
-			}
-		}
-	}
-	now := time.Now()
-	for name, until := range c.resting {
-		if now.After(until) {
-			delete(c.resting, name)
-		} else {
-			delete(lined, name)
-		}
-	}
-	names := slices.Collect(maps.Keys(lined))
-	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] }) // each limit gets its pass, whatever its queue
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(c.first[a]), rank(c.first[b])) })
-	clear(c.first)
-	names = names[:min(len(names), maxSlotLines)]
-	clear(c.free)
-	if len(names) == 0 {
-		return nil
-	}
-	standings, err := c.fleet.InFlight(ctx, 0, names...)
-	if err != nil {
-		err = fmt.Errorf("read the limits in flight: %w", err) // the others go on
-	}
-	for i, s := range standings {
-		name := names[i]
-		if s.Limit < 0 { // it could not be read
-			continue
-		}
-		if s.Limit == 0 { // it does not exist: the first task creates it
-			s.Limit = 1
-		}
-		free := int(s.Limit - s.Taken - s.Waiting)
-		c.free[name] = freeSlots{now: free, soon: free}
-		if s.Limit > 1 {
-			c.free[name] = freeSlots{now: free, soon: free + int(s.Limit/4)}
-		}
-	}
-	return err
 }

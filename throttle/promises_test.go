@@ -220,7 +220,9 @@ func TestClosedClients(t *testing.T) {
 			for c.Stats().Waiting < 20 {
 				<-time.After(time.Millisecond)
 			}
-			<-time.After(ms(500)) // all of them know how long they have to wait
+			for !c.core.Hears() { // that is how they hear of it
+				<-time.After(time.Millisecond)
+			}
 			check(t, shut(c, rdb))
 			closed := func(what string, err error) {
 				if !errors.Is(err, ErrClosed) && !errors.Is(err, redis.ErrClosed) {

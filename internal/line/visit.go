@@ -46,12 +46,12 @@ type Claimed struct {
 // Due claims lines of the queues that are due for a visit, at most capacity lines of each queue,
 // and returns which lines there are. A queue that the error concerns has no Known. If a worker
 // that does not know tenants has removed lines that tenants share, Due puts them back among the
-// lines to visit, if the queue has at most fixes of them.
-func (l *Lines) Due(ctx context.Context, queues []string, capacity, fixes int) ([]Due, error) {
+// lines to visit, if the queue has at most restores of them.
+func (l *Lines) Due(ctx context.Context, queues []string, capacity, restores int) ([]Due, error) {
 	calls := make([]call, len(queues))
 	for i, queue := range queues {
 		calls[i] = call{[]string{pausedKey(queue), linesKey(queue, ""), blockedKey(queue)}, []any{
-			queuePrefix(queue), visitLasts.Milliseconds(), min(capacity, maxClaimed), maxKnown, maxMeasured, calledCounts.Milliseconds(), fixes}}
+			queuePrefix(queue), visitLasts.Milliseconds(), min(capacity, maxClaimed), maxKnown, maxMeasured, calledCounts.Milliseconds(), restores}}
 	}
 	replies, err := l.all(ctx, l.due, calls)
 	due := make([]Due, len(queues))

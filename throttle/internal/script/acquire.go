@@ -30,8 +30,8 @@ type Member struct {
 	Ahead   int64  // permits that this client has reserved ahead
 }
 
-// IfThere in place of a configuration: the limiter may be gone. A call that asks for nothing gives back to the
-// others.
+// IfThere stands for a configuration in a call that asks for nothing: if the limiter is gone, the call leaves it
+// out and gives back to the other limiters.
 const IfThere = "-"
 
 // Return is what a call gives back of one grant.

@@ -41,17 +41,17 @@ func (s *site) blockAll(queue, typ string) (n int) {
 	}
 }
 
-// TestMendedLine: what kept many jobs from running is mended. They start in the order in which they came,
+// TestFixedLine: what kept many jobs from running is fixed. They start in the order in which they came,
 // and jobs of a queue that comes before theirs, in line for a limit, do not wait for them.
-func TestMendedLine(t *testing.T) {
+func TestFixedLine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
 	goOn := s.stopLimit("api", "1000/1s")
 	const blocked, high, many = 6000, 20, 900
 	for i := range blocked {
-		s.enqueue("x:mended", fmt.Sprintf("mended%04d", i), asynq.Queue("low"))
+		s.enqueue("x:fixed", fmt.Sprintf("fixed%04d", i), asynq.Queue("low"))
 	}
-	if n := s.blockAll("low", "x:mended"); n != blocked {
+	if n := s.blockAll("low", "x:fixed"); n != blocked {
 		t.Fatalf("%d of %d jobs wait", n, blocked)
 	}
 	for i := range high {
@@ -62,14 +62,14 @@ limits: { api: { rate: 1000/1s } }
 jobs: { "y:limited": { limits: [api], hold: 0 } }
 `, asynq: asynq.Config{Concurrency: 5, StrictPriority: true, Queues: map[string]int{"high": 6, "low": 1}}, handle: lasting(20 * time.Millisecond)})
 	s.awaitWaiting("high", high)
-	starts := s.awaitStarts("mended", many, 30*time.Second) // 3.6 s if the slots are always in use
+	starts := s.awaitStarts("fixed", many, 30*time.Second) // 3.6 s if the slots are always in use
 	t.Logf("%d started in %v", many, starts[many-1].at.Sub(starts[0].at))
 	checkOrder(t, starts[1:]) // the first was tried, at random
 	ids := make([]string, len(starts)-1)
 	for i, st := range starts[1:] {
 		ids[i] = st.id
 	}
-	if slices.Sort(ids); ids[len(ids)-1] > fmt.Sprintf("mended%04d", many+100) {
+	if slices.Sort(ids); ids[len(ids)-1] > fmt.Sprintf("fixed%04d", many+100) {
 		t.Errorf("%s was among the first %d", ids[len(ids)-1], many)
 	}
 	called := s.rdb.LRange(t.Context(), "asynq:{low}:pending", 0, -1).Val()
@@ -80,30 +80,30 @@ jobs: { "y:limited": { limits: [api], hold: 0 } }
 	s.awaitStarts("high", high, 2*time.Second)
 }
 
-// TestMendedLineBesideLong: where handlers are so long that all slots are in use, the jobs of a line that was
-// mended have their turns beside a backlog of others, as jobs of other lines have.
-func TestMendedLineBesideLong(t *testing.T) {
+// TestFixedLineBesideLong: where handlers are so long that all slots are in use, the jobs of a line that was
+// fixed have their turns beside a backlog of others, as jobs of other lines have.
+func TestFixedLineBesideLong(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
 	const blocked, fresh = 8, 8
 	for i := range blocked {
-		s.enqueue("x:mended", fmt.Sprintf("mended%d", i), asynq.Queue("high"))
+		s.enqueue("x:fixed", fmt.Sprintf("fixed%d", i), asynq.Queue("high"))
 	}
-	if n := s.blockAll("high", "x:mended"); n != blocked {
+	if n := s.blockAll("high", "x:fixed"); n != blocked {
 		t.Fatalf("%d of %d jobs wait", n, blocked)
 	}
 	for i := range 100 {
 		s.enqueue("y:free", fmt.Sprintf("fresh%04d", i), asynq.Queue("low"))
 	}
 	s.serve(member{asynq: asynq.Config{Concurrency: 2, StrictPriority: true, Queues: map[string]int{"high": 6, "low": 1}}, handle: lasting(1500 * time.Millisecond), yaml: "jobs: {}"})
-	s.awaitStarts("mended", blocked, 15*time.Second) // 6 s if they have all slots, 75 s if they come last
+	s.awaitStarts("fixed", blocked, 15*time.Second) // 6 s if they have all slots, 75 s if they come last
 	if n := len(s.seen("fresh")); n > fresh {
 		t.Errorf("%d of the others started meanwhile", n)
 	}
 }
 
-// TestMendedLinesOfQueues: lines of two queues go on at the same time, by the weights of their queues.
-func TestMendedLinesOfQueues(t *testing.T) {
+// TestFixedLinesOfQueues: lines of two queues go on at the same time, by the weights of their queues.
+func TestFixedLinesOfQueues(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
 	for queue, blocked := range map[string]int{"bulk": 4000, "critical": 600} {
