@@ -37,6 +37,7 @@ type attempt struct {
 	left     <-chan struct{} // closed when Redis knows that it is off the list; nil: Redis knows
 	settled  bool            // asynq ends it: nothing of it may begin any more
 	noted    bool            // the script that ends it has run
+	lapsed   bool            // its lease was over before that script had run
 	over     bool            // its middleware has returned
 	competed time.Time       // since when it has competed for a slot, and got none
 }
@@ -207,6 +208,20 @@ func (a *attempt) untouched() line.Parking {
 	return line.Parking{By: a.by, Since: a.since, Cost: a.wait.Cost, Refused: a.wait.Refused, Line: a.wait.Line, Untried: !a.wait.State.Near()}
 }
 
+// lapses notes that Redis did not answer the script that ends the attempt before its lease was over, and
+// what was to become of the task.
+func (a *attempt) lapses(f fate, parking line.Parking) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lapsed, a.fate, a.parking = true, f, parking
+}
+
+// stranded reports whether the task only waited, the attempt is over, and asynq has not ended it: it does not
+// if the lease is over. Whoever calls it has locked a.
+func (a *attempt) stranded(now time.Time) bool {
+	return a.over && !a.noted && (a.fate == parks || a.fate == returns) && (a.lapsed || !a.settled && now.Sub(a.last) > endsWithin)
+}
+
 // settle records that asynq ends the attempt, and returns what becomes of the task.
 func (a *attempt) settle(step line.Step) (fate, line.Parking) {
 	a.mu.Lock()
@@ -289,23 +304,29 @@ const (
 	// to asynq alone: the rest of its lease, asynq's cut-off after that, and two runs of its
 	// recoverer.
 	forgotten = 3 * time.Minute
+	// endsWithin is how long after the middleware has returned asynq begins to end an attempt.
+	endsWithin = 2 * time.Second
 )
 
 // sweep gives back the positions of attempts that asynq took and never began, and returns these
-// attempts. It forgets attempts that asynq never ended.
-func (t *attempts) sweep(now time.Time) (idle []*attempt) {
+// attempts. It also returns those that are stranded. It forgets others that asynq never ended.
+func (t *attempts) sweep(now time.Time) (idle, stranded []*attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for key, a := range t.all {
 		a.mu.Lock()
 		never := a.phase == taken && now.Sub(a.last) > neverBegan
 		old := (a.over || a.phase == taken) && now.Sub(a.last) > forgotten
+		strands := a.stranded(now)
 		a.mu.Unlock()
 		if never {
 			a.position.leave()
 			idle = append(idle, a)
 		}
-		if old {
+		switch {
+		case strands:
+			stranded = append(stranded, a)
+		case old:
 			delete(t.all, key)
 		}
 	}
@@ -314,5 +335,5 @@ func (t *attempts) sweep(now time.Time) (idle []*attempt) {
 			delete(t.back, key)
 		}
 	}
-	return idle
+	return idle, stranded
 }

@@ -109,10 +109,12 @@ func (c *caller) run(ctx context.Context) {
 		}
 		if now := time.Now(); now.Sub(swept) > sweepEvery {
 			swept = now
-			for _, a := range c.l.attempts.sweep(now) {
+			idle, stranded := c.l.attempts.sweep(now)
+			for _, a := range idle {
 				a.ask()
 				c.answered(a)
 			}
+			c.endStranded(ctx, stranded)
 		}
 		at = time.Now().Add(next)
 		timer.Reset(next)

@@ -77,22 +77,12 @@ func (c client) settle(ctx context.Context, a *attempt, call line.Call, asynqs f
 	var cmd *redis.Cmd
 	f, parking := a.settle(call.Step)
 	switch f {
-	case returns:
-		cmd = c.wait(ctx, a, func() error {
-			c.l.attempts.wentBack(a)
-			return c.l.lines.GiveBack(ctx, call.Queue, call.ID, parking)
-		})
-	case parks:
+	case returns, parks:
 		message := call.Message
 		if call.Failure {
 			message = nil // this message counts a retry
 		}
-		cmd = c.wait(ctx, a, func() error {
-			return c.l.lines.Park(ctx, call.Queue, line.ToPark{ID: call.ID, Message: message, How: parking})
-		})
-		if cmd.Err() == nil {
-			c.l.caller.parked(call.Queue, parking)
-		}
+		cmd = c.wait(ctx, a, func() error { return c.l.putOff(ctx, a, f, message, parking) })
 	default:
 		c.l.rooms.of(a).leaving(a)
 		cmd = c.repeat(ctx, asynqs)
@@ -100,8 +90,13 @@ func (c client) settle(ctx context.Context, a *attempt, call line.Call, asynqs f
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		return cmd // asynq sends the whole script next, and needs the attempt for that
 	}
-	c.l.ended(call.Queue, call.ID, f != parks && f != returns && call.Step == line.Archive)
-	a.note()
+	waited := f == parks || f == returns
+	c.l.ended(call.Queue, call.ID, !waited && call.Step == line.Archive)
+	if waited && cmd.Err() != nil {
+		a.lapses(f, parking)
+	} else {
+		a.note()
+	}
 	if a.at() == taken { // its time was over before it began, and nobody else ends it
 		a.position.leave()
 		a.finish(false)

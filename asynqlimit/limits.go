@@ -195,7 +195,7 @@ func (l *Limits) Configure(cfg asynq.Config) asynq.Config {
 		return delay(n, err, task)
 	}
 	cfg.ErrorHandler = asynq.ErrorHandlerFunc(func(ctx context.Context, task *asynq.Task, err error) {
-		if isPutOff(err) || errors.Is(err, errGone) {
+		if isPutOff(err) || errors.Is(err, errGone) || l.goesOnWaiting(ctx) {
 			return
 		}
 		if handler != nil {
