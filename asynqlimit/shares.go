@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/fair"
 	"github.com/jobthrottle/jobthrottle/internal/line"
@@ -35,6 +36,7 @@ type sharing struct {
 	weights []float64 // in the configuration
 	v       float64   // after what was dealt
 	visits  []line.Visit
+	of      []int // the tenant of each visit, among the first
 }
 
 // deal finds out from which tenants' lines to call jobs for the permits of the visits.
@@ -103,6 +105,7 @@ func (s *sharing) decide(rules *rules) {
 	for i, t := range tenants {
 		if start := t.Start(v); got[i] > 0 || t.Jobs == 0 || start != first[i].Start {
 			s.visits = append(s.visits, line.Visit{Line: line.OfTenant(s.limiter, first[i].Name), Permits: got[i], Start: start, Weight: t.Weight})
+			s.of = append(s.of, i)
 		}
 	}
 }
@@ -122,22 +125,37 @@ func (c *caller) costs(name string, b line.Brought) {
 // charge returns what was called from the lines of tenants. brought has one entry for each visit.
 func (s *sharing) charge(brought []line.Brought) line.Charge {
 	charge := line.Charge{Limiter: s.limiter, V: s.v}
-	for i, visit := range s.visits {
-		_, tenant, _ := line.Split(visit.Line)
-		if brought[i].Cost > 0 {
-			charge.Tenants = append(charge.Tenants, line.Charged{Name: tenant, Permits: brought[i].Cost, Weight: s.weightOf(tenant)})
+	for i, b := range brought {
+		if of := s.of[i]; b.Cost > 0 {
+			charge.Tenants = append(charge.Tenants, line.Charged{Name: s.waiting.First[of].Name, Permits: b.Cost, Weight: s.weights[of]})
 		}
 	}
 	return charge
 }
 
-func (s *sharing) weightOf(tenant string) float64 {
-	for i, t := range s.waiting.First {
-		if t.Name == tenant {
-			return s.weights[i]
+// hasGone reports whether tasks were gone from the lines of tenants. Perhaps somebody has deleted or
+// archived those of many tenants: until they leave, others wait for them.
+func (s *sharing) hasGone(brought []line.Brought) bool {
+	for i, b := range brought {
+		if tasks := s.waiting.First[s.of[i]].Tasks; tasks == 0 || b.Called+b.Left < tasks {
+			return true
 		}
 	}
-	return 1
+	return false
+}
+
+// clearLasts is how long at most one pass clears lines of tenants. Redis answers others in between.
+const clearLasts = 20 * time.Millisecond
+
+// clearGone clears those lines of tasks that are gone.
+func (c *caller) clearGone(ctx context.Context, of []line.SharedLine) (err error) {
+	for began := time.Now(); len(of) > 0 && err == nil && time.Since(began) < clearLasts; {
+		of, err = c.l.lines.ClearGone(ctx, of)
+	}
+	if err != nil {
+		return fmt.Errorf("clear lines of jobs that are gone: %w", err)
+	}
+	return nil
 }
 
 // owe notes that a tenant has got permits otherwise than through its line, or that it gives back

@@ -71,6 +71,7 @@ func (c *caller) bring(ctx context.Context, visits []*visit) error {
 	began := time.Now()
 	var unused []*visit
 	var charges []line.Charge
+	var clears []line.SharedLine
 	for i, queue := range queues {
 		called, n := int64(0), 0
 		for _, k := range of[i] {
@@ -92,6 +93,9 @@ func (c *caller) bring(ctx context.Context, visits []*visit) error {
 				if len(s.visits) > 0 {
 					charges = append(charges, s.charge(own))
 				}
+				if s.hasGone(own) {
+					clears = append(clears, line.SharedLine{Queue: queue, Limiter: s.limiter})
+				}
 			}
 			n++
 			k.called = b.Called
@@ -111,5 +115,5 @@ func (c *caller) bring(ctx context.Context, visits []*visit) error {
 	if len(charges) > 0 {
 		err = errors.Join(err, c.l.lines.Charge(ctx, charges))
 	}
-	return errors.Join(err, c.refund(ctx, unused))
+	return errors.Join(err, c.clearGone(ctx, clears), c.refund(ctx, unused))
 }

@@ -44,7 +44,7 @@ var files embed.FS
 type Lines struct {
 	rdb                                                         redis.UniversalClient
 	peek, take, park, back, due, share, bring, release, refused *redis.Script
-	tenants, charge                                             *redis.Script
+	tenants, charge, clear                                      *redis.Script
 	order, ended                                                *redis.Script // for tasks that run one at a time
 	shelf, stored, pull                                         *redis.Script // for people
 	adopted, unlist, retire                                     *redis.Script // for the version before this one
@@ -68,6 +68,7 @@ func New(rdb redis.UniversalClient) *Lines {
 		refused: load("refused"),
 		tenants: load("tenants"),
 		charge:  load("charge"),
+		clear:   load("clear"),
 		shelf:   load("shelf"),
 		stored:  load("stored"),
 		pull:    load("pull"),

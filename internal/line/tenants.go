@@ -78,14 +78,13 @@ type Waiting struct {
 type TenantsOf struct {
 	Queue, Limiter string
 	Most           int
-	Only           string // only this tenant; empty: those that come first
 }
 
 // Tenants returns those tenants. It returns none where the error concerns them.
 func (l *Lines) Tenants(ctx context.Context, of []TenantsOf) ([]Waiting, error) {
 	calls := make([]call, len(of))
 	for i, o := range of {
-		calls[i] = call{[]string{tenantsKey(o.Queue, o.Limiter)}, []any{queuePrefix(o.Queue), o.Limiter, o.Most, o.Only}}
+		calls[i] = call{[]string{tenantsKey(o.Queue, o.Limiter)}, []any{queuePrefix(o.Queue), o.Limiter, o.Most}}
 	}
 	replies, err := l.all(ctx, l.tenants, calls)
 	out := make([]Waiting, len(of))
@@ -107,6 +106,31 @@ func (l *Lines) Tenants(ctx context.Context, of []TenantsOf) ([]Waiting, error) 
 		out[i] = w
 	}
 	return out, err
+}
+
+const (
+	// clearTenants and clearTasks are how many tenants and tasks at most one call sees that clears a line.
+	clearTenants, clearTasks = 500, 1000
+)
+
+// SharedLine is the line of a queue that the tenants of a limiter share.
+type SharedLine struct{ Queue, Limiter string }
+
+// ClearGone removes tasks that somebody has deleted, archived or run by hand from such lines, as far as they
+// would be called next, and tenants without tasks. It returns the lines in which there may be more of them.
+func (l *Lines) ClearGone(ctx context.Context, of []SharedLine) (more []SharedLine, err error) {
+	calls := make([]call, len(of))
+	for i, o := range of {
+		calls[i] = call{[]string{tenantsKey(o.Queue, o.Limiter), tasksKey(o.Queue), retryKey(o.Queue), linesKey(o.Queue, "")},
+			[]any{queuePrefix(o.Queue), o.Limiter, clearTenants, clearTasks}}
+	}
+	replies, err := l.all(ctx, l.clear, calls)
+	for i, reply := range replies {
+		if reply == int64(1) {
+			more = append(more, of[i])
+		}
+	}
+	return more, err
 }
 
 // float reads a finite number that Redis writes as text.

@@ -150,6 +150,78 @@ func TestLinesOfTenants(t *testing.T) {
 	})
 }
 
+// TestClearGone: tasks that somebody deleted, archived, ran by hand, or enqueued again for another tenant leave
+// the lines of their tenants, and tenants without tasks leave. Those that wait stay, with those behind them.
+// Nothing is left when all are gone, whatever else somebody has written there.
+func TestClearGone(t *testing.T) {
+	onBothServers(t, func(c crowd) {
+		ctx, inspector := c.t.Context(), asynq.NewInspectorFromRedisClient(c.rdb)
+		clearAll := func() {
+			c.t.Helper()
+			for more := []SharedLine{{"default", "api"}}; len(more) > 0; {
+				var err error
+				if more, err = c.lines.ClearGone(ctx, more); err != nil {
+					c.t.Fatal(err)
+				}
+			}
+		}
+		end := func(tenant string, n int, end func(queue, id string) error) {
+			c.t.Helper()
+			for i := range n {
+				if err := end("default", fmt.Sprintf("%s-%03d", tenant, i)); err != nil {
+					c.t.Fatal(err)
+				}
+			}
+		}
+		c.park("whole", 3, 1)
+		clearAll()
+		c.check("nothing is gone", 3, "whole")
+		c.park("deleted", 250, 1) // more than one call sees of a line
+		c.park("archived", 2, 1)
+		c.park("run", 2, 1)
+		c.park("some", 30, 1)
+		c.park("again", 1, 1)
+		c.park("spoilt", 2, 1)
+		end("deleted", 250, inspector.DeleteTask)
+		end("archived", 2, inspector.ArchiveTask)
+		end("run", 2, inspector.RunTask)
+		end("some", 20, inspector.DeleteTask)
+		end("again", 1, inspector.DeleteTask)
+		client := asynq.NewClientFromRedisClient(c.rdb)
+		if _, err := client.Enqueue(asynq.NewTask("x", nil), asynq.TaskID("again-000"), asynq.ProcessIn(time.Hour)); err != nil {
+			c.t.Fatal(err)
+		}
+		if err := c.rdb.Set(ctx, TaskKey("default", "spoilt-000"), "not a task", 0).Err(); err != nil {
+			c.t.Fatal(err)
+		}
+		clearAll()
+		c.check("some are gone", 3+10+1, "whole", "some", "spoilt")
+
+		end("whole", 3, inspector.DeleteTask)
+		for i := 20; i < 30; i++ {
+			if err := inspector.DeleteTask("default", fmt.Sprintf("some-%03d", i)); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		if err := c.rdb.Set(ctx, "asynq:{default}:jt:line:api\tspoilt", "not a line", 0).Err(); err != nil {
+			c.t.Fatal(err)
+		}
+		clearAll()
+		if left, err := c.rdb.ZRange(ctx, tenantsKey("default", "api"), 0, -1).Result(); fmt.Sprint(left) != "[spoilt]" || err != nil {
+			c.t.Errorf("tenants %q, %v; want that whose line is no line", left, err)
+		}
+		if err := c.rdb.Del(ctx, "asynq:{default}:jt:line:api\tspoilt").Err(); err != nil {
+			c.t.Fatal(err)
+		}
+		clearAll()
+		for _, key := range []string{"tenants:api", "tasks", "lines"} {
+			if n := c.rdb.Exists(ctx, "asynq:{default}:jt:"+key).Val(); n != 0 {
+				c.t.Errorf("%q is left", key)
+			}
+		}
+	})
+}
+
 // TestCharge: tags grow by permits and weight. The weight that an operator gave goes before that
 // of the configuration. Tenants that are behind are forgotten. Tags that are lost begin again.
 func TestCharge(t *testing.T) {

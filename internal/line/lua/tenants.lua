@@ -5,19 +5,12 @@
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV[2] limiter
 -- ARGV[3] tenants to return at most
--- ARGV[4] the only tenant to return, or ""
 -- The tasks of a tenant are in the zset asynq:{QUEUE}:jt:line:LIMITER<tab>TENANT, as in any line. How many tasks all tenants
 -- have in line is in the hash asynq:{QUEUE}:jt:tasks, LIMITER -> tasks.
 -- Reply: number of tenants, then for each tenant returned: tenant, start tag, tasks, permits that the first task costs, its
 -- first arrival
 local reply = {redis.call("ZCARD", KEYS[1])}
-local first
-if ARGV[4] == "" then
-  first = redis.call("ZRANGE", KEYS[1], 0, tonumber(ARGV[3]) - 1, "WITHSCORES")
-else
-  local tag = redis.call("ZSCORE", KEYS[1], ARGV[4])
-  first = tag and {ARGV[4], tag} or {}
-end
+local first = redis.call("ZRANGE", KEYS[1], 0, tonumber(ARGV[3]) - 1, "WITHSCORES")
 for i = 1, #first, 2 do
   local line = ARGV[1] .. "jt:line:" .. ARGV[2] .. "\t" .. first[i]
   local head = redis.call("ZRANGE", line, 0, 0)[1]
