@@ -125,6 +125,10 @@ func TestHandlerDurations(t *testing.T) {
 		defer ran.Add(1)
 		panic("no")
 	})
+	for i := range 4 { // one runs at once, one waits in its handler, two are put off there
+		s.enqueue("x", fmt.Sprint("x", i))
+	}
+	s.enqueue("y", "y", asynq.MaxRetry(0))
 	s.serve(member{
 		yaml: `
 limits: { api: { rate: 1/1s } }
@@ -133,10 +137,6 @@ jobs: { x: { limits: [api], acquire: handler, hold: 1500ms }, y: {} }
 		mux:  mux,
 		made: func(l *asynqlimit.Limits) { limits = l },
 	})
-	for i := range 4 { // one runs at once, one waits in its handler, two are put off there
-		s.enqueue("x", fmt.Sprint("x", i))
-	}
-	s.enqueue("y", "y", asynq.MaxRetry(0))
 	s.await(20*time.Second, func() (bool, string) { return ran.Load() == 5, fmt.Sprint(ran.Load(), " have run, want 5") })
 	s.await(10*time.Second, func() (bool, string) {
 		x, y := statsOf(t, limits, "x"), statsOf(t, limits, "y")

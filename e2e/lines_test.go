@@ -23,7 +23,7 @@ import (
 // parked is killed. The jobs of another queue have the limit for themselves, and
 // those of the first go on when somebody serves their queue again.
 func TestKilledWorkerHoldsUpNoOtherQueue(t *testing.T) {
-	const parked, fresh, limit = 400, 100, 50
+	const parked, fresh, limit = 400, 200, 50
 	api := strictapi.New(limit, time.Second)
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
@@ -94,8 +94,8 @@ http: { allow_hosts: [%q] }
 		func() string { return fmt.Sprintf("%d of %d", queue("other").Completed, fresh) })
 	took := time.Since(began)
 	t.Logf("%d jobs beside %d of a worker that was killed took %v", fresh, parked-queue("first").Completed, took)
-	if took > 3*time.Second {
-		t.Errorf("%d jobs beside those of a worker that was killed took %v, want at most 3s", fresh, took)
+	if took > 6*time.Second { // 4.4 s; 8.8 s if they got half
+		t.Errorf("%d jobs beside those of a worker that was killed took %v, want at most 6s", fresh, took)
 	}
 	startWorker(t, configOf("first"))
 	// Those that were in the 10 slots and the room for 5 of the killed one come back later, by asynq's recoverer.

@@ -55,8 +55,15 @@ func TestNightlyTask(t *testing.T) {
 			_, err := f.limiter("api").Config(t.Context())
 			return err == nil, fmt.Sprint(err)
 		})
-		f.usedUp()
+		limiter := f.limiter("api")
+		if err := limiter.Pause(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
 		f.enqueue("x:limited", "nightly", asynq.MaxRetry(0), asynq.Retention(time.Hour))
+		f.awaitState("nightly", asynq.TaskStateRetry)
+		if err := limiter.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		if starts := f.await(night, 10*time.Second); len(starts) != night {
 			t.Errorf("%d starts in %d nights", len(starts), night)
 		}

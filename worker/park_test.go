@@ -192,10 +192,11 @@ log: { level: warn }
 	var mu sync.Mutex
 	var by [2][]start
 	for i := range by {
-		f.work(func(context.Context, *asynq.Task) error {
+		f.work(func(ctx context.Context, _ *asynq.Task) error {
+			at := f.permits.of(ctx)
 			mu.Lock()
 			defer mu.Unlock()
-			by[i] = append(by[i], start{at: time.Now()})
+			by[i] = append(by[i], start{at: at})
 			return nil
 		})
 	}

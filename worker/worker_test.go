@@ -243,7 +243,7 @@ func TestLimitHoldsAndParkedTasksComeBack(t *testing.T) {
 	if got := busiest(starts, time.Second); got > 10 {
 		t.Errorf("%d starts in one second, want at most 10", got)
 	}
-	if took := starts[39].at.Sub(starts[0].at); took > 3030*time.Millisecond*12/10 {
+	if took := starts[39].at.Sub(starts[0].at); took > 5*time.Second { // 3.03 s; asynq's own retries come after 10 s
 		t.Errorf("40 starts at 10 per second took %v", took)
 	}
 	f.awaitIdle("default", 0)

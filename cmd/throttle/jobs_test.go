@@ -43,7 +43,7 @@ func TestJobs(t *testing.T) {
 	t.Cleanup(api.Close)
 	s := newSite(t)
 	w := s.workers(fmt.Sprintf(`
-limits: { api: { rate: 1/1h }, slow: { rate: 1/4s }, refusing: { rate: 10/1s } }
+limits: { api: { rate: 1/1h }, slow: { rate: 1/5m }, refusing: { rate: 10/1s } }
 pools: [ { name: default, concurrency: 4, queues: { default: 1, other: 1 } } ]
 jobs:
   "x:api": { limits: [api], hold: 0 }

@@ -27,11 +27,11 @@ func busiest(starts []time.Time, window time.Duration) int {
 func TestSetWhileWorkersRun(t *testing.T) {
 	s := newSite(t)
 	w := s.workers(`
-limits: { api: { rate: 100/1s, guard: 200ms } }
+limits: { api: { rate: 20/1s, guard: 200ms } }
 pools: [ { name: default, concurrency: 10 } ]
 jobs: { "x:limited": { limits: [api] } }
 `)
-	for i := range 1000 {
+	for i := range 300 {
 		w.enqueue("x:limited", fmt.Sprint(i))
 	}
 	for range 4 {
@@ -46,23 +46,23 @@ jobs: { "x:limited": { limits: [api] } }
 	after := func(starts []time.Time, at time.Time) []time.Time {
 		return slices.DeleteFunc(starts, func(start time.Time) bool { return start.Before(at) })
 	}
-	w.awaitStarts(150)
-	_, lowered := set("40/1s")
+	w.awaitStarts(30)
+	_, lowered := set("8/1s")
 	settled := lowered.Add(time.Second)
-	w.await("80 starts under the lower limit", func() bool { return len(after(w.seen(), settled)) >= 80 })
+	w.await("16 starts under the lower limit", func() bool { return len(after(w.seen(), settled)) >= 16 })
 	low := after(w.seen(), settled)
-	if got := busiest(low, time.Second); got > 40 {
-		t.Errorf("%d starts in one second, more than one second after the limit was lowered to 40", got)
+	if got := busiest(low, time.Second); got > 8 {
+		t.Errorf("%d starts in one second, more than one second after the limit was lowered to 8", got)
 	}
-	before, raised := set("150/1s")
-	w.awaitStarts(before + 300)
+	before, raised := set("30/1s")
+	w.awaitStarts(before + 60)
 	all := w.seen()
 	until := slices.DeleteFunc(slices.Clone(all), func(start time.Time) bool { return start.After(raised) })
-	if got := busiest(until, time.Second); got > 100 {
-		t.Errorf("%d starts in one second under limits of 100 and 40", got)
+	if got := busiest(until, time.Second); got > 20 {
+		t.Errorf("%d starts in one second under limits of 20 and 8", got)
 	}
-	if got := busiest(all, time.Second); got > 150 || got <= 100 {
-		t.Errorf("%d starts in the busiest second, want more than 100 and at most 150 once the limit was raised", got)
+	if got := busiest(all, time.Second); got > 30 || got <= 20 {
+		t.Errorf("%d starts in the busiest second, want more than 20 and at most 30 once the limit was raised", got)
 	}
 }
 
