@@ -45,7 +45,7 @@ func TestDeploy(t *testing.T) {
 			o, _ := f.run(t, redistest.Start(t))
 			logOutcome(t, f.fleet, o)
 			checkBusiest(t, o, r)
-			if used := o.used(r, 10*time.Millisecond); used < 0.95 {
+			if used := o.used(r, r.Guard); used < 0.95 {
 				t.Errorf("%.1f %% of the limit was used, want 95 %%", 100*used)
 			}
 		})

@@ -94,6 +94,7 @@ type replayedAsk struct {
 	away   bool // its caller does something else first
 	told1  bool // it has got an answer
 	over   bool
+	stands bool // it was handed its permits, and does not go on yet
 	late   bool // it was granted, and counted as late
 	sleeps int  // sleeps that have ended, or are under way
 }
@@ -159,8 +160,20 @@ func (a *replayedAsk) due() {
 	}
 }
 
-func (a *replayedAsk) handedOut(taken bool, sleep time.Duration) {
+func (a *replayedAsk) handedOut(taken bool, latest line.Local, sleep time.Duration) {
 	switch {
+	case taken && latest != 0 && a.r.random.IntN(32) == 0: // it stands still just then
+		a.stands = true
+		a.r.after(time.Duration(a.r.random.Int64N(int64(2*a.r.in(latest)+1))), func() {
+			a.stands = false
+			switch {
+			case a.over || a.l.p.dead():
+			case a.r.local() > latest:
+				a.l.step(line.Event{Kind: line.Missed, Waiter: a.w})
+			default:
+				a.end(true)
+			}
+		})
 	case taken:
 		a.end(true)
 	case sleep > 0:
@@ -175,7 +188,7 @@ func (a *replayedAsk) handedOut(taken bool, sleep time.Duration) {
 
 // leave is what a caller does if its context ends, or if it cancels.
 func (a *replayedAsk) leave() {
-	if a.over {
+	if a.over || a.stands {
 		return
 	}
 	a.l.step(line.Event{Kind: line.Leave, Waiter: a.w})

@@ -87,7 +87,7 @@ func (l *replayedLine) step(e line.Event) {
 	}
 	if e.Kind == line.Due {
 		l.asks[ask].late = out.Late > 0
-		l.asks[ask].handedOut(out.Taken, out.Sleep)
+		l.asks[ask].handedOut(out.Taken, out.Latest, out.Sleep)
 	}
 }
 

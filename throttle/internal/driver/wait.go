@@ -127,8 +127,14 @@ func (q *queue) redeem(ctx context.Context, w *line.Waiter) (taken bool, a line.
 	for {
 		q.mu.Lock()
 		out := q.step(line.Event{Kind: line.Due, Waiter: w})
-		taken, d, early := out.Taken, out.Sleep, out.Early
+		taken, latest, d, early := out.Taken, out.Latest, out.Sleep, out.Early
 		q.mu.Unlock()
+		if taken && latest != 0 && q.c.now() > latest { // the mutex wakes another goroutine, which may run first
+			q.mu.Lock()
+			q.step(line.Event{Kind: line.Missed, Waiter: w})
+			q.mu.Unlock()
+			return false, q.await(ctx, w)
+		}
 		if taken {
 			return true, line.Answer{}
 		}

@@ -1,6 +1,9 @@
 package line
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	// wakeUp is about how long a goroutine takes from its timer to its work.
@@ -83,6 +86,22 @@ func (l *Line) handOut(w *Waiter, now Local) {
 	l.countHandedOut(w.ns, now)
 	l.mayComeBack(now)
 	l.out.Taken = true
+	if half > 0 { // as long as the guard has not passed, no window holds more than the limit
+		l.out.Latest = max(w.grant.earliest.Add(2*half), now.Add(half/2))
+	}
+}
+
+// missed exchanges permits that were handed out, and whose caller went on too late: on a busy machine its goroutine,
+// or its process, may stand still just then.
+func (l *Line) missed(w *Waiter, now Local) {
+	l.out.Grants -= slices.Max(w.ns)
+	if l.closed {
+		l.answer(w, Answer{Err: ErrClosed})
+		return
+	}
+	l.out.Stale++
+	w.stale++
+	l.exchange(w, now)
 }
 
 // timed records what later replies tell about when a grant is due. If it was due when it was

@@ -100,3 +100,29 @@ func TestPermitIsNoYoungerForASetClock(t *testing.T) {
 		t.Error("taken a second after it was granted; it is good for 5 ms")
 	}
 }
+
+// A caller that was handed its permits and stood still until their guard had passed does not use them: it gives
+// them back and gets others.
+func TestMissedPermitsAreExchanged(t *testing.T) {
+	d := newDesk(t)
+	w := d.waits(false)
+	d.placed(d.asked(), 0)
+	out := d.step(Event{Kind: Due, Waiter: w})
+	if guard := out.Latest.Sub(d.now); !out.Taken || guard <= 5*time.Millisecond || guard > 10*time.Millisecond {
+		t.Fatalf("taken %v, good for %v; its guard is 10ms", out.Taken, guard)
+	}
+	d.now = d.now.Add(20 * time.Millisecond)
+	if out = d.step(Event{Kind: Missed, Waiter: w}); out.Stale != 1 || out.Grants != -1 {
+		t.Errorf("%+v", *out)
+	}
+	if n := len(d.l.returns); n != 1 {
+		t.Errorf("%d grants go back", n)
+	}
+	if d.step(Event{Kind: Due, Waiter: w}).Taken {
+		t.Error("taken before there are others")
+	}
+	d.placed(d.asked(), 0)
+	if out = d.step(Event{Kind: Due, Waiter: w}); !out.Taken || out.Grants != 1 {
+		t.Errorf("the others are not taken: %+v", *out)
+	}
+}

@@ -15,6 +15,7 @@ type Kind int
 const (
 	Arrive   Kind = iota // Waiter asks. Serves: its caller can make the call for it
 	Due                  // Waiter's caller comes for its permits, which may not be due yet
+	Missed               // Waiter's caller had its permits, and did not go on before Latest
 	Leave                // Waiter's caller has left
 	Extend               // Waiter can use permits until Until (zero: any time), and waits out trouble
 	Give                 // Release is given back
@@ -32,7 +33,7 @@ const (
 
 // String returns the name of what happened.
 func (k Kind) String() string {
-	return [kinds]string{"Arrive", "Due", "Leave", "Extend", "Give", "Ready", "Answered", "Troubled", "Again", "Beside", "Tick", "Doubt", "Freed", "Close"}[k]
+	return [kinds]string{"Arrive", "Due", "Missed", "Leave", "Extend", "Give", "Ready", "Answered", "Troubled", "Again", "Beside", "Tick", "Doubt", "Freed", "Close"}[k]
 }
 
 // Event is what happened, and to whom it happened.
@@ -70,9 +71,10 @@ type Actions struct {
 	WayKnown bool          // new lines can use what Way returns
 	Stopped  bool          // the line is closed and has given back what it could
 
-	Taken bool          // for Due: the permits are the caller's
-	Sleep time.Duration // for Due: it is too early by so much
-	Early time.Duration // for Due: by how much sooner than that a timer should fire
+	Taken  bool          // for Due: the permits are the caller's
+	Latest Local         // for Due: until when it may use them; zero: at any time
+	Sleep  time.Duration // for Due: it is too early by so much
+	Early  time.Duration // for Due: by how much sooner than that a timer should fire
 
 	Grants, Denials, Stale, Late int64 // to be counted
 }
@@ -138,6 +140,8 @@ func (l *Line) Step(e Event, now Local, out *Actions) {
 		l.arrive(e.Waiter, e.Serves, now)
 	case Due:
 		l.handOut(e.Waiter, now)
+	case Missed:
+		l.missed(e.Waiter, now)
 	case Leave:
 		l.leave(e.Waiter)
 	case Extend:

@@ -98,11 +98,7 @@ func (l *Line) mayUseStock(now Local) bool {
 
 // countHandedOut counts permits that now belong to their caller.
 func (l *Line) countHandedOut(ns []int64, now Local) {
-	var n int64
-	for _, x := range ns {
-		n = max(n, x)
-	}
-	l.out.Grants += n
+	l.out.Grants += slices.Max(ns)
 	l.surplus.served(1, l.config, l.contenders, now)
 	if c := l.config[0]; c.Rate > 0 {
 		l.used.add(ns[0], c.Span(), now)
