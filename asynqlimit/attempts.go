@@ -29,6 +29,7 @@ type attempt struct {
 	pending   *pending  // it was called, and its limiter has not answered: for the caller
 
 	mu       sync.Mutex
+	leased   int64     // when its lease ends, in seconds after 1970; 0: not known
 	last     time.Time // when it was taken, or ended
 	phase    phase
 	fate     fate
@@ -37,7 +38,6 @@ type attempt struct {
 	left     <-chan struct{} // closed when Redis knows that it is off the list; nil: Redis knows
 	settled  bool            // asynq ends it: nothing of it may begin any more
 	noted    bool            // the script that ends it has run
-	lapsed   bool            // its lease was over before that script had run
 	over     bool            // its middleware has returned
 	competed time.Time       // since when it has competed for a slot, and got none
 }
@@ -111,15 +111,35 @@ func (a *attempt) note() {
 }
 
 // goesOn records that the attempt is in a later phase. It returns false if asynq has ended the
-// attempt.
+// attempt, or its lease is over: then the task is for others, and asynq would not note what becomes of it here.
 func (a *attempt) goesOn(p phase) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.settled {
+	if a.settled || !a.hasLease() {
 		return false
 	}
 	a.phase, a.fate = p, open
 	return true
+}
+
+// hasLease reports whether its lease is not over. Whoever calls it has locked a.
+func (a *attempt) hasLease() bool { return a.leased == 0 || time.Now().Unix() < a.leased }
+
+// leases is hasLease for those who have not locked a.
+func (a *attempt) leases() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.hasLease()
+}
+
+// extend notes that asynq has extended the lease, in seconds after 1970. If it was over before Redis said so, it stays
+// over: for asynq, too.
+func (a *attempt) extend(ends int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.hasLease() {
+		a.leased = ends
+	}
 }
 
 // unlist records that the task is off the list. It returns whether the task was on the list, and
@@ -184,6 +204,10 @@ var errEnded = errors.New("asynq has ended the attempt")
 func (a *attempt) ending(step line.Step) (fate, line.Parking) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.endingNow(step)
+}
+
+func (a *attempt) endingNow(step line.Step) (fate, line.Parking) {
 	f, requeued := a.fate, step == line.Requeue
 	switch {
 	case f == open && requeued:
@@ -208,18 +232,14 @@ func (a *attempt) untouched() line.Parking {
 	return line.Parking{By: a.by, Since: a.since, Cost: a.wait.Cost, Refused: a.wait.Refused, Line: a.wait.Line, Untried: !a.wait.State.Near()}
 }
 
-// lapses notes that Redis did not answer the script that ends the attempt before its lease was over, and
-// what was to become of the task.
-func (a *attempt) lapses(f fate, parking line.Parking) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.lapsed, a.fate, a.parking = true, f, parking
-}
-
-// stranded reports whether the task only waited, the attempt is over, and asynq has not ended it: it does not
+// strandedNow reports whether the task only waited, the attempt is over, and asynq has not ended it: it does not
 // if the lease is over. Whoever calls it has locked a.
-func (a *attempt) stranded(now time.Time) bool {
-	return a.over && !a.noted && (a.fate == parks || a.fate == returns) && (a.lapsed || !a.settled && now.Sub(a.last) > endsWithin)
+func (a *attempt) strandedNow(now time.Time) bool {
+	if !a.over || a.noted || now.Sub(a.last) <= endsWithin {
+		return false
+	}
+	f, _ := a.endingNow(line.Retry)
+	return f == parks || f == returns
 }
 
 // settle records that asynq ends the attempt, and returns what becomes of the task.
@@ -317,7 +337,7 @@ func (t *attempts) sweep(now time.Time) (idle, stranded []*attempt) {
 		a.mu.Lock()
 		never := a.phase == taken && now.Sub(a.last) > neverBegan
 		old := (a.over || a.phase == taken) && now.Sub(a.last) > forgotten
-		strands := a.stranded(now)
+		strands := a.strandedNow(now)
 		a.mu.Unlock()
 		if never {
 			a.position.leave()

@@ -41,6 +41,7 @@ type caller struct {
 	spare    map[probeKey]bool    // lines for max_in_flight or slots whose last visit could not call enough tasks
 	resting  map[string]time.Time // until when limiters of orders are left alone because no task could go on (run's goroutine only)
 	first    map[string]bool      // limiters in whose orders a task can go on (run's goroutine only)
+	answers  map[string]time.Time // by queue, since when Redis has answered each pass (run's goroutine only)
 }
 
 type probeKey struct{ queue, line string }
@@ -50,7 +51,7 @@ func newCaller(l *Limits, queues []string) *caller {
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
 		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]freeSlots{}, resting: map[string]time.Time{}, first: map[string]bool{},
-		owed: map[owedKey]line.Charged{}, average: map[string]int64{},
+		owed: map[owedKey]line.Charged{}, average: map[string]int64{}, answers: map[string]time.Time{},
 	}
 }
 
@@ -114,7 +115,7 @@ func (c *caller) run(ctx context.Context) {
 				a.ask()
 				c.answered(a)
 			}
-			c.endStranded(ctx, stranded)
+			c.endStranded(ctx, stranded, now)
 		}
 		at = time.Now().Add(next)
 		timer.Reset(next)

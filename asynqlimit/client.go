@@ -17,7 +17,8 @@ import (
 //   - a task that was put off parks instead of being retried or archived;
 //   - a task that only waited goes back to its queue when its process dies or drains;
 //   - what ends an attempt is tried again until its lease is over. asynq itself
-//     tries again with a context that has ended.
+//     tries again with a context that has ended;
+//   - it learns how long leases last.
 //
 // Scripts that it does not know pass through, and it logs a warning.
 type client struct {
@@ -33,6 +34,20 @@ func (c client) EvalSha(ctx context.Context, sha1 string, keys []string, args ..
 // Eval implements redis.Scripter.
 func (c client) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
 	return c.eval(ctx, keys, args, func() *redis.Cmd { return c.UniversalClient.Eval(ctx, script, keys, args...) })
+}
+
+// ZAddXX is how asynq extends leases.
+func (c client) ZAddXX(ctx context.Context, key string, members ...redis.Z) *redis.IntCmd {
+	cmd := c.UniversalClient.ZAddXX(ctx, key, members...)
+	if queue, leases := line.LeasesOf(key); leases && cmd.Err() == nil {
+		for _, m := range members {
+			id, _ := m.Member.(string)
+			if a := c.l.attempts.get(queue, id); a != nil {
+				a.extend(int64(m.Score))
+			}
+		}
+	}
+	return cmd
 }
 
 func (c client) eval(ctx context.Context, keys []string, args []any, asynqs func() *redis.Cmd) *redis.Cmd {
@@ -77,12 +92,22 @@ func (c client) settle(ctx context.Context, a *attempt, call line.Call, asynqs f
 	var cmd *redis.Cmd
 	f, parking := a.settle(call.Step)
 	switch f {
-	case returns, parks:
+	case returns:
+		cmd = c.wait(ctx, a, func() error {
+			c.l.attempts.wentBack(a)
+			return c.l.lines.GiveBack(ctx, call.Queue, call.ID, parking)
+		})
+	case parks:
 		message := call.Message
 		if call.Failure {
 			message = nil // this message counts a retry
 		}
-		cmd = c.wait(ctx, a, func() error { return c.l.putOff(ctx, a, f, message, parking) })
+		cmd = c.wait(ctx, a, func() error {
+			return c.l.lines.Park(ctx, call.Queue, line.ToPark{ID: call.ID, Message: message, How: parking})
+		})
+		if cmd.Err() == nil {
+			c.l.caller.parked(call.Queue, parking)
+		}
 	default:
 		c.l.rooms.of(a).leaving(a)
 		cmd = c.repeat(ctx, asynqs)
@@ -92,9 +117,7 @@ func (c client) settle(ctx context.Context, a *attempt, call line.Call, asynqs f
 	}
 	waited := f == parks || f == returns
 	c.l.ended(call.Queue, call.ID, !waited && call.Step == line.Archive)
-	if waited && cmd.Err() != nil {
-		a.lapses(f, parking)
-	} else {
+	if !waited || cmd.Err() == nil {
 		a.note()
 	}
 	if a.at() == taken { // its time was over before it began, and nobody else ends it

@@ -34,7 +34,7 @@ jobs: { x: { limits: [api] } }
 						s.enqueuePayload("x", fmt.Sprint("new", i), fmt.Appendf(nil, `{"t":"new%d"}`, i%2))
 					}
 					goOn()
-					s.awaitStarts("new", 10, 3*time.Second)
+					s.awaitStarts("new", 10, 8*time.Second) // two seconds; if one tenant left at a time, a minute
 					if n := len(s.seen("gone")); n > 0 {
 						s.t.Errorf("%d of the others started", n)
 					}

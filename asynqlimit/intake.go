@@ -85,7 +85,7 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 		g.empty(queue, began)
 	}
 	for i, t := range tasks {
-		in.put(queue, t, standings[t.ID], positions[i], began)
+		in.put(queue, t, call.LeaseEnds, standings[t.ID], positions[i], began)
 	}
 	for _, s := range positions[min(len(tasks), len(positions)):] {
 		s.leave() // for queues that are not empty, as far as is known by now
@@ -110,10 +110,11 @@ func takeNext(asked, came, slots int) int {
 }
 
 // put adds a task that was taken by a call that began then.
-func (in *intake) put(queue string, t line.Taken, standing line.Standing, s *position, began time.Time) {
+func (in *intake) put(queue string, t line.Taken, leaseEnds any, standing line.Standing, s *position, began time.Time) {
 	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.Arrival(), first: t.First, standing: standing, position: s, asked: make(chan struct{}),
 		called: t.Wait.State == line.Called, came: time.Now()}
 	a.last = a.came
+	a.leased, _ = leaseEnds.(int64)
 	if t.Waited() {
 		a.wait.Refused = refusedBefore(t)
 		a.earlier = max(time.Duration(t.At-a.since)*time.Microsecond, 0)

@@ -104,7 +104,7 @@ func TestTakenAgain(t *testing.T) {
 	limits.attempts.wentBack(&attempt{queue: "default", id: "a", competed: since})
 	for _, id := range []string{"a", "b"} {
 		s, _ := g.admit("default", 0)
-		in.put("default", line.Taken{ID: id, Message: id}, line.Standing{}, s, time.Now())
+		in.put("default", line.Taken{ID: id, Message: id}, nil, line.Standing{}, s, time.Now())
 	}
 	first, ok := in.pop()
 	if !ok || first.message != "b" {
@@ -136,7 +136,7 @@ func TestTakenAgainHoldsNoSlot(t *testing.T) {
 		if !ok || !s.slot {
 			t.Fatalf("no slot for %s", id)
 		}
-		in.put("default", line.Taken{ID: id, Message: id}, line.Standing{}, s, time.Now())
+		in.put("default", line.Taken{ID: id, Message: id}, nil, line.Standing{}, s, time.Now())
 	}
 	if first, ok := in.pop(); !ok || first.message != "b" {
 		t.Errorf("asynq gets %v", first.message)

@@ -217,6 +217,10 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 		j.a.wait.State, j.missed = line.Called, true // it has waited in turn
 		return false, nil
 	}
+	if !j.a.leases() { // it cannot begin: others get the permits
+		j.giveUp()
+		return false, errGone
+	}
 	j.l.rooms.of(j.a).leave(ctx, j.a) // before it takes the permits, so that they are not late
 	longest, cancelWait := context.WithTimeout(running, max(j.needs.rule.Hold, r.Delay())+lead+slack)
 	defer cancelWait()

@@ -133,27 +133,31 @@ func (s *sharing) charge(brought []line.Brought) line.Charge {
 	return charge
 }
 
-// hasGone reports whether tasks were gone from the lines of tenants. Perhaps somebody has deleted or
-// archived those of many tenants: until they leave, others wait for them.
+// hasGone reports whether most of the tenants that were to be called had no task, because tasks were gone.
+// Perhaps somebody has deleted or archived those of many tenants: until they leave, others wait for them.
 func (s *sharing) hasGone(brought []line.Brought) bool {
+	gone := 0
 	for i, b := range brought {
-		if tasks := s.waiting.First[s.of[i]].Tasks; tasks == 0 || b.Called+b.Left < tasks {
-			return true
+		if tasks := s.waiting.First[s.of[i]].Tasks; b.Called == 0 && (tasks == 0 || b.Left < tasks) {
+			gone++
 		}
 	}
-	return false
+	return 2*gone > len(brought)
 }
 
 // clearLasts is how long at most one pass clears lines of tenants. Redis answers others in between.
 const clearLasts = 20 * time.Millisecond
 
 // clearGone clears those lines of tasks that are gone.
-func (c *caller) clearGone(ctx context.Context, of []line.SharedLine) (err error) {
-	for began := time.Now(); len(of) > 0 && err == nil && time.Since(began) < clearLasts; {
-		of, err = c.l.lines.ClearGone(ctx, of)
-	}
-	if err != nil {
-		return fmt.Errorf("clear lines of jobs that are gone: %w", err)
+func (c *caller) clearGone(ctx context.Context, of []*sharing) error {
+	began := time.Now()
+	for _, s := range of {
+		for more := true; more && time.Since(began) < clearLasts; {
+			var err error
+			if more, err = c.l.lines.ClearGone(ctx, c.queues[s.k.queue], s.limiter); err != nil {
+				return fmt.Errorf("clear the line of jobs that are gone: %w", err)
+			}
+		}
 	}
 	return nil
 }

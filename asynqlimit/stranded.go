@@ -2,7 +2,8 @@ package asynqlimit
 
 import (
 	"context"
-	"errors"
+	"slices"
+	"time"
 
 	"github.com/hibiken/asynq"
 
@@ -13,29 +14,70 @@ import (
 // its attempt any more, and leaves the task to its recoverer, which comes a minute later. So the caller parks it
 // or gives it back when Redis answers again, unless somebody else has done so by then.
 
-// endStranded does so for those tasks, until Redis gives no answer.
-func (c *caller) endStranded(ctx context.Context, stranded []*attempt) {
+const (
+	// answersFor is for how long Redis has to answer first. asynq's heartbeat has to be done with the attempt,
+	// and may wait for an answer for some seconds when Redis is back.
+	answersFor = 5 * time.Second
+	// strandedMost is how many tasks one call moves at most.
+	strandedMost = 100
+)
+
+// endStranded moves those tasks, as long as Redis answers for their queues.
+func (c *caller) endStranded(ctx context.Context, stranded []*attempt, now time.Time) {
+	of := map[string][]*attempt{}
 	for _, a := range stranded {
-		f, parking := a.ending(line.Retry)
-		c.l.rooms.of(a).stay(ctx, a)
-		if err := c.l.putOff(ctx, a, f, nil, parking); err != nil && !errors.Is(err, line.ErrNotActive) {
-			c.l.logger.Debug("cannot put back a job whose lease is over; trying on", "task_id", a.id, "queue", a.queue, "error", err)
-			return
+		if since := c.answers[a.queue]; !since.IsZero() && now.Sub(since) >= answersFor {
+			of[a.queue] = append(of[a.queue], a)
 		}
-		a.note()
-		c.l.attempts.drop(a)
+	}
+	for queue, those := range of {
+		for some := range slices.Chunk(those, strandedMost) {
+			if err := c.move(ctx, queue, some); err != nil {
+				c.l.logger.Debug("cannot put back jobs whose leases are over; trying on", "queue", queue, "jobs", len(some), "error", err)
+				break
+			}
+		}
 	}
 }
 
-// putOff parks the task of an attempt, or gives it back to its queue.
-func (l *Limits) putOff(ctx context.Context, a *attempt, f fate, message any, parking line.Parking) error {
-	if f == returns {
-		l.attempts.wentBack(a)
-		return l.lines.GiveBack(ctx, a.queue, a.id, parking)
+// move parks tasks of a queue, or gives them back.
+func (c *caller) move(ctx context.Context, queue string, stranded []*attempt) error {
+	var back []string
+	var how []line.Parking
+	var parkings []line.ToPark
+	room := c.l.rooms.of(stranded[0])
+	landed, cancel := context.WithTimeout(ctx, leaveLasts)
+	defer cancel()
+	for _, a := range stranded {
+		room.stay(landed, a)
+		if f, parking := a.ending(line.Retry); f == returns {
+			back, how = append(back, a.id), append(how, parking)
+			c.l.attempts.wentBack(a)
+		} else {
+			parkings = append(parkings, line.ToPark{ID: a.id, How: parking})
+		}
 	}
-	err := l.lines.Park(ctx, a.queue, line.ToPark{ID: a.id, Message: message, How: parking})
-	if err == nil {
-		l.caller.parked(a.queue, parking)
+	var err error
+	if len(back) > 0 {
+		err = c.l.lines.GiveBackAll(ctx, queue, back, how)
+	}
+	if len(parkings) > 0 && err == nil {
+		var parked []bool
+		parked, err = c.l.lines.ParkAll(ctx, queue, parkings)
+		for i, did := range parked {
+			if did {
+				c.parked(queue, parkings[i].How)
+			}
+		}
+	}
+	for _, a := range stranded {
+		if err != nil {
+			room.waits(a)
+			continue
+		}
+		c.l.ended(queue, a.id, false)
+		a.note()
+		c.l.attempts.drop(a)
 	}
 	return err
 }

@@ -71,7 +71,7 @@ func (c *caller) bring(ctx context.Context, visits []*visit) error {
 	began := time.Now()
 	var unused []*visit
 	var charges []line.Charge
-	var clears []line.SharedLine
+	var clears []*sharing
 	for i, queue := range queues {
 		called, n := int64(0), 0
 		for _, k := range of[i] {
@@ -94,7 +94,7 @@ func (c *caller) bring(ctx context.Context, visits []*visit) error {
 					charges = append(charges, s.charge(own))
 				}
 				if s.hasGone(own) {
-					clears = append(clears, line.SharedLine{Queue: queue, Limiter: s.limiter})
+					clears = append(clears, s)
 				}
 			}
 			n++

@@ -17,6 +17,13 @@ func leaseKey(queue string) string     { return queuePrefix(queue) + "lease" }
 func retryKey(queue string) string     { return queuePrefix(queue) + "retry" }
 func scheduledKey(queue string) string { return queuePrefix(queue) + "scheduled" }
 
+// LeasesOf returns the queue whose leases asynq has in that key, if it has some there.
+func LeasesOf(key string) (queue string, ok bool) {
+	rest, asynqs := strings.CutPrefix(key, "asynq:{")
+	queue, leases := strings.CutSuffix(rest, "}:lease")
+	return queue, asynqs && leases
+}
+
 // TaskKey is the key under which asynq has a task.
 func TaskKey(queue, id string) string { return queuePrefix(queue) + "t:" + id }
 

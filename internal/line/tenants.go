@@ -113,24 +113,12 @@ const (
 	clearTenants, clearTasks = 500, 1000
 )
 
-// SharedLine is the line of a queue that the tenants of a limiter share.
-type SharedLine struct{ Queue, Limiter string }
-
-// ClearGone removes tasks that somebody has deleted, archived or run by hand from such lines, as far as they
-// would be called next, and tenants without tasks. It returns the lines in which there may be more of them.
-func (l *Lines) ClearGone(ctx context.Context, of []SharedLine) (more []SharedLine, err error) {
-	calls := make([]call, len(of))
-	for i, o := range of {
-		calls[i] = call{[]string{tenantsKey(o.Queue, o.Limiter), tasksKey(o.Queue), retryKey(o.Queue), linesKey(o.Queue, "")},
-			[]any{queuePrefix(o.Queue), o.Limiter, clearTenants, clearTasks}}
-	}
-	replies, err := l.all(ctx, l.clear, calls)
-	for i, reply := range replies {
-		if reply == int64(1) {
-			more = append(more, of[i])
-		}
-	}
-	return more, err
+// ClearGone removes tasks that somebody has deleted, archived or run by hand from the line that tenants share,
+// as far as they would be called next, and tenants without tasks. It does so for some of them, and reports
+// whether there may be more.
+func (l *Lines) ClearGone(ctx context.Context, queue, limiter string) (more bool, err error) {
+	keys := []string{tenantsKey(queue, limiter), tasksKey(queue), retryKey(queue), linesKey(queue, "")}
+	return l.clear.Run(ctx, l.rdb, keys, queuePrefix(queue), limiter, clearTenants, clearTasks).Bool()
 }
 
 // float reads a finite number that Redis writes as text.

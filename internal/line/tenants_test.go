@@ -158,9 +158,9 @@ func TestClearGone(t *testing.T) {
 		ctx, inspector := c.t.Context(), asynq.NewInspectorFromRedisClient(c.rdb)
 		clearAll := func() {
 			c.t.Helper()
-			for more := []SharedLine{{"default", "api"}}; len(more) > 0; {
+			for more := true; more; {
 				var err error
-				if more, err = c.lines.ClearGone(ctx, more); err != nil {
+				if more, err = c.lines.ClearGone(ctx, "default", "api"); err != nil {
 					c.t.Fatal(err)
 				}
 			}

@@ -10,7 +10,7 @@
 -- ARGV[3] tenants to see at most
 -- ARGV[4] tasks to see at most
 -- Reply: 1 if most of what it has seen was gone, so that more may be; else 0
-local seen, gone = 0, 0
+local seen, gone = 0, 0 -- seen counts what is read
 
 -- there says whether the task of an id waits in the line of that name. What cannot be read may be there.
 local function there(id, name)
@@ -22,12 +22,16 @@ end
 
 -- clear clears the line of a tenant as far as the first task that is there.
 local function clear(tenant)
-  local name, out = ARGV[2] .. "\t" .. tenant, {}
-  local line = ARGV[1] .. "jt:line:" .. name
-  for _, id in ipairs(redis.call("ZRANGE", line, 0, 99)) do
-    seen = seen + 1
-    if there(id, name) then break end
-    out[#out + 1] = id
+  local name, out, line = ARGV[2] .. "\t" .. tenant, {}, nil
+  line = ARGV[1] .. "jt:line:" .. name
+  for at = 0, 1 do -- the first task, and if that is gone, more
+    local ids = redis.call("ZRANGE", line, at, at * 100)
+    seen = seen + #ids
+    for _, id in ipairs(ids) do
+      if there(id, name) then break end
+      out[#out + 1] = id
+    end
+    if #out == 0 then break end
   end
   if #out > 0 then
     redis.call("ZREM", line, unpack(out))

@@ -48,7 +48,7 @@ for _, name in ipairs(due) do
   reply[#reply + 1] = permits
   local line = ARGV[1] .. "jt:line:" .. name
   local first = redis.call("ZRANGE", shared and ARGV[1] .. "jt:tenants:" .. shared or line, 0, 0)[1]
-  if shared and first then first = redis.call("ZRANGE", line .. first, 0, 0)[1] end
+  if shared and first then first = redis.pcall("ZRANGE", line .. first, 0, 0)[1] end -- nil, if somebody has written something there that is not a line
   local wait = first and redis.pcall("HGET", ARGV[1] .. "t:" .. first, "jt")
   if type(wait) ~= "string" then wait = "" end -- perhaps somebody has written something there that is not a task
   reply[#reply + 1] = tasks(name, shared)

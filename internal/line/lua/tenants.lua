@@ -13,12 +13,15 @@ local reply = {redis.call("ZCARD", KEYS[1])}
 local first = redis.call("ZRANGE", KEYS[1], 0, tonumber(ARGV[3]) - 1, "WITHSCORES")
 for i = 1, #first, 2 do
   local line = ARGV[1] .. "jt:line:" .. ARGV[2] .. "\t" .. first[i]
-  local head = redis.call("ZRANGE", line, 0, 0)[1]
-  local wait = head and redis.pcall("HGET", ARGV[1] .. "t:" .. head, "jt")
-  if type(wait) ~= "string" then wait = "" end -- perhaps somebody has written something there that is not a task
-  local since, cost = string.match(wait, "^p (%d+) %d+ %d+ (%d+) ")
-  local n = #reply
-  reply[n + 1], reply[n + 2], reply[n + 3] = first[i], first[i + 1], redis.call("ZCARD", line)
-  reply[n + 4], reply[n + 5] = tonumber(cost or "1"), since or "0"
+  local tasks = redis.pcall("ZCARD", line)
+  if type(tasks) == "number" then -- else somebody has written something there that is not a line
+    local head = redis.call("ZRANGE", line, 0, 0)[1]
+    local wait = head and redis.pcall("HGET", ARGV[1] .. "t:" .. head, "jt")
+    if type(wait) ~= "string" then wait = "" end -- perhaps that is not a task
+    local since, cost = string.match(wait, "^p (%d+) %d+ %d+ (%d+) ")
+    local n = #reply
+    reply[n + 1], reply[n + 2], reply[n + 3] = first[i], first[i + 1], tasks
+    reply[n + 4], reply[n + 5] = tonumber(cost or "1"), since or "0"
+  end
 end
 return reply
