@@ -179,9 +179,12 @@ func (w *Worker) Summary() []string {
 		lines = append(lines, fmt.Sprintf("pool %s: %d slots, %d may wait; queues %s", pc.Name, pc.Concurrency, waiting, strings.Join(queues, ", ")))
 	}
 	for _, j := range w.plans.All() {
-		limits := make([]string, len(j.Limits))
-		for i, l := range j.Limits {
-			limits[i] = l.String()
+		var limits []string
+		for _, l := range j.Limits {
+			limits = append(limits, l.String())
+		}
+		for _, l := range j.Slots {
+			limits = append(limits, l.String())
 		}
 		line := fmt.Sprintf("job %s: no limit", j.Name)
 		if len(limits) > 0 {

@@ -352,6 +352,22 @@ func TestSummary(t *testing.T) {
 	if got := w.Summary(); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	cfg, err = config.Parse("config.yaml", []byte(`
+limits: { crm: { in_flight: 1, key: payload.customer }, db: { in_flight: 5 }, api: { rate: 10/1s } }
+jobs: { "crm:": { limits: [crm] }, "sync:": { limits: [api, db] }, "free:": {} }
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inFlight, err := New(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { inFlight.close() })
+	want = []string{"job crm:: crm 1 in flight per payload.customer", "job free:: no limit", "job sync:: api 10/1s, db 5 in flight"}
+	if got := inFlight.Summary()[1:]; !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 // TestNoLogger: a worker without a logger works, and logs nothing.

@@ -85,6 +85,10 @@ func TestMistakes(t *testing.T) {
 			cli.Usage, []string{"config.yaml:1:", "log.level", "loud"},
 		},
 		{
+			"admin address without a port", []string{"--config", configFile(t, "redis: { addrs: [\"127.0.0.1:1\"] }\n"), "--admin-addr", "9464"},
+			cli.Usage, []string{"--admin-addr", `"9464"`, "HOST:PORT"},
+		},
+		{
 			"unreachable redis", []string{"--config", configFile(t, "redis: { addrs: [\"127.0.0.1:1\"] }\n")},
 			cli.Failed, []string{"127.0.0.1:1", "redis.addrs", "--embedded"},
 		},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os/signal"
+	"syscall"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -39,7 +41,11 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) (err
 	}
 	if opts.adminAddr != "" {
 		cfg.Admin.Addr = opts.adminAddr
+		if err := cfg.Validate(); err != nil {
+			return &cli.UsageError{Err: fmt.Errorf("--admin-addr: %w", err)}
+		}
 	}
+	signal.Ignore(syscall.SIGPIPE) // whoever reads the log may end: a write to it fails then, and the worker goes on
 	if opts.embedded {
 		server, err := embedded.Start()
 		if err != nil {

@@ -19,6 +19,15 @@ type SlotLimit struct {
 	key expr.Selector // Key
 }
 
+// String names the limit, and says how many run at a time.
+func (l *SlotLimit) String() string {
+	s := fmt.Sprintf("%s %d in flight", l.Name, l.Slots.Limit)
+	if l.Key != "" {
+		s += " per " + l.Key
+	}
+	return s
+}
+
 // Slot is what a task holds of a limit in flight while it runs.
 type Slot struct {
 	Limit   *SlotLimit
