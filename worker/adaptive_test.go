@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -135,4 +136,53 @@ func TestRefusedOnTheLastAttempt(t *testing.T) {
 	f.lossless()
 	api.SetQuota("hidden", 1000)
 	f.awaitIdle("default", 0)
+}
+
+// TestLimitsOfOthers: an API tells the limit of another resource, and that of callers whom it does not know. The
+// limit that adapts stays what the API says of its own.
+func TestLimitsOfOthers(t *testing.T) {
+	t.Parallel()
+	answered := make(chan string, 10)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limit, resource, status := "600", "core", http.StatusOK
+		switch r.URL.Path {
+		case "/search":
+			limit, resource = "30", "search"
+		case "/unknown":
+			limit, status = "60", http.StatusUnauthorized
+		}
+		w.Header().Set("X-RateLimit-Limit", limit)
+		w.Header().Set("X-RateLimit-Remaining", "20")
+		w.Header().Set("X-RateLimit-Resource", resource)
+		w.WriteHeader(status)
+		answered <- r.URL.Path
+	}))
+	t.Cleanup(api.Close)
+	f := newFleet(t, fmt.Sprintf(`
+limits: { github: { rate: 5000/1h, preset: github, adapt: { min: 1, max: 5000 } } }
+jobs: { "http:request": { limits: [github] } }
+http: { allow_hosts: [%q] }
+`, api.Listener.Addr()))
+	f.work(nil)
+	ask := func(path string) {
+		t.Helper()
+		if _, err := f.client.Enqueue(asynq.NewTask(HTTPTaskType, fmt.Appendf(nil, `{"url": "%s%s"}`, api.URL, path)), asynq.MaxRetry(0)); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-answered; got != path {
+			t.Fatalf("asked for %s, want %s", got, path)
+		}
+	}
+	rate := func() string { return f.rdb.HGet(t.Context(), "github", "rate").Val() }
+	ask("/repos")
+	f.awaitThat(5*time.Second, func() (bool, string) { return rate() == "600", "the limit is " + rate() })
+	for _, path := range []string{"/search", "/unknown"} {
+		ask(path)
+		for range 15 { // a worker reports within a second
+			if got := rate(); got != "600" {
+				t.Fatalf("after %s the limit is %s, want 600", path, got)
+			}
+			<-time.After(100 * time.Millisecond)
+		}
+	}
 }

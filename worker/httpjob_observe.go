@@ -18,7 +18,7 @@ func observe(ctx context.Context, resp *http.Response) httplimit.Report {
 	}
 	report := httplimit.Read(resp, preset)
 	if report.Refused || resp.StatusCode < http.StatusInternalServerError {
-		limit, window := report.Told()
+		limit, window := report.ToldBy(resp)
 		_ = asynqlimit.Observe(ctx, throttle.Outcome{Refused: report.Refused, Limit: limit, Window: window}) // no error: ctx is a job's
 	} else {
 		asynqlimit.NoEvidence(ctx)

@@ -27,6 +27,15 @@ func (r Report) Told() (limit int64, window time.Duration) {
 	return limit, window
 }
 
+// ToldBy is Told for the response that the report is of. A 401 tells none: its limit is that of callers whom the
+// API does not know.
+func (r Report) ToldBy(resp *http.Response) (limit int64, window time.Duration) {
+	if resp.StatusCode == http.StatusUnauthorized {
+		return 0, 0
+	}
+	return r.Told()
+}
+
 // observe tells an Observer what a response says. A server that fails is no evidence of a limit.
 func observe(a Acquirer, sent time.Time, resp *http.Response) {
 	o, ok := a.(Observer)
@@ -35,7 +44,7 @@ func observe(a Acquirer, sent time.Time, resp *http.Response) {
 	}
 	report := Read(resp, Preset{})
 	if report.Refused || resp.StatusCode < http.StatusInternalServerError {
-		limit, window := report.Told()
+		limit, window := report.ToldBy(resp)
 		o.Observe(sent, outcome.Outcome{Refused: report.Refused, Limit: limit, Window: window})
 	}
 }

@@ -25,7 +25,7 @@ type Preset struct {
 	// Backoff is how long to stay away after a refusal that does not say how long.
 	Backoff time.Duration
 
-	windows           map[string]time.Duration // of quotas whose window is not Window
+	windows           map[string]time.Duration // of resources whose window is not Window
 	read              func(*reader, Preset)    // nil: the headers that need no preset
 	refused           func(*reader) bool       // nil: 429
 	decimalRetryAfter bool                     // Retry-After may be 2.0
@@ -128,8 +128,8 @@ func readGitHub(r *reader, p Preset) {
 		return
 	}
 	q.Name = r.header.Get("X-RateLimit-Resource")
-	if w, ok := p.windows[q.Name]; ok {
-		q.Window = w
+	if w, ok := p.windows[q.Name]; ok { // a resource of its own: its limit is not that of other requests
+		q.Window, q.Unit = w, q.Name+" "+Requests
 	}
 }
 

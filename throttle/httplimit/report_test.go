@@ -165,7 +165,7 @@ func TestReadPresets(t *testing.T) {
 
 		{name: "github", preset: "github", status: 200, h: github("4999"), want: httplimit.Report{Quotas: []httplimit.Quota{requests("core", 5000, time.Hour, 4999, 40*time.Minute)}}},
 		{name: "github, search", preset: "github", status: 200, h: headers("Date: "+date, "x-ratelimit-limit: 30", "x-ratelimit-remaining: 29", "x-ratelimit-reset: "+unixAt(time.Minute), "x-ratelimit-resource: search"), want: httplimit.Report{
-			Quotas: []httplimit.Quota{requests("search", 30, time.Minute, 29, time.Minute)},
+			Quotas: []httplimit.Quota{{Name: "search", Unit: "search requests", Limit: 30, Window: time.Minute, Remaining: 29, Reset: time.Minute}},
 		}},
 		{name: "github, primary limit, 403", preset: "github", status: 403, h: github("0"), want: httplimit.Report{
 			Refused: true, Limit: "core", Pause: 40 * time.Minute, Quotas: []httplimit.Quota{requests("core", 5000, time.Hour, 0, 40*time.Minute)},
