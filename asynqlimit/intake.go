@@ -17,9 +17,10 @@ import (
 type intake struct {
 	l *Limits
 
-	most  int            // how many to take the next time
-	sorts map[string]int // by queue, how many to look at before the next take; 0: none, because they do not have to park
-	few   map[string]int // by queue, how many it has looked at since more of them parked
+	most  int                // how many to take the next time
+	sorts map[string]int     // by queue, how many to look at before the next take; 0: none, because they do not have to park
+	few   map[string]int     // by queue, how many it has looked at since more of them parked
+	takes map[string]*taking // by queue, the one that has no answer yet, or the next one
 
 	mu    sync.Mutex
 	taken []handed        // in the order in which they were taken
@@ -66,9 +67,14 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 			return none
 		}
 	}
-	positions := append([]*position{first}, g.more(queue, max(min(in.most, most), least)-1)...)
+	this := in.taking(queue)
+	positions := append([]*position{first}, g.more(queue, max(min(in.most, most), least, this.asked)-1)...)
 	asked := len(positions)
-	tasks, err := in.l.lines.Take(ctx, queue, call.LeaseEnds, asked, in.l.rules.orders)
+	tasks, err := in.l.lines.TakeAs(ctx, line.Taker{Process: in.l.throttle.ID(), No: this.no}, queue, call.LeaseEnds, asked, in.l.rules.orders)
+	if this.answered(asked, err); len(tasks) > asked { // those of a take whose answer was lost
+		in.leave(ctx, queue, tasks[asked:])
+		tasks = tasks[:asked]
+	}
 	came := len(tasks)
 	standings := in.l.order(ctx, queue, tasks)
 	if err == nil && came > 0 {
@@ -97,6 +103,37 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 		return redis.NewCmdResult(t.message, nil)
 	}
 	return none
+}
+
+// taking is a take from a queue. If it has no answer, it is made again: Redis may have taken tasks by it.
+type taking struct {
+	no    int64
+	asked int // for how many tasks it was made, if it has no answer
+}
+
+func (in *intake) taking(queue string) *taking {
+	if in.takes[queue] == nil {
+		in.takes[queue] = &taking{no: 1}
+	}
+	return in.takes[queue]
+}
+
+func (t *taking) answered(asked int, err error) {
+	if t.asked = max(t.asked, asked); err == nil {
+		t.no, t.asked = t.no+1, 0
+	}
+}
+
+// leave puts tasks back for which there is no capacity any more.
+func (in *intake) leave(ctx context.Context, queue string, tasks []line.Taken) {
+	ids, parkings := make([]string, len(tasks)), make([]line.Parking, len(tasks))
+	for i, t := range tasks {
+		ids[i] = t.ID
+		parkings[i] = line.Parking{By: t.By, Since: t.Arrival(), Cost: t.Wait.Cost, Refused: t.Wait.Refused, Line: t.Wait.Line, Untried: !t.Wait.State.Near()}
+	}
+	if err := in.l.lines.GiveBackAll(ctx, queue, ids, parkings); err != nil {
+		in.l.logger.Warn("cannot put jobs back to their queue; asynq does so when their leases are over", "queue", queue, "jobs", len(ids), "error", err)
+	}
 }
 
 // takeNext is how many tasks to take after a take that asked for so many and got so many: twice

@@ -10,6 +10,7 @@
 //	asynq:{QUEUE}:jt:blocked      the same for other lines
 //	asynq:{QUEUE}:jt:called:NAME  zset: "permits:id" -> when it was called, in milliseconds
 //	asynq:{QUEUE}:jt:room         set: ids of the jobs that wait in processes
+//	asynq:{QUEUE}:jt:took:ID      what a process took last, for a while, by its Client.ID: see take.lua
 //	asynq:{QUEUE}:jt:sorter       until when a process sorts the queue, and the process: see peek.lua
 //	field jt of a task's hash     how it waits: see Wait
 //	field taken                   when its attempt took it from the queue, in microseconds after 1970
@@ -135,11 +136,33 @@ func (t Taken) Arrival() int64 {
 // waited. There are none if the queue is empty or paused. If orders is set, the caller tells
 // Redis their limits with Order.
 func (l *Lines) Take(ctx context.Context, queue string, leaseEnds any, most int, orders bool) ([]Taken, error) {
-	keys := []string{pendingKey(queue), pausedKey(queue), activeKey(queue), leaseKey(queue)}
-	args := []any{leaseEnds, queuePrefix(queue), most}
+	return l.TakeAs(ctx, Taker{}, queue, leaseEnds, most, orders)
+}
+
+// Taker says which take a call is: of which process, and which of its takes from the queue. The zero Taker
+// makes takes that cannot be repeated.
+type Taker struct {
+	Process string
+	No      int64
+}
+
+// tookLasts is for how long Redis remembers what a process took last: for a lease.
+const tookLasts = 30 * time.Second
+
+func tookKey(queue, process string) string { return queuePrefix(queue) + "jt:took:" + process }
+
+// TakeAs does so, and can be repeated if its answer is lost: the take of the same number returns the tasks that it
+// took before, all of them, and takes no others.
+func (l *Lines) TakeAs(ctx context.Context, as Taker, queue string, leaseEnds any, most int, orders bool) ([]Taken, error) {
+	keys := []string{pendingKey(queue), pausedKey(queue), activeKey(queue), leaseKey(queue), tookKey(queue, as.Process)}
+	with, no := "", ""
 	if orders {
-		args = append(args, "orders")
+		with = "orders"
 	}
+	if as.Process != "" {
+		no = strconv.FormatInt(as.No, 10)
+	}
+	args := []any{leaseEnds, queuePrefix(queue), most, with, no, tookLasts.Milliseconds()}
 	reply, err := l.take.Run(ctx, l.rdb, keys, args...).Slice()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil

@@ -3,16 +3,50 @@
 -- goes back, in case its process dies before that. The time of the take is noted: if the answer to a later call for
 -- this attempt is lost and the call is repeated, it does not move the task in a later attempt.
 --
+-- If the answer to a call is lost, the caller makes it again, under the same number, and gets the same tasks.
+--
 -- KEYS[1] to KEYS[4] asynq's pending list, paused mark, active list, leases
+-- KEYS[5] took: "number now tasks" of the caller's latest call that took tasks; each task is "LENGTH:STATE" and its id, where
+--         STATE is the first letter of how it had waited, or "-"
 -- ARGV[1] when the leases end, in seconds after 1970
 -- ARGV[2] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV[3] tasks to take at most
--- ARGV[4] given if the process tells Redis their limits with order.lua: until then, no task that was taken later comes first (first.lua)
+-- ARGV[4] "orders" if the process tells Redis their limits with order.lua: until then, no task that was taken later comes first
+--         (first.lua)
+-- ARGV[5] number of the call, or "" for a call that is not made again
+-- ARGV[6] milliseconds for which its tasks are remembered
 -- Reply: nil if there is no task or the queue is paused, else now in microseconds after 1970, and for each task message, id, wait
 --        or "", and, with ARGV[4], when it was first taken
-if redis.call("EXISTS", KEYS[2]) == 1 then return nil end
-local ids = redis.call("RPOP", KEYS[1], ARGV[3])
-if not ids or #ids == 0 then return nil end
+local no, at, tasks -- of the call before
+if ARGV[5] ~= "" then
+  local took = redis.pcall("GET", KEYS[5])
+  no, at, tasks = string.match(type(took) == "string" and took or "", "^(%d+) (%d+) (.*)$")
+end
+
+-- again returns what the caller took by a call of this number before, as far as it still has these tasks.
+local function again()
+  local reply, from = {at}, 1
+  while from <= #tasks do
+    local length, state, rest = string.match(tasks, "^(%d+):(.)()", from)
+    local id = string.sub(tasks, rest, rest + length - 1)
+    from = rest + length
+    local known = redis.pcall("HMGET", ARGV[2] .. "t:" .. id, "msg", "jt", "state", "taken", "first")
+    if known[1] and known[3] == "active" and known[4] == at then
+      redis.call("ZADD", KEYS[4], "XX", ARGV[1], id)
+      local n = #reply
+      reply[n + 1], reply[n + 2], reply[n + 3] = known[1], id, state == "-" and (known[2] or "") or state .. string.sub(known[2] or "", 2)
+      if ARGV[4] == "orders" then reply[n + 4] = known[5] or "" end
+    end
+  end
+  return #reply > 1 and reply or nil
+end
+
+if no and no == ARGV[5] then return again() end
+local ids = redis.call("EXISTS", KEYS[2]) == 0 and redis.call("RPOP", KEYS[1], ARGV[3])
+if not ids or #ids == 0 then
+  if no then redis.call("DEL", KEYS[5]) end
+  return nil
+end
 local leases = {}
 for i, id in ipairs(ids) do leases[2 * i - 1], leases[2 * i] = ARGV[1], id end
 redis.call("LPUSH", KEYS[3], unpack(ids))
@@ -20,8 +54,8 @@ redis.call("ZADD", KEYS[4], unpack(leases))
 redis.call("SADD", ARGV[2] .. "jt:room", unpack(ids))
 local t = redis.call("TIME")
 local now = t[1] .. string.format("%06d", tonumber(t[2]))
-local reply, called, untold = {now}, {}, {}
-local latest = ARGV[4] and math.max(tonumber(redis.call("GET", ARGV[2] .. "jt:first") or "0"), tonumber(now) - 1)
+local reply, called, untold, note = {now}, {}, {}, {}
+local latest = ARGV[4] == "orders" and math.max(tonumber(redis.call("GET", ARGV[2] .. "jt:first") or "0"), tonumber(now) - 1)
 for _, id in ipairs(ids) do
   local task = ARGV[2] .. "t:" .. id
   local known = redis.pcall("HMGET", task, "msg", "jt") -- nothing, if somebody has written something there that is not a task
@@ -44,6 +78,7 @@ for _, id in ipairs(ids) do
     end
     local n = #reply
     reply[n + 1], reply[n + 2], reply[n + 3] = msg, id, wait
+    note[#note + 1] = #id .. ":" .. (state or "-") .. id
     if latest then
       local first = redis.call("HGET", task, "first")
       if not first then
@@ -60,6 +95,7 @@ for _, id in ipairs(ids) do
 end
 for limiter, those in pairs(called) do redis.pcall("ZREM", ARGV[2] .. "jt:called:" .. limiter, unpack(those)) end
 if #reply == 1 then return nil end
+if ARGV[5] ~= "" then redis.call("SET", KEYS[5], ARGV[5] .. " " .. now .. " " .. table.concat(note), "PX", ARGV[6]) end
 if latest then
   redis.call("ZADD", ARGV[2] .. "jt:untold", unpack(untold))
   redis.call("PEXPIRE", ARGV[2] .. "jt:untold", 86400000)
