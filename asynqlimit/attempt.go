@@ -247,7 +247,14 @@ func (j *job) end(err error) {
 	j.freeSlots()
 	j.leaveFlight()
 	j.a.position.leave()
-	if err != nil && !isPutOff(err) && !errors.Is(err, errGone) {
+	switch {
+	case err == nil:
+	case j.a.at() != runs && !j.a.leases(): // it has not begun, and cannot begin here any more: it goes on waiting
+		if !isPutOff(err) {
+			j.a.goesBack()
+		}
+		j.l.rooms.of(j.a).enter(j.a)
+	case !isPutOff(err) && !errors.Is(err, errGone):
 		j.a.decide(asynqs, line.Parking{}) // it has failed
 		if !errors.Is(err, asynq.RevokeTask) {
 			j.tally(func(t *tally) { t.failed.Add(1) })

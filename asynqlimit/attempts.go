@@ -29,7 +29,7 @@ type attempt struct {
 	pending   *pending  // it was called, and its limiter has not answered: for the caller
 
 	mu       sync.Mutex
-	leased   int64     // when its lease ends, in seconds after 1970; 0: not known
+	leased   time.Time // when its lease ends; zero: not known
 	last     time.Time // when it was taken, or ended
 	phase    phase
 	fate     fate
@@ -123,7 +123,7 @@ func (a *attempt) goesOn(p phase) bool {
 }
 
 // hasLease reports whether its lease is not over. Whoever calls it has locked a.
-func (a *attempt) hasLease() bool { return a.leased == 0 || time.Now().Unix() < a.leased }
+func (a *attempt) hasLease() bool { return a.leased.IsZero() || time.Now().Before(a.leased) }
 
 // leases is hasLease for those who have not locked a.
 func (a *attempt) leases() bool {
@@ -132,14 +132,20 @@ func (a *attempt) leases() bool {
 	return a.hasLease()
 }
 
-// extend notes that asynq has extended the lease, in seconds after 1970. If it was over before Redis said so, it stays
-// over: for asynq, too.
-func (a *attempt) extend(ends int64) {
+// extend notes that asynq has extended the lease. If it was over before Redis said so, it stays over: for
+// asynq, too.
+func (a *attempt) extend(ends time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.hasLease() {
 		a.leased = ends
 	}
+}
+
+// leaseEnd is when a lease ends, which Redis has in seconds after 1970, by a clock that does not step.
+func leaseEnd(unix int64) time.Time {
+	now := time.Now()
+	return now.Add(time.Unix(unix, 0).Sub(now))
 }
 
 // unlist records that the task is off the list. It returns whether the task was on the list, and
@@ -197,6 +203,13 @@ func (a *attempt) decide(f fate, parking line.Parking) {
 	a.fate, a.parking = f, parking
 }
 
+// goesBack records that the task goes back to its queue when the attempt ends.
+func (a *attempt) goesBack() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fate = returns
+}
+
 // errEnded stands for the reason why asynq retries or archives a task whose attempt is not over.
 var errEnded = errors.New("asynq has ended the attempt")
 
@@ -213,7 +226,7 @@ func (a *attempt) endingNow(step line.Step) (fate, line.Parking) {
 	case f == open && requeued:
 		f = fateOf(a.phase, nil, false, true)
 	case f == open:
-		f = fateOf(a.phase, errEnded, true, false)
+		f = fateOf(a.phase, errEnded, true, a.phase == prepares && !a.hasLease()) // without a lease it is as if the process drained
 	}
 	if f == parks && (requeued || a.parking.Line == "" && a.parking.Away == 0) {
 		f = returns

@@ -43,7 +43,7 @@ func (c client) ZAddXX(ctx context.Context, key string, members ...redis.Z) *red
 		for _, m := range members {
 			id, _ := m.Member.(string)
 			if a := c.l.attempts.get(queue, id); a != nil {
-				a.extend(int64(m.Score))
+				a.extend(leaseEnd(int64(m.Score)))
 			}
 		}
 	}

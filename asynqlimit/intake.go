@@ -15,7 +15,8 @@ import (
 // asks for one at a time; while tasks keep coming, one call to Redis takes several. Each has a
 // position: a process takes no more tasks than it has capacity for.
 type intake struct {
-	l *Limits
+	l  *Limits
+	id string // among those that take tasks
 
 	most  int                // how many to take the next time
 	sorts map[string]int     // by queue, how many to look at before the next take; 0: none, because they do not have to park
@@ -61,22 +62,22 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	queue := first.queue // perhaps another one, whose turn it is
 	began := time.Now()
 	least, most := 0, takenMost
-	if in.sorts[queue] > 0 {
+	this := in.taking(queue)
+	if in.sorts[queue] > 0 && this.asked == 0 {
 		if least, most = in.sortPending(ctx, queue, began); most == 0 {
 			first.leave()
 			return none
 		}
 	}
-	this := in.taking(queue)
 	positions := append([]*position{first}, g.more(queue, max(min(in.most, most), least, this.asked)-1)...)
 	asked := len(positions)
-	tasks, err := in.l.lines.TakeAs(ctx, line.Taker{Process: in.l.throttle.ID(), No: this.no}, queue, call.LeaseEnds, asked, in.l.rules.orders)
+	tasks, err := in.l.lines.TakeAs(ctx, line.Taker{ID: in.id, No: this.no}, queue, call.LeaseEnds, asked, in.l.rules.orders)
+	standings := in.l.order(ctx, queue, tasks)
 	if this.answered(asked, err); len(tasks) > asked { // those of a take whose answer was lost
 		in.leave(ctx, queue, tasks[asked:])
 		tasks = tasks[:asked]
 	}
 	came := len(tasks)
-	standings := in.l.order(ctx, queue, tasks)
 	if err == nil && came > 0 {
 		called, early := 0, 0
 		if tasks, called, early = in.sortTaken(ctx, queue, tasks, began); in.sorts[queue] == 0 {
@@ -129,7 +130,7 @@ func (in *intake) leave(ctx context.Context, queue string, tasks []line.Taken) {
 	ids, parkings := make([]string, len(tasks)), make([]line.Parking, len(tasks))
 	for i, t := range tasks {
 		ids[i] = t.ID
-		parkings[i] = line.Parking{By: t.By, Since: t.Arrival(), Cost: t.Wait.Cost, Refused: t.Wait.Refused, Line: t.Wait.Line, Untried: !t.Wait.State.Near()}
+		parkings[i] = line.Parking{By: t.By, Since: t.Arrival(), Cost: t.Wait.Cost, Refused: refusedBefore(t), Line: t.Wait.Line, Untried: !t.Wait.State.Near()}
 	}
 	if err := in.l.lines.GiveBackAll(ctx, queue, ids, parkings); err != nil {
 		in.l.logger.Warn("cannot put jobs back to their queue; asynq does so when their leases are over", "queue", queue, "jobs", len(ids), "error", err)
@@ -151,7 +152,9 @@ func (in *intake) put(queue string, t line.Taken, leaseEnds any, standing line.S
 	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.Arrival(), first: t.First, standing: standing, position: s, asked: make(chan struct{}),
 		called: t.Wait.State == line.Called, came: time.Now()}
 	a.last = a.came
-	a.leased, _ = leaseEnds.(int64)
+	if ends, ok := leaseEnds.(int64); ok {
+		a.leased = leaseEnd(ends)
+	}
 	if t.Waited() {
 		a.wait.Refused = refusedBefore(t)
 		a.earlier = max(time.Duration(t.At-a.since)*time.Microsecond, 0)
@@ -235,6 +238,17 @@ func (in *intake) giveBack(ctx context.Context) {
 		t.a.position.leave()
 		in.l.caller.answered(t.a)
 		in.l.attempts.drop(t.a)
+	}
+	for queue, this := range in.takes {
+		if this.asked > 0 { // Redis may have taken tasks by it
+			leaseEnds := time.Now().Add(time.Minute).Unix()
+			if tasks, err := in.l.lines.TakeAs(ctx, line.Taker{ID: in.id, No: this.no}, queue, leaseEnds, this.asked, in.l.rules.orders); err == nil && len(tasks) > 0 {
+				in.leave(ctx, queue, tasks)
+			}
+		}
+		if err := in.l.lines.ForgetTakes(ctx, in.id, queue); err != nil {
+			in.l.logger.Debug("cannot forget a take; Redis does so soon", "queue", queue, "error", err)
+		}
 	}
 	ctx, cancel = context.WithTimeout(ctx, endSortTimeout)
 	defer cancel()

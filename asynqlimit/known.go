@@ -77,7 +77,7 @@ func (c *caller) learn(due []line.Due, began time.Time) {
 			continue
 		}
 		if c.answers[d.Queue].IsZero() {
-			c.answers[d.Queue] = began
+			c.answers[d.Queue] = time.Now()
 		}
 		if !c.lineup(d.Queue).read { // this process has just begun
 			for name := range d.Known {

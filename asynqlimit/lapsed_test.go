@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
@@ -60,10 +62,12 @@ func TestRedisAwayForLongerThanALease(t *testing.T) {
 		name, hold     string
 		away, interval time.Duration
 		first          bool // it goes away when the first job is taken, before that has asked
+		acquires       bool // the handlers get the permits themselves
 		nightly        bool
 	}{
 		{name: "while they ask", hold: "2s", away: 36 * time.Second, interval: 2 * time.Second, first: true},
 		{name: "while they wait", hold: "2m", away: 36 * time.Second, interval: 41 * time.Second, nightly: true},
+		{name: "while their handlers wait", hold: "2m", away: 36 * time.Second, interval: 41 * time.Second, acquires: true, nightly: true},
 		{name: "back when their permits are due", hold: "2m", away: 32 * time.Second, interval: 32500 * time.Millisecond, nightly: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -92,10 +96,27 @@ func TestRedisAwayForLongerThanALease(t *testing.T) {
 				}
 				return err
 			})
+			var ran atomic.Int64
+			awaitRan := func(n int, within time.Duration) {
+				t.Helper()
+				s.await(within, func() (bool, string) {
+					return ran.Load() >= int64(n), fmt.Sprintf("%d of %d ran; %+v", ran.Load(), n, s.queue("default"))
+				})
+			}
+			var opts asynqlimit.Options
+			if tt.acquires {
+				opts.HandlersAcquire = []string{"x"}
+			}
 			s.serve(member{yaml: fmt.Sprintf(`
 limits: { api: { rate: %d/%v, guard: 500ms } }
 jobs: { "x:limited": { limits: [api], hold: %s } }
-`, at, tt.interval, tt.hold), asynq: asynq.Config{Concurrency: 4 * at}, rdb: taking, handle: func(ctx context.Context, _ *asynq.Task) error {
+`, at, tt.interval, tt.hold), asynq: asynq.Config{Concurrency: 4 * at}, rdb: taking, opts: opts, handle: func(ctx context.Context, _ *asynq.Task) error {
+				if tt.acquires {
+					if err := asynqlimit.Acquire(ctx); err != nil {
+						return err
+					}
+				}
+				defer ran.Add(1)
 				id, _ := asynq.GetTaskID(ctx)
 				ends, err := s.rdb.ZScore(ctx, "asynq:{default}:lease", id).Result()
 				if now := time.Now().Unix(); err != nil || float64(now) > ends {
@@ -104,7 +125,7 @@ jobs: { "x:limited": { limits: [api], hold: %s } }
 				return nil
 			}})
 			if !tt.first {
-				s.awaitStarts("x", at, 10*time.Second)
+				awaitRan(at, 10*time.Second)
 				s.await(10*time.Second, func() (bool, string) {
 					q := s.queue("default")
 					return q.Active == at, fmt.Sprintf("%+v", q)
@@ -114,10 +135,10 @@ jobs: { "x:limited": { limits: [api], hold: %s } }
 			<-froze
 			<-time.After(tt.away)
 			server.Thaw()
-			s.awaitStarts("x", jobs, 20*time.Second)
+			awaitRan(jobs, 25*time.Second)
 			s.awaitDone("default", 10*time.Second)
-			if n := len(s.seen("x")); n != jobs {
-				t.Errorf("%d jobs started %d times", jobs, n)
+			if n := ran.Load(); n != int64(jobs) {
+				t.Errorf("%d jobs ran %d times", jobs, n)
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
@@ -242,7 +243,7 @@ func (l *Limits) configure(cfg asynq.Config) gateSize {
 	l.pool.Store(&jobview.Pool{Slots: size.slots, MaxWaiting: size.room, Weights: size.weights})
 	l.gate = newGate(size)
 	l.rooms = newRooms(l.lines, size.weights, l.logger)
-	l.intake = &intake{l: l, most: 1, sorts: map[string]int{}, few: map[string]int{}, takes: map[string]*taking{}}
+	l.intake = &intake{l: l, id: uuid.NewString(), most: 1, sorts: map[string]int{}, few: map[string]int{}, takes: map[string]*taking{}}
 	l.caller = newCaller(l, slices.Sorted(maps.Keys(size.weights)))
 	return size
 }

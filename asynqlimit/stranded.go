@@ -2,6 +2,7 @@ package asynqlimit
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 
 const (
 	// answersFor is for how long Redis has to answer first. asynq's heartbeat has to be done with the attempt,
-	// and may wait for an answer for some seconds when Redis is back.
-	answersFor = 5 * time.Second
+	// and may wait for an answer that does not come, on a connection that is dead, for some seconds when Redis is back.
+	answersFor = 10 * time.Second
 	// strandedMost is how many tasks one call moves at most.
 	strandedMost = 100
 )
@@ -42,7 +43,8 @@ func (c *caller) endStranded(ctx context.Context, stranded []*attempt, now time.
 
 // move parks tasks of a queue, or gives them back.
 func (c *caller) move(ctx context.Context, queue string, stranded []*attempt) error {
-	var back []string
+	var back, away []*attempt
+	var ids []string
 	var how []line.Parking
 	var parkings []line.ToPark
 	room := c.l.rooms.of(stranded[0])
@@ -51,35 +53,41 @@ func (c *caller) move(ctx context.Context, queue string, stranded []*attempt) er
 	for _, a := range stranded {
 		room.stay(landed, a)
 		if f, parking := a.ending(line.Retry); f == returns {
-			back, how = append(back, a.id), append(how, parking)
+			back, ids, how = append(back, a), append(ids, a.id), append(how, parking)
 			c.l.attempts.wentBack(a)
 		} else {
-			parkings = append(parkings, line.ToPark{ID: a.id, How: parking})
+			away, parkings = append(away, a), append(parkings, line.ToPark{ID: a.id, How: parking})
 		}
 	}
-	var err error
+	var berr, perr error
 	if len(back) > 0 {
-		err = c.l.lines.GiveBackAll(ctx, queue, back, how)
+		berr = c.l.lines.GiveBackAll(ctx, queue, ids, how)
+		c.moved(back, berr)
 	}
-	if len(parkings) > 0 && err == nil {
+	if len(away) > 0 {
 		var parked []bool
-		parked, err = c.l.lines.ParkAll(ctx, queue, parkings)
+		parked, perr = c.l.lines.ParkAll(ctx, queue, parkings)
 		for i, did := range parked {
 			if did {
 				c.parked(queue, parkings[i].How)
 			}
 		}
+		c.moved(away, perr)
 	}
+	return errors.Join(berr, perr)
+}
+
+// moved notes that stranded tasks have moved, or have to wait on.
+func (c *caller) moved(stranded []*attempt, err error) {
 	for _, a := range stranded {
 		if err != nil {
-			room.waits(a)
+			c.l.rooms.of(a).waits(a)
 			continue
 		}
-		c.l.ended(queue, a.id, false)
+		c.l.ended(a.queue, a.id, false)
 		a.note()
 		c.l.attempts.drop(a)
 	}
-	return err
 }
 
 // goesOnWaiting reports whether the task of a context goes on waiting if asynq ends its attempt: then

@@ -94,7 +94,6 @@ type replayedAsk struct {
 	away   bool // its caller does something else first
 	told1  bool // it has got an answer
 	over   bool
-	stands bool // it was handed its permits, and does not go on yet
 	late   bool // it was granted, and counted as late
 	sleeps int  // sleeps that have ended, or are under way
 }
@@ -163,9 +162,7 @@ func (a *replayedAsk) due() {
 func (a *replayedAsk) handedOut(taken bool, latest line.Local, sleep time.Duration) {
 	switch {
 	case taken && latest != 0 && a.r.random.IntN(32) == 0: // it stands still just then
-		a.stands = true
 		a.r.after(time.Duration(a.r.random.Int64N(int64(2*a.r.in(latest)+1))), func() {
-			a.stands = false
 			switch {
 			case a.over || a.l.p.dead():
 			case a.r.local() > latest:
@@ -188,7 +185,7 @@ func (a *replayedAsk) handedOut(taken bool, latest line.Local, sleep time.Durati
 
 // leave is what a caller does if its context ends, or if it cancels.
 func (a *replayedAsk) leave() {
-	if a.over || a.stands {
+	if a.over {
 		return
 	}
 	a.l.step(line.Event{Kind: line.Leave, Waiter: a.w})

@@ -10,7 +10,7 @@
 //	asynq:{QUEUE}:jt:blocked      the same for other lines
 //	asynq:{QUEUE}:jt:called:NAME  zset: "permits:id" -> when it was called, in milliseconds
 //	asynq:{QUEUE}:jt:room         set: ids of the jobs that wait in processes
-//	asynq:{QUEUE}:jt:took:ID      what a process took last, for a while, by its Client.ID: see take.lua
+//	asynq:{QUEUE}:jt:took:ID      what a server took last, for a while: see take.lua
 //	asynq:{QUEUE}:jt:sorter       until when a process sorts the queue, and the process: see peek.lua
 //	field jt of a task's hash     how it waits: see Wait
 //	field taken                   when its attempt took it from the queue, in microseconds after 1970
@@ -139,27 +139,33 @@ func (l *Lines) Take(ctx context.Context, queue string, leaseEnds any, most int,
 	return l.TakeAs(ctx, Taker{}, queue, leaseEnds, most, orders)
 }
 
-// Taker says which take a call is: of which process, and which of its takes from the queue. The zero Taker
-// makes takes that cannot be repeated.
+// Taker says which take a call is: by whom, and which of its takes from the queue, counted from 1. Nobody else may have
+// that ID. The zero Taker makes takes that cannot be repeated.
 type Taker struct {
-	Process string
-	No      int64
+	ID string
+	No int64
 }
 
-// tookLasts is for how long Redis remembers what a process took last: for a lease.
+// tookLasts is for how long Redis remembers what somebody took last: for a lease. Twice as long would be too long: a plain
+// asynq server may have the task by then, and does not note its take.
 const tookLasts = 30 * time.Second
 
-func tookKey(queue, process string) string { return queuePrefix(queue) + "jt:took:" + process }
+func tookKey(queue, taker string) string { return queuePrefix(queue) + "jt:took:" + taker }
+
+// ForgetTakes forgets what was taken last, once there is no take to repeat.
+func (l *Lines) ForgetTakes(ctx context.Context, taker, queue string) error {
+	return l.rdb.Del(ctx, tookKey(queue, taker)).Err()
+}
 
 // TakeAs does so, and can be repeated if its answer is lost: the take of the same number returns the tasks that it
 // took before, all of them, and takes no others.
 func (l *Lines) TakeAs(ctx context.Context, as Taker, queue string, leaseEnds any, most int, orders bool) ([]Taken, error) {
-	keys := []string{pendingKey(queue), pausedKey(queue), activeKey(queue), leaseKey(queue), tookKey(queue, as.Process)}
+	keys := []string{pendingKey(queue), pausedKey(queue), activeKey(queue), leaseKey(queue), tookKey(queue, as.ID)}
 	with, no := "", ""
 	if orders {
 		with = "orders"
 	}
-	if as.Process != "" {
+	if as.ID != "" {
 		no = strconv.FormatInt(as.No, 10)
 	}
 	args := []any{leaseEnds, queuePrefix(queue), most, with, no, tookLasts.Milliseconds()}

@@ -32,7 +32,7 @@ local function again()
     from = rest + length
     local known = redis.pcall("HMGET", ARGV[2] .. "t:" .. id, "msg", "jt", "state", "taken", "first")
     if known[1] and known[3] == "active" and known[4] == at then
-      redis.call("ZADD", KEYS[4], "XX", ARGV[1], id)
+      redis.pcall("ZADD", KEYS[4], "XX", "GT", ARGV[1], id) -- not while Redis is full: then the lease is shorter
       local n = #reply
       reply[n + 1], reply[n + 2], reply[n + 3] = known[1], id, state == "-" and (known[2] or "") or state .. string.sub(known[2] or "", 2)
       if ARGV[4] == "orders" then reply[n + 4] = known[5] or "" end
@@ -42,6 +42,7 @@ local function again()
 end
 
 if no and no == ARGV[5] then return again() end
+if no and tonumber(no) > tonumber(ARGV[5]) then return nil end -- this call comes late: its answer was not waited for
 local ids = redis.call("EXISTS", KEYS[2]) == 0 and redis.call("RPOP", KEYS[1], ARGV[3])
 if not ids or #ids == 0 then
   if no then redis.call("DEL", KEYS[5]) end

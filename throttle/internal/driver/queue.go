@@ -180,9 +180,12 @@ func (q *queue) publish() {
 	}
 }
 
+// count counts what a step did. Permits that are handed out count once their caller has them.
 func (c *Counters) count(a *line.Actions) {
 	if a.Grants+a.Denials+a.Stale+a.Late > 0 {
-		c.Grants.Add(a.Grants)
+		if !a.Taken {
+			c.Grants.Add(a.Grants)
+		}
 		c.Denials.Add(a.Denials)
 		c.Stale.Add(a.Stale)
 		c.Late.Add(a.Late)

@@ -127,16 +127,17 @@ func (q *queue) redeem(ctx context.Context, w *line.Waiter) (taken bool, a line.
 	for {
 		q.mu.Lock()
 		out := q.step(line.Event{Kind: line.Due, Waiter: w})
-		taken, latest, d, early := out.Taken, out.Latest, out.Sleep, out.Early
+		taken, latest, n, d, early := out.Taken, out.Latest, out.Grants, out.Sleep, out.Early
 		q.mu.Unlock()
-		if taken && latest != 0 && q.c.now() > latest { // the mutex wakes another goroutine, which may run first
+		if taken && (latest == 0 || q.c.now() <= latest) {
+			q.c.Grants.Add(n)
+			return true, line.Answer{}
+		}
+		if taken { // the mutex wakes another goroutine, which may run first
 			q.mu.Lock()
 			q.step(line.Event{Kind: line.Missed, Waiter: w})
 			q.mu.Unlock()
 			return false, q.await(ctx, w)
-		}
-		if taken {
-			return true, line.Answer{}
 		}
 		if d <= 0 {
 			return false, q.await(ctx, w)

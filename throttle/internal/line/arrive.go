@@ -89,6 +89,7 @@ func (l *Line) leave(w *Waiter) {
 		l.giveBackHeld()
 		l.kick()
 	}
+	w.left = true
 	if w.state != done {
 		l.answer(w, Answer{Err: context.Canceled}) // for a Wait that Cancel cuts short
 		w.state = gone

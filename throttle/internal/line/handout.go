@@ -1,7 +1,7 @@
 package line
 
 import (
-	"slices"
+	"context"
 	"time"
 )
 
@@ -86,7 +86,7 @@ func (l *Line) handOut(w *Waiter, now Local) {
 	l.countHandedOut(w.ns, now)
 	l.mayComeBack(now)
 	l.out.Taken = true
-	if half > 0 { // as long as the guard has not passed, no window holds more than the limit
+	if half >= tinyHalf { // as long as the guard has not passed, no window holds more than the limit
 		l.out.Latest = max(w.grant.earliest.Add(2*half), now.Add(half/2))
 	}
 }
@@ -94,14 +94,18 @@ func (l *Line) handOut(w *Waiter, now Local) {
 // missed exchanges permits that were handed out, and whose caller went on too late: on a busy machine its goroutine,
 // or its process, may stand still just then.
 func (l *Line) missed(w *Waiter, now Local) {
-	l.out.Grants -= slices.Max(w.ns)
-	if l.closed {
-		l.answer(w, Answer{Err: ErrClosed})
-		return
-	}
 	l.out.Stale++
-	w.stale++
-	l.exchange(w, now)
+	switch {
+	case l.closed:
+		l.answer(w, Answer{Err: ErrClosed})
+	case w.left:
+		l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns})
+		l.kick()
+		l.answer(w, Answer{Err: context.Canceled})
+		w.state = gone
+	default:
+		l.exchange(w, now)
+	}
 }
 
 // timed records what later replies tell about when a grant is due. If it was due when it was

@@ -1,6 +1,8 @@
 package line
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -112,7 +114,7 @@ func TestMissedPermitsAreExchanged(t *testing.T) {
 		t.Fatalf("taken %v, good for %v; its guard is 10ms", out.Taken, guard)
 	}
 	d.now = d.now.Add(20 * time.Millisecond)
-	if out = d.step(Event{Kind: Missed, Waiter: w}); out.Stale != 1 || out.Grants != -1 {
+	if out = d.step(Event{Kind: Missed, Waiter: w}); out.Stale != 1 || out.Grants != 0 {
 		t.Errorf("%+v", *out)
 	}
 	if n := len(d.l.returns); n != 1 {
@@ -124,5 +126,21 @@ func TestMissedPermitsAreExchanged(t *testing.T) {
 	d.placed(d.asked(), 0)
 	if out = d.step(Event{Kind: Due, Waiter: w}); !out.Taken || out.Grants != 1 {
 		t.Errorf("the others are not taken: %+v", *out)
+	}
+}
+
+// If somebody cancels its reservation meanwhile, it gets no others.
+func TestMissedAndCancelled(t *testing.T) {
+	d := newDesk(t)
+	w := d.waits(true)
+	d.placed(d.asked(), 0)
+	if !d.step(Event{Kind: Due, Waiter: w}).Taken {
+		t.Fatal("not taken")
+	}
+	d.step(Event{Kind: Leave, Waiter: w})
+	d.now = d.now.Add(20 * time.Millisecond)
+	out := d.step(Event{Kind: Missed, Waiter: w})
+	if len(out.Answers) != 1 || !errors.Is(out.Answers[0].Answer.Err, context.Canceled) || len(d.l.returns) != 1 || len(d.l.front) > 0 {
+		t.Errorf("%+v, %d go back, %d ask again", out.Answers, len(d.l.returns), len(d.l.front))
 	}
 }
