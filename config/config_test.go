@@ -232,6 +232,41 @@ func TestEnvironmentInValuesOnly(t *testing.T) {
 	}
 }
 
+// TestBrokenReferences: a text with a ${ that begins no ${NAME} is refused, and not quoted: as it
+// is written, it would be a password that others can guess.
+func TestBrokenReferences(t *testing.T) {
+	t.Setenv("WITH_BRACES", "a${b")
+	const msg = "invalid reference: want ${NAME}, with only letters, digits and _ in NAME; if the text itself contains ${, put it into an environment variable"
+	for text, want := range map[string]string{
+		"redis: {password: \"${SECRET:-hunter2}\"}\n":                 "1:19: redis.password: ",
+		"redis: {password: '${SECRET'}\n":                             "1:19: redis.password: ",
+		"redis:\n  password: ${HUNTER-2}\n":                           "2:13: redis.password: ",
+		"redis:\n  password: |-\n    ${HUNTER2:?}\n":                  "2:13: redis.password: ",
+		"redis: {password: &p \"${}\", username: *p}\n":               "1:22: redis.password: ",
+		"admin:\n  token: \"${WITH_BRACES}${2HUNTER}\"\n":             "2:10: admin.token: ",
+		"admin: {token: \"${WITH_${BRACES}}\"}\n":                     "1:16: admin.token: ",
+		"http: {allow_hosts: [a.example, \"${ HUNTER2 }\"]}\n":        "1:33: http.allow_hosts[1]: ",
+		"limits: {a: {rate: 1/1s}}\njobs: {x: {limits: [\"${A\"]}}\n": "2:21: jobs.x.limits[0]: ",
+	} {
+		_, err := Parse("config.yaml", []byte(text))
+		if err == nil || err.Error() != "config.yaml:"+want+msg {
+			t.Errorf("%s:\ngot  %v\nwant config.yaml:%s%s", text, err, want, msg)
+		}
+	}
+	cfg, err := Parse("config.yaml", []byte("admin: {token: \"${WITH_BRACES}$${WITH_BRACES}{c}$\"} # ${COMMENT\njobs: {\"${KEY\": {}}\n"))
+	if err != nil || cfg.Admin.Token != "a${b$a${b{c}$" {
+		t.Errorf("from the environment: %+v, %v", cfg, err)
+	}
+}
+
+// TestByteOrderMark: a file as some editors for Windows write it.
+func TestByteOrderMark(t *testing.T) {
+	cfg, err := Parse("config.yaml", []byte("\ufeffredis: {db: 3}\r\nlog: {level: warn}\r\n"))
+	if err != nil || cfg.Redis.DB != 3 || cfg.Log.Level != "warn" {
+		t.Errorf("%+v, %v", cfg, err)
+	}
+}
+
 func TestThrottleRate(t *testing.T) {
 	tests := []struct {
 		limit Limit

@@ -1,16 +1,19 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"reflect"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
 // Load reads and validates a file. If its contents are wrong, the error is an [*Error].
@@ -24,10 +27,11 @@ func Load(path string) (*Config, error) {
 
 // Parse reads and validates the contents of a file. Errors call the file name. Missing keys have
 // the values of [Default], and unknown keys are refused. ${NAME} in a string value is replaced by
-// the environment variable NAME, or by nothing if that is not set. If the contents are wrong, the
-// error is an [*Error].
+// the environment variable NAME, or by nothing if that is not set. A string value with any other ${
+// is refused. If the contents are wrong, the error is an [*Error].
 func Parse(name string, data []byte) (*Config, error) {
 	cfg := Default()
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // some editors begin a file with this mark
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		return nil, yamlError(name, nil, err)
@@ -50,7 +54,10 @@ func Parse(name string, data []byte) (*Config, error) {
 		at := tag.Start.Position
 		return nil, &Error{File: name, Line: at.Line, Column: at.Column, Msg: tagName(tag) + ": want the value without it"}
 	}
-	ast.Walk(envExpander{}, root)
+	var env envExpander
+	if ast.Walk(&env, root); env.broken != nil {
+		return nil, yamlError(name, root, &yaml.SyntaxError{Message: invalidReference, Token: env.broken})
+	}
 	if root, err = (scalars{anchors: map[string]ast.Node{}}).settle(root, reflect.TypeFor[Config]()); err != nil {
 		return nil, yamlError(name, root, err)
 	}
@@ -86,21 +93,37 @@ func tagName(tag *ast.TagNode) string {
 
 var envReference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
+const invalidReference = "invalid reference: want ${NAME}, with only letters, digits and _ in NAME; if the text itself contains ${, put it into an environment variable"
+
 // envExpander replaces ${NAME} in string values, never in keys. The tokens keep the text of the
 // file, which errors quote.
-type envExpander struct{}
+type envExpander struct {
+	broken *token.Token // of the first value with a ${ that begins no ${NAME}
+}
 
-func (e envExpander) Visit(n ast.Node) ast.Visitor {
+func (e *envExpander) Visit(n ast.Node) ast.Visitor {
 	switch n := n.(type) {
 	case *ast.MappingValueNode:
 		ast.Walk(e, n.Value)
 		return nil
+	case *ast.LiteralNode:
+		e.expand(n.Value, n.Start)
+		return nil
 	case *ast.StringNode:
-		n.Value = envReference.ReplaceAllStringFunc(n.Value, func(ref string) string {
-			return os.Getenv(ref[2 : len(ref)-1])
-		})
+		e.expand(n, n.Token)
 	}
 	return e
+}
+
+// expand replaces the references in a value that begins at a token. It checks what is written
+// before that: a variable may contain anything.
+func (e *envExpander) expand(n *ast.StringNode, at *token.Token) {
+	if e.broken == nil && strings.Contains(envReference.ReplaceAllLiteralString(n.Value, " "), "${") {
+		e.broken = at
+	}
+	n.Value = envReference.ReplaceAllStringFunc(n.Value, func(ref string) string {
+		return os.Getenv(ref[2 : len(ref)-1])
+	})
 }
 
 // UnmarshalYAML reads a duration such as 2s. 0 needs no unit.
