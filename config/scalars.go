@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -14,7 +15,7 @@ import (
 // scalars makes the scalars of a file mean what its reader sees. YAML reads 0123 without quotes
 // as a number, so a password 0123 would become "83". Where a Config has a string, such a scalar
 // is the text as it is written. Where a Config has a whole number, only a whole number is
-// accepted.
+// accepted. A 0 is refused where a Config has it for a key that is left out.
 type scalars struct {
 	anchors map[string]ast.Node // the scalars that the aliases refer to
 }
@@ -43,8 +44,10 @@ func (s scalars) settle(n ast.Node, t reflect.Type) (ast.Node, error) {
 		return n, nil
 	case *ast.MappingValueNode:
 		s.settleKey(n)
-		n.Value, err = s.settle(n.Value, below(t, n.Key))
-		return n, err
+		if n.Value, err = s.settle(n.Value, below(t, n.Key)); err != nil {
+			return n, err
+		}
+		return n, s.checkZero(n, t)
 	case *ast.SequenceNode:
 		for i, v := range n.Values {
 			if t.Kind() == reflect.Slice {
@@ -142,4 +145,33 @@ func (s scalars) checkWhole(n ast.Node) error {
 		shown = "*" + alias.Value.GetToken().Value
 	}
 	return &yaml.SyntaxError{Message: fmt.Sprintf("invalid value %q: want %s", shown, want), Token: n.GetToken()}
+}
+
+// withoutZero are the keys whose 0 a Config takes for the default. Who writes 0 wants something
+// else: perhaps no wait at all.
+var withoutZero = map[string]string{
+	"max_pause":   "invalid duration 0s: want more than 0",
+	"max_wait":    "invalid duration 0s: want more than 0",
+	"max_waiting": fmt.Sprintf("invalid number 0: want 1 to %d jobs", maxWaiting),
+	"lease":       "invalid duration 0s: want 3s to 24h, in whole milliseconds",
+}
+
+// checkZero refuses the value 0 of a key of withoutZero in a section of type t.
+func (s scalars) checkZero(n *ast.MappingValueNode, t reflect.Type) error {
+	msg, ok := withoutZero[n.Key.GetToken().Value]
+	if !ok || t.Kind() != reflect.Struct {
+		return nil
+	}
+	value := n.Value
+	if anchor, ok := value.(*ast.AnchorNode); ok {
+		value = anchor.Value
+	}
+	scalar, ok := text(s.scalarOf(value)).(*ast.StringNode)
+	if !ok {
+		return nil
+	}
+	if d, err := time.ParseDuration(scalar.Value); err != nil || d != 0 {
+		return nil // the decoder refuses what is no duration or no number
+	}
+	return &yaml.SyntaxError{Message: msg, Token: value.GetToken()}
 }

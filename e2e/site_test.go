@@ -93,14 +93,18 @@ func siteFor(tb testing.TB, p plan, api *strictapi.API, apiURL string) *site {
 		limits += fmt.Sprintf(", api-worker: { rate: %d/%v, guard: %v, type: per_client }", p.perWorker, apiInterval, p.guard)
 		names += ", api-worker"
 	}
+	room := "" // the default
+	if p.waiting > 0 {
+		room = fmt.Sprintf(", max_waiting: %d", p.waiting)
+	}
 	config := filepath.Join(tb.TempDir(), "config.yaml")
 	text := fmt.Sprintf(`
 redis: { addrs: [%q] }
 limits: { %s }
-pools: [ { name: default, concurrency: 20, max_waiting: %d } ]
+pools: [ { name: default, concurrency: 20%s } ]
 jobs: { "http:request": { limits: [%s], hold: %s } }
 http: { allow_hosts: [%q] }
-`, addr, limits, p.waiting, names, p.hold, u.Host)
+`, addr, limits, room, names, p.hold, u.Host)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
 	}
