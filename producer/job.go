@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -23,7 +24,8 @@ const (
 )
 
 // Job is a job to enqueue. Only Type is required. asynq counts in whole seconds: Timeout,
-// UniqueFor and Retention are rounded up.
+// UniqueFor and Retention are rounded up. It stores texts as UTF-8: all but Payload have to be
+// valid UTF-8.
 type Job struct {
 	Type    string          // the worker selects the handler by it
 	Payload json.RawMessage // handed to the handler unchanged
@@ -82,12 +84,16 @@ func (j Job) Validate() error {
 	switch {
 	case strings.TrimSpace(j.Type) == "":
 		return &JobError{"type", `is missing; name what the job is, for example "http:request"`}
+	case !utf8.ValidString(j.Type):
+		return notUTF8("type", strconv.Quote(clip(j.Type)))
 	case j.ID != "" && strings.TrimSpace(j.ID) == "":
 		return &JobError{"id", "is blank; give it a value or leave it out"}
 	case !utf8.ValidString(j.ID) || strings.ContainsFunc(j.ID, unicode.IsControl):
 		return &JobError{"id", fmt.Sprintf("%q has control characters, which act in logs and terminals; give it printable ones", clip(j.ID))}
 	case j.Queue != "" && strings.TrimSpace(j.Queue) == "":
 		return &JobError{"queue", `is blank; name a queue or leave it out for "default"`}
+	case !utf8.ValidString(j.Queue):
+		return notUTF8("queue", strconv.Quote(clip(j.Queue)))
 	case j.MaxRetry > maxRetryLimit:
 		return &JobError{"max_retry", fmt.Sprintf("%d is too many; at most %d", j.MaxRetry, maxRetryLimit)}
 	case j.MaxRetry < None:
@@ -95,6 +101,11 @@ func (j Job) Validate() error {
 	}
 	if _, reserved := j.Headers[MaxRetryHeader]; reserved {
 		return &JobError{"headers", MaxRetryHeader + " is reserved; set max_retry instead"}
+	}
+	for name, value := range j.Headers { // the value may be a secret
+		if !utf8.ValidString(name) || !utf8.ValidString(value) {
+			return notUTF8("headers", strconv.Quote(clip(name))+" or its value")
+		}
 	}
 	for _, d := range []struct {
 		field string
@@ -117,6 +128,11 @@ func (j Job) Validate() error {
 		}
 	}
 	return nil
+}
+
+// notUTF8 refuses what asynq cannot encode.
+func notUTF8(field, what string) error {
+	return &JobError{field, what + " is not valid UTF-8; asynq stores no other text"}
 }
 
 // tooShort refuses what asynq would store as 0 seconds: for a timeout of 0 it uses 30 minutes.

@@ -1,8 +1,10 @@
 package producer_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 	"unicode"
@@ -53,6 +55,36 @@ func TestIDsWithControlCharacters(t *testing.T) {
 		if _, err := p.Enqueue(t.Context(), producer.Job{Type: "t", ID: id}); err != nil {
 			t.Errorf("%q: %v", id, err)
 		}
+	}
+}
+
+// TestTextsThatAreNoUTF8: asynq cannot store them, so they are refused at once. A Stream would try
+// for ever. A payload may be any bytes.
+func TestTextsThatAreNoUTF8(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
+	defer rdb.Close()
+	p := producer.New(rdb)
+	const secret = "s3cret"
+	for field, job := range map[string]producer.Job{
+		"type":    {Type: "a\xff"},
+		"queue":   {Type: "a", Queue: "\xc3"},
+		"headers": {Type: "a", Headers: map[string]string{"tenant": secret + "\xff"}},
+		"name":    {Type: "a", Headers: map[string]string{"ten\xffant": secret}},
+	} {
+		if field == "name" {
+			field = "headers"
+		}
+		for way, enqueue := range ways {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			err := enqueue(ctx, p, job)
+			cancel()
+			if bad, ok := errors.AsType[*producer.JobError](err); !ok || bad.Field != field || !strings.Contains(err.Error(), "UTF-8") || strings.Contains(err.Error(), secret) {
+				t.Errorf("%s with bad %s: %v", way, field, err)
+			}
+		}
+	}
+	if _, err := p.Enqueue(t.Context(), producer.Job{Type: "a", Payload: []byte("\xff"), Headers: map[string]string{"ü": "東京"}}); err != nil {
+		t.Error(err)
 	}
 }
 

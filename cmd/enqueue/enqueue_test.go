@@ -205,6 +205,8 @@ func TestMistakesOfTheUser(t *testing.T) {
 		{[]string{"--type", "a", "--count", "many"}, cli.Usage, "see enqueue --help"},
 		{[]string{"--type", "a", "--count", "99999999999999999999"}, cli.Usage, "see enqueue --help"},
 		{[]string{"--type", ""}, cli.Usage, "type: is missing"},
+		{[]string{"--type", "a\xff"}, cli.Usage, "--type: \"a\\xff\" is not valid UTF-8"},
+		{[]string{"--type", "a", "--queue", "\xff"}, cli.Usage, "--queue: \"\\xff\" is not valid UTF-8"},
 		{[]string{"--type", "a", "--payload", "{"}, cli.Usage, "--payload is not JSON: {"},
 		{[]string{"--fiel", "x"}, cli.Usage, "unknown flag: --fiel"},
 		{[]string{"jobs.ndjson"}, cli.Usage, `unexpected argument "jobs.ndjson"`},
