@@ -2,13 +2,11 @@ package producer
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/jobthrottle/jobthrottle/internal/refusal"
 )
 
 const (
@@ -190,7 +188,7 @@ func (s *Stream) writeBatch(ctx context.Context, batch []item, certain int) (int
 			return certain, nil
 		case ctx.Err() != nil:
 			return certain, ctx.Err()
-		case !isOutage(cause):
+		case !refusal.Passes(cause):
 			return certain, cause
 		case backoff == minBackoff:
 			s.events.Outage(cause)
@@ -223,22 +221,4 @@ func (s *Stream) writeOnce(ctx context.Context, batch []item, unsure []int, resu
 		}
 	}
 	return failed, cause
-}
-
-// isOutage reports whether an error passes without help: one of the network, or of a server
-// that starts, fails over or is full. It is false for refusals that waiting does not change.
-func isOutage(err error) bool {
-	if errors.Is(err, redis.ErrClosed) {
-		return false
-	}
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return true
-	}
-	for _, code := range []string{"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "OOM", "NOREPLICAS"} {
-		if strings.HasPrefix(reply.Error(), code+" ") {
-			return true
-		}
-	}
-	return strings.HasPrefix(reply.Error(), "ERR max number of clients")
 }

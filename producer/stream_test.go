@@ -304,3 +304,69 @@ func TestStreamEndsOnARefusal(t *testing.T) {
 	}
 	counted.inOrder(t, 2)
 }
+
+// TestStreamWaitsForWhatPasses: a Stream waits while Redis says that it cannot take a job now, also
+// in the words that Redis 6.2 has for it. It ends at once if waiting does not help.
+func TestStreamWaitsForWhatPasses(t *testing.T) {
+	addr := redistest.Start(t)
+	const inScript = "ERR Error running script (call to f_7e0c3a9b): @user_script:6: @user_script: 6: "
+	for _, tt := range []struct {
+		reply refused
+		waits bool
+	}{
+		{"OOM command not allowed when used memory > 'maxmemory'.", true},
+		{inScript + "-OOM command not allowed when used memory > 'maxmemory'. ", true},
+		{inScript + "-READONLY You can't write against a read only replica. ", true},
+		{"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", true},
+		{inScript + "-MISCONF Errors writing to the AOF file: No space left on device", true},
+		{inScript + "WRONGTYPE Operation against a key holding the wrong kind of value", false},
+		{"NOPERM this user has no permissions to run the 'lpush' command", false},
+	} {
+		t.Run(string(tt.reply), func(t *testing.T) {
+			rdb := connect(t, addr)
+			if err := rdb.Ping(t.Context()).Err(); err != nil { // to connect takes a pipeline
+				t.Fatal(err)
+			}
+			rdb.AddHook(&refuseOnce{reply: tt.reply})
+			counted := newTally()
+			s := producer.New(rdb).Stream(t.Context(), counted.events())
+			if err := s.Add(1, producer.Job{Type: "a"}); err != nil {
+				t.Fatal(err)
+			}
+			switch err := s.Close(); {
+			case tt.waits && (err != nil || len(counted.firstOutages) != 1 || len(counted.lines) != 1):
+				t.Errorf("%v, %d outages, %d jobs done", err, len(counted.firstOutages), len(counted.lines))
+			case !tt.waits && (!errors.Is(err, tt.reply) || len(counted.firstOutages) != 0):
+				t.Errorf("%v, %d outages", err, len(counted.firstOutages))
+			}
+		})
+	}
+}
+
+// refused is an error reply of Redis.
+type refused string
+
+func (r refused) Error() string { return string(r) }
+func (refused) RedisError()     {}
+
+// refuseOnce answers the first pipeline with an error reply.
+type refuseOnce struct {
+	reply refused
+	done  bool
+}
+
+func (r *refuseOnce) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (r *refuseOnce) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (r *refuseOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if r.done {
+			return next(ctx, cmds)
+		}
+		r.done = true
+		for _, cmd := range cmds {
+			cmd.SetErr(r.reply)
+		}
+		return r.reply
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobthrottle/jobthrottle/internal/refusal"
 	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
@@ -138,7 +139,7 @@ func (f *Fleet) page(ctx context.Context, names []string) (page []Listed, inFlig
 			} else if _, has := fields[len(script.ListedFields)].(string); has && fields[0] == nil && script.CheckName(names[i]) == "" {
 				inFlight = append(inFlight, names[i])
 			}
-		case !script.Says(err, "WRONGTYPE"): // a key that has changed its type since
+		case !refusal.Says(err, "WRONGTYPE"): // a key that has changed its type since
 			return nil, nil, err
 		}
 	}

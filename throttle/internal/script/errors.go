@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/jobthrottle/jobthrottle/internal/refusal"
 )
 
 var (
@@ -37,10 +37,10 @@ func Clip(word string) string {
 // Classify turns Redis's error for a key of another type, and what the scripts say about a
 // configuration, into this package's errors.
 func Classify(err error) error {
-	if Says(err, "WRONGTYPE") {
+	if refusal.Says(err, "WRONGTYPE") {
 		return ErrWrongType
 	}
-	if Says(err, "PERCLIENT") {
+	if refusal.Says(err, "PERCLIENT") {
 		return ErrPerClient
 	}
 	if field, ok := strings.CutPrefix(err.Error(), "BADFIELD "); ok {
@@ -49,37 +49,13 @@ func Classify(err error) error {
 	return err
 }
 
-// Says reports whether an error reply begins with a code. Older servers quote the code of an
-// error that happens inside a script: that counts, too.
-func Says(err error, code string) bool {
-	text := err.Error()
-	if strings.HasPrefix(text, code) {
-		return true
-	}
-	return strings.HasPrefix(text, "ERR Error ") && (strings.Contains(text, " "+code+" ") || strings.Contains(text, " -"+code+" "))
-}
-
-// passing are the replies of a Redis that will serve again later, or whose node go-redis could
-// not find in time.
-var passing = []string{"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "OOM", "BUSY",
-	"NOREPLICAS", "UNBLOCKED", "MISCONF", "NOSCRIPT", "ERR max number of clients"}
-
 // Transient reports whether the same call may succeed later: Redis cannot be
 // reached, or says that it is not ready.
 func Transient(err error) bool {
-	for _, lasting := range []error{ErrWrongType, ErrInvalidRate, ErrPerClient, ErrReply, redis.ErrClosed} {
+	for _, lasting := range []error{ErrWrongType, ErrInvalidRate, ErrPerClient, ErrReply} {
 		if errors.Is(err, lasting) {
 			return false
 		}
 	}
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return true
-	}
-	for _, prefix := range passing {
-		if Says(reply, prefix) {
-			return true
-		}
-	}
-	return false
+	return refusal.Passes(err)
 }
