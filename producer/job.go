@@ -46,7 +46,8 @@ type Job struct {
 	ProcessIn time.Duration // the job may not start before this time has passed
 
 	// UniqueFor, at least 1s, refuses a second job of the same type, payload and queue until
-	// this one is done or the time is over. Zero allows it.
+	// this one is done or the time is over. A job that is archived is not done: see [ErrArchived].
+	// Zero allows it.
 	UniqueFor time.Duration
 
 	// Retention is how long asynq keeps the task after success, and knows its ID. Zero means

@@ -86,6 +86,7 @@ type entry struct {
 	id   string
 	ours bool // the id was made here, so nobody else can have written it
 	job  Job
+	lock string // the key of its unique lock, once it was written or refused
 }
 
 func newEntry(job Job) (entry, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -234,27 +235,47 @@ func TestReplaceWhenRepliesAreLost(t *testing.T) {
 	}
 }
 
-// The rights that docs/redis.md names suffice.
-func TestReplaceWithItsRights(t *testing.T) {
-	addr := redistest.Start(t)
-	admin := connect(t, addr)
-	archive(t, admin, producer.Job{Type: "a", ID: "b1", UniqueFor: time.Hour})
+// rightsToEnqueue are those that docs/redis.md names for every job.
+var rightsToEnqueue = []string{"eval", "evalsha", "exists", "hget", "hset", "lpush", "ping", "sadd", "set", "zadd"}
+
+// asUser returns a client of a user that may use only these commands.
+func asUser(t *testing.T, addr string, commands ...string) redis.UniversalClient {
+	t.Helper()
 	rights := []any{"ACL", "SETUSER", "enqueue", "reset", "on", ">x", "~asynq:*"}
-	for _, command := range []string{
-		"eval", "evalsha", "exists", "hget", "hset", "lpush", "ping", "sadd", "set", "zadd", // enqueue
-		"del", "get", "rename", "zrem", "zscore", // --replace
-	} {
+	for _, command := range commands {
 		rights = append(rights, "+"+command)
 	}
-	if err := admin.Do(t.Context(), rights...).Err(); err != nil {
+	if err := connect(t, addr).Do(t.Context(), rights...).Err(); err != nil {
 		t.Fatal(err)
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: addr, Username: "enqueue", Password: "x"})
-	defer rdb.Close()
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+// The rights that docs/redis.md names suffice.
+func TestReplaceWithItsRights(t *testing.T) {
+	addr := redistest.Start(t)
+	archive(t, connect(t, addr), producer.Job{Type: "a", ID: "b1", UniqueFor: time.Hour})
+	rdb := asUser(t, addr, append(slices.Clone(rightsToEnqueue), "del", "get", "rename", "zrem", "zscore")...)
 	for _, payload := range []string{"1", "2"} {
 		_, err := producer.New(rdb).Enqueue(t.Context(), producer.Job{Type: "a", ID: "b1", UniqueFor: time.Hour, Payload: []byte(payload), Replace: true})
 		if (err != nil) != (payload == "2") || err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
 			t.Errorf("payload %s: %v", payload, err)
 		}
+	}
+}
+
+// So do those for jobs with a unique lock.
+func TestUniqueWithItsRights(t *testing.T) {
+	addr := redistest.Start(t)
+	archive(t, connect(t, addr), producer.Job{Type: "a", ID: "b1", UniqueFor: time.Hour})
+	rdb := asUser(t, addr, append(slices.Clone(rightsToEnqueue), "get")...)
+	if _, err := producer.New(rdb).Enqueue(t.Context(), producer.Job{Type: "a", UniqueFor: time.Hour}); !errors.Is(err, producer.ErrArchived) {
+		t.Errorf("the lock of an archived job: %v", err)
+	}
+	rdb = asUser(t, addr, append(slices.Clone(rightsToEnqueue), "get", "del")...)
+	if _, err := producer.New(rdb).Enqueue(t.Context(), producer.Job{Type: "a", ID: "b1", UniqueFor: time.Hour, Payload: []byte("2")}); !errors.Is(err, producer.ErrArchived) {
+		t.Errorf("the id of an archived job: %v", err)
 	}
 }

@@ -127,3 +127,47 @@ func TestArchived(t *testing.T) {
 		job.Replace = false
 	}
 }
+
+// TestArchivedHoldsTheLock: a job that failed for good keeps its unique lock, so that a second one
+// never runs. Its error says so, and which job it is. A job that waits or runs is no error.
+func TestArchivedHoldsTheLock(t *testing.T) {
+	for way, enqueue := range ways {
+		for name, job := range map[string]producer.Job{
+			"no id":            {},
+			"another id":       {ID: "b2"},
+			"replaces nothing": {ID: "b2", Replace: true},
+			"later":            {ID: "b2", ProcessIn: time.Hour},
+			"its id":           {ID: "b1"},
+		} {
+			t.Run(way+"/"+name, func(t *testing.T) {
+				rdb := connect(t, redistest.Start(t))
+				p := producer.New(rdb)
+				job.Type, job.Payload, job.UniqueFor = "a", []byte("1"), time.Hour
+				old := job
+				old.ID, old.Replace, old.ProcessIn = "b1", false, 0
+				if _, err := p.Enqueue(t.Context(), old); err != nil {
+					t.Fatal(err)
+				}
+				if err := enqueue(t.Context(), p, job); !producer.AlreadyThere(err) || errors.Is(err, producer.ErrArchived) {
+					t.Errorf("pending: %v", err)
+				}
+				if err := asynq.NewInspectorFromRedisClient(rdb).ArchiveTask("default", "b1"); err != nil {
+					t.Fatal(err)
+				}
+				if err := enqueue(t.Context(), p, job); !producer.AlreadyThere(err) || !errors.Is(err, producer.ErrArchived) || !strings.Contains(err.Error(), `"b1"`) {
+					t.Errorf("archived: %v", err)
+				}
+				if job.ID != "b2" {
+					return
+				}
+				// A job with its id that is there runs, whoever has the lock.
+				if _, err := p.Enqueue(t.Context(), producer.Job{Type: "a", ID: "b2"}); err != nil {
+					t.Fatal(err)
+				}
+				if err := enqueue(t.Context(), p, job); !producer.AlreadyThere(err) || errors.Is(err, producer.ErrArchived) {
+					t.Errorf("there without the lock: %v", err)
+				}
+			})
+		}
+	}
+}

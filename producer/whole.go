@@ -27,7 +27,10 @@ func (whole) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis
 // Eval runs the script within whole.lua.
 func (w whole) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
 	e := callOf(ctx).entry
-	keys = append(slices.Clone(keys), e.taskKey(), e.archiveKey())
+	if e.job.UniqueFor > 0 {
+		e.lock = keys[0]
+	}
+	keys = append(slices.Clone(keys), e.taskKey(e.id), e.archiveKey())
 	args = append(slices.Clone(args), e.id, e.replaces(), e.job.UniqueFor > 0)
 	both := redis.NewScript("local function enqueue()\n" + script + "\nend\n" + wholeLua)
 	return both.Run(ctx, w.gatherer, keys, args...)

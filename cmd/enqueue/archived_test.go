@@ -104,6 +104,36 @@ func TestArchivedIDs(t *testing.T) {
 	run(lines(many...), "--replace").done(t, "enqueued 600, already there 0, bad 0")
 }
 
+// TestLockOfAnArchivedJob: a line that never runs because a job that failed for good has its
+// unique lock is counted as archived, and the job is named.
+func TestLockOfAnArchivedJob(t *testing.T) {
+	addr := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	const (
+		old  = `{"type":"x","id":"old-1","payload":{"n":1},"unique_for":"24h"}`
+		same = `{"type":"x","payload":{"n":1},"unique_for":"24h"}`
+		next = `{"type":"x","id":"new-1","payload":{"n":1},"unique_for":"24h"}`
+	)
+	run := func(input string, args ...string) ran {
+		t.Helper()
+		return enqueueWith(t, strings.NewReader(input), append([]string{"--redis", addr, "--file", "-"}, args...)...)
+	}
+	run(old).done(t, "enqueued 1,")
+	run(same+"\n"+next).done(t, "enqueued 0, already there 2, bad 0")
+	if err := asynq.NewInspectorFromRedisClient(rdb).ArchiveTask("default", "old-1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{nil, {"--replace"}} {
+		got := run(same+"\n"+next, args...)
+		got.want(t, cli.Failed, "line 1: ", "line 2: ", `"old-1"`, "unique_for", "throttle retry")
+		if !strings.Contains(got.stdout, "enqueued 0, already there 0, archived 2, bad 0") {
+			t.Error(got.stdout)
+		}
+	}
+	run(old, "--replace").done(t, "enqueued 1,")
+}
+
 // TestReplaceMended: archived jobs whose lines were mended are replaced, although their unique
 // locks have changed. A job whose lock another job has stays.
 func TestReplaceMended(t *testing.T) {

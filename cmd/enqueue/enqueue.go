@@ -21,7 +21,7 @@ import (
 type counts struct {
 	Enqueued       int     `json:"enqueued"`
 	AlreadyThere   int     `json:"already_there"`
-	Archived       int     `json:"archived"` // they exist, and have failed for good
+	Archived       int     `json:"archived"` // a job with their id or unique lock failed for good: they would never run
 	Bad            int     `json:"bad"`
 	Seconds        float64 `json:"seconds"`
 	LinesPerSecond float64 `json:"lines_per_second"`
@@ -99,15 +99,15 @@ func tellUnknownType(out io.Writer, jobType string, cfg *config.Config) {
 	}
 }
 
-// archivedJobs is the error for n archived jobs.
+// archivedJobs is the error for n jobs that archived ones keep from running.
 func archivedJobs(n int, replace bool) error {
 	switch {
 	case replace:
-		return fmt.Errorf("%d archived, not replaced: other jobs of the same type and payload are there, and unique_for allows no second", n)
+		return fmt.Errorf("%d archived, not replaced: other jobs of the same type and payload are there, and unique_for allows no second; if these are archived, throttle retry runs them", n)
 	case n == 1:
-		return errors.New("1 job failed before and is archived: it is not enqueued; --replace enqueues it in its place")
+		return errors.New("1 job is not enqueued: a job with its id or unique lock failed before and is archived; --replace replaces one with its id, throttle retry runs it again")
 	}
-	return fmt.Errorf("%d jobs failed before and are archived: they are not enqueued; --replace enqueues them in their place", n)
+	return fmt.Errorf("%d jobs are not enqueued: jobs with their ids or unique locks failed before and are archived; --replace replaces those with their ids, throttle retry runs them again", n)
 }
 
 // badLines is the error for n bad lines, if there are any.
