@@ -80,9 +80,7 @@ func (j *Job) set(key string, value json.RawMessage) (err error) {
 	case "queue":
 		j.Queue, err = text(key, value)
 	case "headers":
-		if json.Unmarshal(value, &j.Headers) != nil || j.Headers == nil {
-			return wrongKind(key, value, `an object of strings such as {"tenant":"a"}`)
-		}
+		j.Headers, err = headers(value)
 	case "max_retry":
 		var n *int
 		if json.Unmarshal(value, &n) != nil || n == nil || *n < 0 {
@@ -121,6 +119,23 @@ func text(key string, value json.RawMessage) (string, error) {
 		return "", &JobError{key, "is empty; give it a value or leave it out"}
 	}
 	return *s, nil
+}
+
+// headers reads an object of strings. No error quotes a value, which may be a token.
+func headers(value json.RawMessage) (map[string]string, error) {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(value, &object) != nil || object == nil {
+		return nil, &JobError{"headers", `is not an object of strings such as {"tenant":"a"}`}
+	}
+	read := make(map[string]string, len(object))
+	for name, text := range object {
+		var s *string
+		if json.Unmarshal(text, &s) != nil || s == nil {
+			return nil, &JobError{"headers", fmt.Sprintf(`the value of %q is not a string; want an object of strings such as {"tenant":"a"}`, clip(name))}
+		}
+		read[name] = *s
+	}
+	return read, nil
 }
 
 func duration(key string, value json.RawMessage) (time.Duration, error) {

@@ -70,7 +70,9 @@ func TestParseJobRefuses(t *testing.T) {
 		{`{"type":"a","id":""}`, "id", "is empty"},
 		{`{"type":"a","queue":[]}`, "queue", "[] is not a string"},
 		{`{"type":"a","headers":{"k":1}}`, "headers", "object of strings"},
+		{`{"type":"a","headers":{"a":"b","tenant":null}}`, "headers", `the value of "tenant" is not a string`},
 		{`{"type":"a","headers":null}`, "headers", "object of strings"},
+		{`{"type":"a","headers":"k"}`, "headers", "object of strings"},
 		{`{"type":"a","headers":{"jobthrottle-max-retry":"1"}}`, "headers", "reserved"},
 		{`{"type":"a","max_retry":-1}`, "max_retry", "-1 is not a whole number from 0 on"},
 		{`{"type":"a","max_retry":1.5}`, "max_retry", "whole number"},
@@ -100,6 +102,21 @@ func TestParseJobRefuses(t *testing.T) {
 				t.Errorf("got %q about %q, want %q about %q", err, jobErr.Field, tt.says, tt.field)
 			}
 		})
+	}
+}
+
+// TestParseJobQuotesNoHeader: whatever is wrong about headers, no message shows a value of one.
+func TestParseJobQuotesNoHeader(t *testing.T) {
+	const secret = "s3cret"
+	for _, headers := range []string{
+		`{"Authorization":["Bearer s3cret"]}`, `{"Authorization":"Bearer s3cret","n":1}`, `"Bearer s3cret"`, `["s3cret"]`,
+		`{"Authorization":{"Bearer":"s3cret"}}`, `{"Authorization":"Bearer s3cret","jobthrottle-max-retry":"1"}`, `{"Authorization":"s3cret"]`,
+		`{"Authorization":"s3cret`, `{"Authorization":"s3cret"},"headers":{}`,
+	} {
+		_, err := producer.ParseJob([]byte(`{"type":"a","headers":` + headers + `}`))
+		if !errors.Is(err, producer.ErrInvalidJob) || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v", headers, err)
+		}
 	}
 }
 
