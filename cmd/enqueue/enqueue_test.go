@@ -162,6 +162,28 @@ func TestStrictEnqueuesAllOrNothing(t *testing.T) {
 	}
 }
 
+// TestStrictBeginsWhereItsInputDid: a program before it may have read a part of the file that is
+// its standard input, such as a first line of names.
+func TestStrictBeginsWhereItsInputDid(t *testing.T) {
+	addr := redistest.Start(t)
+	text, ids := jobLines(3)
+	const head = "a head that is no job\n"
+	file, err := os.Open(write(t, head+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for range 2 {
+		if _, err := file.Seek(int64(len(head)), io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		enqueueWith(t, file, "--redis", addr, "--file", "-", "--strict").want(t, cli.Done)
+	}
+	if got := pending(t, addr, "default"); fmt.Sprint(got) != fmt.Sprint(ids) {
+		t.Errorf("enqueued %v, want %v", got, ids)
+	}
+}
+
 func TestMadeJobs(t *testing.T) {
 	addr := redistest.Start(t)
 	enqueueWith(t, nil, "--redis", addr, "--type", "email:send", "--payload", `{"to":"a"}`, "--count", "300", "--queue", "low").

@@ -48,9 +48,9 @@ func openInput(ctx context.Context, opts options, stdin io.Reader, bad func(prod
 		in.close = func() { file.Close() }
 		from = file
 	}
-	regular, size := sizeOf(from)
+	regular, start, rest := restOf(from)
 	if regular {
-		in.total = size
+		in.total = rest
 	} else {
 		closeFile, out := in.close, interruptible(ctx, from)
 		in.close = func() {
@@ -63,16 +63,16 @@ func openInput(ctx context.Context, opts options, stdin io.Reader, bad func(prod
 	if !opts.strict {
 		return in, nil
 	}
-	if err := in.restart(ctx, from, regular, bad); err != nil {
+	if err := in.restart(ctx, from, regular, start, bad); err != nil {
 		in.close()
 		return nil, err
 	}
 	return in, nil
 }
 
-// restart reads all lines. If every line is good, it starts again from the first. What cannot
-// be read twice is copied into a temporary file meanwhile.
-func (in *input) restart(ctx context.Context, from io.Reader, regular bool, bad func(producer.Line)) error {
+// restart reads all lines. If every line is good, it starts again from the first, which begins at
+// start. What cannot be read twice is copied into a temporary file meanwhile.
+func (in *input) restart(ctx context.Context, from io.Reader, regular bool, start int64, bad func(producer.Line)) error {
 	again, _ := from.(io.ReadSeeker)
 	if !regular {
 		spool, err := os.CreateTemp("", "enqueue-*.ndjson")
@@ -109,7 +109,7 @@ func (in *input) restart(ctx context.Context, from io.Reader, regular bool, bad 
 	if wrong > 0 {
 		return fmt.Errorf("nothing enqueued: %d of %d lines of %s are bad", wrong, lines, in.name)
 	}
-	if _, err := again.Seek(0, io.SeekStart); err != nil {
+	if _, err := again.Seek(start, io.SeekStart); err != nil {
 		return in.readError(err)
 	}
 	in.source = producer.NewReader(again)
@@ -123,18 +123,22 @@ func (in *input) readError(err error) error {
 	return fmt.Errorf("cannot read %s: %w", in.name, err)
 }
 
-// sizeOf returns whether r is a plain file, which can be read twice and never blocks, and its
-// size.
-func sizeOf(r io.Reader) (regular bool, size int64) {
+// restOf returns whether r is a plain file, which can be read twice and never blocks. If it is,
+// it also returns where r stands, which is not the beginning if a program before this one has read
+// a part, and how many bytes follow.
+func restOf(r io.Reader) (regular bool, start, rest int64) {
 	file, ok := r.(*os.File)
 	if !ok {
-		return false, 0
+		return false, 0, 0
 	}
 	info, err := file.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return false, 0
+		return false, 0, 0
 	}
-	return true, info.Size()
+	if start, err = file.Seek(0, io.SeekCurrent); err != nil {
+		return false, 0, 0
+	}
+	return true, start, max(info.Size()-start, 0)
 }
 
 // interruptible returns a reader of r that ends with ctx's error when ctx ends. A blocked Read
