@@ -105,7 +105,8 @@ func (j *httpJob) ProcessTask(ctx context.Context, task *asynq.Task) error {
 // the permit to the last byte, and the same again for each redirect. The wait for a permit has
 // its own bound.
 func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
-	ctx, cancel := context.WithCancelCause(req.Context())
+	attempt := req.Context()
+	ctx, cancel := context.WithCancelCause(attempt)
 	defer cancel(nil)
 	req = req.WithContext(ctx)
 	clock := time.AfterFunc(j.timeout, func() { cancel(&timeoutError{j.timeout}) })
@@ -135,7 +136,7 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
 		if err != nil {
 			return httpFailure(req, err)
 		}
-		return result.store(task)
+		return result.store(attempt, task)
 	case report.Refused || resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
 		// A wait of zero is left to asynq's backoff: a task that parks for no time would come
 		// back at once, forever.

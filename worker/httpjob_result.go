@@ -1,14 +1,18 @@
 package worker
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -19,6 +23,10 @@ const (
 	// Otherwise it is cheaper to close it.
 	maxDrain     = 256 << 10
 	drainTimeout = time.Second
+
+	storeTimeout    = 25 * time.Second // asynq's lease lasts up to 30 s, and it ends an attempt after that
+	storeAgainAfter = 100 * time.Millisecond
+	storeAgainMost  = 2 * time.Second
 )
 
 // HTTPResult is the result of an [HTTPTaskType] task, as JSON: the API's answer. asynq keeps it
@@ -71,17 +79,46 @@ func wholeRunes(b []byte) []byte {
 	return b
 }
 
-// store makes r the task's result. An error makes asynq run the task again, which tasks must
-// tolerate anyway. To lose a result silently would be worse.
-func (r *HTTPResult) store(task *asynq.Task) error {
+// store makes r the task's result. If Redis is away for some seconds, it tries again until ctx ends:
+// an error makes asynq run the task again, which sends the request again. Tasks must tolerate that,
+// but it should be rare. To lose a result silently would be worse.
+func (r *HTTPResult) store(ctx context.Context, task *asynq.Task) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("%s: encode the result: %w", HTTPTaskType, err)
 	}
-	if _, err := task.ResultWriter().Write(b); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	for again := storeAgainAfter; ; again = min(2*again, storeAgainMost) {
+		_, err := task.ResultWriter().Write(b)
+		if err == nil {
+			return nil
+		}
+		if mayPass(err) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(again):
+				continue
+			}
+		}
 		return fmt.Errorf("%s: the API answered %d, but the result could not be stored: %w", HTTPTaskType, r.Status, err)
 	}
-	return nil
+}
+
+// mayPass reports whether the same write may succeed later: Redis is away, starts, fails over or is
+// full. It does not if Redis refuses what is written, or who writes it.
+func mayPass(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return !errors.Is(err, redis.ErrClosed)
+	}
+	switch code, text, _ := strings.Cut(reply.Error(), " "); code {
+	case "WRONGTYPE", "NOPERM", "NOAUTH", "WRONGPASS":
+		return false
+	case "ERR":
+		return strings.HasPrefix(text, "max number of clients")
+	}
+	return true
 }
 
 // drain makes a connection ready for the next request if little is left to read, and closes the

@@ -34,6 +34,7 @@ func withoutLimits(ctx context.Context) context.Context {
 // jobRunner runs one job in an asynq server, for what a handler only gets from asynq: the
 // task's id, and a writer for its result.
 type jobRunner struct {
+	rdb       *redis.Client
 	client    *asynq.Client
 	inspector *asynq.Inspector
 	returned  chan error
@@ -49,6 +50,7 @@ func runHTTPJob(t *testing.T, job *httpJob) *jobRunner {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { rdb.Close() })
 	r := &jobRunner{
+		rdb:       rdb,
 		client:    asynq.NewClientFromRedisClient(rdb),
 		inspector: asynq.NewInspectorFromRedisClient(rdb),
 		returned:  make(chan error, 1),
