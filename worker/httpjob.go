@@ -21,6 +21,13 @@ const HTTPTaskType = "http:request"
 
 const maxRedirects = 10
 
+// An HTTP/2 connection that has been silent for pingAfter is asked whether it lives. If it does not
+// answer within pingTimeout, it is closed. Otherwise about a hundred jobs would time out on it.
+const (
+	pingAfter   = 10 * time.Second
+	pingTimeout = 10 * time.Second
+)
+
 // httpJob performs HTTP requests for tasks. It calls only hosts of its list, whatever the
 // payload, a redirect or a name server says. It does not use the proxies that the environment
 // names: through a proxy it could not tell which address it calls.
@@ -58,6 +65,7 @@ func newHTTPJob(cfg *config.Config, fields []string, id string) (*httpJob, error
 			TLSHandshakeTimeout: timeout,
 			MaxIdleConnsPerHost: slots, // the default of 2 would dial again for almost every job
 			IdleConnTimeout:     90 * time.Second,
+			HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 
 			MaxResponseHeaderBytes: maxResultHeader,
 		},

@@ -1,0 +1,94 @@
+package worker
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/config"
+)
+
+// firstDies passes connections on to a server. When the returned function is called, nothing passes
+// through the first one any more, and nobody closes it. This happens when a firewall forgets a connection.
+func firstDies(t *testing.T, server string) (addr string, die func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	var dead atomic.Bool
+	running.Go(func() {
+		for n := 0; ; n++ {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", server)
+			if err != nil {
+				t.Error(err)
+				client.Close()
+				continue
+			}
+			pass := func(to, from net.Conn) {
+				defer to.Close()
+				buf := make([]byte, 16<<10)
+				for {
+					k, err := from.Read(buf)
+					if n > 0 || !dead.Load() {
+						_, _ = to.Write(buf[:k])
+					}
+					if err != nil {
+						return
+					}
+				}
+			}
+			running.Go(func() { pass(to, client) })
+			running.Go(func() { pass(client, to) })
+		}
+	})
+	t.Cleanup(func() { l.Close(); running.Wait() })
+	return l.Addr().String(), func() { dead.Store(true) }
+}
+
+// TestHTTPJobLeavesADeadConnection: an HTTP/2 connection dies without a word. One job fails because of
+// that. The next one has a new connection.
+func TestHTTPJobLeavesADeadConnection(t *testing.T) {
+	t.Parallel()
+	api := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 {
+			t.Errorf("the request came over %s", r.Proto)
+		}
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	api.EnableHTTP2 = true
+	api.StartTLS()
+	t.Cleanup(api.Close)
+	addr, die := firstDies(t, api.Listener.Addr().String())
+	cfg := config.Default()
+	cfg.HTTP.AllowHosts = []string{addr}
+	job := newTestHTTPJob(t, cfg)
+	job.base.TLSClientConfig = api.Client().Transport.(*http.Transport).TLSClientConfig
+	if h2 := job.base.HTTP2; h2 != nil { // all times are a tenth of the real ones
+		h2.SendPingTimeout /= 10
+		h2.PingTimeout /= 10
+	}
+	job.timeout = 3 * time.Second
+	send := func() error { return perform(t, job, HTTPRequest{URL: "https://" + addr}) }
+	answered := func(err error) bool { _, ok := errors.AsType[*HTTPStatusError](err); return ok }
+	if err := send(); !answered(err) {
+		t.Fatal(err)
+	}
+	die()
+	if err := send(); answered(err) {
+		t.Fatal("a dead connection passed an answer")
+	}
+	if err := send(); !answered(err) {
+		t.Errorf("the job after the one that noticed: %v", err)
+	}
+}
