@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hibiken/asynq"
 
 	"github.com/jobthrottle/jobthrottle/config"
 )
@@ -90,5 +93,28 @@ func TestHTTPJobLeavesADeadConnection(t *testing.T) {
 	}
 	if err := send(); !answered(err) {
 		t.Errorf("the job after the one that noticed: %v", err)
+	}
+}
+
+// TestHTTPJobSwitchedProtocols: a server switches to another protocol that nobody asked for, and waits. The
+// job fails at once, and does not hold its slot.
+func TestHTTPJobSwitchedProtocols(t *testing.T) {
+	t.Parallel()
+	url, job := serveAPI(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_, _ = conn.Read(make([]byte, 1)) // until the job hangs up
+	})
+	began := time.Now()
+	err := perform(t, job, HTTPRequest{URL: url})
+	status, ok := errors.AsType[*HTTPStatusError](err)
+	if took := time.Since(began); !ok || status.Status != http.StatusSwitchingProtocols || !errors.Is(err, asynq.SkipRetry) || took > 5*time.Second {
+		t.Errorf("%v after %v, want a permanent HTTPStatusError of 101 at once", err, took)
 	}
 }

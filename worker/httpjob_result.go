@@ -122,8 +122,10 @@ func mayPass(err error) bool {
 }
 
 // drain makes a connection ready for the next request if little is left to read, and closes the
-// body.
+// body. After a switch of protocols the body is the connection itself: no context ends a read of it.
 func drain(body io.ReadCloser) {
-	_, _ = io.CopyN(io.Discard, body, maxDrain) // an error only ends the connection
+	if _, switched := body.(io.Writer); !switched {
+		_, _ = io.CopyN(io.Discard, body, maxDrain) // an error only ends the connection
+	}
 	body.Close()
 }
