@@ -54,7 +54,7 @@ func forbidden(t *testing.T) map[string]string {
 // Slack, names in Go, and a key of an earlier version in Redis.
 var exceptions = regexp.MustCompile(strings.Join([]string{
 	`(?i:in place of|in (?:its|their) place|takes? (?:the|its|their) place)\b`,
-	`Slack|\x60slack\x60|(?:,|\|) slack`,
+	`Slack|\x60slack\x60|slack\.com|(?:,|\|) slack`,
 	`Ticket|slack (?:is how much longer|only says)`,
 	`:parked:places`,
 }, "|"))

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -21,9 +22,23 @@ const Hidden = "(hidden)"
 
 // names are parts of the names of fields that hold secrets, without - and _.
 var names = []string{
-	"authorization", "cookie", "password", "passwd", "passphrase", "secret", "token", "apikey", "accesskey", "privatekey",
+	"authorization", "authorisation", "cookie", "password", "passwd", "pwd", "passphrase", "secret", "token", "apikey", "accesskey", "privatekey",
 	"credential", "signature", "sessionid", "otp", "cvv", "cvc", "cardnumber",
 }
+
+// whole are names of fields that hold secrets, and are parts of other words.
+var whole = []string{"pass", "pin", "sig"}
+
+// notKeys are words that end in key. openKeys are the ends of names of keys that are no secrets.
+var (
+	notKeys  = []string{"monkey", "donkey", "turkey", "hockey", "jockey", "whiskey"}
+	openKeys = []string{"idempotencykey", "publickey", "foreignkey", "partitionkey", "sortkey", "cachekey"}
+)
+
+// hooks matches URLs up to the part of their path that is a secret: whoever knows it may post there.
+var hooks = regexp.MustCompile(`(?i)(\b(?:hooks\.slack\.com(?::\d+)?[\\/]+(?:services|workflows|triggers)[\\/]+` +
+	`|api\.telegram\.org(?::\d+)?[\\/]+(?:file[\\/]+)?bot` +
+	`|discord(?:app)?\.com(?::\d+)?[\\/]+api[\\/]+(?:v\d+[\\/]+)?webhooks[\\/]+))[^\s"'?#]+`)
 
 // tokens matches texts that authenticate somebody.
 var tokens = regexp.MustCompile(`(?i)\b(?:bearer|basic|token)\s+[A-Za-z0-9._~+/=-]{8,}` +
@@ -68,18 +83,24 @@ func (h *Hider) Secret(name string) bool {
 			return true
 		}
 	}
-	for _, part := range h.more {
-		if name == part {
-			return true
-		}
+	if strings.Contains(strings.ReplaceAll(name, "author", ""), "auth") || isKey(name) {
+		return true
 	}
-	return false
+	return slices.Contains(whole, name) || slices.Contains(h.more, name)
+}
+
+// isKey reports whether a field with that name may hold a key that is a secret. A primary key of a
+// database is none, that of a cloud is one: their names are the same.
+func isKey(name string) bool {
+	open := func(end string) bool { return strings.HasSuffix(name, end) }
+	return strings.HasSuffix(name, "key") && !slices.Contains(notKeys, name) && !slices.ContainsFunc(openKeys, open)
 }
 
 // Text returns a text without the secrets in it.
 func (h *Hider) Text(s string) string {
 	s = h.bare(h.fields(s))
 	s = userinfo.ReplaceAllString(s, "${1}"+Hidden+"@")
+	s = hooks.ReplaceAllString(s, "${1}"+Hidden)
 	s = parameters.ReplaceAllStringFunc(s, func(match string) string {
 		at := parameters.FindStringSubmatch(match)
 		name, err := url.QueryUnescape(at[2])

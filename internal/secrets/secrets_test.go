@@ -50,6 +50,16 @@ func TestHidden(t *testing.T) {
 		"as YAML has it":        "n: seen\npassword: s3cr3t\ntoken: 's3cr3t'",
 		"headers that came":     "HTTP 401, seen\nX-Api-Key: s3cr3t s3cr3t\nCookie: a=s3cr3t; b=s3cr3t\nSet-Cookie: s3cr3t",
 		"as Ruby writes it":     `{"n"=>"seen", "password"=>"s3cr3t"}`,
+		"headers with keys":     `{"headers": {"X-Auth-Key": "s3cr3t", "DD-APPLICATION-KEY": "s3cr3t", "Ocp-Apim-Subscription-Key": "s3cr3t", "x-functions-key": "s3cr3t", "X-Auth": "s3cr3t", "x": "seen"}}`,
+		"short names":           `{"auth": {"user": "s3cr3t"}, "pwd": "s3cr3t", "dbPwd": "s3cr3t", "pass": "s3cr3t", "pin": "s3cr3t", "key": "s3cr3t", "oauth": "s3cr3t", "n": "seen"}`,
+		"short names cut off":   `{"n": "seen", "auth": "s3cr3t", "pass": "s3cr3t", "applicationKey": "s3cr3t", "commonKey": "s3cr3t", "x`,
+		"signed url":            `{"url": "https://a.blob.example.com/seen?sv=1&sig=s3cr3t&key=s3cr3t"}`,
+		"hook of Slack":         `{"url": "https://hooks.slack.com/services/T0s3cr3t/B0s3cr3t/s3cr3t", "n": "seen"}`,
+		"hook of Slack escaped": `{"n": "seen", "url": "https:\/\/hooks.slack.com\/services\/T0\/B0\/s3cr3t", "cut`,
+		"bot of Telegram":       `{"url": "https://api.telegram.org/bot1:s3cr3t/sendMessage?text=seen"}`,
+		"file of Telegram":      `{"url": "https://api.telegram.org/file/bot1:s3cr3t/a.png", "n": "seen"}`,
+		"hook of Discord":       `{"url": "https://discord.com/api/webhooks/1/s3cr3t?wait=seen"}`,
+		"hooks in a text":       `seen: POST https://canary.discord.com/api/v10/webhooks/1/s3cr3t, https://Hooks.Slack.com:443/services/s3cr3t failed`,
 		"behind what is hidden": `{"password": "s3cr3t", "n": "seen", "token": "s3cr3t"`,
 	} {
 		got := h.Payload([]byte(payload), 4000)
@@ -82,7 +92,9 @@ func TestShown(t *testing.T) {
 		`{"n": "cut", "a": [`:              `{"n": "cut", "a": [`,
 		`unknown field "token": want "id"`: `unknown field "token": want "id"`,
 		`{"password": null, "a`:            `{"password": null, "a`,
-		`{"url":"https://a.b/c?d=e"}`:      "{\n  \"url\": \"https://a.b/c?d=e\"\n}",
+		`{"author":"ann","author_id":7,"Idempotency-Key":"job-1","compass":1,"design":2,"keyboard":3,"monkey":4,"spin":5}`: "{\n  \"Idempotency-Key\": \"job-1\",\n  \"author\": \"ann\",\n  \"author_id\": 7,\n  \"compass\": 1,\n  \"design\": 2,\n  \"keyboard\": 3,\n  \"monkey\": 4,\n  \"spin\": 5\n}",
+		`{"url":"https://slack.com/services/a"}`: "{\n  \"url\": \"https://slack.com/services/a\"\n}",
+		`{"url":"https://a.b/c?d=e"}`:            "{\n  \"url\": \"https://a.b/c?d=e\"\n}",
 	} {
 		if got := h.Payload([]byte(payload), 1000); got != want {
 			t.Errorf("%s: %s, want %s", payload, got, want)
