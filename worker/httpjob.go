@@ -21,6 +21,10 @@ const HTTPTaskType = "http:request"
 
 const maxRedirects = 10
 
+// idleConns is how many connections stay open for later jobs at most, to all hosts together. With
+// more slots than that, it is as many as there are slots.
+const idleConns = 100
+
 // An HTTP/2 connection that has been silent for pingAfter is asked whether it lives. If it does not
 // answer within pingTimeout, it is closed. Otherwise about a hundred jobs would time out on it.
 const (
@@ -63,6 +67,7 @@ func newHTTPJob(cfg *config.Config, fields []string, id string) (*httpJob, error
 			DialContext:         dialer.dial,
 			ForceAttemptHTTP2:   true, // a DialContext would disable it
 			TLSHandshakeTimeout: timeout,
+			MaxIdleConns:        max(slots, idleConns),
 			MaxIdleConnsPerHost: slots, // the default of 2 would dial again for almost every job
 			IdleConnTimeout:     90 * time.Second,
 			HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},

@@ -14,6 +14,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
 // firstDies passes connections on to a server. When the returned function is called, nothing passes
@@ -117,4 +118,29 @@ func TestHTTPJobSwitchedProtocols(t *testing.T) {
 	if took := time.Since(began); !ok || status.Status != http.StatusSwitchingProtocols || !errors.Is(err, asynq.SkipRetry) || took > 5*time.Second {
 		t.Errorf("%v after %v, want a permanent HTTPStatusError of 101 at once", err, took)
 	}
+}
+
+// TestHTTPJobIdleConnections: jobs for many hosts leave a bounded number of connections open.
+func TestHTTPJobIdleConnections(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.HTTP.AllowHosts = []string{"127.0.0.1"}
+	job := newTestHTTPJob(t, cfg)
+	var open atomic.Int32
+	for range idleConns + 20 {
+		api := httptest.NewUnstartedServer(http.NotFoundHandler())
+		api.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				open.Add(1)
+			case http.StateClosed:
+				open.Add(-1)
+			}
+		}
+		api.Start()
+		t.Cleanup(api.Close)
+		_ = perform(t, job, HTTPRequest{URL: api.URL})
+	}
+	testkit.Eventually(t, 5*time.Second, "no more connections than may be idle", func() bool { return open.Load() == idleConns },
+		func() string { return fmt.Sprint(open.Load(), " connections") })
 }
