@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // None of these errors shows a path, query, header or body, because any of these may be a
@@ -86,8 +88,11 @@ func (e *HTTPNetworkError) Error() string {
 func (e *HTTPNetworkError) Unwrap() error { return e.Err }
 
 // plainText says what happened, without the parts of an unreadable answer that net/http quotes:
-// they may echo the request.
+// they may echo the request. What a limiter says is no answer.
 func plainText(err error) string {
+	if limiter, ok := errors.AsType[*throttle.Error](err); ok {
+		return limiter.Error()
+	}
 	if _, ok := errors.AsType[textproto.ProtocolError](err); ok {
 		return "the answer has a malformed header"
 	}
