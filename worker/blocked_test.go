@@ -198,6 +198,10 @@ func mistakes(t *testing.T) []mistake {
 			name: "missing handler", typ: "y:job",
 			before: costly("1"), after: costly("1"), handles: "y:", reason: NoHandler, says: "handler not found",
 		},
+		{
+			name: "almost the built-in type", typ: HTTPTaskType + "s", payload: fields{"url": api.URL},
+			before: costly("1"), after: costly("1"), handles: "http:", reason: NoHandler, says: "handler not found",
+		},
 	}
 }
 

@@ -11,11 +11,12 @@ import (
 // handlers finds the handler of a task: one of the worker's own, or Options.Handler.
 type handlers struct {
 	own        *asynq.ServeMux
-	other      asynq.Handler // nil: none
+	http       *asynq.ServeMux // has the built-in job, which is for HTTPTaskType only
+	other      asynq.Handler   // nil: none
 	middleware []asynq.MiddlewareFunc
 
 	mu    sync.Mutex
-	types []string // patterns of own, which does not list them
+	types []string // patterns of own and http, which do not list them
 }
 
 // anyType is the pattern that Handler returns for Options.Handler. A handler in own with the
@@ -24,7 +25,11 @@ const anyType = "*"
 
 // handle registers a handler of the worker's own.
 func (h *handlers) handle(pattern string, handler asynq.Handler) {
-	h.own.Handle(pattern, handler)
+	mux := h.own
+	if pattern == HTTPTaskType {
+		mux = h.http
+	}
+	mux.Handle(pattern, handler)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.types = append(h.types, pattern)
@@ -46,6 +51,7 @@ func (h *handlers) patterns() func() []string {
 // use wraps the handlers.
 func (h *handlers) use(middleware []asynq.MiddlewareFunc) {
 	h.own.Use(middleware...)
+	h.http.Use(middleware...)
 	h.middleware = append(h.middleware, middleware...)
 }
 
@@ -62,13 +68,21 @@ func (h *handlers) Handler(task *asynq.Task) (asynq.Handler, string) {
 		if _, pattern := mux.Handler(task); pattern != "" {
 			return h.wrapped(), anyType
 		}
-		return h.own.Handler(task)
+		return h.registered(task)
 	}
-	own, pattern := h.own.Handler(task)
+	own, pattern := h.registered(task)
 	if pattern != "" || h.other == nil {
 		return own, pattern
 	}
 	return h.wrapped(), anyType
+}
+
+// registered returns the handler of the worker's own for a task, and its pattern.
+func (h *handlers) registered(task *asynq.Task) (asynq.Handler, string) {
+	if task.Type() == HTTPTaskType {
+		return h.http.Handler(task)
+	}
+	return h.own.Handler(task)
 }
 
 // wrapped is Options.Handler in the worker's middleware.

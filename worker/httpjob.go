@@ -16,7 +16,7 @@ import (
 )
 
 // HTTPTaskType is the type of tasks that the built-in job performs: one HTTP request, described
-// by an [HTTPRequest].
+// by an [HTTPRequest]. It does not perform tasks of other types that begin with this one.
 const HTTPTaskType = "http:request"
 
 const maxRedirects = 10

@@ -121,7 +121,7 @@ func NewWith(cfg *config.Config, opts Options) (w *Worker, err error) {
 		throttle:  client,
 		inspector: asynq.NewInspectorFromRedisClient(rdb),
 		view:      jobview.New(rdb, client, plans, func() []jobview.Pool { return pools }),
-		handlers:  handlers{own: asynq.NewServeMux(), other: opts.Handler},
+		handlers:  handlers{own: asynq.NewServeMux(), http: asynq.NewServeMux(), other: opts.Handler},
 		plans:     plans,
 		ranOut:    redis.NewScript(ranOutLua),
 		tracer:    newTracer(),
