@@ -173,7 +173,9 @@ func (l *Limits) Throttle() *throttle.Client { return l.throttle }
 // than its Concurrency, as many more as may wait; only as many handlers as the caller asked for
 // run at a time.
 //
-// The caller's ErrorHandler, IsFailure and RetryDelayFunc see real failures only.
+// The caller's ErrorHandler sees real failures only. IsFailure and RetryDelayFunc may also be asked
+// about a task that asynq ends while it waits: it was cancelled, or its lease is over. What they
+// answer does not count then.
 func (l *Limits) Configure(cfg asynq.Config) asynq.Config {
 	size := l.configure(cfg)
 	cfg.Concurrency = size.slots + size.room
