@@ -235,6 +235,12 @@ func (j *job) undecided(ctx context.Context, err error) error {
 	return &ThrottledError{Limiter: name, Err: err}
 }
 
+// goesOnElsewhere reports whether the task goes on waiting although its attempt has ended with err: it has not begun, and
+// cannot begin here any more, because its lease is over.
+func (j *job) goesOnElsewhere(err error) bool {
+	return err != nil && j.a.at() != runs && !j.a.leases()
+}
+
 // end gives back what the attempt holds, and counts how it ended.
 func (j *job) end(err error) {
 	j.a.ask()
@@ -248,13 +254,13 @@ func (j *job) end(err error) {
 	j.leaveFlight()
 	j.a.position.leave()
 	switch {
-	case err == nil:
-	case j.a.at() != runs && !j.a.leases(): // it has not begun, and cannot begin here any more: it goes on waiting
+	case j.goesOnElsewhere(err):
 		if !isPutOff(err) {
 			j.a.goesBack()
+			err = errGone
 		}
 		j.l.rooms.of(j.a).enter(j.a)
-	case !isPutOff(err) && !errors.Is(err, errGone):
+	case err != nil && !isPutOff(err) && !errors.Is(err, errGone):
 		j.a.decide(asynqs, line.Parking{}) // it has failed
 		if !errors.Is(err, asynq.RevokeTask) {
 			j.tally(func(t *tally) { t.failed.Add(1) })

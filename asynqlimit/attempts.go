@@ -248,7 +248,7 @@ func (a *attempt) untouched() line.Parking {
 // strandedNow reports whether the task only waited, the attempt is over, and asynq has not ended it: it does not
 // if the lease is over. Whoever calls it has locked a.
 func (a *attempt) strandedNow(now time.Time) bool {
-	if !a.over || a.noted || now.Sub(a.last) <= endsWithin {
+	if !a.over || a.noted || a.hasLease() || now.Sub(a.last) <= endsWithin {
 		return false
 	}
 	f, _ := a.endingNow(line.Retry)

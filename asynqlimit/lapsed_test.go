@@ -103,6 +103,7 @@ func TestRedisAwayForLongerThanALease(t *testing.T) {
 					return ran.Load() >= int64(n), fmt.Sprintf("%d of %d ran; %+v", ran.Load(), n, s.queue("default"))
 				})
 			}
+			var limits *asynqlimit.Limits
 			var opts asynqlimit.Options
 			if tt.acquires {
 				opts.HandlersAcquire = []string{"x"}
@@ -110,7 +111,7 @@ func TestRedisAwayForLongerThanALease(t *testing.T) {
 			s.serve(member{yaml: fmt.Sprintf(`
 limits: { api: { rate: %d/%v, guard: 500ms } }
 jobs: { "x:limited": { limits: [api], hold: %s } }
-`, at, tt.interval, tt.hold), asynq: asynq.Config{Concurrency: 4 * at}, rdb: taking, opts: opts, handle: func(ctx context.Context, _ *asynq.Task) error {
+`, at, tt.interval, tt.hold), asynq: asynq.Config{Concurrency: 4 * at}, rdb: taking, opts: opts, made: func(l *asynqlimit.Limits) { limits = l }, handle: func(ctx context.Context, _ *asynq.Task) error {
 				if tt.acquires {
 					if err := asynqlimit.Acquire(ctx); err != nil {
 						return err
@@ -139,6 +140,9 @@ jobs: { "x:limited": { limits: [api], hold: %s } }
 			s.awaitDone("default", 10*time.Second)
 			if n := ran.Load(); n != int64(jobs) {
 				t.Errorf("%d jobs ran %d times", jobs, n)
+			}
+			if n := statsOf(t, limits, "x:limited").Failed; n > 0 {
+				t.Errorf("%d attempts count as failed", n)
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -124,7 +124,7 @@ func (j *job) counts() *jobCounts {
 // ran counts a run of the handler. If the handler had to wait when it asked for its permits, or
 // could not ask, it has only prepared to run, and will run again.
 func (j *job) ran(took time.Duration, err error) {
-	if j.held || len(j.limiter) == 0 || !isPutOff(err) && asBlocked(err) == nil {
+	if j.held || len(j.limiter) == 0 || !isPutOff(err) && asBlocked(err) == nil && !j.goesOnElsewhere(err) {
 		j.counts().handlers.add(took)
 		j.a.position.ran(took)
 	}

@@ -188,7 +188,7 @@ func (s *Stream) writeBatch(ctx context.Context, batch []item, certain int) (int
 			return certain, nil
 		case ctx.Err() != nil:
 			return certain, ctx.Err()
-		case !refusal.Passes(cause):
+		case !refusal.Passes(cause), refusal.Says(cause, "MOVED"), refusal.Says(cause, "ASK"): // a client of one node of a Cluster
 			return certain, cause
 		case backoff == minBackoff:
 			s.events.Outage(cause)

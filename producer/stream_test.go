@@ -320,6 +320,7 @@ func TestStreamWaitsForWhatPasses(t *testing.T) {
 		{"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", true},
 		{inScript + "-MISCONF Errors writing to the AOF file: No space left on device", true},
 		{inScript + "WRONGTYPE Operation against a key holding the wrong kind of value", false},
+		{"MOVED 866 127.0.0.1:7001", false}, // a client of one node of a Cluster
 		{"NOPERM this user has no permissions to run the 'lpush' command", false},
 	} {
 		t.Run(string(tt.reply), func(t *testing.T) {

@@ -128,8 +128,11 @@ func readGitHub(r *reader, p Preset) {
 		return
 	}
 	q.Name = r.header.Get("X-RateLimit-Resource")
-	if w, ok := p.windows[q.Name]; ok { // a resource of its own: its limit is not that of other requests
-		q.Window, q.Unit = w, q.Name+" "+Requests
+	if w, ok := p.windows[q.Name]; ok {
+		q.Window = w
+	}
+	if q.Name != "" && q.Name != "core" { // a resource of its own: its limit is not that of other requests
+		q.Unit = q.Name + " " + Requests
 	}
 }
 

@@ -180,12 +180,10 @@ func (q *queue) publish() {
 	}
 }
 
-// count counts what a step did. Permits that are handed out count once their caller has them.
+// count counts what a step did, except permits that are handed out: they count once their caller has them.
 func (c *Counters) count(a *line.Actions) {
-	if a.Grants+a.Denials+a.Stale+a.Late > 0 {
-		if !a.Taken {
-			c.Grants.Add(a.Grants)
-		}
+	if a.Grants+a.Denials+a.Stale+a.Late > 0 && !a.Taken {
+		c.Grants.Add(a.Grants)
 		c.Denials.Add(a.Denials)
 		c.Stale.Add(a.Stale)
 		c.Late.Add(a.Late)

@@ -127,10 +127,11 @@ func (q *queue) redeem(ctx context.Context, w *line.Waiter) (taken bool, a line.
 	for {
 		q.mu.Lock()
 		out := q.step(line.Event{Kind: line.Due, Waiter: w})
-		taken, latest, n, d, early := out.Taken, out.Latest, out.Grants, out.Sleep, out.Early
+		taken, latest, n, late, d, early := out.Taken, out.Latest, out.Grants, out.Late, out.Sleep, out.Early
 		q.mu.Unlock()
 		if taken && (latest == 0 || q.c.now() <= latest) {
 			q.c.Grants.Add(n)
+			q.c.Late.Add(late)
 			return true, line.Answer{}
 		}
 		if taken { // the mutex wakes another goroutine, which may run first
