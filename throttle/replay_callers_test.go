@@ -161,7 +161,7 @@ func (a *replayedAsk) due() {
 
 func (a *replayedAsk) handedOut(taken bool, latest line.Local, sleep time.Duration) {
 	switch {
-	case taken && latest != 0 && a.r.random.IntN(32) == 0: // it stands still just then
+	case taken && latest != 0 && a.r.stalls && a.r.random.IntN(32) == 0: // it stands still just then
 		a.r.after(time.Duration(a.r.random.Int64N(int64(2*a.r.in(latest)+1))), func() {
 			switch {
 			case a.over || a.l.p.dead():

@@ -59,7 +59,7 @@ func TestReplayIsExact(t *testing.T) {
 // replay runs the fleet of a seed.
 func replay(t *testing.T, seed uint64) (r *replayed) {
 	synctest.Test(t, func(t *testing.T) {
-		r = &replayed{simulation: newSimulation(t, seed), hash: fnv.New64a(), events: make(map[string]int)}
+		r = &replayed{simulation: newSimulation(t, seed), hash: fnv.New64a(), events: make(map[string]int), stalls: true}
 		r.replays = "TestReplay"
 		r.run()
 	})
@@ -72,6 +72,7 @@ type replayed struct {
 	agenda agenda
 	no     int // number of the entries so far
 	ended  bool
+	stalls bool // callers stand still now and then, just when they have their permits
 	lines  []*replayedLine
 	hash   interface {
 		io.Writer
