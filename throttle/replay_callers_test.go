@@ -94,6 +94,7 @@ type replayedAsk struct {
 	away   bool // its caller does something else first
 	told1  bool // it has got an answer
 	over   bool
+	stands bool // it was handed its permits, and does not go on yet
 	late   bool // it was granted, and counted as late
 	sleeps int  // sleeps that have ended, or are under way
 }
@@ -162,7 +163,9 @@ func (a *replayedAsk) due() {
 func (a *replayedAsk) handedOut(taken bool, latest line.Local, sleep time.Duration) {
 	switch {
 	case taken && latest != 0 && a.r.stalls && a.r.random.IntN(32) == 0: // it stands still just then
-		a.r.after(time.Duration(a.r.random.Int64N(int64(2*a.r.in(latest)+1))), func() {
+		a.stands = true
+		a.r.after(time.Duration(a.r.random.Int64N(int64(min(2*a.r.in(latest), time.Second)+1))), func() {
+			a.stands = false
 			switch {
 			case a.over || a.l.p.dead():
 			case a.r.local() > latest:
@@ -189,7 +192,9 @@ func (a *replayedAsk) leave() {
 		return
 	}
 	a.l.step(line.Event{Kind: line.Leave, Waiter: a.w})
-	a.end(false)
+	if !a.stands { // else it goes on, with its permits or without
+		a.end(false)
+	}
 }
 
 func (a *replayedAsk) end(taken bool) {

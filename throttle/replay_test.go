@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,8 +18,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// replayedFleets is how many fleets an ordinary test run has time for.
-const replayedFleets = 40
+// replayedFleets is how many fleets an ordinary test run has time for, and stalledFleets how many of those that stall.
+const replayedFleets, stalledFleets = 40, 100
 
 // TestReplay lets fleets work as TestSimulation does, without goroutines: their lines are stepped one
 // event after the other. So a seed fixes everything that happens, and a seed that fails fails again in
@@ -30,7 +31,7 @@ func TestReplay(t *testing.T) {
 	t.Parallel()
 	var total, events counted
 	fleets := eachFleet(t, quarter(replayedFleets), 250*replayedFleets, func(t *testing.T, seed uint64) {
-		r := replay(t, seed)
+		r := replay(t, seed, false)
 		total.add(r.count)
 		events.add(r.events)
 	})
@@ -48,7 +49,7 @@ func TestReplayIsExact(t *testing.T) {
 	for seed := range uint64(5) {
 		var sums [2]uint64
 		for i := range sums {
-			t.Run(fmt.Sprintf("seed=%d/%d", seed+1, i), func(t *testing.T) { sums[i] = replay(t, seed+1).sum() })
+			t.Run(fmt.Sprintf("seed=%d/%d", seed+1, i), func(t *testing.T) { sums[i] = replay(t, seed+1, false).sum() })
 		}
 		if sums[0] != sums[1] {
 			t.Errorf("seed %d: two runs differ", seed+1)
@@ -56,11 +57,33 @@ func TestReplayIsExact(t *testing.T) {
 	}
 }
 
-// replay runs the fleet of a seed.
-func replay(t *testing.T, seed uint64) (r *replayed) {
+// TestReplayStalls: the same, while callers stand still now and then just when they were handed their permits, as on a machine
+// that is too busy.
+func TestReplayStalls(t *testing.T) {
+	t.Parallel()
+	var events counted
+	eachFleet(t, quarter(stalledFleets), 50*stalledFleets, func(t *testing.T, seed uint64) { events.add(replay(t, seed, true).events) })
+	t.Cleanup(func() {
+		missed := 0
+		for pair, n := range events.counts {
+			if strings.HasSuffix(pair, " x "+line.Missed.String()) {
+				missed += n
+			}
+		}
+		if t.Logf("%d permits were missed", missed); missed == 0 && !t.Failed() && os.Getenv("JOBTHROTTLE_SEED") == "" {
+			t.Error("no permits were missed: the test shows nothing")
+		}
+	})
+}
+
+// replay runs the fleet of a seed. If stalls is set, callers stand still now and then.
+func replay(t *testing.T, seed uint64, stalls bool) (r *replayed) {
 	synctest.Test(t, func(t *testing.T) {
-		r = &replayed{simulation: newSimulation(t, seed), hash: fnv.New64a(), events: make(map[string]int), stalls: true}
+		r = &replayed{simulation: newSimulation(t, seed), hash: fnv.New64a(), events: make(map[string]int), stalls: stalls}
 		r.replays = "TestReplay"
+		if stalls {
+			r.replays += "Stalls"
+		}
 		r.run()
 	})
 	return r
