@@ -3,16 +3,15 @@ package worker
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/refusal"
 )
 
 const (
@@ -94,7 +93,7 @@ func (r *HTTPResult) store(ctx context.Context, task *asynq.Task) error {
 		if err == nil {
 			return nil
 		}
-		if mayPass(err) {
+		if refusal.Passes(err) {
 			select {
 			case <-ctx.Done():
 			case <-time.After(again):
@@ -103,22 +102,6 @@ func (r *HTTPResult) store(ctx context.Context, task *asynq.Task) error {
 		}
 		return fmt.Errorf("%s: the API answered %d, but the result could not be stored: %w", HTTPTaskType, r.Status, err)
 	}
-}
-
-// mayPass reports whether the same write may succeed later: Redis is away, starts, fails over or is
-// full. It does not if Redis refuses what is written, or who writes it.
-func mayPass(err error) bool {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return !errors.Is(err, redis.ErrClosed)
-	}
-	switch code, text, _ := strings.Cut(reply.Error(), " "); code {
-	case "WRONGTYPE", "NOPERM", "NOAUTH", "WRONGPASS":
-		return false
-	case "ERR":
-		return strings.HasPrefix(text, "max number of clients")
-	}
-	return true
 }
 
 // drain makes a connection ready for the next request if little is left to read, and closes the

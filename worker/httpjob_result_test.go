@@ -74,30 +74,3 @@ func TestHTTPJobResultIsRefused(t *testing.T) {
 		t.Errorf("%v after %v, want Redis's error at once", err, took)
 	}
 }
-
-// TestMayPass: only what Redis may accept later is written again.
-func TestMayPass(t *testing.T) {
-	for reply, want := range map[string]bool{
-		"LOADING Redis is loading the dataset in memory":                    true,
-		"READONLY You can't write against a read only replica.":             true,
-		"OOM command not allowed when used memory > 'maxmemory'.":           true,
-		"ERR max number of clients reached":                                 true,
-		"ERR string exceeds maximum allowed size (proto-max-bulk-len)":      false,
-		"WRONGTYPE Operation against a key holding the wrong kind of value": false,
-		"NOPERM User default has no permissions to run the 'hset' command":  false,
-		"NOAUTH Authentication required.":                                   false,
-	} {
-		if got := mayPass(fmt.Errorf("hset: %w", redisReply(reply))); got != want {
-			t.Errorf("%s: %t", reply, got)
-		}
-	}
-	if !mayPass(http.ErrServerClosed) || mayPass(redis.ErrClosed) {
-		t.Error("an error of the network may pass, and a client that was closed stays closed")
-	}
-}
-
-// redisReply is an error that Redis replied.
-type redisReply string
-
-func (r redisReply) Error() string { return string(r) }
-func (redisReply) RedisError()     {}

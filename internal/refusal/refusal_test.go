@@ -52,6 +52,7 @@ func TestPasses(t *testing.T) {
 		{reply("NOAUTH Authentication required."), false},
 		{reply("WRONGPASS invalid username-password pair or user is disabled."), false},
 		{reply("ERR unknown command 'evalsha'"), false},
+		{reply("ERR string exceeds maximum allowed size (proto-max-bulk-len)"), false},
 		{reply("ERR wrong number of arguments, perhaps OOM or READONLY "), false},
 		{fmt.Errorf("write: %w", redis.ErrClosed), false},
 		{errors.Join(reply("EXECABORT Transaction discarded because of previous errors.")), false},
