@@ -122,32 +122,6 @@ func (a *attempt) goesOn(p phase) bool {
 	return true
 }
 
-// hasLease reports whether its lease is not over. Whoever calls it has locked a.
-func (a *attempt) hasLease() bool { return a.leased.IsZero() || time.Now().Before(a.leased) }
-
-// leases is hasLease for those who have not locked a.
-func (a *attempt) leases() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.hasLease()
-}
-
-// extend notes that asynq has extended the lease. If it was over before Redis said so, it stays over: for
-// asynq, too.
-func (a *attempt) extend(ends time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.hasLease() {
-		a.leased = ends
-	}
-}
-
-// leaseEnd is when a lease ends, which Redis has in seconds after 1970, by a clock that does not step.
-func leaseEnd(unix int64) time.Time {
-	now := time.Now()
-	return now.Add(time.Unix(unix, 0).Sub(now))
-}
-
 // unlist records that the task is off the list. It returns whether the task was on the list, and
 // a channel that is closed when Redis knows that it is off, from this call or an earlier one.
 func (a *attempt) unlist(left <-chan struct{}) (was bool, since <-chan struct{}) {
@@ -245,16 +219,6 @@ func (a *attempt) untouched() line.Parking {
 	return line.Parking{By: a.by, Since: a.since, Cost: a.wait.Cost, Refused: a.wait.Refused, Line: a.wait.Line, Untried: !a.wait.State.Near()}
 }
 
-// strandedNow reports whether the task only waited, the attempt is over, and asynq has not ended it: it does not
-// if the lease is over. Whoever calls it has locked a.
-func (a *attempt) strandedNow(now time.Time) bool {
-	if !a.over || a.noted || a.hasLease() || now.Sub(a.last) <= endsWithin {
-		return false
-	}
-	f, _ := a.endingNow(line.Retry)
-	return f == parks || f == returns
-}
-
 // settle records that asynq ends the attempt, and returns what becomes of the task.
 func (a *attempt) settle(step line.Step) (fate, line.Parking) {
 	a.mu.Lock()
@@ -337,8 +301,6 @@ const (
 	// to asynq alone: the rest of its lease, asynq's cut-off after that, and two runs of its
 	// recoverer.
 	forgotten = 3 * time.Minute
-	// endsWithin is how long after the middleware has returned asynq begins to end an attempt.
-	endsWithin = 2 * time.Second
 )
 
 // sweep gives back the positions of attempts that asynq took and never began, and returns these

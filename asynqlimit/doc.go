@@ -32,6 +32,7 @@
 //	attempts.go  owns the attempts of this process: what becomes of a task
 //	refusal.go   for how long an API may tell a job to try later
 //	phase.go     pure: what becomes of a task when its attempt ends
+//	stranded.go  leases, and tasks whose leases are over because Redis was away
 //	attempt.go   the middleware: one attempt, from its dequeue to its end
 //	permits.go   its permits: ask, wait in the room, get a slot, run
 //	slots.go     its slots of limits in flight; vacant.go: how many are free; leased.go: the handler that has them

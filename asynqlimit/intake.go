@@ -132,6 +132,11 @@ func (in *intake) leave(ctx context.Context, queue string, tasks []line.Taken) {
 		ids[i] = t.ID
 		parkings[i] = line.Parking{By: t.By, Since: t.Arrival(), Cost: t.Wait.Cost, Refused: refusedBefore(t), Line: t.Wait.Line, Untried: !t.Wait.State.Near()}
 	}
+	in.putBack(ctx, queue, ids, parkings)
+}
+
+// putBack puts tasks back at the head of their queue.
+func (in *intake) putBack(ctx context.Context, queue string, ids []string, parkings []line.Parking) {
 	if err := in.l.lines.GiveBackAll(ctx, queue, ids, parkings); err != nil {
 		in.l.logger.Warn("cannot put jobs back to their queue; asynq does so when their leases are over", "queue", queue, "jobs", len(ids), "error", err)
 	}
@@ -227,9 +232,7 @@ func (in *intake) giveBack(ctx context.Context) {
 		parkings[t.a.queue] = append(parkings[t.a.queue], t.a.untouched())
 	}
 	for queue := range ids {
-		if err := in.l.lines.GiveBackAll(ctx, queue, ids[queue], parkings[queue]); err != nil {
-			in.l.logger.Warn("cannot put jobs back to their queue; asynq does so when their leases are over", "queue", queue, "jobs", len(ids[queue]), "error", err)
-		}
+		in.putBack(ctx, queue, ids[queue], parkings[queue])
 	}
 	for _, t := range taken {
 		t.a.settle(line.Requeue)

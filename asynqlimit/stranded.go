@@ -21,7 +21,45 @@ const (
 	answersFor = 10 * time.Second
 	// strandedMost is how many tasks one call moves at most.
 	strandedMost = 100
+	// endsWithin is how long after the middleware has returned asynq begins to end an attempt.
+	endsWithin = 2 * time.Second
 )
+
+// hasLease reports whether its lease is not over. Whoever calls it has locked a.
+func (a *attempt) hasLease() bool { return a.leased.IsZero() || time.Now().Before(a.leased) }
+
+// leases is hasLease for those who have not locked a.
+func (a *attempt) leases() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.hasLease()
+}
+
+// extend notes that asynq has extended the lease. If it was over before Redis said so, it stays over: for
+// asynq, too.
+func (a *attempt) extend(ends time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.hasLease() {
+		a.leased = ends
+	}
+}
+
+// leaseEnd is when a lease ends, which Redis has in seconds after 1970, by a clock that does not step.
+func leaseEnd(unix int64) time.Time {
+	now := time.Now()
+	return now.Add(time.Unix(unix, 0).Sub(now))
+}
+
+// strandedNow reports whether the task only waited, the attempt is over, and asynq has not ended it: it does not
+// if the lease is over. Whoever calls it has locked a.
+func (a *attempt) strandedNow(now time.Time) bool {
+	if !a.over || a.noted || a.hasLease() || now.Sub(a.last) <= endsWithin {
+		return false
+	}
+	f, _ := a.endingNow(line.Retry)
+	return f == parks || f == returns
+}
 
 // endStranded moves those tasks, as long as Redis answers for their queues.
 func (c *caller) endStranded(ctx context.Context, stranded []*attempt, now time.Time) {
