@@ -30,9 +30,9 @@ func (c *replayedCaller) next() {
 }
 
 // had notes that the caller got the permits.
-func (c *replayedCaller) had(q simulatedQueue, l *replayedLine, w *line.Waiter, ns []int64, late bool) {
-	r := c.r
-	use := permitUse{process: c.p, limits: q.limits, ns: ns, at: time.Now(), late: late}
+func (c *replayedCaller) had(q simulatedQueue, l *replayedLine, w *line.Waiter, ns []int64, handed time.Time, late bool) {
+	r, no := c.r, len(c.r.uses)
+	use := permitUse{process: c.p, limits: q.limits, ns: ns, at: time.Now(), handed: handed, late: late}
 	if r.random.IntN(10) == 0 && q.group == nil && r.mayRelease(q.limits[0]) {
 		use.unused = true
 		l.step(line.Event{Kind: line.Give, Release: &line.Release{Ns: ns, Done: make(chan line.Answer, 1)}})
@@ -44,9 +44,13 @@ func (c *replayedCaller) had(q simulatedQueue, l *replayedLine, w *line.Waiter, 
 			use.ns[i] -= back[i]
 		}
 		r.after(time.Duration(r.random.Int64N(int64(3*time.Second))), func() {
-			if !c.p.dead() {
-				l.step(line.Event{Kind: line.Give, Release: &line.Release{Ns: back, Of: w, Done: make(chan line.Answer, 1)}})
+			if c.p.dead() {
+				return
 			}
+			if l.l.Phase() == "closed" { // which refuses it
+				r.uses[no].maybe = back
+			}
+			l.step(line.Event{Kind: line.Give, Release: &line.Release{Ns: back, Of: w, Done: make(chan line.Answer, 1)}})
 		})
 	}
 	r.uses = append(r.uses, use)
@@ -59,7 +63,7 @@ func (c *replayedCaller) ask(q simulatedQueue, ns []int64) {
 	a := &replayedAsk{r: r, l: l, ns: ns}
 	a.ends = func(taken bool) {
 		if taken {
-			c.had(q, l, a.w, ns, a.late)
+			c.had(q, l, a.w, ns, a.handed, a.late)
 		}
 		c.next()
 	}
@@ -94,9 +98,10 @@ type replayedAsk struct {
 	away   bool // its caller does something else first
 	told1  bool // it has got an answer
 	over   bool
-	stands bool // it was handed its permits, and does not go on yet
-	late   bool // it was granted, and counted as late
-	sleeps int  // sleeps that have ended, or are under way
+	stands bool      // it was handed its permits, and does not go on yet
+	late   bool      // it was granted, and counted as late
+	sleeps int       // sleeps that have ended, or are under way
+	handed time.Time // when the line handed its permits out; zero: it drew them
 }
 
 // acquires is Entry.Acquire.
@@ -161,6 +166,9 @@ func (a *replayedAsk) due() {
 }
 
 func (a *replayedAsk) handedOut(taken bool, latest line.Local, sleep time.Duration) {
+	if taken {
+		a.handed = time.Now()
+	}
 	switch {
 	case taken && latest != 0 && a.r.stalls && a.r.random.IntN(32) == 0: // it stands still just then
 		a.stands = true

@@ -16,9 +16,10 @@ type permitUse struct {
 	limits  []*simulatedLimit
 	ns      []int64
 	at      time.Time
-	maybe   []int64 // and these, unless a release that failed gave them back; nil: none
-	unused  bool    // and given back: Release
-	late    bool    // as the engine counts it, or another of its process did meanwhile
+	handed  time.Time // when it was, if its caller stood still before it went on; else zero
+	maybe   []int64   // and these, unless a release that failed gave them back; nil: none
+	unused  bool      // and given back: Release
+	late    bool      // as the engine counts it, or another of its process did meanwhile
 }
 
 // caller asks in a loop, in one of the ways there are.

@@ -19,13 +19,16 @@ func (s *simulation) judgePauses() {
 	for _, u := range s.uses {
 		for _, l := range u.limits {
 			at := u.at.UnixMicro()
+			if !u.handed.IsZero() {
+				at = u.handed.UnixMicro()
+			}
 			known := at - near - u.process.slowest.Microseconds()
 			if least := u.process.way * 2; least >= 25*time.Millisecond {
 				known -= (least/4 + 50*time.Millisecond).Microseconds() // what it tells Redis is rounded up
 			}
 			if p, paused := l.pausedAll(known, at); paused {
 				s.broken("a pause stops everybody", "%s had a permit of %s at %v; it was paused from %v to %v", u.process.name, l.name,
-					u.at.Sub(s.begin), micros(p.at-s.begin.UnixMicro()), micros(p.until-s.begin.UnixMicro()))
+					micros(at-s.begin.UnixMicro()), micros(p.at-s.begin.UnixMicro()), micros(p.until-s.begin.UnixMicro()))
 			}
 		}
 	}
