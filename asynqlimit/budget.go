@@ -1,6 +1,7 @@
 package asynqlimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,17 +126,23 @@ func standingOf(u operate.FleetUsage, client string, cost int64) limiterStanding
 		return limiterStanding{due: anyNumber, cost: cost, most: anyNumber}
 	}
 	s := limiterStanding{wait: max(u.NextFree, u.Paused), cost: min(cost, r.Permits), most: r.Permits}
-	due := max(u.Available, u.Soon)
+	due, free := max(u.Available, u.Soon), u.NextFree
 	if r.Type == throttle.PerClient {
 		s.client = client
 		i := slices.IndexFunc(u.PerClient, func(c operate.ClientUsage) bool { return c.ID == client })
 		switch {
 		case i >= 0:
-			due = max(u.PerClient[i].Available, u.PerClient[i].Soon)
+			due, free = max(u.PerClient[i].Available, u.PerClient[i].Soon), u.PerClient[i].NextFree
 		case u.Paused <= lead: // it has used nothing
-			due, s.wait = r.Permits, u.Paused
+			due, free, s.wait = r.Permits, u.Paused, u.Paused
 		default:
 			due = 0
+		}
+	}
+	if r.Smooth {
+		var apart time.Duration
+		if due, apart = spread(r, due, free, s.cost); due == 0 {
+			s.wait = max(s.wait, apart)
 		}
 	}
 	s.due = due - due%s.cost
@@ -143,4 +150,23 @@ func standingOf(u operate.FleetUsage, client string, cost int64) limiterStanding
 		s.wait = misfit
 	}
 	return s
+}
+
+// spread returns how many of the permits that are due within lead can be used in that time: the permits of a
+// smooth limit are apart, by what the tasks before them cost. The next is free after a while; wait is how long it
+// is until there are enough for a task.
+func spread(r throttle.Rate, due int64, free time.Duration, cost int64) (usable int64, wait time.Duration) {
+	apart := r.Interval
+	if r.Window != throttle.Calendar {
+		apart += max(cmp.Or(r.Guard, r.DefaultGuard()), 0)
+	}
+	apart = time.Duration(float64(apart) / float64(r.Permits) * float64(cost)) // between two tasks
+	wait = free
+	if free > 0 { // the permit before it has just been used, or is reserved
+		wait += apart - apart/time.Duration(cost)
+	}
+	if wait > lead {
+		return 0, wait
+	}
+	return min(due, cost*(1+int64((lead-wait)/max(apart, 1)))), wait
 }

@@ -11,10 +11,12 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/fair"
 	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // Tenants that share a limit wait in lines of their own. Package fair decides which of them is
-// next, by tags. The tags belong to the limiter, in Redis, whatever queue or process a job is in.
+// next, by tags. The tags belong to the limiter and the queue, in Redis, whatever process a job is in. What
+// a tenant gets in one queue also counts in the others, up to a bound (charge.lua).
 // Tenants are charged when jobs are called from their lines. If a called job does not get its
 // permits, its tenant gets the charge back. If a job gets permits without being called from
 // there, its tenant is charged then.
@@ -34,6 +36,8 @@ type sharing struct {
 	waiting line.Waiting
 	tags    line.Tags
 	weights []float64 // in the configuration
+	ahead   []int64   // permits by which the tag of each is ahead of the virtual time at most
+	far     []bool    // it is further ahead
 	v       float64   // after what was dealt
 	visits  []line.Visit
 	of      []int // the tenant of each visit, among the first
@@ -55,14 +59,14 @@ func (c *caller) deal(ctx context.Context, of []*sharing) error {
 		return nil
 	}
 	found, err := c.l.lines.Tenants(ctx, waiting)
-	limiters, tenants := make([]string, len(asked)), make([][]string, len(asked))
+	queues, limiters, tenants := make([]string, len(asked)), make([]string, len(asked)), make([][]string, len(asked))
 	for i, s := range asked {
-		s.waiting, limiters[i] = found[i], s.limiter
+		s.waiting, queues[i], limiters[i] = found[i], waiting[i].Queue, s.limiter
 		for _, t := range s.waiting.First {
 			tenants[i] = append(tenants[i], t.Name)
 		}
 	}
-	tags, terr := c.l.lines.Tags(ctx, limiters, tenants)
+	tags, terr := c.l.lines.Tags(ctx, queues, limiters, tenants)
 	if err = errors.Join(err, terr); terr != nil {
 		return err
 	}
@@ -93,12 +97,17 @@ func (s *sharing) decide(rules *rules) {
 		most = first[len(first)-1].Start // the others are not before that
 	}
 	tenants := make([]fair.Tenant, len(first))
-	s.weights = make([]float64, len(first))
+	s.weights, s.ahead, s.far = make([]float64, len(first)), make([]int64, len(first)), make([]bool, len(first))
 	for i, t := range first {
 		if s.weights[i] = 1; limit != nil {
 			s.weights[i] = limit.WeightOf(t.Name)
+			s.ahead[i] = max(2*t.Cost, inASecond(limit.RateOf(s.limiter)))
 		}
-		tenants[i] = fair.Tenant{Finish: s.tags.Finish[i], Weight: cmp.Or(s.tags.Weights[i], s.weights[i]), Cost: t.Cost, Jobs: t.Tasks, Since: t.Since}
+		weight, finish := cmp.Or(s.tags.Weights[i], s.weights[i]), s.tags.Finish[i]
+		if most := v + float64(s.ahead[i])/weight; s.ahead[i] > 0 && finish > most {
+			finish, s.far[i] = most, true
+		}
+		tenants[i] = fair.Tenant{Finish: finish, Weight: weight, Cost: t.Cost, Jobs: t.Tasks, Since: t.Since}
 	}
 	got, after := fair.Deal(v, tenants, s.k.permits, max(s.k.capacity, 1), most)
 	s.v = after
@@ -108,6 +117,11 @@ func (s *sharing) decide(rules *rules) {
 			s.of = append(s.of, i)
 		}
 	}
+}
+
+// inASecond is about how many permits a limit gives in a second, one at least.
+func inASecond(r throttle.Rate) int64 {
+	return max(int64(float64(r.Permits)*float64(time.Second)/float64(max(r.Interval, 1))), 1)
 }
 
 // costs remembers what tasks of a line that tenants share cost on average: where costs differ,
@@ -122,15 +136,20 @@ func (c *caller) costs(name string, b line.Brought) {
 	c.average[name] = max((b.Cost+b.Called/2)/b.Called, 1)
 }
 
-// charge returns what was called from the lines of tenants. brought has one entry for each visit.
-func (s *sharing) charge(brought []line.Brought) line.Charge {
-	charge := line.Charge{Limiter: s.limiter, V: s.v}
+// charge returns what was called from the lines of tenants, and whose tags are too far ahead. brought has one
+// entry for each visit. empty says that no task is left. There may be nothing to charge.
+func (s *sharing) charge(queue string, brought []line.Brought, empty bool) (charge line.Charge, any bool) {
+	charge = line.Charge{Limiter: s.limiter, Queue: queue, V: s.v, Empty: empty}
+	got := make([]int64, len(s.waiting.First))
 	for i, b := range brought {
-		if of := s.of[i]; b.Cost > 0 {
-			charge.Tenants = append(charge.Tenants, line.Charged{Name: s.waiting.First[of].Name, Permits: b.Cost, Weight: s.weights[of]})
+		got[s.of[i]] += b.Cost
+	}
+	for i, t := range s.waiting.First {
+		if got[i] > 0 || s.far[i] {
+			charge.Tenants = append(charge.Tenants, line.Charged{Name: t.Name, Permits: got[i], Weight: s.weights[i], Ahead: s.ahead[i]})
 		}
 	}
-	return charge
+	return charge, empty || len(brought)+len(charge.Tenants) > 0
 }
 
 // hasGone reports whether most of the tenants that were to be called had no task, because tasks were gone.
@@ -164,17 +183,17 @@ func (c *caller) clearGone(ctx context.Context, of []*sharing) error {
 
 // owe notes that a tenant has got permits otherwise than through its line, or that it gives back
 // what it was charged for. The next pass charges it.
-func (c *caller) owe(limiter, tenant string, permits int64, weight float64) {
+func (c *caller) owe(queue, limiter, tenant string, permits int64, weight float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := owedKey{limiter, tenant}
+	key := owedKey{queue, limiter, tenant}
 	if o, there := c.owed[key]; there || len(c.owed) < maxOwed {
 		o.Name, o.Permits, o.Weight = tenant, o.Permits+permits, weight
 		c.owed[key] = o
 	}
 }
 
-type owedKey struct{ limiter, tenant string }
+type owedKey struct{ queue, limiter, tenant string }
 
 // chargeOwed charges tenants what they owe.
 func (c *caller) chargeOwed(ctx context.Context) error {
@@ -187,15 +206,16 @@ func (c *caller) chargeOwed(ctx context.Context) error {
 	c.owed = map[owedKey]line.Charged{}
 	c.mu.Unlock()
 	var charges []line.Charge
-	at := map[string]int{}
+	at := map[owedKey]int{}
 	for key, o := range owed {
 		if o.Permits == 0 {
 			continue
 		}
-		i, there := at[key.limiter]
+		key.tenant = ""
+		i, there := at[key]
 		if !there {
 			i = len(charges)
-			at[key.limiter], charges = i, append(charges, line.Charge{Limiter: key.limiter, V: -1})
+			at[key], charges = i, append(charges, line.Charge{Limiter: key.limiter, Queue: key.queue, V: -1})
 		}
 		charges[i].Tenants = append(charges[i].Tenants, o)
 	}
@@ -216,7 +236,7 @@ func (j *job) served() {
 			continue
 		}
 		if j.l.caller.lined(j.a.queue, line.SharedBy(d.Limiter)) {
-			j.l.caller.owe(d.Limiter, d.Tenant, j.needs.costs[i], d.Limit.WeightOf(d.Tenant))
+			j.l.caller.owe(j.a.queue, d.Limiter, d.Tenant, j.needs.costs[i], d.Limit.WeightOf(d.Tenant))
 		}
 	}
 }
@@ -232,7 +252,7 @@ func (j *job) uncalled() {
 	if limit := j.l.rules.limitOf(limiter); limit != nil {
 		weight = limit.WeightOf(tenant)
 	}
-	j.l.caller.owe(limiter, tenant, -max(j.a.wait.Cost, 1), weight)
+	j.l.caller.owe(j.a.queue, limiter, tenant, -max(j.a.wait.Cost, 1), weight)
 }
 
 // limitOf returns the limit of the configuration that a limiter belongs to, or nil.

@@ -90,8 +90,8 @@ func (c *caller) bring(ctx context.Context, visits []*visit) error {
 					b.Left = 0
 				}
 				c.costs(k.name, b)
-				if len(s.visits) > 0 {
-					charges = append(charges, s.charge(own))
+				if charge, any := s.charge(queue, own, brought[i][n].Left == 0); any {
+					charges = append(charges, charge)
 				}
 				if s.hasGone(own) {
 					clears = append(clears, s)

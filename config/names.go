@@ -11,7 +11,7 @@ import (
 
 // ownKeys are what follows the name in braces in the keys of a limiter and of the lines of its
 // parked tasks, as in {name}:permits. A test of package worker finds missing ones.
-var ownKeys = []string{"value", "permits", "clients", "reply", "parked", "queues", "refused", "finish", "weights", "slots", "held", "line", "seen", "call"}
+var ownKeys = []string{"value", "permits", "clients", "reply", "parked", "queues", "refused", "finish", "waiting", "weights", "slots", "held", "line", "seen", "call"}
 
 // checkNames refuses limits if the limiter of one could have the same Redis key as the limiter
 // of another. The values of a key contain no colons (see limitname.OfValue), so it is enough to

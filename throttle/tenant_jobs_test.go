@@ -34,7 +34,7 @@ func TestJobsAndCallersShareTags(t *testing.T) {
 		check(api.For("acme").Acquire(ctx, 1))
 	}
 	time.Sleep(300 * time.Millisecond)
-	tags, err := jobs.Tags(ctx, []string{"api"}, [][]string{{"acme", "globex"}})
+	tags, err := jobs.Tags(ctx, nil, []string{"api"}, [][]string{{"acme", "globex"}})
 	check(err)
 	if got := tags[0]; got.Weights[0] != 4 || got.Finish[0] <= 0 || got.Finish[0] > 2 {
 		t.Errorf("jobs know %+v of a tenant of weight 4 that had 8 permits", got)
@@ -42,7 +42,7 @@ func TestJobsAndCallersShareTags(t *testing.T) {
 	check(jobs.Charge(ctx, []line.Charge{{Limiter: "api", V: -1, Tenants: []line.Charged{{Name: "globex", Permits: 40, Weight: 1}}}}))
 	check(api.For("globex").Acquire(ctx, 1))
 	time.Sleep(300 * time.Millisecond)
-	if tags, err = jobs.Tags(ctx, []string{"api"}, [][]string{{"globex"}}); err != nil || tags[0].Finish[0] < 41 {
+	if tags, err = jobs.Tags(ctx, nil, []string{"api"}, [][]string{{"globex"}}); err != nil || tags[0].Finish[0] < 41 {
 		t.Errorf("a tenant whose jobs had 40 permits and which then had one has %+v, %v", tags, err)
 	}
 }

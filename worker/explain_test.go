@@ -54,7 +54,7 @@ func TestExplainParked(t *testing.T) {
 		f.awaitParked("api", int64(i+1))
 	}
 	f.awaitState("job2", asynq.TaskStateRetry)
-	e := f.explain("job2", `limit "api" holds it since`, "2 tasks are before it", "is full: 1 used", "1/1h")
+	e := f.explain("job2", `limit "api" holds it since`, "2 jobs are before it", "is full: 1 used", "1/1h")
 	if e.State != StateParked || e.Ahead == nil || *e.Ahead != 2 || e.Called || e.Limiter == nil || e.Limiter.Name != "api" || e.Servers != 1 {
 		t.Errorf("%+v", *e)
 	}
@@ -70,7 +70,7 @@ func TestExplainParked(t *testing.T) {
 	if err := api.Pause(t.Context(), 30*time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if e := f.explain("job0", "is paused for another", "no task is before it"); e.Limiter.PausedUntil.IsZero() {
+	if e := f.explain("job0", "is paused for another", "no job is before it"); e.Limiter.PausedUntil.IsZero() {
 		t.Errorf("%+v", e.Limiter)
 	}
 	if err := f.inspector.PauseQueue("default"); err != nil {
@@ -91,7 +91,7 @@ func TestExplainCalled(t *testing.T) {
 	f.awaitState("second", asynq.TaskStateRetry)
 	stop()
 	f.call("api", 1)
-	e := f.explain("second", "is pending", "no task is before it", `limit "api", which has called it`, "No running worker serves queue default")
+	e := f.explain("second", "is pending", "no job is before it", `limit "api", which has called it`, "No running worker serves queue default")
 	if e.State != "pending" || !e.Called || e.Servers != 0 {
 		t.Errorf("%+v", *e)
 	}
@@ -111,7 +111,7 @@ log: { level: warn }
 	for i := range 3 {
 		f.enqueue("x:free", fmt.Sprint("waits", i))
 	}
-	e := f.explain("waits2", "is pending", "2 tasks are before it", "No limit holds it", "No running worker serves queue default")
+	e := f.explain("waits2", "is pending", "2 jobs are before it", "No limit holds it", "No running worker serves queue default")
 	if e.Ahead == nil || *e.Ahead != 2 || e.Limiter != nil {
 		t.Errorf("%+v", *e)
 	}
@@ -234,7 +234,7 @@ log: { level: warn }
 		f.awaitParked("api", int64(i))
 	}
 	f.awaitState("job3", asynq.TaskStateRetry)
-	e := f.explain("job3", "for each worker", "2 tasks are before it")
+	e := f.explain("job3", "for each worker", "2 jobs are before it")
 	if in := e.ComesBack.Sub(e.At); in < 170*time.Minute || in > 181*time.Minute {
 		t.Errorf("comes back in %v, want almost 3h: 20 permits are ahead", in)
 	}
@@ -260,7 +260,7 @@ jobs: { "x:llm": { limits: [requests, tokens], hold: 0, permits: { tokens: paylo
 			f.awaitParked("tokens", int64(i))
 		}
 	}
-	e := f.explain("llm2", `limit "tokens" holds it since`, "1 task is before it", "has 100 free now: 900 used", "The task costs 300 of its permits.")
+	e := f.explain("llm2", `limit "tokens" holds it since`, "1 job is before it", "has 100 free now: 900 used", "The job costs 300 of its permits.")
 	if e.Limiter == nil || e.Limiter.Cost != 300 || e.Limiter.Name != "tokens" {
 		t.Errorf("%+v", e.Limiter)
 	}

@@ -119,40 +119,53 @@ func TestOperatorsNameValues(t *testing.T) {
 // named like one of them.
 func TestOwnKeysAreKnown(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, `
-limits: { "{api}": { rate: 2/1h, type: per_client } }
+	for _, c := range []struct {
+		name, limit, job string
+		keys             []string
+	}{
+		{"for each worker", "{ rate: 2/1h, type: per_client }", `{ limits: ["{api}"], pause_on_429: ["{api}"], hold: 0 }`, []string{"permits", "queues", "refused"}},
+		{"of tenants", "{ rate: 1/1s, share: payload.tenant }", `{ limits: ["{api}"] }`, []string{"permits", "queues", "finish"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, `
+limits: { "{api}": `+c.limit+` }
 pools: [ { name: default, concurrency: 4 } ]
-jobs: { "x:": { limits: ["{api}"], pause_on_429: ["{api}"], hold: 0 } }
+jobs: { "x:": `+c.job+` }
 log: { level: error }
 `)
-	f.enqueue("x:job", "refused")
-	stop := f.work(func(context.Context, *asynq.Task) error { return RetryAfter(time.Hour) })
-	f.awaitThat(10*time.Second, func() (bool, string) {
-		n := f.inLine("{api}")
-		return n == 1, fmt.Sprintf("%d in line", n)
-	})
-	f.awaitThat(10*time.Second, func() (bool, string) {
-		n := f.rdb.Exists(t.Context(), "{api}:queues").Val()
-		return n == 1, "nobody has visited the line"
-	})
-	keys := f.rdb.Keys(t.Context(), "{api}*").Val()
-	stop()
-	var found []string
-	for _, key := range keys {
-		if key == "{api}" {
-			continue
-		}
-		suffix, _, _ := strings.Cut(strings.TrimPrefix(key, "{api}:"), ":")
-		found = append(found, suffix)
-		name := "{api}:" + suffix
-		_, err := config.Parse("config.yaml", fmt.Appendf(nil, "limits: { %q: { rate: 1/1s }, %q: { rate: 1/1s } }\njobs: { x: { limits: [ %[1]q, %[2]q ] } }\n", "{api}", name))
-		if refused, ok := errors.AsType[*config.Error](err); !ok || refused.Key != "limits."+name {
-			t.Errorf("key %q: a limit may be named %q, error %v", key, name, err)
-		}
-	}
-	for _, suffix := range []string{"permits", "queues", "refused"} {
-		if !slices.Contains(found, suffix) {
-			t.Errorf("no key of %q in %q", suffix, keys)
-		}
+			for i := range 6 {
+				task := asynq.NewTask("x:job", fmt.Appendf(nil, `{"tenant":"t%d"}`, i%2))
+				if _, err := f.client.Enqueue(task); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stop := f.work(func(context.Context, *asynq.Task) error {
+				if strings.Contains(c.limit, "per_client") {
+					return RetryAfter(time.Hour)
+				}
+				return nil
+			})
+			var keys, found []string
+			f.awaitThat(10*time.Second, func() (bool, string) {
+				keys, found = f.rdb.Keys(t.Context(), "{api}*").Val(), nil
+				for _, key := range keys {
+					if key != "{api}" {
+						suffix, _, _ := strings.Cut(strings.TrimPrefix(key, "{api}:"), ":")
+						found = append(found, suffix)
+					}
+				}
+				missing := slices.DeleteFunc(slices.Clone(c.keys), func(suffix string) bool { return slices.Contains(found, suffix) })
+				return len(missing) == 0, fmt.Sprintf("no key of %q in %q", missing, keys)
+			})
+			stop()
+			for _, suffix := range found {
+				name := "{api}:" + suffix
+				_, err := config.Parse("config.yaml", fmt.Appendf(nil, "limits: { %q: { rate: 1/1s }, %q: { rate: 1/1s } }\njobs: { x: { limits: [ %[1]q, %[2]q ] } }\n", "{api}", name))
+				if refused, ok := errors.AsType[*config.Error](err); !ok || refused.Key != "limits."+name {
+					t.Errorf("a limit may be named %q, error %v", name, err)
+				}
+			}
+		})
 	}
 }

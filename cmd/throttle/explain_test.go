@@ -130,7 +130,7 @@ jobs: { "x:limited": { limits: [api], hold: 0 } }
 	w.enqueue("x:limited", "first")
 	w.enqueue("x:free", "second")
 	text := s.done("explain", "--task", "second")
-	for _, want := range []string{`Task "second" (x:free, queue default) is pending`, "1 task is before it", "No running worker serves queue default"} {
+	for _, want := range []string{`Job "second" (x:free, queue default) is pending`, "1 job is before it", "No running worker serves queue default"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("pending: %q is missing in\n%s", want, text)
 		}
@@ -155,7 +155,7 @@ jobs: { "x:limited": { limits: [api], hold: 0 } }
 		t.Errorf("parked: %+v", e)
 	}
 	text = s.done("explain", "--task", "parked", "--queue", "default")
-	for _, want := range []string{`is parked: limit "api" holds it since`, "no task is before it in line; its turn comes in about", "is full: 1 used"} {
+	for _, want := range []string{`is parked: limit "api" holds it since`, "no job is before it in line; its turn comes in about", "is full: 1 used"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("parked: %q is missing in\n%s", want, text)
 		}

@@ -297,7 +297,7 @@ func TestEmbeddedRedis(t *testing.T) {
 		{[]string{"top"}, "0 of 10"},
 		{[]string{"resume", "api"}, "10 available"},
 		{[]string{"unpin", "api"}, "10 available"},
-		{[]string{"explain", "--task", "job"}, "no task is before it"},
+		{[]string{"explain", "--task", "job"}, "no job is before it"},
 		{[]string{"delete", "api", "--yes"}, "no such limit"},
 	} {
 		got := runCommand(t.Context(), append(tt.args, "--redis", redisServer.Addr())...)

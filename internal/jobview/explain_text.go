@@ -10,35 +10,35 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
 
-// Text says in plain sentences what the explanation knows, one per line: where the task is,
-// what holds it, and what else keeps it from running. Quoted parts of the task are escaped, so
+// Text says in plain sentences what the explanation knows, one per line: where the job is,
+// what holds it, and what else keeps it from running. Quoted parts of the job are escaped, so
 // that the text is safe on any terminal or page.
 func (e *Explanation) Text() []string {
 	var lines []string
 	say := func(format string, args ...any) { lines = append(lines, plain.Text(fmt.Sprintf(format, args...))) }
 	if e.CopyOf != "" {
-		say("Task %q goes on as %q: a limit put it off on its last attempt, where asynq archives.", e.CopyOf, e.ID)
+		say("Job %q goes on as %q: a limit put it off on its last attempt, where asynq archives.", e.CopyOf, e.ID)
 	}
-	task := fmt.Sprintf("Task %q (%s, queue %s)", e.ID, e.Type, e.Queue)
+	job := fmt.Sprintf("Job %q (%s, queue %s)", e.ID, e.Type, e.Queue)
 	switch e.State {
 	case StateParked:
-		e.sayParked(say, task)
+		e.sayParked(say, job)
 	case asynq.TaskStatePending.String():
-		e.sayPending(say, task)
+		e.sayPending(say, job)
 	case asynq.TaskStateActive.String():
-		e.sayActive(say, task)
+		e.sayActive(say, job)
 	case asynq.TaskStateScheduled.String():
-		say("%s is scheduled: it may start at %s.", task, e.when(e.ComesBack))
+		say("%s is scheduled: it may start at %s.", job, e.when(e.ComesBack))
 	case asynq.TaskStateRetry.String():
-		e.sayRetry(say, task)
+		e.sayRetry(say, job)
 	case asynq.TaskStateArchived.String():
-		e.sayArchived(say, task)
+		e.sayArchived(say, job)
 	case asynq.TaskStateCompleted.String():
-		say("%s is completed: it was done %s.", task, e.when(e.Since))
+		say("%s is completed: it was done %s.", job, e.when(e.Since))
 	case asynq.TaskStateAggregating.String():
-		say("%s waits in group %q until asynq aggregates it.", task, e.Group)
+		say("%s waits in group %q until asynq aggregates it.", job, e.Group)
 	default:
-		say("%s is %s.", task, e.State)
+		say("%s is %s.", job, e.State)
 	}
 	if e.State == asynq.TaskStateCompleted.String() || e.State == asynq.TaskStateArchived.String() {
 		return lines
@@ -87,61 +87,61 @@ func workers(n int) string {
 
 type sayer func(format string, args ...any)
 
-func (e *Explanation) sayParked(say sayer, task string) {
+func (e *Explanation) sayParked(say sayer, job string) {
 	since := ""
 	if !e.Since.IsZero() {
 		since = " since " + e.when(e.Since)
 	}
-	say("%s is parked: limit %q holds it%s. It did not fail, and uses up no retry.", task, e.Limiter.Name, since)
+	say("%s is parked: limit %q holds it%s. It did not fail, and uses up no retry.", job, e.Limiter.Name, since)
 	switch {
 	case e.Called:
 		say("The limit has called it just now: it is on its way back to its queue.")
 	case e.Ahead != nil:
-		say("%s before it in line; its turn comes in about %s.", tasks(*e.Ahead), e.in(e.ComesBack))
+		say("%s before it in line; its turn comes in about %s.", jobs(*e.Ahead), e.in(e.ComesBack))
 	}
 	e.sayTenant(say)
 	e.sayLimiter(say)
 }
 
-func (e *Explanation) sayPending(say sayer, task string) {
-	position := fmt.Sprintf("more than %d tasks come before it", maxPosition)
+func (e *Explanation) sayPending(say sayer, job string) {
+	position := fmt.Sprintf("more than %d jobs come before it", maxPosition)
 	if e.Ahead != nil {
-		position = tasks(*e.Ahead) + " before it"
+		position = jobs(*e.Ahead) + " before it"
 	}
 	if e.Limiter == nil {
-		say("%s is pending: it waits for a free slot of a worker, %s. No limit holds it.", task, position)
+		say("%s is pending: it waits for a free slot of a worker, %s. No limit holds it.", job, position)
 		if _, why, ok := BlockedFor(e.LastError); ok {
 			say("When it was last tried, it could not run as things stood: %s.", why)
 		}
 		return
 	}
-	say("%s is pending, %s: it was parked for limit %q, which has called it as its permits come due.", task, position, e.Limiter.Name)
+	say("%s is pending, %s: it was parked for limit %q, which has called it as its permits come due.", job, position, e.Limiter.Name)
 	e.sayLimiter(say)
 }
 
-func (e *Explanation) sayActive(say sayer, task string) {
+func (e *Explanation) sayActive(say sayer, job string) {
 	switch {
 	case e.Orphaned:
-		say("%s is active, but the worker that had it is gone: asynq brings it back within about two minutes.", task)
+		say("%s is active, but the worker that had it is gone: asynq brings it back within about two minutes.", job)
 		return
 	case e.Worker == "":
-		say("%s is active: a worker has it in a slot.", task)
+		say("%s is active: a worker has it in a slot.", job)
 	default:
-		say("%s is active: %s has it in a slot since %s.", task, e.Worker, e.when(e.Since))
+		say("%s is active: %s has it in a slot since %s.", job, e.Worker, e.when(e.Since))
 	}
 	say("Whether it runs or waits there for a permit (no longer than its job's hold) only that worker knows.")
 }
 
-func (e *Explanation) sayRetry(say sayer, task string) {
+func (e *Explanation) sayRetry(say sayer, job string) {
 	if e.Blocked != "" {
 		_, why, _ := BlockedFor(e.LastError)
-		say("%s waits: it cannot run as things stand (%s). It did not fail, and uses up no retry.", task, e.Blocked)
+		say("%s waits: it cannot run as things stand (%s). It did not fail, and uses up no retry.", job, e.Blocked)
 		say("What to fix: %s.", why)
 		say("It was tried %s. One job of its kind is tried every 30s at least, by each worker, and when one passes the others follow.", e.when(e.Since))
 		return
 	}
 	if s := e.Slots; s != nil {
-		say("%s is parked: it waits for a slot of limit %q since %s. It did not fail, and uses up no retry.", task, s.Name, e.when(e.Since))
+		say("%s is parked: it waits for a slot of limit %q since %s. It did not fail, and uses up no retry.", job, s.Name, e.when(e.Since))
 		say("%d of %d slots are taken, and %d jobs wait for one in workers: throttle holders %s shows who has them.", s.Taken, s.InFlight, s.Waiting, s.Name)
 		if s.Earlier != "" {
 			say("Its jobs run in order: %q came earlier and has not ended (%s). It goes on when that is done, archived or deleted: throttle explain --task %s tells more.",
@@ -154,20 +154,20 @@ func (e *Explanation) sayRetry(say sayer, task string) {
 		if !e.ComesBack.IsZero() {
 			back = "asynq brings it back at " + e.when(e.ComesBack)
 		}
-		say("%s was put off %s and is in no limit's line; %s. It did not fail.", task, e.when(e.Since), back)
+		say("%s was put off %s and is in no limit's line; %s. It did not fail.", job, e.when(e.Since), back)
 		say("What put it off: %s", e.LastError)
 		return
 	}
-	say("%s failed %s, and asynq tries it again at %s: retry %d of %d. No limit holds it.", task, e.when(e.Since), e.when(e.ComesBack), e.Retried, e.MaxRetry)
+	say("%s failed %s, and asynq tries it again at %s: retry %d of %d. No limit holds it.", job, e.when(e.Since), e.when(e.ComesBack), e.Retried, e.MaxRetry)
 	say("Its last error: %s", e.LastError)
 }
 
-func (e *Explanation) sayArchived(say sayer, task string) {
+func (e *Explanation) sayArchived(say sayer, job string) {
 	if e.Since.IsZero() {
-		say("%s is archived without having failed: somebody did that. asynq does not run it by itself.", task)
+		say("%s is archived without having failed: somebody did that. asynq does not run it by itself.", job)
 		return
 	}
-	say("%s is archived: it failed for good %s, after %d of %d retries. asynq does not run it again by itself.", task, e.when(e.Since), e.Retried, e.MaxRetry)
+	say("%s is archived: it failed for good %s, after %d of %d retries. asynq does not run it again by itself.", job, e.when(e.Since), e.Retried, e.MaxRetry)
 	say("Its last error: %s", e.LastError)
 }
 
@@ -179,7 +179,7 @@ func (e *Explanation) sayLimiter(say sayer) {
 	}
 	switch {
 	case l.Rate == "":
-		say("Redis has no limit %q any more: the next task creates it.", l.Name)
+		say("Redis has no limit %q any more: the next job creates it.", l.Name)
 	case !l.PausedUntil.IsZero():
 		say("The limit (%s%s) is paused for another %s.", l.Rate, each, e.in(l.PausedUntil))
 	case l.Available == 0 && !l.NextFree.IsZero():
@@ -194,7 +194,7 @@ func (e *Explanation) sayLimiter(say sayer) {
 		say("Somebody else uses the quota, or the API has lowered its limit: it refused far less than it had taken before, %s.", e.when(l.OthersSeen))
 	}
 	if l.Cost > 1 {
-		say("The task costs %d of its permits.", l.Cost)
+		say("The job costs %d of its permits.", l.Cost)
 	}
 }
 
@@ -209,14 +209,14 @@ func (e *Explanation) when(t time.Time) string {
 
 func (e *Explanation) in(t time.Time) string { return rounded(max(t.Sub(e.At), 0)) }
 
-func tasks(n int64) string {
+func jobs(n int64) string {
 	switch n {
 	case 0:
-		return "no task is"
+		return "no job is"
 	case 1:
-		return "1 task is"
+		return "1 job is"
 	}
-	return fmt.Sprintf("%d tasks are", n)
+	return fmt.Sprintf("%d jobs are", n)
 }
 
 // rounded writes a duration as precisely as a person needs it.

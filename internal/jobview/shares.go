@@ -114,7 +114,7 @@ func (i *Inspector) Tenants(ctx context.Context, limiter string) (shares []Tenan
 
 // weights returns the weights of tenants of a limiter.
 func (i *Inspector) weights(ctx context.Context, limiter string, tenants []string) ([]float64, error) {
-	tags, err := i.lines.Tags(ctx, []string{limiter}, [][]string{tenants})
+	tags, err := i.lines.Tags(ctx, nil, []string{limiter}, [][]string{tenants})
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +243,7 @@ func (e *Explanation) sayTenant(say sayer) {
 		return
 	}
 	if t.Ahead != nil {
-		say("It is one of tenant %q (weight %g): %s of that tenant before it.", t.Name, t.Weight, tasks(*t.Ahead))
+		say("It is one of tenant %q (weight %g): %s of that tenant before it.", t.Name, t.Weight, jobs(*t.Ahead))
 	} else {
 		say("It is one of tenant %q (weight %g).", t.Name, t.Weight)
 	}

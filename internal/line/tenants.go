@@ -18,6 +18,7 @@ import (
 //	asynq:{QUEUE}:jt:tenants:LIMITER          zset: tenant -> start tag: see tenants.lua
 //	asynq:{QUEUE}:jt:tasks                    hash: limiter -> tasks of all tenants
 //	{LIMITER}:finish                          zset: tenant -> finish tag: see charge.lua
+//	{LIMITER}:finish:QUEUE                    the same in a queue
 //	{LIMITER}:weights                         hash: tenant -> weight, where an operator has given it one
 //
 // The limiter's own line is LIMITER<tab>. It has that name wherever a line is named, for example
@@ -133,17 +134,30 @@ func (r *reader) float() float64 {
 // Tags are how much tenants of a limiter have got, in the order in which they were asked for.
 type Tags struct {
 	V       float64   // the virtual time; negative if it is not known
-	Finish  []float64 // 0 where it is not above V
+	Finish  []float64 // 0 where it is not known: then it is not above V
 	Weights []float64 // given by operators; 0: none
 }
 
-// Tags returns the tags of tenants of limiters. If somebody has overwritten the keys of a
-// limiter, its tags are not known; Charge returns the error.
-func (l *Lines) Tags(ctx context.Context, limiters []string, tenants [][]string) ([]Tags, error) {
+// finishKey is where the tags of tenants of a limiter are: in a queue, or without one those of programs.
+func finishKey(limiter, queue string) string {
+	if queue == "" {
+		return ofLimiter(limiter, "finish")
+	}
+	return ofLimiter(limiter, "finish:"+queue)
+}
+
+// Tags returns the tags of tenants of limiters, each as they are in a queue, or without one (queues is nil)
+// as they are for programs. If somebody has overwritten the keys of a limiter, its tags are not known; Charge
+// returns the error.
+func (l *Lines) Tags(ctx context.Context, queues, limiters []string, tenants [][]string) ([]Tags, error) {
 	finish, weights := make([]*redis.Cmd, len(limiters)), make([]*redis.SliceCmd, len(limiters))
 	_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, limiter := range limiters {
-			args := []any{"ZMSCORE", ofLimiter(limiter, "finish"), ""}
+			queue := ""
+			if queues != nil {
+				queue = queues[i]
+			}
+			args := []any{"ZMSCORE", finishKey(limiter, queue), ""}
 			for _, t := range tenants[i] {
 				args = append(args, t)
 			}
@@ -198,10 +212,12 @@ func number(x any) (float64, bool) {
 	return f, !math.IsNaN(f) && !math.IsInf(f, 0)
 }
 
-// Charge is what tenants of a limiter have got.
+// Charge is what tenants of a limiter have got in a queue.
 type Charge struct {
 	Limiter string
+	Queue   string  // empty: in programs
 	V       float64 // the virtual time is at least this; negative leaves it as it is
+	Empty   bool    // no task of the queue is in line any more
 	Tenants []Charged
 }
 
@@ -210,6 +226,7 @@ type Charged struct {
 	Name    string
 	Permits int64   // negative: given back
 	Weight  float64 // in the configuration
+	Ahead   int64   // permits by which the tag was ahead of the virtual time at most, before that; 0: any number
 }
 
 // Charge notes what tenants have got.
@@ -220,11 +237,15 @@ func (l *Lines) Charge(ctx context.Context, of []Charge) error {
 		if c.V >= 0 {
 			v = floatText(c.V)
 		}
-		args := []any{v}
+		args := []any{c.Queue, v, c.Empty, ofLimiter(c.Limiter, "finish:"), ofLimiter(c.Limiter, "finish")}
 		for _, t := range c.Tenants {
-			args = append(args, t.Name, t.Permits, floatText(t.Weight))
+			ahead := ""
+			if t.Ahead > 0 {
+				ahead = strconv.FormatInt(t.Ahead, 10)
+			}
+			args = append(args, t.Name, t.Permits, floatText(t.Weight), ahead)
 		}
-		calls[i] = call{[]string{ofLimiter(c.Limiter, "finish"), ofLimiter(c.Limiter, "weights")}, args}
+		calls[i] = call{[]string{finishKey(c.Limiter, c.Queue), ofLimiter(c.Limiter, "weights"), ofLimiter(c.Limiter, "queues")}, args}
 	}
 	_, err := l.all(ctx, l.charge, calls)
 	return err
@@ -287,5 +308,11 @@ func (l *Lines) Weights(ctx context.Context, limiter string) (map[string]float64
 
 // ForgetShares forgets what tenants of a limiter have got, and which weights they were given.
 func (l *Lines) ForgetShares(ctx context.Context, limiter string) error {
-	return l.rdb.Del(ctx, ofLimiter(limiter, "finish"), ofLimiter(limiter, "weights")).Err()
+	keys := []string{ofLimiter(limiter, "finish"), ofLimiter(limiter, "weights")}
+	for _, queue := range l.rdb.HKeys(ctx, ofLimiter(limiter, "queues")).Val() { // those of others expire
+		if queue != "" {
+			keys = append(keys, finishKey(limiter, queue))
+		}
+	}
+	return l.rdb.Del(ctx, keys...).Err()
 }

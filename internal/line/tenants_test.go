@@ -229,7 +229,7 @@ func TestCharge(t *testing.T) {
 		ctx := c.t.Context()
 		tags := func(tenants ...string) Tags {
 			c.t.Helper()
-			tags, err := c.lines.Tags(ctx, []string{"api"}, [][]string{tenants})
+			tags, err := c.lines.Tags(ctx, nil, []string{"api"}, [][]string{tenants})
 			if err != nil {
 				c.t.Fatal(err)
 			}
@@ -244,18 +244,18 @@ func TestCharge(t *testing.T) {
 		if v := tags("a").V; v >= 0 {
 			c.t.Errorf("a virtual time of %v out of nothing", v)
 		}
-		charge(-1, Charged{"a", 5, 1})
+		charge(-1, Charged{Name: "a", Permits: 5, Weight: 1})
 		if v := tags("a").V; v >= 0 {
 			c.t.Errorf("what is owed begins a virtual time: %v", v)
 		}
-		charge(3, Charged{"a", 10, 2}, Charged{"b", 10, 1})
+		charge(3, Charged{Name: "a", Permits: 10, Weight: 2}, Charged{Name: "b", Permits: 10, Weight: 1})
 		if got := tags("a", "b", "c"); got.V != 3 || fmt.Sprint(got.Finish) != "[8 13 0]" {
 			c.t.Errorf("tags %+v", got)
 		}
 		if err := c.lines.SetWeight(ctx, "api", "a", 10); err != nil {
 			c.t.Fatal(err)
 		}
-		charge(9, Charged{"a", 20, 2}, Charged{"b", -1, 1})
+		charge(9, Charged{Name: "a", Permits: 20, Weight: 2}, Charged{Name: "b", Permits: -1, Weight: 1})
 		if got := tags("a", "b"); got.V != 9 || fmt.Sprint(got.Finish) != "[10 12]" || fmt.Sprint(got.Weights) != "[10 0]" {
 			c.t.Errorf("tags %+v", got)
 		}
@@ -314,7 +314,7 @@ func TestLineThatAnOldWorkerRemoved(t *testing.T) {
 func TestSpoiltTags(t *testing.T) {
 	onBothServers(t, func(c crowd) {
 		ctx := c.t.Context()
-		if err := c.lines.Charge(ctx, []Charge{{Limiter: "api", V: 0, Tenants: []Charged{{"a", 5, 1}}}}); err != nil {
+		if err := c.lines.Charge(ctx, []Charge{{Limiter: "api", V: 0, Tenants: []Charged{{Name: "a", Permits: 5, Weight: 1}}}}); err != nil {
 			c.t.Fatal(err)
 		}
 		for _, key := range []string{ofLimiter("other", "finish"), ofLimiter("third", "weights")} {
@@ -322,7 +322,7 @@ func TestSpoiltTags(t *testing.T) {
 				c.t.Fatal(err)
 			}
 		}
-		tags, err := c.lines.Tags(ctx, []string{"other", "api", "third"}, [][]string{{"a"}, {"a"}, {"a"}})
+		tags, err := c.lines.Tags(ctx, nil, []string{"other", "api", "third"}, [][]string{{"a"}, {"a"}, {"a"}})
 		if err != nil || len(tags) != 3 || tags[0].V >= 0 || tags[1].Finish[0] != 5 || tags[2].V >= 0 {
 			c.t.Errorf("%+v, %v", tags, err)
 		}
