@@ -39,6 +39,7 @@ type caller struct {
 	restored time.Time            // when a pass last put all lines back (run's goroutine only)
 	free     map[string]freeSlots // of limits in flight, by name, as this pass read them (run's goroutine only)
 	spare    map[probeKey]bool    // lines for max_in_flight or slots whose last visit could not call enough tasks
+	calledAt map[string]time.Time // of limits in flight: when a task was called lately (run's goroutine only)
 	resting  map[string]time.Time // until when limiters of orders are left alone because no task could go on (run's goroutine only)
 	first    map[string]bool      // limiters in whose orders a task can go on (run's goroutine only)
 	answers  map[string]time.Time // by queue, since when Redis has answered each pass (run's goroutine only)
@@ -50,7 +51,7 @@ func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
-		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]freeSlots{}, resting: map[string]time.Time{}, first: map[string]bool{},
+		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]freeSlots{}, calledAt: map[string]time.Time{}, resting: map[string]time.Time{}, first: map[string]bool{},
 		owed: map[owedKey]line.Charged{}, average: map[string]int64{}, answers: map[string]time.Time{},
 	}
 }
@@ -110,6 +111,7 @@ func (c *caller) run(ctx context.Context) {
 		}
 		if now := time.Now(); now.Sub(swept) > sweepEvery {
 			swept = now
+			c.forget(now)
 			idle, stranded := c.l.attempts.sweep(now)
 			for _, a := range idle {
 				a.ask()

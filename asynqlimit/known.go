@@ -3,6 +3,7 @@ package asynqlimit
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/line"
@@ -170,7 +171,8 @@ func (c *caller) taken(a *attempt) {
 // expect notes how many tasks were called for max_in_flight or for slots, where there was
 // capacity for so many.
 func (c *caller) expect(key probeKey, capacity int64, b line.Brought) {
-	if _, slots := line.SlotLimit(key.line); !slots && c.l.fullRule(key.line) == nil {
+	limiter, slots := line.SlotLimit(key.line)
+	if !slots && c.l.fullRule(key.line) == nil {
 		return
 	}
 	c.mu.Lock()
@@ -184,12 +186,24 @@ func (c *caller) expect(key probeKey, capacity int64, b line.Brought) {
 		return
 	}
 	now, n := time.Now(), int(b.Called)
+	if slots {
+		c.calledAt[limiter] = now
+	}
 	e := c.onWay[key]
 	if e == nil || now.After(e.until) {
 		e = &expected{}
 		c.onWay[key] = e
 	}
 	e.n, e.until = e.n+n, now.Add(expectedFor)
+}
+
+// forget forgets what was noted of lines that are gone.
+func (c *caller) forget(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.onWay, func(_ probeKey, e *expected) bool { return now.After(e.until) })
+	maps.DeleteFunc(c.spare, func(key probeKey, _ bool) bool { _, known := c.lineup(key.queue).lines[key.line]; return !known })
+	maps.DeleteFunc(c.calledAt, func(_ string, at time.Time) bool { return now.Sub(at) > raiseAgain })
 }
 
 // toCome is how many of those tasks are not here yet. Other processes may have taken them.

@@ -1,9 +1,13 @@
 package asynqlimit
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
@@ -41,5 +45,32 @@ func TestLinesBeyondAPass(t *testing.T) {
 				t.Errorf("a task costs %d, want 5 as before", cost)
 			}
 		})
+	}
+}
+
+// TestForgetsLinesThatAreGone: what was noted of the values of a key goes when nobody waits for them any more.
+func TestForgetsLinesThatAreGone(t *testing.T) {
+	cfg, err := config.Parse("config.yaml", []byte("limits: { crm: { in_flight: 1, key: payload.customer } }\njobs: { x: { limits: [crm] } }\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // it is not asked
+	t.Cleanup(func() { rdb.Close() })
+	l, err := New(rdb, cfg, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	c := l.caller
+	for i := range 1000 {
+		key := probeKey{"default", line.InFlight + "crm:" + fmt.Sprint(i)}
+		c.expect(key, 5, line.Brought{Called: 1, Left: 3})
+	}
+	if len(c.onWay) != 1000 || len(c.spare) != 1000 || len(c.calledAt) != 1000 {
+		t.Fatalf("%d, %d and %d are noted", len(c.onWay), len(c.spare), len(c.calledAt))
+	}
+	c.forget(time.Now().Add(time.Minute))
+	if len(c.onWay)+len(c.spare)+len(c.calledAt) != 0 {
+		t.Errorf("%d, %d and %d are left a minute later", len(c.onWay), len(c.spare), len(c.calledAt))
 	}
 }

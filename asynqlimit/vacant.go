@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 // freeSlots is how many slots of a limit in flight are free: now, and soon. A few more tasks may wait in
@@ -27,7 +28,9 @@ func rank(first bool) int {
 	return 1
 }
 
-// freeOf finds out how many slots are free of the limits for which tasks are in line.
+// freeOf finds out how many slots are free of the limits for which tasks are in line. If fewer are taken than there
+// are, one task at least is called: those in Redis's line may be of processes that have died, and what the task asks
+// takes them out. (Redis hands a slot to those that live, and it is taken.)
 func (c *caller) freeOf(ctx context.Context, due []line.Due) error {
 	lined := make(map[string]bool)
 	for _, d := range due {
@@ -67,12 +70,29 @@ func (c *caller) freeOf(ctx context.Context, due []line.Due) error {
 			s.Limit = 1
 		}
 		free := int(s.Limit - s.Taken - s.Waiting)
+		if s.Taken < s.Limit || c.raises(name, s, now) {
+			free = max(free, 1)
+		}
 		c.free[name] = freeSlots{now: free, soon: free}
 		if s.Limit > 1 {
 			c.free[name] = freeSlots{now: free, soon: free + int(s.Limit/4)}
 		}
 	}
 	return err
+}
+
+// raiseAgain is how long after a task was called the next one is, to tell Redis of a number that was raised.
+const raiseAgain = 10 * time.Second
+
+// raises reports whether the next task would raise the number of slots to that of the configuration, though all
+// that Redis knows of are taken. The processes that hold them may have an older configuration.
+func (c *caller) raises(name string, s operate.SlotUsage, now time.Time) bool {
+	for _, l := range c.l.rules.slots {
+		if l.Has(name) {
+			return !s.Pinned && s.Taken < l.Slots.Limit && now.Sub(c.calledAt[name]) > raiseAgain
+		}
+	}
+	return false
 }
 
 // vacant returns for how many tasks of a line there are slots, or how many max_in_flight lets run, besides

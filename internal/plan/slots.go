@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/expr"
@@ -26,6 +27,14 @@ func (l *SlotLimit) String() string {
 		s += " per " + l.Key
 	}
 	return s
+}
+
+// Has reports whether a limit in flight in Redis is this one, or the one of a value of its key.
+func (l *SlotLimit) Has(limiter string) bool {
+	if l.Key == "" {
+		return limiter == l.Name
+	}
+	return strings.HasPrefix(limiter, l.Name+":") // limitname.OfValue
 }
 
 // Slot is what a task holds of a limit in flight while it runs.
