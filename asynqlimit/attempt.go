@@ -71,12 +71,12 @@ func (l *Limits) middleware(next asynq.Handler) asynq.Handler {
 			return errGone
 		}
 		j := &job{l: l, a: a, task: task, began: time.Now()}
+		ended := errPanicked
+		defer func() { j.end(ended) }()
 		var attempt asynq.Handler = asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error { return j.attempt(ctx, next) })
 		if l.opts.Attempt != nil {
 			attempt = l.opts.Attempt(attempt)
 		}
-		ended := errPanicked
-		defer func() { j.end(ended) }()
 		ended = attempt.ProcessTask(ctx, task)
 		return ended
 	})
@@ -243,13 +243,11 @@ func (j *job) goesOnElsewhere(err error) bool {
 
 // end gives back what the attempt holds, and counts how it ended.
 func (j *job) end(err error) {
+	defer j.closeSpan(nil) // of permits that were held and never used
 	j.a.ask()
 	j.l.caller.answered(j.a)
 	j.uncalled()
 	j.giveUp()
-	if j.span != nil { // the span of permits that were held and never used
-		j.span(nil)
-	}
 	j.freeSlots()
 	j.leaveFlight()
 	j.a.position.leave()
@@ -267,7 +265,7 @@ func (j *job) end(err error) {
 		}
 	}
 	j.counts().attempt(err)
-	j.a.finish(err == nil)
+	j.a.finish(err == nil || errors.Is(err, asynq.RevokeTask))
 	if err == nil || errors.Is(err, asynq.RevokeTask) { // asynq ends it with a script that does not know the list
 		j.l.rooms.of(j.a).leaving(j.a)
 	}

@@ -94,13 +94,12 @@ func (a *attempt) start() bool {
 	return true
 }
 
-// finish records that the middleware has returned. If the task is done, asynq itself notes that
-// in Redis.
+// finish records that the middleware has returned, and whether the task is done.
 func (a *attempt) finish(done bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.over, a.last = true, time.Now()
-	a.settled, a.noted = a.settled || done, a.noted || done
+	a.settled = a.settled || done
 }
 
 // note records that Redis knows what became of the task.
@@ -292,6 +291,33 @@ func (t *attempts) drop(a *attempt) {
 	if key := a.key(); ended && t.all[key] == a {
 		delete(t.all, key)
 	}
+}
+
+// awaitEnds waits until the middleware has returned for all attempts, and asynq has ended them.
+func (t *attempts) awaitEnds(ctx context.Context) {
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for !t.ended() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-poll.C:
+		}
+	}
+}
+
+func (t *attempts) ended() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, a := range t.all {
+		a.mu.Lock()
+		ended := a.noted || a.phase == taken || !a.hasLease() // without a lease asynq has given it up
+		a.mu.Unlock()
+		if !ended {
+			return false
+		}
+	}
+	return true
 }
 
 const (

@@ -52,16 +52,30 @@ func (c client) ZAddXX(ctx context.Context, key string, members ...redis.Z) *red
 
 func (c client) eval(ctx context.Context, keys []string, args []any, asynqs func() *redis.Cmd) *redis.Cmd {
 	call := line.Recognize(keys, args)
-	if !c.l.serving.Load() {
+	switch {
+	case c.l.serving.Load():
+	case call.Step == line.Dequeue && c.l.served.Load(): // Serve has returned, and asynq has yet to notice
+		return redis.NewCmdResult(nil, redis.Nil)
+	case c.l.attempts.get(call.Queue, call.ID) == nil:
 		return asynqs()
 	}
 	switch call.Step {
 	case line.Dequeue:
+		if _, serves := c.l.weights[call.Queue]; !serves {
+			c.l.foreign.Do(func() {
+				c.l.logger.Error("the server asks for a queue that Limits.Configure did not return, and does not get its jobs: give Configure all queues", "queue", call.Queue)
+			})
+			return redis.NewCmdResult(nil, redis.Nil)
+		}
 		return c.l.intake.next(ctx, call)
 	case line.Done:
 		cmd := c.repeat(ctx, asynqs)
 		if cmd.Err() == nil {
 			c.l.ended(call.Queue, call.ID, true)
+			if a := c.l.attempts.get(call.Queue, call.ID); a != nil {
+				a.note()
+				c.l.attempts.drop(a)
+			}
 		}
 		return cmd
 	case line.Retry, line.Archive, line.Requeue:
@@ -111,6 +125,9 @@ func (c client) settle(ctx context.Context, a *attempt, call line.Call, asynqs f
 	default:
 		c.l.rooms.of(a).leaving(a)
 		cmd = c.repeat(ctx, asynqs)
+		if call.Step == line.Archive && cmd.Err() == nil {
+			c.unlock(ctx, call)
+		}
 	}
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		return cmd // asynq sends the whole script next, and needs the attempt for that
@@ -126,6 +143,13 @@ func (c client) settle(ctx context.Context, a *attempt, call line.Call, asynqs f
 	}
 	c.l.attempts.drop(a)
 	return cmd
+}
+
+// unlock gives the lock of a unique task that was archived back the time that it had.
+func (c client) unlock(ctx context.Context, call line.Call) {
+	if err := c.l.lines.Unlock(ctx, call.Queue, call.ID); err != nil {
+		c.l.logger.Warn("the lock of a unique job that was archived lasts longer than its producer said", "queue", call.Queue, "task_id", call.ID, "error", err)
+	}
 }
 
 // wait calls try, which parks a task or gives it back, until it succeeds. Until then the task
@@ -170,7 +194,11 @@ func (c client) recovered(ctx context.Context, a *attempt, call line.Call, asynq
 	case a != nil:
 		return c.settle(ctx, a, call, asynqs)
 	}
-	return asynqs()
+	cmd := asynqs()
+	if call.Step == line.Archive && cmd.Err() == nil {
+		c.unlock(ctx, call)
+	}
+	return cmd
 }
 
 // result is what asynq gets for a script of ours. If a task is not active any more, that is

@@ -2,6 +2,7 @@ package asynqlimit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -80,4 +81,30 @@ jobs: { "x:": { limits: ["{api}", "{api}:account"] }, "y:": { limits: [other] } 
 			t.Errorf("%s ran %d times", id, n)
 		}
 	}
+}
+
+// TestClusterTags: limits of a job that lie in different slots of a Cluster are refused when the server is made,
+// though the configuration does not say that Redis is a Cluster.
+func TestClusterTags(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Parse("config.yaml", []byte(`
+limits: { api: { rate: 40/1s }, account: { rate: 20/1s, key: payload.account } }
+jobs: { "x:": { limits: [api, account] } }
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}) // it is not asked
+	t.Cleanup(func() { rdb.Close() })
+	_, err = asynqlimit.New(rdb, cfg, asynqlimit.Options{})
+	if wrong, ok := errors.AsType[*config.Error](err); !ok || wrong.Key != "jobs.x:.limits[1]" {
+		t.Errorf("got %v, want an error of the configuration that names the second limit", err)
+	}
+	single := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { single.Close() })
+	limits, err := asynqlimit.New(single, cfg, asynqlimit.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits.Close()
 }

@@ -3,11 +3,14 @@ package asynqlimit
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/hibiken/asynq"
 
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
+	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -24,7 +27,7 @@ type ThrottledError struct {
 // blocked job it is the text of its BlockedError.
 func (e *ThrottledError) Error() string {
 	if blocked, ok := errors.AsType[*BlockedError](e.Err); ok {
-		return blocked.Error()
+		return strings.ToValidUTF8(blocked.Error(), "\uFFFD") // asynq stores no other text
 	}
 	s := "throttled"
 	if e.Limiter != "" {
@@ -34,7 +37,7 @@ func (e *ThrottledError) Error() string {
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
-	return s
+	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
 // Unwrap returns why the attempt was put off.
@@ -106,9 +109,19 @@ func (e *BlockedError) Unwrap() error { return e.Err }
 // Blocked returns an error, a [*BlockedError], for handlers of jobs that cannot run as things
 // stand, for a reason that somebody can fix: for example, a credential is missing. All jobs of
 // the type that are blocked for this reason wait in one line. One of them is tried from time to
-// time. When it passes, the others follow.
+// time. When it passes, the others follow. The reason is a word, such as missing_credential: anything in it but letters,
+// digits, dots and dashes becomes an underscore.
 func Blocked(reason string, err error) error {
-	return &BlockedError{Reason: BlockReason(reason), Err: err}
+	word := strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) || r == '.' || r == '-' {
+			return r
+		}
+		return '_'
+	}, strings.ToValidUTF8(reason, "_"))
+	if name := line.Blocked + word + ":"; name == line.InFlight || name == line.MaxInFlight {
+		word += "_" // those lines are for other things
+	}
+	return &BlockedError{Reason: BlockReason(word), Err: err}
 }
 
 // BlockedFor returns the reason in the text of a [BlockedError], and the rest of it.

@@ -23,6 +23,8 @@ type intake struct {
 	few   map[string]int     // by queue, how many it has looked at since more of them parked
 	takes map[string]*taking // by queue, the one that has no answer yet, or the next one
 
+	busy sync.Mutex // one takes tasks, or gives them back
+
 	mu    sync.Mutex
 	taken []handed        // in the order in which they were taken
 	last  <-chan struct{} // closed when the last of them has asked for its permits
@@ -54,6 +56,8 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 	if t, ok := in.pop(); ok {
 		return redis.NewCmdResult(t.message, nil)
 	}
+	in.busy.Lock()
+	defer in.busy.Unlock()
 	g := in.l.gate
 	first, ok := g.admit(call.Queue, min(held/time.Duration(max(len(in.l.weights), 1)), in.soonest()))
 	if !ok {
@@ -160,8 +164,8 @@ func (in *intake) put(queue string, t line.Taken, leaseEnds any, standing line.S
 	if ends, ok := leaseEnds.(int64); ok {
 		a.leased = leaseEnd(ends)
 	}
+	a.wait.Refused = refusedBefore(t)
 	if t.Waited() {
-		a.wait.Refused = refusedBefore(t)
 		a.earlier = max(time.Duration(t.At-a.since)*time.Microsecond, 0)
 	}
 	in.l.gate.arrived(queue, t.Wait.State, began)
@@ -181,12 +185,15 @@ func (in *intake) put(queue string, t line.Taken, leaseEnds any, standing line.S
 }
 
 // refusedBefore is when the API first refused a task, moved on by the time that it has waited in
-// line since.
+// line since. If the task has run since, and the API did not refuse it then, that does not count any more.
 func refusedBefore(t line.Taken) int64 {
-	if !t.Waited() {
+	switch {
+	case t.Waited():
+		return movedOn(t.Wait.Refused, t.Wait.InLine(t.At), t.At/1e6)
+	case t.Wait.Line == "": // it waited alone; after this take Redis does not say so any more
 		return t.Wait.Refused
 	}
-	return movedOn(t.Wait.Refused, t.Wait.InLine(t.At), t.At/1e6)
+	return 0
 }
 
 // pop returns the next task for asynq. One that went back to its queue just now, and was taken again,
@@ -220,6 +227,8 @@ func (in *intake) soonest() time.Duration {
 // begun, and asynq's recoverer brings it back without a failure. Then it leaves the queues to other
 // processes to sort.
 func (in *intake) giveBack(ctx context.Context) {
+	in.busy.Lock() // asynq may not have stopped: somebody else may have called its Stop or Shutdown
+	defer in.busy.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	in.mu.Lock()

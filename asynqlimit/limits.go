@@ -80,6 +80,8 @@ type Limits struct {
 	takes    atomic.Bool
 	reached  atomic.Bool // the server has our client
 	unknown  sync.Once
+	foreign  sync.Once       // asynq asks for a queue that it was not given
+	served   atomic.Bool     // Serve was called
 	draining context.Context // ends when the waits in this process have to end
 	drain    context.CancelFunc
 	late     context.Context // ends when the shutdown is nearly over
@@ -113,14 +115,19 @@ type process struct {
 
 // New returns the limits of a configuration, for the jobs in rdb. The caller still closes rdb.
 // The error for a wrong configuration is a [*config.Error]. New makes no Redis call. It reads
-// limits and jobs of the configuration. From the first pool it takes what the server's own
-// configuration does not say.
+// limits, jobs and redis.wait_replicas of the configuration. From the pool named by Options.Name, or
+// else the first, it takes what the server's own configuration does not say.
 func New(rdb redis.UniversalClient, cfg *config.Config, opts Options) (*Limits, error) {
 	if rdb == nil || cfg == nil {
 		return nil, errors.New("asynqlimit: New needs a Redis client and a configuration")
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
+	}
+	if _, ok := rdb.(*redis.ClusterClient); ok {
+		if err := cfg.ValidateCluster(); err != nil {
+			return nil, err
+		}
 	}
 	rules, err := newRules(cfg)
 	if err != nil {
@@ -265,11 +272,14 @@ func (l *Limits) weightOf(queue string) int {
 }
 
 // trace begins the span of a wait for permits.
-func (l *Limits) trace(ctx context.Context, limiters []string, permits int64) func(error) {
-	if l.opts.Trace == nil {
+func (l *Limits) trace(ctx context.Context, limiters []string, permits int64) (end func(error)) {
+	if l.opts.Trace != nil {
+		end = l.opts.Trace(ctx, limiters, permits)
+	}
+	if end == nil {
 		return func(error) {}
 	}
-	return l.opts.Trace(ctx, limiters, permits)
+	return end
 }
 
 // whileRunning returns a context that also ends when the process drains.

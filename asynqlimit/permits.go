@@ -238,8 +238,7 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	j.took(j.needs.costs, r)
 	j.held, j.sent = true, time.Now()
 	j.served()
-	j.span(nil)
-	j.span = nil
+	j.closeSpan(nil)
 	return true, nil
 }
 
@@ -260,9 +259,16 @@ func (j *job) lateBy() time.Duration {
 
 // endSpan ends the span of the wait if it has failed.
 func (j *job) endSpan(err error) {
-	if err != nil && j.span != nil {
-		j.span(err)
-		j.span = nil
+	if err != nil {
+		j.closeSpan(err)
+	}
+}
+
+// closeSpan ends the span of the wait, if there is one.
+func (j *job) closeSpan(err error) {
+	if span := j.span; span != nil {
+		j.span = nil // first: it is the user's, and may panic
+		span(err)
 	}
 }
 

@@ -18,12 +18,18 @@ var ErrNotOurClient = errors.New("asynqlimit: make the server with asynq.NewServ
 // Serve applies the limits of the configuration, except where an operator has pinned one. It runs
 // the server with the handler, usually an [*asynq.ServeMux], until ctx ends, and then shuts it
 // down: nothing starts any more, jobs that wait go back to the heads of their queues, and jobs
-// that run get the server's ShutdownTimeout. Call it once, in place of the server's Run. It does
-// not listen to signals: see [os/signal.NotifyContext].
+// that run get the server's ShutdownTimeout. Call it once, in place of the server's Run, and do not call the server's
+// Stop or Shutdown. It does not listen to signals: see [os/signal.NotifyContext].
 //
 // It returns nil after that, or the reason why it could not start: [ErrNotOurClient], for
 // example.
 func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Handler) (err error) {
+	switch {
+	case srv == nil || handler == nil:
+		return errors.New("asynqlimit: Serve needs a server and a handler")
+	case !l.served.CompareAndSwap(false, true):
+		return errors.New("asynqlimit: Serve was called before: a second server needs limits of its own, from Limits.Another")
+	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 	if err := srv.Ping(); err != nil {
 		return fmt.Errorf("asynqlimit: reach Redis: %w", err)
@@ -69,8 +75,14 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 	l.intake.giveBack(context.WithoutCancel(ctx))
 	l.drain()
 	defer time.AfterFunc(l.timeout*9/10, l.giveUp).Stop()
+	ending, cancel := context.WithTimeout(listing, l.timeout)
+	defer cancel()
 	srv.Shutdown()
+	l.attempts.awaitEnds(ending)      // it returns at once if somebody else has called it
 	_ = l.caller.flushOrders(listing) // tasks that have ended meanwhile; if this fails, Redis finds out without us
+	charging, cancel := context.WithTimeout(listing, settleTimeout)
+	defer cancel()
+	_ = l.caller.chargeOwed(charging) // what tasks got, and gave back, meanwhile; if this fails, somebody is behind by a few jobs
 	return nil
 }
 

@@ -24,6 +24,32 @@ func (c *Config) Validate() error {
 			return err
 		}
 	}
+	if c.Redis.cluster() {
+		return c.ValidateCluster()
+	}
+	return nil
+}
+
+// ValidateCluster returns an [*Error] for the first job whose permits, or whose slots of limits in flight, do not
+// all lie in one slot of a Redis Cluster: one script takes them. [Config.Validate] calls it last, if redis.addrs
+// lists several nodes; package asynqlimit calls it if its client is one of a Cluster.
+func (c *Config) ValidateCluster() error {
+	for _, pattern := range slices.Sorted(maps.Keys(c.Jobs)) {
+		first := map[bool]string{} // by whether it is in flight
+		for i, name := range c.Jobs[pattern].Limits {
+			l := c.Limits[name]
+			if l.DryRun {
+				continue
+			}
+			one, there := first[l.IsInFlight()]
+			if !there {
+				first[l.IsInFlight()] = name
+			} else if limitname.HashTag(name) != limitname.HashTag(one) {
+				return invalid(fmt.Sprintf("jobs.%s.limits[%d]", pattern, i),
+					"%q and %q lie in different slots of the Redis Cluster: give the limits of a job a common hash tag, such as {api}:%s and {api}:%s", one, name, one, name)
+			}
+		}
+	}
 	return nil
 }
 
@@ -216,10 +242,6 @@ func (c *Config) checkJobLimits(key string, j Job) error {
 				return invalid(lkey, "%q adapts, and so does %q: when the API refuses, nobody knows whose limit it was; give one of them a fixed rate", name, adapts)
 			}
 			adapts = name
-		}
-		if c.Redis.cluster() && limitname.HashTag(name) != limitname.HashTag(j.Limits[0]) {
-			return invalid(lkey, "%q and %q lie in different slots of the Redis Cluster: give the limits of a job a common hash tag, such as {api}:%s and {api}:%s",
-				j.Limits[0], name, j.Limits[0], name)
 		}
 	}
 	for i, name := range j.PauseOn429 {

@@ -29,8 +29,8 @@ var (
 	taskCommands = strings.Fields(`eval evalsha ping subscribe exists expire expireat del get incr set setex sadd hdel hget hmget hset
 		lpush lrem rpoplpush rpush zadd zcard zrange zrangebyscore zrem zremrangebyrank zremrangebyscore zscore`)
 	// lineCommands are those of the lines of parked tasks.
-	lineCommands = strings.Fields(`eval evalsha time del exists get hdel hget hgetall hincrby hkeys hlen hmget hset lpush lrange lrem
-		pexpire pttl rpop rpush sadd sismember srem zadd zcard zrange zrangebyscore zrem zremrangebyscore zscore`)
+	lineCommands = strings.Fields(`eval evalsha time del exists get hdel hexists hget hgetall hincrby hkeys hlen hmget hset lpush lrange lrem
+		pexpire pttl rpop rpush sadd sismember srem zadd zcard zrange zrangebyscore zrem zremrangebyrank zremrangebyscore zscore`)
 	// pageCommands are those that only the admin address needs, and lrange: without it, backlogs park
 	// more slowly.
 	pageCommands = strings.Fields("exec hvals llen lpos lrange memory|usage multi setnx smembers zrank zscan")

@@ -26,22 +26,24 @@ func (s State) Near() bool { return s == Called || s == Back }
 type Wait struct {
 	State   State
 	Since   int64  // its first arrival, by Redis's clock, in microseconds after 1970
-	Soonest int64  // before this time nobody takes it from the line, in milliseconds after 1970
+	Soonest int64  // before this time nobody takes it from the line, in milliseconds after 1970; in its queue again: when it went back
 	Score   int64  // of the parked task, in asynq's retry set
 	Cost    int64  // permits
 	Refused int64  // when its API first told it to try later, moved on by its waits for other things since, in seconds after 1970; 0: never
 	Line    string // the name of its line
 }
 
-// InLine is how long a task that was taken at that time had been in line. The time is by Redis's
-// clock, in microseconds after 1970. It is 0 if the task was not in line, or if that is not
-// known.
+// InLine is how long a task that was taken at that time had been in line, or in its queue again. The time is
+// by Redis's clock, in microseconds after 1970. It is 0 if the task was not there, or if that is not known.
 func (w Wait) InLine(taken int64) time.Duration {
-	if w.State != Parked && w.State != Called || w.Soonest == 0 {
+	since := time.Duration(w.Soonest) * time.Millisecond
+	switch {
+	case w.Soonest == 0, w.State == Arrived:
 		return 0
+	case w.State == Parked, w.State == Called:
+		since -= Settled
 	}
-	parked := time.Duration(w.Soonest)*time.Millisecond - Settled
-	return max(time.Duration(taken)*time.Microsecond-parked, 0)
+	return max(time.Duration(taken)*time.Microsecond-since, 0)
 }
 
 // ParseWait reads the field. It returns false for a task that never waited.

@@ -49,7 +49,7 @@ local function back(id, taken, state, since, cost, refused, limiter)
   end)
   behind(KEYS[3], before, {id})
   redis.call("HDEL", task, "taken")
-  redis.call("HSET", task, "state", "pending", "pending_since", now .. "000", "jt", table.concat({state, since, "0", "0", cost, refused, limiter}, " "))
+  redis.call("HSET", task, "state", "pending", "pending_since", now .. "000", "jt", table.concat({state, since, string.sub(now, 1, -4), "0", cost, refused, limiter}, " "))
   return 1
 end
 

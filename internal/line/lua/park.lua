@@ -104,8 +104,11 @@ end
 redis.call("ZADD", KEYS[3], unpack(retry))
 if not pending then redis.pcall("SREM", KEYS[4], unpack(ids)) end
 for _, p in ipairs(parked) do
-  local lock = p[4]
-  if lock ~= "" and redis.pcall("GET", lock) == ARGV[p[1]] and redis.call("PTTL", lock) < tonumber(ARGV[2]) then
+  local lock, id = p[4], ARGV[p[1]]
+  local left = lock ~= "" and redis.pcall("GET", lock) == id and redis.call("PTTL", lock)
+  if left and left < tonumber(ARGV[2]) then
+    local task = prefix .. "t:" .. id
+    if redis.call("HEXISTS", task, "lock") == 0 then redis.call("HSET", task, "lock", string.format("%.0f", ms + left)) end -- see unlock.lua
     redis.call("PEXPIRE", lock, ARGV[2])
   end
 end

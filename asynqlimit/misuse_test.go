@@ -1,0 +1,178 @@
+package asynqlimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/asynqlimit"
+	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+)
+
+// limits returns limits for a configuration.
+func (s *site) limits(yaml string) *asynqlimit.Limits {
+	s.t.Helper()
+	cfg, err := config.Parse("config.yaml", []byte(yaml))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	limits, err := asynqlimit.New(s.rdb, cfg, asynqlimit.Options{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return limits
+}
+
+// TestShutdownByTheProgram: a program that shuts its server down itself, as it did before it had limits, loses no
+// job. Serve returns when all handlers have.
+func TestShutdownByTheProgram(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"the server", "Serve"} {
+		t.Run(first, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			limits := s.limits(fiftyPerSecond)
+			srv := asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(asynq.Config{Concurrency: 10, LogLevel: asynq.FatalLevel}))
+			began, ended := make(chan struct{}), atomic.Bool{}
+			mux := asynq.NewServeMux()
+			mux.HandleFunc("x:limited", func(context.Context, *asynq.Task) error {
+				close(began)
+				<-time.After(time.Second)
+				ended.Store(true)
+				return asynqlimit.RetryAfter(time.Minute)
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			served := make(chan error, 1)
+			go func() { served <- limits.Serve(ctx, srv, mux) }()
+			s.enqueue("x:limited", "last", asynq.MaxRetry(0))
+			<-began
+			if first == "the server" {
+				go srv.Shutdown()
+				<-time.After(100 * time.Millisecond)
+			}
+			cancel()
+			srv.Shutdown()
+			if err := <-served; err != nil || !ended.Load() {
+				t.Errorf("Serve returned %v while a handler ran: %v", err, !ended.Load())
+			}
+			if q := s.queue("default"); q.Archived != 0 || q.Retry+q.Scheduled+q.Pending != 1 {
+				t.Errorf("the job that was put off on its last attempt: %+v", q)
+			}
+		})
+	}
+}
+
+// TestServeIsCalledWrongly: an error says what is wrong, and a server that runs goes on.
+func TestServeIsCalledWrongly(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	server := func(limits *asynqlimit.Limits) *asynq.Server {
+		return asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(asynq.Config{Concurrency: 10, LogLevel: asynq.FatalLevel}))
+	}
+	limits := s.limits(fiftyPerSecond)
+	t.Cleanup(func() { limits.Close() })
+	if err := limits.Serve(t.Context(), server(limits), nil); err == nil {
+		t.Error("no error for a server without a handler")
+	}
+	limits = s.limits(fiftyPerSecond)
+	mux := asynq.NewServeMux()
+	mux.HandleFunc("x:limited", s.handler(member{}))
+	srv := server(limits)
+	stop := s.serveWith(limits, srv, mux)
+	s.enqueue("x:limited", "first")
+	s.awaitStarts("first", 1, 5*time.Second)
+	if err := limits.Serve(t.Context(), srv, mux); err == nil || !strings.Contains(err.Error(), "Another") {
+		t.Errorf("Serve called twice: %v, want an error that names Another", err)
+	}
+	s.enqueue("x:limited", "second")
+	s.awaitStarts("second", 1, 5*time.Second)
+	stop()
+}
+
+// TestQueueAddedLater: jobs of a queue that Configure did not see stay where they are. The others run.
+func TestQueueAddedLater(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	limits := s.limits(fiftyPerSecond)
+	cfg := limits.Configure(asynq.Config{Concurrency: 10, LogLevel: asynq.FatalLevel, Queues: map[string]int{"default": 1}})
+	cfg.Queues["later"] = 5
+	mux := asynq.NewServeMux()
+	mux.HandleFunc("x:limited", s.handler(member{}))
+	s.enqueue("x:limited", "later", asynq.Queue("later"))
+	s.enqueue("x:limited", "job")
+	s.serveWith(limits, asynq.NewServerFromRedisClient(limits.Redis(), cfg), mux)
+	s.awaitStarts("job", 1, 5*time.Second)
+	s.awaitDone("default", 5*time.Second)
+	if q := s.queue("later"); q.Pending != 1 || len(s.seen("later")) != 0 {
+		t.Errorf("the queue that was added: %+v", q)
+	}
+}
+
+// TestTraceMisbehaves: a Trace that returns nil traces nothing. If the end of a span panics, that is a failure of this
+// job, and costs the server nothing.
+func TestTraceMisbehaves(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	var spans atomic.Int64
+	const panics, jobs = 8, 30
+	s.serve(member{yaml: fiftyPerSecond, asynq: asynq.Config{Concurrency: 2}, opts: asynqlimit.Options{
+		MaxWaiting: 2,
+		Trace: func(context.Context, []string, int64) func(error) {
+			if spans.Add(1) > panics {
+				return nil
+			}
+			return func(error) { panic("the end of a span") }
+		},
+	}})
+	for i := range jobs {
+		s.enqueue("x:limited", fmt.Sprint("job", i), asynq.MaxRetry(0))
+	}
+	s.await(10*time.Second, func() (bool, string) {
+		q := s.queue("default")
+		return q.Active+q.Pending+q.Retry+q.Scheduled == 0 && len(s.seen("")) >= jobs-panics, fmt.Sprintf("%d of %d started; %+v", len(s.seen("")), jobs, q)
+	})
+}
+
+// TestPutOffIsNotUTF8: a job that is put off for a reason that is not valid UTF-8 parks at once, as any other.
+func TestPutOffIsNotUTF8(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	s.serve(member{yaml: fiftyPerSecond, handle: func(context.Context, *asynq.Task) error {
+		return asynqlimit.Blocked("no\tcredential", errors.New("the API said \xff\xfe"))
+	}})
+	s.enqueue("x:limited", "job", asynq.MaxRetry(0))
+	s.await(5*time.Second, func() (bool, string) {
+		q := s.queue("default")
+		lines := s.rdb.ZRange(t.Context(), "asynq:{default}:jt:blocked", 0, -1).Val()
+		return q.Retry == 1 && len(lines) == 1 && lines[0] == "!no_credential:x:limited", fmt.Sprintf("%+v, lines %q", q, lines)
+	})
+}
+
+// TestUniqueJobIsArchived: the lock of a unique job lasts as long as its producer said when the job is archived, also
+// if it was made longer while the job waited.
+func TestUniqueJobIsArchived(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	goOn := s.stopLimit("api", "50/1s")
+	s.serve(member{yaml: fiftyPerSecond, handle: func(context.Context, *asynq.Task) error { return errors.New("it fails") }})
+	const lasts = 4 * time.Second
+	s.enqueue("x:limited", "first", asynq.Unique(lasts), asynq.MaxRetry(0))
+	s.awaitWaiting("default", 1)
+	goOn()
+	s.await(10*time.Second, func() (bool, string) {
+		q := s.queue("default")
+		return q.Archived == 1, fmt.Sprintf("%+v", q)
+	})
+	s.await(lasts+2*time.Second, func() (bool, string) {
+		_, err := s.client.Enqueue(asynq.NewTask("x:limited", nil), asynq.TaskID("second"), asynq.Unique(lasts))
+		return err == nil, fmt.Sprint(err)
+	})
+}
