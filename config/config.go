@@ -115,8 +115,8 @@ type Limit struct {
 	Weights map[string]float64 `yaml:"weights"`
 	// DefaultWeight is the weight of all other tenants: 0.001 to 1,000,000. Defaults to 1.
 	DefaultWeight *float64 `yaml:"default_weight"`
-	// Guard is how late a permit may be used: at most the interval, or a quarter of a calendar
-	// window. Zero means the default: 1 % of the interval, at least 3ms and at most 50ms, but
+	// Guard is how long a permit counts beyond its interval: at most the interval, or a quarter of a
+	// calendar window. It is used in the first half. Zero means the default: 1 % of the interval, at least 3ms and at most 50ms, but
 	// never more than a quarter of the interval. A negative value means none.
 	Guard Duration `yaml:"guard"`
 	// Smooth spreads the permits evenly over the interval.

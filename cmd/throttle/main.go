@@ -31,8 +31,8 @@ func newCommand() *cobra.Command {
 		Use:   "throttle",
 		Short: "See and change the limits of running workers",
 		Long: `throttle shows the limits of a fleet of workers, changes them while it runs,
-and tells what holds a job. All that it shows is read from Redis, for the whole
-fleet; what it changes, all workers follow within 100ms.`,
+and tells what holds a job. It reads everything from Redis, for the whole fleet.
+All workers follow a change within 100ms.`,
 		Example: `  throttle list                          all limits, and how they stand
   throttle top                           the same, live
   throttle show stripe                   one, with its clients and parked jobs

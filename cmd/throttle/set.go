@@ -84,7 +84,7 @@ A change of type (--per-client) forgets the usage, so set asks first.`,
 	flags.SortFlags = false
 	flags.BoolVar(&f.perClient, "per-client", false, "each worker has the permits for itself (=false: the fleet shares them)")
 	flags.BoolVar(&f.pin, "pin", false, "make workers that start leave the limit as it is (with --value: unless =false)")
-	flags.DurationVar(&f.guard, "guard", 0, "how late a permit may be used: 0 for the default, negative for none")
+	flags.DurationVar(&f.guard, "guard", 0, "how long a permit counts beyond its interval: 0 for the default, negative for none")
 	flags.BoolVar(&f.smooth, "smooth", false, "spread permits evenly instead of in bursts (=false: in bursts)")
 	flags.StringVar(&f.window, "window", "", "sliding or calendar")
 	flags.DurationVar(&f.offset, "offset", 0, "where calendar windows begin, from UTC midnight")

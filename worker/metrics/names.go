@@ -39,9 +39,9 @@ var (
 	paused    = desc("paused_seconds", "How long the limit stays paused; 0 if it is not.", "limit")
 
 	learntAccepted = desc("adapt_accepted_permits", "What the API of a limit that adapts is known to take in an interval; 0 if that is not known lately.", "limit")
-	learntMost     = desc("adapt_most_permits", "What it takes at most, as far as known; 0 if nothing is.", "limit")
-	learntCuts     = desc("adapt_cuts", "How often it was cut, since it adapts or was last set.", "limit")
-	learntRefused  = desc("adapt_refused_permits", "Permits of requests that the API refused, since it adapts or was last set.", "limit")
+	learntMost     = desc("adapt_most_permits", "What the API takes at most in an interval, as far as known; 0 if nothing is.", "limit")
+	learntCuts     = desc("adapt_cuts", "How often the limit was cut since it began to adapt or was last set.", "limit")
+	learntRefused  = desc("adapt_refused_permits", "Permits of requests that the API refused since the limit began to adapt or was last set.", "limit")
 
 	parkedJobs     = desc("parked_jobs", "Jobs of the fleet in line for the limit, outside of slots; of a limit with a key, for all its limiters.", "limit")
 	parkedLimiters = desc("parked_limiters", "Limiters of the limit that jobs are in line for.", "limit")
