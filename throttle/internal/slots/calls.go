@@ -16,6 +16,8 @@ const (
 	// pollQueues is how many queues may wait before they ask less often. pollMost is the longest
 	// interval then: Redis forgets those who are silent for GONE of slots.lua.
 	pollQueues, pollMost = 64, time.Second
+	// forgottenFor is after how long Redis takes a queue that was silent out of the line: GONE of slots.lua.
+	forgottenFor = 3 * time.Second
 	// retryLeast and retryMost bound how soon a call that failed is made again.
 	retryLeast, retryMost = 5 * time.Millisecond, 500 * time.Millisecond
 	// callLasts bounds a call.
@@ -64,8 +66,9 @@ func (q *queue) next(polled *time.Time) (x *exchange, asks []*waiter, gives []*g
 	defer q.mu.Unlock()
 	q.order = slices.DeleteFunc(q.order, func(w *waiter) bool { return w.over })
 	if now := time.Now(); len(q.order) > 0 && now.Sub(*polled) >= q.poll() {
+		gone := now.Sub(*polled) > forgottenFor
 		*polled = now
-		for _, w := range q.order[:min(len(q.order), maxAsks)] {
+		for _, w := range q.toPoll(gone) {
 			q.ask(w)
 		}
 	}
@@ -84,12 +87,27 @@ func (q *queue) next(polled *time.Time) (x *exchange, asks []*waiter, gives []*g
 	}
 	for _, w := range asks {
 		w.asking = false
-		x.claims = append(x.claims, claim{id: w.id, no: w.no, since: w.first.Load()})
+		x.claims = append(x.claims, claim{id: w.id, no: w.no, since: w.first.Load(), made: w.made})
 	}
 	if len(asks)+len(gives) > 0 {
 		x.apply = q.k.toApply(x.limits)
 	}
 	return x, asks, gives
+}
+
+// toPoll returns who asks because nobody has for a while: those who are first in line, and some of the others in
+// turn. If it was so long that Redis may have taken everybody out of the line (gone), everybody does.
+func (q *queue) toPoll(gone bool) []*waiter {
+	if gone || len(q.order) <= maxAsks {
+		return q.order
+	}
+	first, rest := q.order[:maxAsks], q.order[maxAsks:]
+	if q.polled >= len(rest) {
+		q.polled = 0
+	}
+	next := rest[q.polled:min(q.polled+maxAsks/2, len(rest))]
+	q.polled += len(next)
+	return slices.Concat(first, next)
 }
 
 // stop ends the queue's goroutine. If the Keeper is closed, what is left is refused. The mutex is
@@ -188,7 +206,12 @@ func (q *queue) settle(x *exchange, asks []*waiter, gives []*giving, out []outco
 				q.k.listen()
 			}
 			if o.blocked > 0 { // nobody is told when the other's lease ends
-				time.AfterFunc(min(o.blocked+time.Millisecond, pollHeard), func() { q.handed(w.id) })
+				after := min(o.blocked+time.Millisecond, pollHeard)
+				if w.again == nil {
+					w.again = time.AfterFunc(after, func() { q.handed(w.id) })
+				} else {
+					w.again.Reset(after)
+				}
 			}
 		}
 	}

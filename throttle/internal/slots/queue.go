@@ -30,6 +30,7 @@ type queue struct {
 	running  bool               // its goroutine runs
 	closed   bool
 	no       uint64
+	polled   int   // how many of those behind the first have asked again, in this round
 	trouble  error // error of the last call
 	wake     chan struct{}
 	idle     chan struct{} // closed when running ends
@@ -39,11 +40,13 @@ type queue struct {
 type waiter struct {
 	id      string
 	no      uint64
+	made    time.Time     // when it came
 	first   *atomic.Int64 // arrival, in microseconds of Redis's clock; 0: not known
 	limit   atomic.Int64  // in whose line it waits
 	stands  bool          // it is in line
 	asking  bool          // it is in asks
 	over    bool          // it has its answer, or has left
+	again   *time.Timer   // makes it ask when another's lease may have ended; nil: there was none
 	refused chan struct{} // gets a value when it is refused for the first time
 	out     chan answer
 }
@@ -212,7 +215,7 @@ func (k *Keeper) Acquire(ctx context.Context, limits []Limit, id string, first *
 		return nil, 0, err
 	}
 	defer k.leave(q)
-	w := &waiter{id: id, no: k.claims.Add(1), first: first, out: make(chan answer, 1), refused: make(chan struct{}, 1)}
+	w := &waiter{id: id, no: k.claims.Add(1), made: time.Now(), first: first, out: make(chan answer, 1), refused: make(chan struct{}, 1)}
 	if err := q.arrive(limits, w); err != nil {
 		return nil, 0, err
 	}

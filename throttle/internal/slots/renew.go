@@ -2,6 +2,8 @@ package slots
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,6 +15,8 @@ const (
 	renewTogether = 6
 	// renewMost is how many leases one script renews at most.
 	renewMost = 500
+	// renewAtOnce is how many scripts are under way at a time at most, if they do not go in a pipeline.
+	renewAtOnce = 16
 	// renewRetry is how soon a renewal that failed is tried again.
 	renewRetry = 250 * time.Millisecond
 )
@@ -144,10 +148,29 @@ type pipeliner interface {
 	Pipelined(ctx context.Context, fn func(redis.Pipeliner) error) ([]redis.Cmder, error)
 }
 
+// renewWithin is how long a try to renew leases takes at most: a short one must not be over because one connection
+// is dead. The last try may take as long as the lease lasts.
+func renewWithin(calls []*renewal) time.Duration {
+	within := callLasts
+	for _, c := range calls {
+		for _, l := range c.leases {
+			l.mu.Lock()
+			try, left := l.lasts/renewTogether, time.Until(l.ends)
+			if left < 2*try {
+				try = max(left, time.Millisecond)
+			}
+			within = min(within, try)
+			l.mu.Unlock()
+		}
+	}
+	return within
+}
+
 // callAll runs renew.lua for each call, in one pipeline if rdb has pipelines. If Redis does not
-// know the script by its hash, it is sent again as a whole.
+// know the script by its hash, it is sent again as a whole. If one server does not answer, the others' answers count:
+// go-redis then also reports an error for commands that were answered.
 func (k *Keeper) callAll(calls []*renewal) []reply {
-	ctx, cancel := context.WithTimeout(k.ctx, callLasts)
+	ctx, cancel := context.WithTimeout(k.ctx, renewWithin(calls))
 	defer cancel()
 	replies := make([]reply, len(calls))
 	again := make([]int, 0, len(calls))
@@ -163,6 +186,9 @@ func (k *Keeper) callAll(calls []*renewal) []reply {
 		})
 		for i, cmd := range cmds {
 			value, err := cmd.Result()
+			if value != nil {
+				err = nil
+			}
 			if replies[i] = (reply{value, err}); redis.HasErrorPrefix(err, "NOSCRIPT") {
 				again = append(again, i)
 			}
@@ -172,10 +198,16 @@ func (k *Keeper) callAll(calls []*renewal) []reply {
 			again = append(again, i)
 		}
 	}
-	for _, i := range again {
-		keys, args := calls[i].keysAndArgs()
-		value, _, err := k.call(ctx, renewScript, keys, args...)
-		replies[i] = reply{value, err}
+	var all sync.WaitGroup
+	for some := range slices.Chunk(again, max((len(again)+renewAtOnce-1)/renewAtOnce, 1)) {
+		all.Go(func() {
+			for _, i := range some {
+				keys, args := calls[i].keysAndArgs()
+				value, _, err := k.call(ctx, renewScript, keys, args...)
+				replies[i] = reply{value, err}
+			}
+		})
 	}
+	all.Wait()
 	return replies
 }

@@ -65,6 +65,7 @@ type claim struct {
 	id    string
 	no    uint64
 	since int64 // first arrival, in microseconds of Redis's clock; 0: now
+	made  time.Time
 }
 
 // exchange is one call of exchange.lua.
@@ -84,7 +85,7 @@ func (x *exchange) keysAndArgs() (keys []string, args []any) {
 		keys = append(keys, l.keys()...)
 	}
 	keys = append(keys, x.callKey)
-	args = make([]any, 0, 6+3*len(x.limits)+3*len(x.gives)+3*len(x.claims))
+	args = make([]any, 0, 6+3*len(x.limits)+3*len(x.gives)+4*len(x.claims))
 	args = append(args, x.token, x.client, script.BatchNo(x.no), len(x.limits))
 	for i, l := range x.limits {
 		args = append(args, l.Slots, l.Lease.Milliseconds(), x.apply[i])
@@ -95,7 +96,7 @@ func (x *exchange) keysAndArgs() (keys []string, args []any) {
 	}
 	args = append(args, len(x.claims))
 	for _, c := range x.claims {
-		args = append(args, c.id, c.no, c.since)
+		args = append(args, c.id, c.no, c.since, time.Since(c.made).Milliseconds())
 	}
 	return keys, args
 }

@@ -6,7 +6,7 @@
 -- ARGV: 1 token of the queue, 2 client id, 3 number of this call, higher than that of any before: digits, all of one length,
 --       4 limits n; for each: slots, ms of a lease, 1 to apply these (0: only if the limit has none);
 --       then the number of slots given back; for each: id, fence (0: it has only claimed), number of its claim;
---       then the number of claims; for each: id, its number, first arrival in us (0: now)
+--       then the number of claims; for each: id, its number, first arrival in us (0: now), ms since it was made
 -- reply: 'old' if a later call of this queue was served; else {for each claim: "g fence ms" with what is left of the lease,
 --       or "w k ms since": refused by the limit k, counted from 0; ms until a lease ends that another has of this id (0: none
 --       has); us since when the claim stands in line}
@@ -49,12 +49,12 @@ for _, m in ipairs(limits) do
     call('ZREMRANGEBYSCORE', m.seen, '-inf', int(now - 20 * GONE))
     call('ZADD', m.seen, int(now), me)
   end
-  settle(m, now)
+  settle(m, now, us)
 end
 
 local reply = {}
 for i = 1, claims do
-  local id, claim, since = take(), take(), take()
+  local id, claim, since, age = take(), take(), take(), tonumber(take())
   local mine, other, refused, wait, left = {}, false, nil, 0, LATEST
   local granted = true -- by an earlier call whose reply was lost
   for k, m in ipairs(limits) do
@@ -67,7 +67,8 @@ for i = 1, claims do
       mine[k] = h
     elseif h then
       other, refused = true, refused or k
-      if h.state ~= 'h' then -- the id moves to its new holder: the slot stays, and is not shared
+      local had = tonumber(h.since)
+      if h.state ~= 'h' and (had <= now - age or had > now) then -- the id moves to its new holder: the slot stays, and is not shared
         call('HSET', m.held, id, table.concat({ h.fence, h.token, 's', h.claim, h.since, match(h.rest, '^(%S*)') .. ' ' .. me }, ' '))
       end
       wait = max(wait, tonumber(call('ZSCORE', m.slots, id) or '0') - now)
@@ -105,7 +106,7 @@ for i = 1, claims do
       end
       if mine[k] then -- what it was handed goes to the next
         free(m, id, mine[k], now)
-        settle(m, now)
+        settle(m, now, us)
       end
     end
     reply[i] = 'w ' .. int(refused - 1) .. ' ' .. int(max(wait, 0)) .. ' ' .. since

@@ -4,7 +4,7 @@
 -- ARGV: for each lease: id, fence
 -- reply: {for each: ms that it lasts from now on, -1 if it is over}
 
-local now = clock()
+local now, us = clock()
 local m = open(1)
 local reply = {}
 local function alive(id, fence)
@@ -21,7 +21,7 @@ for i = 1, #ARGV, 2 do
   reply[#reply + 1] = ms
 end
 if m.there and not m.bad then
-  settle(m, now)
+  settle(m, now, us)
   keep(m)
 end
 return reply

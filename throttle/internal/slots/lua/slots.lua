@@ -93,7 +93,7 @@ end
 
 -- settle ends the leases whose time is over, and hands what is free to the head of the line. Then
 -- m.free is the number of slots that nobody waits for.
-local function settle(m, now)
+local function settle(m, now, us)
   for _, id in ipairs(call('ZRANGEBYSCORE', m.slots, '-inf', int(now), 'LIMIT', 0, DROPS)) do
     free(m, id, read(call('HGET', m.held, id)), now)
   end
@@ -101,6 +101,9 @@ local function settle(m, now)
   for _, id in ipairs(call('ZRANGEBYSCORE', m.slots, int(now + m.longest + 1000), '+inf', 'LIMIT', 0, DROPS)) do
     call('ZADD', m.slots, int(now + m.longest), id)
   end
+  -- Nobody came later than now: the clock was set back. Who waits keeps the order, and is before those who come.
+  local later = call('ZRANGEBYSCORE', m.line, int(us + 1000000), '+inf', 'LIMIT', 0, DROPS)
+  for i, waiter in ipairs(later) do call('ZADD', m.line, int(us - #later + i), waiter) end
   m.free = m.limit - call('ZCARD', m.slots)
   local drops = 0
   while m.free > 0 and drops < DROPS do
