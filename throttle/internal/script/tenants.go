@@ -17,8 +17,11 @@ func TenantKeys(name, client string) []string {
 	return append(keys[:], p+":finish", WeightsKey(name), p+":waiting")
 }
 
-// WeightsKey is where the weights of a limiter's tenants are: KEYS[1] of weight.lua.
+// WeightsKey is where the weights of a limiter's tenants are.
 func WeightsKey(name string) string { return Prefix(name) + ":weights" }
+
+// WeightKeys are the KEYS of weight.lua.
+func WeightKeys(name string) []string { return []string{WeightsKey(name), Prefix(name) + ":finish"} }
 
 // WeightText is a weight as Redis keeps it.
 func WeightText(w float64) string { return tagText(w) }

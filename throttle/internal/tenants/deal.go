@@ -52,12 +52,17 @@ func (l *Line) Answer(now, sent line.Local, r *script.TenantReply, found bool) (
 		}
 	} else {
 		l.v = r.V
+		learned := false // that tenants have got more than was known here: others may come before them
 		for name, tag := range r.Tags {
 			if t := l.tenants[name]; t != nil {
+				learned = learned || tag.Finish > max(t.finish, l.v)
 				t.finish = tag.Finish
 			}
 		}
 		d.Pass = append(l.never(r.Rate), l.deal(now, r)...)
+		if len(d.Pass) == 0 && learned && l.rest && r.Room > l.out {
+			l.hurries = true
+		}
 		d.Deny = l.late(now, r.Free)
 		d.Wait = max(r.Free, l.gap())
 		l.nextAt = now.Add(min(max(r.Free-l.soon(), 0), checkMost))

@@ -95,6 +95,7 @@ type Line struct {
 	paid      []script.Charged // charged by the call that is not answered yet
 	no        uint64           // of the last call
 	told      bool             // Redis was told that somebody waits here,
+	rest      bool             // but not of all who wait,
 	toldOut   int64            // and of so many permits that are not in the log yet
 
 	calling  bool
@@ -263,7 +264,7 @@ func (l *Line) Ask(now line.Local) *script.TenantCall {
 	for _, of := range first {
 		t.Told = append(t.Told, script.Told{Tenant: of.name, Jobs: int64(of.line.Len()), Cost: of.cost(), Waited: now.Sub(of.head().since)})
 	}
-	l.told, l.toldOut = len(first) > 0, l.out
+	l.told, l.rest, l.toldOut = len(first) > 0, rest >= 0, l.out
 	return t
 }
 

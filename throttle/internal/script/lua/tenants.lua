@@ -71,6 +71,9 @@ if #told > 0 or ARGV[5] ~= '0' then
   call('HSET', waiting_key, id, text)
   call('PEXPIRE', waiting_key, 5000) -- longer than any client's record holds
   note(id, text)
+elseif charges > 0 then -- so that it is known if this call is repeated
+  call('HSET', waiting_key, id, table.concat(record, ' '))
+  call('PEXPIRE', waiting_key, 5000)
 elseif #all > 0 then
   call('HDEL', waiting_key, id)
 end
