@@ -148,20 +148,22 @@ type pipeliner interface {
 	Pipelined(ctx context.Context, fn func(redis.Pipeliner) error) ([]redis.Cmder, error)
 }
 
-// renewWithin is how long a try to renew leases takes at most: a short one must not be over because one connection
-// is dead. The last try may take as long as the lease lasts.
-func renewWithin(calls []*renewal) time.Duration {
+// renewWithin is how long a try to renew leases takes at most: a short lease must not be over because one connection
+// is dead, or one server. The last try may take as long as the lease lasts.
+func (k *Keeper) renewWithin(now time.Time) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	within := callLasts
-	for _, c := range calls {
-		for _, l := range c.leases {
-			l.mu.Lock()
-			try, left := l.lasts/renewTogether, time.Until(l.ends)
+	for _, l := range k.leases {
+		l.mu.Lock()
+		try, left := l.lasts/renewTogether, l.ends.Sub(now)
+		if over := l.over; !over && left > 0 {
 			if left < 2*try {
-				try = max(left, time.Millisecond)
+				try = left
 			}
 			within = min(within, try)
-			l.mu.Unlock()
 		}
+		l.mu.Unlock()
 	}
 	return within
 }
@@ -170,7 +172,7 @@ func renewWithin(calls []*renewal) time.Duration {
 // know the script by its hash, it is sent again as a whole. If one server does not answer, the others' answers count:
 // go-redis then also reports an error for commands that were answered.
 func (k *Keeper) callAll(calls []*renewal) []reply {
-	ctx, cancel := context.WithTimeout(k.ctx, renewWithin(calls))
+	ctx, cancel := context.WithTimeout(k.ctx, k.renewWithin(time.Now()))
 	defer cancel()
 	replies := make([]reply, len(calls))
 	again := make([]int, 0, len(calls))
