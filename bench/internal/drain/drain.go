@@ -22,6 +22,7 @@ const taskType = "bench:task"
 // Load is the tasks to run.
 type Load struct {
 	Limit    fleet.Limit
+	Guard    time.Duration // of the limit, where this project keeps it; zero: the default
 	Tasks    int
 	Servers  int           // that share the limit, each with a Redis client of its own
 	Slots    int           // of each server

@@ -16,6 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var small = Load{
 	Limit:    fleet.Limit{Name: "small", Permits: 8, Interval: time.Second},
+	Guard:    50 * time.Millisecond, // beside other test programs a process stands still for longer than 10 ms
 	Tasks:    16,
 	Servers:  2,
 	Slots:    4,

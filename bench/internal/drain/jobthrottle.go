@@ -25,7 +25,7 @@ func serveWorker(ctx context.Context, addr string, l Load, start func(), maxWait
 	cfg := config.Default()
 	cfg.Redis.Addrs = []string{addr}
 	cfg.Limits = map[string]config.Limit{
-		l.Limit.Name: {Rate: fmt.Sprintf("%d/%v", l.Limit.Permits, l.Limit.Interval)},
+		l.Limit.Name: {Rate: fmt.Sprintf("%d/%v", l.Limit.Permits, l.Limit.Interval), Guard: config.Duration(l.Guard)},
 	}
 	cfg.Pools = []config.Pool{{Name: "bench", Concurrency: l.Slots, MaxWaiting: maxWaiting}}
 	job.Limits = []string{l.Limit.Name}
