@@ -71,9 +71,6 @@ if #told > 0 or ARGV[5] ~= '0' then
   call('HSET', waiting_key, id, text)
   call('PEXPIRE', waiting_key, 5000) -- longer than any client's record holds
   note(id, text)
-elseif charges > 0 then -- so that it is known if this call is repeated
-  call('HSET', waiting_key, id, table.concat(record, ' '))
-  call('PEXPIRE', waiting_key, 5000)
 elseif #all > 0 then
   call('HDEL', waiting_key, id)
 end
@@ -82,7 +79,9 @@ end
 local known = call('ZSCORE', finish_key, '')
 local v = finite(known)
 if known and not v then call('DEL', finish_key) end
-if charges > 0 and not repeated then
+local charged_key = sub(waiting_key, 1, -8) .. 'reply:' .. id -- the number of this client's last call that charged
+if charges > 0 and not repeated and call('GET', charged_key) ~= no then
+  call('SET', charged_key, no, 'PX', 5000)
   local before = v or 0
   local after = max(before, finite(ARGV[8]) or 0)
   for i = 11, 10 + 2 * charges, 2 do
