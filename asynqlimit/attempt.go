@@ -265,8 +265,9 @@ func (j *job) end(err error) {
 		}
 	}
 	j.counts().attempt(err)
-	j.a.finish(err == nil || errors.Is(err, asynq.RevokeTask))
-	if err == nil || errors.Is(err, asynq.RevokeTask) { // asynq ends it with a script that does not know the list
+	done := err == nil || errors.Is(err, asynq.RevokeTask)
+	j.a.finish(done)
+	if done { // asynq ends it with a script that does not know the list
 		j.l.rooms.of(j.a).leaving(j.a)
 	}
 	j.l.attempts.drop(j.a)

@@ -125,7 +125,7 @@ func (c client) settle(ctx context.Context, a *attempt, call line.Call, asynqs f
 	default:
 		c.l.rooms.of(a).leaving(a)
 		cmd = c.repeat(ctx, asynqs)
-		if call.Step == line.Archive && cmd.Err() == nil {
+		if call.Step == line.Archive && cmd.Err() == nil && a.wait.State != "" { // it may have parked
 			c.unlock(ctx, call)
 		}
 	}

@@ -29,7 +29,8 @@
 //	intake.go    owns what was taken from queues, until asynq has it
 //	sort.go      parks what has to queue behind others, before asynq has it
 //	gate.go      owns slots and room: which tasks are taken from a queue, and which run
-//	attempts.go  owns the attempts of this process: what becomes of a task
+//	attempts.go  owns the attempts of this process, until asynq has ended them
+//	progress.go  how far one attempt has come, and what becomes of its task
 //	refusal.go   for how long an API may tell a job to try later
 //	phase.go     pure: what becomes of a task when its attempt ends
 //	stranded.go  leases, and tasks whose leases are over because Redis was away

@@ -30,6 +30,22 @@ func (s *site) limits(yaml string) *asynqlimit.Limits {
 	return limits
 }
 
+// shutdownSeen is a logger of a server that has a value when the server begins to shut down.
+type shutdownSeen chan struct{}
+
+func (s shutdownSeen) Info(args ...any) {
+	if strings.Contains(fmt.Sprint(args...), "graceful shutdown") {
+		select {
+		case s <- struct{}{}:
+		default:
+		}
+	}
+}
+func (shutdownSeen) Debug(...any) {}
+func (shutdownSeen) Warn(...any)  {}
+func (shutdownSeen) Error(...any) {}
+func (shutdownSeen) Fatal(...any) {}
+
 // TestShutdownByTheProgram: a program that shuts its server down itself, as it did before it had limits, loses no
 // job. Serve returns when all handlers have.
 func TestShutdownByTheProgram(t *testing.T) {
@@ -39,7 +55,8 @@ func TestShutdownByTheProgram(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, redistest.Start(t))
 			limits := s.limits(fiftyPerSecond)
-			srv := asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(asynq.Config{Concurrency: 10, LogLevel: asynq.FatalLevel}))
+			shuts := make(shutdownSeen, 1)
+			srv := asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(asynq.Config{Concurrency: 10, LogLevel: asynq.InfoLevel, Logger: shuts}))
 			began, ended := make(chan struct{}), atomic.Bool{}
 			mux := asynq.NewServeMux()
 			mux.HandleFunc("x:limited", func(context.Context, *asynq.Task) error {
@@ -56,7 +73,7 @@ func TestShutdownByTheProgram(t *testing.T) {
 			<-began
 			if first == "the server" {
 				go srv.Shutdown()
-				<-time.After(100 * time.Millisecond)
+				<-shuts
 			}
 			cancel()
 			srv.Shutdown()

@@ -78,7 +78,7 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 	ending, cancel := context.WithTimeout(listing, l.timeout)
 	defer cancel()
 	srv.Shutdown()
-	l.attempts.awaitEnds(ending)      // it returns at once if somebody else has called it
+	l.attempts.awaitEnds(ending)      // Shutdown returns at once if somebody else has called it
 	_ = l.caller.flushOrders(listing) // tasks that have ended meanwhile; if this fails, Redis finds out without us
 	charging, cancel := context.WithTimeout(listing, settleTimeout)
 	defer cancel()

@@ -137,8 +137,8 @@ func (c *caller) costs(name string, b line.Brought) {
 }
 
 // charge returns what was called from the lines of tenants, and whose tags are too far ahead. brought has one
-// entry for each visit. empty says that no task is left. There may be nothing to charge.
-func (s *sharing) charge(queue string, brought []line.Brought, empty bool) (charge line.Charge, any bool) {
+// entry for each visit. empty says that no task is left. If there is nothing to charge, due is false.
+func (s *sharing) charge(queue string, brought []line.Brought, empty bool) (charge line.Charge, due bool) {
 	charge = line.Charge{Limiter: s.limiter, Queue: queue, V: s.v, Empty: empty}
 	got := make([]int64, len(s.waiting.First))
 	for i, b := range brought {

@@ -113,7 +113,7 @@ func (s *turns) visit(queue string, permits int64) map[string]int64 {
 	for i, b := range own {
 		got[names[sh.of[i]]] += b.Called
 	}
-	if charge, any := sh.charge(queue, own, left == 0); any {
+	if charge, due := sh.charge(queue, own, left == 0); due {
 		if err := s.lines.Charge(ctx, []line.Charge{charge}); err != nil {
 			s.t.Fatal(err)
 		}

@@ -116,8 +116,9 @@ type Limit struct {
 	// DefaultWeight is the weight of all other tenants: 0.001 to 1,000,000. Defaults to 1.
 	DefaultWeight *float64 `yaml:"default_weight"`
 	// Guard is how long a permit counts beyond its interval: at most the interval, or a quarter of a
-	// calendar window. It is used in the first half. Zero means the default: 1 % of the interval, at least 3ms and at most 50ms, but
-	// never more than a quarter of the interval. A negative value means none.
+	// calendar window. The permit is used in the first half of it. Zero means the default: 1 % of the
+	// interval, at least 3ms and at most 50ms, but never more than a quarter of the interval. A
+	// negative value means none.
 	Guard Duration `yaml:"guard"`
 	// Smooth spreads the permits evenly over the interval.
 	Smooth bool `yaml:"smooth"`
