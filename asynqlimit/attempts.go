@@ -73,7 +73,7 @@ func (t *attempts) drop(a *attempt) {
 	}
 }
 
-// awaitEnds waits until the middleware has returned for all attempts, and asynq has ended them.
+// awaitEnds waits until asynq has ended all attempts. (A handler that does not heed its context may still run.)
 func (t *attempts) awaitEnds(ctx context.Context) {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()

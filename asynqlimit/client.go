@@ -69,10 +69,11 @@ func (c client) eval(ctx context.Context, keys []string, args []any, asynqs func
 		}
 		return c.l.intake.next(ctx, call)
 	case line.Done:
+		a := c.l.attempts.get(call.Queue, call.ID) // afterwards it may be one of the next task of this id
 		cmd := c.repeat(ctx, asynqs)
 		if cmd.Err() == nil {
 			c.l.ended(call.Queue, call.ID, true)
-			if a := c.l.attempts.get(call.Queue, call.ID); a != nil {
+			if a != nil {
 				a.note()
 				c.l.attempts.drop(a)
 			}
@@ -125,8 +126,8 @@ func (c client) settle(ctx context.Context, a *attempt, call line.Call, asynqs f
 	default:
 		c.l.rooms.of(a).leaving(a)
 		cmd = c.repeat(ctx, asynqs)
-		if call.Step == line.Archive && cmd.Err() == nil && a.wait.State != "" { // it may have parked
-			c.unlock(ctx, call)
+		if refused := a.wasRefused(); cmd.Err() == nil && (call.Step == line.Archive && a.wait.State != "" || a.wait.Refused != 0 && !refused) {
+			c.failed(ctx, call, refused)
 		}
 	}
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
@@ -145,10 +146,10 @@ func (c client) settle(ctx context.Context, a *attempt, call line.Call, asynqs f
 	return cmd
 }
 
-// unlock gives the lock of a unique task that was archived back the time that it had.
-func (c client) unlock(ctx context.Context, call line.Call) {
-	if err := c.l.lines.Unlock(ctx, call.Queue, call.ID); err != nil {
-		c.l.logger.Warn("the lock of a unique job that was archived lasts longer than its producer said", "queue", call.Queue, "task_id", call.ID, "error", err)
+// failed notes that asynq retries or archives a task that has failed, and whether its API refused it this time.
+func (c client) failed(ctx context.Context, call line.Call, refused bool) {
+	if err := c.l.lines.Failed(ctx, call.Queue, call.ID, refused); err != nil {
+		c.l.logger.Warn("cannot note that a job failed: its unique lock may last longer than its producer said, and earlier refusals of its API may count", "queue", call.Queue, "task_id", call.ID, "error", err)
 	}
 }
 
@@ -196,7 +197,7 @@ func (c client) recovered(ctx context.Context, a *attempt, call line.Call, asynq
 	}
 	cmd := asynqs()
 	if call.Step == line.Archive && cmd.Err() == nil {
-		c.unlock(ctx, call)
+		c.failed(ctx, call, true) // nobody knows
 	}
 	return cmd
 }

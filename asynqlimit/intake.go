@@ -185,15 +185,12 @@ func (in *intake) put(queue string, t line.Taken, leaseEnds any, standing line.S
 }
 
 // refusedBefore is when the API first refused a task, moved on by the time that it has waited in
-// line since. If the task has run since, and the API did not refuse it then, that does not count any more.
+// line since. It is forgotten when the task fails for another reason (failed.lua).
 func refusedBefore(t line.Taken) int64 {
-	switch {
-	case t.Waited():
-		return movedOn(t.Wait.Refused, t.Wait.InLine(t.At), t.At/1e6)
-	case t.Wait.Line == "": // it waited alone; after this take Redis does not say so any more
+	if !t.Waited() {
 		return t.Wait.Refused
 	}
-	return 0
+	return movedOn(t.Wait.Refused, t.Wait.InLine(t.At), t.At/1e6)
 }
 
 // pop returns the next task for asynq. One that went back to its queue just now, and was taken again,

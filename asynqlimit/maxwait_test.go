@@ -74,6 +74,31 @@ func TestMaxWaitIsOfTheJob(t *testing.T) {
 	})
 }
 
+// TestRefusalsBeforeAFailure: a job that was refused, then failed for another reason, and is refused again later, has
+// not been refused all the time.
+func TestRefusalsBeforeAFailure(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(s *site) {
+		var tries atomic.Int64
+		s.serve(member{yaml: "limits: { api: { rate: 100/1s } }\njobs: { \"x:\": { limits: [api], max_wait: 2s } }\n",
+			asynq: asynq.Config{DelayedTaskCheckInterval: 100 * time.Millisecond, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 4 * time.Second }},
+			handle: func(context.Context, *asynq.Task) error {
+				switch tries.Add(1) {
+				case 1, 3:
+					return asynqlimit.RetryAfter(100 * time.Millisecond)
+				case 2:
+					return errors.New("it fails")
+				}
+				return nil
+			}})
+		s.enqueue("x:1", "once", asynq.MaxRetry(1))
+		s.awaitStarts("once", 4, 20*time.Second)
+		if q := s.queue("default"); q.Archived != 0 {
+			s.t.Errorf("%+v", q)
+		}
+	})
+}
+
 // state returns what asynq says about a task.
 func (s *site) state(id string) string {
 	info, err := s.inspector.GetTaskInfo("default", id)

@@ -39,6 +39,7 @@ type attempt struct {
 	settled  bool            // asynq ends it: nothing of it may begin any more
 	noted    bool            // the script that ends it has run
 	over     bool            // its middleware has returned
+	refused  bool            // its API has refused it for longer than max_wait: that is its failure
 	competed time.Time       // since when it has competed for a slot, and got none
 }
 
@@ -210,6 +211,19 @@ func (a *attempt) endingNow(step line.Step) (fate, line.Parking) {
 	}
 	parking.By = a.by
 	return f, parking
+}
+
+// refusedTooLong records that the attempt fails because the API refuses the task, and wasRefused reports that.
+func (a *attempt) refusedTooLong() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refused = true
+}
+
+func (a *attempt) wasRefused() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.refused
 }
 
 // untouched is the parking of a task that has asked for nothing in this process: as in its last

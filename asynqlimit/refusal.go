@@ -45,6 +45,7 @@ func (j *job) refused(ctx context.Context, after *RetryAfterError, err error) er
 		first = now.Unix()
 	}
 	if refused := time.Duration(now.Unix()-first) * time.Second; refused > j.needs.maxWait() {
+		j.a.refusedTooLong()
 		return fmt.Errorf("refused by its API for %v, without its waits for other things: %v", refused, err)
 	}
 	d := min(after.After, j.needs.maxPause())

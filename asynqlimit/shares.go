@@ -36,8 +36,6 @@ type sharing struct {
 	waiting line.Waiting
 	tags    line.Tags
 	weights []float64 // in the configuration
-	ahead   []int64   // permits by which the tag of each is ahead of the virtual time at most
-	far     []bool    // it is further ahead
 	v       float64   // after what was dealt
 	visits  []line.Visit
 	of      []int // the tenant of each visit, among the first
@@ -97,17 +95,12 @@ func (s *sharing) decide(rules *rules) {
 		most = first[len(first)-1].Start // the others are not before that
 	}
 	tenants := make([]fair.Tenant, len(first))
-	s.weights, s.ahead, s.far = make([]float64, len(first)), make([]int64, len(first)), make([]bool, len(first))
+	s.weights = make([]float64, len(first))
 	for i, t := range first {
 		if s.weights[i] = 1; limit != nil {
 			s.weights[i] = limit.WeightOf(t.Name)
-			s.ahead[i] = max(2*t.Cost, inASecond(limit.RateOf(s.limiter)))
 		}
-		weight, finish := cmp.Or(s.tags.Weights[i], s.weights[i]), s.tags.Finish[i]
-		if most := v + float64(s.ahead[i])/weight; s.ahead[i] > 0 && finish > most {
-			finish, s.far[i] = most, true
-		}
-		tenants[i] = fair.Tenant{Finish: finish, Weight: weight, Cost: t.Cost, Jobs: t.Tasks, Since: t.Since}
+		tenants[i] = fair.Tenant{Finish: s.tags.Finish[i], Weight: cmp.Or(s.tags.Weights[i], s.weights[i]), Cost: t.Cost, Jobs: t.Tasks, Since: t.Since}
 	}
 	got, after := fair.Deal(v, tenants, s.k.permits, max(s.k.capacity, 1), most)
 	s.v = after
@@ -136,20 +129,20 @@ func (c *caller) costs(name string, b line.Brought) {
 	c.average[name] = max((b.Cost+b.Called/2)/b.Called, 1)
 }
 
-// charge returns what was called from the lines of tenants, and whose tags are too far ahead. brought has one
-// entry for each visit. empty says that no task is left. If there is nothing to charge, due is false.
-func (s *sharing) charge(queue string, brought []line.Brought, empty bool) (charge line.Charge, due bool) {
+// charge returns what was called from the lines of tenants. brought has one entry for each visit. empty says that
+// no task is left. If there is nothing to charge, due is false.
+func (s *sharing) charge(queue string, limit *limit, brought []line.Brought, empty bool) (charge line.Charge, due bool) {
 	charge = line.Charge{Limiter: s.limiter, Queue: queue, V: s.v, Empty: empty}
-	got := make([]int64, len(s.waiting.First))
 	for i, b := range brought {
-		got[s.of[i]] += b.Cost
-	}
-	for i, t := range s.waiting.First {
-		if got[i] > 0 || s.far[i] {
-			charge.Tenants = append(charge.Tenants, line.Charged{Name: t.Name, Permits: got[i], Weight: s.weights[i], Ahead: s.ahead[i]})
+		if of := s.of[i]; b.Cost > 0 {
+			ahead := 2 * s.waiting.First[of].Cost
+			if limit != nil {
+				ahead = max(ahead, inASecond(limit.RateOf(s.limiter)))
+			}
+			charge.Tenants = append(charge.Tenants, line.Charged{Name: s.waiting.First[of].Name, Permits: b.Cost, Weight: s.weights[of], Ahead: ahead})
 		}
 	}
-	return charge, empty || len(brought)+len(charge.Tenants) > 0
+	return charge, empty || len(brought) > 0
 }
 
 // hasGone reports whether most of the tenants that were to be called had no task, because tasks were gone.
@@ -217,6 +210,7 @@ func (c *caller) chargeOwed(ctx context.Context) error {
 			i = len(charges)
 			at[key], charges = i, append(charges, line.Charge{Limiter: key.limiter, Queue: key.queue, V: -1})
 		}
+		o.Ahead = max(o.Permits, 0)
 		charges[i].Tenants = append(charges[i].Tenants, o)
 	}
 	if len(charges) == 0 {

@@ -63,6 +63,12 @@ jobs: { x: { limits: [api] } }
 // park puts n jobs of each tenant into their lines of a queue.
 func (s *turns) park(queue string, n int, tenants ...string) {
 	s.t.Helper()
+	s.parkOf(queue, func(int) int64 { return 1 }, n, tenants...)
+}
+
+// parkOf does so with jobs that cost something else.
+func (s *turns) parkOf(queue string, cost func(i int) int64, n int, tenants ...string) {
+	s.t.Helper()
 	s.rdb.HSet(s.t.Context(), "{api}:queues", queue, "0 1 0 0 0 1") // as the visits of processes do
 	for _, tenant := range tenants {
 		var parks []line.ToPark
@@ -76,8 +82,8 @@ func (s *turns) park(queue string, n int, tenants ...string) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		for _, task := range taken {
-			parks = append(parks, line.ToPark{ID: task.ID, How: line.Parking{Line: line.OfTenant("api", tenant), Since: task.At, Cost: 1, By: task.By, AtOnce: true}})
+		for i, task := range taken {
+			parks = append(parks, line.ToPark{ID: task.ID, How: line.Parking{Line: line.OfTenant("api", tenant), Since: task.At, Cost: cost(i), By: task.By, AtOnce: true}})
 		}
 		if _, err := s.lines.ParkAll(s.t.Context(), queue, parks); err != nil {
 			s.t.Fatal(err)
@@ -113,7 +119,7 @@ func (s *turns) visit(queue string, permits int64) map[string]int64 {
 	for i, b := range own {
 		got[names[sh.of[i]]] += b.Called
 	}
-	if charge, due := sh.charge(queue, own, left == 0); due {
+	if charge, due := sh.charge(queue, s.rules.limitOf("api"), own, left == 0); due {
 		if err := s.lines.Charge(ctx, []line.Charge{charge}); err != nil {
 			s.t.Fatal(err)
 		}
@@ -148,6 +154,44 @@ func TestTenantsOfTwoQueues(t *testing.T) {
 				t.Errorf("got %v, want %d of hog and %d of small", got, c.hog, c.small)
 			}
 		})
+	}
+}
+
+// TestTenantOfDearJobs: permits count, not jobs: a tenant with dear jobs among cheap ones gets no more than one with
+// cheap ones only.
+func TestTenantOfDearJobs(t *testing.T) {
+	s := newTurns(t, "")
+	s.parkOf("a", func(i int) int64 { return []int64{50, 1}[i%2] }, 40, "dear")
+	s.park("a", 300, "cheap")
+	dear, cheap := 0.0, 0.0
+	for range 120 {
+		got := s.visit("a", 1)
+		dear, cheap = dear+25.5*float64(got["dear"]), cheap+float64(got["cheap"])
+	}
+	if dear > 1.5*cheap+50 {
+		t.Errorf("%v permits for the dear jobs and %v for the cheap ones, want about as many", dear, cheap)
+	}
+}
+
+// TestWeightOfAWaitingTenant: a tenant that was served under a small weight gets its share at once when an operator
+// raises the weight.
+func TestWeightOfAWaitingTenant(t *testing.T) {
+	s := newTurns(t, "batch: 0.01")
+	s.park("a", 100, "batch", "other")
+	for range 20 { // one of them is of batch, and puts it 100 ahead
+		s.visit("a", 1)
+	}
+	if err := s.lines.SetWeight(t.Context(), "api", "batch", 1, 0.01); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int64{}
+	for range 60 {
+		for tenant, n := range s.visit("a", 1) {
+			got[tenant] += n
+		}
+	}
+	if got["batch"] < 20 {
+		t.Errorf("got %v, want about half each", got)
 	}
 }
 

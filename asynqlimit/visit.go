@@ -90,7 +90,7 @@ func (c *caller) bring(ctx context.Context, visits []*visit) error {
 					b.Left = 0
 				}
 				c.costs(k.name, b)
-				if charge, due := s.charge(queue, own, brought[i][n].Left == 0); due {
+				if charge, due := s.charge(queue, c.l.rules.limitOf(s.limiter), own, brought[i][n].Left == 0); due {
 					charges = append(charges, charge)
 				}
 				if s.hasGone(own) {

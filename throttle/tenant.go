@@ -71,7 +71,7 @@ func (l *Limiter) SetWeight(ctx context.Context, tenant string, w float64) error
 	if err := fair.CheckWeight(w); err != nil {
 		return &Error{Limiter: l.name, Err: ErrInvalidWeight, Detail: err.Error()}
 	}
-	if _, err := l.c.core.Call(ctx, script.Weight, script.WeightKeys(l.name), tenant, script.WeightText(w)); err != nil {
+	if _, err := l.c.core.Call(ctx, script.Weight, script.WeightKeys(l.name), script.WeightArgs(l.name, tenant, w)...); err != nil {
 		return l.error(err)
 	}
 	l.c.tenants.Heard(l.name)

@@ -78,7 +78,7 @@ func TestTenantCallIsRepeated(t *testing.T) {
 		l := b.limited(rate("100/1s"))
 		call := script.TenantCall{Client: "client", No: 7, Soon: time.Millisecond, Holds: time.Second, Rest: -1, Paid: []script.Charged{{Tenant: "a", Permits: 10}}}
 		for range 2 {
-			_, _, err := script.Call(b.Context(), b.rdb, script.Tenants, script.TenantKeys(l.Name(), "client"), call.Args()...)
+			_, _, err := script.Call(b.Context(), b.rdb, script.Tenants, script.TenantKeys(l.Name(), "client", "client"), call.Args()...)
 			check(b, err)
 		}
 		finish, err := b.rdb.ZScore(b.Context(), "{"+l.Name()+"}:finish", "a").Result()

@@ -72,7 +72,7 @@ func TestTenantErrors(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, end)
 		b.expectError(a.Acquire(ended, 1), context.Canceled, l.name)
 		b.expectError(a.Acquire(ended, 1), context.Canceled, l.name)
-		check(b, b.rdb.Set(ctx, script.TenantKeys(l.name, "")[8], "x", 0).Err())
+		check(b, b.rdb.Set(ctx, script.TenantKeys(l.name, "", "")[8], "x", 0).Err())
 		b.expectError(a.Acquire(ctx, 1), ErrWrongType, l.name)
 		check(b, l.SetWeight(ctx, "a", 2))
 		_, err = l.Delete(ctx)

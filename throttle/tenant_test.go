@@ -32,7 +32,7 @@ func (b *bench) waiters(l *Limiter, n int) (leave func()) {
 func (b *bench) settled(l *Limiter, within time.Duration) {
 	b.Helper()
 	testkit.Eventually(b, within, "nobody waits", func() bool {
-		n, err := b.rdb.HLen(b.Context(), script.TenantKeys(l.name, "")[8]).Result()
+		n, err := b.rdb.HLen(b.Context(), script.TenantKeys(l.name, "", "")[8]).Result()
 		return err == nil && n == 0
 	})
 }
@@ -192,7 +192,7 @@ func TestReserveForATenant(t *testing.T) {
 		b.settled(l, 8*time.Second)
 		time.Sleep(100 * time.Millisecond)
 		b.expectAvailable(l, 10)
-		f, err := b.rdb.ZScore(b.Context(), script.TenantKeys(l.name, "")[6], "a").Result()
+		f, err := b.rdb.ZScore(b.Context(), script.TenantKeys(l.name, "", "")[6], "a").Result()
 		check(b, err)
 		if f != 10 {
 			b.Errorf("the tenant is charged for %v permits, want the 10 that it has had", f)

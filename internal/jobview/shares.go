@@ -37,7 +37,7 @@ func (i *Inspector) SetWeight(ctx context.Context, limiter, tenant string, weigh
 		err = fair.CheckWeight(weight)
 	}
 	if err == nil {
-		err = i.lines.SetWeight(ctx, limiter, tenant, weight)
+		err = i.lines.SetWeight(ctx, limiter, tenant, weight, i.weightOf(limiter, tenant))
 	}
 	if err != nil {
 		return fmt.Errorf("set the weight of tenant %q of limiter %q: %w", tenant, limiter, err)

@@ -13,7 +13,7 @@
 //	asynq:{QUEUE}:jt:took:ID      what a server took last, for a while: see take.lua
 //	asynq:{QUEUE}:jt:sorter       until when a process sorts the queue, and the process: see peek.lua
 //	field jt of a task's hash     how it waits: see Wait
-//	field lock                    when the lock of a unique task would have ended: see unlock.lua
+//	field lock                    when the lock of a unique task would have ended: see failed.lua
 //	field taken                   when its attempt took it from the queue, in microseconds after 1970
 //	asynq:{QUEUE}:jt:order:NAME   zset, and others: the order of tasks that need the same slot, one at a time: see first.lua
 //	{LIMITER}:queues              hash: how its queues share it: see share.lua
@@ -37,6 +37,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/fair"
 )
 
 //go:embed lua
@@ -50,7 +52,7 @@ type Lines struct {
 	order, ended                                                *redis.Script // for tasks that run one at a time
 	shelf, stored, pull                                         *redis.Script // for people
 	adopted, unlist, retire                                     *redis.Script // for the version before this one
-	unlock                                                      *redis.Script
+	failed, weigh                                               *redis.Script
 }
 
 // New returns the lines in rdb. It makes no Redis call.
@@ -77,7 +79,8 @@ func New(rdb redis.UniversalClient) *Lines {
 		pull:    load("pull"),
 		unlist:  load("unlist"),
 		retire:  load("retire"),
-		unlock:  load("unlock"),
+		failed:  load("failed"),
+		weigh:   redis.NewScript(fair.WeighLua),
 	}
 }
 
@@ -197,9 +200,11 @@ func (l *Lines) parkFrom(ctx context.Context, queue, from string, tasks []ToPark
 	return parked, err
 }
 
-// Unlock gives the lock of a unique task that is archived back the time that it had before the task parked.
-func (l *Lines) Unlock(ctx context.Context, queue, id string) error {
-	return l.unlock.Run(ctx, l.rdb, []string{queuePrefix(queue) + "t:" + id}, id).Err()
+// Failed notes that asynq retries or archives a task because it has failed. The lock of a unique task that is
+// archived lasts as long as it did before the task parked. If the task was not refused by its API this time, its
+// earlier refusals do not count any more.
+func (l *Lines) Failed(ctx context.Context, queue, id string, refused bool) error {
+	return l.failed.Run(ctx, l.rdb, []string{TaskKey(queue, id)}, id, !refused).Err()
 }
 
 // fallbackOf is the number of seconds after which asynq brings a task back by itself.

@@ -226,7 +226,7 @@ type Charged struct {
 	Name    string
 	Permits int64   // negative: given back
 	Weight  float64 // in the configuration
-	Ahead   int64   // permits by which the tag was ahead of the virtual time at most, before that; 0: any number
+	Ahead   int64   // permits by which this puts its tags in other queues ahead of the virtual time there at most
 }
 
 // Charge notes what tenants have got.
@@ -239,11 +239,7 @@ func (l *Lines) Charge(ctx context.Context, of []Charge) error {
 		}
 		args := []any{c.Queue, v, c.Empty, ofLimiter(c.Limiter, "finish:"), ofLimiter(c.Limiter, "finish")}
 		for _, t := range c.Tenants {
-			ahead := ""
-			if t.Ahead > 0 {
-				ahead = strconv.FormatInt(t.Ahead, 10)
-			}
-			args = append(args, t.Name, t.Permits, floatText(t.Weight), ahead)
+			args = append(args, t.Name, t.Permits, floatText(t.Weight), t.Ahead)
 		}
 		calls[i] = call{[]string{finishKey(c.Limiter, c.Queue), ofLimiter(c.Limiter, "weights"), ofLimiter(c.Limiter, "queues")}, args}
 	}
@@ -286,12 +282,14 @@ func (l *Lines) sharedHeads(ctx context.Context, queue string, names []string, h
 	return err
 }
 
-// SetWeight gives a tenant of a limiter a weight; 0 removes it.
-func (l *Lines) SetWeight(ctx context.Context, limiter, tenant string, weight float64) error {
+// SetWeight gives a tenant of a limiter a weight; 0 removes it. Until now it had the weight before, unless Redis
+// knows another. What it has got counts as if it had had the new one: so it does not wait for its turn under the old.
+func (l *Lines) SetWeight(ctx context.Context, limiter, tenant string, weight, before float64) error {
 	if weight == 0 {
 		return l.rdb.HDel(ctx, ofLimiter(limiter, "weights"), tenant).Err()
 	}
-	return l.rdb.HSet(ctx, ofLimiter(limiter, "weights"), tenant, floatText(weight)).Err()
+	keys := []string{ofLimiter(limiter, "weights"), ofLimiter(limiter, "finish"), ofLimiter(limiter, "queues")}
+	return l.weigh.Run(ctx, l.rdb, keys, tenant, floatText(weight), floatText(before), ofLimiter(limiter, "finish:")).Err()
 }
 
 // Weights returns the weights that were given to tenants of a limiter.

@@ -252,10 +252,10 @@ func TestCharge(t *testing.T) {
 		if got := tags("a", "b", "c"); got.V != 3 || fmt.Sprint(got.Finish) != "[8 13 0]" {
 			c.t.Errorf("tags %+v", got)
 		}
-		if err := c.lines.SetWeight(ctx, "api", "a", 10); err != nil {
+		if err := c.lines.SetWeight(ctx, "api", "a", 10, 2); err != nil {
 			c.t.Fatal(err)
 		}
-		charge(9, Charged{Name: "a", Permits: 20, Weight: 2}, Charged{Name: "b", Permits: -1, Weight: 1})
+		charge(9, Charged{Name: "a", Permits: 60, Weight: 2}, Charged{Name: "b", Permits: -1, Weight: 1})
 		if got := tags("a", "b"); got.V != 9 || fmt.Sprint(got.Finish) != "[10 12]" || fmt.Sprint(got.Weights) != "[10 0]" {
 			c.t.Errorf("tags %+v", got)
 		}
@@ -263,12 +263,62 @@ func TestCharge(t *testing.T) {
 		if n := c.rdb.ZCard(ctx, "{api}:finish").Val(); n != 2 { // b and the virtual time
 			c.t.Errorf("%d tags are kept", n)
 		}
-		if err := c.lines.SetWeight(ctx, "api", "a", 0); err != nil {
+		if err := c.lines.SetWeight(ctx, "api", "a", 0, 2); err != nil {
 			c.t.Fatal(err)
 		}
 		if w, err := c.lines.Weights(ctx, "api"); len(w) != 0 || err != nil {
 			c.t.Errorf("weights %v, %v", w, err)
 		}
+	})
+}
+
+// TestChargeInQueues: each queue has tags of its own. A charge also counts in other queues and in programs, up to a
+// bound, if somebody has begun there. An empty queue begins again.
+func TestChargeInQueues(t *testing.T) {
+	onBothServers(t, func(c crowd) {
+		ctx := c.t.Context()
+		for _, queue := range []string{"", "a", "b", "idle"} {
+			if err := c.rdb.HSet(ctx, "{api}:queues", queue, "0 1 0 0 0 1").Err(); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		expect := func(queue, want string) {
+			c.t.Helper()
+			tags, err := c.lines.Tags(ctx, []string{queue}, []string{"api"}, [][]string{{"x", "y"}})
+			if err != nil || fmt.Sprint(tags[0].V, tags[0].Finish) != want {
+				c.t.Errorf("queue %q: %v %v, %v; want %s", queue, tags[0].V, tags[0].Finish, err, want)
+			}
+		}
+		charge := func(of Charge) {
+			c.t.Helper()
+			of.Limiter = "api"
+			if err := c.lines.Charge(ctx, []Charge{of}); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		charge(Charge{V: 0, Tenants: []Charged{{Name: "y", Permits: 1, Weight: 1, Ahead: 10}}}) // a program
+		charge(Charge{Queue: "a", V: 5})
+		charge(Charge{Queue: "b", V: 50, Tenants: []Charged{{Name: "x", Permits: 8, Weight: 2, Ahead: 20}}})
+		expect("b", "50 [54 0]")
+		expect("a", "5 [9 0]")
+		expect("", "0 [4 1]")
+		expect("idle", "-1 [0 0]")
+		for range 5 {
+			charge(Charge{Queue: "b", V: 50, Tenants: []Charged{{Name: "x", Permits: 8, Weight: 2, Ahead: 20}}})
+		}
+		expect("b", "50 [74 0]")
+		expect("a", "5 [15 0]") // 20 permits ahead at most
+		expect("", "0 [10 1]")
+		charge(Charge{Queue: "b", V: -1, Tenants: []Charged{{Name: "x", Permits: -8, Weight: 2}}}) // given back
+		expect("b", "50 [70 0]")
+		expect("a", "5 [15 0]")
+		charge(Charge{Queue: "b", V: 60, Empty: true, Tenants: []Charged{{Name: "x", Permits: 2, Weight: 2, Ahead: 20}}})
+		charge(Charge{Queue: "b", V: -1, Tenants: []Charged{{Name: "x", Permits: -8, Weight: 2}}})
+		expect("b", "-1 [0 0]")
+		if err := c.lines.ForgetShares(ctx, "api"); err != nil {
+			c.t.Fatal(err)
+		}
+		expect("a", "-1 [0 0]")
 	})
 }
 

@@ -16,7 +16,7 @@
 -- ARGV[4] what the keys with the tags of queues begin with
 -- ARGV[5] the key of those of programs
 -- ARGV    for each tenant: its name, permits (negative if it has given them back), its weight in the configuration, and
---         permits by which its tag was ahead of the virtual time at most before that, or "" for any number
+--         permits by which its tag in another queue is ahead of the virtual time there at most because of this
 -- Reply: OK
 local function text(x) return string.format("%.17g", x) end
 if ARGV[3] == "1" then
@@ -39,13 +39,12 @@ for i = 6, #ARGV, 4 do
   local tenant, permits, ahead = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 3])
   local weight = tonumber(own and redis.call("HGET", KEYS[2], tenant) or ARGV[i + 2]) or 1
   if v and ARGV[3] ~= "1" then
-    local finish = tonumber(redis.call("ZSCORE", KEYS[1], tenant) or "0")
-    if ahead then finish = math.min(finish, v + ahead / weight) end
-    redis.call("ZADD", KEYS[1], text(math.max(finish, v) + permits / weight), tenant)
+    local finish = math.max(tonumber(redis.call("ZSCORE", KEYS[1], tenant) or "0"), v)
+    redis.call("ZADD", KEYS[1], text(finish + permits / weight), tenant)
   end
   for _, other in ipairs(permits > 0 and others or {}) do
     local finish = math.max(tonumber(redis.call("ZSCORE", other[1], tenant) or "0"), other[2])
-    local most = math.max(finish, other[2] + (ahead or permits) / weight)
+    local most = math.max(finish, other[2] + ahead / weight)
     redis.call("ZADD", other[1], text(math.min(finish + permits / weight, most)), tenant)
   end
 end

@@ -108,7 +108,7 @@ for _, p in ipairs(parked) do
   local left = lock ~= "" and redis.pcall("GET", lock) == id and redis.call("PTTL", lock)
   if left and left < tonumber(ARGV[2]) then
     local task = prefix .. "t:" .. id
-    if redis.call("HEXISTS", task, "lock") == 0 then redis.call("HSET", task, "lock", string.format("%.0f", ms + left)) end -- see unlock.lua
+    if redis.call("HEXISTS", task, "lock") == 0 then redis.call("HSET", task, "lock", string.format("%.0f", ms + left)) end -- see failed.lua
     redis.call("PEXPIRE", lock, ARGV[2])
   end
 end

@@ -67,8 +67,6 @@ for _, id in ipairs(ids) do
       redis.call("HSET", task, "state", "active", "taken", now, "jt", "a" .. string.sub(wait, 2))
     else
       redis.call("HSET", task, "state", "active", "taken", now)
-      local alone = string.match(wait, "^(a %d+ %d+ %d+ %d+) [1-9]%d* $") -- its API refused it: the attempt knows, and later ones need not
-      if alone then redis.call("HSET", task, "jt", alone .. " 0 ") end
     end
     redis.call("HDEL", task, "pending_since")
     if state == "p" and redis.pcall("ZREM", ARGV[2] .. "jt:line:" .. limiter, id) == 1 and string.find(limiter, "\t", 1, true) then

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/fair"
 )
 
 // The scripts, one for each verb. All except epoch, fast, many and weight begin with prelude.lua
@@ -66,8 +68,6 @@ var (
 	epochLua string
 	//go:embed lua/tenants.lua
 	tenantsLua string
-	//go:embed lua/weight.lua
-	weightLua string
 
 	Acquire = verb(module("config", configLua), module("windows", windowsLua), frontierLua, module("upkeep", upkeepLua), entriesLua, acquireLua)
 	Fast    = redis.NewScript(fastLua)
@@ -83,7 +83,7 @@ var (
 	Adaptive = verb(module("config", configLua), module("learn", learnLua), adaptiveLua)
 	Epoch    = redis.NewScript(epochLua)
 	Tenants  = verb(module("config", configLua), module("windows", windowsLua), tenantsLua)
-	Weight   = redis.NewScript(weightLua)
+	Weight   = redis.NewScript(fair.WeighLua)
 )
 
 // verb puts a script together. Redis runs the whole text each time. To make a function costs less

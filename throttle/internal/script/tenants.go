@@ -11,20 +11,24 @@ import (
 // ErrPerClient is throttle.ErrPerClient.
 var ErrPerClient = errors.New("a limit for each client is not shared by tenants")
 
-// TenantKeys are the KEYS of tenants.lua.
-func TenantKeys(name, client string) []string {
+// TenantKeys are the KEYS of tenants.lua. waits is the id of the client in its calls.
+func TenantKeys(name, client, waits string) []string {
 	keys, p := KeysOf(name, client), Prefix(name)
-	return append(keys[:], p+":finish", WeightsKey(name), p+":waiting")
+	return append(keys[:], p+":finish", WeightsKey(name), p+":waiting", p+":reply:"+waits)
 }
 
 // WeightsKey is where the weights of a limiter's tenants are.
 func WeightsKey(name string) string { return Prefix(name) + ":weights" }
 
-// WeightKeys are the KEYS of weight.lua.
-func WeightKeys(name string) []string { return []string{WeightsKey(name), Prefix(name) + ":finish"} }
+// WeightKeys are the KEYS of the script Weight, and WeightArgs its ARGV.
+func WeightKeys(name string) []string {
+	return []string{WeightsKey(name), Prefix(name) + ":finish", Prefix(name) + ":queues"}
+}
 
-// WeightText is a weight as Redis keeps it.
-func WeightText(w float64) string { return tagText(w) }
+// WeightArgs gives a tenant a weight. It weighed 1 if nobody has given it another.
+func WeightArgs(name, tenant string, weight float64) []any {
+	return []any{tenant, tagText(weight), 1, Prefix(name) + ":finish:"}
+}
 
 func tagText(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
 

@@ -72,7 +72,7 @@ func (k *Keeper) enter(name string) *queue {
 			k.tidy()
 		}
 		q = &queue{
-			k: k, name: name, keys: script.TenantKeys(name, k.ID), line: NewLine(k.nonce), of: map[*Waiter]*Pending{},
+			k: k, name: name, keys: script.TenantKeys(name, k.ID, k.nonce), line: NewLine(k.nonce), of: map[*Waiter]*Pending{},
 			closed: k.closed, wake: make(chan struct{}, 1),
 		}
 		k.lines[name] = q

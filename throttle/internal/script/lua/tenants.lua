@@ -13,6 +13,7 @@
 --              since": us until when that holds, number of its call, permits it has dealt itself that are not in the log yet,
 --              and those not handed out yet, least start tag of tenants it does not tell of ("-": there are none); requests,
 --              permits that each costs, about, us since when the first waits
+--  10 charged: number of this client's last call that charged somebody
 -- ARGV: 1 client, 2 number of the call, 3 us that "soon" is away, 4 us for which what is told holds, 5 out, 6 held, 7 rest,
 --   8 virtual time at least, 9 whether what is charged was granted while nobody else waited there: 1 or 0, 10 tenants to
 --   charge; for each of these its name and permits (negative: given back); then for each tenant that waits: name, jobs,
@@ -26,7 +27,7 @@ local now, m = clock(), open(1)
 if not m then return -1 end
 if m.bad then return bad_field(m) end
 if m.per_client then return redis.error_reply('PERCLIENT the limit is for each client') end
-local finish_key, weights_key, waiting_key = KEYS[SPAN + 1], KEYS[SPAN + 2], KEYS[SPAN + 3]
+local finish_key, weights_key, waiting_key, charged_key = KEYS[SPAN + 1], KEYS[SPAN + 2], KEYS[SPAN + 3], KEYS[SPAN + 4]
 local function tag(x) return format('%.17g', x) end
 local function finite(s)
   local x = s and tonumber(s)
@@ -79,9 +80,8 @@ end
 local known = call('ZSCORE', finish_key, '')
 local v = finite(known)
 if known and not v then call('DEL', finish_key) end
-local charged_key = sub(waiting_key, 1, -8) .. 'reply:' .. id -- the number of this client's last call that charged
 if charges > 0 and not repeated and call('GET', charged_key) ~= no then
-  call('SET', charged_key, no, 'PX', 5000)
+  call('SET', charged_key, no, 'PX', 30000) -- longer than a call is repeated
   local before = v or 0
   local after = max(before, finite(ARGV[8]) or 0)
   for i = 11, 10 + 2 * charges, 2 do
