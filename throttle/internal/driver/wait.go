@@ -96,29 +96,30 @@ func (q *queue) await(ctx context.Context, w *line.Waiter) line.Answer {
 	q.mu.Lock()
 	latest := q.line.Latest(w)
 	q.mu.Unlock()
-	var late <-chan time.Time
+	bounded := ctx
 	if latest != 0 {
-		t := time.NewTimer(latest.Sub(q.c.now()))
-		defer t.Stop()
-		late = t.C
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, latest.Sub(q.c.now()))
+		defer cancel()
 	}
 	select {
 	case a := <-w.Out:
 		return a
-	case <-ctx.Done():
+	case <-bounded.Done():
+	}
+	if ctx.Err() != nil {
 		q.abandon(w, leavePatience)
 		return line.Answer{Err: q.ended(ctx)}
-	case <-late:
-		q.mu.Lock()
-		err := q.line.Unanswered(w, q.c.now())
-		q.mu.Unlock()
-		q.abandon(w, leavePatience)
-		if err != nil {
-			return line.Answer{Err: err}
-		}
-		q.c.Denials.Add(1)
-		return line.Answer{Denied: true}
 	}
+	q.mu.Lock()
+	err := q.line.Unanswered(w, q.c.now())
+	q.mu.Unlock()
+	q.abandon(w, leavePatience)
+	if err != nil {
+		return line.Answer{Err: err}
+	}
+	q.c.Denials.Add(1)
+	return line.Answer{Denied: true}
 }
 
 // redeem waits until the grant of w is due and takes the permits. If that fails, it returns
@@ -144,13 +145,15 @@ func (q *queue) redeem(ctx context.Context, w *line.Waiter) (taken bool, a line.
 			return false, q.await(ctx, w)
 		}
 		due := time.Now().Add(d)
+		if d <= early {
+			yieldUntil(due)
+			continue
+		}
 		t := time.NewTimer(d - early)
 		defer t.Stop()
 		select {
 		case <-t.C:
-			if d > early {
-				q.c.punctual.fired(time.Since(due) + early)
-			}
+			q.c.punctual.fired(time.Since(due) + early)
 			yieldUntil(due)
 		case a := <-w.Out: // asked for again
 			return false, a

@@ -183,21 +183,20 @@ func (t *Pending) Wait(ctx context.Context) bool {
 		return t.went()
 	default:
 	}
-	var late <-chan time.Time
+	bounded := ctx
 	if t.w.atOnce || t.w.until != 0 {
 		patience := t.w.until.Sub(t.q.k.Now())
 		if t.w.atOnce {
 			patience = stillFor
 		}
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
-		late = timer.C
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
 	}
 	select {
 	case <-t.came:
 		return t.went()
-	case <-ctx.Done():
-	case <-late:
+	case <-bounded.Done():
 	}
 	if !t.leave() {
 		<-t.came
