@@ -19,10 +19,14 @@ import (
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testkit.WaitMostly()
+	goleak.VerifyTestMain(m)
+}
 
 // site is a Redis, what is enqueued there, and what the servers' handlers saw.
 type site struct {

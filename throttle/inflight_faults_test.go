@@ -102,6 +102,7 @@ func (c *slotsChild) kill() {
 // TestSlotOfAKilledProcess: a process that holds the only slot is killed. Another gets the slot
 // when the lease has run out, by Redis's clock, and within a second after that.
 func TestSlotOfAKilledProcess(t *testing.T) {
+	t.Parallel()
 	lease := 3 * time.Second
 	if os.Getenv("JOBTHROTTLE_NIGHTLY") == "1" {
 		lease = DefaultLease

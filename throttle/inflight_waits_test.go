@@ -191,6 +191,7 @@ func TestOneLimitWithoutAnAnswer(t *testing.T) {
 
 // TestLeasesOfTwoLimitsLiveOn: leases of several limits are renewed together, by a client that has pipelines.
 func TestLeasesOfTwoLimitsLiveOn(t *testing.T) {
+	t.Parallel()
 	forEachRedis(t, func(b *bench) {
 		c := b.client()
 		var leases []*Lease

@@ -129,6 +129,7 @@ func TestIdleClientKeepsNothing(t *testing.T) {
 			},
 		} {
 			t.Run(r.String()+" "+name, func(t *testing.T) {
+				t.Parallel()
 				forEachRedis(t, func(b *bench) {
 					l := b.limited(r)
 					left := r.Permits

@@ -15,7 +15,8 @@ import (
 // TestTenantsThatComeBack: many tenants, each with one caller that comes back at once, use the whole limit.
 func TestTenantsThatComeBack(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
-		const many, permits, length = 5000, 500, 25 * time.Second
+		const length = 25 * time.Second
+		many, permits := quarter(5000), quarter(500)
 		ls := b.twoProcesses(rate(fmt.Sprint(permits, "/1s")))
 		ctx, cancel := context.WithTimeout(b.Context(), length)
 		defer cancel()
@@ -29,7 +30,7 @@ func TestTenantsThatComeBack(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n, most := got.Load(), int64(permits*length.Seconds()); n < most*98/100 {
+		if n, most := got.Load(), int64(float64(permits)*length.Seconds()); n < most*98/100 {
 			b.Errorf("%d permits in %v, want nearly %d", n, length, most)
 		}
 	})

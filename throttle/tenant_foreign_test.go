@@ -12,6 +12,7 @@ import (
 // TestForeignTenants: whatever somebody has written into Redis where shares are kept makes nobody
 // wait for ever, and breaks nothing.
 func TestForeignTenants(t *testing.T) {
+	t.Parallel()
 	onRealRedis(t, func(b *bench) {
 		l := b.limited(rate("20/1s"))
 		prefix, ctx, far := "{"+l.Name()+"}:", b.Context(), time.Now().Add(4*time.Second).UnixMicro()

@@ -22,10 +22,14 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 	"github.com/jobthrottle/jobthrottle/producer"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testkit.WaitMostly()
+	goleak.VerifyTestMain(m)
+}
 
 // fleet is workers on one Redis, and what their handlers saw.
 type fleet struct {

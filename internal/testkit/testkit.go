@@ -4,10 +4,27 @@ package testkit
 
 import (
 	"bytes"
+	"flag"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 )
+
+// WaitMostly lets twice as many of a program's parallel tests run at a time as there are processors: half of them
+// wait. The flag -parallel counts first. Call it in TestMain.
+func WaitMostly() {
+	flag.Parse()
+	told := false
+	flag.Visit(func(f *flag.Flag) { told = told || f.Name == "test.parallel" })
+	if told {
+		return
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
+}
 
 // Eventually polls until the condition holds. It fails the test if it does not hold within that
 // time. The failure then says what the functions of state return.
