@@ -234,10 +234,8 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	}
 	j.reservation = nil
 	stop()
-	j.needs.rule.counts.waits.add(j.waited)
 	j.took(j.needs.costs, r)
 	j.held, j.sent = true, time.Now()
-	j.served()
 	j.closeSpan(nil)
 	return true, nil
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
 // run calls the handler, in a slot.
@@ -18,8 +21,8 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	if j.lease != nil && j.lease.Context().Err() != nil { // lost before it began
 		return j.parkForSlot(j.needs.slots[0].Limiter)
 	}
-	if !j.calls(ctx) {
-		return errGone
+	if err := j.calls(ctx); err != nil {
+		return err
 	}
 	began, waited := time.Now(), j.waited
 	j.handling, j.before = began, waited
@@ -92,27 +95,60 @@ func aQuarter(ctx context.Context) time.Duration {
 // errGone is the result of an attempt that asynq ends, or has ended, because its context is over.
 var errGone = errors.New("the attempt is over")
 
-// calls reports whether to call the handler. If the handler acquires its permits itself, the task
-// begins later: see Acquire.
-func (j *job) calls(ctx context.Context) bool {
-	if !j.held && len(j.limiter) > 0 {
-		return ctx.Err() == nil && j.a.goesOn(prepares)
+// calls returns nil if the handler is to be called. If the handler acquires its permits itself, the
+// task begins later: see Acquire.
+func (j *job) calls(ctx context.Context) error {
+	if j.held || len(j.limiter) == 0 {
+		return j.begins(ctx)
 	}
-	return j.begins(ctx)
+	if ctx.Err() != nil || !j.a.goesOn(prepares) {
+		return errGone
+	}
+	return nil
 }
 
-// begins reports whether the task is to run now: Redis knows that it does not wait any more, and
-// asynq still has it.
-func (j *job) begins(ctx context.Context) bool {
+// begins returns nil if the task is to run now: its permits are fresh, Redis knows that it does not
+// wait any more, and asynq still has it.
+func (j *job) begins(ctx context.Context) error {
 	if !j.held { // else it has left the list
 		j.l.rooms.of(j.a).leave(ctx, j.a)
 	}
+	if err := j.freshen(ctx); err != nil {
+		return err
+	}
 	if ctx.Err() != nil || !j.a.goesOn(runs) {
-		return false
+		return errGone
+	}
+	if j.held {
+		j.needs.rule.counts.waits.add(j.waited)
+		j.served()
 	}
 	waited := j.a.wholeWait()
 	j.counts().wholeWaits.add(waited)
 	j.tally(func(t *tally) { t.start(waited) })
 	j.dryRun()
-	return true
+	return nil
+}
+
+// freshens is how often a task exchanges permits that became old before it began. If it is so late
+// each time, it does not help: then it begins.
+const freshens = 2
+
+// freshen exchanges permits that became old since the task got them: its process may have stood
+// still, or the end of its span have taken long.
+func (j *job) freshen(ctx context.Context) error {
+	for tries := 0; tries < freshens && j.held && time.Since(j.sent) > 2*j.lateBy(); tries++ {
+		j.held = false
+		running, cancel := j.l.whileRunning(ctx)
+		err := j.giveBack(running, slices.Repeat([]bool{true}, len(j.limiter)), 0)
+		cancel()
+		if err != nil {
+			return j.undecided(ctx, err)
+		}
+		j.a.wait.State, j.missed = line.Called, true // it has waited in turn
+		if err := j.acquire(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }

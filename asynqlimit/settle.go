@@ -41,10 +41,10 @@ func Acquire(ctx context.Context) error {
 	if err := j.acquire(ctx); err != nil {
 		return err
 	}
-	if !j.begins(ctx) {
-		return cmp.Or(ctx.Err(), errGone)
+	if err := j.begins(ctx); err != errGone {
+		return err
 	}
-	return nil
+	return cmp.Or(ctx.Err(), errGone)
 }
 
 // Hold returns shortly before the permits of the job of ctx are due. It is the first part of
