@@ -226,24 +226,29 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// anchors are what GitHub makes of the headings of a page.
+// anchors are those of the headings of a page.
 func anchors(t *testing.T, path string) []string {
 	t.Helper()
 	var found []string
 	for _, line := range readPage(t, path).lines {
 		if m := heading.FindStringSubmatch(line); m != nil {
-			found = append(found, strings.Map(func(r rune) rune {
-				switch {
-				case r == ' ':
-					return '-'
-				case r == '-' || r == '_' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
-					return r
-				}
-				return -1
-			}, strings.ToLower(m[1])))
+			found = append(found, anchorOf(m[1]))
 		}
 	}
 	return found
+}
+
+// anchorOf is what GitHub makes of a heading.
+func anchorOf(heading string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case r == '-' || r == '_' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+			return r
+		}
+		return -1
+	}, strings.ToLower(heading))
 }
 
 // TestIndex: docs/README.md leads to every page and file beside it.

@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -31,6 +32,67 @@ func TestFigures(t *testing.T) {
 			t.Errorf("%s: %d rows of figures are compared, want %d", path, compared[path], rows)
 		}
 	}
+}
+
+var (
+	linked = regexp.MustCompile(`\[([^\]]*[0-9][^\]]*)\]\((?:\.\./)?([A-Z]+\.md)#([^)]+)\)`)
+	number = regexp.MustCompile(`[0-9][0-9,]*(?:\.[0-9]+)?`)
+)
+
+// TestLinkedFigures: a figure that is a link to a section of a page of measurements is
+// there, perhaps rounded. One with "about" is what half a core of Redis does with a cost
+// there, in us.
+func TestLinkedFigures(t *testing.T) {
+	compared := 0
+	for _, p := range readPages(t) {
+		for _, m := range linked.FindAllStringSubmatch(strings.Join(p.lines, "\n"), -1) {
+			compared++
+			there := number.FindAllString(sectionOf(readPage(t, filepath.Join("..", m[2])), m[3]), -1)
+			for _, figure := range number.FindAllString(m[1], -1) {
+				same := func(source string) bool { return sameFigure(figure, source) }
+				if strings.HasPrefix(m[1], "about ") {
+					same = func(source string) bool { return isHalfACore(figure, source) }
+				}
+				if !slices.ContainsFunc(there, same) {
+					t.Errorf("%s: %s: %s has no such figure in #%s", p.path, m[1], m[2], m[3])
+				}
+			}
+		}
+	}
+	if compared < 8 {
+		t.Errorf("%d links with figures, want 8", compared)
+	}
+}
+
+// sectionOf is the text of the section of a page with this anchor.
+func sectionOf(p page, anchor string) string {
+	var text []string
+	inside := false
+	for _, line := range p.lines {
+		if m := heading.FindStringSubmatch(line); m != nil {
+			inside = anchorOf(m[1]) == anchor
+		}
+		if inside {
+			text = append(text, line)
+		}
+	}
+	return strings.Join(text, "\n")
+}
+
+// isHalfACore tells whether so many a second need half a core, within a tenth, if each
+// costs so many us.
+func isHalfACore(perSecond, cost string) bool {
+	n, us := parseFigure(perSecond), parseFigure(cost)
+	return us > 0 && math.Abs(n*us/5e5-1) < 0.1
+}
+
+// parseFigure is a figure as a number, or NaN.
+func parseFigure(s string) float64 {
+	n, err := strconv.ParseFloat(strings.ReplaceAll(s, ",", ""), 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return n
 }
 
 // compareFigures compares the table below a line of a page with its source, and
@@ -111,14 +173,9 @@ func sameFigure(page, source string) bool {
 	if page == source {
 		return true
 	}
-	number := func(s string) (float64, error) { return strconv.ParseFloat(strings.ReplaceAll(s, ",", ""), 64) }
 	_, decimals, _ := strings.Cut(page, ".")
-	got, err := number(page)
-	if err != nil {
-		return false
-	}
-	want, err := number(source)
-	return err == nil && got != 0 && strconv.FormatFloat(got, 'f', len(decimals), 64) == strconv.FormatFloat(want, 'f', len(decimals), 64)
+	got, want := parseFigure(page), parseFigure(source)
+	return got != 0 && !math.IsNaN(got) && strconv.FormatFloat(got, 'f', len(decimals), 64) == strconv.FormatFloat(want, 'f', len(decimals), 64)
 }
 
 // TestComparisonSources: each system of the comparison's table has a page that says
