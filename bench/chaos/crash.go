@@ -11,6 +11,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/check"
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/record"
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/site"
+	"github.com/jobthrottle/jobthrottle/bench/internal/fleet"
 )
 
 // herd is the site of a worker that dies while all its slots wait. Permits are spread evenly,
@@ -59,12 +60,12 @@ func kill(ctx context.Context, s *site.Site) (died []time.Duration, err error) {
 	}
 	victim := s.Workers[0]
 	for range deaths {
-		if err := site.Sleep(ctx, settles); err != nil {
+		if err := fleet.Sleep(ctx, settles); err != nil {
 			return nil, err
 		}
 		died = append(died, record.Now())
 		victim.Kill()
-		if err := site.Sleep(ctx, settles); err != nil {
+		if err := fleet.Sleep(ctx, settles); err != nil {
 			return nil, err
 		}
 		if err := victim.Start(); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/fault"
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/record"
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/site"
+	"github.com/jobthrottle/jobthrottle/bench/internal/fleet"
 )
 
 // mix is the site of a run: jobs hold and park as by default. Processes start, stop and share
@@ -99,4 +100,4 @@ func jobsFor(l check.Limit, length time.Duration) int {
 }
 
 // until waits for a time of the machine's clock.
-func until(ctx context.Context, t time.Duration) error { return site.Sleep(ctx, t-record.Now()) }
+func until(ctx context.Context, t time.Duration) error { return fleet.Sleep(ctx, t-record.Now()) }

@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/jobthrottle/jobthrottle/bench/internal/fleet"
 	"github.com/jobthrottle/jobthrottle/bench/internal/redisserver"
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/producer"
@@ -70,8 +71,8 @@ type bench struct {
 }
 
 const (
-	// fleet is the number of workers of an idle fleet, and watched is how long it is measured.
-	fleet   = 10
+	// workers is how many workers an idle fleet has, and watched is how long it is measured.
+	workers = 10
 	watched = 20 * time.Second
 	queue   = "default"
 	taskJob = "bench:job"
@@ -130,21 +131,9 @@ func (b bench) await(ctx context.Context, retry int) error {
 		if q.Retry == retry && q.Pending+q.Active == 0 {
 			return nil
 		}
-		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+		if err := fleet.Sleep(ctx, 200*time.Millisecond); err != nil {
 			return err
 		}
-	}
-}
-
-// sleep waits for d, unless ctx ends before.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
@@ -159,7 +148,7 @@ func (b bench) backlog(ctx context.Context, jobs int) error {
 	if err := b.server.Flush(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "%d workers with empty lines, for %v; then %d jobs park; then the workers beside them\n", fleet, watched, jobs)
+	fmt.Fprintf(os.Stderr, "%d workers with empty lines, for %v; then %d jobs park; then the workers beside them\n", workers, watched, jobs)
 	cfg := b.configOf("1/1000h", "", 50)
 	empty, err := b.idle(ctx, cfg)
 	if err != nil {
@@ -191,7 +180,7 @@ func (b bench) backlog(ctx context.Context, jobs int) error {
 	}
 	fmt.Printf("%d parked at %.0f/s: %.0f bytes each, %.0f beyond what asynq keeps to retry a job\n", jobs, float64(jobs)/took.Seconds(),
 		float64(parked.Used)/float64(jobs), float64(parked.Used-alone.Used)/float64(jobs))
-	fmt.Printf("an idle fleet of %d workers beside them: %.2f %% of a core of Redis, %.2f %% with empty lines: %.2f %% more\n", fleet, waiting, empty, waiting-empty)
+	fmt.Printf("an idle fleet of %d workers beside them: %.2f %% of a core of Redis, %.2f %% with empty lines: %.2f %% more\n", workers, waiting, empty, waiting-empty)
 	return nil
 }
 
@@ -219,19 +208,19 @@ func (b bench) retriedByAsynq(ctx context.Context, jobs int, payload func(i int)
 
 // idle is how much of a core Redis uses for a fleet that has nothing to do, in percent.
 func (b bench) idle(ctx context.Context, cfg *config.Config) (percent float64, err error) {
-	stop, err := b.work(ctx, fleet, cfg, func(context.Context, *asynq.Task) error { return nil })
+	stop, err := b.work(ctx, workers, cfg, func(context.Context, *asynq.Task) error { return nil })
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	if err := sleep(ctx, 3*time.Second); err != nil { // until they have started
+	if err := fleet.Sleep(ctx, 3*time.Second); err != nil { // until they have started
 		return 0, err
 	}
 	before, err := b.server.Usage(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if err := sleep(ctx, watched); err != nil {
+	if err := fleet.Sleep(ctx, watched); err != nil {
 		return 0, err
 	}
 	after, err := b.server.Usage(ctx)

@@ -24,8 +24,9 @@ type Load struct {
 	Limit    fleet.Limit
 	Guard    time.Duration // of the limit, where this project keeps it; zero: the default
 	Tasks    int
-	Servers  int           // that share the limit, each with a Redis client of its own
-	Slots    int           // of each server
+	Servers  int // that share the limit, each with a Redis client of its own
+	Slots    int // of each server
+	Queues   map[string]int
 	Patience time.Duration // how long to wait for tasks that do not start
 }
 

@@ -27,7 +27,7 @@ func serveWorker(ctx context.Context, addr string, l Load, start func(), maxWait
 	cfg.Limits = map[string]config.Limit{
 		l.Limit.Name: {Rate: fmt.Sprintf("%d/%v", l.Limit.Permits, l.Limit.Interval), Guard: config.Duration(l.Guard)},
 	}
-	cfg.Pools = []config.Pool{{Name: "bench", Concurrency: l.Slots, MaxWaiting: maxWaiting}}
+	cfg.Pools = []config.Pool{{Name: "bench", Concurrency: l.Slots, MaxWaiting: maxWaiting, Queues: l.Queues}}
 	job.Limits = []string{l.Limit.Name}
 	cfg.Jobs = map[string]config.Job{taskType: job}
 	w, err := worker.New(cfg, zap.NewNop())

@@ -26,6 +26,8 @@ const (
 	OfIdeal          Metric = "of the ideal"
 	CallsPerTask     Metric = "script calls per task"
 	CPUPerTask       Metric = "Redis CPU per task, us"
+	CallsPerSecond   Metric = "script calls/s"
+	PartOfACore      Metric = "Redis CPU, % of a core"
 )
 
 // worstCounts are metrics whose figure is the worst round: a limit that is broken in one round

@@ -5,7 +5,6 @@ package peer
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -53,16 +52,4 @@ func connect(ctx context.Context, addr string, w fleet.Work, connections int) (*
 		return nil, errors.Join(err, rdb.Close())
 	}
 	return rdb, nil
-}
-
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

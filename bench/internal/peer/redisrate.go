@@ -50,7 +50,7 @@ func acquireRedisRate(ctx context.Context, limiter *redis_rate.Limiter, l fleet.
 		if r.Allowed > 0 {
 			return nil
 		}
-		if err := sleep(ctx, r.RetryAfter); err != nil {
+		if err := fleet.Sleep(ctx, r.RetryAfter); err != nil {
 			return err
 		}
 	}

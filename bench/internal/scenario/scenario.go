@@ -52,13 +52,14 @@ type Size struct {
 	LogInterval  time.Duration // in which they are used
 	Tasks        int
 	Patience     time.Duration // how long to wait for tasks that do not start
+	Idle         time.Duration // for which idle servers are watched
 }
 
 // Full is the size for published figures.
 func Full() Size {
 	return Size{
 		Contended: 6 * time.Second, NeverBinding: 1500 * time.Millisecond, Many: 3 * time.Second, Limiters: 100_000, Big: 8 * time.Second,
-		Log: 100_000, LogInterval: 5 * time.Second, Tasks: 400, Patience: time.Minute,
+		Log: 100_000, LogInterval: 5 * time.Second, Tasks: 400, Patience: time.Minute, Idle: 5 * time.Second,
 	}
 }
 
@@ -67,7 +68,7 @@ func Full() Size {
 func Quick() Size {
 	return Size{
 		Contended: 2500 * time.Millisecond, NeverBinding: 200 * time.Millisecond, Many: 200 * time.Millisecond, Limiters: 2_000, Big: 2 * time.Second,
-		Log: 5_000, LogInterval: time.Second, Tasks: 80, Patience: 20 * time.Second,
+		Log: 5_000, LogInterval: time.Second, Tasks: 80, Patience: 20 * time.Second, Idle: time.Second,
 	}
 }
 
@@ -90,6 +91,7 @@ func (b Bench) All() []Scenario {
 		b.bigAmongSmall(),
 		b.memory(),
 		b.drain(),
+		b.idle(),
 		b.composite(),
 	}
 	for _, n := range limiterCounts {

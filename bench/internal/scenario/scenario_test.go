@@ -31,7 +31,7 @@ func TestEveryRun(t *testing.T) {
 	}()
 	b := Bench{Server: server, Size: Size{
 		Contended: 2 * time.Second, NeverBinding: 500 * time.Millisecond, Many: 500 * time.Millisecond, Limiters: 2_000, Big: 2 * time.Second,
-		Log: 200, LogInterval: 2 * time.Second, Tasks: 80, Patience: time.Minute,
+		Log: 200, LogInterval: 2 * time.Second, Tasks: 80, Patience: time.Minute, Idle: time.Second,
 	}}
 	for _, s := range b.All() {
 		for _, run := range s.Runs {

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/site"
+	"github.com/jobthrottle/jobthrottle/bench/internal/fleet"
 )
 
 // changeLimit changes the limit and pauses it, at random. In the end it restores the limit.
 func changeLimit(ctx context.Context, s *site.Site, r *rand.Rand) error {
 	whole := s.Plan.Limit.Permits
 	ms := func(from, to int) time.Duration { return time.Duration(from+r.IntN(to-from)) * time.Millisecond }
-	for site.Sleep(ctx, ms(100, 600)) == nil {
+	for fleet.Sleep(ctx, ms(100, 600)) == nil {
 		switch r.IntN(4) { // an error means that Redis is in trouble, too, or that ctx has ended
 		case 0:
 			_ = s.Limit.Pause(ctx, ms(100, 800))

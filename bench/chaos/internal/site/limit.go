@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/check"
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/record"
+	"github.com/jobthrottle/jobthrottle/bench/internal/fleet"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -42,7 +43,7 @@ func (s *Site) ChangeLimit(ctx context.Context, permits int) error {
 		if err == nil {
 			break
 		}
-		if Sleep(ctx, again) != nil {
+		if fleet.Sleep(ctx, again) != nil {
 			return errors.Join(err, ctx.Err())
 		}
 	}
