@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -46,6 +47,7 @@ type job struct {
 	late        bool            // it had its slots, but none of the process in time
 	acquires    bool            // its handler acquires the permits
 	span        func(error)     // ends the span of a wait for permits; nil: there is none
+	spans       sync.WaitGroup  // those that end
 }
 
 type jobKey struct{}
@@ -243,6 +245,7 @@ func (j *job) goesOnElsewhere(err error) bool {
 
 // end gives back what the attempt holds, and counts how it ended.
 func (j *job) end(err error) {
+	defer j.spans.Wait()
 	defer j.closeSpan(nil) // of permits that were held and never used
 	j.a.ask()
 	j.l.caller.answered(j.a)

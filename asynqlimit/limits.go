@@ -53,7 +53,8 @@ type Options struct {
 	// caller still closes it.
 	Throttle *throttle.Client
 	// Trace, if there is one, is called when a job begins to wait for permits of limiters. The
-	// function that it returns is called when that wait ends.
+	// function that it returns is called when that wait ends, on a goroutine of its own: permits
+	// are good for a short time only. If it panics, that is logged.
 	Trace func(ctx context.Context, limiters []string, permits int64) (end func(error))
 }
 
@@ -269,17 +270,6 @@ func (l *Limits) weightOf(queue string) int {
 		weight *= 1000
 	}
 	return weight
-}
-
-// trace begins the span of a wait for permits.
-func (l *Limits) trace(ctx context.Context, limiters []string, permits int64) (end func(error)) {
-	if l.opts.Trace != nil {
-		end = l.opts.Trace(ctx, limiters, permits)
-	}
-	if end == nil {
-		return func(error) {}
-	}
-	return end
 }
 
 // whileRunning returns a context that also ends when the process drains.

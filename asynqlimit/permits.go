@@ -46,7 +46,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 		return nil
 	}
 	if j.span == nil {
-		j.span = j.l.trace(ctx, j.needs.limiters, j.needs.mostCost())
+		j.span = j.trace(ctx, j.needs.limiters, j.needs.mostCost())
 	}
 	defer func() { j.endSpan(err) }()
 	defer j.clock()()
@@ -234,8 +234,10 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	}
 	j.reservation = nil
 	stop()
+	j.needs.rule.counts.waits.add(j.waited)
 	j.took(j.needs.costs, r)
 	j.held, j.sent = true, time.Now()
+	j.served()
 	j.closeSpan(nil)
 	return true, nil
 }
@@ -253,21 +255,6 @@ func (j *job) lateBy() time.Duration {
 		late = min(late, guard/4)
 	}
 	return max(late, time.Millisecond)
-}
-
-// endSpan ends the span of the wait if it has failed.
-func (j *job) endSpan(err error) {
-	if err != nil {
-		j.closeSpan(err)
-	}
-}
-
-// closeSpan ends the span of the wait, if there is one.
-func (j *job) closeSpan(err error) {
-	if span := j.span; span != nil {
-		j.span = nil // first: it is the user's, and may panic
-		span(err)
-	}
 }
 
 // giveUp gives back permits that are reserved and not used.

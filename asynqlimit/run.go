@@ -21,8 +21,8 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	if j.lease != nil && j.lease.Context().Err() != nil { // lost before it began
 		return j.parkForSlot(j.needs.slots[0].Limiter)
 	}
-	if err := j.calls(ctx); err != nil {
-		return err
+	if !j.calls(ctx) {
+		return errGone
 	}
 	began, waited := time.Now(), j.waited
 	j.handling, j.before = began, waited
@@ -95,39 +95,29 @@ func aQuarter(ctx context.Context) time.Duration {
 // errGone is the result of an attempt that asynq ends, or has ended, because its context is over.
 var errGone = errors.New("the attempt is over")
 
-// calls returns nil if the handler is to be called. If the handler acquires its permits itself, the
-// task begins later: see Acquire.
-func (j *job) calls(ctx context.Context) error {
-	if j.held || len(j.limiter) == 0 {
-		return j.begins(ctx)
+// calls reports whether to call the handler. If the handler acquires its permits itself, the task
+// begins later: see Acquire.
+func (j *job) calls(ctx context.Context) bool {
+	if !j.held && len(j.limiter) > 0 {
+		return ctx.Err() == nil && j.a.goesOn(prepares)
 	}
-	if ctx.Err() != nil || !j.a.goesOn(prepares) {
-		return errGone
-	}
-	return nil
+	return j.begins(ctx)
 }
 
-// begins returns nil if the task is to run now: its permits are fresh, Redis knows that it does not
-// wait any more, and asynq still has it.
-func (j *job) begins(ctx context.Context) error {
+// begins reports whether the task is to run now: Redis knows that it does not wait any more, and
+// asynq still has it.
+func (j *job) begins(ctx context.Context) bool {
 	if !j.held { // else it has left the list
 		j.l.rooms.of(j.a).leave(ctx, j.a)
 	}
-	if err := j.freshen(ctx); err != nil {
-		return err
-	}
 	if ctx.Err() != nil || !j.a.goesOn(runs) {
-		return errGone
-	}
-	if j.held {
-		j.needs.rule.counts.waits.add(j.waited)
-		j.served()
+		return false
 	}
 	waited := j.a.wholeWait()
 	j.counts().wholeWaits.add(waited)
 	j.tally(func(t *tally) { t.start(waited) })
 	j.dryRun()
-	return nil
+	return true
 }
 
 // freshens is how often a task exchanges permits that became old before it began. If it is so late

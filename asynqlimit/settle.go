@@ -41,10 +41,10 @@ func Acquire(ctx context.Context) error {
 	if err := j.acquire(ctx); err != nil {
 		return err
 	}
-	if err := j.begins(ctx); err != errGone {
-		return err
+	if !j.begins(ctx) {
+		return cmp.Or(ctx.Err(), errGone)
 	}
-	return cmp.Or(ctx.Err(), errGone)
+	return nil
 }
 
 // Hold returns shortly before the permits of the job of ctx are due. It is the first part of
@@ -156,7 +156,7 @@ func (j *job) makeUp(ctx context.Context, of []bool, cost int64) error {
 
 // moreOf waits for n permits of one limit, as long as the task has time.
 func (j *job) moreOf(ctx context.Context, i int, l *throttle.Limiter, n int64) (err error) {
-	span := j.l.trace(ctx, []string{l.Name()}, n)
+	span := j.trace(ctx, []string{l.Name()}, n)
 	defer func() { span(err) }()
 	defer j.clock()()
 	running, cancel := j.l.whileRunning(ctx)
@@ -174,7 +174,7 @@ func (j *job) moreOf(ctx context.Context, i int, l *throttle.Limiter, n int64) (
 
 // more waits for permits beyond those with which the task began.
 func (j *job) more(ctx context.Context, costs []int64) (err error) {
-	span := j.l.trace(ctx, j.needs.limiters, j.needs.mostCost())
+	span := j.trace(ctx, j.needs.limiters, j.needs.mostCost())
 	defer func() { span(err) }()
 	defer j.clock()()
 	running, cancel := j.l.whileRunning(ctx)
