@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/hibiken/asynq"
-
-	"github.com/jobthrottle/jobthrottle/internal/line"
 )
 
 // run calls the handler, in a slot.
@@ -118,27 +115,4 @@ func (j *job) begins(ctx context.Context) bool {
 	j.tally(func(t *tally) { t.start(waited) })
 	j.dryRun()
 	return true
-}
-
-// freshens is how often a task exchanges permits that became old before it began. If it is so late
-// each time, it does not help: then it begins.
-const freshens = 2
-
-// freshen exchanges permits that became old since the task got them: its process may have stood
-// still, or the end of its span have taken long.
-func (j *job) freshen(ctx context.Context) error {
-	for tries := 0; tries < freshens && j.held && time.Since(j.sent) > 2*j.lateBy(); tries++ {
-		j.held = false
-		running, cancel := j.l.whileRunning(ctx)
-		err := j.giveBack(running, slices.Repeat([]bool{true}, len(j.limiter)), 0)
-		cancel()
-		if err != nil {
-			return j.undecided(ctx, err)
-		}
-		j.a.wait.State, j.missed = line.Called, true // it has waited in turn
-		if err := j.acquire(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
 }
