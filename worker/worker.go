@@ -62,8 +62,8 @@ func New(cfg *config.Config, logger *zap.Logger) (*Worker, error) {
 
 // NewWithClient returns a worker that shares rdb. The caller still has to close rdb. The redis
 // section of cfg then only tells whether it is a cluster, and how many replicas to wait for.
-// The connection pool of rdb should not be smaller than the slots of all pools: a permit that
-// waits for a connection goes stale.
+// The connection pool of rdb should have twice the slots of all pools and some more, and never
+// fewer than the slots: a permit that waits for a connection becomes too old to use.
 func NewWithClient(cfg *config.Config, logger *zap.Logger, rdb redis.UniversalClient) (*Worker, error) {
 	return NewWith(cfg, Options{Zap: orNone(logger), Redis: rdb})
 }
