@@ -15,7 +15,7 @@ import (
 const Idle = "idle"
 
 // idleSettles is how long after its start a server is not watched yet: it connects, and applies its limits.
-const idleSettles = 1500 * time.Millisecond
+const idleSettles = time.Second
 
 func (b Bench) idle() Scenario {
 	s := Scenario{

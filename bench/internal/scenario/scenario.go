@@ -59,7 +59,7 @@ type Size struct {
 func Full() Size {
 	return Size{
 		Contended: 6 * time.Second, NeverBinding: 1500 * time.Millisecond, Many: 3 * time.Second, Limiters: 100_000, Big: 8 * time.Second,
-		Log: 100_000, LogInterval: 5 * time.Second, Tasks: 400, Patience: time.Minute, Idle: 5 * time.Second,
+		Log: 100_000, LogInterval: 5 * time.Second, Tasks: 400, Patience: time.Minute, Idle: 1500 * time.Millisecond,
 	}
 }
 
