@@ -46,8 +46,7 @@ func (l *Line) handOut(w *Waiter, now Local) {
 	if half > 0 {
 		l.timed(&w.grant)
 	} else if w.claimed.Sub(w.grant.due) > lateClaim {
-		l.out.Stale++
-		l.exchange(w, now)
+		l.exchangeStale(w, now)
 		return
 	}
 	if half > 0 && now.Sub(w.grant.earliest) > half {
@@ -65,15 +64,15 @@ func (l *Line) handOut(w *Waiter, now Local) {
 		// cost an interval, because the permits after it are taken by now.
 		passes := w.grant.slow && now.Sub(w.grant.earliest) <= half*3/2
 		if !passes && (overdue || !far || l.clock.uncertainty() <= half) {
-			l.out.Stale++
 			if l.spares(w, now) {
+				l.out.Stale++
 				w.spared++
 				l.again(w, now)
 				l.kick()
 				return
 			}
 			w.stale++
-			l.exchange(w, now)
+			l.exchangeStale(w, now)
 			return
 		}
 		l.out.Late++
@@ -94,18 +93,52 @@ func (l *Line) handOut(w *Waiter, now Local) {
 // missed exchanges permits that were handed out, and whose caller went on too late: on a busy machine its goroutine,
 // or its process, may stand still just then.
 func (l *Line) missed(w *Waiter, now Local) {
-	l.out.Stale++
 	switch {
 	case l.closed:
+		l.out.Stale++
 		l.answer(w, Answer{Err: ErrClosed})
 	case w.left:
+		l.out.Stale++
 		l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns})
 		l.kick()
 		l.answer(w, Answer{Err: context.Canceled})
 		w.state = gone
 	default:
-		l.exchange(w, now)
+		l.exchangeStale(w, now)
 	}
+}
+
+// exchangeStale exchanges permits that came too late.
+func (l *Line) exchangeStale(w *Waiter, now Local) {
+	l.out.Stale++
+	l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns, by: w, stale: l.tellsOfStale(w, now)})
+	l.again(w, now)
+	l.kick()
+}
+
+// staleShare is what part of a limit, or of each of a group's, has to come too late within a span for others to hear of it.
+const staleShare = 8
+
+// tellsOfStale reports whether those who wait, in this and other processes, are to hear that permits of w went back,
+// which came too late. They count for nearly a span yet, and what is reserved for the next one leaves no room for w
+// now. So others use them: they move up, as after a release. That costs Redis more than anything else, so a few late permits
+// are not worth it.
+func (l *Line) tellsOfStale(w *Waiter, now Local) bool {
+	if !l.Counts(w, now.Add(freshFor)) { // by then the last have moved up
+		return false
+	}
+	if l.stale == nil || now.Sub(l.staleSince) >= l.span() {
+		l.staleSince, l.stale = now, make([]int64, len(l.config))
+	}
+	tells := true
+	for i, s := range l.config {
+		l.stale[i] += w.ns[i]
+		tells = tells && !s.PerClient && !s.Calendar && l.stale[i] >= (s.Rate+staleShare-1)/staleShare
+	}
+	if tells {
+		l.stale = nil
+	}
+	return tells
 }
 
 // timed records what later replies tell about when a grant is due. If it was due when it was

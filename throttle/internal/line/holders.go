@@ -76,11 +76,15 @@ func (l *Line) freed(now Local) {
 // moveUp asks again for the grants that are not near, if permits were released. It does so at
 // most once in freshFor, however many releases are announced, and in one call, so that no
 // permit is lost meanwhile. A reservation that nobody waits for yet keeps its grant: its
-// caller may come back at the time that it was told.
+// caller may come back at the time that it was told. Those who are in front ask after them: they may give back less
+// than they take.
 func (l *Line) moveUp(now Local) {
 	if l.closed || l.moveUpAt == 0 || now < l.moveUpAt {
 		return
 	}
+	front := l.front
+	l.front = nil
+	defer func() { l.front = append(l.front, front...) }()
 	l.movedUpAt, l.moveUpAt = now, 0
 	for _, w := range l.byDue() {
 		if w.state == granted && (w.awaited || !w.reservation) && w.grant.due.Sub(now) > freshFor {

@@ -88,12 +88,13 @@ type returned struct {
 	by    *Waiter // who asks for another in exchange; nil if nobody does
 	left  *Waiter // whose caller waits until Redis has it; nil if nobody does
 
+	stale   bool     // the permits came too late, and those who wait are to hear that they are free
 	release *Release // set if the permits were handed out; nil if they were not
 	filled  Local    // when a stock had them, of which they are what is left; zero: they are not
 }
 
 // due reports whether the time of the permits has come: then those who wait hear of them.
-func (r *returned) due() bool { return r.release != nil || r.filled != 0 }
+func (r *returned) due() bool { return r.release != nil || r.filled != 0 || r.stale }
 
 // Release is permits of each member that were handed out and not used.
 type Release struct {
