@@ -64,6 +64,37 @@ func TestLinkedFigures(t *testing.T) {
 	}
 }
 
+var linkedToTest = regexp.MustCompile(`\[([^\]]*[0-9][^\]]*)\]\(((?:\.\./)?[a-z/]+_test\.go)\)`)
+
+// TestFiguresOfTests: a figure that is a link to a test is what the test demands, or takes. One in % may be a part of 1
+// there.
+func TestFiguresOfTests(t *testing.T) {
+	compared := 0
+	for _, p := range readPages(t) {
+		for _, m := range linkedToTest.FindAllStringSubmatch(strings.Join(p.lines, "\n"), -1) {
+			compared++
+			source, err := os.ReadFile(filepath.Join(filepath.Dir(p.path), m[2]))
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			there := number.FindAllString(string(source), -1)
+			for _, figure := range number.FindAllString(m[1], -1) {
+				wanted := parseFigure(figure)
+				if !slices.ContainsFunc(there, func(s string) bool {
+					n := parseFigure(s)
+					return n == wanted || strings.HasSuffix(m[1], "%") && math.Round(1e6*n) == math.Round(1e4*wanted)
+				}) {
+					t.Errorf("%s: %s: %s has no %s", p.path, m[0], m[2], figure)
+				}
+			}
+		}
+	}
+	if compared < 4 {
+		t.Errorf("%d links with figures, want 4", compared)
+	}
+}
+
 // sectionOf is the text of the section of a page with this anchor.
 func sectionOf(p page, anchor string) string {
 	var text []string
