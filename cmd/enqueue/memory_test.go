@@ -60,6 +60,7 @@ func TestMemoryIsBoundedByLines(t *testing.T) {
 			}()
 			defer in.Close()
 			cmd := exec.CommandContext(t.Context(), bin, "--file", "-", "--redis", addr)
+			cmd.Env = append(os.Environ(), "GOGC=100") // as its users have it
 			var said bytes.Buffer
 			cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = in, &said, &said, time.Second
 			if err := cmd.Start(); err != nil {
