@@ -99,11 +99,10 @@ func (p *present) run(ctx context.Context) {
 	}
 	ticker := time.NewTicker(presence.Every)
 	defer ticker.Stop()
-	for {
+	for ctx.Err() == nil {
 		p.tell(ctx)
 		select {
 		case <-ctx.Done():
-			return
 		case <-ticker.C:
 		case <-p.wake:
 		}
@@ -119,7 +118,8 @@ func (p *present) again() {
 }
 
 func (p *present) tell(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, presentTimeout)
+	// It goes on when ctx ends: a call that is cut short would lose what the jobs did last.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), presentTimeout)
 	defer cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +131,7 @@ func (p *present) tell(ctx context.Context) {
 		history.Add(ctx, pipe, p.past()) // what cannot be told is lost: it is only for people to read
 		return nil
 	})
-	if err != nil && !p.untold && ctx.Err() == nil {
+	if err != nil && !p.untold {
 		p.logger.Warn("pages and commands do not see this worker", "error", err)
 	}
 	if p.untold = err != nil; redis.HasErrorPrefix(err, "NOPERM") {

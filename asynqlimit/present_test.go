@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/history"
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
 	"github.com/jobthrottle/jobthrottle/internal/presence"
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
 const presentYAML = `
@@ -223,19 +225,55 @@ jobs: { x: { limits: [api] }, y: { limits: [api, other] } }
 		s.awaitStarts("x", 3, 10*time.Second)
 		s.awaitStarts("y", 1, 10*time.Second)
 		stop()
-		past, err := history.NewReader(s.rdb).Read(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		sums := map[string]history.Counts{}
-		for _, span := range past.Spans {
-			for limit, c := range span {
-				sums[limit] = history.Counts{Started: sums[limit].Started + c.Started, Failed: sums[limit].Failed + c.Failed}
-			}
-		}
-		want := map[string]history.Counts{"": {Started: 4, Failed: 1}, "api": {Started: 4, Failed: 1}, "other": {Started: 1, Failed: 1}}
-		if !maps.Equal(sums, want) {
-			t.Errorf("%+v, want %+v", sums, want)
-		}
+		s.wantHistory(map[string]history.Counts{"": {Started: 4, Failed: 1}, "api": {Started: 4, Failed: 1}, "other": {Started: 1, Failed: 1}})
 	})
+}
+
+// wantHistory checks what the history says of each limit.
+func (s *site) wantHistory(want map[string]history.Counts) {
+	s.t.Helper()
+	past, err := history.NewReader(s.rdb).Read(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	sums := map[string]history.Counts{}
+	for _, span := range past.Spans {
+		for limit, c := range span {
+			sums[limit] = history.Counts{Started: sums[limit].Started + c.Started, Failed: sums[limit].Failed + c.Failed}
+		}
+	}
+	if !maps.Equal(sums, want) {
+		s.t.Errorf("%+v, want %+v", sums, want)
+	}
+}
+
+// slowHistory makes calls that add to the history wait.
+type slowHistory struct{ hook }
+
+func (slowHistory) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (slowHistory) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return strings.Contains(cmd.String(), "jobthrottle:history") }) {
+			<-time.After(1500 * time.Millisecond)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// TestHistoryOfALateAnswer: a server that ends while Redis is slow to note what its jobs did waits for that.
+func TestHistoryOfALateAnswer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	rdb := redis.NewClient(s.rdb.Options())
+	t.Cleanup(func() { rdb.Close() })
+	rdb.AddHook(slowHistory{})
+	stop := s.serve(member{rdb: rdb, yaml: `
+limits: { api: { rate: 1000/1s } }
+jobs: { x: { limits: [api] } }
+`})
+	s.enqueue("x", "x")
+	s.awaitStarts("x", 1, 10*time.Second)
+	stop()
+	s.wantHistory(map[string]history.Counts{"": {Started: 1}, "api": {Started: 1}})
 }
