@@ -46,6 +46,7 @@ type job struct {
 	slotsBy     time.Time       // until when it waits for its slots and for one of the process
 	late        bool            // it had its slots, but none of the process in time
 	acquires    bool            // its handler acquires the permits
+	freed       bool            // it holds nothing any more
 	span        func(error)     // ends the span of a wait for permits; nil: there is none
 	spans       sync.WaitGroup  // those that end
 }
@@ -75,7 +76,12 @@ func (l *Limits) middleware(next asynq.Handler) asynq.Handler {
 		j := &job{l: l, a: a, task: task, began: time.Now()}
 		ended := errPanicked
 		defer func() { j.end(ended) }()
-		var attempt asynq.Handler = asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error { return j.attempt(ctx, next) })
+		var attempt asynq.Handler = asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+			defer j.spans.Wait()
+			defer j.closeSpan(nil) // of permits that were held and never used
+			defer j.free()
+			return j.attempt(ctx, next)
+		})
 		if l.opts.Attempt != nil {
 			attempt = l.opts.Attempt(attempt)
 		}
@@ -243,10 +249,12 @@ func (j *job) goesOnElsewhere(err error) bool {
 	return err != nil && j.a.at() != runs && !j.a.leases()
 }
 
-// end gives back what the attempt holds, and counts how it ended.
-func (j *job) end(err error) {
-	defer j.spans.Wait()
-	defer j.closeSpan(nil) // of permits that were held and never used
+// free gives back what the attempt holds.
+func (j *job) free() {
+	if j.freed {
+		return
+	}
+	j.freed = true
 	j.a.ask()
 	j.l.caller.answered(j.a)
 	j.uncalled()
@@ -254,6 +262,11 @@ func (j *job) end(err error) {
 	j.freeSlots()
 	j.leaveFlight()
 	j.a.position.leave()
+}
+
+// end counts how the attempt ended, and takes it from the lists.
+func (j *job) end(err error) {
+	j.free() // Options.Attempt need not have called the handler
 	switch {
 	case j.goesOnElsewhere(err):
 		if !isPutOff(err) {

@@ -47,14 +47,16 @@ type Options struct {
 	// for a type. Without it they can say so only about types in the configuration.
 	HandlerPatterns func() []string
 	// Attempt, if there is one, wraps each attempt of a job, together with its wait in this
-	// process. The middleware of the server's mux runs only when a job has its permits.
+	// process. It calls the handler once at most, and returns after it. The middleware of the
+	// server's mux runs only when a job has its permits.
 	Attempt asynq.MiddlewareFunc
 	// Throttle is the view of the limiters to use, for processes that have one already. The
 	// caller still closes it.
 	Throttle *throttle.Client
 	// Trace, if there is one, is called when a job begins to wait for permits of limiters. The
 	// function that it returns is called when that wait ends, on a goroutine of its own: permits
-	// are good for a short time only. If it panics, that is logged.
+	// are good for a short time only. The attempt ends after it, so it must not wait for the
+	// attempt. If it panics, that is logged.
 	Trace func(ctx context.Context, limiters []string, permits int64) (end func(error))
 }
 

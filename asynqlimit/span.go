@@ -6,7 +6,7 @@ import (
 )
 
 // trace begins the span of a wait for permits. What ends it is the user's, and may take long or panic. So it runs
-// beside the job, which waits for it before it ends.
+// beside the job, and the handler that Options.Attempt wraps returns after it.
 func (j *job) trace(ctx context.Context, limiters []string, permits int64) func(error) {
 	var end func(error)
 	if j.l.opts.Trace != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,5 +41,35 @@ func TestSlowSpans(t *testing.T) {
 		if took := starts[i].at.Sub(starts[i-perSecond].at); took < time.Second {
 			t.Errorf("%d starts within %v, want at least 1s", perSecond+1, took)
 		}
+	}
+}
+
+// TestSpanEndsWithinItsAttempt: the span of a wait is part of its attempt's, so it ends before that, however long it takes.
+func TestSpanEndsWithinItsAttempt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	var ended atomic.Bool
+	inTime := make(chan bool, 1)
+	s.serve(member{
+		yaml: "limits: { api: { rate: 8/1s } }\njobs: { x: { limits: [api] } }\n",
+		opts: asynqlimit.Options{
+			Trace: func(context.Context, []string, int64) func(error) {
+				return func(error) {
+					time.Sleep(50 * time.Millisecond)
+					ended.Store(true)
+				}
+			},
+			Attempt: func(next asynq.Handler) asynq.Handler {
+				return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+					err := next.ProcessTask(ctx, task)
+					inTime <- ended.Load()
+					return err
+				})
+			},
+		},
+	})
+	s.enqueue("x", "x")
+	if !<-inTime {
+		t.Error("the attempt ended before the span of its wait")
 	}
 }
