@@ -92,7 +92,11 @@ func TestBounded(t *testing.T) {
 		for i := range limits {
 			add(t, rdb, map[string]history.Counts{fmt.Sprint("limit", i): {Started: 1, Failed: 1, Refused: 1, Waited: time.Second, Longest: time.Second}})
 		}
+		add(t, rdb, map[string]history.Counts{"": {Failed: 1}})
 		got := sums(t, history.NewReader(rdb))
+		if got[""].Failed != 1 {
+			t.Errorf("all jobs: %+v, want one that failed", got[""])
+		}
 		started := int64(0)
 		for _, c := range got {
 			started += c.Started
