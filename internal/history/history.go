@@ -56,7 +56,7 @@ type Counts struct {
 // Add adds counts, by limit, to those of the fleet. It uses the caller's pipeline. It adds no
 // command if there is nothing to add.
 func Add(ctx context.Context, p redis.Pipeliner, counts map[string]Counts) {
-	args := []any{int64(Span / time.Second), int64(kept / time.Second), 5 * (MaxLimits + 1), Other}
+	args := []any{int64(Span / time.Second), int64(kept / time.Second), 5 * MaxLimits, Other}
 	add := func(op, kind, limit string, n int64) {
 		if n > 0 {
 			args = append(args, op, kind, limit, n)
