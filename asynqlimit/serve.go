@@ -78,11 +78,11 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 	ending, cancel := context.WithTimeout(listing, l.timeout)
 	defer cancel()
 	srv.Shutdown()
-	l.attempts.awaitEnds(ending)      // Shutdown returns at once if somebody else has called it
-	_ = l.caller.flushOrders(listing) // tasks that have ended meanwhile; if this fails, Redis finds out without us
-	charging, cancel := context.WithTimeout(listing, settleTimeout)
+	l.attempts.awaitEnds(ending) // Shutdown returns at once if somebody else has called it
+	settling, cancel := context.WithTimeout(listing, settleTimeout)
 	defer cancel()
-	_ = l.caller.chargeOwed(charging) // what tasks got, and gave back, meanwhile; if this fails, somebody is behind by a few jobs
+	_ = l.caller.flushOrders(settling) // tasks that have ended meanwhile; if this fails, Redis finds out without us
+	_ = l.caller.chargeOwed(settling)  // what tasks got, and gave back, meanwhile; if this fails, somebody is behind by a few jobs
 	return nil
 }
 
