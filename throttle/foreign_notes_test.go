@@ -19,10 +19,11 @@ func TestForeignNotes(t *testing.T) {
 					c, other := b.client(), b.client()
 					l := must(c.Limiter(b.name() + ":" + field))
 					check(b, l.SetRate(ctx, rate("10/100ms")))
+					begin := time.Now() // before the first permit: on a busy machine the next may come when that counts no more
 					b.expectTry(l, 1, true)
 					check(b, b.rdb.HSet(ctx, l.Name(), field, value).Err())
 					fresh := must(other.Limiter(l.Name()))
-					begin, got := time.Now(), 1
+					got := 1
 					for _, from := range []*Limiter{fresh, l} {
 						for range 11 {
 							if must(from.TryAcquire(ctx, 1)) {
