@@ -179,6 +179,7 @@ func releaseOldest(rs []record, now, n int64) []record {
 type giving struct {
 	at         int64
 	due        bool
+	exchanged  bool
 	epochs, ns []int64
 }
 
@@ -237,7 +238,14 @@ func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) script.Re
 		r.Members = append(r.Members, script.Member{Settings: q.config[i], Create: l.member.Create, Refresh: b.refresh[i], Ahead: b.ahead[i]})
 	}
 	for _, g := range b.returns {
-		r.Returns = append(r.Returns, script.Return{At: script.Remote(g.at), Due: g.due, Epochs: g.epochs, Ns: g.ns})
+		kind := script.Unused
+		switch {
+		case g.due:
+			kind = script.Came
+		case g.exchanged:
+			kind = script.Exchanged
+		}
+		r.Returns = append(r.Returns, script.Return{At: script.Remote(g.at), Kind: kind, Epochs: g.epochs, Ns: g.ns})
 	}
 	for _, a := range b.asks {
 		r.Runs = append(r.Runs, script.Run{

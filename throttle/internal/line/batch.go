@@ -235,12 +235,12 @@ func byGrant(rs []returned, most int) (sums []script.Return, within, rest []retu
 		return nil, nil, nil
 	}
 	type grant struct {
-		at  Remote
-		due bool
+		at   Remote
+		kind script.ReturnKind
 	}
 	index := make(map[grant]int, min(len(rs), most))
 	for _, r := range rs {
-		of := grant{r.grant.at, r.due()}
+		of := grant{r.grant.at, r.kind()}
 		i, ok := index[of]
 		switch {
 		case ok && slices.Equal(sums[i].Epochs, r.grant.epochs):
@@ -252,7 +252,7 @@ func byGrant(rs []returned, most int) (sums []script.Return, within, rest []retu
 			continue
 		default:
 			index[of] = len(sums)
-			sums = append(sums, script.Return{At: of.at, Due: of.due, Epochs: r.grant.epochs, Ns: slices.Clone(r.ns)})
+			sums = append(sums, script.Return{At: of.at, Kind: of.kind, Epochs: r.grant.epochs, Ns: slices.Clone(r.ns)})
 		}
 		within = append(within, r)
 	}

@@ -3,6 +3,9 @@ package line
 import (
 	"cmp"
 	"slices"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // keep adds a waiter that has a grant to the holders.
@@ -32,13 +35,20 @@ func (l *Line) letGo(w *Waiter) {
 	}
 }
 
-// byDue returns the waiters that have a grant, in the order in which they are due. Those that
-// are due at the same time are in order of arrival.
+// turn is the position of a waiter that has a grant among the others.
+type turn struct {
+	at Remote // when it is due
+	no uint64 // those that are due at the same time are in order of arrival
+}
+
+func (w *Waiter) turn() turn { return turn{w.grant.at, w.no} }
+
+func (t turn) compare(u turn) int { return cmp.Or(cmp.Compare(t.at, u.at), cmp.Compare(t.no, u.no)) }
+
+// byDue returns the waiters that have a grant, in turn.
 func (l *Line) byDue() []*Waiter {
 	ws := slices.Clone(l.holders)
-	slices.SortFunc(ws, func(a, b *Waiter) int {
-		return cmp.Or(cmp.Compare(a.grant.at, b.grant.at), cmp.Compare(a.no, b.no))
-	})
+	slices.SortFunc(ws, func(a, b *Waiter) int { return a.turn().compare(b.turn()) })
 	return ws
 }
 
@@ -73,23 +83,58 @@ func (l *Line) freed(now Local) {
 	}
 }
 
-// moveUp asks again for the grants that are not near, if permits were released. It does so at
-// most once in freshFor, however many releases are announced, and in one call, so that no
-// permit is lost meanwhile. A reservation that nobody waits for yet keeps its grant: its
+// moving is how far a line has moved up: a call has no room for everybody.
+type moving struct {
+	last turn   // of those who have
+	upTo uint64 // who arrived later need not
+}
+
+// moveUp asks again for the grants that are not near, if permits were released. It begins at
+// most once in freshFor, however many releases are announced. A grant goes back in the call that asks for
+// another one, so that nobody else gets it. So if there are too many for one call, the others keep theirs until the next
+// one. A reservation that nobody waits for yet keeps its grant: its
 // caller may come back at the time that it was told. Those who are in front ask after them: they may give back less
 // than they take.
 func (l *Line) moveUp(now Local) {
-	if l.closed || l.moveUpAt == 0 || now < l.moveUpAt {
+	m := l.moving
+	switch {
+	case l.closed:
+		return
+	case m == (moving{}):
+		if l.moveUpAt == 0 || now < l.moveUpAt {
+			return
+		}
+		m.upTo, l.movedUpAt, l.moveUpAt = l.arrivals, now, 0
+	case len(l.front) > 0: // they have given back what they had
 		return
 	}
 	front := l.front
-	l.front = nil
+	l.front, l.moving = nil, moving{}
 	defer func() { l.front = append(l.front, front...) }()
-	l.movedUpAt, l.moveUpAt = now, 0
+	near := max(freshFor, 2*l.roundTrips.median())
+	var last turn
+	var run script.Run
+	runs, grants := 0, 0
 	for _, w := range l.byDue() {
-		if w.state == granted && (w.awaited || !w.reservation) && w.grant.due.Sub(now) > freshFor {
-			l.exchange(w, now)
+		switch {
+		case w.turn().compare(m.last) <= 0, w.no > m.upTo, w.state != granted, w.reservation && !w.awaited:
+			continue
+		case w.grant.due.Sub(now) <= near, w.until != 0 && w.until.Sub(w.grant.due) < time.Millisecond: // runOf rounds
+			continue
 		}
+		if r := l.runOf(w, now); runs == 0 || !run.Like(&r) {
+			run = r
+			runs++
+		}
+		if w.grant.at != last.at {
+			grants++
+		}
+		if runs > maxRuns/2 || grants > maxReturns/2 || len(l.front) == maxBatch/2 { // the other half of the call is for the others
+			l.moving = moving{last, m.upTo}
+			break
+		}
+		last = w.turn()
+		l.exchange(w, now)
 	}
 	if held := l.comeback.held; len(held) > 0 && held[len(held)-1].grant.due.Sub(now) > freshFor {
 		l.giveBackHeld()

@@ -87,6 +87,7 @@ type Line struct {
 	urgentAt    Local // when somebody must have an answer, if before askAt; zero: nobody
 	movedUpAt   Local
 	moveUpAt    Local   // when to ask again for the grants that are not near; zero: no need
+	moving      moving  // if some of them are left, which the next call asks for again
 	stale       []int64 // permits of each member that came too late, in the span
 	staleSince  Local   // that began then
 	binding     bool    // the latest batch did not get all it asked for at once

@@ -2,6 +2,8 @@ package line
 
 import (
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // Waiter is one request. All of it except Out belongs to the line.
@@ -93,8 +95,16 @@ type returned struct {
 	filled  Local    // when a stock had them, of which they are what is left; zero: they are not
 }
 
-// due reports whether the time of the permits has come: then those who wait hear of them.
-func (r *returned) due() bool { return r.release != nil || r.filled != 0 || r.stale }
+// kind tells why permits are given back.
+func (r *returned) kind() script.ReturnKind {
+	switch {
+	case r.release != nil, r.filled != 0, r.stale:
+		return script.Came
+	case r.by != nil && r.by.state == queued:
+		return script.Exchanged
+	}
+	return script.Unused
+}
 
 // Release is permits of each member that were handed out and not used.
 type Release struct {

@@ -34,10 +34,20 @@ type Member struct {
 // out and gives back to the other limiters.
 const IfThere = "-"
 
+// ReturnKind is why permits are given back.
+type ReturnKind int64
+
+// The kinds of returns.
+const (
+	Unused    ReturnKind = iota // nobody asks for others in this call
+	Came                        // their time has come: waiters hear of what becomes free
+	Exchanged                   // somebody asks for others in this call
+)
+
 // Return is what a call gives back of one grant.
 type Return struct {
 	At     Remote
-	Due    bool // its time has come: waiters hear of what becomes free
+	Kind   ReturnKind
 	Epochs []int64
 	Ns     []int64
 }
@@ -80,7 +90,7 @@ func (r *Request) Args() []any {
 	}
 	ns.add(int64(len(r.Returns)))
 	for _, b := range r.Returns {
-		ns.add(int64(b.At), one(b.Due))
+		ns.add(int64(b.At), int64(b.Kind))
 		ns.add(b.Epochs...)
 		ns.add(b.Ns...)
 	}

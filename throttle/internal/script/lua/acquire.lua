@@ -12,7 +12,8 @@
 --       us after which the batch must not be served (0: any time), since its last reply may be forgotten
 --       us up to where reservations may be used without having heard of a change, if that is more than NEAR (0)
 --       members M; M x: epoch last seen (0 none), refresh (1: rebuild the cached value), permits this queue has reserved ahead
---       number of returns, each: time, 1 if that time has come and others are to hear of what becomes free, M x epoch, M x permits
+--       number of returns, each: time, 1 if that time has come and others are to hear of what becomes free, or 2 if a run asks for
+--            as much in exchange, or 0, M x epoch, M x permits
 --       M x permits to release from the oldest grants
 --       number of runs, each: longest wait us, reach us (how far ahead permits may be reserved), near us (up to where that does
 --            not depend on what other clients have), lead us (no earlier than so far ahead), count, M x permits
@@ -100,18 +101,23 @@ for i, m in following, nil, 0 do
 end
 
 local changed, given_back, freed = false, false, {}
+local kept -- how many permits of each member this queue may have reserved ahead, whatever its share is; nil: it exchanges none
 for _ = 1, take_number() do
   given_back = true
-  local t, due, epochs = take_number(), take() == '1', {}
+  local t, kind, epochs = take_number(), take(), {}
   for i = 1, M do epochs[i] = take_number() end
   for i = 1, M do
     local n = take_number()
     -- A reservation of an older configuration was dropped, or stays: we must not touch it.
     local m = members[i]
     local same = m and epochs[i] == m.epoch
-    if due and m and n > 0 and upkeep().take_back(m, t, n, now, same) then
+    if kind == '2' and same and t > now then
+      kept = kept or { unpack(ahead) }
+      kept[i] = kept[i] + n
+    end
+    if kind == '1' and m and n > 0 and upkeep().take_back(m, t, n, now, same) then
       freed[i] = true
-    elseif not due and same and upkeep().give_back(m, t, n, now) then
+    elseif kind ~= '1' and same and upkeep().give_back(m, t, n, now) then
       changed = true
     end
   end
@@ -203,7 +209,8 @@ for _ = 1, take_number() do
 
       -- Beyond near, clients that contend have equal shares of what the horizon holds, so that none
       -- takes all of it before the others ask. Nearer times are for anybody: a share that is not
-      -- used is not lost.
+      -- used is not lost. Who had more before others came, and exchanges it, gets as much again:
+      -- its callers were told that it comes in time.
       if wait > near and longest > near then
         if not shares then
           shares, contenders = {}, 1
@@ -216,7 +223,8 @@ for _ = 1, take_number() do
         for k, share in pairs(shares) do
           -- At least one while the share is not used up, so that a share smaller than a big request
           -- does not block it.
-          times = min(times, max(ahead[k] < share and 1 or 0, floor((share - ahead[k]) / ns[k])))
+          local left = (kept and max(share, kept[k]) or share) - ahead[k]
+          times = min(times, max(ahead[k] < share and 1 or 0, floor(left / ns[k])))
         end
       end
       if wait > reach or times < 1 or blocked and longest > 0 then
@@ -226,7 +234,11 @@ for _ = 1, take_number() do
       end
       for k, m in ipairs(members) do
         grant(m, T, ns[k] * times)
-        if wait > 0 then ahead[k] = ahead[k] + ns[k] * times end
+        if wait > 0 then
+          ahead[k] = ahead[k] + ns[k] * times
+        elseif kept then
+          kept[k] = kept[k] - ns[k] * times
+        end
       end
       changed, given = true, given + 1
       out[o + 1], out[o + 2] = int(times), int(wait)
