@@ -35,7 +35,7 @@ func (l *Line) handOut(w *Waiter, now Local) {
 		return
 	}
 	if !l.current(&w.grant) { // it changed while nobody checked
-		l.exchange(w, now)
+		l.exchange(w, false, now)
 		return
 	}
 	if now.Sub(l.heardAt) >= l.fresh() && now.Sub(w.grant.confirmed) >= freshFor {
@@ -111,9 +111,7 @@ func (l *Line) missed(w *Waiter, now Local) {
 // exchangeStale exchanges permits that came too late.
 func (l *Line) exchangeStale(w *Waiter, now Local) {
 	l.out.Stale++
-	l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns, by: w, stale: l.tellsOfStale(w, now)})
-	l.again(w, now)
-	l.kick()
+	l.exchange(w, l.tellsOfStale(w, now), now)
 }
 
 // staleShare is what part of a limit, or of each of a group's, has to come too late within a span for others to hear of it.
@@ -184,9 +182,9 @@ func (l *Line) checkFirst(w *Waiter) {
 	l.kick()
 }
 
-// exchange gives a grant back and asks for another, in one call.
-func (l *Line) exchange(w *Waiter, now Local) {
-	l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns, by: w})
+// exchange gives a grant back and asks for another, in one call. If it tells, others hear that the permits are free.
+func (l *Line) exchange(w *Waiter, tells bool, now Local) {
+	l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns, by: w, stale: tells})
 	l.again(w, now)
 	l.kick()
 }

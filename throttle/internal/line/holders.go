@@ -89,12 +89,11 @@ type moving struct {
 	upTo uint64 // who arrived later need not
 }
 
-// moveUp asks again for the grants that are not near, if permits were released. It begins at
-// most once in freshFor, however many releases are announced. A grant goes back in the call that asks for
-// another one, so that nobody else gets it. So if there are too many for one call, the others keep theirs until the next
-// one. A reservation that nobody waits for yet keeps its grant: its
-// caller may come back at the time that it was told. Those who are in front ask after them: they may give back less
-// than they take.
+// moveUp asks again for the grants that are not near, if permits were released. It begins at most once in freshFor, however
+// many releases are announced. A grant goes back in the call that asks for another one, so that nobody else gets it: if
+// there are too many for one call, the others keep theirs until the next. A reservation that nobody waits for yet keeps its
+// grant: its caller may come back at the time that it was told. Those who are in front ask after those who move up: they
+// may give back less than they take.
 func (l *Line) moveUp(now Local) {
 	m := l.moving
 	switch {
@@ -134,7 +133,7 @@ func (l *Line) moveUp(now Local) {
 			break
 		}
 		last = w.turn()
-		l.exchange(w, now)
+		l.exchange(w, false, now)
 	}
 	if held := l.comeback.held; len(held) > 0 && held[len(held)-1].grant.due.Sub(now) > freshFor {
 		l.giveBackHeld()
