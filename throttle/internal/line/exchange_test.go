@@ -47,10 +47,10 @@ func (c *crowd) granted(call *Call) *Actions {
 		settings = "0"
 	}
 	value := fmt.Sprintf("%d 0 %d 7 %s 0", c.remote(), c.remote(), settings)
-	for _, ws := range call.batch.waiters {
+	for i, ws := range call.batch.waiters {
 		value += fmt.Sprint(" ", len(ws))
 		for _, w := range ws {
-			value += fmt.Sprint(" 1 ", max(c.due.Add(time.Duration(w.no)*c.apart).Sub(c.now), 0).Microseconds())
+			value += fmt.Sprint(" 1 ", max(c.due.Add(time.Duration(w.no)*c.apart).Sub(c.now), call.batch.request.Runs[i].Lead).Microseconds())
 		}
 		value += " 0"
 	}
@@ -136,5 +136,53 @@ func TestMoveUpAgainAfterALateCall(t *testing.T) {
 	call = c.step(Event{Kind: Answered, Call: call, Answer: Reply{Value: fmt.Sprint(c.remote(), " 5"), Sent: c.now}}).Call
 	if first := call.batch.inCall()[0]; first != c.ws[0] {
 		t.Errorf("waiter %d asks first", first.no)
+	}
+}
+
+// Who has been late wants permits that are some round trips away. They do not move up again and again, and never to later.
+func TestLateOnesMoveUpOnce(t *testing.T) {
+	c := newCrowd(t, 2*maxRuns, 0, true)
+	for range 16 {
+		c.l.roundTrips.add(25*time.Millisecond, c.now)
+	}
+	for _, w := range c.ws {
+		w.stale = 4 // 400ms
+	}
+	c.now = c.due.Add(-300 * time.Millisecond)
+	times := map[*Waiter]int{}
+	c.step(Event{Kind: Freed})
+	for call := c.step(Event{Kind: Ready}).Call; call != nil && call.batch != nil; call = c.granted(call).Call {
+		c.exchanged(call, times)
+		c.now = c.now.Add(25 * time.Millisecond)
+		if c.now > c.due {
+			t.Fatal("they ask again and again")
+		}
+	}
+	for _, w := range c.ws {
+		if w.grant.due > c.due {
+			t.Fatalf("waiter %d has a later grant than before", w.no)
+		}
+	}
+}
+
+// Those who have not had room to give back what they had come before those who move up next.
+func TestLeftoversComeFirst(t *testing.T) {
+	c := newCrowd(t, 4*maxRuns, time.Millisecond, true)
+	for _, w := range c.ws[:maxReturns-maxRuns/4] {
+		c.step(Event{Kind: Leave, Waiter: w})
+	}
+	c.ws = c.ws[maxReturns-maxRuns/4:]
+	times := map[*Waiter]int{}
+	c.step(Event{Kind: Freed})
+	for call := c.asked(); call != nil; call = c.granted(call).Call {
+		asks := call.batch.inCall()
+		for i := range asks[:max(len(asks)-1, 0)] {
+			if asks[i].no > asks[i+1].no {
+				t.Fatalf("waiter %d asks before waiter %d", asks[i].no, asks[i+1].no)
+			}
+		}
+		if len(call.batch.returns) == 0 || call.batch.returns[0].by != nil {
+			c.exchanged(call, times)
+		}
 	}
 }

@@ -111,9 +111,15 @@ func (l *Line) moveUp(now Local) {
 	l.front, l.moving = nil, moving{}
 	defer func() { l.front = append(l.front, front...) }()
 	near := max(freshFor, 2*l.roundTrips.median())
+	stale := 0
+	for _, ws := range [][]*Waiter{l.holders, front, l.waiting} {
+		for _, w := range ws {
+			stale = max(stale, w.stale)
+		}
+	}
 	var last turn
 	var run script.Run
-	runs, grants := 0, 0
+	runs, grants := 0, len(l.returns) // what is given back already comes first
 	for _, w := range l.byDue() {
 		switch {
 		case w.turn().compare(m.last) <= 0, w.no > m.upTo, w.state != granted, w.reservation && !w.awaited:
@@ -121,7 +127,14 @@ func (l *Line) moveUp(now Local) {
 		case w.grant.due.Sub(now) <= near, w.until != 0 && w.until.Sub(w.grant.due) < time.Millisecond: // runOf rounds
 			continue
 		}
-		if r := l.runOf(w, now); runs == 0 || !run.Like(&r) {
+		if w.stale > 0 {
+			w.stale = stale // as collect does
+		}
+		r := l.runOf(w, now)
+		if w.grant.due.Sub(now) <= r.Lead { // it would come later
+			continue
+		}
+		if runs == 0 || !run.Like(&r) {
 			run = r
 			runs++
 		}
