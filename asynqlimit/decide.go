@@ -17,8 +17,8 @@ const (
 	slack = 200 * time.Millisecond
 	// briefly is for how long a task that was not called waits for a limiter that tenants share.
 	briefly = 50 * time.Millisecond
-	// soonGone: a line that empties within this time counts as none. A task that comes now starts
-	// before the tasks in such a line by at most this time.
+	// soonGone: a line that empties within this time counts as none, if there are permits for all in it. A task that comes
+	// now starts before them by at most this time.
 	soonGone = 500 * time.Millisecond
 )
 

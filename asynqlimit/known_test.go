@@ -9,7 +9,27 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/internal/plan"
+	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
+
+// callerOf returns the caller of a configuration whose Redis is not asked.
+func callerOf(t *testing.T, yaml string) *caller {
+	t.Helper()
+	cfg, err := config.Parse("config.yaml", []byte(yaml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { rdb.Close() })
+	l, err := New(rdb, cfg, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.caller
+}
 
 // TestLinesBeyondAPass: a pass reads some of a queue's lines. It does not forget lines for which
 // jobs have asked, or in which they parked. Jobs have to ask for the others.
@@ -48,20 +68,46 @@ func TestLinesBeyondAPass(t *testing.T) {
 	}
 }
 
+// TestLinesThatCountAsNone: who comes while some wait takes a permit only if there are permits for those who wait, and they
+// have them soon. When the last permits of an interval are called for, the next come when it is over, however short the line.
+func TestLinesThatCountAsNone(t *testing.T) {
+	const queue, limit = "default", "api"
+	ns := needs{limiters: []string{limit}, lines: []string{limit}, costs: []int64{1}, draws: make([]plan.Draw, 1)}
+	now := time.Now()
+	for name, tt := range map[string]struct {
+		visit func(c *caller)
+		wait  time.Duration // until the next permit
+		ahead bool
+	}{
+		"no line":                    {func(c *caller) { c.note(queue, limit, 0, true) }, 0, false},
+		"permits are over":           {func(c *caller) { c.note(queue, limit, 10, true) }, 0, false},
+		"all permits are called for": {func(c *caller) { c.note(queue, limit, 10, false) }, 0, true},
+		"a long line":                {func(c *caller) { c.note(queue, limit, 1000, true) }, 0, true},
+		"the next permit is far":     {func(c *caller) { c.note(queue, limit, 10, true) }, time.Second, true},
+		"one has parked since":       {func(c *caller) { c.note(queue, limit, 10, true); c.parked(queue, line.Parking{Line: limit}) }, 0, true},
+		"another process visits": {func(c *caller) {
+			c.known[queue] = learned(c.lineup(queue), line.Due{Known: map[string]int64{limit: 10}}, now)
+		}, 0, true},
+		"permits were over, and since": {func(c *caller) {
+			c.note(queue, limit, 10, true)
+			c.known[queue] = learned(c.lineup(queue), line.Due{Known: map[string]int64{limit: 9}}, now)
+		}, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := callerOf(t, "limits: { api: { rate: 50/1s } }\njobs: { x: { limits: [api] } }\n")
+			c.paces[limit] = paceOf(operate.FleetUsage{Usage: throttle.Usage{Rate: throttle.Rate{Permits: 50, Interval: time.Second}, NextFree: tt.wait}}, now)
+			c.lineup(queue).more = false
+			tt.visit(c)
+			if got, err := c.ahead(t.Context(), queue, ns); err != nil || got != "" != tt.ahead {
+				t.Errorf("%q is ahead (%v), want %v", got, err, tt.ahead)
+			}
+		})
+	}
+}
+
 // TestForgetsLinesThatAreGone: what was noted of the values of a key goes when nobody waits for them any more.
 func TestForgetsLinesThatAreGone(t *testing.T) {
-	cfg, err := config.Parse("config.yaml", []byte("limits: { crm: { in_flight: 1, key: payload.customer } }\njobs: { x: { limits: [crm] } }\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // it is not asked
-	t.Cleanup(func() { rdb.Close() })
-	l, err := New(rdb, cfg, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	c := l.caller
+	c := callerOf(t, "limits: { crm: { in_flight: 1, key: payload.customer } }\njobs: { x: { limits: [crm] } }\n")
 	for i := range 1000 {
 		key := probeKey{"default", line.InFlight + "crm:" + fmt.Sprint(i)}
 		c.expect(key, 5, line.Brought{Called: 1, Left: 3})

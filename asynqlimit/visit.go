@@ -104,8 +104,8 @@ func (c *caller) bring(ctx context.Context, visits []*visit) error {
 			if limiter, _ := line.SlotLimit(k.name); k.oneByOne && b.Called == 0 && b.Left > 0 {
 				c.resting[limiter] = began.Add(restsFor)
 			}
-			c.note(queue, k.name, b.Left)
 			k.out, k.tasks, k.permits = k.out+b.Cost, b.Left, k.permits-b.Cost
+			c.note(queue, k.name, b.Left, k.short || k.permits > 0)
 			if k.permits != 0 && !line.IsBlocked(k.name) {
 				unused = append(unused, k)
 			}
