@@ -86,14 +86,15 @@ func (j *job) hold(ctx context.Context) (err error) {
 		j.giveUp()
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
-	near := time.NewTimer(r.Delay() - early)
-	defer near.Stop()
-	select {
-	case <-near.C:
+	switch err := r.Near(running, early); {
+	case err == nil:
 		return nil
-	case <-running.Done():
+	case errors.Is(err, throttle.ErrExceedsDeadline):
+		j.reservation = nil
+		return j.throttled(r.Limiter(), r.Delay(), nil) // paused or lowered meanwhile
+	default:
 		j.giveUp()
-		return j.undecided(ctx, running.Err())
+		return j.undecided(ctx, err)
 	}
 }
 

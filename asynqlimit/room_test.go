@@ -15,6 +15,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 // roomOf returns the tasks of the queue that count as waiting in a process.
@@ -125,4 +126,29 @@ func TestPutOffThenRecoveredElsewhere(t *testing.T) {
 	goOn()
 	s.awaitStarts("nightly", 1, 10*time.Second)
 	s.awaitDone("default", 10*time.Second)
+}
+
+// TestWaitingTasksMoveUp: a task that waits in its process for permits that are due later starts when others are given back.
+func TestWaitingTasksMoveUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	const tasks = 20
+	s.serve(member{yaml: fmt.Sprintf(`
+limits: { api: { rate: %d/20s } }
+jobs: { "x:": { limits: [api], hold: 1m } }
+`, tasks), asynq: asynq.Config{Concurrency: 5}})
+	for i := range tasks {
+		s.enqueue("x:first", fmt.Sprintf("first%02d", i))
+	}
+	s.awaitStarts("first", tasks, 5*time.Second)
+	s.enqueue("x:next", "next")
+	s.await(5*time.Second, func() (bool, string) {
+		used, err := operate.NewFleet(s.rdb).Inspect(t.Context(), "api")
+		room := s.roomOf("default")
+		return len(used) == 1 && used[0].Reserved == 1 && len(room) == 1, fmt.Sprintf("%+v, %v; %v wait in the room", used, err, room)
+	})
+	if err := s.limiter("api").Release(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitStarts("next", 1, 5*time.Second)
 }

@@ -51,6 +51,18 @@ func (r *Reservation) Wait(ctx context.Context) error {
 	return err
 }
 
+// Near waits until the permits are due in early or less, and does not take them: call [Reservation.Wait] for that, at once.
+// So you can prepare in time what needs the permits, such as a connection or a free worker. While Near waits, the permits may
+// get another time: an earlier one if others give permits back, or a later one, up to the maxWait of the reservation, if the
+// limit is changed or paused. The errors are those of Wait, and after them nothing is reserved either.
+func (r *Reservation) Near(ctx context.Context, early time.Duration) error {
+	err := r.ticket.Near(ctx, early)
+	if err != nil && r.back != nil {
+		r.back()
+	}
+	return err
+}
+
 // Cancel gives the reservation back, so that the next in line can have it, and waits up to a
 // second until Redis has it. It does nothing once Wait has returned.
 func (r *Reservation) Cancel() {

@@ -112,6 +112,21 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	return t.wait(ctx)
 }
 
+// Near waits until the permits are due within early, and does not take them. If ctx ends first, they are given back.
+func (t *Ticket) Near(ctx context.Context, early time.Duration) error {
+	q := t.enter()
+	defer q.leave()
+	q.c.Waiting.Add(1)
+	defer q.c.Waiting.Add(-1)
+	if t.taken == nil && t.OK() {
+		t.answer = q.near(ctx, t.w, max(early, 1))
+	}
+	if t.OK() && t.answer.Err == nil {
+		return nil
+	}
+	return q.failed(t.answer)
+}
+
 func (t *Ticket) wait(ctx context.Context) error {
 	q := t.enter()
 	defer q.leave()

@@ -164,6 +164,34 @@ func (q *queue) redeem(ctx context.Context, w *line.Waiter) (taken bool, a line.
 	}
 }
 
+// near waits until the permits of w are due within early, and does not take them. What it returns is an error or a denial,
+// or empty.
+func (q *queue) near(ctx context.Context, w *line.Waiter, early time.Duration) (a line.Answer) {
+	for a.Err == nil && !a.Denied {
+		q.mu.Lock()
+		out := q.step(line.Event{Kind: line.Due, Waiter: w, Within: early})
+		near, d := out.Near, out.Sleep
+		q.mu.Unlock()
+		if near {
+			break
+		}
+		if d <= 0 {
+			a = q.await(ctx, w)
+			continue
+		}
+		t := time.NewTimer(d)
+		select {
+		case <-t.C:
+		case a = <-w.Out: // asked for again
+		case <-ctx.Done():
+			q.abandon(w, leavePatience)
+			a = line.Answer{Err: q.ended(ctx)}
+		}
+		t.Stop()
+	}
+	return a
+}
+
 // abandon takes out a waiter whose caller leaves. A grant is given back, and abandon waits up
 // to patience until Redis has it. It reports whether there was one.
 func (q *queue) abandon(w *line.Waiter, patience time.Duration) bool {

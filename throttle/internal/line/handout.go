@@ -15,8 +15,9 @@ const (
 
 // handOut hands out the permits of a grant that is due, if they are fresh and the
 // configuration is known to be that of the grant. If not, an answer follows. If it is too
-// early for the grant that w has by now, the actions say by how much.
-func (l *Line) handOut(w *Waiter, now Local) {
+// early for the grant that w has by now, the actions say by how much. If within is not zero, it only says whether
+// they are due within that time.
+func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 	w.awaited = true
 	if w.state != granted {
 		return // asked for again meanwhile, or closed
@@ -30,8 +31,12 @@ func (l *Line) handOut(w *Waiter, now Local) {
 		l.checkFirst(w)
 		return
 	}
-	if d, early := l.untilDue(w, now); d > 0 {
-		l.out.Sleep, l.out.Early = d, early
+	if d, early := l.untilDue(w, now); d > within {
+		l.out.Sleep, l.out.Early = d-within, early
+		return
+	}
+	if within > 0 {
+		l.out.Near = true
 		return
 	}
 	if !l.current(&w.grant) { // it changed while nobody checked

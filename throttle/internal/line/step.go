@@ -14,7 +14,7 @@ type Kind int
 // The kinds, and what an Event of each has besides its Kind.
 const (
 	Arrive   Kind = iota // Waiter asks. Serves: its caller can make the call for it
-	Due                  // Waiter's caller comes for its permits, which may not be due yet
+	Due                  // Waiter's caller comes for its permits, which may not be due yet; or only waits until they are due Within
 	Missed               // Waiter's caller had its permits, and did not go on before Latest
 	Leave                // Waiter's caller has left
 	Extend               // Waiter can use permits until Until (zero: any time), and waits out trouble
@@ -41,6 +41,7 @@ type Event struct {
 	Kind    Kind
 	Waiter  *Waiter
 	Until   Local
+	Within  time.Duration
 	Release *Release
 	Call    *Call
 	Answer  Reply
@@ -72,6 +73,7 @@ type Actions struct {
 	Stopped  bool          // the line is closed and has given back what it could
 
 	Taken  bool          // for Due: the permits are the caller's
+	Near   bool          // for Due: they are due Within, and not taken
 	Latest Local         // for Due: until when it may use them; zero: at any time
 	Sleep  time.Duration // for Due: it is too early by so much
 	Early  time.Duration // for Due: by how much sooner than that a timer should fire
@@ -139,7 +141,7 @@ func (l *Line) Step(e Event, now Local, out *Actions) {
 	case Arrive:
 		l.arrive(e.Waiter, e.Serves, now)
 	case Due:
-		l.handOut(e.Waiter, now)
+		l.handOut(e.Waiter, e.Within, now)
 	case Missed:
 		l.missed(e.Waiter, now)
 	case Leave:
