@@ -48,7 +48,9 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 	for n, k := range visits {
 		k.here = c.pendingOf(c.queues[k.queue], k.name)
 		where[n] = len(sharing[of[n]].Queues)
-		sharing[of[n]].Queues = append(sharing[of[n]].Queues, c.demand(k))
+		d := c.demand(k)
+		sharing[of[n]].Queues = append(sharing[of[n]].Queues, d)
+		c.calledFor(names[of[n]], d.Out)
 	}
 	shares, serr := c.l.lines.Share(ctx, sharing)
 	if serr != nil {

@@ -25,7 +25,6 @@ type lined struct {
 	tasks int64     // -1: not known; 0: there is no such line
 	cost  int64     // of each, about; 0: not known
 	at    time.Time // when a job asked for it, or parked in it; zero: the last pass read it
-	over  time.Time // when a visit last left permits of its limiter over
 }
 
 const (
@@ -121,14 +120,14 @@ func learned(before *lineup, d line.Due, began time.Time) *lineup {
 			if now.tasks < 0 && l.tasks > 0 && l.at.After(began.Add(-askedLasts)) {
 				now.tasks, now.at = l.tasks, l.at
 			}
-			now.cost, now.over = l.cost, l.over
+			now.cost = l.cost
 			u.lines[name] = now
 		} else if l.at.After(began) {
 			u.lines[name] = l
 		}
 	}
 	for _, claimed := range d.Claimed {
-		u.lines[claimed.Name] = lined{tasks: claimed.Tasks, cost: claimed.Cost, over: u.lines[claimed.Name].over}
+		u.lines[claimed.Name] = lined{tasks: claimed.Tasks, cost: claimed.Cost}
 	}
 	return u
 }
@@ -137,15 +136,12 @@ func learned(before *lineup, d line.Due, began time.Time) *lineup {
 // them. Beyond that it forgets lines, and tries them as if for the first time.
 const maxProbes = 10_000
 
-// note notes how many tasks are left in a line after a visit, and whether permits are left over.
-func (c *caller) note(queue, name string, left int64, over bool) {
+// note notes how many tasks are left in a line after a visit.
+func (c *caller) note(queue, name string, left int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u := c.lineup(queue)
 	l := u.lines[name]
-	if over {
-		l.over = time.Now()
-	}
 	if l.tasks = left; left > 0 {
 		u.lines[name] = l
 	} else {
@@ -246,8 +242,8 @@ func (c *caller) parked(queue string, parking line.Parking) {
 	}
 }
 
-// ahead returns a limiter that has tasks of the queue in line, and whose next permits are for these, or which takes more
-// than soonGone to serve them; empty if none does. If this is not known of a limiter, it counts as one. Where
+// ahead returns a limiter that has tasks of the queue in line, and whose next permits are for these, or which takes more than
+// soonGone to serve them; empty if there is none. If this is not known of a limiter, it counts as one. Where
 // tenants share a limiter, any line is ahead: tenants take turns in it.
 func (c *caller) ahead(ctx context.Context, queue string, needs needs) (string, error) {
 	lines := make([]string, len(needs.lines))
@@ -269,7 +265,8 @@ func (c *caller) ahead(ctx context.Context, queue string, needs needs) (string, 
 			return name, nil
 		}
 		p, known := c.paceNow(name, now)
-		if l.tasks < 0 || !known || now.Sub(l.over) > lead || p.takes(l.tasks*max(l.cost, needs.costs[i]), now) > soonGone {
+		permits := l.tasks * max(l.cost, needs.costs[i])
+		if l.tasks < 0 || !known || !p.has(permits+needs.costs[i], now) || p.takes(permits, now) > soonGone {
 			return name, nil
 		}
 	}

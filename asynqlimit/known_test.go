@@ -68,36 +68,38 @@ func TestLinesBeyondAPass(t *testing.T) {
 	}
 }
 
-// TestLinesThatCountAsNone: who comes while some wait takes a permit only if there are permits for those who wait, and they
+// TestLinesThatCountAsNone: who comes while some wait takes a permit only if there are permits for those who wait, too, and they
 // have them soon. When the last permits of an interval are called for, the next come when it is over, however short the line.
 func TestLinesThatCountAsNone(t *testing.T) {
 	const queue, limit = "default", "api"
 	ns := needs{limiters: []string{limit}, lines: []string{limit}, costs: []int64{1}, draws: make([]plan.Draw, 1)}
 	now := time.Now()
+	read := func(available int64, free, ago time.Duration) pace {
+		return paceOf(operate.FleetUsage{Usage: throttle.Usage{Rate: throttle.Rate{Permits: 50, Interval: time.Second}, Available: available, NextFree: free}}, "", now.Add(-ago))
+	}
 	for name, tt := range map[string]struct {
-		visit func(c *caller)
-		wait  time.Duration // until the next permit
+		pace  pace
+		since func(c *caller)
 		ahead bool
 	}{
-		"no line":                    {func(c *caller) { c.note(queue, limit, 0, true) }, 0, false},
-		"permits are over":           {func(c *caller) { c.note(queue, limit, 10, true) }, 0, false},
-		"all permits are called for": {func(c *caller) { c.note(queue, limit, 10, false) }, 0, true},
-		"a long line":                {func(c *caller) { c.note(queue, limit, 1000, true) }, 0, true},
-		"the next permit is far":     {func(c *caller) { c.note(queue, limit, 10, true) }, time.Second, true},
-		"one has parked since":       {func(c *caller) { c.note(queue, limit, 10, true); c.parked(queue, line.Parking{Line: limit}) }, 0, true},
-		"another process visits": {func(c *caller) {
-			c.known[queue] = learned(c.lineup(queue), line.Due{Known: map[string]int64{limit: 10}}, now)
-		}, 0, true},
-		"permits were over, and since": {func(c *caller) {
-			c.note(queue, limit, 10, true)
-			c.known[queue] = learned(c.lineup(queue), line.Due{Known: map[string]int64{limit: 9}}, now)
-		}, 0, false},
+		"no line":                  {read(0, time.Second, 0), func(c *caller) { c.note(queue, limit, 0) }, false},
+		"permits for all":          {read(11, 0, 0), func(*caller) {}, false},
+		"permits for those before": {read(10, 0, 0), func(*caller) {}, true},
+		"soon":                     {paceOf(operate.FleetUsage{Usage: throttle.Usage{Rate: throttle.Rate{Permits: 50, Interval: time.Second}, Soon: 20, NextFree: 100 * time.Millisecond}}, "", now), func(*caller) {}, false},
+		"a long line":              {read(50, 0, 0), func(c *caller) { c.note(queue, limit, 40) }, true},
+		"the next permit is far":   {read(0, time.Second, 0), func(*caller) {}, true},
+		"read a while ago":         {read(50, 0, 2*lead), func(*caller) {}, true},
+		"tasks are called":         {read(20, 0, 0), func(c *caller) { c.calledFor(limit, 10) }, true},
+		"all of them":              {read(20, 0, 0), func(c *caller) { c.calledFor(limit, 10); c.note(queue, limit, 0) }, false},
+		"one has parked":           {read(11, 0, 0), func(c *caller) { c.parked(queue, line.Parking{Line: limit}) }, true},
+		"there is no such limit":   {pace{read: now}, func(*caller) {}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := callerOf(t, "limits: { api: { rate: 50/1s } }\njobs: { x: { limits: [api] } }\n")
-			c.paces[limit] = paceOf(operate.FleetUsage{Usage: throttle.Usage{Rate: throttle.Rate{Permits: 50, Interval: time.Second}, NextFree: tt.wait}}, now)
+			c.paces[limit] = tt.pace
 			c.lineup(queue).more = false
-			tt.visit(c)
+			c.note(queue, limit, 10)
+			tt.since(c)
 			if got, err := c.ahead(t.Context(), queue, ns); err != nil || got != "" != tt.ahead {
 				t.Errorf("%q is ahead (%v), want %v", got, err, tt.ahead)
 			}

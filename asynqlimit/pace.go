@@ -16,6 +16,7 @@ type pace struct {
 	rate throttle.Rate // no permits: neither Redis nor the configuration has the limiter, and it gives any number
 	free time.Time     // when its next permit is free
 	read time.Time
+	due  int64 // permits that were due within lead then, less those that tasks were called for
 }
 
 const (
@@ -27,9 +28,24 @@ const (
 	maxPaces, maxSurveyed = 10_000, 100
 )
 
-// paceOf returns the pace of a limiter that was read now.
-func paceOf(u operate.FleetUsage, now time.Time) pace {
-	return pace{rate: u.Rate, free: now.Add(max(u.NextFree, u.Paused)), read: now}
+// paceOf returns the pace of a limiter that was read now. If it is PerClient, the permits are those of this client.
+func paceOf(u operate.FleetUsage, client string, now time.Time) pace {
+	return pace{rate: u.Rate, free: now.Add(max(u.NextFree, u.Paused)), read: now, due: standingOf(u, client, 1).due}
+}
+
+// has reports whether so many permits are there, or are soon.
+func (p pace) has(permits int64, now time.Time) bool {
+	return p.due >= permits && now.Sub(p.read) <= lead || p.rate.Permits == 0
+}
+
+// calledFor notes that tasks were called for so many permits of a limiter, which does not show it yet.
+func (c *caller) calledFor(limiter string, permits int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, ok := c.paces[limiter]; ok {
+		p.due -= permits
+		c.paces[limiter] = p
+	}
 }
 
 // takes is about how long a line with tasks for so many permits takes to empty.
@@ -79,7 +95,7 @@ func (c *caller) inspect(ctx context.Context, names []string) (found map[string]
 	}
 	for _, name := range names {
 		if delete(c.wanted, name); !unknown[name] {
-			c.paces[name] = paceOf(found[name], now)
+			c.paces[name] = paceOf(found[name], c.l.throttle.ID(), now)
 		}
 	}
 	return found, unknown, err

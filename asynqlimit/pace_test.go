@@ -27,7 +27,7 @@ func TestPace(t *testing.T) {
 		"not there":           {operate.FleetUsage{}, 1000, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := paceOf(tt.of, now).takes(tt.permits, now.Add(tt.after)); got != tt.want {
+			if got := paceOf(tt.of, "", now).takes(tt.permits, now.Add(tt.after)); got != tt.want {
 				t.Errorf("a line for %d permits takes %v, want %v", tt.permits, got, tt.want)
 			}
 		})

@@ -284,7 +284,7 @@ func (c *caller) release(ctx context.Context, strays []*visit) (err error) {
 		if err = errors.Join(err, failed); n > 0 {
 			c.l.logger.Info("jobs go back to their queue, since the share of their limit was changed", "queue", queue, "line", k.name, "jobs", n)
 		}
-		c.note(queue, k.name, 0, false)
+		c.note(queue, k.name, 0)
 	}
 	return err
 }

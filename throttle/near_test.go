@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 )
@@ -13,14 +14,14 @@ func TestNear(t *testing.T) {
 	r := Rate{Permits: 2, Interval: 2 * time.Second, Guard: 20 * time.Millisecond}
 	const early = 50 * time.Millisecond
 	for name, tt := range map[string]struct {
-		at   time.Duration // half a second after the start
-		does func(b *bench, l, other *Limiter)
+		near, due time.Duration
+		does      func(b *bench, l, other *Limiter) // half a second after the start
 	}{
-		"as reserved":         {ms(2020), func(*bench, *Limiter, *Limiter) {}},
-		"permits are given":   {ms(550), func(b *bench, l, _ *Limiter) { check(b, l.Release(b.Context(), 1)) }},
-		"by another process":  {ms(550), func(b *bench, _, other *Limiter) { check(b, other.Release(b.Context(), 1)) }},
-		"the limit is paused": {ms(5500), func(b *bench, l, _ *Limiter) { check(b, l.Pause(b.Context(), 5*time.Second)) }},
-		"the limit is raised": {ms(550), func(b *bench, _, other *Limiter) {
+		"as reserved":         {ms(1970), ms(2020), func(*bench, *Limiter, *Limiter) {}},
+		"permits are given":   {ms(500), ms(500), func(b *bench, l, _ *Limiter) { check(b, l.Release(b.Context(), 1)) }},
+		"by another process":  {ms(500), ms(500), func(b *bench, _, other *Limiter) { check(b, other.Release(b.Context(), 1)) }},
+		"the limit is paused": {ms(5450), ms(5500), func(b *bench, l, _ *Limiter) { check(b, l.Pause(b.Context(), 5*time.Second)) }},
+		"the limit is raised": {ms(500), ms(500), func(b *bench, _, other *Limiter) {
 			raised := r
 			raised.Permits = 3
 			check(b, other.SetRate(b.Context(), raised))
@@ -33,28 +34,49 @@ func TestNear(t *testing.T) {
 				check(b, l.Acquire(b.Context(), 2))
 				of, err := l.Reserve(b.Context(), 1, time.Minute)
 				check(b, err)
-				a := &arrivals{b: b}
-				a.wg.Go(func() {
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				wg.Go(func() {
 					b.until(ms(500))
 					tt.does(b, l, other)
 				})
-				check(b, of.Near(b.Context(), early))
-				if at := time.Since(b.begin); at < tt.at-early-ms(5) || at > tt.at+ms(100) {
-					b.Errorf("near at %v, want about %v", at, tt.at-early)
+				expect := func(what string, want time.Duration) {
+					b.Helper()
+					if at := time.Since(b.begin); at < want || at > want+ms(40) {
+						b.Errorf("%s at %v, want %v", what, at, want)
+					}
 				}
-				if d := of.Delay(); d > early {
-					b.Errorf("due in %v", d)
-				}
 				check(b, of.Near(b.Context(), early))
+				expect("near", tt.near)
+				check(b, of.Near(b.Context(), early))
+				expect("again", tt.near)
 				check(b, of.Wait(b.Context()))
-				if at := time.Since(b.begin); at < tt.at-early || at > tt.at+ms(100) {
-					b.Errorf("taken at %v, want about %v", at, tt.at)
-				}
+				expect("taken", tt.due)
 				check(b, of.Near(b.Context(), early)) // it has its permits
-				a.wg.Wait()
 			})
 		})
 	}
+}
+
+// TestNothingMovesAfterNear: once Near has returned, permits keep their time, whatever others give back, because nobody would
+// hear of another.
+func TestNothingMovesAfterNear(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(Rate{Permits: 1, Interval: 2 * time.Second, Guard: 20 * time.Millisecond})
+		check(b, l.Acquire(b.Context(), 1))
+		of, err := l.Reserve(b.Context(), 1, time.Minute)
+		check(b, err)
+		a := &arrivals{b: b}
+		a.wait(b.Context(), b.limiter(b.client()), 1)
+		check(b, of.Near(b.Context(), 1700*time.Millisecond))
+		check(b, l.Release(b.Context(), 1))
+		b.until(ms(2010))
+		check(b, of.Wait(b.Context()))
+		if at := time.Since(b.begin); at > ms(2030) {
+			b.Errorf("taken at %v, want 2.02s", at)
+		}
+		a.wg.Wait()
+	})
 }
 
 // TestNearGivesBack: if the context ends, or the permits come too late now, nothing is reserved any more, as after Wait.
@@ -81,14 +103,37 @@ func TestNearGivesBack(t *testing.T) {
 		if err := of.Wait(b.Context()); !errors.Is(err, ErrExceedsDeadline) {
 			b.Errorf("%v", err)
 		}
-		check(b, l.Resume(b.Context()))
-		if of, err = l.Reserve(b.Context(), 1, 0); err != nil || of.OK() && of.Near(b.Context(), 0) != nil {
-			b.Errorf("%v", err)
-		}
 		of, err = l.Reserve(b.Context(), 1, 0)
 		check(b, err)
 		if err := of.Near(b.Context(), ms(50)); !errors.Is(err, ErrExceedsDeadline) {
 			b.Errorf("%v for what was refused", err)
+		}
+		check(b, l.Resume(b.Context()))
+		time.Sleep(time.Second)
+		of, err = l.Reserve(b.Context(), 1, 0)
+		check(b, err)
+		check(b, of.Near(b.Context(), 0))
+		check(b, of.Wait(b.Context()))
+	})
+}
+
+// TestNearAfterTheEnd: who waits once more for what is gone hears so.
+func TestNearAfterTheEnd(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		c := b.client()
+		l := b.limiter(c)
+		check(b, l.SetRate(b.Context(), Rate{Permits: 1, Interval: time.Second}))
+		check(b, l.Acquire(b.Context(), 1))
+		of, err := l.Reserve(b.Context(), 1, time.Minute)
+		check(b, err)
+		check(b, c.Close())
+		for range 2 {
+			if err := of.Near(b.Context(), ms(50)); !errors.Is(err, ErrClosed) {
+				b.Errorf("Near: %v", err)
+			}
+			if err := of.Wait(b.Context()); !errors.Is(err, ErrClosed) {
+				b.Errorf("Wait: %v", err)
+			}
 		}
 	})
 }

@@ -42,7 +42,7 @@ func TestPropertyRealRedis(t *testing.T) {
 }
 
 func checkTraces(t *testing.T, s server, steps int) {
-	for name, value := range map[string]int{"rapid.steps": stepsPerTrace, "rapid.checks": max(steps/stepsPerTrace/8, 1)} {
+	for name, value := range map[string]int{"rapid.steps": stepsPerTrace, "rapid.checks": max(steps/stepsPerTrace/8, 5)} {
 		old := flag.Lookup(name).Value.String()
 		check(t, flag.Set(name, strconv.Itoa(value)))
 		t.Cleanup(func() { check(t, flag.Set(name, old)) })

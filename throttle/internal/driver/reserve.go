@@ -83,6 +83,9 @@ func (t *Ticket) last() *queue {
 // OK reports whether the Ticket is a grant.
 func (t *Ticket) OK() bool { return !t.answer.Denied }
 
+// stands reports whether the permits are reserved, as far as its caller has heard.
+func (t *Ticket) stands() bool { return t.OK() && t.answer.Err == nil }
+
 // Delay is how long it is from now until the permits are due. If they were denied, it is how
 // long it would have been at that time.
 func (t *Ticket) Delay() time.Duration {
@@ -118,10 +121,10 @@ func (t *Ticket) Near(ctx context.Context, early time.Duration) error {
 	defer q.leave()
 	q.c.Waiting.Add(1)
 	defer q.c.Waiting.Add(-1)
-	if t.taken == nil && t.OK() {
+	if t.taken == nil && t.stands() {
 		t.answer = q.near(ctx, t.w, max(early, 1))
 	}
-	if t.OK() && t.answer.Err == nil {
+	if t.stands() {
 		return nil
 	}
 	return q.failed(t.answer)
@@ -136,15 +139,12 @@ func (t *Ticket) wait(ctx context.Context) error {
 }
 
 func (t *Ticket) redeem(ctx context.Context, q *queue) error {
-	for t.OK() {
+	for t.stands() {
 		var taken bool
 		taken, t.answer = q.redeem(ctx, t.w)
 		if taken {
 			t.taken = slices.Clone(t.ns)
 			return nil
-		}
-		if t.answer.Err != nil {
-			break
 		}
 	}
 	return q.failed(t.answer)

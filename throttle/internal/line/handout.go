@@ -35,8 +35,8 @@ func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 		l.out.Sleep, l.out.Early = d-within, early
 		return
 	}
-	if within > 0 {
-		l.out.Near = true
+	if within > 0 { // until its caller comes, nobody hears of another time
+		l.out.Near, w.awaited = true, !w.reservation
 		return
 	}
 	if !l.current(&w.grant) { // it changed while nobody checked
