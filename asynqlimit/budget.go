@@ -50,7 +50,7 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 		where[n] = len(sharing[of[n]].Queues)
 		d := c.demand(k)
 		sharing[of[n]].Queues = append(sharing[of[n]].Queues, d)
-		c.calledFor(names[of[n]], d.Out)
+		c.promised(names[of[n]], d.Out)
 	}
 	shares, serr := c.l.lines.Share(ctx, sharing)
 	if serr != nil {

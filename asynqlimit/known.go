@@ -242,8 +242,8 @@ func (c *caller) parked(queue string, parking line.Parking) {
 	}
 }
 
-// ahead returns a limiter that has tasks of the queue in line, and whose next permits are for these, or which takes more than
-// soonGone to serve them; empty if there is none. If this is not known of a limiter, it counts as one. Where
+// ahead returns a limiter that has tasks of the queue in line, and whose next permits are for these, or which takes more
+// than soonGone to serve them; empty if there is none. If this is not known of a limiter, it counts as one. Where
 // tenants share a limiter, any line is ahead: tenants take turns in it.
 func (c *caller) ahead(ctx context.Context, queue string, needs needs) (string, error) {
 	lines := make([]string, len(needs.lines))
@@ -266,7 +266,13 @@ func (c *caller) ahead(ctx context.Context, queue string, needs needs) (string, 
 		}
 		p, known := c.paceNow(name, now)
 		permits := l.tasks * max(l.cost, needs.costs[i])
-		if l.tasks < 0 || !known || !p.has(permits+needs.costs[i], now) || p.takes(permits, now) > soonGone {
+		if l.tasks < 0 || !known || p.takes(permits, now) > soonGone {
+			return name, nil
+		}
+		if !p.has(permits+needs.costs[i], now) {
+			if now.Sub(p.read) > lead {
+				c.wanted[name] = true
+			}
 			return name, nil
 		}
 	}

@@ -89,8 +89,8 @@ func TestLinesThatCountAsNone(t *testing.T) {
 		"a long line":              {read(50, 0, 0), func(c *caller) { c.note(queue, limit, 40) }, true},
 		"the next permit is far":   {read(0, time.Second, 0), func(*caller) {}, true},
 		"read a while ago":         {read(50, 0, 2*lead), func(*caller) {}, true},
-		"tasks are called":         {read(20, 0, 0), func(c *caller) { c.calledFor(limit, 10) }, true},
-		"all of them":              {read(20, 0, 0), func(c *caller) { c.calledFor(limit, 10); c.note(queue, limit, 0) }, false},
+		"tasks are called":         {read(20, 0, 0), func(c *caller) { c.promised(limit, 10) }, true},
+		"all of them":              {read(20, 0, 0), func(c *caller) { c.promised(limit, 10); c.note(queue, limit, 0) }, false},
 		"one has parked":           {read(11, 0, 0), func(c *caller) { c.parked(queue, line.Parking{Line: limit}) }, true},
 		"there is no such limit":   {pace{read: now}, func(*caller) {}, false},
 	} {

@@ -16,12 +16,12 @@ type pace struct {
 	rate throttle.Rate // no permits: neither Redis nor the configuration has the limiter, and it gives any number
 	free time.Time     // when its next permit is free
 	read time.Time
-	due  int64 // permits that were due within lead then, less those that tasks were called for
+	due  int64 // permits that were due within lead then, less those that are for certain tasks
 }
 
 const (
-	// paceLasts is for how long a pace counts as known. If it is used when it is older than
-	// paceFresh, it is read again.
+	// paceLasts is for how long a pace counts as known, but what is due only for lead. If it is used when it is older
+	// than paceFresh, it is read again.
 	paceLasts, paceFresh = 5 * time.Second, 500 * time.Millisecond
 	// maxPaces is how many paces a process remembers. maxSurveyed is how many of the paces that
 	// jobs have asked for one pass reads.
@@ -38,8 +38,8 @@ func (p pace) has(permits int64, now time.Time) bool {
 	return p.due >= permits && now.Sub(p.read) <= lead || p.rate.Permits == 0
 }
 
-// calledFor notes that tasks were called for so many permits of a limiter, which does not show it yet.
-func (c *caller) calledFor(limiter string, permits int64) {
+// promised notes that so many permits of a limiter are for certain tasks: they were called for them, or have them.
+func (c *caller) promised(limiter string, permits int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p, ok := c.paces[limiter]; ok {
@@ -117,6 +117,14 @@ func (c *caller) survey(ctx context.Context) error {
 	}
 	_, _, err := c.inspect(ctx, names)
 	return err
+}
+
+// knows reports whether the pace of a limiter is known: because tasks were in line for it.
+func (c *caller) knows(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, ok := c.paces[name]
+	return ok && time.Since(p.read) <= paceLasts
 }
 
 // paceNow returns the pace of a limiter, if it is known. If it is not known or not fresh, the

@@ -74,6 +74,11 @@ func (j *job) hold(ctx context.Context) (err error) {
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
 	j.reservation = r
+	if !s.due() {
+		for i, name := range j.needs.limiters {
+			j.l.caller.promised(name, j.needs.costs[i])
+		}
+	}
 	j.a.waitsFor(j.parkingIn(r.Limiter()))
 	if atOnce || j.missed && r.Delay() <= soonEnough && j.a.position.toSlotNow() { // else it might miss these, too
 		return nil
@@ -146,12 +151,13 @@ func (j *job) stays() {
 	}
 }
 
-// atOnce reports whether the limits of the task gave permits at once when they were last asked.
+// atOnce reports whether the limits of the task gave permits at once when they were last asked, as far as there are lines for
+// them.
 // Then the task leaves the list of waiting tasks while it asks, because a permit is worth less
 // the later it is used.
 func (j *job) atOnce() bool {
 	for _, d := range j.needs.draws {
-		if !j.l.rules.limits[d.Limit].atOnce.Load() {
+		if !j.l.rules.limits[d.Limit].atOnce.Load() && j.l.caller.knows(d.Limiter) {
 			return false
 		}
 	}

@@ -105,10 +105,9 @@ func (c *caller) bring(ctx context.Context, visits []*visit) error {
 				c.resting[limiter] = began.Add(restsFor)
 			}
 			k.out, k.tasks, k.permits = k.out+b.Cost, b.Left, k.permits-b.Cost
+			limiter, _, _ := line.Split(k.name)
+			c.promised(limiter, b.Cost)
 			c.note(queue, k.name, b.Left)
-			if limiter, _, shared := line.Split(k.name); !shared {
-				c.calledFor(limiter, b.Cost)
-			}
 			if k.permits != 0 && !line.IsBlocked(k.name) {
 				unused = append(unused, k)
 			}
