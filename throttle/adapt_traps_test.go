@@ -190,6 +190,7 @@ func TestPausesOfWaves(t *testing.T) {
 // TestLongEventsRemember: responses were slow when something was refused, and are fast since.
 // What was granted before is still known when the event ends.
 func TestLongEventsRemember(t *testing.T) {
+	noRaces(t) // one caller
 	t.Parallel()
 	a := newLearner(t, Rate{Permits: 40, Interval: time.Second, Guard: -1}, script.Bracket{Start: 40, Min: 1, Max: 1000})
 	tell := func(s script.Seen) {

@@ -25,8 +25,8 @@ func TestCancelledPlacesAreTakenByTheNext(t *testing.T) {
 		ahead int
 		first int // index of the first that is cancelled
 	}{
-		{"evenly", throttle.Rate{Permits: 20, Interval: 2 * time.Second, Smooth: true}, 1, 18, 0},
-		{"evenly, from the middle", throttle.Rate{Permits: 20, Interval: 2 * time.Second, Smooth: true}, 1, 18, 4},
+		{"evenly", throttle.Rate{Permits: 20, Interval: 20 * time.Second, Smooth: true}, 1, 18, 0},
+		{"evenly, from the middle", throttle.Rate{Permits: 20, Interval: 20 * time.Second, Smooth: true}, 1, 18, 4},
 		{"in a burst", throttle.Rate{Permits: 20, Interval: time.Second}, 20, 20, 5},
 	} {
 		for _, whose := range []string{"the same process", "another process"} {

@@ -45,6 +45,7 @@ func TestD3ReleaseRefundsOnce(t *testing.T) {
 		b.expectTry(l, 10, true)
 		check(b, l.Release(b.Context(), 5))
 		b.expectTry(l, 5, true)
+		b.begin = time.Now()
 		b.expectTry(l, 1, false)
 		b.until(ms(2050))
 		b.expectTry(l, 10, true)

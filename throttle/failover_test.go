@@ -103,7 +103,7 @@ func TestMasterDies(t *testing.T) {
 			if tt.lagging {
 				m.cut(t)
 				if !tt.waiting {
-					s.await(permits / 4)
+					s.await(permits / 6)
 				}
 			}
 			m.master.Stop()

@@ -167,6 +167,7 @@ func (o accountsOutcome) check(tb testing.TB, a accounts) {
 // to, break neither that limit nor the fleet's.
 func TestGroupKeepsEveryLimit(t *testing.T) {
 	a := hotAccounts()
+	a.fleet.Guard, a.account.Guard = 50*time.Millisecond, 50*time.Millisecond // as for all fleets of processes: see contended
 	o := a.run(t, redistest.Start(t))
 	o.check(t, a)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -49,7 +50,10 @@ func TestSlotsAreLimited(t *testing.T) {
 				mu.Unlock()
 				leases <- l
 			})
-			time.Sleep(30 * time.Millisecond) // they come one after the other
+			testkit.Eventually(b, 5*time.Second, "they come one after the other", func() bool {
+				n, err := b.rdb.ZCard(b.Context(), "{"+fs[0].Name()+"}:line").Result()
+				return err == nil && n == int64(i+1)
+			})
 		}
 		for n := range 10 {
 			if len(leases) != 0 {

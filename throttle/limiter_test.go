@@ -17,8 +17,6 @@ func TestErrorsNameTheLimiter(t *testing.T) {
 		ctx := b.Context()
 		c := b.client()
 		l := b.limiter(c)
-		late, cancel := context.WithTimeout(ctx, ms(100))
-		defer cancel()
 		ended, end := context.WithCancel(ctx)
 		end()
 		absent := map[string]error{}
@@ -43,6 +41,8 @@ func TestErrorsNameTheLimiter(t *testing.T) {
 		b.expectError(l.Acquire(ended, 1), context.Canceled, l.name)
 		b.expectError(l.SetRate(ctx, Rate{}), ErrInvalidRate, l.name)
 		b.expectTry(l, 2, true)
+		late, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
 		b.expectError(l.Acquire(late, 1), ErrExceedsDeadline, l.name)
 		if time.Since(b.begin) > ms(90) && b.fake != nil {
 			b.Errorf("ErrExceedsDeadline came after %v", time.Since(b.begin))
@@ -205,8 +205,8 @@ func TestPauseAndResume(t *testing.T) {
 		}
 		check(b, other.Resume(ctx))
 		b.expectTry(l, 1, true)
-		check(b, l.Pause(ctx, ms(200)))
 		start := time.Now()
+		check(b, l.Pause(ctx, ms(200)))
 		check(b, other.Acquire(ctx, 1))
 		if took := time.Since(start); took < ms(190) || b.fake != nil && took > ms(201) {
 			b.Errorf("a pause of 200ms held for %v", took)

@@ -108,7 +108,7 @@ func TestPauseReachesEveryProcess(t *testing.T) {
 	}
 	for name, r := range map[string]throttle.Rate{
 		"evenly":    {Permits: 400, Interval: time.Second, Smooth: true, Guard: 50 * time.Millisecond}, // as for all fleets of processes: see contended
-		"in bursts": {Permits: 20, Interval: 50 * time.Millisecond},
+		"in bursts": {Permits: 20, Interval: 50 * time.Millisecond, Guard: 50 * time.Millisecond},
 		"seldom":    {Permits: 20, Interval: time.Second, Smooth: true, Guard: 50 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,6 +24,7 @@ func TestReleaseOfAReservation(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		l, ctx := b.limited(rate("10/2s")), b.Context()
 		b.expectTry(l, 5, true)
+		b.begin = time.Now()
 		b.until(ms(1000))
 		r := b.taken(l, 5)
 		check(b, r.Release(ctx, 0))
@@ -63,6 +64,7 @@ func TestReleaseAfterAChange(t *testing.T) {
 		b.expectTry(l, 2, true)
 		r := b.taken(l, 5)
 		check(b, l.Pause(ctx, ms(100)))
+		b.begin = time.Now()
 		check(b, r.Release(ctx, 2))
 		b.until(ms(300))
 		b.expectAvailable(l, 5)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -180,11 +181,15 @@ func awaitReady(log io.Reader) error {
 	return fmt.Errorf("it exited, last saying %q", last)
 }
 
+// freeAddr returns an address whose port, and the one of its cluster bus, are not among those that Linux gives to whoever
+// does not ask for one: a server that was stopped finds them free when it starts again.
 func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	var err error
+	for range 100 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", 11_000+rand.N(11_000))); err == nil {
+			return l.Addr().String(), l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return "", err
 }
