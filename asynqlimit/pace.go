@@ -33,7 +33,7 @@ func paceOf(u operate.FleetUsage, client string, now time.Time) pace {
 	return pace{rate: u.Rate, free: now.Add(max(u.NextFree, u.Paused)), read: now, due: standingOf(u, client, 1).due}
 }
 
-// has reports whether so many permits are there, or are soon.
+// has reports whether so many permits are there, or are soon, as far as is known; always if the limiter gives any number.
 func (p pace) has(permits int64, now time.Time) bool {
 	return p.due >= permits && now.Sub(p.read) <= lead || p.rate.Permits == 0
 }
@@ -117,14 +117,6 @@ func (c *caller) survey(ctx context.Context) error {
 	}
 	_, _, err := c.inspect(ctx, names)
 	return err
-}
-
-// knows reports whether the pace of a limiter is known: because tasks were in line for it.
-func (c *caller) knows(name string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p, ok := c.paces[name]
-	return ok && time.Since(p.read) <= paceLasts
 }
 
 // paceNow returns the pace of a limiter, if it is known. If it is not known or not fresh, the

@@ -151,13 +151,12 @@ func (j *job) stays() {
 	}
 }
 
-// atOnce reports whether the limits of the task gave permits at once when they were last asked, as far as there are lines for
-// them.
+// atOnce reports whether the limits of the task gave permits at once when they were last asked.
 // Then the task leaves the list of waiting tasks while it asks, because a permit is worth less
 // the later it is used.
 func (j *job) atOnce() bool {
 	for _, d := range j.needs.draws {
-		if !j.l.rules.limits[d.Limit].atOnce.Load() && j.l.caller.knows(d.Limiter) {
+		if !j.l.rules.limits[d.Limit].atOnce.Load() {
 			return false
 		}
 	}
