@@ -217,28 +217,47 @@ func TestMistakesMakeJobsWait(t *testing.T) {
 				for i := range n {
 					s.enqueuePayload("x:job", fmt.Sprint("job", i), []byte(`{"account": "acme", "tokens": 5}`), asynq.MaxRetry(i%2), asynq.Retention(time.Hour))
 				}
+				tt.before.name, tt.after.name = "with the mistake", "mended"
 				stop := s.serve(tt.before)
-				s.awaitWaiting("default", n)
-				info, err := s.inspector.GetTaskInfo("default", "job7")
-				if err != nil || info.Retried != 0 || !strings.HasPrefix(info.LastErr, "blocked ("+tt.reason+")") {
-					s.t.Errorf("%+v, %v: want it blocked for %s", info, err, tt.reason)
-				}
-				s.mu.Lock()
-				s.starts = nil
-				s.mu.Unlock()
+				s.awaitBlocked("default", n, tt.reason)
 				began := time.Now()
 				stop()
 				s.serve(tt.after)
-				s.awaitStarts("job", n, 30*time.Second)
+				mended := func() []start {
+					return slices.DeleteFunc(s.seen("job"), func(st start) bool { return st.server != tt.after.name })
+				}
+				s.await(30*time.Second, func() (bool, string) {
+					got := len(mended())
+					return got >= n, fmt.Sprintf("%d of %d starts; %+v", got, n, s.queue("default"))
+				})
 				s.t.Logf("%d jobs done %v after it was mended", n, time.Since(began))
 				s.awaitDone("default", 10*time.Second)
-				if got := len(s.seen("job")); got != n {
+				if got := len(mended()); got != n {
 					s.t.Errorf("%d starts of %d jobs", got, n)
 				}
 				s.checkRetries(n)
 			})
 		})
 	}
+}
+
+// awaitBlocked waits until n tasks of a queue are blocked for this reason, and checks that none has used up a retry.
+// Until then some may wait for permits, because they came too late for theirs.
+func (s *site) awaitBlocked(queue string, n int, reason string) {
+	s.t.Helper()
+	s.await(30*time.Second, func() (bool, string) {
+		s.awaitWaiting(queue, n)
+		tasks, err := s.inspector.ListRetryTasks(queue, asynq.PageSize(n))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, task := range tasks {
+			if task.Retried != 0 || !strings.HasPrefix(task.LastErr, "blocked ("+reason+")") {
+				return false, fmt.Sprintf("%+v: want it blocked for %s", task, reason)
+			}
+		}
+		return len(tasks) == n, fmt.Sprintf("%d tasks wait, want %d", len(tasks), n)
+	})
 }
 
 // checkRetries checks that no task has used up a retry.
