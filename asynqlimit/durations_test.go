@@ -40,8 +40,10 @@ jobs: { x: { limits: [api], hold: 0 }, y: { limits: [tenant], hold: 0 } }
 		made: func(l *asynqlimit.Limits) { page = newShown(t, l) },
 	}
 	began := time.Now()
-	for i := range 4 {
-		s.enqueue("x", fmt.Sprint("x", i))
+	for i := range 8 {
+		if i < 4 {
+			s.enqueue("x", fmt.Sprint("x", i))
+		}
 		s.enqueuePayload("y", fmt.Sprint("y", i), fmt.Appendf(nil, `{"tenant": "t%d"}`, i%2))
 	}
 	s.serve(m)
@@ -61,7 +63,7 @@ jobs: { x: { limits: [api], hold: 0 }, y: { limits: [tenant], hold: 0 } }
 		})
 	}
 	s.awaitStarts("x", 4, 20*time.Second)
-	s.awaitStarts("y", 4, 20*time.Second)
+	s.awaitStarts("y", 8, 20*time.Second)
 	for _, limit := range []string{"api", "tenant"} {
 		s.await(10*time.Second, func() (bool, string) {
 			now := page.metric("jobthrottle_oldest_waiting_seconds", "limit", limit)

@@ -13,6 +13,7 @@ type gate struct {
 	mu      sync.Mutex
 	size    gateSize
 	used    int            // slots
+	polling int            // those of them to which no task has come yet
 	waiting int            // tasks in the room
 	due     int            // those of them that want a slot soon
 	compete int            // those of them that came straight from their queue to compete for a slot
@@ -203,6 +204,9 @@ func (g *gate) within(d time.Duration) int {
 // occupy gives the task at s, which may be one that was called, a slot.
 func (g *gate) occupy(s *position, called bool) {
 	g.used++
+	if !s.taken {
+		g.polling++
+	}
 	g.moved = time.Now()
 	s.slot = true
 	if left := g.leftToLines(g.moved); called && len(left) > 0 {
@@ -224,6 +228,9 @@ func (g *gate) vacate(s *position) {
 		ended = s.taken || s.inTurn
 		s.slot = false
 		g.used--
+		if !s.taken {
+			g.polling--
+		}
 		g.moved = time.Now()
 	}
 	g.pass(ended)
@@ -332,9 +339,9 @@ func (g *gate) close() {
 	g.announce()
 }
 
-// load returns how many slots are in use and how many tasks wait.
-func (g *gate) load() (used, waiting int) {
+// load returns how many tasks have slots and how many wait in the room.
+func (g *gate) load() (running, waiting int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.used, g.waiting
+	return g.used - g.polling, g.waiting
 }

@@ -123,7 +123,7 @@ func TestGateRoom(t *testing.T) {
 	if positions[2].slot || !positions[2].waits {
 		t.Error("it has not left its slot")
 	}
-	if used, waiting := g.load(); used != 4 || waiting != 3 {
+	if used, waiting := g.used, g.waiting; used != 4 || waiting != 3 {
 		t.Errorf("%d slots used, %d waiting, want 4 and 3", used, waiting)
 	}
 	ended, cancel := context.WithCancel(context.Background())
@@ -135,7 +135,7 @@ func TestGateRoom(t *testing.T) {
 		s.leave()
 		s.leave()
 	}
-	if used, waiting := g.load(); used != 3 || waiting != 0 {
+	if used, waiting := g.used, g.waiting; used != 3 || waiting != 0 {
 		t.Errorf("%d slots used, %d waiting, want 3 and 0", used, waiting)
 	}
 }
@@ -344,7 +344,7 @@ func TestGateHasCapacityBesideIdlers(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		if used, waiting := g.load(); used != 2 || waiting != 1 || g.capacity(lead) == 0 {
+		if used, waiting := g.used, g.waiting; used != 2 || waiting != 1 || g.capacity(lead) == 0 {
 			t.Errorf("%d in slots, %d in the room, capacity for %d", used, waiting, g.capacity(lead))
 		}
 	})
@@ -514,7 +514,7 @@ func TestGateExchangesWhoComesToIdle(t *testing.T) {
 		}
 		called.leave()
 		idler.leave()
-		if used, waiting := g.load(); used+waiting+len(g.of) > 0 {
+		if used, waiting := g.used, g.waiting; used+waiting+len(g.of) > 0 {
 			t.Errorf("%d slots in use, %d in the room, %v", used, waiting, g.of)
 		}
 	})
@@ -543,7 +543,7 @@ func TestGateExchangesWhoStays(t *testing.T) {
 		for _, s := range []*position{stays, parks, called} {
 			s.leave()
 		}
-		if used, waiting := g.load(); used+waiting+len(g.of)+len(g.idlers) > 0 {
+		if used, waiting := g.used, g.waiting; used+waiting+len(g.of)+len(g.idlers) > 0 {
 			t.Errorf("%d slots in use, %d in the room, %v", used, waiting, g.of)
 		}
 	})
@@ -589,4 +589,39 @@ func tellsOfRoom(t *testing.T, change func(*position)) {
 	default:
 		t.Errorf("capacity for %d, and nobody is told", g.capacity(lead))
 	}
+}
+
+// TestLoadIsOfTasks: a slot that is held for a task of a queue that may be empty is not one of a job that runs.
+func TestLoadIsOfTasks(t *testing.T) {
+	g := newGate(gateSize{slots: 2, room: 2, notCalled: 2, weights: map[string]int{"a": 1}})
+	load := func(running int) {
+		t.Helper()
+		if got, _ := g.load(); got != running {
+			t.Errorf("%d run, want %d", got, running)
+		}
+	}
+	admit := func() *position {
+		t.Helper()
+		s, ok := g.admit("a", 0)
+		if !ok {
+			t.Fatal("not admitted")
+		}
+		return s
+	}
+	runs, polls := admit(), admit()
+	load(0)
+	runs.came(false, time.Time{})
+	load(1)
+	polls.leave()
+	load(1)
+	if !runs.toRoom(nil, false, false) {
+		t.Fatal("there is no room")
+	}
+	load(0)
+	if err := runs.toSlot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	load(1)
+	runs.leave()
+	load(0)
 }

@@ -119,6 +119,9 @@ func (s *position) toRoomNow(limiters []string, called, soon bool) bool {
 func (s *position) came(called bool, since time.Time) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
+	if s.slot && !s.taken {
+		s.g.polling--
+	}
 	s.called, s.taken = called, true
 	if !since.IsZero() {
 		s.since = since

@@ -75,7 +75,7 @@ func (d deployed) run(t *testing.T, img *image) {
 	if _, port, _ := net.SplitHostPort(admin); port != strconv.Itoa(d.port) {
 		t.Errorf("the admin address is %q, what asks it asks port %d", admin, d.port)
 	}
-	free := freeAddr(t)
+	free := redistest.FreeAddr(t)
 	here := strings.NewReplacer(
 		cfg.Redis.Addrs[0], redistest.Start(t, d.redis...), admin, free, "127.0.0.1:"+strconv.Itoa(d.port), free,
 		"/etc/jobthrottle/config.yaml", "config.yaml",
@@ -137,17 +137,6 @@ func answers(url string) error {
 		return fmt.Errorf("%s: %s", url, resp.Status)
 	}
 	return nil
-}
-
-// freeAddr returns a loopback address that nothing listens on.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // credential is the user of the image, as a number.

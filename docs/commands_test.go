@@ -125,7 +125,7 @@ type shell struct {
 func newShell(t *testing.T, bin string) *shell {
 	t.Helper()
 	dir := t.TempDir()
-	s := &shell{t: t, dir: dir, addresses: strings.NewReplacer(redisAddr, redistest.Start(t), adminAddr, freeAddr(t))}
+	s := &shell{t: t, dir: dir, addresses: strings.NewReplacer(redisAddr, redistest.Start(t), adminAddr, redistest.FreeAddr(t))}
 	if err := os.Symlink(bin, filepath.Join(dir, "bin")); err != nil {
 		t.Fatal(err)
 	}

@@ -88,8 +88,8 @@ http: { allow_hosts: [%q] }
 	}
 	testkit.Eventually(t, 5*time.Second, "the first go on", func() bool { return queue("first").Completed > limit })
 	first.kill()
-	began := time.Now()
 	enqueue("other", fresh)
+	began := time.Now()
 	testkit.Eventually(t, 20*time.Second, "the other queue done", func() bool { return queue("other").Completed == fresh },
 		func() string { return fmt.Sprintf("%d of %d", queue("other").Completed, fresh) })
 	took := time.Since(began)

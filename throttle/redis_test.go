@@ -1,9 +1,7 @@
 package throttle
 
 import (
-	"context"
 	"errors"
-	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,7 +10,6 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // bench is a Redis and the Clients of one test.
@@ -28,16 +25,7 @@ type bench struct {
 // begin when the tests that use a real clock are over.
 func underFakeTime(t *testing.T, f func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
-		m := miniredis.NewMiniRedis()
-		m.ClockTTL(true)
-		t.Cleanup(m.Close)
-		rdb := redis.NewClient(&redis.Options{
-			Addr:                     "127.0.0.1:0", // never dialled, nor looked up
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-			Dialer:                   func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
-			PoolSize:                 1000, // nobody waits for a connection: go-redis keeps those timers, and a timer of another test's time is fatal
-		})
-		t.Cleanup(func() { rdb.Close() })
+		m, rdb := redistest.InMemory(t)
 		f(&bench{T: t, rdb: rdb, fake: m, begin: time.Now()})
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -15,8 +14,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/oracle"
 )
 
@@ -134,15 +133,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 
 // emptySimulation has no limits and no processes yet.
 func emptySimulation(t *testing.T, seed uint64) *simulation {
-	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true)
-	t.Cleanup(m.Close)
-	rdb := redis.NewClient(&redis.Options{
-		Addr:                     "127.0.0.1:0", // never dialled, nor looked up
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
-	})
-	t.Cleanup(func() { rdb.Close() })
+	m, rdb := redistest.InMemory(t)
 	s := &simulation{
 		T: t, seed: seed, random: rand.New(rand.NewPCG(seed, 0)), redis: m, rdb: rdb, over: make(chan struct{}),
 		served: make(map[string]string), left: make(map[string]oracle.Log), count: make(map[string]int),

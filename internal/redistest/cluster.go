@@ -51,11 +51,7 @@ func newCluster(tb testing.TB, nodes int, args ...string) *Cluster {
 	c := &Cluster{tb: tb, clients: map[*Server]*redis.Client{}}
 	for range nodes {
 		node := launch(tb, func(port string) []string {
-			bus, err := freeAddr() // Redis's own choice, port + 10000, may not exist
-			if err != nil {
-				tb.Fatalf("no free loopback port: %v", err)
-			}
-			_, busPort, _ := net.SplitHostPort(bus)
+			_, busPort, _ := net.SplitHostPort(FreeAddr(tb)) // Redis's own choice, port + 10000, may not exist
 			return slices.Concat(inMemory(port), []string{
 				"--cluster-enabled", "yes", "--cluster-port", busPort, "--cluster-node-timeout", "2000",
 				"--repl-diskless-sync-delay", "0",

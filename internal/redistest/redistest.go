@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -72,9 +71,7 @@ func launch(tb testing.TB, args func(port string) []string) *Server {
 	tb.Cleanup(s.Stop)
 	var err error
 	for range maxStarts {
-		if s.Addr, err = freeAddr(); err != nil {
-			tb.Fatalf("no free loopback port: %v", err)
-		}
+		s.Addr = FreeAddr(tb)
 		if err = s.start(); err == nil {
 			return s
 		}
@@ -179,17 +176,4 @@ func awaitReady(log io.Reader) error {
 		return errors.New("it exited silently")
 	}
 	return fmt.Errorf("it exited, last saying %q", last)
-}
-
-// freeAddr returns an address whose port, and the one of its cluster bus, are not among those that Linux gives to whoever
-// does not ask for one: a server that was stopped finds them free when it starts again.
-func freeAddr() (string, error) {
-	var err error
-	for range 100 {
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", 11_000+rand.N(11_000))); err == nil {
-			return l.Addr().String(), l.Close()
-		}
-	}
-	return "", err
 }

@@ -12,17 +12,13 @@ import (
 // kept alive, however it was used and changed. Its usage is not kept. Unpinned, it expires like
 // others.
 func TestPinnedAndIdle(t *testing.T) {
-	t.Run("in memory", func(t *testing.T) {
-		s, pass := inMemory(t)
-		testPinnedAndIdle(s, pass)
-	})
-	t.Run("redis", func(t *testing.T) { testPinnedAndIdle(onRedis(t), func(d time.Duration) { <-time.After(d) }) })
+	forEachRedis(t, testPinnedAndIdle)
 }
 
-func testPinnedAndIdle(s *site, pass func(time.Duration)) {
+func testPinnedAndIdle(s *site) {
 	ctx, f, c := s.Context(), s.fleet(), s.client()
 	const alive = 200 * time.Millisecond
-	rate := throttle.Rate{Permits: 1000, Interval: 100 * time.Millisecond, Guard: 50 * time.Millisecond, KeepAlive: alive} // in memory no time passes while this process stands still
+	rate := throttle.Rate{Permits: 1000, Interval: 100 * time.Millisecond, Guard: 50 * time.Millisecond, KeepAlive: alive}
 	for i, typ := range []throttle.RateType{throttle.Overall, throttle.PerClient} {
 		rate.Type = typ
 		name := fmt.Sprint("account:", i)
@@ -35,9 +31,9 @@ func testPinnedAndIdle(s *site, pass func(time.Duration)) {
 		for range 3 { // also by the short way
 			for range 4 {
 				s.check(l.Acquire(ctx, 1))
-				pass(alive / 10)
+				time.Sleep(alive / 10)
 			}
-			pass(4 * alive)
+			time.Sleep(4 * alive)
 			if u, err := f.Inspect(ctx, name); err != nil || len(u) != 1 || u[0].Rate.Permits != 50 || !u[0].Pinned || u[0].Used != 0 {
 				s.Errorf("%s: after a time without use: %+v, %v", typ, u, err)
 			}
@@ -47,7 +43,7 @@ func testPinnedAndIdle(s *site, pass func(time.Duration)) {
 		}
 		s.check(l.Acquire(ctx, 1))
 		s.check(f.Unpin(ctx, name))
-		pass(time.Second + 4*alive)
+		time.Sleep(time.Second + 4*alive)
 		if u, err := f.Inspect(ctx, name); err != nil || len(u) != 0 {
 			s.Errorf("%s: unpinned and not used: %+v, %v", typ, u, err)
 		}

@@ -14,11 +14,7 @@ import (
 )
 
 func TestInspects(t *testing.T) {
-	t.Run("in memory", func(t *testing.T) {
-		s, _ := inMemory(t)
-		testInspects(s)
-	})
-	t.Run("redis", func(t *testing.T) { testInspects(onRedis(t)) })
+	forEachRedis(t, testInspects)
 }
 
 func testInspects(s *site) {

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
@@ -32,16 +32,17 @@ func at(t *testing.T, addr string) *site {
 // onRedis is a redis-server of the test's own.
 func onRedis(t *testing.T) *site { return at(t, redistest.Start(t)) }
 
-// inMemory is a Redis in memory, whose clock moves only by pass.
-func inMemory(t *testing.T) (s *site, pass func(time.Duration)) {
-	m := miniredis.RunT(t)
-	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
-	m.SetTime(now)
-	m.ClockTTL(true)
-	return at(t, m.Addr()), func(d time.Duration) {
-		now = now.Add(d)
-		m.SetTime(now)
-	}
+// forEachRedis runs a test under fake time, with a Redis in memory, and on a real Redis.
+func forEachRedis(t *testing.T, f func(s *site)) {
+	t.Run("in memory", func(t *testing.T) { underFakeTime(t, f) })
+	t.Run("redis", func(t *testing.T) { f(onRedis(t)) })
+}
+
+func underFakeTime(t *testing.T, f func(s *site)) {
+	synctest.Test(t, func(t *testing.T) {
+		_, rdb := redistest.InMemory(t)
+		f(&site{t, rdb})
+	})
 }
 
 func (s *site) check(err error) {

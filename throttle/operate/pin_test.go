@@ -36,11 +36,7 @@ func (s *site) expectPinned(l *throttle.Limiter, want bool) {
 }
 
 func TestPins(t *testing.T) {
-	t.Run("in memory", func(t *testing.T) {
-		s, _ := inMemory(t)
-		testPins(s)
-	})
-	t.Run("redis", func(t *testing.T) { testPins(onRedis(t)) })
+	forEachRedis(t, testPins)
 }
 
 func testPins(s *site) {
@@ -88,29 +84,30 @@ func TestPinsOnce(t *testing.T) {
 	for name, change := range changes {
 		for _, after := range []time.Duration{time.Millisecond, 5 * time.Second, 12 * time.Second, 2 * time.Minute} {
 			t.Run(name+" "+after.String(), func(t *testing.T) {
-				s, pass := inMemory(t)
-				ctx := t.Context()
-				s.limited(s.client(), "api", perHour(10), 0)
-				sent := &recorder{}
-				rdb := redis.NewClient(s.rdb.Options())
-				defer rdb.Close()
-				rdb.AddHook(sent)
-				s.check(change[0](operate.NewFleet(rdb), ctx, "api"))
-				if len(sent.commands) == 0 {
-					t.Fatal("no script was sent")
-				}
-				pass(time.Millisecond)
-				s.check(change[1](s.fleet(), ctx, "api"))
-				before := s.rdb.HGetAll(ctx, "api").Val()
-				pass(after)
-				for _, command := range sent.commands {
-					if err := s.rdb.Do(ctx, command...).Err(); err != nil && !redis.HasErrorPrefix(err, "NOSCRIPT") {
-						t.Error(err)
+				underFakeTime(t, func(s *site) {
+					ctx := s.Context()
+					s.limited(s.client(), "api", perHour(10), 0)
+					sent := &recorder{}
+					rdb := redis.NewClient(s.rdb.Options())
+					defer rdb.Close()
+					rdb.AddHook(sent)
+					s.check(change[0](operate.NewFleet(rdb), ctx, "api"))
+					if len(sent.commands) == 0 {
+						s.Fatal("no script was sent")
 					}
-				}
-				if pinned := s.rdb.HGet(ctx, "api", "pinned").Val(); pinned != before["pinned"] {
-					t.Errorf("pinned is %q, and was %q before the change was repeated", pinned, before["pinned"])
-				}
+					time.Sleep(time.Millisecond)
+					s.check(change[1](s.fleet(), ctx, "api"))
+					before := s.rdb.HGetAll(ctx, "api").Val()
+					time.Sleep(after)
+					for _, command := range sent.commands {
+						if err := s.rdb.Do(ctx, command...).Err(); err != nil && !redis.HasErrorPrefix(err, "NOSCRIPT") {
+							s.Error(err)
+						}
+					}
+					if pinned := s.rdb.HGet(ctx, "api", "pinned").Val(); pinned != before["pinned"] {
+						s.Errorf("pinned is %q, and was %q before the change was repeated", pinned, before["pinned"])
+					}
+				})
 			})
 		}
 	}
