@@ -18,6 +18,7 @@ type setClock struct {
 	away // how to dial
 	mu   sync.Mutex
 	by   time.Duration // by how much the clock is wrong
+	slow float64       // by what part it runs slow
 }
 
 func newSetClock(b *bench) *setClock {
@@ -37,7 +38,7 @@ func (s *setClock) step(by time.Duration) {
 func (s *setClock) set() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.b.fake.SetTime(time.Now().Add(s.by))
+	s.b.fake.SetTime(time.Now().Add(s.by - time.Duration(s.slow*float64(time.Since(s.b.begin)))))
 }
 
 func (s *setClock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
