@@ -14,7 +14,7 @@ import (
 )
 
 const tenPerSecond = `
-limits: { api: { rate: 10/1s } }
+limits: { api: { rate: 10/1s, guard: 100ms } } # the tests take the time when handlers begin
 jobs: { "x:limited": { limits: [api] } }
 `
 

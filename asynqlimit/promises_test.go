@@ -15,7 +15,7 @@ import (
 )
 
 const fiftyPerSecond = `
-limits: { api: { rate: 50/1s } }
+limits: { api: { rate: 50/1s, guard: 100ms } } # the tests take the time when handlers begin
 jobs: { "x:limited": { limits: [api] } }
 `
 

@@ -198,7 +198,7 @@ func checkHandlerAcquires(t *testing.T, job string, opts asynqlimit.Options) {
 	onBoth(t, func(s *site) {
 		var prepared atomic.Int32
 		mux := asynq.NewServeMux()
-		m := member{name: "a", mux: mux, yaml: "limits: { api: { rate: 10/1s } }\njobs: { \"x:\": { " + job + " } }\n", opts: opts}
+		m := member{name: "a", mux: mux, yaml: "limits: { api: { rate: 10/1s, guard: 100ms } }\njobs: { \"x:\": { " + job + " } }\n", opts: opts}
 		note := s.handler(m)
 		mux.HandleFunc("x:", func(ctx context.Context, task *asynq.Task) error {
 			if err := asynqlimit.Hold(ctx); err != nil {
