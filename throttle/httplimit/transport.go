@@ -29,13 +29,33 @@ type Acquirer interface {
 	Pause(ctx context.Context, d time.Duration) error
 }
 
+// Reserver is an [Acquirer] that can also reserve permits. A throttle.Limiter and a throttle.Group are Reservers.
+type Reserver interface {
+	Acquirer
+	// ReserveNear reserves n permits and returns when they are due in early or less. The errors are those of Acquire.
+	ReserveNear(ctx context.Context, n int64, early time.Duration) (Turn, error)
+}
+
+// Turn is permits that are reserved: a throttle.Reservation.
+type Turn interface {
+	// Wait waits until the permits are due and takes them. If they have become too old, it gets others.
+	Wait(ctx context.Context) error
+	// Cancel gives permits back that were not taken.
+	Cancel()
+}
+
+// connects is how long before its permit is due a request gets its connection. Servers close a connection on which
+// nothing comes, the strictest after some seconds.
+const connects = time.Second
+
 // Transport returns an [http.RoundTripper] that sends requests through base, each with one permit
 // of a. A nil base means [http.DefaultTransport].
 //
-// The permit comes after the connection: a request first gets its connection, new or idle, then
-// waits for its permit, then is written at once. So a permit does not get old during name lookup,
+// The permit comes after the connection: a request gets its connection, new or idle, a second before its permit is due,
+// then waits for it, then is written at once. So a permit does not get old during name lookup,
 // dialling or the TLS handshake, and no window at the server holds more requests than the rate
-// allows. If base sends a request again, because an idle connection turned out to be closed, the
+// allows. If a is only an [Acquirer] and no [Reserver], the request waits for all the time with its connection open, and
+// fails if the server closes that meanwhile. If base sends a request again, because an idle connection turned out to be closed, the
 // request needs another permit; so does each redirect that an http.Client follows. To keep
 // several limits pass a Group: with Transports inside one another, the first permit would age
 // while the second is waited for.
@@ -71,27 +91,25 @@ type transport struct {
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	g := &gate{acquirer: t.acquirer, ctx: ctx, cancel: cancel, exclusive: t.exclusive}
-	if !t.announces(req) {
-		if err := t.acquirer.Acquire(ctx, 1); err != nil {
-			cancel(nil)
-			if req.Body != nil {
-				req.Body.Close()
-			}
-			return nil, err
+	if err := t.begin(req, g); err != nil {
+		cancel(nil)
+		if req.Body != nil {
+			req.Body.Close()
 		}
-		g.paid, g.at = true, time.Now()
+		return nil, err
 	}
+	defer g.giveBack()
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: g.gotConn})
 	resp, err := t.base.RoundTrip(req.WithContext(traced))
 	if refused := g.refused(); refused != nil {
-		if err == nil { // base ignored its context
+		if err == nil && resp != nil && resp.Body != nil { // base ignored its context
 			resp.Body.Close()
 		}
 		return nil, refused
 	}
-	if err != nil {
+	if err != nil || resp == nil {
 		cancel(nil)
-		return nil, err
+		return resp, err
 	}
 	observe(t.acquirer, g.acquired(), resp)
 	if d, ok := RetryAfter(resp); ok && d > 0 {
@@ -100,6 +118,19 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.Request = req
 	resp.Body = endWith(resp.Body, func() { cancel(nil) })
 	return resp, nil
+}
+
+// begin acquires the permit, if base does not say when it has a connection, or reserves it.
+func (t *transport) begin(req *http.Request, g *gate) (err error) {
+	reserver, reserves := t.acquirer.(Reserver)
+	switch {
+	case !t.announces(req):
+		err = t.acquirer.Acquire(g.ctx, 1)
+		g.paid, g.at = true, time.Now()
+	case reserves:
+		g.turn, err = reserver.ReserveNear(g.ctx, 1, connects)
+	}
+	return err
 }
 
 // CloseIdleConnections is what http.Client.CloseIdleConnections calls.
@@ -143,6 +174,7 @@ type gate struct {
 
 	mu   sync.Mutex // a base may call gotConn from goroutines of its own
 	paid bool       // a permit was acquired that no attempt has used yet
+	turn Turn       // a permit is reserved that no attempt has taken yet; nil: none is
 	at   time.Time  // when the latest permit was acquired
 	err  error      // why the gate is shut
 }
@@ -164,7 +196,7 @@ func (g *gate) gotConn(info httptrace.GotConnInfo) {
 		return
 	}
 	if g.err == nil {
-		g.err = g.acquirer.Acquire(g.ctx, 1)
+		g.err = g.acquire()
 	}
 	if g.err == nil {
 		g.at = time.Now()
@@ -180,6 +212,27 @@ func (g *gate) gotConn(info httptrace.GotConnInfo) {
 	}
 }
 
+// acquire gets the permit of an attempt: the first takes the one that is reserved.
+func (g *gate) acquire() error {
+	if g.turn == nil {
+		return g.acquirer.Acquire(g.ctx, 1)
+	}
+	turn := g.turn
+	g.turn = nil
+	return turn.Wait(g.ctx)
+}
+
+// giveBack gives the permit back that is reserved if no attempt has had a connection.
+func (g *gate) giveBack() {
+	g.mu.Lock()
+	turn := g.turn
+	g.turn = nil
+	g.mu.Unlock()
+	if turn != nil {
+		turn.Cancel()
+	}
+}
+
 // refused returns the error that shut the gate, nil if it is open.
 func (g *gate) refused() error {
 	g.mu.Lock()
@@ -190,7 +243,7 @@ func (g *gate) refused() error {
 // endWith returns a body that calls end when it is closed. The body of a 101 response can be
 // written to, and still can afterwards.
 func endWith(body io.ReadCloser, end func()) io.ReadCloser {
-	if body == http.NoBody {
+	if body == nil || body == http.NoBody {
 		end() // there is nothing to wait for, and callers compare with NoBody
 		return body
 	}

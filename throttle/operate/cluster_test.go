@@ -10,6 +10,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
+// metered is a client that somebody has wrapped.
+type metered struct{ *redis.ClusterClient }
+
 // Every master's limiters are listed, and each is read and pinned where it is.
 func TestOnCluster(t *testing.T) {
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t)})
@@ -23,8 +26,10 @@ func TestOnCluster(t *testing.T) {
 		names = append(names, name)
 	}
 	f := operate.NewFleet(rdb)
-	if found := listAll(t, f, "l:*"); len(found) != 50 {
-		t.Errorf("%d limiters listed, want 50", len(found))
+	for _, f := range []*operate.Fleet{f, operate.NewFleet(metered{rdb})} {
+		if found := listAll(t, f, "l:*"); len(found) != 50 {
+			t.Errorf("%d limiters listed, want 50", len(found))
+		}
 	}
 	for _, name := range names[:25] {
 		s.check(f.Pin(ctx, name))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,8 +35,9 @@ type Listed struct {
 // error ends the sequence, except an error that concerns one limiter alone: that is in its Err.
 //
 // Redis serves others all the while: it is asked for a page of keys at a time, on a Cluster from
-// every master. A limiter that exists throughout is found. It may be found twice while Redis
-// rehashes or slots move.
+// every master. A limiter that exists throughout is found, unless its slot moves or its server
+// fails over meanwhile. It may be found twice while Redis rehashes or slots move. Keys that the
+// user of Redis may not read are left out.
 func (f *Fleet) Limiters(ctx context.Context, match string) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		err := f.scan(ctx, match, func(page []Listed, _ []string) bool {
@@ -84,10 +86,15 @@ func (f *Fleet) scan(ctx context.Context, match string, visit func(page []Listed
 	return nil
 }
 
+// cluster is what a *redis.ClusterClient has, and what embeds one.
+type cluster interface {
+	ForEachMaster(ctx context.Context, f func(context.Context, *redis.Client) error) error
+}
+
 // nodes are the servers that have keys of their own.
 func (f *Fleet) nodes(ctx context.Context) ([]redis.UniversalClient, error) {
 	switch rdb := f.rdb.(type) {
-	case *redis.ClusterClient:
+	case cluster:
 		var mu sync.Mutex
 		var masters []redis.UniversalClient
 		err := rdb.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
@@ -139,7 +146,9 @@ func (f *Fleet) page(ctx context.Context, names []string) (page []Listed, inFlig
 			} else if _, has := fields[len(script.ListedFields)].(string); has && fields[0] == nil && script.CheckName(names[i]) == "" {
 				inFlight = append(inFlight, names[i])
 			}
-		case !refusal.Says(err, "WRONGTYPE"): // a key that has changed its type since
+		case refusal.Says(err, "WRONGTYPE"): // a key that has changed its type since
+		case redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "access"): // a key that is not for this user
+		default:
 			return nil, nil, err
 		}
 	}

@@ -71,7 +71,7 @@ func (s *waitingScripter) send(ctx context.Context, keys []string, script func(r
 	var reply, waited *redis.Cmd
 	_, _ = node.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
 		reply = script(p)
-		waited = p.Do(ctx, "wait", s.replicas, s.timeout.Milliseconds())
+		waited = p.Do(ctx, "wait", s.replicas, max(s.timeout.Milliseconds(), 1)) // 0 is for ever
 		return nil
 	})
 	if err := reply.Err(); err != nil {
@@ -91,10 +91,19 @@ func (s *waitingScripter) send(ctx context.Context, keys []string, script func(r
 	return reply
 }
 
+// cluster is what a *redis.ClusterClient has, and what embeds one.
+type cluster interface {
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	ReloadState(ctx context.Context)
+}
+
 // node returns the server that has the keys, and a function to call when it seems not to have
 // them any more. WAIT has no key that would lead a ClusterClient there.
 func (s *waitingScripter) node(ctx context.Context, keys []string) (node redis.UniversalClient, moved func(), err error) {
-	cluster, ok := s.rdb.(*redis.ClusterClient)
+	if _, ok := s.rdb.(*redis.Ring); ok {
+		return nil, nil, errors.New("a redis.Ring does not say which server has a key: want a Client or a ClusterClient")
+	}
+	cluster, ok := s.rdb.(cluster)
 	if !ok {
 		return s.rdb, func() {}, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -150,5 +151,54 @@ func BenchmarkWaitReplicas(b *testing.B) {
 			b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-us")
 			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-us")
 		})
+	}
+}
+
+// metered is a client that somebody has wrapped.
+type metered struct{ *redis.ClusterClient }
+
+// TestWaitReplicasOnACluster: the master that has the key has lost its replica, and the others have theirs. Nothing is
+// granted, whoever wraps the client.
+func TestWaitReplicasOnACluster(t *testing.T) {
+	cluster := redistest.NewCluster(t)
+	var addrs []string
+	for _, node := range cluster.Nodes {
+		addrs = append(addrs, node.Addr)
+	}
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { rdb.Close() })
+	for _, wrapped := range []redis.UniversalClient{rdb, metered{rdb}} {
+		check(t, replicas.WaitReplicas(wrapped, 1, 5*time.Second).Eval(t.Context(), "return redis.call('SET', KEYS[1], 'x')", []string{"api"}).Err())
+	}
+	master, err := rdb.MasterForKey(t.Context(), "api")
+	check(t, err)
+	masters := len(cluster.Nodes) / 2
+	cluster.Nodes[masters+slices.Index(addrs, master.Options().Addr)].Stop()
+	for _, wrapped := range []redis.UniversalClient{rdb, metered{rdb}} {
+		for range 6 {
+			var few *replicas.ReplicasError
+			if err := replicas.WaitReplicas(wrapped, 1, 50*time.Millisecond).Eval(t.Context(), "return redis.call('SET', KEYS[1], 'x')", []string{"api"}).Err(); !errors.As(err, &few) {
+				t.Errorf("%T: %v, want that no replica has it", wrapped, err)
+			}
+		}
+	}
+}
+
+// TestWaitReplicasForLessThanAMillisecond: Redis takes a timeout of 0 for none.
+func TestWaitReplicasForLessThanAMillisecond(t *testing.T) {
+	began := time.Now()
+	var few *replicas.ReplicasError
+	err := replicas.WaitReplicas(dial(t, redistest.Start(t)), 1, 100*time.Microsecond).Eval(t.Context(), "return redis.call('SET', KEYS[1], 'x')", []string{"api"}).Err()
+	if took := time.Since(began); !errors.As(err, &few) || took > time.Second {
+		t.Errorf("%v after %v", err, took)
+	}
+}
+
+// TestWaitReplicasOfARing: a Ring does not say which server has a key.
+func TestWaitReplicasOfARing(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": redistest.Start(t)}})
+	t.Cleanup(func() { ring.Close() })
+	if err := replicas.WaitReplicas(ring, 1, time.Second).Eval(t.Context(), "return 1", []string{"api"}).Err(); err == nil || !strings.Contains(err.Error(), "Ring") {
+		t.Error(err)
 	}
 }
