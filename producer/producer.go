@@ -7,6 +7,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,7 +111,7 @@ func newEntry(job Job) (entry, error) {
 		opts = append(opts, asynq.Timeout(wholeSeconds(job.Timeout)))
 	}
 	if job.ProcessIn > 0 {
-		opts = append(opts, asynq.ProcessAt(time.Now().Add(job.ProcessIn)))
+		opts = append(opts, asynq.ProcessAt(atSecond(time.Now().Add(job.ProcessIn))))
 	}
 	if job.UniqueFor > 0 {
 		opts = append(opts, asynq.Unique(wholeSeconds(job.UniqueFor)))
@@ -126,10 +127,24 @@ func newEntry(job Job) (entry, error) {
 func (e entry) enqueue(ctx context.Context, client *asynq.Client) (*asynq.TaskInfo, error) {
 	info, err := client.EnqueueContext(ctx, e.task)
 	if e.ours && errors.Is(err, asynq.ErrTaskIDConflict) {
-		// An earlier attempt of this same write arrived, and only its reply was lost.
-		return &asynq.TaskInfo{ID: e.id, Queue: e.job.queue(), Type: e.job.Type, Payload: e.job.Payload}, nil
+		return e.info(), nil // an earlier attempt of this same write arrived, and only its reply was lost
 	}
 	return info, err
+}
+
+// defaultTimeout is asynq's, of tasks without one.
+const defaultTimeout = 30 * time.Minute
+
+// info describes the entry as asynq does when it has written it.
+func (e entry) info() *asynq.TaskInfo {
+	info := &asynq.TaskInfo{
+		ID: e.id, Queue: e.job.queue(), Type: e.job.Type, Payload: e.job.Payload, Headers: e.task.Headers(), State: asynq.TaskStatePending,
+		MaxRetry: e.job.maxRetry() + 1, Timeout: cmp.Or(wholeSeconds(e.job.Timeout), defaultTimeout), Retention: wholeSeconds(e.job.retention()), NextProcessAt: time.Now(),
+	}
+	if e.job.ProcessIn > 0 {
+		info.State, info.NextProcessAt = asynq.TaskStateScheduled, atSecond(time.Now().Add(e.job.ProcessIn))
+	}
+	return info
 }
 
 // size is about how much memory the entry needs, in bytes.
@@ -148,6 +163,15 @@ func wholeSeconds(d time.Duration) time.Duration {
 		return whole
 	}
 	return d.Truncate(time.Second) + time.Second
+}
+
+// atSecond returns the whole second in which t is, or that follows: asynq stores whole seconds, and a job may start in the
+// one that it stores.
+func atSecond(t time.Time) time.Time {
+	if whole := t.Truncate(time.Second); whole.Before(t) {
+		return whole.Add(time.Second)
+	}
+	return t
 }
 
 // clip shortens what a user wrote, so that an error fits into one line.

@@ -71,12 +71,56 @@ func TestEnqueueStoresWhatTheJobSays(t *testing.T) {
 
 func TestEnqueueLater(t *testing.T) {
 	rdb := connect(t, redistest.Start(t))
-	info, err := producer.New(rdb).Enqueue(t.Context(), producer.Job{Type: "a", ProcessIn: time.Hour})
-	if err != nil || info.State != asynq.TaskStateScheduled {
-		t.Fatalf("%+v, %v", info, err)
+	for _, in := range []time.Duration{time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond, time.Hour} {
+		began := time.Now()
+		info, err := producer.New(rdb).Enqueue(t.Context(), producer.Job{Type: "a", ProcessIn: in})
+		if err != nil || info.State != asynq.TaskStateScheduled {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		due, err := rdb.ZScore(t.Context(), "asynq:{default}:scheduled", info.ID).Result() // asynq lets it start in this second
+		if after := time.Unix(int64(due), 0).Sub(began); err != nil || after < in || after > in+5*time.Second {
+			t.Errorf("in %v: it may start after %v, %v", in, after, err)
+		}
 	}
-	if in := time.Until(info.NextProcessAt); in < 59*time.Minute || in > time.Hour {
-		t.Errorf("due in %v", in)
+}
+
+// twice sends each pipeline again, as the Redis client does when a reply is lost.
+type twice struct{}
+
+func (twice) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		_ = next(ctx, cmds)
+		for _, cmd := range cmds {
+			cmd.SetErr(nil)
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// TestEnqueueWhenTheReplyIsLost: the job has been written, and its description is that of one that was.
+func TestEnqueueWhenTheReplyIsLost(t *testing.T) {
+	rdb := connect(t, redistest.Start(t))
+	rdb.AddHook(twice{})
+	for _, job := range []producer.Job{
+		{Type: "a", Timeout: time.Minute}, {Type: "b", ProcessIn: time.Hour}, {Type: "c", UniqueFor: time.Minute}, {Type: "d", UniqueFor: time.Minute, ProcessIn: time.Hour},
+	} {
+		info, err := producer.New(rdb).Enqueue(t.Context(), job)
+		if err != nil {
+			t.Errorf("%s: %v", job.Type, err)
+			continue
+		}
+		written, err := asynq.NewInspectorFromRedisClient(rdb).GetTaskInfo("default", info.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.State != written.State || info.MaxRetry != written.MaxRetry || info.Timeout != written.Timeout || info.Retention != written.Retention || info.Type != written.Type {
+			t.Errorf("%+v, and in Redis %+v", info, written)
+		}
+		if _, err := producer.New(rdb).Enqueue(t.Context(), job); job.UniqueFor > 0 != errors.Is(err, asynq.ErrDuplicateTask) {
+			t.Errorf("%s again: %v", job.Type, err)
+		}
 	}
 }
 

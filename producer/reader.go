@@ -14,6 +14,9 @@ type Line struct {
 	Err    error // a *JobError: this line is bad, the next may be good
 }
 
+// byteOrderMark is what some editors begin a file with.
+const byteOrderMark = "\xef\xbb\xbf"
+
 // Reader reads job lines. It needs the same memory however long the input and its lines are: a
 // line longer than [MaxLine] is skipped, not stored.
 type Reader struct {
@@ -57,7 +60,7 @@ func (r *Reader) readLine() (length int64, err error) {
 		part, err := r.in.ReadSlice('\n')
 		r.offset += int64(len(part))
 		length += int64(len(part))
-		if room := MaxLine + len("\r\n") - len(r.buf); len(part) > room {
+		if room := len(byteOrderMark) + MaxLine + len("\r\n") - len(r.buf); len(part) > room {
 			r.buf = append(r.buf, part[:room]...)
 		} else {
 			r.buf = append(r.buf, part...)
@@ -72,7 +75,7 @@ func (r *Reader) readLine() (length int64, err error) {
 		break
 	}
 	if r.number++; r.number == 1 {
-		trimmed := bytes.TrimPrefix(r.buf, []byte("\xef\xbb\xbf")) // some editors begin a file with this mark
+		trimmed := bytes.TrimPrefix(r.buf, []byte(byteOrderMark))
 		length -= int64(len(r.buf) - len(trimmed))
 		r.buf = trimmed
 	}

@@ -31,6 +31,8 @@ func TestReader(t *testing.T) {
 		{"the longest allowed", most + "\n", []string{"1: " + strings.Repeat("a", producer.MaxLine-11)}},
 		{"the longest allowed, with carriage return", most + "\r\n", []string{"1: " + strings.Repeat("a", producer.MaxLine-11)}},
 		{"one byte more", " " + most + "\n", []string{"1!"}},
+		{"the longest allowed, after a byte order mark", "\xef\xbb\xbf" + most + "\r\n", []string{"1: " + strings.Repeat("a", producer.MaxLine-11)}},
+		{"the longest allowed, after a byte order mark, at the end", "\xef\xbb\xbf" + most, []string{"1: " + strings.Repeat("a", producer.MaxLine-11)}},
 		{"byte order mark", "\xef\xbb\xbf{\"type\":\"a\"}\n", []string{"1: a"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -84,9 +85,12 @@ func (p *Producer) Stream(ctx context.Context, events StreamEvents) *Stream {
 	return s
 }
 
+// ErrStreamClosed is the error of a job that is added to a [Stream] after [Stream.Close].
+var ErrStreamClosed = errors.New("producer: the stream is closed")
+
 // Add hands over the job of a line. It blocks while as many jobs wait as fit into one round trip.
-// It returns a [*JobError] if the job is invalid, and the [*StreamError] if the Stream has ended
-// early.
+// It returns a [*JobError] if the job is invalid, the [*StreamError] if the Stream has ended
+// early, and [ErrStreamClosed] if it is closed.
 func (s *Stream) Add(line int, job Job) error {
 	e, err := newEntry(job)
 	if err != nil {
@@ -94,11 +98,14 @@ func (s *Stream) Add(line int, job Job) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.err == nil && (len(s.waiting) >= batchJobs || s.bytes >= batchBytes) {
+	for s.err == nil && !s.closed && (len(s.waiting) >= batchJobs || s.bytes >= batchBytes) {
 		s.changed.Wait()
 	}
-	if s.err != nil {
+	switch {
+	case s.err != nil:
 		return s.err
+	case s.closed:
+		return ErrStreamClosed
 	}
 	s.waiting = append(s.waiting, item{line, e})
 	s.bytes += e.size()
@@ -111,7 +118,7 @@ func (s *Stream) Add(line int, job Job) error {
 func (s *Stream) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	s.changed.Signal()
+	s.changed.Broadcast()
 	s.mu.Unlock()
 	<-s.done
 	return s.err

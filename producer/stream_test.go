@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -94,6 +95,56 @@ func TestStreamKeepsOrder(t *testing.T) {
 	}
 	if queues, err := asynq.NewInspectorFromRedisClient(rdb).Queues(); err != nil || len(queues) != 2 {
 		t.Errorf("asynq knows the queues %v, %v", queues, err)
+	}
+}
+
+// TestStreamKeepsOrderOfSeveralScripts: Redis knows asynq's script for most jobs, and not the one for unique ones. Then it
+// forgets both.
+func TestStreamKeepsOrderOfSeveralScripts(t *testing.T) {
+	rdb := connect(t, redistest.Start(t))
+	p := producer.New(rdb)
+	if _, err := p.Enqueue(t.Context(), producer.Job{Type: "a", ID: "first"}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"first"}
+	for round := range 2 {
+		s := p.Stream(t.Context(), producer.StreamEvents{Done: func(r producer.Result) {
+			if r.Err != nil {
+				t.Error(r.Err)
+			}
+		}, Outage: func(err error) { t.Error(err) }})
+		for i := range 200 {
+			job := producer.Job{Type: "a", ID: fmt.Sprintf("%d-%d", round, i), Payload: []byte(strconv.Itoa(i))}
+			if i%2 == 1 {
+				job.UniqueFor, job.Payload = time.Minute, []byte(job.ID)
+			}
+			if err := s.Add(i+1, job); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, job.ID)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := rdb.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := pendingIDs(t, rdb, "default"); !slices.Equal(got, want) {
+		t.Errorf("pending %v", got)
+	}
+}
+
+// TestStreamIsClosed: a job that is added after Close is refused, and not lost without a word.
+func TestStreamIsClosed(t *testing.T) {
+	s := producer.New(connect(t, redistest.Start(t))).Stream(t.Context(), producer.StreamEvents{Done: func(producer.Result) {}, Outage: func(error) {}})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 300 { // more than wait at a time
+		if err := s.Add(1, producer.Job{Type: "a"}); !errors.Is(err, producer.ErrStreamClosed) {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -12,8 +12,13 @@ import (
 // writes it, unless the job already has a trace. Without a propagator, which is OpenTelemetry's
 // default, the job is unchanged.
 func (j Job) traced(ctx context.Context) Job {
-	trace := propagation.MapCarrier{}
-	otel.GetTextMapPropagator().Inject(ctx, trace)
+	trace, propagator := propagation.MapCarrier{}, otel.GetTextMapPropagator()
+	for _, field := range propagator.Fields() {
+		if j.Headers[field] != "" {
+			return j
+		}
+	}
+	propagator.Inject(ctx, trace)
 	if len(trace) > 0 {
 		maps.Copy(trace, j.Headers)
 		j.Headers = trace

@@ -16,6 +16,9 @@ local old = replaces and redis.call('HGET', task, 'state') == 'archived'
 local holder = old and lock and redis.call('GET', lock)
 if not old or holder and holder ~= id then
   local reply = enqueue()
+  if reply == -1 and redis.call('GET', lock) == id then
+    return 0 -- an earlier attempt of this same write arrived
+  end
   if reply == 0 and lock and redis.call('HGET', task, 'unique_key') ~= lock then
     redis.call('DEL', lock) -- asynq's script sets it before it looks at the id
   end

@@ -109,15 +109,18 @@ func (r *Reader) Read(ctx context.Context) (Past, error) {
 	last := now.Unix() / int64(Span/time.Second)
 	past := Past{At: now, First: last - int64(Buckets), Spans: make([]map[string]Counts, Buckets+1)}
 	hashes := map[int64]*redis.MapStringStringCmd{}
-	if _, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, _ = r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
 		for n := past.First; n <= last; n++ {
 			if _, known := r.over[n]; !known {
 				hashes[n] = p.HGetAll(ctx, base+":"+strconv.FormatInt(n, 10))
 			}
 		}
 		return nil
-	}); err != nil {
-		return Past{}, err
+	})
+	for _, hash := range hashes {
+		if err := hash.Err(); err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") { // somebody else's key is an empty bucket
+			return Past{}, err
+		}
 	}
 	over := make(map[int64]map[string]Counts, Buckets)
 	for i := range past.Spans {

@@ -122,6 +122,9 @@ func TestOfStrangers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if err := rdb.Set(t.Context(), "{jobthrottle:history}:"+strconv.FormatInt(now-5, 10), "x", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
 		add(t, rdb, map[string]history.Counts{"": {Started: 2}, "api": {Failed: 1, Longest: time.Second, Waited: time.Second}})
 		got := sums(t, history.NewReader(rdb))
 		if got[""].Started != 2 || got["api"].Failed != 1 || got["api"].Longest != time.Second || got["api"].Waited != time.Second {
