@@ -3,10 +3,12 @@ package metrics
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
 )
@@ -48,7 +50,11 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	overview, err := c.source.Overview(ctx)
-	if err != nil {
+	switch {
+	case redis.HasErrorPrefix(err, "NOPERM"): // it answered; the worker's log tells which right is missing
+		e.gauge(redisUp, 1)
+		return
+	case err != nil:
 		e.gauge(redisUp, 0)
 		return
 	}
@@ -128,8 +134,9 @@ func (e emitter) limits(limits []jobview.LimitOverview) {
 			e.gauge(tenants, float64(l.AllTenants), l.Name)
 		}
 		e.gauge(oldestWaiting, l.Oldest.Seconds(), l.Name)
-		if l.Key != "" {
-			continue // its limiters have their own usage, one for each value
+		if l.Key != "" { // its limiters have their own usage, one for each value
+			e.shortest(l)
+			continue
 		}
 		if a := l.Learnt; a != nil {
 			e.gauge(learntAccepted, float64(a.Accepted), l.Name)
@@ -146,6 +153,20 @@ func (e emitter) limits(limits []jobview.LimitOverview) {
 			e.gauge(paused, u.Paused.Seconds(), l.Name)
 		}
 	}
+}
+
+// shortest tells of the limiters of a limit with a key what makes jobs wait although nothing is wrong: only if all of them
+// are paused, or have long intervals, that is why none starts.
+func (e emitter) shortest(l jobview.LimitOverview) {
+	intervals, pauses := []time.Duration{l.Rate.Interval}, []time.Duration{0}
+	if len(l.Limiters) > 0 {
+		intervals, pauses = nil, nil
+	}
+	for _, u := range l.Limiters {
+		intervals, pauses = append(intervals, u.Rate.Interval), append(pauses, u.Paused)
+	}
+	e.gauge(interval, slices.Min(intervals).Seconds(), l.Name)
+	e.gauge(paused, slices.Min(pauses).Seconds(), l.Name)
 }
 
 func (e emitter) pools(pools []jobview.PoolOverview) {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/worker"
 	"github.com/jobthrottle/jobthrottle/worker/metrics"
 )
@@ -127,6 +128,57 @@ http: { allow_hosts: ["$API"] }
 	if got := len(all[0]["jobthrottle_permits_used"].GetMetric()); got != 1 {
 		t.Errorf("permits used of %d limits, want that of api alone: a limit with a key has a figure for each value", got)
 	}
+}
+
+// TestPausedKeyedLimit: jobs of a limit with a key wait because each of their limiters is paused or has a long interval.
+// While one is not paused, that is not why.
+func TestPausedKeyedLimit(t *testing.T) {
+	s := newSite(t, 1, `
+limits: { account: { rate: 1/2h, key: payload.account } }
+jobs: { "http:request": { limits: [account], hold: 0 } }
+http: { allow_hosts: ["$API"] }
+`)
+	client, err := throttle.New(s.rdb, throttle.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, account := range []string{"acme", "other"} {
+		s.enqueue(2, worker.HTTPTaskType, map[string]string{"account": account})
+	}
+	for _, account := range []string{"", "acme", "other"} {
+		want := 0.0
+		if account != "" {
+			limiter, err := client.Limiter("account:" + account)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := limiter.Pause(t.Context(), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if account == "other" {
+			want = 3600
+		}
+		s.await(20*time.Second, func() (bool, string) {
+			all := s.gather()
+			parked, interval, paused := sum(all, "jobthrottle_parked_jobs"), sum(all, "jobthrottle_limit_interval_seconds"), sum(all, "jobthrottle_paused_seconds")
+			return parked == 2 && interval == 7200 && paused <= want && paused >= want-60, fmt.Sprintf("%v parked, interval %v, paused %v; want 2, 7200, %v", parked, interval, paused, want)
+		})
+	}
+}
+
+// TestRightIsMissing: Redis answers, and does not allow what the overview reads. It is not away.
+func TestRightIsMissing(t *testing.T) {
+	s := newSite(t, 1, "limits: { api: { rate: 10/1s } }\njobs: { \"http:request\": { limits: [api] } }\nhttp: { allow_hosts: [\"$API\"] }\n")
+	if err := s.rdb.Do(t.Context(), "ACL", "SETUSER", "default", "-smembers", "-llen", "-memory").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.await(20*time.Second, func() (bool, string) {
+		all := s.gather()
+		up, limits := sum(all, "jobthrottle_redis_up"), len(all[0]["jobthrottle_limit_permits"].GetMetric())
+		return up == 1 && limits == 0, fmt.Sprintf("up %v, %d limits shown", up, limits)
+	})
 }
 
 // TestBounded: 100,000 limiters of a keyed limit, all with jobs in line, add no series.

@@ -32,11 +32,11 @@ var (
 	redisUp      = desc("redis_up", "1 if Redis answered this scrape; if 0, what is read from there is missing.")
 
 	permits   = desc("limit_permits", "Permits in an interval, as in force now: of each client, if the limit is per_client.", "limit")
-	interval  = desc("limit_interval_seconds", "The interval of the limit, as in force now.", "limit")
+	interval  = desc("limit_interval_seconds", "The interval of the limit, as in force now; of a limit with a key, the shortest among those of its limiters that most jobs are in line for.", "limit")
 	used      = desc("permits_used", "Permits of past grants that still count.", "limit")
 	reserved  = desc("permits_reserved", "Permits that are reserved, for a time that is yet to come.", "limit")
 	available = desc("permits_available", "Permits left: what could be taken at once.", "limit")
-	paused    = desc("paused_seconds", "How long the limit stays paused; 0 if it is not.", "limit")
+	paused    = desc("paused_seconds", "How long the limit stays paused; 0 if it is not. Of a limit with a key, the shortest pause among those of its limiters that most jobs are in line for.", "limit")
 
 	learntAccepted = desc("adapt_accepted_permits", "What the API of a limit that adapts is known to take in an interval; 0 if that is not known lately.", "limit")
 	learntMost     = desc("adapt_most_permits", "What the API takes at most in an interval, as far as known; 0 if nothing is.", "limit")
@@ -47,7 +47,7 @@ var (
 	parkedLimiters = desc("parked_limiters", "Limiters of the limit that jobs are in line for.", "limit")
 	tenants        = desc("waiting_tenants", "Tenants that have jobs in line for the limit, which they share; only of limits with share and without a key.", "limit")
 	oldestWaiting  = desc("oldest_waiting_seconds", "How long the oldest job in line for the limit has waited; 0 if there is none. Of a limit with a key, of all its limiters.", "limit")
-	queueJobs      = desc("queue_jobs", "Jobs in a queue by state. Unlike asynq, it tells jobs that are parked from those that failed and wait to retry.", "pool", "queue", "state")
+	queueJobs      = desc("queue_jobs", "Jobs in a queue by state. Unlike asynq, it tells jobs that are parked for a limit or a slot (parked) from others that asynq counts as retries: those that failed, wait until something is fixed, or were refused by their API (retry).", "pool", "queue", "state")
 	slots          = desc("pool_slots", "Slots of the pool in this worker.", "pool")
 )
 
