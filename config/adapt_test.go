@@ -29,6 +29,8 @@ func TestAdapt(t *testing.T) {
 		"limits: { a: { rate: 10/1s, type: per_client, adapt: { min: 1, max: 20 } } }":                                                            "limits.a.adapt: a per_client limit cannot adapt",
 		"limits: { a: { rate: 10/1s, adapt: { min: 1, most: 20 } } }":                                                                             "limits.a.adapt.most: unknown key",
 		"limits: { a: { rate: 10/1s, dry_run: true, adapt: { min: 1, max: 20 } } }":                                                               "limits.a.adapt: does not go with dry_run",
+		"limits: { a: { rate: 10/1s, adapt: { min: 1.5, max: 20 } } }":                                                                            `limits.a.adapt.min: invalid value "1.5": want a whole number`,
+		"limits: { a: { rate: 10/1s, adapt: { min: 1, max: 0x1F } } }":                                                                            `limits.a.adapt.max: invalid value "0x1F": want a whole number in decimal`,
 		"limits: { a: { in_flight: 3, adapt: { min: 1, max: 20 } } }":                                                                             "limits.a.adapt: does not go with in_flight",
 		"limits: { a: { rate: 10/1s, preset: gitlab } }":                                                                                          "limits.a.preset: ",
 		"limits: { a: { rate: 10/1s, key: queue, rates: { q: 30/1s }, adapt: { min: 1, max: 20 } } }":                                             "limits.a.rates.q: ",

@@ -241,8 +241,8 @@ const (
 	defaultMaxWait  = 24 * time.Hour
 )
 
-// HoldForever is the [Job.HoldTime] of a job that never parks. It is longer than any wait, so the
-// limits never send such a job away.
+// HoldForever is the [Job.HoldTime] of a job that waits in its worker for as long as its timeout allows. It is longer than
+// any wait.
 const HoldForever = 100 * 365 * 24 * time.Hour
 
 // Default returns the configuration of an empty file: a local Redis, one pool,

@@ -17,8 +17,9 @@ type SlotCount int
 
 // UnmarshalYAML reads a number of slots.
 func (n *SlotCount) UnmarshalYAML(node ast.Node) error {
-	count, err := strconv.Atoi(scalarText(node))
-	if err != nil || (throttle.Slots{Limit: int64(count)}).Validate() != nil {
+	number := scalarText(node)
+	count, err := strconv.Atoi(number)
+	if err != nil || !decimal.MatchString(number) || (throttle.Slots{Limit: int64(count)}).Validate() != nil {
 		return &yaml.SyntaxError{Message: fmt.Sprintf("invalid number %q: want 1 to 1000000 jobs that run at a time", node.GetToken().Value), Token: node.GetToken()}
 	}
 	*n = SlotCount(count)

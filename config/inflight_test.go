@@ -24,6 +24,7 @@ func TestInFlight(t *testing.T) {
 	for text, want := range map[string]string{
 		"limits:\n  a: { in_flight: 0 }" + jobs:                                                                     `config.yaml:2:19: limits.a.in_flight: invalid number "0": want 1 to 1000000`,
 		"limits:\n  a: { in_flight: -3 }" + jobs:                                                                    `config.yaml:2:19`,
+		"limits:\n  a: { in_flight: 010 }" + jobs:                                                                   `config.yaml:2:19: limits.a.in_flight: invalid number "010"`,
 		"limits:\n  a: { in_flight: many }" + jobs:                                                                  `config.yaml:2:19`,
 		"limits:\n  a: { in_flight: 2000000 }" + jobs:                                                               `config.yaml:2:19`,
 		"limits:\n  a: { in_flight: 4, rate: 10/1s }" + jobs:                                                        `config.yaml:2:28: limits.a.rate: does not go with in_flight`,

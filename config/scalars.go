@@ -26,6 +26,9 @@ func (s scalars) settle(n ast.Node, t reflect.Type) (ast.Node, error) {
 	if t == reflect.TypeFor[Permits]() {
 		t = permitsType(n)
 	}
+	if t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	if t == nil || reflect.PointerTo(t).Implements(reflect.TypeFor[yaml.NodeUnmarshaler]()) {
 		return n, nil
 	}
@@ -61,7 +64,7 @@ func (s scalars) settle(n ast.Node, t reflect.Type) (ast.Node, error) {
 	switch t.Kind() {
 	case reflect.String:
 		return s.asWritten(n), nil
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		return n, s.checkWhole(n)
 	}
 	return n, nil

@@ -174,7 +174,7 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
 // Referer is sent, because URLs contain secrets.
 func (j *httpJob) checkRedirect(req *http.Request, via []*http.Request) error {
 	req.Header.Del("Referer")
-	if len(via) >= maxRedirects {
+	if len(via) > maxRedirects { // the first of them is the job's own request
 		return &redirectError{fmt.Sprintf("more than %d redirects", maxRedirects)}
 	}
 	first := via[0].URL

@@ -54,6 +54,23 @@ func TestHTTPJobRedirectsThatAreNotFollowed(t *testing.T) {
 	}
 }
 
+// TestHTTPJobFollowsTenRedirects: as many as the documentation says.
+func TestHTTPJobFollowsTenRedirects(t *testing.T) {
+	for redirects, want := range map[int]string{10: "418", 11: "more than 10 redirects"} {
+		requests := 0
+		url, job := serveAPI(t, func(w http.ResponseWriter, r *http.Request) {
+			if requests++; requests <= redirects {
+				http.Redirect(w, r, "/", http.StatusFound)
+				return
+			}
+			w.WriteHeader(http.StatusTeapot)
+		})
+		if err := perform(t, job, HTTPRequest{URL: url}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d redirects: %v, want %q", redirects, err, want)
+		}
+	}
+}
+
 func TestHTTPJobRefusesToLeaveHTTPS(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("arrived without TLS") }))
 	defer plain.Close()
