@@ -19,7 +19,8 @@ let changed = () => {};
 const why = {
   limit: "waits for", limit_paused: "waits for the paused", called: "was called by", in_worker: "waits in a worker", refused: "its API said to try later",
   queue_paused: "its queue is paused", slot: "waits for a free slot", no_handler: "no worker has a handler", bad_key: "no usable value for a key", bad_cost: "no usable number of permits",
-  cost_above_limit: "costs more than a limit gives", host_not_allowed: "its host is not allowed", unknown_field: "has an unknown field",
+  cost_above_limit: "costs more than a limit gives", host_not_allowed: "its host is not allowed", unknown_field: "has an unknown field", bad_share: "no usable tenant",
+  in_flight: "waits for a slot of", max_in_flight: "waits until fewer of its pattern run",
 };
 
 export function allowChanges(writable, after) {
@@ -124,7 +125,7 @@ function showRow(row, j, at) {
   text(when, j.next ? until(j.next, at) : "");
 }
 
-const reasonOf = (j) => (j.state === "waiting" ? [why[j.why] ?? j.why, ["limit", "limit_paused", "called"].includes(j.why) ? j.limit : ""].join(" ").trim() : j.last_error || "without an error");
+const reasonOf = (j) => (j.state === "waiting" ? [why[j.why] ?? j.why, ["limit", "limit_paused", "called", "in_flight"].includes(j.why) ? j.limit : ""].join(" ").trim() : j.last_error || "without an error");
 const ago = (time, at) => (time ? `${duration(Math.max(0, at - Date.parse(time)))} ago` : "");
 const until = (time, at) => (Date.parse(time) > at ? `in ${duration(Math.round(Date.parse(time) - at))}` : "now");
 
