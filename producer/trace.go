@@ -6,6 +6,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/propagation"
+	oteltrace "go.opentelemetry.io/otel/trace"
 )
 
 // traced returns the job with the trace of ctx in its headers, as OpenTelemetry's propagator
@@ -13,10 +14,9 @@ import (
 // default, the job is unchanged.
 func (j Job) traced(ctx context.Context) Job {
 	trace, propagator := propagation.MapCarrier{}, otel.GetTextMapPropagator()
-	for _, field := range propagator.Fields() {
-		if j.Headers[field] != "" {
-			return j
-		}
+	own := propagator.Extract(context.Background(), propagation.MapCarrier(j.Headers))
+	if oteltrace.SpanContextFromContext(own).IsValid() {
+		return j
 	}
 	propagator.Inject(ctx, trace)
 	if len(trace) > 0 {

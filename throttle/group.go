@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/driver"
 )
 
@@ -100,12 +99,6 @@ func (g *Group) ReserveEach(ctx context.Context, maxWait time.Duration, ns ...in
 		return nil, err
 	}
 	return reservation(g.line.Reserve(ctx, ns, maxWait))
-}
-
-// ReserveNear is [Limiter.ReserveNear] for n permits of every member.
-func (g *Group) ReserveNear(ctx context.Context, n int64, early time.Duration) (httplimit.Turn, error) {
-	r, err := g.Reserve(ctx, n, forever)
-	return untilNear(ctx, r, err, early)
 }
 
 // Release is [Limiter.Release] for n permits of every member: it takes effect for all or for

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -250,7 +251,7 @@ func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, be
 }
 
 // endless is a wait that ends only with its context.
-const endless = 100 * 365 * 24 * time.Hour
+const endless time.Duration = math.MaxInt64
 
 // sleep waits for d or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/driver"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
@@ -101,13 +100,6 @@ func (l *Limiter) Reserve(ctx context.Context, n int64, maxWait time.Duration) (
 		return l.reserveFor(ctx, ns, maxWait)
 	}
 	return reservation(l.line.Reserve(ctx, ns, maxWait))
-}
-
-// ReserveNear reserves n permits and waits until they are due in early or less: see [Reservation.Near]. The errors are those
-// of Acquire. It makes a Limiter an [httplimit.Reserver].
-func (l *Limiter) ReserveNear(ctx context.Context, n int64, early time.Duration) (httplimit.Turn, error) {
-	r, err := l.Reserve(ctx, n, forever)
-	return untilNear(ctx, r, err, early)
 }
 
 // Release gives back n permits that were acquired and not used. They come off the oldest grants

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/driver"
 )
 
@@ -25,20 +24,6 @@ func reservation(t *driver.Ticket, err error) (*Reservation, error) {
 		return nil, err
 	}
 	return &Reservation{ticket: t}, nil
-}
-
-// forever is longer than anybody waits.
-const forever = 100 * 365 * 24 * time.Hour
-
-// untilNear waits until the permits of r are due in early or less.
-func untilNear(ctx context.Context, r *Reservation, err error, early time.Duration) (httplimit.Turn, error) {
-	if err == nil {
-		err = r.Near(ctx, early)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
 }
 
 // OK reports whether the permits are reserved. It is false when they would come too late; then

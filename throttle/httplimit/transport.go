@@ -5,12 +5,16 @@ package httplimit
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/ahead"
 )
 
 const (
@@ -29,36 +33,30 @@ type Acquirer interface {
 	Pause(ctx context.Context, d time.Duration) error
 }
 
-// Reserver is an [Acquirer] that can also reserve permits. A throttle.Limiter and a throttle.Group are Reservers.
-type Reserver interface {
-	Acquirer
-	// ReserveNear reserves n permits and returns when they are due in early or less. The errors are those of Acquire.
-	ReserveNear(ctx context.Context, n int64, early time.Duration) (Turn, error)
-}
-
-// Turn is permits that are reserved: a throttle.Reservation.
-type Turn interface {
-	// Wait waits until the permits are due and takes them. If they have become too old, it gets others.
-	Wait(ctx context.Context) error
-	// Cancel gives permits back that were not taken.
-	Cancel()
-}
-
-// connects is how long before its permit is due a request gets its connection. Servers close a connection on which
-// nothing comes, the strictest after some seconds.
-const connects = time.Second
+const (
+	// connects is how long before its permit is due a request gets its connection, if it has to wait for longer. Servers
+	// close a connection on which nothing comes, the strictest after some seconds.
+	connects = time.Second
+	// checks is how long before its permit is due a request checks whether the server has closed the connection meanwhile.
+	checks = 20 * time.Millisecond
+)
 
 // Transport returns an [http.RoundTripper] that sends requests through base, each with one permit
 // of a. A nil base means [http.DefaultTransport].
 //
-// The permit comes after the connection: a request gets its connection, new or idle, a second before its permit is due,
-// then waits for it, then is written at once. So a permit does not get old during name lookup,
+// The permit comes after the connection: a request gets its connection, new or idle, then waits
+// for its permit, then is written at once. So a permit does not get old during name lookup,
 // dialling or the TLS handshake, and no window at the server holds more requests than the rate
-// allows. If a is only an [Acquirer] and no [Reserver], the request waits for all the time with its connection open, and
-// fails if the server closes that meanwhile. If base sends a request again, because an idle connection turned out to be closed, the
-// request needs another permit; so does each redirect that an http.Client follows. To keep
-// several limits pass a Group: with Transports inside one another, the first permit would age
-// while the second is waited for.
+// allows. Each redirect that an http.Client follows needs another permit. To keep several limits
+// pass a Group: with Transports inside one another, the first permit would age while the second
+// is waited for.
+//
+// Servers close connections on which nothing comes. So if requests wait for more than a second,
+// and a is a throttle.Limiter (not one of For) or a throttle.Group, those that follow reserve
+// their permits first, and get their connections a second before these are due. If a connection is
+// closed before the permit is due, the request is sent over another one and is not put behind
+// others, unless it has a body without GetBody. With any other a it fails then, and the
+// permit counts as used.
 //
 // If Acquire fails, nothing of the request is written, its body is closed, and RoundTrip returns
 // the error of Acquire. An HTTP/1 connection is closed with it, since nothing else keeps net/http
@@ -79,18 +77,21 @@ func Transport(base http.RoundTripper, a Acquirer) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	return &transport{base: base, acquirer: a}
+	return &transport{base: base, acquirer: a, reserve: ahead.Reserver(a)}
 }
 
 type transport struct {
 	base     http.RoundTripper
 	acquirer Acquirer
+	reserve  func(context.Context) (ahead.Turn, error) // nil: permits can only be acquired
+	waits    atomic.Bool                               // a request has just waited for longer than connects
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
-	g := &gate{acquirer: t.acquirer, ctx: ctx, cancel: cancel, exclusive: t.exclusive}
+	g := &gate{transport: t, ctx: ctx, cancel: cancel}
+	defer g.giveBack()
 	if err := t.begin(req, g); err != nil {
 		cancel(nil)
 		if req.Body != nil {
@@ -98,9 +99,15 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	defer g.giveBack()
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: g.gotConn})
 	resp, err := t.base.RoundTrip(req.WithContext(traced))
+	for err != nil && g.goesOn() { // *http.Transport does not send all requests again by itself
+		again, ok := renewed(req)
+		if !ok {
+			break
+		}
+		resp, err = t.base.RoundTrip(again.WithContext(traced))
+	}
 	if refused := g.refused(); refused != nil {
 		if err == nil && resp != nil && resp.Body != nil { // base ignored its context
 			resp.Body.Close()
@@ -120,15 +127,14 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// begin acquires the permit, if base does not say when it has a connection, or reserves it.
+// begin acquires the permit, if base does not say when it has a connection. If requests wait for long, it reserves it.
 func (t *transport) begin(req *http.Request, g *gate) (err error) {
-	reserver, reserves := t.acquirer.(Reserver)
 	switch {
 	case !t.announces(req):
 		err = t.acquirer.Acquire(g.ctx, 1)
 		g.paid, g.at = true, time.Now()
-	case reserves:
-		g.turn, err = reserver.ReserveNear(g.ctx, 1, connects)
+	case t.reserve != nil && t.waits.Load():
+		err = g.comeNear(connects)
 	}
 	return err
 }
@@ -167,16 +173,17 @@ func (t *transport) exclusive(conn net.Conn) bool {
 
 // gate lets one RoundTrip's attempts through, each with a permit.
 type gate struct {
-	acquirer  Acquirer
-	ctx       context.Context
-	cancel    context.CancelCauseFunc
-	exclusive func(net.Conn) bool
+	*transport
+	ctx    context.Context
+	cancel context.CancelCauseFunc
 
-	mu   sync.Mutex // a base may call gotConn from goroutines of its own
-	paid bool       // a permit was acquired that no attempt has used yet
-	turn Turn       // a permit is reserved that no attempt has taken yet; nil: none is
-	at   time.Time  // when the latest permit was acquired
-	err  error      // why the gate is shut
+	mu    sync.Mutex // a base may call gotConn from goroutines of its own
+	paid  bool       // a permit was acquired that no attempt has used yet
+	turn  ahead.Turn // a permit is reserved that no attempt has taken yet; nil: none is
+	asked time.Time  // when it was reserved
+	died  bool       // the connection of the latest attempt was closed before its permit was due
+	at    time.Time  // when the latest permit was acquired
+	err   error      // why the gate is shut
 }
 
 // acquired is when the latest attempt got its permit.
@@ -196,7 +203,10 @@ func (g *gate) gotConn(info httptrace.GotConnInfo) {
 		return
 	}
 	if g.err == nil {
-		g.err = g.acquire()
+		g.err = g.acquire(info.Conn)
+	}
+	if g.died {
+		return
 	}
 	if g.err == nil {
 		g.at = time.Now()
@@ -212,14 +222,68 @@ func (g *gate) gotConn(info httptrace.GotConnInfo) {
 	}
 }
 
-// acquire gets the permit of an attempt: the first takes the one that is reserved.
-func (g *gate) acquire() error {
-	if g.turn == nil {
+// acquire gets the permit of an attempt. If its connection has been closed meanwhile, nothing can be written, and the permit
+// stays reserved for the next attempt.
+func (g *gate) acquire(conn net.Conn) error {
+	g.died = false
+	if g.reserve == nil {
 		return g.acquirer.Acquire(g.ctx, 1)
+	}
+	if err := g.comeNear(checks); err != nil {
+		return err
+	}
+	g.waits.Store(time.Since(g.asked) > connects)
+	if g.died = isClosed(conn); g.died {
+		return nil
 	}
 	turn := g.turn
 	g.turn = nil
 	return turn.Wait(g.ctx)
+}
+
+// comeNear waits until the permit that is reserved is due in early or less. It reserves one if none is.
+func (g *gate) comeNear(early time.Duration) (err error) {
+	if g.turn == nil {
+		g.asked = time.Now()
+		if g.turn, err = g.reserve(g.ctx); err != nil {
+			g.turn = nil
+			return err
+		}
+	}
+	if err = g.turn.Near(g.ctx, early); err != nil {
+		g.turn = nil
+	}
+	return err
+}
+
+// isClosed reports whether this side has closed the connection: an *http.Transport does so as soon as the server does.
+func isClosed(conn net.Conn) bool {
+	return conn != nil && errors.Is(conn.SetWriteDeadline(time.Time{}), net.ErrClosed)
+}
+
+// goesOn reports whether the latest attempt has failed for no other reason than that its connection was closed, so that
+// nothing of it was written.
+func (g *gate) goesOn() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.died && g.err == nil && g.ctx.Err() == nil
+}
+
+// renewed returns the request with its body from the beginning. It is false if that cannot be had.
+func renewed(req *http.Request) (*http.Request, bool) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return req, true
+	}
+	if req.GetBody == nil {
+		return nil, false
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil, false
+	}
+	again := *req
+	again.Body = body
+	return &again, true
 }
 
 // giveBack gives the permit back that is reserved if no attempt has had a connection.

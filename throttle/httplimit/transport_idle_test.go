@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -42,12 +43,16 @@ func TestWaitsLongerThanTheServer(t *testing.T) {
 	api.Start()
 	t.Cleanup(api.Close)
 	for _, a := range []httplimit.Acquirer{limiter, group} {
-		base := &http.Transport{}
+		base, fresh := &http.Transport{}, &http.Transport{DisableKeepAlives: true}
 		t.Cleanup(base.CloseIdleConnections)
-		users := http.Client{Transport: httplimit.Transport(base, a), Timeout: 20 * time.Second}
+		users, others := http.Client{Transport: httplimit.Transport(base, a), Timeout: 20 * time.Second}, http.Client{Transport: httplimit.Transport(fresh, a)}
 		for _, send := range []func() (*http.Response, error){
-			func() (*http.Response, error) { return users.Get(api.URL) },                                           // over a new connection
-			func() (*http.Response, error) { return users.Post(api.URL, "text/plain", strings.NewReader("once")) }, // over the one before
+			func() (*http.Response, error) { return users.Get(api.URL) },                                            // over a new connection
+			func() (*http.Response, error) { return users.Post(api.URL, "text/plain", strings.NewReader("again")) }, // over the one before
+			func() (*http.Response, error) { return others.Get(api.URL) },
+			func() (*http.Response, error) { // its body can be read once, and the transport knows that requests wait for long
+				return others.Post(api.URL, "text/plain", io.NopCloser(strings.NewReader("once")))
+			},
 		} {
 			if err := limiter.Pause(t.Context(), 2500*time.Millisecond); err != nil {
 				t.Fatal(err)
@@ -61,8 +66,8 @@ func TestWaitsLongerThanTheServer(t *testing.T) {
 		}
 	}
 	left, err := limiter.AvailablePermits(t.Context())
-	if n := arrived.Load(); err != nil || n != 4 || left != 100-4 {
-		t.Errorf("%d of 4 requests arrived, %d of 100 permits are left, %v", n, left, err)
+	if n := arrived.Load(); err != nil || n != 8 || left != 100-8 {
+		t.Errorf("%d of 8 requests arrived, %d of 100 permits are left, %v", n, left, err)
 	}
 }
 
@@ -79,15 +84,33 @@ func TestNoConnectionGivesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(api.Close)
 	refused := errors.New("no route to host")
-	rt := httplimit.Transport(&http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, refused }}, limiter)
+	var refuses atomic.Bool
+	var dialer net.Dialer
+	users := http.Client{Transport: httplimit.Transport(&http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if refuses.Load() {
+			return nil, refused
+		}
+		return dialer.DialContext(ctx, network, addr)
+	}}, limiter), Timeout: 20 * time.Second}
+	if err := limiter.Pause(t.Context(), 1200*time.Millisecond); err != nil { // requests wait for long: they reserve first
+		t.Fatal(err)
+	}
+	resp, err := users.Get(api.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	refuses.Store(true)
 	for range 20 {
-		if _, err := (&http.Client{Transport: rt}).Get("http://api.example/"); !errors.Is(err, refused) {
+		if _, err := users.Get(api.URL); !errors.Is(err, refused) {
 			t.Fatal(err)
 		}
 	}
-	if left, err := limiter.AvailablePermits(t.Context()); err != nil || left != 10 {
-		t.Errorf("%d of 10 permits are left, %v", left, err)
+	if left, err := limiter.AvailablePermits(t.Context()); err != nil || left != 10-1 {
+		t.Errorf("%d of 10 permits are left, %v; one was used", left, err)
 	}
 }
 
@@ -106,5 +129,35 @@ func TestNoBody(t *testing.T) {
 	}
 	if _, err := (&http.Client{Transport: httplimit.Transport(answer{}, &journal{})}).Get("http://api.example/"); err == nil {
 		t.Error("no error without a response")
+	}
+}
+
+// weighted is a limit that somebody has wrapped: each request costs more.
+type weighted struct{ *throttle.Limiter }
+
+func (w weighted) Acquire(ctx context.Context, n int64) error { return w.Limiter.Acquire(ctx, 3*n) }
+
+// TestWrappedLimit: what embeds a limiter and has an Acquire of its own is asked by that.
+func TestWrappedLimit(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
+	t.Cleanup(func() { rdb.Close() })
+	client, err := throttle.New(rdb, throttle.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	limiter, err := client.LimiterWithRate("api", throttle.Rate{Permits: 10, Interval: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(api.Close)
+	resp, err := (&http.Client{Transport: httplimit.Transport(&http.Transport{DisableKeepAlives: true}, weighted{limiter})}).Get(api.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if left, err := limiter.AvailablePermits(t.Context()); err != nil || left != 10-3 {
+		t.Errorf("%d of 10 permits are left, %v; 3 were used", left, err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -36,8 +35,7 @@ type Listed struct {
 //
 // Redis serves others all the while: it is asked for a page of keys at a time, on a Cluster from
 // every master. A limiter that exists throughout is found, unless its slot moves or its server
-// fails over meanwhile. It may be found twice while Redis rehashes or slots move. Keys that the
-// user of Redis may not read are left out.
+// fails over meanwhile. It may be found twice while Redis rehashes or slots move.
 func (f *Fleet) Limiters(ctx context.Context, match string) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		err := f.scan(ctx, match, func(page []Listed, _ []string) bool {
@@ -146,9 +144,7 @@ func (f *Fleet) page(ctx context.Context, names []string) (page []Listed, inFlig
 			} else if _, has := fields[len(script.ListedFields)].(string); has && fields[0] == nil && script.CheckName(names[i]) == "" {
 				inFlight = append(inFlight, names[i])
 			}
-		case refusal.Says(err, "WRONGTYPE"): // a key that has changed its type since
-		case redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "access"): // a key that is not for this user
-		default:
+		case !refusal.Says(err, "WRONGTYPE"): // a key that has changed its type since
 			return nil, nil, err
 		}
 	}

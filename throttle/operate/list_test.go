@@ -156,20 +156,3 @@ func TestCannotList(t *testing.T) {
 	defer ring.Close()
 	expectOneError(t, operate.NewFleet(ring).Limiters(t.Context(), ""), "Ring")
 }
-
-// TestListsWhatTheUserMayRead: others have hashes in the same Redis, which the user may not read.
-func TestListsWhatTheUserMayRead(t *testing.T) {
-	s := onRedis(t)
-	s.limited(s.client(), "api", perHour(10), 2)
-	s.check(s.rdb.HSet(t.Context(), "user:1", "name", "x").Err())
-	s.check(s.rdb.Do(t.Context(), "ACL", "SETUSER", "viewer", "on", ">secret", "~api", "~{api}:*", "+@all").Err())
-	o := *s.rdb.Options()
-	o.Username, o.Password = "viewer", "secret"
-	rdb := redis.NewClient(&o)
-	defer rdb.Close()
-	if got := listAll(t, operate.NewFleet(rdb), ""); len(got) != 1 || got[0].Name != "api" {
-		t.Errorf("listed %+v, want api", got)
-	}
-	s.check(s.rdb.Do(t.Context(), "ACL", "SETUSER", "viewer", "-hmget").Err())
-	expectOneError(t, operate.NewFleet(rdb).Limiters(t.Context(), ""), "NOPERM")
-}
