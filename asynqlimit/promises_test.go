@@ -211,13 +211,13 @@ func TestMistakesMakeJobsWait(t *testing.T) {
 		{"blocked by the handler", member{yaml: keyed("payload.account"), handle: noCredential}, member{yaml: keyed("payload.account")}, "no_credential"},
 	}
 	for _, tt := range tests {
+		tt.before.name, tt.after.name = "with the mistake", "mended"
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			onBoth(t, func(s *site) {
 				for i := range n {
 					s.enqueuePayload("x:job", fmt.Sprint("job", i), []byte(`{"account": "acme", "tokens": 5}`), asynq.MaxRetry(i%2), asynq.Retention(time.Hour))
 				}
-				tt.before.name, tt.after.name = "with the mistake", "mended"
 				stop := s.serve(tt.before)
 				s.awaitBlocked("default", n, tt.reason)
 				began := time.Now()

@@ -5,12 +5,10 @@ package httplimit
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +19,8 @@ const (
 	// maxHTTPPause bounds what one response can do to the fleet: if a server asks for a day, by
 	// mistake or malice, it is asked again after an hour.
 	maxHTTPPause = time.Hour
+	// resends bounds how often one request is sent over another connection.
+	resends = 3
 	// pauseTimeout bounds how long a response waits until its pause is recorded, if Redis is slow
 	// or away.
 	pauseTimeout = 2 * time.Second
@@ -32,14 +32,6 @@ type Acquirer interface {
 	Acquire(ctx context.Context, n int64) error
 	Pause(ctx context.Context, d time.Duration) error
 }
-
-const (
-	// connects is how long before its permit is due a request gets its connection, if it has to wait for longer. Servers
-	// close a connection on which nothing comes, the strictest after some seconds.
-	connects = time.Second
-	// checks is how long before its permit is due a request checks whether the server has closed the connection meanwhile.
-	checks = 20 * time.Millisecond
-)
 
 // Transport returns an [http.RoundTripper] that sends requests through base, each with one permit
 // of a. A nil base means [http.DefaultTransport].
@@ -99,9 +91,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: g.gotConn})
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GetConn: g.getConn, GotConn: g.gotConn})
 	resp, err := t.base.RoundTrip(req.WithContext(traced))
-	for err != nil && g.goesOn() { // *http.Transport does not send all requests again by itself
+	for n := 0; err != nil && n < resends && t.announces(req) && g.goesOn(); n++ { // base does not send all requests again by itself
 		again, ok := renewed(req)
 		if !ok {
 			break
@@ -169,139 +161,6 @@ func (t *transport) exclusive(conn net.Conn) bool {
 	}
 	base, ok := t.base.(*http.Transport)
 	return !ok || base.Protocols == nil || base.Protocols.HTTP1() || !base.Protocols.UnencryptedHTTP2()
-}
-
-// gate lets one RoundTrip's attempts through, each with a permit.
-type gate struct {
-	*transport
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-
-	mu    sync.Mutex // a base may call gotConn from goroutines of its own
-	paid  bool       // a permit was acquired that no attempt has used yet
-	turn  ahead.Turn // a permit is reserved that no attempt has taken yet; nil: none is
-	asked time.Time  // when it was reserved
-	died  bool       // the connection of the latest attempt was closed before its permit was due
-	at    time.Time  // when the latest permit was acquired
-	err   error      // why the gate is shut
-}
-
-// acquired is when the latest attempt got its permit.
-func (g *gate) acquired() time.Time {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.at
-}
-
-// gotConn is called when an attempt has its connection. base writes as soon as gotConn returns.
-// So when it returns there is a permit, or base can no longer write to the server.
-func (g *gate) gotConn(info httptrace.GotConnInfo) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.paid {
-		g.paid = false
-		return
-	}
-	if g.err == nil {
-		g.err = g.acquire(info.Conn)
-	}
-	if g.died {
-		return
-	}
-	if g.err == nil {
-		g.at = time.Now()
-		return
-	}
-	// The context ends first: if a connection fails before anything is written, an
-	// *http.Transport tries the next one, unless its request is cancelled. HTTP/2 checks the
-	// context just before it writes. HTTP/1 does not, and its writer races with the cancellation:
-	// so the connection is closed.
-	g.cancel(g.err)
-	if info.Conn != nil && g.exclusive(info.Conn) {
-		info.Conn.Close()
-	}
-}
-
-// acquire gets the permit of an attempt. If its connection has been closed meanwhile, nothing can be written, and the permit
-// stays reserved for the next attempt.
-func (g *gate) acquire(conn net.Conn) error {
-	g.died = false
-	if g.reserve == nil {
-		return g.acquirer.Acquire(g.ctx, 1)
-	}
-	if err := g.comeNear(checks); err != nil {
-		return err
-	}
-	g.waits.Store(time.Since(g.asked) > connects)
-	if g.died = isClosed(conn); g.died {
-		return nil
-	}
-	turn := g.turn
-	g.turn = nil
-	return turn.Wait(g.ctx)
-}
-
-// comeNear waits until the permit that is reserved is due in early or less. It reserves one if none is.
-func (g *gate) comeNear(early time.Duration) (err error) {
-	if g.turn == nil {
-		g.asked = time.Now()
-		if g.turn, err = g.reserve(g.ctx); err != nil {
-			g.turn = nil
-			return err
-		}
-	}
-	if err = g.turn.Near(g.ctx, early); err != nil {
-		g.turn = nil
-	}
-	return err
-}
-
-// isClosed reports whether this side has closed the connection: an *http.Transport does so as soon as the server does.
-func isClosed(conn net.Conn) bool {
-	return conn != nil && errors.Is(conn.SetWriteDeadline(time.Time{}), net.ErrClosed)
-}
-
-// goesOn reports whether the latest attempt has failed for no other reason than that its connection was closed, so that
-// nothing of it was written.
-func (g *gate) goesOn() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.died && g.err == nil && g.ctx.Err() == nil
-}
-
-// renewed returns the request with its body from the beginning. It is false if that cannot be had.
-func renewed(req *http.Request) (*http.Request, bool) {
-	if req.Body == nil || req.Body == http.NoBody {
-		return req, true
-	}
-	if req.GetBody == nil {
-		return nil, false
-	}
-	body, err := req.GetBody()
-	if err != nil {
-		return nil, false
-	}
-	again := *req
-	again.Body = body
-	return &again, true
-}
-
-// giveBack gives the permit back that is reserved if no attempt has had a connection.
-func (g *gate) giveBack() {
-	g.mu.Lock()
-	turn := g.turn
-	g.turn = nil
-	g.mu.Unlock()
-	if turn != nil {
-		turn.Cancel()
-	}
-}
-
-// refused returns the error that shut the gate, nil if it is open.
-func (g *gate) refused() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.err
 }
 
 // endWith returns a body that calls end when it is closed. The body of a 101 response can be

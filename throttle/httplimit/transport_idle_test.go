@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -160,4 +162,88 @@ func TestWrappedLimit(t *testing.T) {
 	if left, err := limiter.AvailablePermits(t.Context()); err != nil || left != 10-3 {
 		t.Errorf("%d of 10 permits are left, %v; 3 were used", left, err)
 	}
+}
+
+// TestServerIsGone: the server closes the connection of a request that waits, and then is gone. The request ends with the
+// error of dialling, soon, and is not sent again and again.
+func TestServerIsGone(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
+	t.Cleanup(func() { rdb.Close() })
+	client, err := throttle.New(rdb, throttle.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	limiter, err := client.LimiterWithRate("api", throttle.Rate{Permits: 10, Interval: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(api.Close)
+	var dials atomic.Int64
+	var dialer net.Dialer
+	users := http.Client{Transport: httplimit.Transport(&http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if dials.Add(1) == 1 {
+			time.AfterFunc(100*time.Millisecond, api.Close)
+		}
+		return dialer.DialContext(ctx, network, addr)
+	}}, limiter)}
+	if err := limiter.Pause(t.Context(), 2*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", api.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := users.Do(req); !errors.Is(err, syscall.ECONNREFUSED) || dials.Load() != 2 {
+		t.Errorf("%v after %d dials, want the second to be refused", err, dials.Load())
+	}
+	if err := limiter.Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := limiter.AvailablePermits(t.Context()); err != nil || left != 10 {
+		t.Errorf("%d of 10 permits are left, %v", left, err)
+	}
+}
+
+// TestConnectionsAreReplacedInTime: the server closes the connections of all who wait, and it takes time to connect again.
+// All permits of the limit are used when they are due.
+func TestConnectionsAreReplacedInTime(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
+	t.Cleanup(func() { rdb.Close() })
+	client, err := throttle.New(rdb, throttle.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	limiter, err := client.LimiterWithRate("api", throttle.Rate{Permits: 5, Interval: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	api.Config.ReadHeaderTimeout, api.Config.IdleTimeout = time.Second, time.Second
+	api.Start()
+	t.Cleanup(api.Close)
+	var dialer net.Dialer
+	users := http.Client{Timeout: 20 * time.Second, Transport: httplimit.Transport(&http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		<-time.After(300 * time.Millisecond)
+		return dialer.DialContext(ctx, network, addr)
+	}}, limiter)}
+	if err := limiter.Pause(t.Context(), 3*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			resp, err := users.Get(api.URL)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			resp.Body.Close()
+		})
+	}
+	wg.Wait()
 }

@@ -1,0 +1,173 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/ahead"
+)
+
+const (
+	// connects is how long before its permit is due a request gets its connection, if it has to wait for longer. Servers
+	// close a connection on which nothing comes, the strictest after some seconds.
+	connects = time.Second
+	// checks is how long before its permit is due a request checks whether the server has closed the connection meanwhile.
+	checks = 20 * time.Millisecond
+)
+
+// gate lets one RoundTrip's attempts through, each with a permit.
+type gate struct {
+	*transport
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu     sync.Mutex    // a base may call gotConn from goroutines of its own
+	paid   bool          // a permit was acquired that no attempt has used yet
+	turn   ahead.Turn    // a permit is reserved that no attempt has taken yet; nil: none is
+	waited time.Duration // for it, so far
+	died   bool          // the connection of the latest attempt was closed while it waited
+	at     time.Time     // when the latest permit was acquired
+	err    error         // why the gate is shut
+}
+
+// acquired is when the latest attempt got its permit.
+func (g *gate) acquired() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.at
+}
+
+// gotConn is called when an attempt has its connection. base writes as soon as gotConn returns.
+// So when it returns there is a permit, or base can no longer write to the server.
+func (g *gate) gotConn(info httptrace.GotConnInfo) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.paid {
+		g.paid = false
+		return
+	}
+	if g.err == nil {
+		g.err = g.acquire(info.Conn)
+	}
+	if g.died {
+		return
+	}
+	if g.err == nil {
+		g.at = time.Now()
+		return
+	}
+	// The context ends first: if a connection fails before anything is written, an
+	// *http.Transport tries the next one, unless its request is cancelled. HTTP/2 checks the
+	// context just before it writes. HTTP/1 does not, and its writer races with the cancellation:
+	// so the connection is closed.
+	g.cancel(g.err)
+	if info.Conn != nil && g.exclusive(info.Conn) {
+		info.Conn.Close()
+	}
+}
+
+// acquire gets the permit of an attempt. If its connection has been closed meanwhile, nothing can be written, and the permit
+// stays reserved for the next attempt. The first check leaves that one the time to connect. An HTTP/2 connection is that of
+// others too, and base knows itself whether it can be used.
+func (g *gate) acquire(conn net.Conn) error {
+	g.died = false
+	if g.reserve == nil {
+		return g.acquirer.Acquire(g.ctx, 1)
+	}
+	for _, early := range []time.Duration{connects, checks} {
+		if err := g.comeNear(early); err != nil {
+			return err
+		}
+		if g.died = g.exclusive(conn) && isClosed(conn); g.died {
+			return nil
+		}
+	}
+	g.waits.Store(g.waited > connects)
+	turn := g.turn
+	g.turn = nil
+	err := turn.Wait(g.ctx)
+	g.died = err == nil && g.exclusive(conn) && isClosed(conn) // the limit was paused just now, for example: the permit counts as used
+	return err
+}
+
+// comeNear waits until the permit that is reserved is due in early or less. It reserves one if none is.
+func (g *gate) comeNear(early time.Duration) (err error) {
+	began := time.Now()
+	if g.turn == nil {
+		g.waited = 0
+		g.turn, err = g.reserve(g.ctx)
+	}
+	if err == nil {
+		err = g.turn.Near(g.ctx, early)
+	}
+	if err != nil {
+		g.turn = nil
+	}
+	if g.waited += time.Since(began); g.waited > connects {
+		g.waits.Store(true)
+	}
+	return err
+}
+
+// getConn is called when an attempt begins to get its connection.
+func (g *gate) getConn(string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.died = false
+}
+
+// isClosed reports whether this side has closed the connection: an *http.Transport does so as soon as the server does.
+func isClosed(conn net.Conn) bool {
+	return conn != nil && errors.Is(conn.SetWriteDeadline(time.Time{}), net.ErrClosed)
+}
+
+// goesOn reports whether the latest attempt has failed for no other reason than that its connection was closed, so that
+// nothing of it was written.
+func (g *gate) goesOn() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.died && g.err == nil {
+		g.err = context.Cause(g.ctx) // nil while it has not ended
+	}
+	return g.died && g.err == nil
+}
+
+// renewed returns the request with its body from the beginning. It is false if that cannot be had.
+func renewed(req *http.Request) (*http.Request, bool) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return req, true
+	}
+	if req.GetBody == nil {
+		return nil, false
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil, false
+	}
+	again := *req
+	again.Body = body
+	return &again, true
+}
+
+// giveBack gives the permit back that is reserved if no attempt has had a connection.
+func (g *gate) giveBack() {
+	g.mu.Lock()
+	turn := g.turn
+	g.turn = nil
+	g.mu.Unlock()
+	if turn != nil {
+		turn.Cancel()
+	}
+}
+
+// refused returns the error that shut the gate, nil if it is open.
+func (g *gate) refused() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}
