@@ -87,7 +87,8 @@ type entry struct {
 	id   string
 	ours bool // the id was made here, so nobody else can have written it
 	job  Job
-	lock string // the key of its unique lock, once it was written or refused
+	due  time.Time // from when it may start, if it has ProcessIn
+	lock string    // the key of its unique lock, once it was written or refused
 }
 
 func newEntry(job Job) (entry, error) {
@@ -111,7 +112,8 @@ func newEntry(job Job) (entry, error) {
 		opts = append(opts, asynq.Timeout(wholeSeconds(job.Timeout)))
 	}
 	if job.ProcessIn > 0 {
-		opts = append(opts, asynq.ProcessAt(atSecond(time.Now().Add(job.ProcessIn))))
+		e.due = atSecond(time.Now().Add(job.ProcessIn))
+		opts = append(opts, asynq.ProcessAt(e.due))
 	}
 	if job.UniqueFor > 0 {
 		opts = append(opts, asynq.Unique(wholeSeconds(job.UniqueFor)))
@@ -142,7 +144,7 @@ func (e entry) info() *asynq.TaskInfo {
 		MaxRetry: e.job.maxRetry() + 1, Timeout: cmp.Or(wholeSeconds(e.job.Timeout), defaultTimeout), Retention: wholeSeconds(e.job.retention()), NextProcessAt: time.Now(),
 	}
 	if e.job.ProcessIn > 0 {
-		info.State, info.NextProcessAt = asynq.TaskStateScheduled, atSecond(time.Now().Add(e.job.ProcessIn))
+		info.State, info.NextProcessAt = asynq.TaskStateScheduled, e.due
 	}
 	return info
 }

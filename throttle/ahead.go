@@ -8,7 +8,7 @@ import (
 )
 
 func init() {
-	ahead.Reserver = func(limit any) func(context.Context) (ahead.Turn, error) {
+	ahead.Reserver = func(limit any) func(context.Context) (ahead.Reservation, error) {
 		var reserve func(context.Context, int64, time.Duration) (*Reservation, error)
 		switch l := limit.(type) {
 		case *Limiter:
@@ -21,7 +21,7 @@ func init() {
 		default:
 			return nil
 		}
-		return func(ctx context.Context) (ahead.Turn, error) {
+		return func(ctx context.Context) (ahead.Reservation, error) {
 			r, err := reserve(ctx, 1, endless)
 			if err != nil {
 				return nil, err

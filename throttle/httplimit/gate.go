@@ -26,13 +26,13 @@ type gate struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	mu     sync.Mutex    // a base may call gotConn from goroutines of its own
-	paid   bool          // a permit was acquired that no attempt has used yet
-	turn   ahead.Turn    // a permit is reserved that no attempt has taken yet; nil: none is
-	waited time.Duration // for it, so far
-	died   bool          // the connection of the latest attempt was closed while it waited
-	at     time.Time     // when the latest permit was acquired
-	err    error         // why the gate is shut
+	mu       sync.Mutex        // a base may call gotConn from goroutines of its own
+	paid     bool              // a permit was acquired that no attempt has used yet
+	reserved ahead.Reservation // a permit is reserved that no attempt has taken yet; nil: none is
+	waited   time.Duration     // for it, so far
+	died     bool              // the connection of the latest attempt was closed while it waited
+	at       time.Time         // when the latest permit was acquired
+	err      error             // why the gate is shut
 }
 
 // acquired is when the latest attempt got its permit.
@@ -88,9 +88,9 @@ func (g *gate) acquire(conn net.Conn) error {
 		}
 	}
 	g.waits.Store(g.waited > connects)
-	turn := g.turn
-	g.turn = nil
-	err := turn.Wait(g.ctx)
+	reserved := g.reserved
+	g.reserved = nil
+	err := reserved.Wait(g.ctx)
 	g.died = err == nil && g.exclusive(conn) && isClosed(conn) // the limit was paused just now, for example: the permit counts as used
 	return err
 }
@@ -98,15 +98,15 @@ func (g *gate) acquire(conn net.Conn) error {
 // comeNear waits until the permit that is reserved is due in early or less. It reserves one if none is.
 func (g *gate) comeNear(early time.Duration) (err error) {
 	began := time.Now()
-	if g.turn == nil {
+	if g.reserved == nil {
 		g.waited = 0
-		g.turn, err = g.reserve(g.ctx)
+		g.reserved, err = g.reserve(g.ctx)
 	}
 	if err == nil {
-		err = g.turn.Near(g.ctx, early)
+		err = g.reserved.Near(g.ctx, early)
 	}
 	if err != nil {
-		g.turn = nil
+		g.reserved = nil
 	}
 	if g.waited += time.Since(began); g.waited > connects {
 		g.waits.Store(true)
@@ -157,11 +157,11 @@ func renewed(req *http.Request) (*http.Request, bool) {
 // giveBack gives the permit back that is reserved if no attempt has had a connection.
 func (g *gate) giveBack() {
 	g.mu.Lock()
-	turn := g.turn
-	g.turn = nil
+	reserved := g.reserved
+	g.reserved = nil
 	g.mu.Unlock()
-	if turn != nil {
-		turn.Cancel()
+	if reserved != nil {
+		reserved.Cancel()
 	}
 }
 

@@ -47,8 +47,8 @@ type Acquirer interface {
 // and a is a throttle.Limiter (not one of For) or a throttle.Group, those that follow reserve
 // their permits first, and get their connections a second before these are due. If a connection is
 // closed before the permit is due, the request is sent over another one and is not put behind
-// others, unless it has a body without GetBody. With any other a it fails then, and the
-// permit counts as used.
+// others, unless it has a body without GetBody. (Over HTTP/2 it needs another permit.) With any
+// other a it fails then, and the permit counts as used.
 //
 // If Acquire fails, nothing of the request is written, its body is closed, and RoundTrip returns
 // the error of Acquire. An HTTP/1 connection is closed with it, since nothing else keeps net/http
@@ -75,8 +75,8 @@ func Transport(base http.RoundTripper, a Acquirer) http.RoundTripper {
 type transport struct {
 	base     http.RoundTripper
 	acquirer Acquirer
-	reserve  func(context.Context) (ahead.Turn, error) // nil: permits can only be acquired
-	waits    atomic.Bool                               // a request has just waited for longer than connects
+	reserve  func(context.Context) (ahead.Reservation, error) // nil: permits can only be acquired
+	waits    atomic.Bool                                      // a request has just waited for longer than connects
 }
 
 // RoundTrip implements http.RoundTripper.

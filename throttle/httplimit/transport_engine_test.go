@@ -8,9 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/internal/strictapi"
 	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
@@ -31,17 +28,7 @@ func TestTransportKeepsTheLimitAtTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { api.Close() })
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
-	t.Cleanup(func() { rdb.Close() })
-	client, err := throttle.New(rdb, throttle.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	limiter, err := client.LimiterWithRate("transport", throttle.Rate{Permits: limit, Interval: interval, Guard: guard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, _, limiter := limited(t, throttle.Rate{Permits: limit, Interval: interval, Guard: guard})
 	var dialer net.Dialer
 	rt := httplimit.Transport(&http.Transport{
 		DisableKeepAlives: true,
@@ -79,17 +66,7 @@ func TestTransportPausesTheLimiter(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { api.Close() })
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
-	t.Cleanup(func() { rdb.Close() })
-	client, err := throttle.New(rdb, throttle.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	limiter, err := client.LimiterWithRate("transport", throttle.Rate{Permits: 100, Interval: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rdb, client, limiter := limited(t, throttle.Rate{Permits: 100, Interval: time.Second})
 	base := &http.Transport{}
 	t.Cleanup(base.CloseIdleConnections)
 	resp, err := httplimit.Transport(base, limiter).RoundTrip(newRequest(t, "GET", "http://"+api.Addr(), nil))
@@ -100,7 +77,7 @@ func TestTransportPausesTheLimiter(t *testing.T) {
 	if ok, err := limiter.TryAcquire(t.Context(), 1); ok || err != nil {
 		t.Errorf("TryAcquire after a 429 = %t, %v; want the limiter paused", ok, err)
 	}
-	usage, err := operate.NewFleet(rdb).InspectClient(t.Context(), client.ID(), "transport")
+	usage, err := operate.NewFleet(rdb).InspectClient(t.Context(), client.ID(), limiter.Name())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
@@ -24,17 +21,7 @@ import (
 // TestWaitsLongerThanTheServer: permits are due later than the server keeps a silent connection. The requests arrive all the
 // same, whatever their method is, over a new connection and over one that was used before; none takes more than one permit.
 func TestWaitsLongerThanTheServer(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
-	t.Cleanup(func() { rdb.Close() })
-	client, err := throttle.New(rdb, throttle.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	limiter, err := client.LimiterWithRate("api", throttle.Rate{Permits: 100, Interval: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, client, limiter := limited(t, throttle.Rate{Permits: 100, Interval: time.Minute})
 	group, err := client.Group(limiter)
 	if err != nil {
 		t.Fatal(err)
@@ -75,17 +62,7 @@ func TestWaitsLongerThanTheServer(t *testing.T) {
 
 // TestNoConnectionGivesBack: a request that gets no connection gives back the permit that it has reserved.
 func TestNoConnectionGivesBack(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
-	t.Cleanup(func() { rdb.Close() })
-	client, err := throttle.New(rdb, throttle.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	limiter, err := client.LimiterWithRate("api", throttle.Rate{Permits: 10, Interval: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, _, limiter := limited(t, throttle.Rate{Permits: 10, Interval: time.Minute})
 	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(api.Close)
 	refused := errors.New("no route to host")
@@ -141,17 +118,7 @@ func (w weighted) Acquire(ctx context.Context, n int64) error { return w.Limiter
 
 // TestWrappedLimit: what embeds a limiter and has an Acquire of its own is asked by that.
 func TestWrappedLimit(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
-	t.Cleanup(func() { rdb.Close() })
-	client, err := throttle.New(rdb, throttle.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	limiter, err := client.LimiterWithRate("api", throttle.Rate{Permits: 10, Interval: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, _, limiter := limited(t, throttle.Rate{Permits: 10, Interval: time.Minute})
 	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(api.Close)
 	resp, err := (&http.Client{Transport: httplimit.Transport(&http.Transport{DisableKeepAlives: true}, weighted{limiter})}).Get(api.URL)
@@ -167,17 +134,7 @@ func TestWrappedLimit(t *testing.T) {
 // TestServerIsGone: the server closes the connection of a request that waits, and then is gone. The request ends with the
 // error of dialling, soon, and is not sent again and again.
 func TestServerIsGone(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
-	t.Cleanup(func() { rdb.Close() })
-	client, err := throttle.New(rdb, throttle.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	limiter, err := client.LimiterWithRate("api", throttle.Rate{Permits: 10, Interval: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, _, limiter := limited(t, throttle.Rate{Permits: 10, Interval: time.Minute})
 	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(api.Close)
 	var dials atomic.Int64
@@ -211,17 +168,7 @@ func TestServerIsGone(t *testing.T) {
 // TestConnectionsAreReplacedInTime: the server closes the connections of all who wait, and it takes time to connect again.
 // All permits of the limit are used when they are due.
 func TestConnectionsAreReplacedInTime(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
-	t.Cleanup(func() { rdb.Close() })
-	client, err := throttle.New(rdb, throttle.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	limiter, err := client.LimiterWithRate("api", throttle.Rate{Permits: 5, Interval: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, _, limiter := limited(t, throttle.Rate{Permits: 5, Interval: time.Minute})
 	api := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	api.Config.ReadHeaderTimeout, api.Config.IdleTimeout = time.Second, time.Second
 	api.Start()

@@ -51,7 +51,7 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	defer cancel()
 	overview, err := c.source.Overview(ctx)
 	switch {
-	case redis.HasErrorPrefix(err, "NOPERM"): // it answered; the worker's log tells which right is missing
+	case redis.HasErrorPrefix(err, "NOPERM"): // it answered; a worker warns of missing rights when it starts
 		e.gauge(redisUp, 1)
 		return
 	case err != nil:

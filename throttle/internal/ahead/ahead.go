@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Turn is permits that are reserved: a throttle.Reservation.
-type Turn interface {
+// Reservation is a throttle.Reservation.
+type Reservation interface {
 	// Near waits until the permits are due in early or less, and does not take them.
 	Near(ctx context.Context, early time.Duration) error
 	// Wait waits until the permits are due and takes them. If they have become too old, it gets others.
@@ -22,4 +22,4 @@ type Turn interface {
 // own, so it is not the limit that it embeds.
 //
 // Package throttle sets it.
-var Reserver = func(limit any) func(context.Context) (Turn, error) { return nil }
+var Reserver = func(limit any) func(context.Context) (Reservation, error) { return nil }
