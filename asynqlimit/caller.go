@@ -288,6 +288,15 @@ func (c *caller) ended(lines ...string) {
 	}
 }
 
+// tried notes how many tasks a visit to a line of tasks that could not run has called.
+func (c *caller) tried(queue string, k *visit, b line.Brought) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.probes[probeKey{queue, k.name}]; p != nil && k.permits > 0 && b.Left > 0 {
+		p.called(b.Called, time.Now())
+	}
+}
+
 // saw notes whether a task that was called from such a line could run.
 func (c *caller) saw(queue, name string, passed bool) {
 	c.mu.Lock()

@@ -197,6 +197,33 @@ func TestProbeLeft(t *testing.T) {
 	}
 }
 
+// TestProbeAgain: if all jobs that a try finds have parked just now, the line is tried again once they can be called;
+// only once, and the tries after that come no later and no more often.
+func TestProbeAgain(t *testing.T) {
+	began := time.Now()
+	for name, steps := range map[string][]struct {
+		at           time.Duration
+		want, called int
+	}{
+		"they could be called then": {{0, 1, 0}, {line.Settled - 1, 0, 0}, {line.Settled, 1, 1}, {line.Settled + probeFirst - 1, 0, 0}, {line.Settled + probeFirst, 1, 1}},
+		"others have parked since":  {{0, 1, 0}, {line.Settled, 1, 0}, {2 * line.Settled, 0, 0}, {line.Settled + probeFirst, 1, 0}, {2*line.Settled + probeFirst, 1, 0}, {2*line.Settled + probeFirst*3 - 1, 0, 0}, {2*line.Settled + probeFirst*3, 1, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p probe
+			for i, s := range steps {
+				now := began.Add(s.at)
+				got := p.allowance(now, &tries{})
+				if got != s.want {
+					t.Fatalf("step %d, at %v: %d jobs, want %d", i, s.at, got, s.want)
+				}
+				if got > 0 {
+					p.called(int64(s.called), now)
+				}
+			}
+		})
+	}
+}
+
 func TestSortNext(t *testing.T) {
 	for _, tt := range []struct {
 		name                       string

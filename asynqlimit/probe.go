@@ -1,6 +1,10 @@
 package asynqlimit
 
-import "time"
+import (
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
+)
 
 const (
 	// probeFirst and probeMost bound the time between two tries of a job that could not run as
@@ -39,8 +43,9 @@ type probe struct {
 	next           time.Time     // when the line is visited next
 	pause          time.Duration // until the visit after that, if nothing passes
 	batch          int
-	left           int // of a batch of more than one, to be called as there is capacity for them
-	passed, failed int // of this process, since the last batch
+	left           int  // of a batch of more than one, to be called as there is capacity for them
+	passed, failed int  // of this process, since the last batch
+	again          bool // the last visit found no job that could be called, and so the next one came sooner
 }
 
 // opens reports whether one job has passed, so that others are to follow.
@@ -71,6 +76,15 @@ func (p *probe) allowance(now time.Time, of *tries) int {
 	}
 	p.passed, p.failed = 0, 0
 	return p.batch
+}
+
+// called notes how many of the jobs for which there was an allowance were called. If the first try
+// called none because all that the visit found had parked just now, it is made again as soon as
+// they can be called.
+func (p *probe) called(jobs int64, now time.Time) {
+	if p.again = jobs == 0 && p.batch == 1 && !p.again; p.again && p.next.After(now.Add(line.Settled)) {
+		p.next, p.pause = now.Add(line.Settled), p.pause/2
+	}
 }
 
 // saw notes whether a job of the line could run. After the first that passes, the next visit

@@ -80,3 +80,34 @@ jobs: { "x:limited": { limits: [api] } }
 		t.Errorf("%d visits in 3 s to a line that is empty", n)
 	}
 }
+
+// TestMendedAtOnce: a deployment mends what jobs wait for, just after they have parked. They are tried as soon as they can
+// be called, and not only when a line that was tried in vain is tried again.
+func TestMendedAtOnce(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(s *site) {
+		const yaml = `
+limits: { api: { rate: 1000/1s } }
+jobs: { "x:": { limits: [api] } }
+`
+		stop := s.serve(member{name: "broken", yaml: yaml, handle: func(context.Context, *asynq.Task) error {
+			return asynqlimit.Blocked("no_credential", errors.New("none"))
+		}})
+		const types = 8
+		for i := range types {
+			s.enqueue(fmt.Sprint("x:", i), fmt.Sprint("job", i))
+		}
+		s.awaitBlocked("default", types, "no_credential")
+		stop()
+		began := time.Now()
+		s.serve(member{name: "mended", yaml: yaml})
+		s.await(30*time.Second, func() (bool, string) {
+			n := len(slices.DeleteFunc(s.seen(""), func(st start) bool { return st.server != "mended" }))
+			return n == types, fmt.Sprintf("%d of %d started", n, types)
+		})
+		first := slices.DeleteFunc(s.seen(""), func(st start) bool { return st.server != "mended" })[0]
+		if after := first.at.Sub(began); after >= 2*time.Second {
+			s.t.Errorf("the first of %d types was tried %v after it was mended", types, after)
+		}
+	})
+}

@@ -101,6 +101,7 @@ func (c *caller) bring(ctx context.Context, visits []*visit) error {
 			k.called = b.Called
 			called += b.Called
 			c.expect(probeKey{queue, k.name}, k.permits, b)
+			c.tried(queue, k, b)
 			if limiter, _ := line.SlotLimit(k.name); k.oneByOne && b.Called == 0 && b.Left > 0 {
 				c.resting[limiter] = began.Add(restsFor)
 			}
