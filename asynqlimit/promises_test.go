@@ -184,17 +184,18 @@ func TestDeletedAndEnqueuedAgain(t *testing.T) {
 
 // TestMistakesMakeJobsWait: there is a backlog and a mistake in the configuration, in a
 // deployment, or by an operator. All jobs wait, none is archived, no retry is used up, and all
-// run once the mistake is mended.
+// run once the mistake is mended. The guard is long, so that permits are not too old where the tests of many packages
+// share few processors: else almost no job would run.
 func TestMistakesMakeJobsWait(t *testing.T) {
 	n := 300
 	if nightly() {
 		n = 12_000
 	}
 	keyed := func(key string) string {
-		return "limits: { api: { rate: 100000/1s, key: " + key + " } }\njobs: { \"x:\": { limits: [api] } }\n"
+		return "limits: { api: { rate: 100000/1s, guard: 500ms, key: " + key + " } }\njobs: { \"x:\": { limits: [api] } }\n"
 	}
 	costly := func(permits, rate string) string {
-		return "limits: { api: { rate: " + rate + " } }\njobs: { \"x:\": { limits: [api], permits: " + permits + " } }\n"
+		return "limits: { api: { rate: " + rate + ", guard: 500ms } }\njobs: { \"x:\": { limits: [api], permits: " + permits + " } }\n"
 	}
 	noCredential := func(context.Context, *asynq.Task) error {
 		return asynqlimit.Blocked("no_credential", errors.New("none for acme"))
