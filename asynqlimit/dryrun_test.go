@@ -85,9 +85,9 @@ jobs:
 			})
 		}
 		for _, want := range []string{"would wait", "limit=few", "limit=keyed", "limit=small"} {
-			if !strings.Contains(log.String(), want) {
-				t.Errorf("no %q in the log:\n%s", want, log.String())
-			}
+			s.await(5*time.Second, func() (bool, string) {
+				return strings.Contains(log.String(), want), fmt.Sprintf("no %q in the log:\n%s", want, log.String())
+			})
 		}
 	})
 }

@@ -96,7 +96,9 @@ func TestLinesThatCountAsNone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := callerOf(t, "limits: { api: { rate: 50/1s } }\njobs: { x: { limits: [api] } }\n")
-			c.paces[limit] = tt.pace
+			p, later := tt.pace, time.Since(now)
+			p.read, p.free = p.read.Add(later), p.free.Add(later)
+			c.paces[limit] = p
 			c.lineup(queue).more = false
 			c.note(queue, limit, 10)
 			tt.since(c)

@@ -160,9 +160,10 @@ func (s *site) serveWith(limits *asynqlimit.Limits, srv *asynq.Server, mux *asyn
 
 func (s *site) handler(m member) func(context.Context, *asynq.Task) error {
 	return func(ctx context.Context, task *asynq.Task) error {
+		at := time.Now() // before it waits for the mutex
 		id, _ := asynq.GetTaskID(ctx)
 		s.mu.Lock()
-		s.starts = append(s.starts, start{id, task.Type(), m.name, time.Now()})
+		s.starts = append(s.starts, start{id, task.Type(), m.name, at})
 		s.mu.Unlock()
 		select {
 		case s.more <- struct{}{}:
@@ -249,7 +250,7 @@ func (s *site) queue(name string) asynq.QueueInfo {
 // active.
 func (s *site) awaitWaiting(queue string, n int) {
 	s.t.Helper()
-	s.await(20*time.Second, func() (bool, string) {
+	s.await(time.Minute, func() (bool, string) {
 		q := s.queue(queue)
 		return q.Retry == n && q.Pending == 0 && q.Active == 0, fmt.Sprintf("%+v", q)
 	})

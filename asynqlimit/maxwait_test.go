@@ -58,11 +58,11 @@ func TestMaxWaitIsOfTheJob(t *testing.T) {
 			s.t.Fatal(err)
 		}
 		var tries atomic.Int64
-		s.serve(member{yaml: "limits: { api: { rate: 100/1s } }\njobs: { \"x:\": { limits: [api], max_wait: 2s } }\n",
+		s.serve(member{yaml: "limits: { api: { rate: 100/1s } }\njobs: { \"x:\": { limits: [api], max_wait: 4s } }\n",
 			handle: func(ctx context.Context, _ *asynq.Task) error {
 				switch tries.Add(1) {
 				case 1: // nor does the pause count for the job
-					return errors.Join(l.Pause(ctx, 5*time.Second), asynqlimit.RetryAfter(100*time.Millisecond))
+					return errors.Join(l.Pause(ctx, 9*time.Second), asynqlimit.RetryAfter(100*time.Millisecond))
 				case 2:
 					return asynqlimit.RetryAfter(100 * time.Millisecond)
 				}

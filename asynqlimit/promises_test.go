@@ -84,7 +84,7 @@ func TestNightlyJob(t *testing.T) {
 		for night := range 3 {
 			s.enqueue("x:limited", fmt.Sprint("first", night))
 			s.awaitStarts(fmt.Sprint("first", night), 1, 10*time.Second)
-			s.enqueue("x:limited", "nightly", asynq.MaxRetry(0), asynq.Retention(time.Second), asynq.Unique(time.Hour))
+			s.enqueue("x:limited", "nightly", asynq.MaxRetry(0), asynq.Retention(time.Hour), asynq.Unique(time.Hour))
 			s.awaitStarts("nightly", night+1, 10*time.Second)
 			s.await(10*time.Second, func() (bool, string) {
 				info, err := s.inspector.GetTaskInfo("default", "nightly")
@@ -105,7 +105,7 @@ func TestNightlyJob(t *testing.T) {
 // during that job's first pause.
 func TestPoisonousJob(t *testing.T) {
 	onBoth(t, func(s *site) {
-		s.serve(member{yaml: "limits: { api: { rate: 20/1s } }\njobs: { \"x:limited\": { limits: [api] } }\n",
+		s.serve(member{yaml: "limits: { api: { rate: 20/1s, guard: 50ms } }\njobs: { \"x:limited\": { limits: [api] } }\n",
 			handle: func(ctx context.Context, _ *asynq.Task) error {
 				if id, _ := asynq.GetTaskID(ctx); id == "poison" {
 					return fmt.Errorf("429: %w", asynqlimit.RetryAfter(time.Second))
@@ -279,7 +279,7 @@ func (s *site) checkRetries(n int) {
 // of the type run.
 func TestOneBadJobOfAType(t *testing.T) {
 	onBoth(t, func(s *site) {
-		const yaml = "limits: { api: { rate: 100000/1s, key: payload.%s } }\njobs: { \"x:\": { limits: [api] } }\n"
+		const yaml = "limits: { api: { rate: 100000/1s, guard: 500ms, key: payload.%s } }\njobs: { \"x:\": { limits: [api] } }\n"
 		for i := range 200 {
 			payload := `{"account": "acme"}`
 			if i < 20 {
@@ -306,7 +306,7 @@ func TestOrder(t *testing.T) {
 		goOn := s.stopLimit("api", "50/1s")
 		// On a busy machine, a stale permit is exchanged for one of the next second, so the guard
 		// is wide.
-		const yaml = "limits: { api: { rate: 50/1s, guard: 200ms } }\njobs: { \"x:limited\": { limits: [api] } }\n"
+		const yaml = "limits: { api: { rate: 50/1s, guard: 500ms } }\njobs: { \"x:limited\": { limits: [api] } }\n"
 		m := member{yaml: yaml, asynq: asynq.Config{Concurrency: 5}}
 		stop := s.serve(m)
 		for i := range 300 {

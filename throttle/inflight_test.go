@@ -50,6 +50,7 @@ func TestSlotsAreLimited(t *testing.T) {
 				mu.Unlock()
 				leases <- l
 			})
+			time.Sleep(time.Millisecond) // each comes at a time of its own, also under fake time
 			testkit.Eventually(b, 5*time.Second, "they come one after the other", func() bool {
 				n, err := b.rdb.ZCard(b.Context(), "{"+fs[0].Name()+"}:line").Result()
 				return err == nil && n == int64(i+1)

@@ -9,19 +9,15 @@ import (
 	"testing"
 
 	"github.com/jobthrottle/jobthrottle/internal/cli"
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
 // TestHealth: --health succeeds while a worker serves the admin address, by flag or
 // by configuration, and fails as soon as it does not.
 func TestHealth(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := free.Addr().String()
+	addr := redistest.FreeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
-	free.Close()
 	path := configFile(t, "admin: { addr: \"0.0.0.0:"+port+"\" }\n") // all interfaces: what a container serves
 	fails := func(when string) {
 		t.Helper()

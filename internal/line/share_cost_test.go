@@ -3,6 +3,7 @@ package line
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -38,7 +39,9 @@ func TestShareWholeTasks(t *testing.T) {
 // TestShareUnused: a queue is charged for what its tasks used, not for what they could not use
 // yet.
 func TestShareUnused(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	m := miniredis.RunT(t)
+	m.SetTime(time.Now()) // a queue counts for a second
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	defer rdb.Close()
 	l := New(rdb)
 	share := func(due int64, queues ...Demand) []int64 {

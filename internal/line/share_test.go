@@ -3,6 +3,7 @@ package line
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -42,7 +43,9 @@ func TestShareByWeight(t *testing.T) {
 // TestShareBesideOthers: another process has queues in line for the same limiter. What the queues get does not
 // depend on how much of it this process has capacity for, beyond that: in the end each queue gets its part.
 func TestShareBesideOthers(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	m := miniredis.RunT(t)
+	m.SetTime(time.Now()) // a queue counts for a second
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	defer rdb.Close()
 	l := New(rdb)
 	demand := func(queue string, weight int, left int64) Demand {

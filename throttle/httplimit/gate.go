@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/throttle/internal/ahead"
@@ -25,12 +27,12 @@ type gate struct {
 	*transport
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	died   atomic.Bool // the connection of the latest attempt was closed while it waited, so nothing of it was written
 
 	mu       sync.Mutex        // a base may call gotConn from goroutines of its own
 	paid     bool              // a permit was acquired that no attempt has used yet
 	reserved ahead.Reservation // a permit is reserved that no attempt has taken yet; nil: none is
 	waited   time.Duration     // for it, so far
-	died     bool              // the connection of the latest attempt was closed while it waited
 	at       time.Time         // when the latest permit was acquired
 	err      error             // why the gate is shut
 }
@@ -54,7 +56,7 @@ func (g *gate) gotConn(info httptrace.GotConnInfo) {
 	if g.err == nil {
 		g.err = g.acquire(info.Conn)
 	}
-	if g.died {
+	if g.err == nil && g.died.Load() {
 		return
 	}
 	if g.err == nil {
@@ -72,10 +74,9 @@ func (g *gate) gotConn(info httptrace.GotConnInfo) {
 }
 
 // acquire gets the permit of an attempt. If its connection has been closed meanwhile, nothing can be written, and the permit
-// stays reserved for the next attempt. The first check leaves that one the time to connect. An HTTP/2 connection is that of
-// others too, and base knows itself whether it can be used.
+// stays reserved for the next attempt. The first check leaves that one the time to connect.
 func (g *gate) acquire(conn net.Conn) error {
-	g.died = false
+	g.died.Store(false)
 	if g.reserve == nil {
 		return g.acquirer.Acquire(g.ctx, 1)
 	}
@@ -83,7 +84,8 @@ func (g *gate) acquire(conn net.Conn) error {
 		if err := g.comeNear(early); err != nil {
 			return err
 		}
-		if g.died = g.exclusive(conn) && isClosed(conn); g.died {
+		if g.isClosed(conn) {
+			g.died.Store(true)
 			return nil
 		}
 	}
@@ -91,7 +93,10 @@ func (g *gate) acquire(conn net.Conn) error {
 	reserved := g.reserved
 	g.reserved = nil
 	err := reserved.Wait(g.ctx)
-	g.died = err == nil && g.exclusive(conn) && isClosed(conn) // the limit was paused just now, for example: the permit counts as used
+	if err == nil && g.isClosed(conn) { // the limit was paused just now, for example
+		g.died.Store(true)
+		_ = reserved.Release(g.ctx, 1) // else it counts as used
+	}
 	return err
 }
 
@@ -114,16 +119,30 @@ func (g *gate) comeNear(early time.Duration) (err error) {
 	return err
 }
 
-// getConn is called when an attempt begins to get its connection.
-func (g *gate) getConn(string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.died = false
-}
+// getConn is called when an attempt begins to get its connection. HTTP/2 has locked all its connections meanwhile, so it
+// does not wait for anything.
+func (g *gate) getConn(string) { g.died.Store(false) }
 
-// isClosed reports whether this side has closed the connection: an *http.Transport does so as soon as the server does.
-func isClosed(conn net.Conn) bool {
-	return conn != nil && errors.Is(conn.SetWriteDeadline(time.Time{}), net.ErrClosed)
+// isClosed reports whether this side has closed the connection: an *http.Transport does so as soon as the server does. Then
+// nobody can write to it, whoever shares it.
+func (t *transport) isClosed(conn net.Conn) bool {
+	inner := conn
+	for {
+		secured, ok := inner.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		inner = secured.NetConn()
+	}
+	if socket, ok := inner.(syscall.Conn); ok {
+		raw, err := socket.SyscallConn()
+		if err == nil {
+			err = raw.Control(func(uintptr) {})
+		}
+		return errors.Is(err, net.ErrClosed)
+	}
+	// The user's own type: HTTP/2 sets deadlines for its writes, HTTP/1 does not.
+	return conn != nil && t.exclusive(conn) && errors.Is(conn.SetWriteDeadline(time.Time{}), net.ErrClosed)
 }
 
 // goesOn reports whether the latest attempt has failed for no other reason than that its connection was closed, so that
@@ -131,30 +150,31 @@ func isClosed(conn net.Conn) bool {
 func (g *gate) goesOn() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.died && g.err == nil {
+	died := g.died.Swap(false)
+	if died && g.err == nil {
 		g.err = context.Cause(g.ctx) // nil while it has not ended
 	}
-	return g.died && g.err == nil
+	return died && g.err == nil
 }
 
-// renewed returns the request with its body from the beginning. It is false if that cannot be had.
-func renewed(req *http.Request) (*http.Request, bool) {
+// renewed returns the request with its body from the beginning; nil if that cannot be had.
+func renewed(req *http.Request) (*http.Request, error) {
 	if req.Body == nil || req.Body == http.NoBody {
-		return req, true
+		return req, nil
 	}
 	if req.GetBody == nil {
-		return nil, false
+		return nil, nil
 	}
 	body, err := req.GetBody()
 	if err != nil {
-		return nil, false
+		return nil, err
 	}
 	again := *req
 	again.Body = body
-	return &again, true
+	return &again, nil
 }
 
-// giveBack gives the permit back that is reserved if no attempt has had a connection.
+// giveBack gives the permit back that is reserved if no attempt has taken it.
 func (g *gate) giveBack() {
 	g.mu.Lock()
 	reserved := g.reserved

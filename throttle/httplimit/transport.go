@@ -3,6 +3,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"io"
@@ -19,7 +20,7 @@ const (
 	// maxHTTPPause bounds what one response can do to the fleet: if a server asks for a day, by
 	// mistake or malice, it is asked again after an hour.
 	maxHTTPPause = time.Hour
-	// resends bounds how often one request is sent over another connection.
+	// resends bounds how often one request is sent over another connection, besides what base sends again by itself.
 	resends = 3
 	// pauseTimeout bounds how long a response waits until its pause is recorded, if Redis is slow
 	// or away.
@@ -46,9 +47,11 @@ type Acquirer interface {
 // Servers close connections on which nothing comes. So if requests wait for more than a second,
 // and a is a throttle.Limiter (not one of For) or a throttle.Group, those that follow reserve
 // their permits first, and get their connections a second before these are due. If a connection is
-// closed before the permit is due, the request is sent over another one and is not put behind
-// others, unless it has a body without GetBody. (Over HTTP/2 it needs another permit.) With any
-// other a it fails then, and the permit counts as used.
+// closed before the permit is due, the request keeps its permit and is sent over another one, up to
+// three times, unless it has a body without GetBody. With any other a net/http decides: it sends
+// some requests again, with another permit, and others fail. Then their permit counts as used. So
+// it is over HTTP/2, too, if the server has said that it will close a connection, but has not
+// closed it yet.
 //
 // If Acquire fails, nothing of the request is written, its body is closed, and RoundTrip returns
 // the error of Acquire. An HTTP/1 connection is closed with it, since nothing else keeps net/http
@@ -94,8 +97,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GetConn: g.getConn, GotConn: g.gotConn})
 	resp, err := t.base.RoundTrip(req.WithContext(traced))
 	for n := 0; err != nil && n < resends && t.announces(req) && g.goesOn(); n++ { // base does not send all requests again by itself
-		again, ok := renewed(req)
-		if !ok {
+		again, failed := renewed(req)
+		if again == nil {
+			err = cmp.Or(failed, err)
 			break
 		}
 		resp, err = t.base.RoundTrip(again.WithContext(traced))
@@ -156,7 +160,7 @@ func (t *transport) announces(req *http.Request) bool {
 // other: HTTP/1. HTTP/2 is agreed on in the TLS handshake or, with unencrypted HTTP/2,
 // beforehand.
 func (t *transport) exclusive(conn net.Conn) bool {
-	if c, ok := conn.(*tls.Conn); ok {
+	if c, ok := conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
 		return c.ConnectionState().NegotiatedProtocol != "h2"
 	}
 	base, ok := t.base.(*http.Transport)
@@ -172,10 +176,7 @@ func endWith(body io.ReadCloser, end func()) io.ReadCloser {
 	}
 	b := endingBody{body, end}
 	if w, ok := body.(io.Writer); ok {
-		return struct {
-			endingBody
-			io.Writer
-		}{b, w}
+		return upgradedBody{b, w}
 	}
 	return b
 }
@@ -188,4 +189,17 @@ type endingBody struct {
 func (b endingBody) Close() error {
 	defer b.end()
 	return b.ReadCloser.Close()
+}
+
+type upgradedBody struct {
+	endingBody
+	io.Writer
+}
+
+// CloseWrite ends what is written, if the connection can do so. An httputil.ReverseProxy calls it.
+func (b upgradedBody) CloseWrite() error {
+	if c, ok := b.Writer.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return http.ErrNotSupported
 }

@@ -21,42 +21,51 @@ import (
 // TestWaitsLongerThanTheServer: permits are due later than the server keeps a silent connection. The requests arrive all the
 // same, whatever their method is, over a new connection and over one that was used before; none takes more than one permit.
 func TestWaitsLongerThanTheServer(t *testing.T) {
-	_, client, limiter := limited(t, throttle.Rate{Permits: 100, Interval: time.Minute})
-	group, err := client.Group(limiter)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var arrived atomic.Int64
-	api := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived.Add(1) }))
-	api.Config.ReadHeaderTimeout, api.Config.IdleTimeout = 1500*time.Millisecond, 1500*time.Millisecond
-	api.Start()
-	t.Cleanup(api.Close)
-	for _, a := range []httplimit.Acquirer{limiter, group} {
-		base, fresh := &http.Transport{}, &http.Transport{DisableKeepAlives: true}
-		t.Cleanup(base.CloseIdleConnections)
-		users, others := http.Client{Transport: httplimit.Transport(base, a), Timeout: 20 * time.Second}, http.Client{Transport: httplimit.Transport(fresh, a)}
-		for _, send := range []func() (*http.Response, error){
-			func() (*http.Response, error) { return users.Get(api.URL) },                                            // over a new connection
-			func() (*http.Response, error) { return users.Post(api.URL, "text/plain", strings.NewReader("again")) }, // over the one before
-			func() (*http.Response, error) { return others.Get(api.URL) },
-			func() (*http.Response, error) { // its body can be read once, and the transport knows that requests wait for long
-				return others.Post(api.URL, "text/plain", io.NopCloser(strings.NewReader("once")))
-			},
-		} {
-			if err := limiter.Pause(t.Context(), 2500*time.Millisecond); err != nil {
-				t.Fatal(err)
+	for _, proto := range []string{"http1", "https1", "http2", "h2c"} {
+		t.Run(proto, func(t *testing.T) {
+			t.Parallel()
+			_, client, limiter := limited(t, throttle.Rate{Permits: 100, Interval: time.Minute})
+			limits, paused := []httplimit.Acquirer{limiter}, 4*time.Second // Go's server needs a second to close an HTTP/2 connection
+			if proto == "http1" {
+				group, err := client.Group(limiter)
+				if err != nil {
+					t.Fatal(err)
+				}
+				limits, paused = append(limits, group), 2500*time.Millisecond
 			}
-			resp, err := send()
-			if err != nil {
-				t.Error(err)
-				continue
+			var arrived atomic.Int64
+			url, base := serveFor(t, proto, 1500*time.Millisecond, func(http.ResponseWriter, *http.Request) { arrived.Add(1) })
+			fresh := base.Clone()
+			fresh.DisableKeepAlives = true
+			t.Cleanup(fresh.CloseIdleConnections)
+			sent := 0
+			for _, a := range limits {
+				users, others := http.Client{Transport: httplimit.Transport(base, a), Timeout: 20 * time.Second}, http.Client{Transport: httplimit.Transport(fresh, a)}
+				for _, send := range []func() (*http.Response, error){
+					func() (*http.Response, error) { return users.Get(url) },                                            // over a new connection
+					func() (*http.Response, error) { return users.Post(url, "text/plain", strings.NewReader("again")) }, // over the one before
+					func() (*http.Response, error) { return others.Get(url) },
+					func() (*http.Response, error) { // its body can be read once, and the transport knows that requests wait for long
+						return others.Post(url, "text/plain", io.NopCloser(strings.NewReader("once")))
+					},
+				} {
+					sent++
+					if err := limiter.Pause(t.Context(), paused); err != nil {
+						t.Fatal(err)
+					}
+					resp, err := send()
+					if err != nil {
+						t.Error(err)
+						continue
+					}
+					resp.Body.Close()
+				}
 			}
-			resp.Body.Close()
-		}
-	}
-	left, err := limiter.AvailablePermits(t.Context())
-	if n := arrived.Load(); err != nil || n != 8 || left != 100-8 {
-		t.Errorf("%d of 8 requests arrived, %d of 100 permits are left, %v", n, left, err)
+			left, err := limiter.AvailablePermits(t.Context())
+			if n := arrived.Load(); err != nil || n != int64(sent) || left != 100-int64(sent) {
+				t.Errorf("%d of %d requests arrived, %d of 100 permits are left, %v", n, sent, left, err)
+			}
+		})
 	}
 }
 

@@ -93,11 +93,18 @@ func (b *onceClosed) expectClosed(t *testing.T) {
 	}
 }
 
-// serve starts a server that speaks proto: http1, https1 or http2. It returns a
+// serve starts a server that speaks proto: http1, https1, http2 or h2c. It returns a
 // transport of its own for it.
 func serve(t *testing.T, proto string, h http.HandlerFunc) (string, *http.Transport) {
 	t.Helper()
+	return serveFor(t, proto, 0, h)
+}
+
+// serveFor starts a server that closes connections on which nothing has come for so long; never, if silent is 0.
+func serveFor(t *testing.T, proto string, silent time.Duration, h http.HandlerFunc) (string, *http.Transport) {
+	t.Helper()
 	s := httptest.NewUnstartedServer(h)
+	s.Config.ReadHeaderTimeout, s.Config.IdleTimeout = silent, silent
 	switch proto {
 	case "http1":
 		s.Start()

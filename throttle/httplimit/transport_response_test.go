@@ -132,8 +132,8 @@ func TestTransportIsTransparent(t *testing.T) {
 			defer conn.Close()
 			rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 			rw.Flush()
-			line, _ := rw.ReadString('\n')
-			rw.WriteString(line)
+			all, _ := io.ReadAll(rw) // until the client has ended what it writes
+			rw.Write(all)
 			rw.Flush()
 		})
 		req := newRequest(t, "GET", url, nil)
@@ -144,11 +144,17 @@ func TestTransportIsTransparent(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer resp.Body.Close()
-		w, ok := resp.Body.(io.Writer)
+		w, ok := resp.Body.(interface {
+			io.Writer
+			CloseWrite() error
+		})
 		if !ok {
-			t.Fatalf("body %T of a 101 response cannot be written", resp.Body)
+			t.Fatalf("body %T of a 101 response cannot be written, or not ended", resp.Body)
 		}
 		io.WriteString(w, "hello\n")
+		if err := w.CloseWrite(); err != nil {
+			t.Error(err)
+		}
 		if got, _ := io.ReadAll(resp.Body); string(got) != "hello\n" {
 			t.Errorf("echo %q", got)
 		}

@@ -15,6 +15,8 @@ type Reservation interface {
 	Wait(ctx context.Context) error
 	// Cancel gives permits back that were not taken.
 	Cancel()
+	// Release gives back n of the permits that were taken and then not used.
+	Release(ctx context.Context, n int64) error
 }
 
 // Reserver returns a function that reserves a permit of a limit, however far ahead it is due. It is nil if the limit is none
