@@ -292,7 +292,7 @@ func (c *caller) ended(lines ...string) {
 func (c *caller) tried(queue string, k *visit, b line.Brought) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.probes[probeKey{queue, k.name}]; p != nil && k.permits > 0 && b.Left > 0 {
+	if p := c.probes[probeKey{queue, k.name}]; p != nil && !k.inOrder && k.permits > 0 && b.Left > 0 {
 		p.called(b.Called, time.Now())
 	}
 }

@@ -198,7 +198,7 @@ func TestProbeLeft(t *testing.T) {
 }
 
 // TestProbeAgain: if all jobs that a try finds have parked just now, the line is tried again once they can be called;
-// only once, and the tries after that come no later and no more often.
+// only once, and the pauses until the tries after that are as long as without it.
 func TestProbeAgain(t *testing.T) {
 	began := time.Now()
 	for name, steps := range map[string][]struct {

@@ -8,7 +8,7 @@ import (
 
 const (
 	// probeFirst and probeMost bound the time between two tries of a job that could not run as
-	// things stood.
+	// things stood. A try that finds no job to call is made again once, sooner.
 	probeFirst = 2 * time.Second
 	probeMost  = 30 * time.Second
 	// openBatch is how many jobs at most are called within openEvery from a line that has opened.
@@ -78,9 +78,9 @@ func (p *probe) allowance(now time.Time, of *tries) int {
 	return p.batch
 }
 
-// called notes how many of the jobs for which there was an allowance were called. If the first try
-// called none because all that the visit found had parked just now, it is made again as soon as
-// they can be called.
+// called notes how many of the jobs for which there was an allowance were called. If a try called
+// none, most probably because all that the visit found had parked just now, it is made again as
+// soon as they can be called, once.
 func (p *probe) called(jobs int64, now time.Time) {
 	if p.again = jobs == 0 && p.batch == 1 && !p.again; p.again && p.next.After(now.Add(line.Settled)) {
 		p.next, p.pause = now.Add(line.Settled), p.pause/2

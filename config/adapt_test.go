@@ -34,6 +34,7 @@ func TestAdapt(t *testing.T) {
 		"limits: { a: { in_flight: 3, adapt: { min: 1, max: 20 } } }":                                                                             "limits.a.adapt: does not go with in_flight",
 		"limits: { a: { rate: 10/1s, preset: gitlab } }":                                                                                          "limits.a.preset: ",
 		"limits: { a: { rate: 10/1s, key: queue, rates: { q: 30/1s }, adapt: { min: 1, max: 20 } } }":                                             "limits.a.rates.q: ",
+		"limits: { a: { rate: 1/1s, preset: github }, b: { rate: 1/1s, preset: stripe } }\njobs: { x: { limits: [a, b] } }":                       "jobs.x.limits[1]: the preset of \"b\" is stripe, and that of \"a\" is github",
 		"limits: { a: { rate: 1/1s, adapt: { min: 1, max: 2 } }, b: { rate: 1/1s, adapt: { min: 1, max: 2 } } }\njobs: { x: { limits: [a, b] } }": "jobs.x.limits[1]: \"b\" adapts, and so does \"a\"",
 	} {
 		if !strings.Contains(yaml, "jobs") {

@@ -188,12 +188,18 @@ func (c *Config) checkPools() error {
 	return nil
 }
 
+// otherJobs is what metrics call the jobs that no pattern matches: jobview.OtherJobs.
+const otherJobs = "(other)"
+
 func (c *Config) checkJobs() error {
 	patterns := map[expr.Pattern]string{}
 	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
 		j, key := c.Jobs[name], "jobs."+name
 		if strings.TrimSpace(name) == "" {
 			return invalid("jobs", "an empty task type: want a type, or * for all")
+		}
+		if name == otherJobs {
+			return invalid(key, "the metrics of jobs that no pattern matches have this name: want another")
 		}
 		if other, dup := patterns[expr.ParsePattern(name)]; dup {
 			return invalid(key, "matches the same types as %q", other)
@@ -228,7 +234,7 @@ func (c *Config) checkJobs() error {
 }
 
 func (c *Config) checkJobLimits(key string, j Job) error {
-	adapts := ""
+	adapts, preset := "", ""
 	for i, name := range j.Limits {
 		lkey := fmt.Sprintf("%s.limits[%d]", key, i)
 		if _, ok := c.Limits[name]; !ok {
@@ -236,6 +242,12 @@ func (c *Config) checkJobLimits(key string, j Job) error {
 		}
 		if slices.Contains(j.Limits[:i], name) {
 			return invalid(lkey, "%q is there twice", name)
+		}
+		if of := c.Limits[name].Preset; of != "" {
+			if preset != "" && c.Limits[preset].Preset != of {
+				return invalid(lkey, "the preset of %q is %s, and that of %q is %s: a job calls one API, so leave out one of them", name, of, preset, c.Limits[preset].Preset)
+			}
+			preset = name
 		}
 		if c.Limits[name].Adapt != nil {
 			if adapts != "" {

@@ -135,6 +135,7 @@ func TestParseErrors(t *testing.T) {
 		{"permits in permits", limits + "jobs:\n  x: {limits: [a, b], permits: {b: {a: 1}}}\n", `5:36: jobs.x.permits.b: invalid value: want a string`},
 		{"hold", limits + "jobs:\n  x: {limits: [a, b], hold: long}\n", `5:29: jobs.x.hold: invalid hold "long": want a duration such as 2s, 0 or forever`},
 		{"pause", limits + "jobs:\n  x: {limits: [a], pause_on_429: [b]}\n  y: {limits: [b]}\n", `5:35: jobs.x.pause_on_429[0]: "b" is not a limit of this job: want some of a`},
+		{"name of the others", limits + "jobs:\n  \"(other)\": {limits: [a]}\n", `5:3: jobs.(other): the metrics of jobs that no pattern matches have this name: want another`},
 		{"same pattern", limits + "jobs:\n  \"x:\": {limits: [a]}\n  \"x:*\": {limits: [b]}\n", `6:3: jobs.x:*: matches the same types as "x:"`},
 		{"cluster", "redis: {addrs: [\"h:1\", \"h:2\"]}\n" + limits + "jobs:\n  x: {limits: [a, b]}\n",
 			`6:19: jobs.x.limits[1]: "a" and "b" lie in different slots of the Redis Cluster: give the limits of a job a common hash tag, such as {api}:a and {api}:b`},

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -76,7 +77,14 @@ func (r Redis) tlsConfig() (*tls.Config, error) {
 	if err != nil {
 		return nil, invalid("redis.tls_cert", "%v", err)
 	}
-	c.Certificates = []tls.Certificate{pair}
+	var latest atomic.Pointer[tls.Certificate]
+	latest.Store(&pair)
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if pair, err := tls.LoadX509KeyPair(r.TLSCert, r.TLSKey); err == nil { // perhaps only one of them is new as yet
+			latest.Store(&pair)
+		}
+		return latest.Load(), nil
+	}
 	return c, nil
 }
 

@@ -1,10 +1,13 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/jobthrottle/jobthrottle/internal/testcert"
 )
 
 func TestRedisErrors(t *testing.T) {
@@ -30,5 +33,42 @@ func TestRedisErrors(t *testing.T) {
 				t.Errorf("\ngot  %v\nwant config.yaml:%s", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestClientCertificateIsReplaced: a connection shows the certificate that its files have by then, and the one before while
+// they do not go together.
+func TestClientCertificateIsReplaced(t *testing.T) {
+	ca := testcert.New(t)
+	cert, key := ca.Issue("client", "worker")
+	nextCert, nextKey := ca.Issue("next", "worker")
+	c, err := Redis{TLS: true, TLSCert: cert, TLSKey: key}.tlsConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := func() []byte {
+		t.Helper()
+		pair, err := c.GetClientCertificate(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair.Certificate[0]
+	}
+	replace := func(file, with string) {
+		t.Helper()
+		text, err := os.ReadFile(with)
+		if err == nil {
+			err = os.WriteFile(file, text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := shown()
+	if replace(cert, nextCert); !bytes.Equal(shown(), first) {
+		t.Error("a certificate is shown whose key is not there yet")
+	}
+	if replace(key, nextKey); bytes.Equal(shown(), first) {
+		t.Error("the certificate is still that of the beginning")
 	}
 }

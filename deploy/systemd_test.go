@@ -45,6 +45,9 @@ func systemdWorker(t *testing.T) deployed {
 	if service["RestartPreventExitStatus"] != "2" {
 		t.Errorf("RestartPreventExitStatus=%q: a configuration that cannot be used ends with 2, again and again", service["RestartPreventExitStatus"])
 	}
+	if service["Restart"] != "always" || service["Environment"] != "GOTRACEBACK=crash" {
+		t.Errorf("Restart=%q, Environment=%q: Go ends with 2 when it crashes, unless it aborts", service["Restart"], service["Environment"])
+	}
 	return deployed{
 		args:   append(argv[1:], "--admin-addr", "127.0.0.1:9464"), // which config.yaml leaves out
 		config: string(read(t, "config.yaml")), env: noSecrets, port: 9464, grace: grace,

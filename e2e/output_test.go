@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -21,8 +22,19 @@ import (
 )
 
 // TestNobodyReadsTheLog: whoever read what a worker prints has ended, as `tee` does on Ctrl-C. The worker goes on,
-// and drains when it is told to.
+// and drains when it is told to, by SIGHUP, too, which comes when a terminal is closed.
 func TestNobodyReadsTheLog(t *testing.T) {
+	for _, told := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(told.String(), func(t *testing.T) {
+			if signal.Ignored(told) {
+				t.Skip("ignored, as under nohup: the worker inherits that")
+			}
+			nobodyReadsTheLog(t, told)
+		})
+	}
+}
+
+func nobodyReadsTheLog(t *testing.T, told syscall.Signal) {
 	began, goesOn := make(chan struct{}, 1), make(chan struct{})
 	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		began <- struct{}{}
@@ -62,7 +74,7 @@ func TestNobodyReadsTheLog(t *testing.T) {
 		t.Fatal("the job does not start")
 	}
 	read.Close()
-	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := worker.Process.Signal(told); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)

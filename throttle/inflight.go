@@ -49,7 +49,8 @@ func (s Slots) Validate() error {
 // At most [Slots.Limit] Leases have a context that has not ended, whatever dies, hangs or is cut
 // off, as long as Redis loses no write and nobody sets its clock forward by two thirds of a Lease, or by
 // a twentieth of it while a holder cannot reach Redis (in that case there can be up to Limit more, until
-// the next renewal). Whatever runs under a Lease
+// the next renewal). If a machine is suspended, the Leases of its processes may end up to a Lease too
+// late after it goes on. Whatever runs under a Lease
 // has to heed its context. Slots are given in the order in which they were asked for, across
 // processes. A slot that becomes free goes to the next one in line. If a holder dies, its slot is
 // free when its lease has run out.
@@ -107,7 +108,8 @@ func (l *Lease) Context() context.Context { return l.lease.Context() }
 func (l *Lease) Release(ctx context.Context) error { return l.lease.Release(ctx) }
 
 // SlotGroup is limits in flight that are acquired together, perhaps with the permits of a
-// [Group]: from all of them, or from none. It is safe for concurrent use.
+// [Group]: from all of them, or from none. As long as others are in line for each of its limits,
+// it may wait very long until all of them have a slot for it at once. It is safe for concurrent use.
 type SlotGroup struct {
 	c     *Client
 	rates *Group // nil: none

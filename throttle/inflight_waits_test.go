@@ -2,8 +2,10 @@ package throttle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -206,4 +208,104 @@ func TestLeasesOfTwoLimitsLiveOn(t *testing.T) {
 			check(b, l.Release(b.Context()))
 		}
 	})
+}
+
+// lateReply is a way to Redis on which the reply of one call, when it is asked for, comes late.
+type lateReply struct {
+	redis.Scripter
+	next      atomic.Bool   // the next call is that one
+	ran, late chan struct{} // it has run; its reply may come
+}
+
+func (r *lateReply) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	held := r.next.CompareAndSwap(true, false)
+	cmd := r.Scripter.EvalSha(ctx, sha, keys, args...)
+	if held {
+		close(r.ran)
+		<-r.late
+	}
+	return cmd
+}
+
+// TestReentryThatIsCancelled: a caller asks with the id of a holder in its process, and gives up while Redis answers. When
+// another gets the slot, the holder's context has ended.
+func TestReentryThatIsCancelled(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		way := &lateReply{Scripter: b.rdb, ran: make(chan struct{}), late: make(chan struct{})}
+		f, err := b.clientOf(way).InFlight(b.name(), Slots{Limit: 1})
+		check(b, err)
+		first := b.hold(f, "job")
+		way.next.Store(true)
+		ctx, cancel := context.WithCancel(b.Context())
+		gaveUp := make(chan error, 1)
+		go func() {
+			_, err := f.Acquire(ctx, "job")
+			gaveUp <- err
+		}()
+		<-way.ran
+		cancel()
+		if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+			b.Errorf("it gave up with %v", err)
+		}
+		close(way.late)
+		other := b.hold(b.inFlight(b.client(), "", 1), "other")
+		if cause := context.Cause(first.Context()); !errors.Is(cause, ErrReentered) {
+			b.Errorf("another has the slot, and the context of its holder has %v", cause)
+		}
+		check(b, other.Release(b.Context()))
+		_ = first.Release(b.Context())
+	})
+}
+
+// lastReply is a way to Redis that is cut off: one call is still served, without a reply.
+type lastReply struct {
+	redis.Scripter
+	off  atomic.Bool
+	once sync.Once
+}
+
+func (r *lastReply) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	if !r.off.Load() {
+		return r.Scripter.EvalSha(ctx, sha, keys, args...)
+	}
+	r.once.Do(func() { r.Scripter.EvalSha(ctx, sha, keys, args...) })
+	cmd := redis.NewCmd(ctx)
+	cmd.SetErr(errCut)
+	return cmd
+}
+
+// TestShorterLease: leases are made shorter, and the last call of a holder that is served, a renewal or a claim with the same
+// id, has no reply. Its slot is not another's before its context has ended.
+func TestShorterLease(t *testing.T) {
+	for _, call := range []string{"renewal", "claim"} {
+		t.Run(call, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				way := &lastReply{Scripter: b.rdb}
+				f, err := b.clientOf(way).InFlight(b.name(), Slots{Limit: 1, Lease: 15 * time.Second})
+				check(b, err)
+				first := b.hold(f, "job")
+				b.until(6 * time.Second) // it was renewed
+				g, err := b.client().InFlight(b.name(), Slots{Limit: 1, Lease: 3 * time.Second})
+				check(b, err)
+				got := make(chan *Lease, 1)
+				go func() { got <- b.hold(g, "next") }()
+				b.until(7 * time.Second) // the lease is shorter
+				way.off.Store(true)
+				if call == "claim" {
+					ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+					_, err = f.Acquire(ctx, "job")
+					cancel()
+					if err == nil {
+						b.Error("a claim without a reply has a slot")
+					}
+				}
+				next := <-got
+				if first.Context().Err() == nil {
+					b.Errorf("another has the slot %v after the beginning, and the context of its holder has not ended", time.Since(b.begin))
+				}
+				way.off.Store(false)
+				check(b, next.Release(b.Context()))
+			})
+		})
+	}
 }

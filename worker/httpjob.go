@@ -136,8 +136,9 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
 	if err != nil {
 		return httpFailure(req, err)
 	}
+	patience := drainTimeout
 	defer func() {
-		clock.Reset(drainTimeout)
+		clock.Reset(patience)
 		drain(resp.Body)
 	}()
 
@@ -154,7 +155,11 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
 		// A wait of zero is left to asynq's backoff: a task that parks for no time would come
 		// back at once, forever.
 		if d, ok := httplimit.RetryAfter(resp); ok && d > 0 {
+			patience = refusedTimeout
 			return RetryAfter(d)
+		}
+		if report.Refused {
+			patience = refusedTimeout
 		}
 		if report.Refused && report.Pause > 0 { // from its preset, or from the IETF's headers
 			return RetryAfter(report.Pause)
@@ -176,6 +181,10 @@ func (j *httpJob) checkRedirect(req *http.Request, via []*http.Request) error {
 	req.Header.Del("Referer")
 	if len(via) > maxRedirects { // the first of them is the job's own request
 		return &redirectError{fmt.Sprintf("more than %d redirects", maxRedirects)}
+	}
+	before := via[len(via)-1]
+	if lost := req.Method != before.Method || before.ContentLength > 0 && req.Body == nil; lost && req.Response.StatusCode != http.StatusSeeOther { // as browsers do with 301 and 302: the job would be done, and not what it asked for
+		return &redirectError{fmt.Sprintf("a redirect with status %d, which would turn %s into %s without a body: call the URL to which it leads", req.Response.StatusCode, before.Method, req.Method)}
 	}
 	first := via[0].URL
 	if first.Scheme == "https" && req.URL.Scheme == "http" {

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hibiken/asynq"
 
@@ -51,6 +52,53 @@ func TestHTTPJobRedirectsThatAreNotFollowed(t *testing.T) {
 				t.Errorf("error %v shows a secret", err)
 			}
 		})
+	}
+}
+
+// TestHTTPJobKeepsItsMethod: a redirect that would turn the request into a GET without its body is not followed: the job would
+// be done, and what it asked for not. A 303 says that the request was served.
+func TestHTTPJobKeepsItsMethod(t *testing.T) {
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound} {
+		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
+			var arrived []string
+			url, job := serveAPI(t, func(w http.ResponseWriter, r *http.Request) {
+				if arrived = append(arrived, r.Method+" "+r.URL.Path); r.URL.Path == "/old" {
+					w.Header().Set("Location", "/new")
+					w.WriteHeader(status)
+				}
+			})
+			err := perform(t, job, HTTPRequest{Method: method, URL: url + "/old", Body: "x"})
+			if !errors.Is(err, asynq.SkipRetry) || !strings.Contains(err.Error(), "into GET") || len(arrived) != 1 {
+				t.Errorf("%s, %d: %v, arrived %q; want a permanent error", method, status, err, arrived)
+			}
+		}
+	}
+}
+
+// TestHTTPJobIsRefusedSlowly: the limits of a job that an API refuses pause at once, also if the rest of the answer is slow.
+func TestHTTPJobIsRefusedSlowly(t *testing.T) {
+	done := make(chan struct{})
+	url, job := serveAPI(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "5")
+		w.WriteHeader(http.StatusTooManyRequests)
+		w.(http.Flusher).Flush()
+		select {
+		case <-done:
+		case <-r.Context().Done():
+		}
+	})
+	t.Cleanup(func() { close(done) })
+	least := time.Hour
+	for range 5 {
+		began := time.Now()
+		after, ok := errors.AsType[*RetryAfterError](perform(t, job, HTTPRequest{URL: url}))
+		if !ok || after.After != 5*time.Second {
+			t.Errorf("%+v, want to try again after 5s", after)
+		}
+		least = min(least, time.Since(began))
+	}
+	if least >= drainTimeout {
+		t.Errorf("each of 5 jobs waited at least %v for the rest of the answer", least)
 	}
 }
 

@@ -73,6 +73,14 @@ func parseHTTPRequest(payload []byte, others []string) (r HTTPRequest, err error
 			return r, badPayload(f.name, "want %s", f.want)
 		}
 	}
+	var values map[string]*string
+	if json.Unmarshal(fields["headers"], &values) == nil {
+		for _, name := range sortedKeys(values) {
+			if values[name] == nil {
+				return r, badPayload("headers", "the value of %.40q is null: want a string", name)
+			}
+		}
+	}
 	return r, nil
 }
 
@@ -96,16 +104,20 @@ func (r HTTPRequest) build(ctx context.Context) (*http.Request, error) {
 	if id, ok := asynq.GetTaskID(ctx); ok && (method == http.MethodPost || method == http.MethodPatch) {
 		req.Header.Set("Idempotency-Key", id)
 	}
+	set := map[string]bool{}
 	for _, name := range sortedKeys(r.Headers) {
 		switch canonical := http.CanonicalHeaderKey(name); {
 		case !isToken(name):
 			return nil, badPayload("headers", "invalid name %.40q", name)
 		case slices.Contains(connectionHeaders, canonical):
 			return nil, badPayload("headers", "%s is not for a job to set", canonical)
+		case set[canonical]:
+			return nil, badPayload("headers", "%s is there twice, written in different ways", canonical)
 		case strings.ContainsFunc(r.Headers[name], isControl):
 			return nil, badPayload("headers", "the value of %s has control characters", canonical)
 		}
 		req.Header.Set(name, r.Headers[name])
+		set[http.CanonicalHeaderKey(name)] = true
 	}
 	return req, nil
 }

@@ -31,6 +31,8 @@ func TestHTTPRequestPayload(t *testing.T) {
 		{"header name", `{"url":"https://api.example.com","headers":{"A B":"1"}}`, "headers", `invalid name "A B"`},
 		{"header name empty", `{"url":"https://api.example.com","headers":{"":"1"}}`, "headers", "invalid name"},
 		{"header value", `{"url":"https://api.example.com","headers":{"X-Key":"s3cret\r\nX: y"}}`, "headers", "value of X-Key"},
+		{"header value null", `{"url":"https://api.example.com","headers":{"Authorization":null}}`, "headers", `the value of "Authorization" is null`},
+		{"header twice", `{"url":"https://api.example.com","headers":{"X-A":"1","x-a":"2"}}`, "headers", "X-A is there twice"},
 		{"header Host", `{"url":"https://api.example.com","headers":{"host":"internal"}}`, "headers", "Host is not for a job to set"},
 		{"header Transfer-Encoding", `{"url":"https://api.example.com","headers":{"transfer-encoding":"x"}}`, "headers", "Transfer-Encoding is not"},
 		{"url relative", `{"url":"/v1?key=s3cret"}`, "url", "absolute"},

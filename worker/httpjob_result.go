@@ -22,6 +22,8 @@ const (
 	// Otherwise it is cheaper to close it.
 	maxDrain     = 256 << 10
 	drainTimeout = time.Second
+	// The limits of a job that the API refuses pause only after that.
+	refusedTimeout = 50 * time.Millisecond
 
 	storeTimeout    = 25 * time.Second // asynq's lease lasts up to 30 s, and it ends an attempt after that
 	storeAgainAfter = 100 * time.Millisecond

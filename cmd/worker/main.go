@@ -31,8 +31,9 @@ func newCommand() *cobra.Command {
 		Long: `worker takes jobs from asynq's queues in Redis and runs them no faster than
 their limits allow, whatever the number of workers that share the limits.
 
-The first SIGTERM or SIGINT lets running jobs finish (shutdown_timeout), the
-second ends the process at once; its jobs come back by themselves.`,
+The first SIGTERM, SIGINT or SIGHUP lets running jobs finish
+(shutdown_timeout), a second SIGTERM or SIGINT ends the process at once; its
+jobs come back by themselves.`,
 		Example: `  worker --demo                    see it work, without Redis
   worker --demo --adaptive         the same with an API that does not say its limit, and halves it
   worker --config config.yaml      run until SIGTERM

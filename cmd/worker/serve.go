@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"go.uber.org/zap"
@@ -45,6 +47,7 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) (err
 			return &cli.UsageError{Err: fmt.Errorf("--admin-addr: %w", err)}
 		}
 	}
+	logStandard(logger)
 	signal.Ignore(syscall.SIGPIPE) // whoever reads the log may end: a write to it fails then, and the worker goes on
 	if opts.embedded {
 		server, err := embedded.Start()
@@ -80,6 +83,21 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) (err
 		say("%s", line)
 	}
 	return w.Run(ctx)
+}
+
+// logStandard makes the logger get what net/http prints, which has no logger of its own.
+func logStandard(logger *zap.Logger) {
+	log.SetFlags(0)
+	log.SetOutput(standardLog{logger})
+}
+
+// standardLog leaves out what net/http quotes of what an API sends after the end of an answer: that may be secret.
+type standardLog struct{ logger *zap.Logger }
+
+func (s standardLog) Write(text []byte) (int, error) {
+	said, _, _ := strings.Cut(strings.TrimSpace(string(text)), " starting with ")
+	s.logger.Warn(said)
+	return len(text), nil
 }
 
 // readOnly says so if the dashboard can change nothing.

@@ -53,11 +53,19 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 }
 
 // Main runs a command as the process, and ends it. The first SIGINT or SIGTERM ends the
-// command's context. The next has its default effect.
+// command's context, and so does SIGHUP, which comes when the terminal is closed, unless it is
+// ignored, as under nohup. The next SIGINT or SIGTERM has its default effect.
 func Main(cmd *cobra.Command) {
 	logging.Disable() // go-redis logs every failed connection; the commands say once what is wrong
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
+	context.AfterFunc(ctx, func() {
+		signal.Ignore(syscall.SIGHUP) // it may come from the shell and again from the kernel
+		stop()
+	})
 	os.Exit(Run(ctx, cmd, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

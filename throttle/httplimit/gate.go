@@ -141,8 +141,13 @@ func (t *transport) isClosed(conn net.Conn) bool {
 		}
 		return errors.Is(err, net.ErrClosed)
 	}
-	// The user's own type: HTTP/2 sets deadlines for its writes, HTTP/1 does not.
-	return conn != nil && t.exclusive(conn) && errors.Is(conn.SetWriteDeadline(time.Time{}), net.ErrClosed)
+	switch { // the user's own type
+	case conn == nil:
+		return false
+	case t.exclusive(conn):
+		return errors.Is(conn.SetWriteDeadline(time.Time{}), net.ErrClosed)
+	}
+	return errors.Is(conn.SetReadDeadline(time.Time{}), net.ErrClosed) // HTTP/2 sets deadlines for its writes
 }
 
 // goesOn reports whether the latest attempt has failed for no other reason than that its connection was closed, so that

@@ -47,8 +47,8 @@ type Acquirer interface {
 // Servers close connections on which nothing comes. So if requests wait for more than a second,
 // and a is a throttle.Limiter (not one of For) or a throttle.Group, those that follow reserve
 // their permits first, and get their connections a second before these are due. If a connection is
-// closed before the permit is due, the request keeps its permit and is sent over another one, up to
-// three times, unless it has a body without GetBody. With any other a net/http decides: it sends
+// closed before the permit is due, the request keeps its permit and is sent over another one, unless
+// it has a body without GetBody. (If that happens often, it fails in the end.) With any other a net/http decides: it sends
 // some requests again, with another permit, and others fail. Then their permit counts as used. So
 // it is over HTTP/2, too, if the server has said that it will close a connection, but has not
 // closed it yet.
@@ -160,7 +160,7 @@ func (t *transport) announces(req *http.Request) bool {
 // other: HTTP/1. HTTP/2 is agreed on in the TLS handshake or, with unencrypted HTTP/2,
 // beforehand.
 func (t *transport) exclusive(conn net.Conn) bool {
-	if c, ok := conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
+	if c, ok := conn.(*tls.Conn); ok {
 		return c.ConnectionState().NegotiatedProtocol != "h2"
 	}
 	base, ok := t.base.(*http.Transport)

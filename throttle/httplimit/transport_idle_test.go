@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,51 +20,88 @@ import (
 )
 
 // TestWaitsLongerThanTheServer: permits are due later than the server keeps a silent connection. The requests arrive all the
-// same, whatever their method is, over a new connection and over one that was used before; none takes more than one permit.
+// same, whole, whatever their method is, over a new connection and over one that was used before; none takes more than one
+// permit.
 func TestWaitsLongerThanTheServer(t *testing.T) {
-	for _, proto := range []string{"http1", "https1", "http2", "h2c"} {
-		t.Run(proto, func(t *testing.T) {
+	for _, tt := range []struct {
+		name, proto    string
+		silent, paused time.Duration
+	}{
+		{"http1", "http1", 1500 * time.Millisecond, 3 * time.Second},
+		{"http1, group", "http1", 1500 * time.Millisecond, 3 * time.Second},
+		{"https1", "https1", 1500 * time.Millisecond, 3 * time.Second},
+		{"http2", "http2", 2 * time.Second, 4500 * time.Millisecond}, // Go's server needs another second to close a connection
+		{"h2c", "h2c", 2 * time.Second, 4500 * time.Millisecond},
+		{"http2 over the user's own connections", "http2", 2 * time.Second, 4500 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			_, client, limiter := limited(t, throttle.Rate{Permits: 100, Interval: time.Minute})
-			limits, paused := []httplimit.Acquirer{limiter}, 4*time.Second // Go's server needs a second to close an HTTP/2 connection
-			if proto == "http1" {
+			var limit httplimit.Acquirer = limiter
+			if strings.Contains(tt.name, "group") {
 				group, err := client.Group(limiter)
 				if err != nil {
 					t.Fatal(err)
 				}
-				limits, paused = append(limits, group), 2500*time.Millisecond
+				limit = group
 			}
-			var arrived atomic.Int64
-			url, base := serveFor(t, proto, 1500*time.Millisecond, func(http.ResponseWriter, *http.Request) { arrived.Add(1) })
-			fresh := base.Clone()
-			fresh.DisableKeepAlives = true
-			t.Cleanup(fresh.CloseIdleConnections)
-			sent := 0
-			for _, a := range limits {
-				users, others := http.Client{Transport: httplimit.Transport(base, a), Timeout: 20 * time.Second}, http.Client{Transport: httplimit.Transport(fresh, a)}
-				for _, send := range []func() (*http.Response, error){
-					func() (*http.Response, error) { return users.Get(url) },                                            // over a new connection
-					func() (*http.Response, error) { return users.Post(url, "text/plain", strings.NewReader("again")) }, // over the one before
-					func() (*http.Response, error) { return others.Get(url) },
-					func() (*http.Response, error) { // its body can be read once, and the transport knows that requests wait for long
-						return others.Post(url, "text/plain", io.NopCloser(strings.NewReader("once")))
-					},
-				} {
-					sent++
-					if err := limiter.Pause(t.Context(), paused); err != nil {
-						t.Fatal(err)
-					}
-					resp, err := send()
-					if err != nil {
-						t.Error(err)
-						continue
-					}
-					resp.Body.Close()
+			var mu sync.Mutex
+			var arrived []string
+			url, used := serveFor(t, tt.proto, tt.silent, func(_ http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				mu.Lock()
+				defer mu.Unlock()
+				arrived = append(arrived, r.Method+" "+string(body))
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			if strings.Contains(tt.name, "own") {
+				var dialer net.Dialer
+				used.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					conn, err := dialer.DialContext(ctx, network, addr)
+					return struct{ net.Conn }{conn}, err
 				}
 			}
+			fresh := used.Clone()
+			fresh.DisableKeepAlives = true
+			t.Cleanup(fresh.CloseIdleConnections)
+			limited := func(base http.RoundTripper) *http.Client {
+				return &http.Client{Transport: httplimit.Transport(base, limit), Timeout: 20 * time.Second}
+			}
+			others := limited(fresh)
+			want := []string{"GET ", "PUT ", "POST again", "POST again", "POST once"}
+			for i, send := range []func() (*http.Response, error){
+				func() (*http.Response, error) { return limited(used).Get(url) }, // over a new connection
+				nil,
+				func() (*http.Response, error) { return limited(used).Post(url, "", strings.NewReader("again")) }, // over one that was used
+				func() (*http.Response, error) { return others.Post(url, "", strings.NewReader("again")) },
+				func() (*http.Response, error) { // its body can be read once, and the transport knows that requests wait for long
+					return others.Post(url, "", io.NopCloser(strings.NewReader("once")))
+				},
+			} {
+				if send == nil {
+					get(t, used, newRequest(t, "PUT", url, nil))
+					continue
+				}
+				if err := limiter.Pause(t.Context(), tt.paused); err != nil {
+					t.Fatal(err)
+				}
+				resp, err := send()
+				if err != nil {
+					t.Errorf("%s: %v", want[i], err)
+					continue
+				}
+				resp.Body.Close()
+			}
 			left, err := limiter.AvailablePermits(t.Context())
-			if n := arrived.Load(); err != nil || n != int64(sent) || left != 100-int64(sent) {
-				t.Errorf("%d of %d requests arrived, %d of 100 permits are left, %v", n, sent, left, err)
+			if err != nil || left != 100-4 {
+				t.Errorf("%d of 100 permits are left, want 96; %v", left, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(arrived, want) {
+				t.Errorf("arrived: %q, want %q", arrived, want)
 			}
 		})
 	}

@@ -6,7 +6,7 @@
 --   asynq:{QUEUE}:jt:first          the latest of those
 --   asynq:{QUEUE}:jt:untold         zset: id -> first, of tasks that were taken and whose limits nobody has told yet
 --   asynq:{QUEUE}:jt:order:LIMITER  zset: id -> first: an id that is there for an earlier task does not count
---   asynq:{QUEUE}:jt:line:!in_flight:LIMITER  the line of those that wait for the slot (park.lua): a task that parked untold is only here
+--   asynq:{QUEUE}:jt:line:!in_flight:LIMITER  the line of those that wait for the slot (park.lua): a task that parked untold is in no order
 
 -- of reads fields of a task: {} if somebody has written something there that is not a task.
 local function of(prefix, id, ...)

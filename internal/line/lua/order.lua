@@ -10,11 +10,6 @@
 --        taken before it is not told
 local prefix, keep = ARGV[1], ARGV[2]
 
-local function taken(prefix, id, score)
-  local known = of(prefix, id, "state", "first")
-  return (known[1] == "active" or known[1] == "pending") and tonumber(known[2] or nil) == tonumber(score)
-end
-
 local tasks, i = {}, 3
 while i <= #ARGV do
   local task = { id = ARGV[i], first = ARGV[i + 1] }
@@ -30,7 +25,7 @@ while i <= #ARGV do
   tasks[#tasks + 1], i = task, i + 3 + n
 end
 
-local reply, _, before = {}, head(prefix, KEYS[1], taken)
+local reply, _, before = {}, head(prefix, KEYS[1], waiting)
 for _, task in ipairs(tasks) do
   local behind = 0
   if #task > 0 and before and before < tonumber(task.first) then behind = -1 end

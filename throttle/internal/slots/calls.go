@@ -185,6 +185,7 @@ func (q *queue) settle(x *exchange, asks []*waiter, gives []*giving, out []outco
 		switch {
 		case o.fence != "":
 			if w.over {
+				q.k.supersede(holder{q, w.id})
 				if q.waiting[w.id] == nil { // nobody else asks for this id
 					q.give(give{w.id, o.fence, w.no}, sent.Add(o.lasts))
 				}

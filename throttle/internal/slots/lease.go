@@ -91,6 +91,16 @@ func newLease(q *queue, w *waiter, fence string, until time.Time, lasts time.Dur
 	return l
 }
 
+// supersede ends the lease of a holder whose slot a later claim has got.
+func (k *Keeper) supersede(of holder) {
+	k.mu.Lock()
+	l := k.leases[of]
+	k.mu.Unlock()
+	if l != nil {
+		l.end(ErrReentered)
+	}
+}
+
 // ID is the id of the holder.
 func (l *Lease) ID() string { return l.id }
 

@@ -89,7 +89,9 @@ for i = 1, claims do
     for k, m in ipairs(limits) do
       m.fence = fence
       call('HSET', m.name, 'fence', int(fence))
-      call('ZADD', m.slots, int(now + m.lease), id)
+      local ends = now + m.lease
+      if mine[k] then ends = max(ends, min(tonumber(call('ZSCORE', m.slots, id) or '0'), now + m.longest)) end -- as in renew.lua
+      call('ZADD', m.slots, int(ends), id)
       call('HSET', m.held, id, table.concat({ int(fence), me, 'l', claim, int(now), client }, ' '))
       call('ZREM', m.line, me .. ' ' .. id)
       if not mine[k] then m.free = m.free - 1 end

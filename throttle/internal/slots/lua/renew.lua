@@ -7,18 +7,20 @@
 local now, us = clock()
 local m = open(1)
 local reply = {}
-local function alive(id, fence)
+-- left returns how long a lease lasts yet, in ms; nil if it is over.
+local function left(id, fence)
   local h = read(call('HGET', m.held, id))
-  if not h or h.fence ~= fence or h.state ~= 'l' then return false end
-  return tonumber(call('ZSCORE', m.slots, id) or '0') > now
+  if not h or h.fence ~= fence or h.state ~= 'l' then return nil end
+  local ms = tonumber(call('ZSCORE', m.slots, id) or '0') - now
+  return ms > 0 and ms or nil
 end
 for i = 1, #ARGV, 2 do
-  local ms = -1
-  if m.there and not m.bad and alive(ARGV[i], ARGV[i + 1]) then
-    ms = m.lease
+  local ms = m.there and not m.bad and left(ARGV[i], ARGV[i + 1])
+  if ms then -- its holder may not hear of this: it is not over sooner than the holder knows
+    ms = max(m.lease, min(ms, m.longest))
     call('ZADD', m.slots, int(now + ms), ARGV[i])
   end
-  reply[#reply + 1] = ms
+  reply[#reply + 1] = ms or -1
 end
 if m.there and not m.bad then
   settle(m, now, us)
