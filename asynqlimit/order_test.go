@@ -84,9 +84,8 @@ func TestMixedBacklogKeepsItsOrder(t *testing.T) {
 		}
 		s.enqueue(typ, fmt.Sprintf("job%03d", i))
 	}
-	// The guard is wide, as in TestOrder: a stale permit is exchanged for one of the next second.
 	m := member{yaml: `
-limits: { api: { rate: 50/1s, guard: 200ms } }
+limits: { api: { rate: 50/1s } }
 jobs: { "x:": { limits: [api], hold: 100ms }, "y:": { limits: [api], hold: 100ms, max_in_flight: 20 } }
 `, asynq: asynq.Config{Concurrency: 3}, handle: func(ctx context.Context, _ *asynq.Task) error {
 		select {
