@@ -290,9 +290,12 @@ func (c *caller) ended(lines ...string) {
 
 // tried notes how many tasks a visit to a line of tasks that could not run has called.
 func (c *caller) tried(queue string, k *visit, b line.Brought) {
+	if !line.IsBlocked(k.name) || k.inOrder || b.Left == 0 {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.probes[probeKey{queue, k.name}]; p != nil && !k.inOrder && k.permits > 0 && b.Left > 0 {
+	if p := c.probes[probeKey{queue, k.name}]; p != nil {
 		p.called(b.Called, time.Now())
 	}
 }

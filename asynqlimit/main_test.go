@@ -250,7 +250,7 @@ func (s *site) queue(name string) asynq.QueueInfo {
 // active.
 func (s *site) awaitWaiting(queue string, n int) {
 	s.t.Helper()
-	s.await(time.Minute, func() (bool, string) {
+	s.await(20*time.Second, func() (bool, string) {
 		q := s.queue(queue)
 		return q.Retry == n && q.Pending == 0 && q.Active == 0, fmt.Sprintf("%+v", q)
 	})

@@ -188,8 +188,8 @@ func (c *Config) checkPools() error {
 	return nil
 }
 
-// otherJobs is what metrics call the jobs that no pattern matches: jobview.OtherJobs.
-const otherJobs = "(other)"
+// OtherJobs is what metrics and Stats call the jobs that no pattern matches. No job of the configuration has this name.
+const OtherJobs = "(other)"
 
 func (c *Config) checkJobs() error {
 	patterns := map[expr.Pattern]string{}
@@ -198,7 +198,7 @@ func (c *Config) checkJobs() error {
 		if strings.TrimSpace(name) == "" {
 			return invalid("jobs", "an empty task type: want a type, or * for all")
 		}
-		if name == otherJobs {
+		if name == OtherJobs {
 			return invalid(key, "the metrics of jobs that no pattern matches have this name: want another")
 		}
 		if other, dup := patterns[expr.ParsePattern(name)]; dup {

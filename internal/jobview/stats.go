@@ -3,6 +3,7 @@ package jobview
 import (
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -17,7 +18,7 @@ type Stats struct {
 }
 
 // OtherJobs is the name in Stats of jobs that the configuration does not have.
-const OtherJobs = "(other)"
+const OtherJobs = config.OtherJobs
 
 // LimitStats counts for one limit of the configuration.
 type LimitStats struct {

@@ -56,11 +56,10 @@ func (g *gate) gotConn(info httptrace.GotConnInfo) {
 	if g.err == nil {
 		g.err = g.acquire(info.Conn)
 	}
-	if g.err == nil && g.died.Load() {
-		return
-	}
 	if g.err == nil {
-		g.at = time.Now()
+		if !g.died.Load() {
+			g.at = time.Now()
+		}
 		return
 	}
 	// The context ends first: if a connection fails before anything is written, an

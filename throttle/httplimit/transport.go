@@ -47,11 +47,11 @@ type Acquirer interface {
 // Servers close connections on which nothing comes. So if requests wait for more than a second,
 // and a is a throttle.Limiter (not one of For) or a throttle.Group, those that follow reserve
 // their permits first, and get their connections a second before these are due. If a connection is
-// closed before the permit is due, the request keeps its permit and is sent over another one, unless
-// it has a body without GetBody. (If that happens often, it fails in the end.) With any other a net/http decides: it sends
-// some requests again, with another permit, and others fail. Then their permit counts as used. So
-// it is over HTTP/2, too, if the server has said that it will close a connection, but has not
-// closed it yet.
+// closed before the permit is due, the request keeps its permit and is sent over another one,
+// unless it has a body without GetBody. After three such attempts it fails. With any other a,
+// net/http decides: it sends some requests again, with another permit, and others fail. Then their
+// permit counts as used. The same happens over HTTP/2 if the server has announced that it will
+// close a connection, but has not closed it yet.
 //
 // If Acquire fails, nothing of the request is written, its body is closed, and RoundTrip returns
 // the error of Acquire. An HTTP/1 connection is closed with it, since nothing else keeps net/http
