@@ -333,3 +333,105 @@ func TestLateClaimWithoutGuard(t *testing.T) {
 		}
 	})
 }
+
+// A permit that came too late is another's, if there is no room for its caller any more: of a quota of hours none is lost,
+// while others wait for it.
+func TestLatePermitOfALongIntervalIsNotLost(t *testing.T) {
+	t.Parallel()
+	for _, r := range []string{"20/1h", "7/1m", "1000/24h"} {
+		for _, who := range []string{"another process", "this process", "this process, per client", "and it gives up", "and it cancels"} { // who waits
+			t.Run(r+", "+who, func(t *testing.T) {
+				underFakeTime(t, func(b *bench) {
+					r := guarded(r)
+					if who == "this process, per client" {
+						r.Type = PerClient
+					}
+					l := b.limited(r)
+					waits := l
+					if who != "this process" && r.Type != PerClient {
+						waits = b.limiter(b.client())
+					}
+					first := must(l.Reserve(b.Context(), 1, 0))
+					time.Sleep(ms(1))
+					for range must(l.Config(b.Context())).Permits - 1 {
+						check(b, l.Acquire(b.Context(), 1))
+					}
+					ctx, cancel := context.WithCancel(b.Context())
+					defer cancel()
+					a := &arrivals{b: b}
+					for range 5 {
+						a.wait(ctx, waits, 1)
+					}
+					time.Sleep(ms(200))
+					var used atomic.Bool
+					switch who {
+					case "and it gives up":
+						over, cancel := context.WithCancel(ctx)
+						cancel()
+						a.wg.Go(func() { used.Store(first.Wait(over) == nil) })
+					case "and it cancels":
+						first.Cancel()
+					default:
+						a.wg.Go(func() { used.Store(first.Wait(ctx) == nil) })
+					}
+					time.Sleep(2 * time.Second)
+					served := 0
+					for _, w := range a.waits {
+						if w.at >= 0 {
+							served++
+						}
+					}
+					if used.Load() {
+						served++
+					}
+					if served != 1 {
+						b.Errorf("%d of those who wait were served, want 1", served)
+					}
+					cancel()
+					a.wg.Wait()
+				})
+			})
+		}
+	}
+}
+
+// Those who wait move up when one before them leaves, in the order in which they came, however long the interval is.
+func TestWhoLeavesIsFollowedByTheNext(t *testing.T) {
+	t.Parallel()
+	for _, r := range []string{"1/1h", "3/1h", "1/10s", "1/1s"} {
+		for _, other := range []bool{false, true} { // whether those who wait do so in another process
+			t.Run(fmt.Sprintf("%s, another process %v", r, other), func(t *testing.T) {
+				underFakeTime(t, func(b *bench) {
+					l := b.limited(guarded(r))
+					waits := l
+					if other {
+						waits = b.limiter(b.client())
+					}
+					c := must(l.Config(b.Context()))
+					for range c.Permits {
+						check(b, l.Acquire(b.Context(), 1))
+					}
+					ctx, leave := context.WithCancel(b.Context())
+					before := &arrivals{b: b}
+					for range c.Permits {
+						before.wait(ctx, l, 1)
+					}
+					a := &arrivals{b: b}
+					for range 2 * c.Permits {
+						a.wait(b.Context(), waits, 1)
+					}
+					time.Sleep(ms(300))
+					leave()
+					a.wg.Wait()
+					before.wg.Wait()
+					for i, w := range a.waits {
+						span := c.Interval + c.Guard
+						if round := time.Duration(1 + int64(i)/c.Permits); w.err != nil || w.at > round*span+ms(150) {
+							b.Errorf("the wait with the number %d ended after %v, %v, want about %v", i, w.at, w.err, round*span)
+						}
+					}
+				})
+			})
+		}
+	}
+}

@@ -94,8 +94,9 @@ func TestBigRequestKeepsItsTurn(t *testing.T) {
 	})
 }
 
-// A gap that delays nobody goes to a newcomer: others keep their reservations.
-func TestCancelledPlacesAreTheNextNewcomers(t *testing.T) {
+// What is given back goes to those who wait, in the order in which they came, and the rest to newcomers. A gap that is not
+// worth a call of all who wait goes to newcomers alone, and delays nobody.
+func TestCancelledPlacesAreTheNextOnes(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limited(rate("10/1s"))
 		b.expectTry(l, 10, true)
@@ -113,6 +114,24 @@ func TestCancelledPlacesAreTheNextNewcomers(t *testing.T) {
 				b.Errorf("cancelled wait ended at %v with %v", w.at, w.err)
 			}
 		}
+		newcomers := b.limiter(b.client())
+		for range 10 {
+			a.wait(b.Context(), newcomers, 1)
+		}
+		a.expect(append(slices.Repeat([]time.Duration{ms(1000)}, 6), slices.Repeat([]time.Duration{ms(2000)}, 5)...)...)
+	})
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("100/1s"))
+		b.expectTry(l, 100, true)
+		ctx, cancel := context.WithCancel(b.Context())
+		cancelled, a := &arrivals{b: b}, &arrivals{b: b}
+		for range 10 {
+			cancelled.wait(ctx, l, 1)
+		}
+		a.wait(b.Context(), l, 95)
+		b.until(ms(300))
+		cancel()
+		cancelled.wg.Wait()
 		newcomers := b.limiter(b.client())
 		for range 10 {
 			a.wait(b.Context(), newcomers, 1)

@@ -18,7 +18,7 @@ func (l *Line) arrive(w *Waiter, serves bool, now Local) {
 	}
 	if n, _ := l.Lend(now); n > 0 && IsOne(w.ns) {
 		l.stock.left--
-		l.assign(w, l.stock.grant)
+		l.assign(w, l.stock.grant, now)
 		return
 	}
 	if l.mayNeedStock(w.ns) {
@@ -75,7 +75,7 @@ func (l *Line) mayServe(w *Waiter, now Local) bool {
 }
 
 // leave takes out a waiter whose caller leaves, and gives its grant back.
-func (l *Line) leave(w *Waiter) {
+func (l *Line) leave(w *Waiter, now Local) {
 	switch w.state {
 	case queued:
 		l.front = without(l.front, w)
@@ -84,7 +84,7 @@ func (l *Line) leave(w *Waiter) {
 		if l.closed {
 			break // Close has given back what it could
 		}
-		l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns, left: w})
+		l.giveBack(returned{grant: w.grant, ns: w.ns, left: w}, now)
 		l.letGo(w)
 		l.giveBackHeld()
 		l.kick()
@@ -122,14 +122,7 @@ func (l *Line) give(r *Release) {
 
 // Counts reports whether the permits that a waiter was handed still count, as far as the line
 // knows.
-func (l *Line) Counts(w *Waiter, now Local) bool {
-	for _, s := range l.config {
-		if now.Sub(w.grant.due) >= s.Interval {
-			return false
-		}
-	}
-	return true
-}
+func (l *Line) Counts(w *Waiter, now Local) bool { return l.allCount(w.grant, now) }
 
 // doubt has the configuration checked before anybody acts on it again.
 func (l *Line) doubt() {
@@ -148,7 +141,7 @@ func (l *Line) close(now Local) {
 	}
 	l.closed = true
 	for _, w := range slices.Clone(l.holders) {
-		l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns})
+		l.giveBack(returned{grant: w.grant, ns: w.ns}, now)
 		l.letGo(w) // what a call under way says about the configuration no longer concerns w
 		l.answer(w, Answer{Err: ErrClosed})
 	}

@@ -120,7 +120,7 @@ func (l *Line) checkFailed(r Reply, now Local) {
 		l.askAt, l.heardAt = 0, r.Sent
 		return
 	}
-	l.failed(nil, r.Err)
+	l.failed(nil, r.Err, now)
 	l.out.After = l.backoff(l.failures)
 	l.failures++
 }

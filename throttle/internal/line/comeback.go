@@ -86,7 +86,7 @@ func (l *Line) comesBack(w *Waiter, now Local) bool {
 		l.giveBackHeld()
 		return false
 	}
-	l.assign(w, l.takeHeld())
+	l.assign(w, l.takeHeld(), now)
 	return true
 }
 
@@ -97,7 +97,7 @@ func (l *Line) assignHeld(now Local) {
 	for len(l.front) == 0 && len(l.waiting) > 0 && len(c.held) > 0 && l.suits(l.waiting[0], now) {
 		w := l.waiting[0]
 		l.waiting = l.waiting[1:]
-		l.assign(w, l.takeHeld())
+		l.assign(w, l.takeHeld(), now)
 	}
 	switch {
 	case len(l.front)+len(l.waiting) > 0:

@@ -104,7 +104,7 @@ func (l *Line) missed(w *Waiter, now Local) {
 		l.answer(w, Answer{Err: ErrClosed})
 	case w.left:
 		l.out.Stale++
-		l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns})
+		l.giveBack(returned{grant: w.grant, ns: w.ns}, now)
 		l.kick()
 		l.answer(w, Answer{Err: context.Canceled})
 		w.state = gone
@@ -116,32 +116,7 @@ func (l *Line) missed(w *Waiter, now Local) {
 // exchangeStale exchanges permits that came too late.
 func (l *Line) exchangeStale(w *Waiter, now Local) {
 	l.out.Stale++
-	l.exchange(w, l.tellsOfStale(w, now), now)
-}
-
-// staleShare is what part of a limit, or of each of a group's, has to come too late within a span for others to hear of it.
-const staleShare = 8
-
-// tellsOfStale reports whether those who wait, in this and other processes, are to hear that permits of w went back,
-// which came too late. They count for nearly a span yet, and what is reserved for the next one leaves no room for w
-// now. So others use them: they move up, as after a release. That costs Redis more than anything else, so a few late permits
-// are not worth it.
-func (l *Line) tellsOfStale(w *Waiter, now Local) bool {
-	if !l.Counts(w, now.Add(freshFor)) { // by then the last have moved up
-		return false
-	}
-	if l.stale == nil || now.Sub(l.staleSince) >= l.span() {
-		l.staleSince, l.stale = now, make([]int64, len(l.config))
-	}
-	tells := true
-	for i, s := range l.config {
-		l.stale[i] += w.ns[i]
-		tells = tells && !s.PerClient && !s.Calendar && l.stale[i] >= (s.Rate+staleShare-1)/staleShare
-	}
-	if tells {
-		l.stale = nil
-	}
-	return tells
+	l.exchange(w, l.tells(w.grant, w.ns, now), now)
 }
 
 // timed records what later replies tell about when a grant is due. If it was due when it was
@@ -189,7 +164,7 @@ func (l *Line) checkFirst(w *Waiter) {
 
 // exchange gives a grant back and asks for another, in one call. If it tells, others hear that the permits are free.
 func (l *Line) exchange(w *Waiter, tells bool, now Local) {
-	l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns, by: w, stale: tells})
+	l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns, by: w, tells: tells})
 	l.again(w, now)
 	l.kick()
 }

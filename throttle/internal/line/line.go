@@ -88,8 +88,8 @@ type Line struct {
 	movedUpAt   Local
 	moveUpAt    Local   // when to ask again for the grants that are not near; zero: no need
 	moving      moving  // if some of them are left, which the next call asks for again
-	stale       []int64 // permits of each member that came too late, in the span
-	staleSince  Local   // that began then
+	untold      []int64 // permits of each member that went back in the span, of which nobody was told
+	untoldSince Local   // that began then
 	binding     bool    // the latest batch did not get all it asked for at once
 	scarceUntil Local   // until then the short way, which found too little free, is not tried
 	verifiedAt  Local   // when a call by the short way last verified what others may have done

@@ -53,7 +53,7 @@ func (l *Line) batchAnswered(c *Call, r Reply, now Local) (again *Call) {
 		l.drop(b, Answer{Err: err})
 	default: // a batch whose reply was lost is repeated as it is, and charged once
 		b.mayBeServed()
-		l.failed(b, err)
+		l.failed(b, err, now)
 		l.out.After = l.backoff(b.attempts)
 		b.attempts++
 		return l.ask(b, now, now.Add(l.out.After))
@@ -171,7 +171,7 @@ func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, own bool, 
 		for _, w := range ws[:k] {
 			p.rank = l.ranked
 			l.ranked++
-			l.assign(w, p)
+			l.assign(w, p, received)
 		}
 		if more := g.Count - int64(k); more > 0 {
 			l.holdMore(p, more)
@@ -186,13 +186,13 @@ func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, own bool, 
 }
 
 // assign gives a waiter its grant.
-func (l *Line) assign(w *Waiter, p grant) {
+func (l *Line) assign(w *Waiter, p grant, now Local) {
 	w.grant = p
 	switch {
 	case w.state == gone:
-		l.returns = append(l.returns, returned{grant: p, ns: w.ns})
+		l.giveBack(returned{grant: p, ns: w.ns}, now)
 	case l.closed:
-		l.returns = append(l.returns, returned{grant: p, ns: w.ns})
+		l.giveBack(returned{grant: p, ns: w.ns}, now)
 		l.answer(w, Answer{Err: ErrClosed})
 	default:
 		w.state = granted

@@ -145,7 +145,7 @@ func (l *Line) Step(e Event, now Local, out *Actions) {
 	case Missed:
 		l.missed(e.Waiter, now)
 	case Leave:
-		l.leave(e.Waiter)
+		l.leave(e.Waiter, now)
 	case Extend:
 		e.Waiter.until, e.Waiter.now, e.Waiter.claimed = e.Until, false, now
 	case Give:
@@ -157,7 +157,7 @@ func (l *Line) Step(e Event, now Local, out *Actions) {
 	case Troubled:
 		e.Call.batch.mayBeServed()
 		if e.Answer.Err != nil {
-			l.failed(e.Call.batch, e.Answer.Err)
+			l.failed(e.Call.batch, e.Answer.Err, now)
 		}
 	case Again:
 		e.Call.batch.mayBeServed()

@@ -83,7 +83,7 @@ func (l *Line) assignStock(now Local) {
 		w := l.waiting[0]
 		l.waiting = l.waiting[1:]
 		l.stock.left--
-		l.assign(w, l.stock.grant)
+		l.assign(w, l.stock.grant, now)
 	}
 	if len(l.waiting) == 0 {
 		l.urgentAt = 0

@@ -21,7 +21,7 @@ const (
 func (l *Line) Trouble() error { return l.trouble }
 
 // failed tells those who cannot wait that Redis is in trouble.
-func (l *Line) failed(b *batch, err error) {
+func (l *Line) failed(b *batch, err error, now Local) {
 	l.trouble = err
 	tell := func(ws []*Waiter) []*Waiter {
 		var rest []*Waiter
@@ -42,7 +42,7 @@ func (l *Line) failed(b *batch, err error) {
 	l.front, l.waiting = tell(l.front), tell(l.waiting)
 	for _, w := range l.byDue() {
 		if w.now && w.state == unsure {
-			l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns})
+			l.giveBack(returned{grant: w.grant, ns: w.ns}, now)
 			l.letGo(w)
 			l.answer(w, Answer{Err: NoAnswer(err)})
 		}

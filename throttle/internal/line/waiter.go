@@ -1,10 +1,6 @@
 package line
 
-import (
-	"time"
-
-	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
-)
+import "time"
 
 // Waiter is one request. All of it except Out belongs to the line.
 type Waiter struct {
@@ -81,29 +77,6 @@ type Answer struct {
 	Member int           // the member that decided
 	N      int64         // what was asked of that member, and its rate, if Err is ErrExceedsRate
 	Rate   int64
-}
-
-// returned is a grant whose permits are given back.
-type returned struct {
-	grant grant
-	ns    []int64
-	by    *Waiter // who asks for another in exchange; nil if nobody does
-	left  *Waiter // whose caller waits until Redis has it; nil if nobody does
-
-	stale   bool     // the permits came too late, and those who wait are to hear that they are free
-	release *Release // set if the permits were handed out; nil if they were not
-	filled  Local    // when a stock had them, of which they are what is left; zero: they are not
-}
-
-// kind tells why permits are given back.
-func (r *returned) kind() script.ReturnKind {
-	switch {
-	case r.release != nil, r.filled != 0, r.stale:
-		return script.Came
-	case r.by != nil && r.by.state == queued:
-		return script.Exchanged
-	}
-	return script.Unused
 }
 
 // Release is permits of each member that were handed out and not used.

@@ -119,6 +119,7 @@ for _ = 1, take_number() do
       freed[i] = true
     elseif kind ~= '1' and same and upkeep().give_back(m, t, n, now) then
       changed = true
+      freed[i] = freed[i] or kind == '3'
     end
   end
 end
