@@ -15,18 +15,18 @@ func TestExchangeKeepsWhatItHad(t *testing.T) {
 		return []ask{{longest: longest, reach: min(longest, 2_000_000), near: near, count: n, ns: []int64{1}}}
 	}
 	for name, tt := range map[string]struct {
-		after     time.Duration // since the permits before the exchanged ones
-		exchanged bool
-		first     int64 // permits of the first second, that go back
-		released  int64 // permits that were used
-		asks      int64
-		now, far  int64 // what it gets
+		after    time.Duration // since the permits before the exchanged ones
+		kind     script.ReturnKind
+		first    int64 // permits of the first second, that go back
+		released int64 // permits that were used
+		asks     int64
+		now, far int64 // what it gets
 	}{
-		"exchanged":             {300 * time.Millisecond, true, 0, 0, 290, 0, 290},
-		"given back":            {300 * time.Millisecond, false, 0, 0, 290, 0, fair},
-		"asks for more":         {300 * time.Millisecond, true, 0, 0, 400, 0, 290},
-		"some are released":     {300 * time.Millisecond, true, 0, 50, 400, 50, 240},
-		"those only given back": {1050 * time.Millisecond, false, 100, 0, 390, 100, fair},
+		"exchanged":             {300 * time.Millisecond, script.Exchanged, 0, 0, 290, 0, 290},
+		"given back":            {300 * time.Millisecond, script.Unused, 0, 0, 290, 0, fair},
+		"asks for more":         {300 * time.Millisecond, script.Exchanged, 0, 0, 400, 0, 290},
+		"some are released":     {300 * time.Millisecond, script.Exchanged, 0, 50, 400, 50, 240},
+		"those only given back": {1050 * time.Millisecond, script.Unused, 100, 0, 390, 100, fair},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -63,9 +63,9 @@ func TestExchangeKeepsWhatItHad(t *testing.T) {
 			s.pass(10 * time.Millisecond)
 			send(other, 0, asking(300, 2_000_000))
 			s.pass(time.Duration(begin-s.now(t))*time.Microsecond + tt.after)
-			returns := []giving{{at: at, exchanged: tt.exchanged, epochs: mine.epochs(), ns: []int64{290}}}
+			returns := []giving{{at: at, kind: tt.kind, epochs: mine.epochs(), ns: []int64{290}}}
 			if tt.first > 0 {
-				returns = append(returns, giving{at: at - 1_000_000, exchanged: tt.exchanged, epochs: mine.epochs(), ns: []int64{tt.first}})
+				returns = append(returns, giving{at: at - 1_000_000, kind: tt.kind, epochs: mine.epochs(), ns: []int64{tt.first}})
 			}
 			released = tt.released
 			got := map[bool]int64{}

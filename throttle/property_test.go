@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 )
@@ -227,7 +228,9 @@ func (x *trace) batch(t *rapid.T, q *tracedQueue, states []state) batchCall {
 	}
 	for range rapid.IntRange(0, min(2, len(q.held))).Draw(t, "returns") {
 		i := rapid.IntRange(0, len(q.held)-1).Draw(t, "reservation")
-		b.returns = append(b.returns, q.held[i])
+		back := q.held[i]
+		back.kind = rapid.SampledFrom([]script.ReturnKind{script.Unused, script.Exchanged, script.Free}).Draw(t, "kind")
+		b.returns = append(b.returns, back)
 		q.held = slices.Delete(q.held, i, i+1)
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "asks") {

@@ -346,7 +346,7 @@ func (p *simulatedProcess) send(r *replayed, m message, answered func(any, error
 	})
 }
 
-// announced passes on that a call released permits.
+// announced passes on that a call released permits, or gave back what others may hear of.
 func (r *replayed) announced(p *simulatedProcess, m message) {
 	if m.script != "acquire" {
 		return
@@ -355,6 +355,13 @@ func (r *replayed) announced(p *simulatedProcess, m message) {
 	for i, n := range call.releases {
 		if n > 0 {
 			r.changed(p, m.names()[i], line.Freed)
+		}
+	}
+	for _, g := range call.returns {
+		if g.kind == script.Came || g.kind == script.Free {
+			for _, name := range m.names() {
+				r.changed(p, name, line.Freed)
+			}
 		}
 	}
 }

@@ -148,10 +148,13 @@ func (s state) with(records []record) *model {
 	return &m
 }
 
-// giveBack takes up to n permits out of the records that hold the grant made for time at, or what
-// was taken instead of it, and returns how many.
-func giveBack(rs []record, span, at, n int64) (taken int64) {
-	end := boundary(span, at+1) - 1
+// giveBack takes up to n permits out of the records that hold the grant made for time at, or with which it was merged by
+// now, and returns how many. If the configuration was changed since, the grant is where it was.
+func giveBack(rs []record, span, at, n, now int64, changed bool) (taken int64) {
+	end := min(boundary(span, at+1)-1, max(at, now))
+	if changed {
+		end = at
+	}
 	for i, r := range rs {
 		if r.at >= at && r.at <= end && r.member == ownMember(r.at, r.n) {
 			x := min(r.n, n-taken)
@@ -178,8 +181,7 @@ func releaseOldest(rs []record, now, n int64) []record {
 // giving is a reservation that a queue returns.
 type giving struct {
 	at         int64
-	due        bool
-	exchanged  bool
+	kind       script.ReturnKind
 	epochs, ns []int64
 }
 
@@ -238,14 +240,7 @@ func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) script.Re
 		r.Members = append(r.Members, script.Member{Settings: q.config[i], Create: l.member.Create, Refresh: b.refresh[i], Ahead: b.ahead[i]})
 	}
 	for _, g := range b.returns {
-		kind := script.Unused
-		switch {
-		case g.due:
-			kind = script.Came
-		case g.exchanged:
-			kind = script.Exchanged
-		}
-		r.Returns = append(r.Returns, script.Return{At: script.Remote(g.at), Kind: kind, Epochs: g.epochs, Ns: g.ns})
+		r.Returns = append(r.Returns, script.Return{At: script.Remote(g.at), Kind: g.kind, Epochs: g.epochs, Ns: g.ns})
 	}
 	for _, a := range b.asks {
 		r.Runs = append(r.Runs, script.Run{

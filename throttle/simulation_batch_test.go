@@ -99,15 +99,13 @@ func (d *decision) current(i int) oracle.Log {
 func (d *decision) giveBack() (changed bool) {
 	for _, g := range d.call.returns {
 		for i, b := range d.before {
-			same, taken := g.epochs[i] == b.epoch, int64(0)
-			switch {
-			case g.at <= b.limit.Cutoff(int64(d.r.Now)):
-			case g.due:
-				d.logs[i], taken = d.logs[i].TakeBackDue(b.limit, g.at, g.ns[i], int64(d.r.Now), !same)
-			case same:
-				d.logs[i], taken = d.logs[i].TakeBack(b.limit, g.at, g.ns[i])
+			now, same := int64(d.r.Now), g.epochs[i] == b.epoch
+			came := g.kind == script.Came || g.kind == script.Free && g.at <= now
+			if g.at > b.limit.Cutoff(now) && (same || came) {
+				var taken int64
+				d.logs[i], taken = d.logs[i].TakeBack(b.limit, g.at, g.ns[i], now, !same)
+				changed = changed || taken > 0
 			}
-			changed = changed || taken > 0
 		}
 	}
 	for i, n := range d.call.releases {

@@ -327,7 +327,7 @@ func readBatchCall(args []any) batchCall {
 		b.seen, b.refresh, b.ahead = append(b.seen, next()), append(b.refresh, next() == 1), append(b.ahead, next())
 	}
 	for range next() {
-		b.returns = append(b.returns, giving{at: next(), due: next() == 1, epochs: several(members), ns: several(members)})
+		b.returns = append(b.returns, giving{at: next(), kind: script.ReturnKind(next()), epochs: several(members), ns: several(members)})
 	}
 	b.releases = several(members)
 	for range next() {

@@ -109,6 +109,7 @@ func TestCancelledPlacesAreTheNextOnes(t *testing.T) {
 		b.until(ms(300))
 		cancel()
 		cancelled.wg.Wait()
+		time.Sleep(ms(150)) // those who wait move up at most once in 100 ms
 		for _, w := range cancelled.waits {
 			if !errors.Is(w.err, context.Canceled) || w.at != ms(300) {
 				b.Errorf("cancelled wait ended at %v with %v", w.at, w.err)

@@ -31,40 +31,48 @@ func (r *returned) kind() script.ReturnKind {
 	return script.Unused
 }
 
-// freeShare is what part of a limit, or of each of a group's, has to come back within a span for others to hear of it; or
-// as many permits as come free in freeTime, if these are fewer: of a quota of hours each is worth a call.
+// freeShare is what part of a limit has to come back within a span for others to hear of it; or as many permits as come
+// free in freeTime, if these are fewer: of a quota of hours each is worth a call.
 const (
 	freeShare = 8
 	freeTime  = time.Second
 )
 
+// untold is how many permits of a member went back since a time, of which nobody was told.
+type untold struct {
+	n     int64
+	since Local
+}
+
 // giveBack gives back permits for which nobody asks in exchange.
 func (l *Line) giveBack(r returned, now Local) {
 	r.tells = l.tells(r.grant, r.ns, now)
 	l.returns = append(l.returns, r)
-	if r.tells { // in this process they move up with the call that gives it back, before others ask
-		l.freed(now)
-	}
 }
 
 // tells reports whether those who wait, in this and other processes, are to hear that permits go back which were not used:
-// they came too late, or their caller left. What is reserved for later leaves no room for whoever asks next, so only those
-// who wait already can have them: they move up, as after a release. That costs Redis more than anything else, so a few
-// permits are not worth it.
+// they came too late, or their caller left. What is reserved for later may leave no room for whoever asks next, so only
+// those who wait already can have them: they move up, as after a release. That costs Redis more than anything else, so a
+// few permits are not worth it. In this process they move up with the call that gives the permits back.
 func (l *Line) tells(g grant, ns []int64, now Local) bool {
 	if !l.allCount(g, now.Add(freshFor)) { // by then the last have moved up
 		return false
 	}
-	if l.untold == nil || now.Sub(l.untoldSince) >= l.span() {
-		l.untoldSince, l.untold = now, make([]int64, len(l.config))
+	if l.untold == nil {
+		l.untold = make([]untold, len(l.config))
 	}
-	tells := true
+	tells := false
 	for i, s := range l.config {
-		l.untold[i] += ns[i]
-		tells = tells && (l.untold[i] >= (s.Rate+freeShare-1)/freeShare || s.PerPermit(l.untold[i]) >= freeTime)
+		u := &l.untold[i]
+		if now.Sub(u.since) >= s.Span() {
+			*u = untold{since: now}
+		}
+		u.n += ns[i]
+		tells = tells || u.n >= (s.Rate+freeShare-1)/freeShare || s.PerPermit(u.n) >= freeTime
 	}
 	if tells {
 		l.untold = nil
+		l.freed(now)
 	}
 	return tells
 }

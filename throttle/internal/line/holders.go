@@ -68,7 +68,7 @@ func (l *Line) current(p *grant) bool {
 	return true
 }
 
-// freed records that permits were released, so that earlier permits may be available.
+// freed records that permits went back, so that earlier ones may be available.
 func (l *Line) freed(now Local) {
 	if l.closed || !l.calling && len(l.holders)+len(l.front)+len(l.waiting) == 0 {
 		return
@@ -89,15 +89,15 @@ type moving struct {
 	upTo uint64 // who arrived later need not
 }
 
-// moveUp asks again for the grants that are not near, if permits were released. It begins at most once in freshFor, however
-// many releases are announced. A grant goes back in the call that asks for another one, so that nobody else gets it: if
+// moveUp asks again for the grants that are not near, if permits went back. It begins at most once in freshFor, however
+// often that is announced, and not while Redis does not answer: nobody knows whether it still serves what is asked then. A grant goes back in the call that asks for another one, so that nobody else gets it: if
 // there are too many for one call, the others keep theirs until the next. A reservation that nobody waits for yet keeps its
 // grant: its caller may come back at the time that it was told. Those who are in front ask after those who move up: they
 // may give back less than they take.
 func (l *Line) moveUp(now Local) {
 	m := l.moving
 	switch {
-	case l.closed:
+	case l.closed, l.trouble != nil:
 		return
 	case m == (moving{}):
 		if l.moveUpAt == 0 || now < l.moveUpAt {

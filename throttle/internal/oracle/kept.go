@@ -6,16 +6,10 @@ import (
 )
 
 // TakeBack takes up to n permits of the grant at t out of the log: out of its entry, or out of
-// the entries up to the end of its bucket, with which it may have been merged. It returns what is
-// left, and how many permits it took.
-func (log Log) TakeBack(l Limit, t, n int64) (Log, int64) {
-	return log.takeFrom(t, l.BucketEnd(t+1), n)
-}
-
-// TakeBackDue is TakeBack for permits that were handed out by now: it takes nothing out of
-// entries in the future. If the configuration was changed since, a grant that counts is still
-// where it was, and nothing else is touched.
-func (log Log) TakeBackDue(l Limit, t, n, now int64, changed bool) (Log, int64) {
+// the entries up to the end of its bucket, with which it may have been merged by now. What is in the future is of others.
+// If the configuration was changed since, a grant that counts is still where it was, and nothing else is touched. It returns
+// what is left, and how many permits it took.
+func (log Log) TakeBack(l Limit, t, n, now int64, changed bool) (Log, int64) {
 	if changed {
 		return log.takeFrom(t, t+1, n)
 	}

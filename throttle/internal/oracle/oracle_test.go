@@ -126,14 +126,13 @@ func TestTakeBackAndRelease(t *testing.T) {
 		got  Log
 		want Log
 	}{
-		{"part of a grant", first(log.TakeBack(five, 5, 2)), Log{{0, 2}, {5, 1}, {7, 1}, {20, 1}}},
-		{"no more than it was", first(log.TakeBack(five, 5, 9)), Log{{0, 2}, {7, 1}, {20, 1}}},
-		{"a grant that is not there", first(log.TakeBack(five, 6, 1)), log},
-		{"what was merged into a bucket", first(Log{{1025, 4}}.TakeBack(long, 1024, 3)), Log{{1025, 1}}},
-		{"due, merged by now", first(Log{{1025, 4}}.TakeBackDue(long, 1024, 3, 2000, false)), Log{{1025, 1}}},
-		{"due, and not out of what is ahead", first(Log{{1026, 4}}.TakeBackDue(long, 1024, 3, 1025, false)), Log{{1026, 4}}},
-		{"due, of the limit before it was changed", first(Log{{1024, 4}, {1025, 4}}.TakeBackDue(long, 1024, 5, 2000, true)), Log{{1025, 4}}},
-		{"not out of the next bucket", first(Log{{1028, 4}}.TakeBack(long, 1024, 3)), Log{{1028, 4}}},
+		{"part of a grant", first(log.TakeBack(five, 5, 2, 50, false)), Log{{0, 2}, {5, 1}, {7, 1}, {20, 1}}},
+		{"no more than it was", first(log.TakeBack(five, 5, 9, 50, false)), Log{{0, 2}, {7, 1}, {20, 1}}},
+		{"a grant that is not there", first(log.TakeBack(five, 6, 1, 50, false)), log},
+		{"what was merged into a bucket", first(Log{{1025, 4}}.TakeBack(long, 1024, 3, 2000, false)), Log{{1025, 1}}},
+		{"not out of what is ahead", first(Log{{1026, 4}}.TakeBack(long, 1024, 3, 1025, false)), Log{{1026, 4}}},
+		{"of the limit before it was changed", first(Log{{1024, 4}, {1025, 4}}.TakeBack(long, 1024, 5, 2000, true)), Log{{1025, 4}}},
+		{"not out of the next bucket", first(Log{{1028, 4}}.TakeBack(long, 1024, 3, 2000, false)), Log{{1028, 4}}},
 		{"the oldest first", log.Release(10, 3), Log{{5, 2}, {7, 1}, {20, 1}}},
 		{"no reservations", log.Release(10, 99), Log{{20, 1}}},
 	} {

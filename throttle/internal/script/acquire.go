@@ -42,7 +42,7 @@ const (
 	Unused    ReturnKind = iota // nobody asks for others in this call
 	Came                        // their time has come: waiters hear of what becomes free
 	Exchanged                   // somebody asks for others in this call
-	Free                        // nobody used them: waiters hear that they are free
+	Free                        // nobody used them: those who have reserved later times hear
 )
 
 // Return is what a call gives back of one grant.

@@ -12,8 +12,8 @@
 --       us after which the batch must not be served (0: any time), since its last reply may be forgotten
 --       us up to where reservations may be used without having heard of a change, if that is more than NEAR (0)
 --       members M; M x: epoch last seen (0 none), refresh (1: rebuild the cached value), permits this queue has reserved ahead
---       number of returns, each: time, 1 if that time has come and others are to hear of what becomes free, or 2 if a run asks for
---            as much in exchange, or 0, M x epoch, M x permits
+--       number of returns, each: time, 1 if that time has come and others are to hear of what becomes free, 2 if a run asks for
+--            as much in exchange, 3 if those who have reserved later times are to hear, or 0, M x epoch, M x permits
 --       M x permits to release from the oldest grants
 --       number of runs, each: longest wait us, reach us (how far ahead permits may be reserved), near us (up to where that does
 --            not depend on what other clients have), lead us (no earlier than so far ahead), count, M x permits
@@ -115,11 +115,10 @@ for _ = 1, take_number() do
       kept = kept or { unpack(ahead) }
       kept[i] = kept[i] + n
     end
-    if kind == '1' and m and n > 0 and upkeep().take_back(m, t, n, now, same) then
-      freed[i] = true
-    elseif kind ~= '1' and same and upkeep().give_back(m, t, n, now) then
+    local came = kind == '1' or kind == '3' and t <= now
+    if m and n > 0 and (same or came) and upkeep().take_back(m, t, n, now, same) then
       changed = true
-      freed[i] = freed[i] or kind == '3'
+      freed[i] = freed[i] or kind == '1' or kind == '3' and not m.per_client and call('ZCOUNT', m.permits_key, '(' .. score(max(t, now + NEAR)), '+inf') > 0
     end
   end
 end

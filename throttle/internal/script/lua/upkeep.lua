@@ -142,14 +142,9 @@ local function take_from(m, t, n, now, till)
   return true
 end
 
--- give_back takes back up to n permits of the grant made for time t: out of the entry at t, and of
--- those up to the end of its bucket. The grant may have been merged into those, or a release may
--- have taken permits of this entry instead of theirs.
-local function give_back(m, t, n, now) return take_from(m, t, n, now, bucket_end(m.W, t)) end
-
--- take_back takes back permits that were handed out: they lie no later than now. After a change of
--- the configuration (a pause, or another rate), what it left of the grant in the log is where it
--- was.
+-- take_back takes back up to n permits of the grant made for time t: out of the entry at t, and of those up to the end of
+-- its bucket, into which the grant may have been merged. What is reserved for later was never merged. After a change of the
+-- configuration (a pause, or another rate), what it left of the grant in the log is where it was.
 local function take_back(m, t, n, now, same)
   return take_from(m, t, n, now, same and min(bucket_end(m.W, t), max(t, now)) or t)
 end
@@ -208,6 +203,6 @@ local function expire(m, now)
 end
 
 return {
-  check_in = check_in, compact = compact, mind_clock = mind_clock, note_far = note_far, give_back = give_back, take_back = take_back, release = release, unpack_log = unpack_log,
+  check_in = check_in, compact = compact, mind_clock = mind_clock, note_far = note_far, take_back = take_back, release = release, unpack_log = unpack_log,
   expire = expire,
 }

@@ -1,0 +1,230 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What becomes of permits that were given back, or came too late: they are for those who wait.
+
+// A permit that came too late is another's, if there is no room for its caller any more: of a quota of hours none is lost,
+// while others wait for it.
+func TestLatePermitOfALongIntervalIsNotLost(t *testing.T) {
+	t.Parallel()
+	for _, r := range []string{"20/1h", "7/1m", "1000/24h"} {
+		for _, who := range []string{"another process", "this process", "this process, per client", "and it gives up", "and it cancels"} { // who waits
+			t.Run(r+", "+who, func(t *testing.T) {
+				underFakeTime(t, func(b *bench) {
+					r := guarded(r)
+					if who == "this process, per client" {
+						r.Type = PerClient
+					}
+					l := b.limited(r)
+					waits := l
+					if who != "this process" && r.Type != PerClient {
+						waits = b.limiter(b.client())
+					}
+					first := must(l.Reserve(b.Context(), 1, 0))
+					time.Sleep(ms(1))
+					for range must(l.Config(b.Context())).Permits - 1 {
+						check(b, l.Acquire(b.Context(), 1))
+					}
+					ctx, cancel := context.WithCancel(b.Context())
+					defer cancel()
+					a := &arrivals{b: b}
+					for range 5 {
+						a.wait(ctx, waits, 1)
+					}
+					time.Sleep(ms(200))
+					var used atomic.Bool
+					switch who {
+					case "and it gives up":
+						over, cancel := context.WithCancel(ctx)
+						cancel()
+						a.wg.Go(func() { used.Store(first.Wait(over) == nil) })
+					case "and it cancels":
+						first.Cancel()
+					default:
+						a.wg.Go(func() { used.Store(first.Wait(ctx) == nil) })
+					}
+					time.Sleep(2 * time.Second)
+					served := 0
+					for _, w := range a.waits {
+						if w.at >= 0 {
+							served++
+						}
+					}
+					if used.Load() {
+						served++
+					}
+					if served != 1 {
+						b.Errorf("%d of those who wait were served, want 1", served)
+					}
+					cancel()
+					a.wg.Wait()
+				})
+			})
+		}
+	}
+}
+
+// Those who wait move up when one before them leaves, in the order in which they came, however long the interval is.
+func TestWhoLeavesIsFollowedByTheNext(t *testing.T) {
+	t.Parallel()
+	for _, r := range []string{"1/1h", "3/1h", "1/10s", "1/1s"} {
+		for _, other := range []bool{false, true} { // whether those who wait do so in another process
+			t.Run(fmt.Sprintf("%s, another process %v", r, other), func(t *testing.T) {
+				underFakeTime(t, func(b *bench) {
+					l := b.limited(guarded(r))
+					waits := l
+					if other {
+						waits = b.limiter(b.client())
+					}
+					c := must(l.Config(b.Context()))
+					for range c.Permits {
+						check(b, l.Acquire(b.Context(), 1))
+					}
+					ctx, leave := context.WithCancel(b.Context())
+					before := &arrivals{b: b}
+					for range c.Permits {
+						before.wait(ctx, l, 1)
+					}
+					a := &arrivals{b: b}
+					for range 2 * c.Permits {
+						a.wait(b.Context(), waits, 1)
+					}
+					time.Sleep(ms(300))
+					leave()
+					a.wg.Wait()
+					before.wg.Wait()
+					for i, w := range a.waits {
+						span := c.Interval + c.Guard
+						if round := time.Duration(1 + int64(i)/c.Permits); w.err != nil || w.at < round*span || w.at > round*span+ms(150) {
+							b.Errorf("the wait with the number %d ended after %v, %v, want about %v", i, w.at, w.err, round*span)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// A quota of hours beside a limit of seconds is a quota of hours.
+func TestLatePermitOfAGroupIsNotLost(t *testing.T) {
+	t.Parallel()
+	underFakeTime(t, func(b *bench) {
+		second, hour := b.limited(guarded("1000/1s")), must(b.client().Limiter("hour"))
+		check(b, hour.SetRate(b.Context(), guarded("20/1h")))
+		c := b.client()
+		group := must(c.Group(must(c.Limiter(second.Name())), must(c.Limiter("hour"))))
+		first := must(group.Reserve(b.Context(), 1, 0))
+		time.Sleep(ms(1))
+		for range 19 {
+			check(b, group.Acquire(b.Context(), 1))
+		}
+		ctx, cancel := context.WithCancel(b.Context())
+		a := &arrivals{b: b}
+		for range 5 {
+			a.wait(ctx, group, 1)
+		}
+		time.Sleep(2 * time.Second) // longer than the short limit counts
+		first.Cancel()
+		time.Sleep(2 * time.Second)
+		served := 0
+		for _, w := range a.waits {
+			if w.at >= 0 {
+				served++
+			}
+		}
+		if served != 1 {
+			b.Errorf("%d of those who wait were served, want 1", served)
+		}
+		cancel()
+		a.wg.Wait()
+	})
+}
+
+// Whoever leaves while Redis does not answer costs nobody else the reservation: however long that lasts, they have the
+// times that they had. (Of what was given back just before, and is not answered for 10 s, nobody knows: it counts as used.)
+func TestWhoLeavesInAnOutageCostsOthersNothing(t *testing.T) {
+	t.Parallel()
+	for _, outage := range []time.Duration{time.Second, 30 * time.Second} {
+		t.Run(outage.String(), func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				var away atomic.Bool
+				l := b.troubled(guarded("3/1h"), func(_ int64, send func() *redis.Cmd) *redis.Cmd {
+					if away.Load() {
+						return failed(io.ErrUnexpectedEOF)
+					}
+					return send()
+				})
+				for range 3 {
+					check(b, l.Acquire(b.Context(), 1))
+				}
+				ctx, leave := context.WithCancel(b.Context())
+				a := &arrivals{b: b}
+				for range 2 {
+					a.wait(b.Context(), l, 1)
+				}
+				leaver := &arrivals{b: b}
+				leaver.wait(ctx, l, 1)
+				a.wait(b.Context(), l, 1)
+				time.Sleep(ms(500))
+				away.Store(true)
+				time.Sleep(ms(500))
+				leave()
+				leaver.wg.Wait()
+				time.Sleep(outage)
+				away.Store(false)
+				a.wg.Wait()
+				span := time.Hour + ms(50)
+				for i, latest := range []time.Duration{span, span, 2 * span} {
+					if w := a.waits[i]; w.err != nil || w.at < span || w.at > latest+time.Second {
+						b.Errorf("the wait with the number %d ended after %v, %v, want %v at the latest", i, w.at, w.err, latest)
+					}
+				}
+			})
+		})
+	}
+}
+
+// To ask when permits would be due, and to leave them, is no news for those who wait: nobody has reserved later ones.
+func TestProbesTellNobody(t *testing.T) {
+	t.Parallel()
+	for _, r := range []string{"5/1m", "1/1h", "8/10m"} {
+		t.Run(r, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				l, other := b.limited(guarded(r)), b.client()
+				probe := b.limiter(other)
+				for range must(l.Config(b.Context())).Permits {
+					check(b, l.Acquire(b.Context(), 1))
+				}
+				ctx, cancel := context.WithCancel(b.Context())
+				a := &arrivals{b: b}
+				a.wait(ctx, l, 1)
+				calls := func(probes bool) int64 { // of those who wait, in 4 s
+					before := l.c.Stats().Calls
+					for range 20 {
+						if probes {
+							must(probe.Reserve(b.Context(), 1, 2*time.Hour)).Cancel()
+						}
+						time.Sleep(ms(200))
+					}
+					return l.c.Stats().Calls - before
+				}
+				calls(true)
+				if with, without := calls(true), calls(false); with > without+1 {
+					b.Errorf("20 probes cost those who wait %d calls, and as much time without them %d", with, without)
+				}
+				cancel()
+				a.wg.Wait()
+			})
+		})
+	}
+}
