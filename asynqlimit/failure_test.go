@@ -108,6 +108,34 @@ jobs: { "x:limited": { limits: [api] } }
 	}
 }
 
+// TestMorePermitsWhileDraining: what a job has sent is sent once. If it waits for the permits of its next request when its
+// process is told to end, it gets them, and ends there.
+func TestMorePermitsWhileDraining(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	s.enqueue("x:limited", "x")
+	var got atomic.Int64
+	m := member{yaml: `
+limits: { api: { rate: 1/2s } }
+jobs: { "x:limited": { limits: [api] } }
+`, handle: func(ctx context.Context, _ *asynq.Task) error {
+		err := asynqlimit.AcquireMore(ctx)
+		if err == nil {
+			got.Add(1)
+		}
+		return err
+	}}
+	stop := s.serve(m)
+	s.awaitStarts("x", 1, 5*time.Second)
+	stop()
+	if n := got.Load(); n != 1 {
+		t.Errorf("it got the permits of its second request %d times", n)
+	}
+	if info, err := s.inspector.GetQueueInfo("default"); err != nil || info.Size != 0 {
+		t.Errorf("it is still there: %+v, %v", info, err)
+	}
+}
+
 // TestDeadlineOver: jobs whose deadline has passed fail without a start, and hold up no others:
 // each has its position only as long as asynq has the job.
 func TestDeadlineOver(t *testing.T) {

@@ -276,8 +276,13 @@ func (l *Limits) weightOf(queue string) int {
 
 // whileRunning returns a context that also ends when the process drains.
 func (l *Limits) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
+	return until(ctx, l.draining)
+}
+
+// until returns a context that ends when either of two does.
+func until(ctx, end context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	unregister := context.AfterFunc(l.draining, cancel)
+	unregister := context.AfterFunc(end, cancel)
 	return ctx, func() { unregister(); cancel() }
 }
 

@@ -44,7 +44,7 @@ func (i *Inspector) Detail(ctx context.Context, id, queue string, hide *secrets.
 	if err != nil {
 		return nil, err
 	}
-	info, err := i.asynq.GetTaskInfo(e.Queue, e.ID)
+	info, err := i.asynqWithin(ctx).GetTaskInfo(e.Queue, e.ID)
 	if err != nil {
 		return nil, fmt.Errorf("read task %q of queue %q: %w", e.ID, e.Queue, err)
 	}
@@ -103,25 +103,26 @@ func pastOf(e *Explanation, info *asynq.TaskInfo) []Happened {
 
 // PauseQueue keeps workers from taking jobs of a queue until it is unpaused. Running jobs go
 // on. It changes nothing if the queue is already paused.
-func (i *Inspector) PauseQueue(queue string, paused bool) error {
-	queues, err := i.asynq.Queues()
+func (i *Inspector) PauseQueue(ctx context.Context, queue string, paused bool) error {
+	queues, err := i.Queues(ctx)
 	if err != nil {
-		return fmt.Errorf("list the queues: %w", err)
+		return err
 	}
+	of := i.asynqWithin(ctx)
 	for _, known := range queues {
 		if known != queue {
 			continue
 		}
-		info, err := i.asynq.GetQueueInfo(queue)
+		info, err := of.GetQueueInfo(queue)
 		switch {
 		case err != nil:
 			return fmt.Errorf("read queue %q: %w", queue, err)
 		case info.Paused == paused:
 			return nil
 		case paused:
-			return i.asynq.PauseQueue(queue)
+			return of.PauseQueue(queue)
 		}
-		return i.asynq.UnpauseQueue(queue)
+		return of.UnpauseQueue(queue)
 	}
 	return fmt.Errorf("queue %q: %w", queue, errors.Join(asynq.ErrQueueNotFound))
 }

@@ -115,7 +115,7 @@ type HoldingSlots struct {
 // asynq.ErrTaskNotFound or asynq.ErrQueueNotFound if there is none, and an *AmbiguousTaskError
 // if there are several. Things may change while it reads them.
 func (i *Inspector) Explain(ctx context.Context, id, queue string) (*Explanation, error) {
-	info, err := i.find(id, queue)
+	info, err := i.find(ctx, id, queue)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (i *Inspector) Explain(ctx context.Context, id, queue string) (*Explanation
 		e.Blocked, e.PutOff = reason, true
 	}
 	e.Group, e.Orphaned = info.Group, info.IsOrphaned
-	if err := errors.Join(i.explainQueue(e), i.explainWorkers(ctx, e)); err != nil {
+	if err := errors.Join(i.explainQueue(ctx, e), i.explainWorkers(ctx, e)); err != nil {
 		return nil, err
 	}
 	switch info.State {
@@ -156,13 +156,13 @@ func (i *Inspector) Explain(ctx context.Context, id, queue string) (*Explanation
 }
 
 // explainQueue tells how many pools serve the queue, and which worker runs the task.
-func (i *Inspector) explainQueue(e *Explanation) error {
-	q, err := i.asynq.GetQueueInfo(e.Queue)
+func (i *Inspector) explainQueue(ctx context.Context, e *Explanation) error {
+	q, err := i.asynqWithin(ctx).GetQueueInfo(e.Queue)
 	if err != nil {
 		return err
 	}
 	e.QueuePaused = q.Paused
-	servers, err := i.asynq.Servers()
+	servers, err := i.asynqWithin(ctx).Servers()
 	if err != nil {
 		return err
 	}

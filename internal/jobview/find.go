@@ -1,9 +1,9 @@
 package jobview
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/hibiken/asynq"
@@ -20,20 +20,19 @@ func (e *AmbiguousTaskError) Error() string {
 }
 
 // find returns the one task with that id, or the copy as which it goes on.
-func (i *Inspector) find(id, queue string) (*asynq.TaskInfo, error) {
+func (i *Inspector) find(ctx context.Context, id, queue string) (*asynq.TaskInfo, error) {
 	queues := []string{queue}
 	if queue == "" {
 		var err error
-		if queues, err = i.asynq.Queues(); err != nil {
-			return nil, fmt.Errorf("list the queues: %w", err)
+		if queues, err = i.Queues(ctx); err != nil {
+			return nil, err
 		}
-		slices.Sort(queues)
 	}
 	for _, id := range []string{id, id + CopySuffix} {
 		var found []*asynq.TaskInfo
 		var in []string
 		for _, q := range queues {
-			info, err := i.asynq.GetTaskInfo(q, id)
+			info, err := i.asynqWithin(ctx).GetTaskInfo(q, id)
 			switch {
 			case err == nil:
 				found, in = append(found, info), append(in, q)

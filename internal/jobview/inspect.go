@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/internal/history"
@@ -23,7 +22,6 @@ const inspectPage = 500
 type Inspector struct {
 	rdb   redis.UniversalClient
 	lines *line.Lines
-	asynq *asynq.Inspector
 	fleet *operate.Fleet
 	past  *history.Reader
 
@@ -32,7 +30,7 @@ type Inspector struct {
 
 // NewInspector returns an Inspector of what is in rdb. The caller still has to close rdb.
 func NewInspector(rdb redis.UniversalClient) *Inspector {
-	return &Inspector{rdb: rdb, lines: line.New(rdb), asynq: asynq.NewInspectorFromRedisClient(rdb), fleet: operate.NewFleet(rdb), past: history.NewReader(rdb)}
+	return &Inspector{rdb: rdb, lines: line.New(rdb), fleet: operate.NewFleet(rdb), past: history.NewReader(rdb)}
 }
 
 // Past returns what the fleet did in the last hour.
@@ -65,7 +63,7 @@ func (i *Inspector) Lines(ctx context.Context) ([]Line, error) {
 // parked tasks has an empty line.
 func (i *Inspector) LinesOf(ctx context.Context, limiters ...string) ([]Line, error) {
 	wrap := func(err error) error { return fmt.Errorf("read the lines of parked tasks: %w", err) }
-	queues, err := i.queues()
+	queues, err := i.Queues(ctx)
 	if err != nil {
 		return nil, wrap(err)
 	}
@@ -94,11 +92,8 @@ func (i *Inspector) LinesOf(ctx context.Context, limiters ...string) ([]Line, er
 }
 
 // Queues returns the queues in which a job was ever enqueued, by name.
-func (i *Inspector) Queues(context.Context) ([]string, error) { return i.queues() }
-
-// queues returns the queues in which a job was ever enqueued, by name.
-func (i *Inspector) queues() ([]string, error) {
-	queues, err := i.asynq.Queues()
+func (i *Inspector) Queues(ctx context.Context) ([]string, error) {
+	queues, err := i.asynqWithin(ctx).Queues()
 	if err != nil {
 		return nil, fmt.Errorf("list the queues: %w", err)
 	}
@@ -108,7 +103,7 @@ func (i *Inspector) queues() ([]string, error) {
 
 // lined returns the names of the limiters that may have tasks in line.
 func (i *Inspector) lined(ctx context.Context) ([]string, error) {
-	queues, err := i.queues()
+	queues, err := i.Queues(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +138,7 @@ func (i *Inspector) Parked(ctx context.Context, limiter string, from, n int64) (
 		return nil, nil
 	}
 	wrap := func(err error) error { return fmt.Errorf("read the line of limiter %q: %w", limiter, err) }
-	queues, err := i.queues()
+	queues, err := i.Queues(ctx)
 	if err != nil {
 		return nil, wrap(err)
 	}
@@ -180,7 +175,7 @@ func (i *Inspector) Parked(ctx context.Context, limiter string, from, n int64) (
 // ahead is how many tasks will be called before one that is in line, at a position of its
 // queue's part.
 func (i *Inspector) ahead(ctx context.Context, limiter, queue string, position int64) (int64, error) {
-	queues, err := i.queues()
+	queues, err := i.Queues(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -199,7 +194,7 @@ func (i *Inspector) ahead(ctx context.Context, limiter, queue string, position i
 // many. They ask their limits again. It is for users who go back to a version that does not
 // know these lines.
 func (i *Inspector) Release(ctx context.Context) (released int64, err error) {
-	queues, err := i.queues()
+	queues, err := i.Queues(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -122,7 +122,7 @@ func (i *Inspector) list(ctx context.Context, q JobQuery) (JobPage, error) {
 	if err != nil {
 		return JobPage{}, fmt.Errorf("ask Redis for the time: %w", err)
 	}
-	queues, err := i.queues()
+	queues, err := i.Queues(ctx)
 	if err != nil {
 		return JobPage{}, err
 	}

@@ -68,7 +68,7 @@ func (v *View) readLines(ctx context.Context) (parkedLines, error) {
 
 // firstLines returns the lines to read of each queue: those that a worker visits next.
 func (v *View) firstLines(ctx context.Context) ([]queueLines, error) {
-	queues, err := v.inspector.asynq.Queues()
+	queues, err := v.inspector.Queues(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -110,7 +110,7 @@ func (v *View) Overview(ctx context.Context) (Overview, error) {
 	if err = v.addTenants(ctx, o.Limits); err != nil {
 		return Overview{}, err
 	}
-	o.Pools, err = v.poolsOverview(lines)
+	o.Pools, err = v.poolsOverview(ctx, lines)
 	return o, err
 }
 
@@ -201,18 +201,19 @@ func (v *View) limitsOverview(ctx context.Context, lines parkedLines) ([]LimitOv
 	return limits, nil
 }
 
-func (v *View) poolsOverview(lines parkedLines) ([]PoolOverview, error) {
-	known, err := v.inspector.asynq.Queues() // the queues in which a job was ever enqueued
+func (v *View) poolsOverview(ctx context.Context, lines parkedLines) ([]PoolOverview, error) {
+	known, err := v.inspector.Queues(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the names of the queues: %w", err)
+		return nil, err
 	}
+	of := v.inspector.asynqWithin(ctx)
 	var pools []PoolOverview
 	for _, pool := range v.pools() {
 		p := PoolOverview{Name: pool.Name, Slots: pool.Slots, MaxWaiting: pool.MaxWaiting}
 		for _, name := range slices.Sorted(maps.Keys(pool.Weights)) {
 			q := QueueOverview{Name: name, Weight: pool.Weights[name]}
 			if slices.Contains(known, name) {
-				info, err := v.inspector.asynq.GetQueueInfo(name)
+				info, err := of.GetQueueInfo(name)
 				if err != nil {
 					return nil, fmt.Errorf("read queue %q: %w", name, err)
 				}

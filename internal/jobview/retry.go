@@ -90,7 +90,7 @@ func (q RetryQuery) means(j Job) bool {
 // retryNamed brings back the jobs with these ids. It records the ids for which there is no such
 // job.
 func (i *Inspector) retryNamed(ctx context.Context, q RetryQuery, result *Retried, again func(string, []Job) error) error {
-	queues, err := i.queues()
+	queues, err := i.Queues(ctx)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (i *Inspector) ForgetShares(ctx context.Context, limiter string) error {
 // Tenants returns the tenants of a limiter that have tasks in line, the largest weight first,
 // and how many there are. If there are very many, it returns those that are called next.
 func (i *Inspector) Tenants(ctx context.Context, limiter string) (shares []TenantShare, all int64, err error) {
-	queues, err := i.queues()
+	queues, err := i.Queues(ctx)
 	if err != nil || len(queues) == 0 {
 		return nil, 0, err
 	}

@@ -14,7 +14,7 @@ const maxCompared = 10_000
 // while the limiter gives that many permits at once, and cost more than it will give then. It
 // reads at most 10,000 tasks, and 500 tenants of a queue; all is false if there are more.
 func (i *Inspector) Stranded(ctx context.Context, limiter string, gives, then int64) (n int, all bool, err error) {
-	queues, err := i.queues()
+	queues, err := i.Queues(ctx)
 	if err != nil {
 		return 0, false, err
 	}

@@ -4,9 +4,11 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
@@ -129,6 +131,65 @@ func TestRedisAway(t *testing.T) {
 			t.Errorf("%s: %d %.300s, want %d with %q", tt.asked.path, status, body, tt.status, tt.body)
 		}
 	}
+}
+
+// TestRedisStandsStill: while Redis says nothing at all, each address answers within its own time, however many ask at once.
+func TestRedisStandsStill(t *testing.T) {
+	server := redistest.New(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true}) // as a worker's
+	defer rdb.Close()
+	cfg, err := config.Parse("config.yaml", []byte("limits: { api: { rate: 10/1s } }\njobs: { x: { limits: [api] } }\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := worker.NewWithClient(cfg, zap.NewNop(), rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := asynq.NewClientFromRedisClient(rdb).Enqueue(asynq.NewTask("x", nil), asynq.TaskID("job")); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := admin.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := admin.Serve(listener, w, admin.Options{Token: token})
+	defer a.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	s := &site{tb: t, addr: listener.Addr().String()}
+	server.Freeze()
+	defer server.Thaw()
+	var all sync.WaitGroup
+	for _, tt := range []struct {
+		asked  asked
+		status int
+		body   string
+		within time.Duration
+	}{
+		{asked{method: http.MethodGet, path: "/healthz"}, 200, "ok", time.Second},
+		{asked{method: http.MethodGet, path: "/metrics"}, 200, "jobthrottle_redis_up 0", 3 * time.Second},
+		{asked{method: http.MethodGet, path: "/api/overview"}, 503, "error", 6 * time.Second},
+		{asked{method: http.MethodGet, path: "/api/workers"}, 503, "error", 6 * time.Second},
+		{asked{method: http.MethodGet, path: "/api/past"}, 503, "error", 6 * time.Second},
+		{asked{method: http.MethodGet, path: "/api/explain?task=job"}, 503, "error", 6 * time.Second},
+		{asked{method: http.MethodGet, path: "/api/jobs?state=waiting"}, 503, "error", 6 * time.Second},
+		{asked{path: "/api/limits/api/pause", body: `{"for": "1m"}`}, 503, "error", 6 * time.Second},
+		{asked{path: "/api/queues/default/pause", body: `{}`}, 503, "error", 6 * time.Second},
+	} {
+		for range 3 {
+			all.Go(func() {
+				began := time.Now()
+				status, body := s.ask(tt.asked)
+				if took := time.Since(began); took > tt.within {
+					t.Errorf("%s took %v, want %v", tt.asked.path, took, tt.within)
+				}
+				if status != tt.status || !strings.Contains(body, tt.body) {
+					t.Errorf("%s: %d %.300s, want %d with %q", tt.asked.path, status, body, tt.status, tt.body)
+				}
+			})
+		}
+	}
+	all.Wait()
 }
 
 func TestListen(t *testing.T) {

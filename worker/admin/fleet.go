@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -12,29 +11,6 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/history"
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
 )
-
-// cached is a value that is read at most once in the time every, by one request at a time.
-type cached[T any] struct {
-	every time.Duration
-	read  func(context.Context) (T, error)
-
-	mu    sync.Mutex
-	value T
-	err   error
-	at    time.Time
-}
-
-func (c *cached[T]) get(ctx context.Context) (T, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.at.IsZero() || time.Since(c.at) >= c.every {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sampleTimeout)
-		defer cancel()
-		c.value, c.err = c.read(ctx)
-		c.at = time.Now()
-	}
-	return c.value, c.err
-}
 
 type workerReply struct {
 	ID      string       `json:"id"`
@@ -122,7 +98,9 @@ func (a *api) setPaused(w http.ResponseWriter, r *http.Request, paused bool) {
 		return
 	}
 	queue := r.PathValue("name")
-	err := a.source.Inspector().PauseQueue(queue, paused)
+	ctx, cancel := context.WithTimeout(r.Context(), changeTimeout)
+	defer cancel()
+	err := a.source.Inspector().PauseQueue(ctx, queue, paused)
 	a.sampler.forget()
 	switch {
 	case errors.Is(err, asynq.ErrQueueNotFound):
@@ -136,13 +114,9 @@ func (a *api) setPaused(w http.ResponseWriter, r *http.Request, paused bool) {
 }
 
 func newFleet(source Source) *cached[[]jobview.Worker] {
-	return &cached[[]jobview.Worker]{every: 2 * time.Second, read: func(ctx context.Context) ([]jobview.Worker, error) {
-		return source.Inspector().Workers(ctx)
-	}}
+	return newCached(func(ctx context.Context) ([]jobview.Worker, error) { return source.Inspector().Workers(ctx) }, always[[]jobview.Worker](2*time.Second))
 }
 
 func newHour(source Source) *cached[history.Past] {
-	return &cached[history.Past]{every: 5 * time.Second, read: func(ctx context.Context) (history.Past, error) {
-		return source.Inspector().Past(ctx)
-	}}
+	return newCached(func(ctx context.Context) (history.Past, error) { return source.Inspector().Past(ctx) }, always[history.Past](5*time.Second))
 }

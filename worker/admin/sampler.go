@@ -18,8 +18,6 @@ const (
 	sampleEach  = 4 * time.Millisecond
 	// idleSampleEvery is how often an overview is read while nobody uses the page.
 	idleSampleEvery = 10 * time.Second
-	// sampleTimeout is how long reading one may take.
-	sampleTimeout = 5 * time.Second
 	// remembered is how far back the history of a limiter goes.
 	remembered = 5 * time.Minute
 )
@@ -27,12 +25,9 @@ const (
 // sampler reads overviews for everybody, at most one a second, and remembers their limiters.
 type sampler struct {
 	Source
+	latest *cached[jobview.Overview]
 
 	mu      sync.Mutex
-	latest  jobview.Overview
-	err     error
-	readAt  time.Time
-	lasts   time.Duration      // how long the latest may be shown
 	history map[string][]point // by limiter
 }
 
@@ -57,51 +52,47 @@ func bracketOf(l *operate.Learnt) bracket {
 }
 
 func newSampler(source Source) *sampler {
-	return &sampler{Source: source, history: map[string][]point{}}
+	s := &sampler{Source: source, history: map[string][]point{}}
+	s.latest = newCached(s.read, lasts)
+	return s
 }
 
 // Overview returns the latest overview if it is at most a second old, or a few seconds if there
-// are hundreds of limits. Otherwise it reads a new one, while other callers wait. An error
-// counts like an overview: Redis is not asked more often because it does not answer.
-func (s *sampler) Overview(ctx context.Context) (jobview.Overview, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.readAt.IsZero() && time.Since(s.readAt) < s.lasts {
-		return s.latest, s.err
-	}
-	// If the caller goes away during the read, the others still get its result.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sampleTimeout)
-	defer cancel()
-	s.latest, s.err = s.Source.Overview(ctx)
-	s.readAt, s.lasts = time.Now(), sampleEvery
-	if s.err == nil {
-		limiters := 0
-		for _, l := range s.latest.Limits {
-			limiters += max(len(l.Limiters), 1)
-		}
-		s.lasts = max(sampleEvery, time.Duration(limiters)*sampleEach)
-		s.remember()
-	}
-	return s.latest, s.err
-}
+// are hundreds of limits. Otherwise it reads a new one, while other callers wait.
+func (s *sampler) Overview(ctx context.Context) (jobview.Overview, error) { return s.latest.get(ctx) }
 
 // forget makes the next Overview read a new one, because something was changed.
-func (s *sampler) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.readAt = time.Time{}
+func (s *sampler) forget() { s.latest.forget() }
+
+// lasts is how long an overview may be shown.
+func lasts(o jobview.Overview) time.Duration {
+	limiters := 0
+	for _, l := range o.Limits {
+		limiters += max(len(l.Limiters), 1)
+	}
+	return max(sampleEvery, time.Duration(limiters)*sampleEach)
 }
 
-// remember adds the latest overview to the history.
-func (s *sampler) remember() {
-	for _, l := range s.latest.Limits {
+func (s *sampler) read(ctx context.Context) (jobview.Overview, error) {
+	o, err := s.Source.Overview(ctx)
+	if err == nil {
+		s.remember(o)
+	}
+	return o, err
+}
+
+// remember adds an overview to the history.
+func (s *sampler) remember(o jobview.Overview) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range o.Limits {
 		for _, u := range l.Limiters {
 			s.history[u.Name] = append(s.history[u.Name], point{
-				at: s.latest.At, used: u.Used, reserved: u.Reserved, allowed: allowed(u.FleetUsage), paused: u.Paused > 0, bracket: bracketOf(l.Learnt),
+				at: o.At, used: u.Used, reserved: u.Reserved, allowed: allowed(u.FleetUsage), paused: u.Paused > 0, bracket: bracketOf(l.Learnt),
 			})
 		}
 	}
-	oldest := s.latest.At.Add(-remembered)
+	oldest := o.At.Add(-remembered)
 	for name, points := range s.history {
 		first := slices.IndexFunc(points, func(p point) bool { return !p.at.Before(oldest) })
 		if first < 0 { // it belongs to a keyed limit, and is no longer among its longest lines

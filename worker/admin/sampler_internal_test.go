@@ -17,12 +17,11 @@ func TestHistoryIsBounded(t *testing.T) {
 	began := time.Now()
 	for i := range 1000 {
 		usage.Used = int64(i)
-		s.latest = jobview.Overview{At: began.Add(time.Duration(i) * time.Second), Limits: []jobview.LimitOverview{
+		s.remember(jobview.Overview{At: began.Add(time.Duration(i) * time.Second), Limits: []jobview.LimitOverview{
 			{Name: "api", Limiters: []jobview.LimiterOverview{{FleetUsage: usage}}},
 			{Name: "absent"},
 			{Name: "keyed", Key: "queue", Limiters: []jobview.LimiterOverview{{FleetUsage: operate.FleetUsage{Name: fmt.Sprintf("keyed:%d", i)}}}},
-		}}
-		s.remember()
+		}})
 	}
 	past := s.past()
 	if points := past["api"]; len(past) != 1+301 || len(points) != 301 || past["keyed:698"] != nil || points[0].used != 699 || points[300].used != 999 {
