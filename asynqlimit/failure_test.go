@@ -136,6 +136,27 @@ jobs: { "x:limited": { limits: [api] } }
 	}
 }
 
+// TestMorePermitsAfterTheEnd: a job that waits for permits that are due only after its process has to end does not hold that
+// up. It goes back to its queue.
+func TestMorePermitsAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	s.enqueue("x:limited", "x", asynq.MaxRetry(0))
+	stop := s.serve(member{yaml: `
+limits: { api: { rate: 1/1m } }
+jobs: { "x:limited": { limits: [api] } }
+`, handle: func(ctx context.Context, _ *asynq.Task) error { return asynqlimit.AcquireMore(ctx) }})
+	s.awaitStarts("x", 1, 5*time.Second)
+	began := time.Now()
+	stop()
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("the end took %v", took)
+	}
+	if info, err := s.inspector.GetQueueInfo("default"); err != nil || info.Pending != 1 {
+		t.Errorf("it is not back: %+v, %v", info, err)
+	}
+}
+
 // TestDeadlineOver: jobs whose deadline has passed fail without a start, and hold up no others:
 // each has its position only as long as asynq has the job.
 func TestDeadlineOver(t *testing.T) {

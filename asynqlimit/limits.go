@@ -88,6 +88,7 @@ type Limits struct {
 	draining context.Context // ends when the waits in this process have to end
 	drain    context.CancelFunc
 	late     context.Context // ends when the shutdown is nearly over
+	lateAt   atomic.Int64    // when that will be, in Unix time in ns; 0: the process does not drain
 	giveUp   context.CancelFunc
 	closed   sync.Once
 }
@@ -277,6 +278,14 @@ func (l *Limits) weightOf(queue string) int {
 // whileRunning returns a context that also ends when the process drains.
 func (l *Limits) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
 	return until(ctx, l.draining)
+}
+
+// left is how long it is until the shutdown is nearly over; forever if the process does not drain.
+func (l *Limits) left() time.Duration {
+	if at := l.lateAt.Load(); at != 0 {
+		return max(time.Until(time.Unix(0, at)), 0)
+	}
+	return holdForever
 }
 
 // until returns a context that ends when either of two does.

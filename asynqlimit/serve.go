@@ -73,8 +73,9 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 	srv.Stop() // waits until it takes no more tasks
 	calls.Wait()
 	l.intake.giveBack(context.WithoutCancel(ctx))
+	l.lateAt.Store(time.Now().Add(l.timeout * 9 / 10).UnixNano())
 	l.drain()
-	defer time.AfterFunc(l.timeout*9/10, l.giveUp).Stop()
+	defer time.AfterFunc(l.left(), l.giveUp).Stop()
 	ending, cancel := context.WithTimeout(listing, l.timeout)
 	defer cancel()
 	srv.Shutdown()

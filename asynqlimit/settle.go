@@ -62,8 +62,9 @@ func Hold(ctx context.Context) error {
 
 // AcquireMore gets the permits of another request of the same job, and waits as long as the job
 // has time. The job does not park: it is better to finish a job that has started than to begin it
-// again. If the permits are due too late, the attempt has failed. A process that drains waits on,
-// until its shutdown timeout is nearly over. Then it gives the job back, with a [*ThrottledError].
+// again. If the permits are due too late, the attempt has failed. A process that drains waits for
+// permits that are due before its shutdown timeout is nearly over. Otherwise it gives the job back,
+// with a [*ThrottledError].
 func AcquireMore(ctx context.Context) error {
 	j := jobFrom(ctx)
 	if j == nil {
@@ -172,18 +173,32 @@ func (j *job) moreOf(ctx context.Context, i int, l *throttle.Limiter, n int64) (
 	return nil
 }
 
-// more waits for permits beyond those with which the task began, also while the process drains: a task that is given back
-// sends again what it has sent.
+// more waits for permits beyond those with which the task began, also while the process drains, if it can have them in time:
+// a task that is given back sends again what it has sent.
 func (j *job) more(ctx context.Context, costs []int64) (err error) {
 	span := j.trace(ctx, j.needs.limiters, j.needs.mostCost())
 	defer func() { span(err) }()
 	defer j.clock()()
 	waiting, cancel := until(ctx, j.l.late)
 	defer cancel()
-	r, err := j.reserve(waiting, costs, holdForever)
+	running, stop := j.l.whileRunning(waiting)
+	defer stop()
+	r, err := j.reserve(running, costs, j.l.left())
+	if err != nil && running.Err() != nil && waiting.Err() == nil { // it drains
+		r, err = j.reserve(waiting, costs, j.l.left())
+	}
 	if err != nil {
 		return err
 	}
+	if !r.OK() && running.Err() != nil {
+		return running.Err()
+	}
+	due := time.Now().Add(r.Delay())
+	defer context.AfterFunc(j.l.draining, func() {
+		if time.Until(due) > j.l.left() {
+			cancel()
+		}
+	})()
 	if err := r.Wait(waiting); err != nil {
 		return err
 	}

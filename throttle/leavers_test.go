@@ -54,12 +54,7 @@ func TestLatePermitOfALongIntervalIsNotLost(t *testing.T) {
 						a.wg.Go(func() { used.Store(first.Wait(ctx) == nil) })
 					}
 					time.Sleep(2 * time.Second)
-					served := 0
-					for _, w := range a.waits {
-						if w.at >= 0 {
-							served++
-						}
-					}
+					served := a.served()
 					if used.Load() {
 						served++
 					}
@@ -77,7 +72,7 @@ func TestLatePermitOfALongIntervalIsNotLost(t *testing.T) {
 // Those who wait move up when one before them leaves, in the order in which they came, however long the interval is.
 func TestWhoLeavesIsFollowedByTheNext(t *testing.T) {
 	t.Parallel()
-	for _, r := range []string{"1/1h", "3/1h", "1/10s", "1/1s"} {
+	for _, r := range []string{"1/5m", "3/5m", "1/10s", "1/1s"} {
 		for _, other := range []bool{false, true} { // whether those who wait do so in another process
 			t.Run(fmt.Sprintf("%s, another process %v", r, other), func(t *testing.T) {
 				underFakeTime(t, func(b *bench) {
@@ -115,39 +110,76 @@ func TestWhoLeavesIsFollowedByTheNext(t *testing.T) {
 	}
 }
 
-// A quota of hours beside a limit of seconds is a quota of hours.
+// A quota of hours beside a limit of seconds is a quota of hours, however long ago the permit stopped to count in the other.
 func TestLatePermitOfAGroupIsNotLost(t *testing.T) {
 	t.Parallel()
-	underFakeTime(t, func(b *bench) {
-		second, hour := b.limited(guarded("1000/1s")), must(b.client().Limiter("hour"))
-		check(b, hour.SetRate(b.Context(), guarded("20/1h")))
-		c := b.client()
-		group := must(c.Group(must(c.Limiter(second.Name())), must(c.Limiter("hour"))))
-		first := must(group.Reserve(b.Context(), 1, 0))
-		time.Sleep(ms(1))
-		for range 19 {
-			check(b, group.Acquire(b.Context(), 1))
+	for _, late := range []time.Duration{ms(200), 2 * time.Second} {
+		for _, other := range []bool{false, true} { // whether those who wait do so in another process
+			t.Run(fmt.Sprintf("%v, another process %v", late, other), func(t *testing.T) {
+				underFakeTime(t, func(b *bench) {
+					second := b.limited(guarded("1000/1s")).Name()
+					c := b.client()
+					group := func(c *Client) *Group { return must(c.Group(must(c.Limiter(second)), must(c.Limiter("hour")))) }
+					check(b, must(c.Limiter("hour")).SetRate(b.Context(), guarded("20/1h")))
+					mine := group(c)
+					waits := mine
+					if other {
+						waits = group(b.client())
+					}
+					first := must(mine.Reserve(b.Context(), 1, 0))
+					time.Sleep(ms(1))
+					for range 19 {
+						check(b, mine.Acquire(b.Context(), 1))
+					}
+					ctx, cancel := context.WithCancel(b.Context())
+					a := &arrivals{b: b}
+					for range 5 {
+						a.wait(ctx, waits, 1)
+					}
+					time.Sleep(late)
+					first.Cancel()
+					time.Sleep(2 * time.Second)
+					if served := a.served(); served != 1 {
+						b.Errorf("%d of those who wait were served, want 1", served)
+					}
+					cancel()
+					a.wg.Wait()
+				})
+			})
 		}
-		ctx, cancel := context.WithCancel(b.Context())
-		a := &arrivals{b: b}
-		for range 5 {
-			a.wait(ctx, group, 1)
-		}
-		time.Sleep(2 * time.Second) // longer than the short limit counts
-		first.Cancel()
-		time.Sleep(2 * time.Second)
-		served := 0
-		for _, w := range a.waits {
-			if w.at >= 0 {
-				served++
-			}
-		}
-		if served != 1 {
-			b.Errorf("%d of those who wait were served, want 1", served)
-		}
-		cancel()
-		a.wg.Wait()
-	})
+	}
+}
+
+// Whoever is late keeps its turn: if its permits can be had now, it has them, and not those who came after it.
+func TestLateCallerKeepsItsTurn(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []RateType{Overall, PerClient} {
+		t.Run(fmt.Sprint(kind), func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				r := guarded("20/1h")
+				r.Type = kind
+				l := b.limited(r)
+				for range 19 {
+					check(b, l.Acquire(b.Context(), 1))
+					time.Sleep(ms(1))
+				}
+				last := must(l.Reserve(b.Context(), 1, 0))
+				ctx, cancel := context.WithCancel(b.Context())
+				a := &arrivals{b: b}
+				for range 5 {
+					a.wait(ctx, l, 1)
+				}
+				time.Sleep(ms(200))
+				soon, end := context.WithTimeout(ctx, time.Second)
+				defer end()
+				if err := last.Wait(soon); err != nil || a.served() > 0 {
+					b.Errorf("%d of those who came later were served; %v", a.served(), err)
+				}
+				cancel()
+				a.wg.Wait()
+			})
+		})
+	}
 }
 
 // Whoever leaves while Redis does not answer costs nobody else the reservation: however long that lasts, they have the
@@ -158,7 +190,7 @@ func TestWhoLeavesInAnOutageCostsOthersNothing(t *testing.T) {
 		t.Run(outage.String(), func(t *testing.T) {
 			underFakeTime(t, func(b *bench) {
 				var away atomic.Bool
-				l := b.troubled(guarded("3/1h"), func(_ int64, send func() *redis.Cmd) *redis.Cmd {
+				l := b.troubled(guarded("3/2m"), func(_ int64, send func() *redis.Cmd) *redis.Cmd {
 					if away.Load() {
 						return failed(io.ErrUnexpectedEOF)
 					}
@@ -183,7 +215,7 @@ func TestWhoLeavesInAnOutageCostsOthersNothing(t *testing.T) {
 				time.Sleep(outage)
 				away.Store(false)
 				a.wg.Wait()
-				span := time.Hour + ms(50)
+				span := 2*time.Minute + ms(50)
 				for i, latest := range []time.Duration{span, span, 2 * span} {
 					if w := a.waits[i]; w.err != nil || w.at < span || w.at > latest+time.Second {
 						b.Errorf("the wait with the number %d ended after %v, %v, want %v at the latest", i, w.at, w.err, latest)

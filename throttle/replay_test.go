@@ -358,8 +358,8 @@ func (r *replayed) announced(p *simulatedProcess, m message) {
 		}
 	}
 	for _, g := range call.returns {
-		if g.kind == script.Came || g.kind == script.Free {
-			for _, name := range m.names() {
+		for i, name := range m.names() {
+			if g.kind == script.Came || g.told&(1<<i) != 0 {
 				r.changed(p, name, line.Freed)
 			}
 		}

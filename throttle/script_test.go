@@ -149,12 +149,9 @@ func (s state) with(records []record) *model {
 }
 
 // giveBack takes up to n permits out of the records that hold the grant made for time at, or with which it was merged by
-// now, and returns how many. If the configuration was changed since, the grant is where it was.
-func giveBack(rs []record, span, at, n, now int64, changed bool) (taken int64) {
+// now, and returns how many.
+func giveBack(rs []record, span, at, n, now int64) (taken int64) {
 	end := min(boundary(span, at+1)-1, max(at, now))
-	if changed {
-		end = at
-	}
 	for i, r := range rs {
 		if r.at >= at && r.at <= end && r.member == ownMember(r.at, r.n) {
 			x := min(r.n, n-taken)
@@ -182,6 +179,7 @@ func releaseOldest(rs []record, now, n int64) []record {
 type giving struct {
 	at         int64
 	kind       script.ReturnKind
+	told       int64
 	epochs, ns []int64
 }
 
@@ -240,7 +238,7 @@ func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) script.Re
 		r.Members = append(r.Members, script.Member{Settings: q.config[i], Create: l.member.Create, Refresh: b.refresh[i], Ahead: b.ahead[i]})
 	}
 	for _, g := range b.returns {
-		r.Returns = append(r.Returns, script.Return{At: script.Remote(g.at), Kind: g.kind, Epochs: g.epochs, Ns: g.ns})
+		r.Returns = append(r.Returns, script.Return{At: script.Remote(g.at), Kind: g.kind, Told: g.told, Epochs: g.epochs, Ns: g.ns})
 	}
 	for _, a := range b.asks {
 		r.Runs = append(r.Runs, script.Run{

@@ -100,8 +100,7 @@ func (d *decision) giveBack() (changed bool) {
 	for _, g := range d.call.returns {
 		for i, b := range d.before {
 			now, same := int64(d.r.Now), g.epochs[i] == b.epoch
-			came := g.kind == script.Came || g.kind == script.Free && g.at <= now
-			if g.at > b.limit.Cutoff(now) && (same || came) {
+			if g.at > b.limit.Cutoff(now) && (same || g.kind == script.Came) {
 				var taken int64
 				d.logs[i], taken = d.logs[i].TakeBack(b.limit, g.at, g.ns[i], now, !same)
 				changed = changed || taken > 0

@@ -327,7 +327,8 @@ func readBatchCall(args []any) batchCall {
 		b.seen, b.refresh, b.ahead = append(b.seen, next()), append(b.refresh, next() == 1), append(b.ahead, next())
 	}
 	for range next() {
-		b.returns = append(b.returns, giving{at: next(), kind: script.ReturnKind(next()), epochs: several(members), ns: several(members)})
+		at, code := next(), next()
+		b.returns = append(b.returns, giving{at: at, kind: script.ReturnKind(code % 4), told: code / 4, epochs: several(members), ns: several(members)})
 	}
 	b.releases = several(members)
 	for range next() {

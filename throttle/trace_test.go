@@ -143,9 +143,8 @@ func (x *trace) judge(t fataler, q *tracedQueue, before []state, r script.Reply)
 	}
 	for _, g := range q.last.returns {
 		for i, s := range before {
-			now, same := int64(r.Now), g.epochs[i] == s.epoch
-			if (same || g.kind == script.Free && g.at <= now) && g.at > s.model.cutoff(now) {
-				taken := giveBack(records[i], s.model.span(), g.at, g.ns[i], now, !same)
+			if g.epochs[i] == s.epoch && g.at > s.model.cutoff(int64(r.Now)) {
+				taken := giveBack(records[i], s.model.span(), g.at, g.ns[i], int64(r.Now))
 				changed = changed || taken > 0
 				x.truth[s.permits] = takeFrom(x.truth[s.permits], g.at, taken)
 			}

@@ -38,6 +38,17 @@ func (a *arrivals) wait(ctx context.Context, l httplimit.Acquirer, n int64) *arr
 	return w
 }
 
+// served is how many waits have ended with permits by now.
+func (a *arrivals) served() (n int) {
+	synctest.Wait()
+	for _, w := range a.waits {
+		if w.at >= 0 && w.err == nil {
+			n++
+		}
+	}
+	return n
+}
+
 // expect waits for all and checks when they ended, to the millisecond.
 func (a *arrivals) expect(want ...time.Duration) {
 	a.b.Helper()

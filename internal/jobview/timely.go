@@ -8,8 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// asynqWithin is asynq's Inspector for one caller, whose calls to Redis end with ctx. asynq itself has them wait for as long
-// as the client does, which may be minutes if Redis says nothing.
+// asynqWithin is asynq's Inspector for one caller, whose calls to Redis end with ctx, if the client heeds deadlines
+// (ContextTimeoutEnabled in its options). asynq itself has them wait for as long as the client does, which may be minutes if
+// Redis says nothing.
 func (i *Inspector) asynqWithin(ctx context.Context) *asynq.Inspector {
 	return asynq.NewInspectorFromRedisClient(timely{i.rdb, ctx})
 }
@@ -30,6 +31,10 @@ func (t timely) SIsMember(_ context.Context, key string, member any) *redis.Bool
 
 func (t timely) Get(_ context.Context, key string) *redis.StringCmd {
 	return t.UniversalClient.Get(t.ctx, key)
+}
+
+func (t timely) HVals(_ context.Context, key string) *redis.StringSliceCmd {
+	return t.UniversalClient.HVals(t.ctx, key)
 }
 
 func (t timely) SetNX(_ context.Context, key string, value any, expiration time.Duration) *redis.BoolCmd {

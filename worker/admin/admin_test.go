@@ -167,14 +167,14 @@ func TestRedisStandsStill(t *testing.T) {
 		within time.Duration
 	}{
 		{asked{method: http.MethodGet, path: "/healthz"}, 200, "ok", time.Second},
-		{asked{method: http.MethodGet, path: "/metrics"}, 200, "jobthrottle_redis_up 0", 3 * time.Second},
-		{asked{method: http.MethodGet, path: "/api/overview"}, 503, "error", 6 * time.Second},
-		{asked{method: http.MethodGet, path: "/api/workers"}, 503, "error", 6 * time.Second},
-		{asked{method: http.MethodGet, path: "/api/past"}, 503, "error", 6 * time.Second},
-		{asked{method: http.MethodGet, path: "/api/explain?task=job"}, 503, "error", 6 * time.Second},
-		{asked{method: http.MethodGet, path: "/api/jobs?state=waiting"}, 503, "error", 6 * time.Second},
-		{asked{path: "/api/limits/api/pause", body: `{"for": "1m"}`}, 503, "error", 6 * time.Second},
-		{asked{path: "/api/queues/default/pause", body: `{}`}, 503, "error", 6 * time.Second},
+		{asked{method: http.MethodGet, path: "/metrics"}, 200, "jobthrottle_redis_up 0", 8 * time.Second},
+		{asked{method: http.MethodGet, path: "/api/overview"}, 503, "error", 8 * time.Second},
+		{asked{method: http.MethodGet, path: "/api/workers"}, 503, "error", 8 * time.Second},
+		{asked{method: http.MethodGet, path: "/api/past"}, 503, "error", 8 * time.Second},
+		{asked{method: http.MethodGet, path: "/api/explain?task=job"}, 503, "error", 8 * time.Second},
+		{asked{method: http.MethodGet, path: "/api/jobs?state=waiting"}, 503, "error", 8 * time.Second},
+		{asked{path: "/api/limits/api/pause", body: `{"for": "1m"}`}, 503, "error", 8 * time.Second},
+		{asked{path: "/api/queues/default/pause", body: `{}`}, 503, "error", 8 * time.Second},
 	} {
 		for range 3 {
 			all.Go(func() {

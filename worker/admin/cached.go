@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// sampleTimeout is how long a request waits at most for what is read for all.
+// sampleTimeout is how long a read may take, and how long other requests wait for it at most.
 const sampleTimeout = 5 * time.Second
 
 // cached is a value of Redis that one request at a time reads, and that all see for a while. An error counts like a value:
@@ -27,22 +27,28 @@ func newCached[T any](read func(context.Context) (T, error), lasts func(T) time.
 	return &cached[T]{read: read, lasts: lasts, reading: make(chan struct{}, 1)}
 }
 
-// get returns the value, after a read by this request or another if it is too old. It waits no longer than ctx.
-func (c *cached[T]) get(ctx context.Context) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
+// get returns the value, after a read if it is too old. It waits for another request's read no longer than ctx. Its own goes
+// on for as long as any other: all see what it brings, also if that is an error.
+func (c *cached[T]) get(ctx context.Context) (value T, err error) {
+	waits, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
+	late := func() (T, error) {
+		return value, fmt.Errorf("wait for another request that reads the same from Redis: %w", waits.Err())
+	}
 	select {
 	case c.reading <- struct{}{}:
 		defer func() { <-c.reading }()
-	case <-ctx.Done():
-		var none T
-		return none, fmt.Errorf("wait for another request that reads the same from Redis: %w", ctx.Err())
+	case <-waits.Done():
+		return late()
 	}
-	if again := c.forgotten.Swap(false); again || !time.Now().Before(c.until) {
-		end, _ := ctx.Deadline()
-		ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end) // if the caller goes away, others get the result
+	if c.forgotten.Load() || !time.Now().Before(c.until) {
+		if waits.Err() != nil {
+			return late()
+		}
+		c.forgotten.Store(false)
+		reads, cancel := context.WithTimeout(context.WithoutCancel(ctx), sampleTimeout)
 		defer cancel()
-		c.value, c.err = c.read(ctx)
+		c.value, c.err = c.read(reads)
 		c.until = time.Now().Add(c.lasts(c.value))
 	}
 	return c.value, c.err

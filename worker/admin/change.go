@@ -156,7 +156,9 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, body any, do func(c
 	ctx, cancel := context.WithTimeout(r.Context(), changeTimeout)
 	defer cancel()
 	err = do(ctx, l, configured)
-	a.sampler.forget()
+	if err == nil {
+		a.sampler.forget()
+	}
 	if _, ok := errors.AsType[*inputError](err); ok {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return

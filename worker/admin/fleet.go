@@ -101,7 +101,9 @@ func (a *api) setPaused(w http.ResponseWriter, r *http.Request, paused bool) {
 	ctx, cancel := context.WithTimeout(r.Context(), changeTimeout)
 	defer cancel()
 	err := a.source.Inspector().PauseQueue(ctx, queue, paused)
-	a.sampler.forget()
+	if err == nil {
+		a.sampler.forget()
+	}
 	switch {
 	case errors.Is(err, asynq.ErrQueueNotFound):
 		refuse(w, http.StatusNotFound, "there is no such queue: it appears with the first job that is enqueued in it")

@@ -13,8 +13,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
 )
 
-// readTimeout is how long a scrape waits for Redis at most.
-const readTimeout = 2 * time.Second
+// readTimeout is how long a scrape waits for Redis at most: half of Prometheus's own patience.
+const readTimeout = 5 * time.Second
 
 // Source is what a [Collector] shows: a *worker.Worker.
 type Source interface {

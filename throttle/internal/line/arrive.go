@@ -122,7 +122,14 @@ func (l *Line) give(r *Release) {
 
 // Counts reports whether the permits that a waiter was handed still count, as far as the line
 // knows.
-func (l *Line) Counts(w *Waiter, now Local) bool { return l.allCount(w.grant, now) }
+func (l *Line) Counts(w *Waiter, now Local) bool {
+	for _, s := range l.config {
+		if now.Sub(w.grant.due) >= s.Interval {
+			return false
+		}
+	}
+	return true
+}
 
 // doubt has the configuration checked before anybody acts on it again.
 func (l *Line) doubt() {

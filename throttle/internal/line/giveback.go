@@ -13,7 +13,7 @@ type returned struct {
 	by    *Waiter // who asks for another in exchange; nil if nobody does
 	left  *Waiter // whose caller waits until Redis has it; nil if nobody does
 
-	tells   bool     // those who wait are to hear that the permits are free
+	told    int64    // the members of which those who wait are to hear of it, a bit for each
 	release *Release // set if the permits were handed out; nil if they were not
 	filled  Local    // when a stock had them, of which they are what is left; zero: they are not
 }
@@ -23,8 +23,6 @@ func (r *returned) kind() script.ReturnKind {
 	switch {
 	case r.release != nil, r.filled != 0:
 		return script.Came
-	case r.tells:
-		return script.Free
 	case r.by != nil && r.by.state == queued:
 		return script.Exchanged
 	}
@@ -46,43 +44,44 @@ type untold struct {
 
 // giveBack gives back permits for which nobody asks in exchange.
 func (l *Line) giveBack(r returned, now Local) {
-	r.tells = l.tells(r.grant, r.ns, now)
+	r.told = l.tells(r.grant, r.ns, now)
 	l.returns = append(l.returns, r)
+	if r.told != 0 { // in this process they move up with the call that gives it back
+		l.freed(now)
+	}
 }
 
-// tells reports whether those who wait, in this and other processes, are to hear that permits go back which were not used:
-// they came too late, or their caller left. What is reserved for later may leave no room for whoever asks next, so only
-// those who wait already can have them: they move up, as after a release. That costs Redis more than anything else, so a
-// few permits are not worth it. In this process they move up with the call that gives the permits back.
-func (l *Line) tells(g grant, ns []int64, now Local) bool {
-	if !l.allCount(g, now.Add(freshFor)) { // by then the last have moved up
-		return false
-	}
+// tells returns the members, a bit for each, of which those who wait, in this and other processes, are to hear that permits
+// go back which were not used: they came too late, or their caller left. What is reserved for later may leave no room for
+// whoever asks next, so only those who wait already can have them: they move up, as after a release. That costs Redis more
+// than anything else, so a few permits are not worth it.
+func (l *Line) tells(g grant, ns []int64, now Local) (told int64) {
 	if l.untold == nil {
 		l.untold = make([]untold, len(l.config))
 	}
-	tells := false
 	for i, s := range l.config {
+		if now.Add(freshFor).Sub(g.due) >= s.Interval { // by the time that the last have moved up, it no longer counts
+			continue
+		}
 		u := &l.untold[i]
 		if now.Sub(u.since) >= s.Span() {
 			*u = untold{since: now}
 		}
-		u.n += ns[i]
-		tells = tells || u.n >= (s.Rate+freeShare-1)/freeShare || s.PerPermit(u.n) >= freeTime
+		if u.n += ns[i]; u.n >= (s.Rate+freeShare-1)/freeShare || s.PerPermit(u.n) >= freeTime {
+			*u = untold{since: now}
+			told |= 1 << i
+		}
 	}
-	if tells {
-		l.untold = nil
-		l.freed(now)
-	}
-	return tells
+	return told
 }
 
-// allCount reports whether each limit still counts the permits of a grant, as far as the line knows.
-func (l *Line) allCount(g grant, now Local) bool {
-	for _, s := range l.config {
-		if now.Sub(g.due) >= s.Interval {
+// announced reports whether the script announces what goes back, to whoever listens, and this process listens. Permits of
+// one process alone are no news for others.
+func (l *Line) announced(told int64) bool {
+	for i, s := range l.config {
+		if told&(1<<i) != 0 && s.PerClient {
 			return false
 		}
 	}
-	return true
+	return l.Around.Hears
 }

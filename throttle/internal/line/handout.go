@@ -40,7 +40,7 @@ func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 		return
 	}
 	if !l.current(&w.grant) { // it changed while nobody checked
-		l.exchange(w, false, now)
+		l.exchange(w, 0, now)
 		return
 	}
 	if now.Sub(l.heardAt) >= l.fresh() && now.Sub(w.grant.confirmed) >= freshFor {
@@ -113,10 +113,14 @@ func (l *Line) missed(w *Waiter, now Local) {
 	}
 }
 
-// exchangeStale exchanges permits that came too late.
+// exchangeStale exchanges permits that came too late. If w can still have others now, it has them before those who move up.
 func (l *Line) exchangeStale(w *Waiter, now Local) {
 	l.out.Stale++
-	l.exchange(w, l.tells(w.grant, w.ns, now), now)
+	told := l.tells(w.grant, w.ns, now)
+	l.exchange(w, told, now)
+	if told != 0 && !l.announced(told) && l.moveUpAt == 0 {
+		l.moveUpAt = now.Add(freshFor)
+	}
 }
 
 // timed records what later replies tell about when a grant is due. If it was due when it was
@@ -162,9 +166,9 @@ func (l *Line) checkFirst(w *Waiter) {
 	l.kick()
 }
 
-// exchange gives a grant back and asks for another, in one call. If it tells, others hear that the permits are free.
-func (l *Line) exchange(w *Waiter, tells bool, now Local) {
-	l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns, by: w, tells: tells})
+// exchange gives a grant back and asks for another, in one call. Those who wait for the members in told hear of it.
+func (l *Line) exchange(w *Waiter, told int64, now Local) {
+	l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns, by: w, told: told})
 	l.again(w, now)
 	l.kick()
 }

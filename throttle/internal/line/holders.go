@@ -146,7 +146,7 @@ func (l *Line) moveUp(now Local) {
 			break
 		}
 		last = w.turn()
-		l.exchange(w, false, now)
+		l.exchange(w, 0, now)
 	}
 	if held := l.comeback.held; len(held) > 0 && held[len(held)-1].grant.due.Sub(now) > freshFor {
 		l.giveBackHeld()

@@ -246,7 +246,7 @@ func (l *Line) arm(now Local) {
 	if !ok {
 		return
 	}
-	if l.moveUpAt != 0 {
+	if l.moveUpAt != 0 && l.trouble == nil {
 		at = min(at, l.moveUpAt)
 	}
 	l.out.Wake = max(at, now)

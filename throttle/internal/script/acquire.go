@@ -42,13 +42,16 @@ const (
 	Unused    ReturnKind = iota // nobody asks for others in this call
 	Came                        // their time has come: waiters hear of what becomes free
 	Exchanged                   // somebody asks for others in this call
-	Free                        // nobody used them: those who have reserved later times hear
 )
+
+// toldFrom is the first bit of Told beside a ReturnKind, for acquire.lua.
+const toldFrom = 4
 
 // Return is what a call gives back of one grant.
 type Return struct {
 	At     Remote
 	Kind   ReturnKind
+	Told   int64 // the members of which those who wait hear that they may move up, a bit for each
 	Epochs []int64
 	Ns     []int64
 }
@@ -91,7 +94,7 @@ func (r *Request) Args() []any {
 	}
 	ns.add(int64(len(r.Returns)))
 	for _, b := range r.Returns {
-		ns.add(int64(b.At), int64(b.Kind))
+		ns.add(int64(b.At), int64(b.Kind)+toldFrom*b.Told)
 		ns.add(b.Epochs...)
 		ns.add(b.Ns...)
 	}

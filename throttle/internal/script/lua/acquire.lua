@@ -13,7 +13,7 @@
 --       us up to where reservations may be used without having heard of a change, if that is more than NEAR (0)
 --       members M; M x: epoch last seen (0 none), refresh (1: rebuild the cached value), permits this queue has reserved ahead
 --       number of returns, each: time, 1 if that time has come and others are to hear of what becomes free, 2 if a run asks for
---            as much in exchange, 3 if those who have reserved later times are to hear, or 0, M x epoch, M x permits
+--            as much in exchange, or 0; and 4 times the members, a bit for each, whose waiters may move up; M x epoch, M x permits
 --       M x permits to release from the oldest grants
 --       number of runs, each: longest wait us, reach us (how far ahead permits may be reserved), near us (up to where that does
 --            not depend on what other clients have), lead us (no earlier than so far ahead), count, M x permits
@@ -100,25 +100,26 @@ for i, m in following, nil, 0 do
   m.short = m.value < m.rate / 8
 end
 
-local changed, given_back, freed = false, false, {}
+local changed, given_back, freed, moves_up = false, false, {}, {} -- moves_up: the earliest time for which others may ask
 local kept -- how many permits of each member this queue may have reserved ahead, whatever its share is; nil: it exchanges none
 for _ = 1, take_number() do
   given_back = true
-  local t, kind, epochs = take_number(), take(), {}
+  local t, code, epochs = take_number(), take_number(), {}
+  local kind, told = code % 4, floor(code / 4)
   for i = 1, M do epochs[i] = take_number() end
   for i = 1, M do
     local n = take_number()
     -- A reservation of an older configuration was dropped, or stays: we must not touch it.
     local m = members[i]
     local same = m and epochs[i] == m.epoch
-    if kind == '2' and same and t > now then
+    if kind == 2 and same and t > now then
       kept = kept or { unpack(ahead) }
       kept[i] = kept[i] + n
     end
-    local came = kind == '1' or kind == '3' and t <= now
-    if m and n > 0 and (same or came) and upkeep().take_back(m, t, n, now, same) then
+    if m and n > 0 and (same or kind == 1) and upkeep().take_back(m, t, n, now, same) then
       changed = true
-      freed[i] = freed[i] or kind == '1' or kind == '3' and not m.per_client and call('ZCOUNT', m.permits_key, '(' .. score(max(t, now + NEAR)), '+inf') > 0
+      freed[i] = freed[i] or kind == 1
+      if floor(told / 2 ^ (i - 1)) % 2 == 1 and not m.per_client then moves_up[i] = min(moves_up[i] or t, t) end
     end
   end
 end
@@ -130,9 +131,12 @@ for i = 1, M do
     upkeep().release(members[i], n, now)
     freed[i] = true
   end
-  if freed[i] then -- tell those who wait: their reservations are far ahead, or they could reserve nothing
+  -- Tell those who wait: their reservations are far ahead, or they could reserve nothing. Of what is given back for later only
+  -- those hear who have reserved what comes after it: who asks when permits would be due, and leaves them, delays nobody.
+  local m, t = members[i], not freed[i] and moves_up[i] or now
+  if freed[i] or moves_up[i] then
     changed = true
-    if members[i].short or call('ZCOUNT', members[i].permits_key, score(now + NEAR), '+inf') > 0 then config().announce_release(members[i].name) end
+    if m.short and t <= now or call('ZCOUNT', m.permits_key, '(' .. score(max(t, now + NEAR)), '+inf') > 0 then config().announce_release(m.name) end
   end
 end
 
