@@ -63,8 +63,8 @@ func Hold(ctx context.Context) error {
 // AcquireMore gets the permits of another request of the same job, and waits as long as the job
 // has time. The job does not park: it is better to finish a job that has started than to begin it
 // again. If the permits are due too late, the attempt has failed. A process that drains waits for
-// permits that are due before its shutdown timeout is nearly over. Otherwise it gives the job back,
-// with a [*ThrottledError].
+// permits that are due before its shutdown timeout is nearly over. If they are due later, it gives
+// the job back, with a [*ThrottledError].
 func AcquireMore(ctx context.Context) error {
 	j := jobFrom(ctx)
 	if j == nil {

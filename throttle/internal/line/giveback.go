@@ -1,6 +1,7 @@
 package line
 
 import (
+	"slices"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
@@ -46,7 +47,8 @@ type untold struct {
 func (l *Line) giveBack(r returned, now Local) {
 	r.told = l.tells(r.grant, r.ns, now)
 	l.returns = append(l.returns, r)
-	if r.told != 0 { // in this process they move up with the call that gives it back
+	later := func(w *Waiter) bool { return w.grant.at > r.grant.at }
+	if r.told != 0 && slices.ContainsFunc(l.holders, later) { // in this process they move up with the call that gives it back
 		l.freed(now)
 	}
 }

@@ -90,8 +90,8 @@ func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 	l.countHandedOut(w.ns, now)
 	l.mayComeBack(now)
 	l.out.Taken = true
-	if half >= tinyHalf { // as long as the guard has not passed, no window holds more than the limit
-		l.out.Latest = max(w.grant.earliest.Add(2*half), now.Add(half/2))
+	if half >= tinyHalf { // as long as the guard has not passed, no window holds more than the limit; the rest of it is for the caller's own way
+		l.out.Latest = max(w.grant.earliest.Add(half*3/2), now.Add(half/2))
 	}
 }
 
@@ -192,7 +192,7 @@ func (l *Line) spares(w *Waiter, now Local) bool {
 	if now.Sub(l.sparedAt) >= s.Span() {
 		l.spared, l.sparedAt = 0, now
 	}
-	if l.spared+w.ns[0] > s.Rate/spareShare {
+	if l.spared+w.ns[0] > s.Rate/spareShare || s.PerPermit(w.ns[0]) >= freeTime {
 		return false
 	}
 	l.spared += w.ns[0]

@@ -90,10 +90,10 @@ type moving struct {
 }
 
 // moveUp asks again for the grants that are not near, if permits went back. It begins at most once in freshFor, however
-// often that is announced, and not while Redis does not answer: nobody knows whether it still serves what is asked then. A grant goes back in the call that asks for another one, so that nobody else gets it: if
-// there are too many for one call, the others keep theirs until the next. A reservation that nobody waits for yet keeps its
-// grant: its caller may come back at the time that it was told. Those who are in front ask after those who move up: they
-// may give back less than they take.
+// often that is announced, and not while Redis does not answer: nobody knows whether it still serves what is asked then.
+// A grant goes back in the call that asks for another one, so that nobody else gets it: if there are too many for one call,
+// the others keep theirs until the next. A reservation that nobody waits for yet keeps its grant: its caller may come back at
+// the time that it was told. Those who are in front ask after those who move up: they may give back less than they take.
 func (l *Line) moveUp(now Local) {
 	m := l.moving
 	switch {

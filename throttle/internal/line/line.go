@@ -88,7 +88,7 @@ type Line struct {
 	movedUpAt   Local
 	moveUpAt    Local    // when to ask again for the grants that are not near; zero: no need
 	moving      moving   // if some of them are left, which the next call asks for again
-	untold      []untold // of each member; nil: all of them were told
+	untold      []untold // of each member; nil: nothing went back yet
 	binding     bool     // the latest batch did not get all it asked for at once
 	scarceUntil Local    // until then the short way, which found too little free, is not tried
 	verifiedAt  Local    // when a call by the short way last verified what others may have done

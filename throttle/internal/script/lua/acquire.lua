@@ -12,8 +12,8 @@
 --       us after which the batch must not be served (0: any time), since its last reply may be forgotten
 --       us up to where reservations may be used without having heard of a change, if that is more than NEAR (0)
 --       members M; M x: epoch last seen (0 none), refresh (1: rebuild the cached value), permits this queue has reserved ahead
---       number of returns, each: time, 1 if that time has come and others are to hear of what becomes free, 2 if a run asks for
---            as much in exchange, or 0; and 4 times the members, a bit for each, whose waiters may move up; M x epoch, M x permits
+--       number of returns, each: time, 1 if the permits were handed out and others are to hear of what becomes free, 2 if a run
+--            asks for as much in exchange, or 0; and 4 times the members, a bit for each, whose waiters may move up; M x epoch, M x permits
 --       M x permits to release from the oldest grants
 --       number of runs, each: longest wait us, reach us (how far ahead permits may be reserved), near us (up to where that does
 --            not depend on what other clients have), lead us (no earlier than so far ahead), count, M x permits
