@@ -108,48 +108,41 @@ func TestBigRequestKeepsItsTurn(t *testing.T) {
 // What is given back goes to those who wait, in the order in which they came, and the rest to newcomers. A gap that is not
 // worth a call of all who wait goes to newcomers alone, and delays nobody.
 func TestCancelledPlacesAreTheNextOnes(t *testing.T) {
-	underFakeTime(t, func(b *bench) {
-		l := b.limited(rate("10/1s"))
-		b.expectTry(l, 10, true)
-		ctx, cancel := context.WithCancel(b.Context())
-		cancelled, a := &arrivals{b: b}, &arrivals{b: b}
-		for range 10 {
-			cancelled.wait(ctx, l, 1)
-		}
-		a.wait(b.Context(), l, 5)
-		b.until(ms(300))
-		cancel()
-		cancelled.wg.Wait()
-		time.Sleep(ms(150)) // those who wait move up at most once in 100 ms
-		for _, w := range cancelled.waits {
-			if !errors.Is(w.err, context.Canceled) || w.at != ms(300) {
-				b.Errorf("cancelled wait ended at %v with %v", w.at, w.err)
+	for _, tt := range []struct {
+		rate             string
+		waits            int64 // permits of the one who waits behind those who leave
+		served           time.Duration
+		first, afterThem int // how many of ten newcomers are served at 1s and at 2s
+	}{
+		{"10/1s", 5, ms(1000), 5, 5},
+		{"100/1s", 95, ms(2000), 10, 0},
+	} {
+		underFakeTime(t, func(b *bench) {
+			l := b.limited(rate(tt.rate))
+			b.expectTry(l, must(l.Config(b.Context())).Permits, true)
+			ctx, cancel := context.WithCancel(b.Context())
+			cancelled, a := &arrivals{b: b}, &arrivals{b: b}
+			for range 10 {
+				cancelled.wait(ctx, l, 1)
 			}
-		}
-		newcomers := b.limiter(b.client())
-		for range 10 {
-			a.wait(b.Context(), newcomers, 1)
-		}
-		a.expect(append(slices.Repeat([]time.Duration{ms(1000)}, 6), slices.Repeat([]time.Duration{ms(2000)}, 5)...)...)
-	})
-	underFakeTime(t, func(b *bench) {
-		l := b.limited(rate("100/1s"))
-		b.expectTry(l, 100, true)
-		ctx, cancel := context.WithCancel(b.Context())
-		cancelled, a := &arrivals{b: b}, &arrivals{b: b}
-		for range 10 {
-			cancelled.wait(ctx, l, 1)
-		}
-		a.wait(b.Context(), l, 95)
-		b.until(ms(300))
-		cancel()
-		cancelled.wg.Wait()
-		newcomers := b.limiter(b.client())
-		for range 10 {
-			a.wait(b.Context(), newcomers, 1)
-		}
-		a.expect(append([]time.Duration{ms(2000)}, slices.Repeat([]time.Duration{ms(1000)}, 10)...)...)
-	})
+			a.wait(b.Context(), l, tt.waits)
+			b.until(ms(300))
+			cancel()
+			cancelled.wg.Wait()
+			for _, w := range cancelled.waits {
+				if !errors.Is(w.err, context.Canceled) || w.at != ms(300) {
+					b.Errorf("cancelled wait ended at %v with %v", w.at, w.err)
+				}
+			}
+			time.Sleep(ms(150)) // those who wait move up at most once in 100 ms
+			newcomers := b.limiter(b.client())
+			for range 10 {
+				a.wait(b.Context(), newcomers, 1)
+			}
+			want := append([]time.Duration{tt.served}, slices.Repeat([]time.Duration{ms(1000)}, tt.first)...)
+			a.expect(append(want, slices.Repeat([]time.Duration{ms(2000)}, tt.afterThem)...)...)
+		})
+	}
 }
 
 func TestChangesReachWaitersOfOtherClients(t *testing.T) {

@@ -90,11 +90,9 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestRedisAway: the address goes on to answer, and says what is wrong.
-func TestRedisAway(t *testing.T) {
-	server := redistest.New(t)
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, DialTimeout: 100 * time.Millisecond, DialerRetries: 1})
-	defer rdb.Close()
+// serveStarting serves the page of a worker that does not run yet.
+func serveStarting(t *testing.T, rdb redis.UniversalClient) *site {
+	t.Helper()
 	cfg, err := config.Parse("config.yaml", []byte("limits: { api: { rate: 10/1s } }\njobs: { x: { limits: [api] } }\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -108,9 +106,19 @@ func TestRedisAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := admin.Serve(listener, w, admin.Options{Token: token})
-	defer a.Close()
-	defer http.DefaultClient.CloseIdleConnections()
-	s := &site{tb: t, addr: listener.Addr().String()}
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		a.Close()
+	})
+	return &site{tb: t, addr: listener.Addr().String()}
+}
+
+// TestRedisAway: the address goes on to answer, and says what is wrong.
+func TestRedisAway(t *testing.T) {
+	server := redistest.New(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, DialTimeout: 100 * time.Millisecond, DialerRetries: 1})
+	t.Cleanup(func() { rdb.Close() })
+	s := serveStarting(t, rdb)
 	if status, body := s.ask(asked{method: http.MethodGet, path: "/readyz"}); status != 503 || !strings.Contains(body, "starting") {
 		t.Errorf("/readyz of a worker that does not run yet: %d %s", status, body)
 	}
@@ -137,26 +145,11 @@ func TestRedisAway(t *testing.T) {
 func TestRedisStandsStill(t *testing.T) {
 	server := redistest.New(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true}) // as a worker's
-	defer rdb.Close()
-	cfg, err := config.Parse("config.yaml", []byte("limits: { api: { rate: 10/1s } }\njobs: { x: { limits: [api] } }\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := worker.NewWithClient(cfg, zap.NewNop(), rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { rdb.Close() })
+	s := serveStarting(t, rdb)
 	if _, err := asynq.NewClientFromRedisClient(rdb).Enqueue(asynq.NewTask("x", nil), asynq.TaskID("job")); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := admin.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := admin.Serve(listener, w, admin.Options{Token: token})
-	defer a.Close()
-	defer http.DefaultClient.CloseIdleConnections()
-	s := &site{tb: t, addr: listener.Addr().String()}
 	server.Freeze()
 	defer server.Thaw()
 	var all sync.WaitGroup
