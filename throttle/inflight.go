@@ -49,8 +49,8 @@ func (s Slots) Validate() error {
 // At most [Slots.Limit] Leases have a context that has not ended, whatever dies, hangs or is cut
 // off, as long as Redis loses no write and nobody sets its clock forward by two thirds of a Lease, or by
 // a twentieth of it while a holder cannot reach Redis (in that case there can be up to Limit more, until
-// the next renewal). If a machine is suspended, the Leases of its processes may end up to a Lease too
-// late after it goes on. Whatever runs under a Lease
+// the next renewal). If a machine is suspended, the Leases of its processes may end too late once it goes
+// on, by up to a Lease. Whatever runs under a Lease
 // has to heed its context. Slots are given in the order in which they were asked for, across
 // processes. A slot that becomes free goes to the next one in line. If a holder dies, its slot is
 // free when its lease has run out.

@@ -110,6 +110,38 @@ func TestWhoLeavesIsFollowedByTheNext(t *testing.T) {
 	}
 }
 
+// Whoever leaves while Redis answers is followed, too, by those who have asked in the same call.
+func TestWhoLeavesDuringACallIsFollowed(t *testing.T) {
+	t.Parallel()
+	for after := 2 * time.Millisecond; after < 100*time.Millisecond; after += 4 * time.Millisecond { // the call of both is under way at one of these times
+		t.Run(after.String(), func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				r := guarded("1/1m")
+				r.Type = PerClient // of which nothing is announced
+				check(b, b.limiter(b.client()).SetRate(b.Context(), r))
+				l := b.limiter(b.clientOf(&distant{Scripter: b.rdb, roundTrip: ms(20)})) // which cannot listen to anything
+				check(b, l.Acquire(b.Context(), 1))
+				begin := time.Since(b.begin)
+				ctx, leave := context.WithCancel(b.Context())
+				a, leaver := &arrivals{b: b}, &arrivals{b: b}
+				a.wait(b.Context(), l, 1) // its call is under way when the others come
+				leaver.wait(ctx, l, 1)
+				a.wait(b.Context(), l, 1)
+				time.Sleep(after)
+				leave()
+				leaver.wg.Wait()
+				a.wg.Wait()
+				span := time.Minute + ms(50)
+				for i, w := range a.waits {
+					if late := w.at - begin - time.Duration(i+1)*span; w.err != nil || late > ms(100) {
+						b.Errorf("the wait with the number %d ended %v later than it must; %v", i, late, w.err)
+					}
+				}
+			})
+		})
+	}
+}
+
 // A quota of hours beside a limit of seconds is a quota of hours, however long ago the permit stopped to count in the other.
 func TestLatePermitOfAGroupIsNotLost(t *testing.T) {
 	t.Parallel()

@@ -230,7 +230,7 @@ func (x *trace) batch(t *rapid.T, q *tracedQueue, states []state) batchCall {
 		i := rapid.IntRange(0, len(q.held)-1).Draw(t, "reservation")
 		back := q.held[i]
 		back.kind = rapid.SampledFrom([]script.ReturnKind{script.Unused, script.Exchanged}).Draw(t, "kind")
-		back.told = rapid.Int64Range(0, 1<<len(states)-1).Draw(t, "told")
+		back.announce = rapid.Int64Range(0, 1<<len(states)-1).Draw(t, "announce")
 		b.returns = append(b.returns, back)
 		q.held = slices.Delete(q.held, i, i+1)
 	}

@@ -72,8 +72,9 @@ type Rate struct {
 	// Interval is a whole number of milliseconds from 1ms to 365 days.
 	Interval time.Duration
 	// Guard is how late a permit may be used: the log counts permits for Interval + Guard. The
-	// client may spend half of Guard on handing a permit out, and the caller may spend the other
-	// half until its request arrives. Zero means 1 % of the interval, at least 3ms and at most
+	// client hands a permit out within half of Guard, and exchanges it if the caller has not gone on
+	// within three quarters. So at least a quarter is left until the caller's request arrives, unless
+	// the permit is late ([Stats].Late). Zero means 1 % of the interval, at least 3ms and at most
 	// 50ms (but never more than a quarter of the interval); negative means none. Guard is at most
 	// Interval, and in Calendar windows at most a quarter of it.
 	Guard time.Duration

@@ -359,7 +359,7 @@ func (r *replayed) announced(p *simulatedProcess, m message) {
 	}
 	for _, g := range call.returns {
 		for i, name := range m.names() {
-			if g.kind == script.Came || g.told&(1<<i) != 0 {
+			if g.kind == script.Came || g.announce&(1<<i) != 0 {
 				r.changed(p, name, line.Freed)
 			}
 		}

@@ -179,7 +179,7 @@ func releaseOldest(rs []record, now, n int64) []record {
 type giving struct {
 	at         int64
 	kind       script.ReturnKind
-	told       int64
+	announce   int64
 	epochs, ns []int64
 }
 
@@ -238,7 +238,7 @@ func (q *scriptQueue) send(tb fataler, rdb *redis.Client, b batchCall) script.Re
 		r.Members = append(r.Members, script.Member{Settings: q.config[i], Create: l.member.Create, Refresh: b.refresh[i], Ahead: b.ahead[i]})
 	}
 	for _, g := range b.returns {
-		r.Returns = append(r.Returns, script.Return{At: script.Remote(g.at), Kind: g.kind, Told: g.told, Epochs: g.epochs, Ns: g.ns})
+		r.Returns = append(r.Returns, script.Return{At: script.Remote(g.at), Kind: g.kind, Announce: g.announce, Epochs: g.epochs, Ns: g.ns})
 	}
 	for _, a := range b.asks {
 		r.Runs = append(r.Runs, script.Run{

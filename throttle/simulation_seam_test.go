@@ -328,7 +328,7 @@ func readBatchCall(args []any) batchCall {
 	}
 	for range next() {
 		at, code := next(), next()
-		b.returns = append(b.returns, giving{at: at, kind: script.ReturnKind(code % 4), told: code / 4, epochs: several(members), ns: several(members)})
+		b.returns = append(b.returns, giving{at: at, kind: script.ReturnKind(code % 4), announce: code / 4, epochs: several(members), ns: several(members)})
 	}
 	b.releases = several(members)
 	for range next() {

@@ -107,7 +107,7 @@ func TestBigRequestKeepsItsTurn(t *testing.T) {
 
 // What is given back goes to those who wait, in the order in which they came, and the rest to newcomers. A gap that is not
 // worth a call of all who wait goes to newcomers alone, and delays nobody.
-func TestCancelledPlacesAreTheNextOnes(t *testing.T) {
+func TestWhoWaitsMovesUp(t *testing.T) {
 	for _, tt := range []struct {
 		rate             string
 		waits            int64 // permits of the one who waits behind those who leave

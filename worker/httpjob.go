@@ -183,8 +183,11 @@ func (j *httpJob) checkRedirect(req *http.Request, via []*http.Request) error {
 		return &redirectError{fmt.Sprintf("more than %d redirects", maxRedirects)}
 	}
 	before := via[len(via)-1]
-	if lost := req.Method != before.Method || before.ContentLength > 0 && req.Body == nil; lost && req.Response.StatusCode != http.StatusSeeOther { // as browsers do with 301 and 302: the job would be done, and not what it asked for
-		return &redirectError{fmt.Sprintf("a redirect with status %d, which would turn %s into %s without a body: call the URL to which it leads", req.Response.StatusCode, before.Method, req.Method)}
+	// As browsers do, net/http follows a 301 or 302 with another method or without the body: the job would be done, and not
+	// what it asked for. A 303 means just that.
+	changed := req.Method != before.Method || before.ContentLength > 0 && req.Body == nil
+	if status := req.Response.StatusCode; changed && status != http.StatusSeeOther {
+		return &redirectError{fmt.Sprintf("a redirect with status %d, after which %s would become %s without the body: call the URL to which it leads", status, before.Method, req.Method)}
 	}
 	first := via[0].URL
 	if first.Scheme == "https" && req.URL.Scheme == "http" {

@@ -55,7 +55,7 @@ func TestHTTPJobRedirectsThatAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestHTTPJobKeepsItsMethod: a redirect that would turn the request into a GET without its body is not followed: the job would
+// TestHTTPJobKeepsItsMethod: a redirect after which the request would be a GET without its body is not followed: the job would
 // be done, and what it asked for not. A 303 says that the request was served.
 func TestHTTPJobKeepsItsMethod(t *testing.T) {
 	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound} {
@@ -68,7 +68,7 @@ func TestHTTPJobKeepsItsMethod(t *testing.T) {
 				}
 			})
 			err := perform(t, job, HTTPRequest{Method: method, URL: url + "/old", Body: "x"})
-			if !errors.Is(err, asynq.SkipRetry) || !strings.Contains(err.Error(), "into GET") || len(arrived) != 1 {
+			if !errors.Is(err, asynq.SkipRetry) || !strings.Contains(err.Error(), "would become GET") || len(arrived) != 1 {
 				t.Errorf("%s, %d: %v, arrived %q; want a permanent error", method, status, err, arrived)
 			}
 		}

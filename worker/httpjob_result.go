@@ -22,7 +22,7 @@ const (
 	// Otherwise it is cheaper to close it.
 	maxDrain     = 256 << 10
 	drainTimeout = time.Second
-	// The limits of a job that the API refuses pause only after that.
+	// refusedTimeout is how long a job that the API refuses waits for the rest of the answer: its limits pause only after it.
 	refusedTimeout = 50 * time.Millisecond
 
 	storeTimeout    = 25 * time.Second // asynq's lease lasts up to 30 s, and it ends an attempt after that

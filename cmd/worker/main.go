@@ -32,7 +32,7 @@ func newCommand() *cobra.Command {
 their limits allow, whatever the number of workers that share the limits.
 
 The first SIGTERM, SIGINT or SIGHUP lets running jobs finish
-(shutdown_timeout), a second SIGTERM or SIGINT ends the process at once; its
+(shutdown_timeout). A second SIGTERM or SIGINT ends the process at once; its
 jobs come back by themselves.`,
 		Example: `  worker --demo                    see it work, without Redis
   worker --demo --adaptive         the same with an API that does not say its limit, and halves it

@@ -157,12 +157,13 @@ func (i *Inspector) Explain(ctx context.Context, id, queue string) (*Explanation
 
 // explainQueue tells how many pools serve the queue, and which worker runs the task.
 func (i *Inspector) explainQueue(ctx context.Context, e *Explanation) error {
-	q, err := i.asynqWithin(ctx).GetQueueInfo(e.Queue)
+	of := i.asynqWithin(ctx)
+	q, err := of.GetQueueInfo(e.Queue)
 	if err != nil {
 		return err
 	}
 	e.QueuePaused = q.Paused
-	servers, err := i.asynqWithin(ctx).Servers()
+	servers, err := of.Servers()
 	if err != nil {
 		return err
 	}

@@ -28,11 +28,12 @@ func (i *Inspector) find(ctx context.Context, id, queue string) (*asynq.TaskInfo
 			return nil, err
 		}
 	}
+	of := i.asynqWithin(ctx)
 	for _, id := range []string{id, id + CopySuffix} {
 		var found []*asynq.TaskInfo
 		var in []string
 		for _, q := range queues {
-			info, err := i.asynqWithin(ctx).GetTaskInfo(q, id)
+			info, err := of.GetTaskInfo(q, id)
 			switch {
 			case err == nil:
 				found, in = append(found, info), append(in, q)

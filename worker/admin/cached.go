@@ -56,6 +56,3 @@ func (c *cached[T]) get(ctx context.Context) (value T, err error) {
 
 // forget has the value read again, because something was changed.
 func (c *cached[T]) forget() { c.forgotten.Store(true) }
-
-// always is for values that are as expensive to read whatever they are.
-func always[T any](d time.Duration) func(T) time.Duration { return func(T) time.Duration { return d } }

@@ -156,7 +156,7 @@ func (a *api) change(w http.ResponseWriter, r *http.Request, body any, do func(c
 	ctx, cancel := context.WithTimeout(r.Context(), changeTimeout)
 	defer cancel()
 	err = do(ctx, l, configured)
-	if err == nil {
+	if ctx.Err() == nil { // otherwise Redis does not answer, and what is shown is not read again at once
 		a.sampler.forget()
 	}
 	if _, ok := errors.AsType[*inputError](err); ok {

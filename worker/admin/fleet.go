@@ -101,7 +101,7 @@ func (a *api) setPaused(w http.ResponseWriter, r *http.Request, paused bool) {
 	ctx, cancel := context.WithTimeout(r.Context(), changeTimeout)
 	defer cancel()
 	err := a.source.Inspector().PauseQueue(ctx, queue, paused)
-	if err == nil {
+	if ctx.Err() == nil { // otherwise Redis does not answer, and what is shown is not read again at once
 		a.sampler.forget()
 	}
 	switch {
@@ -116,9 +116,11 @@ func (a *api) setPaused(w http.ResponseWriter, r *http.Request, paused bool) {
 }
 
 func newFleet(source Source) *cached[[]jobview.Worker] {
-	return newCached(func(ctx context.Context) ([]jobview.Worker, error) { return source.Inspector().Workers(ctx) }, always[[]jobview.Worker](2*time.Second))
+	return newCached(func(ctx context.Context) ([]jobview.Worker, error) { return source.Inspector().Workers(ctx) },
+		func([]jobview.Worker) time.Duration { return 2 * time.Second })
 }
 
 func newHour(source Source) *cached[history.Past] {
-	return newCached(func(ctx context.Context) (history.Past, error) { return source.Inspector().Past(ctx) }, always[history.Past](5*time.Second))
+	return newCached(func(ctx context.Context) (history.Past, error) { return source.Inspector().Past(ctx) },
+		func(history.Past) time.Duration { return 5 * time.Second })
 }

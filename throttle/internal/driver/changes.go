@@ -15,7 +15,7 @@ const (
 	// ChangesChannel is where the scripts announce the name of a limiter whose
 	// configuration they have changed.
 	ChangesChannel = "jobthrottle:changes"
-	// releasesChannel is where they announce a limiter whose permits were released while
+	// releasesChannel is where they announce a limiter whose permits went back while
 	// reservations lie ahead.
 	releasesChannel = "jobthrottle:releases"
 	// listenTimeout is how long the channel may be silent before the connection is tested.
@@ -32,7 +32,7 @@ type subscriber interface {
 }
 
 // changes hears from Redis that configurations have changed, so that waiters who have long to
-// wait need not check so often, and that permits were released. It is only a hint: a change
+// wait need not check so often, and that permits went back. It is only a hint: a change
 // that is not heard is found by the next check, and nobody acts on a configuration that was
 // not confirmed.
 type changes struct {
@@ -110,7 +110,7 @@ func (c *Client) Changed(name string) {
 	c.tell(name)
 }
 
-// Released lets the waiters of every line that has the limiter get what was released.
+// Released lets the waiters of every line that has the limiter get what went back.
 func (c *Client) Released(name string) {
 	c.each(name, line.Freed)
 	c.tell(name)

@@ -124,7 +124,7 @@ func (l *Line) give(r *Release) {
 // knows.
 func (l *Line) Counts(w *Waiter, now Local) bool {
 	for _, s := range l.config {
-		if now.Sub(w.grant.due) >= s.Interval {
+		if !countsIn(s, w.grant.due, now) {
 			return false
 		}
 	}

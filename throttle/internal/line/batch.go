@@ -235,13 +235,13 @@ func byGrant(rs []returned, most int) (sums []script.Return, within, rest []retu
 		return nil, nil, nil
 	}
 	type grant struct {
-		at   Remote
-		kind script.ReturnKind
-		told int64
+		at       Remote
+		kind     script.ReturnKind
+		announce int64
 	}
 	index := make(map[grant]int, min(len(rs), most))
 	for _, r := range rs {
-		of := grant{r.grant.at, r.kind(), r.told}
+		of := grant{r.grant.at, r.kind(), r.announce}
 		i, ok := index[of]
 		switch {
 		case ok && slices.Equal(sums[i].Epochs, r.grant.epochs):
@@ -253,7 +253,7 @@ func byGrant(rs []returned, most int) (sums []script.Return, within, rest []retu
 			continue
 		default:
 			index[of] = len(sums)
-			sums = append(sums, script.Return{At: of.at, Kind: of.kind, Told: of.told, Epochs: r.grant.epochs, Ns: slices.Clone(r.ns)})
+			sums = append(sums, script.Return{At: of.at, Kind: of.kind, Announce: of.announce, Epochs: r.grant.epochs, Ns: slices.Clone(r.ns)})
 		}
 		within = append(within, r)
 	}

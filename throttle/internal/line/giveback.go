@@ -14,9 +14,9 @@ type returned struct {
 	by    *Waiter // who asks for another in exchange; nil if nobody does
 	left  *Waiter // whose caller waits until Redis has it; nil if nobody does
 
-	told    int64    // the members of which those who wait are to hear of it, a bit for each
-	release *Release // set if the permits were handed out; nil if they were not
-	filled  Local    // when a stock had them, of which they are what is left; zero: they are not
+	announce int64    // the members whose waiters are to hear of it, a bit for each
+	release  *Release // set if the permits were handed out; nil if they were not
+	filled   Local    // when a stock had them, of which they are what is left; zero: they are not
 }
 
 // kind tells why permits are given back.
@@ -37,53 +37,46 @@ const (
 	freeTime  = time.Second
 )
 
-// untold is how many permits of a member went back since a time, of which nobody was told.
-type untold struct {
+// unannounced is how many permits of a member went back since a time, of which those who wait did not hear.
+type unannounced struct {
 	n     int64
 	since Local
 }
 
-// giveBack gives back permits for which nobody asks in exchange.
+// giveBack gives back permits for which nobody asks in exchange. In this process those who come later move up with the
+// call that gives them back.
 func (l *Line) giveBack(r returned, now Local) {
-	r.told = l.tells(r.grant, r.ns, now)
+	r.announce = l.toAnnounce(r.grant, r.ns, now)
 	l.returns = append(l.returns, r)
 	later := func(w *Waiter) bool { return w.grant.at > r.grant.at }
-	if r.told != 0 && slices.ContainsFunc(l.holders, later) { // in this process they move up with the call that gives it back
+	if r.announce != 0 && l.moveUpAt == 0 && (l.calling || slices.ContainsFunc(l.holders, later)) { // a call may bring later ones
 		l.freed(now)
 	}
 }
 
-// tells returns the members, a bit for each, of which those who wait, in this and other processes, are to hear that permits
-// go back which were not used: they came too late, or their caller left. What is reserved for later may leave no room for
-// whoever asks next, so only those who wait already can have them: they move up, as after a release. That costs Redis more
-// than anything else, so a few permits are not worth it.
-func (l *Line) tells(g grant, ns []int64, now Local) (told int64) {
-	if l.untold == nil {
-		l.untold = make([]untold, len(l.config))
+// toAnnounce returns the members, a bit for each, whose waiters, in this and other processes, are to hear that permits go back
+// which were not used: they came too late, or their caller left. What is reserved for later may leave no room for whoever
+// asks next, so only those who wait already can have them: they move up, as after a release. That costs Redis more than
+// anything else, so a few permits are not worth it.
+func (l *Line) toAnnounce(g grant, ns []int64, now Local) (members int64) {
+	if l.unannounced == nil {
+		l.unannounced = make([]unannounced, len(l.config))
 	}
 	for i, s := range l.config {
-		if now.Add(freshFor).Sub(g.due) >= s.Interval { // by the time that the last have moved up, it no longer counts
+		if !countsIn(s, g.due, now.Add(freshFor)) { // by then the last have moved up
 			continue
 		}
-		u := &l.untold[i]
+		u := &l.unannounced[i]
 		if now.Sub(u.since) >= s.Span() {
-			*u = untold{since: now}
+			*u = unannounced{since: now}
 		}
 		if u.n += ns[i]; u.n >= (s.Rate+freeShare-1)/freeShare || s.PerPermit(u.n) >= freeTime {
-			*u = untold{since: now}
-			told |= 1 << i
+			*u = unannounced{since: now}
+			members |= 1 << i
 		}
 	}
-	return told
+	return members
 }
 
-// announced reports whether the script announces what goes back, to whoever listens, and this process listens. Permits of
-// one process alone are no news for others.
-func (l *Line) announced(told int64) bool {
-	for i, s := range l.config {
-		if told&(1<<i) != 0 && s.PerClient {
-			return false
-		}
-	}
-	return l.Around.Hears
-}
+// countsIn reports whether a member still counts permits that were due at a time, whatever its guard is.
+func countsIn(s script.Settings, due, now Local) bool { return now.Sub(due) < s.Interval }

@@ -90,7 +90,7 @@ func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 	l.countHandedOut(w.ns, now)
 	l.mayComeBack(now)
 	l.out.Taken = true
-	if half >= tinyHalf { // as long as the guard has not passed, no window holds more than the limit; the rest of it is for the caller's own way
+	if half >= tinyHalf { // what is left of the guard, a quarter of it unless the permit is a late one, is for the caller's own way
 		l.out.Latest = max(w.grant.earliest.Add(half*3/2), now.Add(half/2))
 	}
 }
@@ -116,9 +116,9 @@ func (l *Line) missed(w *Waiter, now Local) {
 // exchangeStale exchanges permits that came too late. If w can still have others now, it has them before those who move up.
 func (l *Line) exchangeStale(w *Waiter, now Local) {
 	l.out.Stale++
-	told := l.tells(w.grant, w.ns, now)
-	l.exchange(w, told, now)
-	if told != 0 && !l.announced(told) && l.moveUpAt == 0 {
+	announce := l.toAnnounce(w.grant, w.ns, now)
+	l.exchange(w, announce, now)
+	if announce != 0 && l.moveUpAt == 0 { // no announcement may come: of one process alone, or to a user who may not publish
 		l.moveUpAt = now.Add(freshFor)
 	}
 }
@@ -166,9 +166,9 @@ func (l *Line) checkFirst(w *Waiter) {
 	l.kick()
 }
 
-// exchange gives a grant back and asks for another, in one call. Those who wait for the members in told hear of it.
-func (l *Line) exchange(w *Waiter, told int64, now Local) {
-	l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns, by: w, told: told})
+// exchange gives a grant back and asks for another, in one call. Those who wait for the members in announce hear of it.
+func (l *Line) exchange(w *Waiter, announce int64, now Local) {
+	l.returns = append(l.returns, returned{grant: w.grant, ns: w.ns, by: w, announce: announce})
 	l.again(w, now)
 	l.kick()
 }

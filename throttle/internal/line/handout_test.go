@@ -110,8 +110,8 @@ func TestMissedPermitsAreExchanged(t *testing.T) {
 	w := d.waits(false)
 	d.placed(d.asked(), 0)
 	out := d.step(Event{Kind: Due, Waiter: w})
-	if guard := out.Latest.Sub(d.now); !out.Taken || guard <= 5*time.Millisecond || guard > 10*time.Millisecond {
-		t.Fatalf("taken %v, good for %v; its guard is 10ms", out.Taken, guard)
+	if guard := out.Latest.Sub(d.now); !out.Taken || guard != 7500*time.Microsecond {
+		t.Fatalf("taken %v, good for %v; three quarters of its guard are 7.5ms", out.Taken, guard)
 	}
 	d.now = d.now.Add(20 * time.Millisecond)
 	if out = d.step(Event{Kind: Missed, Waiter: w}); out.Stale != 1 || out.Grants != 0 {

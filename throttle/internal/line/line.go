@@ -86,15 +86,15 @@ type Line struct {
 	askAt       Local // before then the horizon does not reach the head of the line
 	urgentAt    Local // when somebody must have an answer, if before askAt; zero: nobody
 	movedUpAt   Local
-	moveUpAt    Local    // when to ask again for the grants that are not near; zero: no need
-	moving      moving   // if some of them are left, which the next call asks for again
-	untold      []untold // of each member; nil: nothing went back yet
-	binding     bool     // the latest batch did not get all it asked for at once
-	scarceUntil Local    // until then the short way, which found too little free, is not tried
-	verifiedAt  Local    // when a call by the short way last verified what others may have done
-	unverified  int      // calls by the short way since then
-	fieldsAt    Local    // when such a call last verified all fields
-	renews      Remote   // until when limiters that expire need not be told to live on; zero: unknown
+	moveUpAt    Local         // when to ask again for the grants that are not near; zero: no need
+	moving      moving        // if some of them are left, which the next call asks for again
+	unannounced []unannounced // of each member; nil: nothing went back yet
+	binding     bool          // the latest batch did not get all it asked for at once
+	scarceUntil Local         // until then the short way, which found too little free, is not tried
+	verifiedAt  Local         // when a call by the short way last verified what others may have done
+	unverified  int           // calls by the short way since then
+	fieldsAt    Local         // when such a call last verified all fields
+	renews      Remote        // until when limiters that expire need not be told to live on; zero: unknown
 	gathering   gathering
 	fullUntil   Local   // when the latest grant is due, unless its waiters asked for a later one
 	fullFor     []int64 // what that grant was for

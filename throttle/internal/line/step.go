@@ -26,7 +26,7 @@ const (
 	Beside               // it is time to check the configuration beside the call under way
 	Tick                 // the time in Wake has come
 	Doubt                // a limiter was changed, or may have been
-	Freed                // permits of a limiter were released
+	Freed                // permits of a limiter went back
 	Close                // everybody is told, and what they have is given back
 	kinds
 )

@@ -40,20 +40,20 @@ type ReturnKind int64
 // The kinds of returns.
 const (
 	Unused    ReturnKind = iota // nobody asks for others in this call
-	Came                        // their time has come: waiters hear of what becomes free
+	Came                        // they were handed out: waiters hear of what becomes free
 	Exchanged                   // somebody asks for others in this call
 )
 
-// toldFrom is the first bit of Told beside a ReturnKind, for acquire.lua.
-const toldFrom = 4
+// announceFrom is the first bit of Announce beside a ReturnKind, for acquire.lua.
+const announceFrom = 4
 
 // Return is what a call gives back of one grant.
 type Return struct {
-	At     Remote
-	Kind   ReturnKind
-	Told   int64 // the members of which those who wait hear that they may move up, a bit for each
-	Epochs []int64
-	Ns     []int64
+	At       Remote
+	Kind     ReturnKind
+	Announce int64 // the members whose waiters are to hear that they may move up, a bit for each
+	Epochs   []int64
+	Ns       []int64
 }
 
 // Run is equal requests of adjacent waiters; or, if it is a prefetch, what is taken in advance as
@@ -94,7 +94,7 @@ func (r *Request) Args() []any {
 	}
 	ns.add(int64(len(r.Returns)))
 	for _, b := range r.Returns {
-		ns.add(int64(b.At), int64(b.Kind)+toldFrom*b.Told)
+		ns.add(int64(b.At), int64(b.Kind)+announceFrom*b.Announce)
 		ns.add(b.Epochs...)
 		ns.add(b.Ns...)
 	}

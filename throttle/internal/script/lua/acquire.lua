@@ -13,7 +13,7 @@
 --       us up to where reservations may be used without having heard of a change, if that is more than NEAR (0)
 --       members M; M x: epoch last seen (0 none), refresh (1: rebuild the cached value), permits this queue has reserved ahead
 --       number of returns, each: time, 1 if the permits were handed out and others are to hear of what becomes free, 2 if a run
---            asks for as much in exchange, or 0; and 4 times the members, a bit for each, whose waiters may move up; M x epoch, M x permits
+--            asks for as much in exchange, or 0; plus 4 x the bits of the members whose waiters may move up; M x epoch, M x permits
 --       M x permits to release from the oldest grants
 --       number of runs, each: longest wait us, reach us (how far ahead permits may be reserved), near us (up to where that does
 --            not depend on what other clients have), lead us (no earlier than so far ahead), count, M x permits
@@ -105,7 +105,7 @@ local kept -- how many permits of each member this queue may have reserved ahead
 for _ = 1, take_number() do
   given_back = true
   local t, code, epochs = take_number(), take_number(), {}
-  local kind, told = code % 4, floor(code / 4)
+  local kind, announce = code % 4, floor(code / 4)
   for i = 1, M do epochs[i] = take_number() end
   for i = 1, M do
     local n = take_number()
@@ -119,7 +119,7 @@ for _ = 1, take_number() do
     if m and n > 0 and (same or kind == 1) and upkeep().take_back(m, t, n, now, same) then
       changed = true
       freed[i] = freed[i] or kind == 1
-      if floor(told / 2 ^ (i - 1)) % 2 == 1 and not m.per_client then moves_up[i] = min(moves_up[i] or t, t) end
+      if floor(announce / 2 ^ (i - 1)) % 2 == 1 and not m.per_client then moves_up[i] = min(moves_up[i] or t, t) end
     end
   end
 end
