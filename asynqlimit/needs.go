@@ -39,7 +39,7 @@ type limit struct {
 	*plan.Limit
 	counts limitCounts
 	tally  tally
-	atOnce atomic.Bool // it gave permits at once when it was last asked
+	atOnce atomic.Bool // it gave permits at once when it was last asked, or was not asked yet
 }
 
 // newRules returns what a valid configuration says.
@@ -61,11 +61,13 @@ func newRules(cfg *config.Config) (*rules, error) {
 	}
 	for _, l := range jobs.Limits() {
 		rs.limits[l] = &limit{Limit: l}
+		rs.limits[l].atOnce.Store(true)
 		rs.named[l.Name] = rs.limits[l]
 		rs.share = rs.share || l.Share != ""
 	}
 	for _, l := range jobs.Slots() {
 		rs.slots[l] = &slotLimit{SlotLimit: l}
+		rs.slots[l].atOnce.Store(true)
 	}
 	return rs, nil
 }

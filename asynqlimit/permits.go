@@ -200,10 +200,9 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	if !j.a.position.toSlotNow() {
 		j.stays()
 	}
-	inTime, cancelSlot := context.WithTimeout(running, max(r.Delay(), 0)+j.lateBy())
-	err = j.a.position.toSlot(inTime)
-	cancelSlot()
-	if err != nil {
+	inTime, cancelInTime := context.WithTimeout(running, max(r.Delay(), 0)+j.lateBy())
+	defer cancelInTime()
+	if err = j.a.position.toSlot(inTime); err != nil {
 		limiter := r.Limiter()
 		if running.Err() == nil {
 			j.l.caller.asksAgain(j.a, j.needs.lineOf(limiter), j.needs.costOf(limiter))
@@ -227,7 +226,7 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 		j.giveUp()
 		return false, errGone
 	}
-	j.l.rooms.of(j.a).leave(ctx, j.a) // before it takes the permits, so that they are not late
+	j.l.rooms.of(j.a).leave(inTime, j.a)
 	longest, cancelWait := context.WithTimeout(running, max(j.needs.rule.Hold, r.Delay())+lead+slack)
 	defer cancelWait()
 	if err := r.Wait(longest); err != nil {

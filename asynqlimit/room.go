@@ -91,7 +91,8 @@ func (r *room) note(c change) {
 // start the task matters more than an exact list.
 const leaveLasts = time.Second
 
-// leave takes the task of an attempt off the list, and waits until that is done.
+// leave takes the task of an attempt off the list, and waits until that is done or ctx ends:
+// permits are not to be late for it.
 func (r *room) leave(ctx context.Context, a *attempt) { await(ctx, r.leaving(a)) }
 
 // stay leaves the list to the script that parks the task of an attempt, or gives it back. After

@@ -291,5 +291,5 @@ func (j *job) freeSlots() {
 type slotLimit struct {
 	*plan.SlotLimit
 	counts slotCounts
-	atOnce atomic.Bool // it had a slot at once when it was last asked
+	atOnce atomic.Bool // it had a slot at once when it was last asked, or was not asked yet
 }
