@@ -204,7 +204,9 @@ func TestReserveForATenant(t *testing.T) {
 // first permit on, and get no more than it gives.
 func TestTenantCreates(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
-		l, err := b.client().LimiterWithRate(b.name(), rate("10/10s"))
+		rdb := b.slowly()
+		rdb.there.Store(int64(ms(1))) // so that all have come when the first call is served
+		l, err := b.clientOf(rdb).LimiterWithRate(b.name(), rate("10/10s"))
 		check(b, err)
 		many, few := &sharer{name: "a", callers: 200, cost: one}, &sharer{name: "b", callers: 5, cost: one}
 		b.shareFor([]*Limiter{l}, 0, 2*time.Second, many, few)
