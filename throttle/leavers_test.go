@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -212,6 +215,73 @@ func TestLateCallerKeepsItsTurn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whoever is late has the next turn in its process: who came after it, and could not have its permits when the late one came,
+// has them later.
+func TestLateCallerIsNextInTurn(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{"1/1s by 108ms", "20/1s by 108ms", "100/1s smooth by 101ms", "100/1s smooth by 104ms", "100/1s smooth by 107ms", "100/1s smooth by 110ms"} {
+		t.Run(of, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				limit, by, _ := strings.Cut(of, " by ")
+				r := b.parsed(limit)
+				l := b.limited(r)
+				for range r.Permits {
+					check(b, l.Acquire(b.Context(), 1))
+				}
+				late := must(l.Reserve(b.Context(), 1, time.Hour))
+				a := &arrivals{b: b}
+				for range 3 * r.Permits {
+					a.wait(b.Context(), l, 1)
+				}
+				time.Sleep(late.Delay() + must(time.ParseDuration(by)))
+				came := time.Since(b.begin)
+				check(b, late.Wait(b.Context()))
+				had := time.Since(b.begin)
+				a.wg.Wait()
+				for i, w := range a.waits {
+					if w.err != nil || i > 0 && w.at < a.waits[i-1].at || w.at > came+ms(1) && w.at < had.Truncate(ms(1)) {
+						b.Errorf("the late one had its permit at %v; number %d of %d after it at %v, %v", had, i, len(a.waits), w.at, w.err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Whoever is late makes nobody else late for a deadline, nor gives somebody another time who was told one.
+func TestLateCallerKeepsOthersInTime(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		r := guarded("100/1s")
+		r.Smooth = true
+		l := b.limited(r)
+		check(b, l.Acquire(b.Context(), 1))
+		late := must(l.Reserve(b.Context(), 1, time.Hour))
+		due := late.Delay()
+		told := must(l.Reserve(b.Context(), 1, time.Hour))
+		ctx, cancel := context.WithTimeout(b.Context(), told.Delay()+ms(15))
+		defer cancel()
+		a := &arrivals{b: b}
+		a.wait(ctx, l, 1)
+		for range 10 {
+			a.wait(b.Context(), l, 1)
+		}
+		time.Sleep(due + ms(8))
+		at := told.Delay()
+		var wg sync.WaitGroup
+		wg.Go(func() { check(b, late.Wait(b.Context())) })
+		synctest.Wait()
+		if d := told.Delay(); d != at {
+			b.Errorf("the reservation that nobody waits for yet is due in %v, was in %v", d, at)
+		}
+		check(b, told.Wait(b.Context()))
+		wg.Wait()
+		a.wg.Wait()
+		if err := a.waits[0].err; err != nil {
+			b.Errorf("with a deadline: %v", err)
+		}
+	})
 }
 
 // Whoever leaves while Redis does not answer costs nobody else the reservation: however long that lasts, they have the

@@ -54,7 +54,8 @@ func (r *Reservation) Wait(ctx context.Context) error {
 // Near waits until the permits are due in early or less, and does not take them: call [Reservation.Wait] for that, at once.
 // So you can prepare in time what needs the permits, such as a connection or a free worker. While Near waits, the permits may
 // get another time: an earlier one if others give permits back, or a later one, up to the maxWait of the reservation, if the
-// limit is changed or paused. The errors are those of Wait, and after them nothing is reserved either.
+// limit is changed or paused, or if whoever asked before in this process came too late for its own. The errors are those of
+// Wait, and after them nothing is reserved either.
 func (r *Reservation) Near(ctx context.Context, early time.Duration) error {
 	err := r.ticket.Near(ctx, early)
 	if err != nil && r.back != nil {

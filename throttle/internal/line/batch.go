@@ -51,6 +51,7 @@ type batch struct {
 	within   time.Duration // for how long after first it may be served
 	doubts   uint64        // Line.doubts when it was made
 	attempts int
+	late     bool // somebody in it had permits that came too late
 	alone    bool // a call for it may have been served; it no longer shares calls
 }
 
@@ -288,6 +289,7 @@ func (l *Line) collect(b *batch, now Local) {
 		if w.stale > 0 {
 			w.stale = stale
 		}
+		b.late = b.late || w.next
 		if len(l.returns) > 0 && !early[w] {
 			after = append(after, w)
 			continue

@@ -2,7 +2,10 @@ package line
 
 import (
 	"context"
+	"slices"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 const (
@@ -116,6 +119,7 @@ func (l *Line) missed(w *Waiter, now Local) {
 // exchangeStale exchanges permits that came too late. If w can still have others now, it has them before those who move up.
 func (l *Line) exchangeStale(w *Waiter, now Local) {
 	l.out.Stale++
+	w.next = slices.ContainsFunc(l.config, func(s script.Settings) bool { return countsIn(s, w.grant.due, now) })
 	announce := l.toAnnounce(w.grant, w.ns, now)
 	l.exchange(w, announce, now)
 	if announce != 0 && l.moveUpAt == 0 { // no announcement may come: of one process alone, or to a user who may not publish

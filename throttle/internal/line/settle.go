@@ -107,6 +107,9 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 	for i := range b.request.Runs {
 		held = append(held, l.distribute(b, i, r, of, own, received)...)
 	}
+	if b.late {
+		l.inTurn(held, received)
+	}
 	switch {
 	case l.binding && own: // who waits gets it with the next call, before those who come later
 		l.endStock(received)

@@ -14,6 +14,7 @@ type Waiter struct {
 	reservation bool   // its caller may come back late for its permits
 	putOff      bool   // Redis has said that its permits cannot be reserved yet
 	stale       int    // how many of its grants came too late to be used
+	next        bool   // the latest of them did, and still counted: it has the next turn in this process
 	left        bool   // its caller has left
 	spared      int    // how many more of them did, and were left unused rather than given back
 
