@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -248,6 +249,104 @@ func TestLateCallerIsNextInTurn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A process that stands still for a while keeps the order in which it was asked: of those who are late each has the next turn,
+// and who had the later times waits longest. Whoever is late has its permits with a deadline, too, if the next turn is in time.
+func TestLateCallersKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []string{"20/1s", "100/1s smooth"} {
+		for _, late := range []int{1, 2, 7} {
+			for _, deadline := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %d late, deadline %v", limit, late, deadline), func(t *testing.T) {
+					underFakeTime(t, func(b *bench) {
+						r := b.parsed(limit)
+						l := b.limited(r)
+						for range r.Permits {
+							check(b, l.Acquire(b.Context(), 1))
+						}
+						var of []*Reservation
+						for range late {
+							of = append(of, must(l.Reserve(b.Context(), 1, time.Hour)))
+						}
+						a := &arrivals{b: b}
+						for range 3 * r.Permits {
+							a.wait(b.Context(), l, 1)
+						}
+						time.Sleep(of[late-1].Delay() + ms(20))
+						came := time.Since(b.begin)
+						ctx := b.Context()
+						if deadline {
+							var cancel context.CancelFunc
+							ctx, cancel = context.WithTimeout(ctx, r.Interval+r.Interval/4)
+							defer cancel()
+						}
+						first := &arrivals{b: b}
+						for _, r := range of {
+							first.waits = append(first.waits, &arrival{})
+							first.wg.Go(func() {
+								w := first.waits[slices.Index(of, r)]
+								w.err = r.Wait(ctx)
+								w.at = time.Since(b.begin)
+							})
+							synctest.Wait()
+						}
+						first.wg.Wait()
+						a.wg.Wait()
+						last := time.Duration(0)
+						for i, w := range append(first.waits, a.waits...) {
+							if w.err != nil || w.at > came+ms(1) && w.at.Truncate(ms(1)) < last {
+								b.Errorf("number %d had its permit at %v, %v; one before it at %v", i, w.at, w.err, last)
+							}
+							if w.at > came+ms(1) {
+								last = max(last, w.at.Truncate(ms(1)))
+							}
+						}
+						if n := l.c.Stats().Stale; n != int64(late) {
+							b.Errorf("%d permits came too late, want %d", n, late)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// Whoever gets an earlier time for somebody else who is late hears of it at once, and is not late again.
+func TestLateCallerHearsOfAnEarlierTurn(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(b.parsed("10/1s smooth")) // every 101 ms
+		check(b, l.Acquire(b.Context(), 1))
+		var of []*Reservation // two are late; the others are not waited for at first
+		for range 8 {
+			of = append(of, must(l.Reserve(b.Context(), 1, time.Hour)))
+		}
+		a := &arrivals{b: b}
+		for range 5 {
+			a.wait(b.Context(), l, 1)
+		}
+		var wg sync.WaitGroup
+		at := make([]time.Duration, len(of))
+		wait := func(i int) {
+			wg.Go(func() {
+				check(b, of[i].Wait(b.Context()))
+				at[i] = time.Since(b.begin)
+			})
+			synctest.Wait()
+		}
+		time.Sleep(of[0].Delay() + ms(8))
+		wait(0)
+		for i := 2; i < len(of); i++ {
+			wait(i)
+		}
+		time.Sleep(of[1].Delay() + ms(8))
+		wait(1)
+		wg.Wait()
+		a.wg.Wait()
+		if n := l.c.Stats().Stale; n != 2 || !slices.IsSorted(at) {
+			b.Errorf("%d permits came too late, want 2; permits were had at %v, want them in turn", n, at)
+		}
+	})
 }
 
 // Whoever is late makes nobody else late for a deadline, nor gives somebody another time who was told one.

@@ -52,6 +52,7 @@ type batch struct {
 	doubts   uint64        // Line.doubts when it was made
 	attempts int
 	late     bool // somebody in it had permits that came too late
+	denied   []denial
 	alone    bool // a call for it may have been served; it no longer shares calls
 }
 

@@ -75,6 +75,7 @@ func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 			if l.spares(w, now) {
 				l.out.Stale++
 				w.spared++
+				w.next = true
 				l.again(w, now)
 				l.kick()
 				return

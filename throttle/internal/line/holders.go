@@ -52,62 +52,6 @@ func (l *Line) byDue() []*Waiter {
 	return ws
 }
 
-// onItsWay is how long before a grant is due its caller may be on its way to it: timers are coarse.
-const onItsWay = time.Millisecond
-
-// inTurn gives those whose permits came too late, while they still counted, the next turns in this process: each gets the grant of the first that came
-// after it, who gets that of the next, and so on. If the late one has got none for now, the last is without one. Nobody gets
-// a time that is too late for it. Who may be on its way to its permits, or sleeps until the time that it was told, keeps
-// that time.
-//
-// held are those who have got none. inTurn replaces in it those who have one now.
-func (l *Line) inTurn(held []*Waiter, now Local) {
-	ws := l.byDue()
-	for i, late := range held {
-		if last := l.lastAfter(late, ws, now); last != nil {
-			held[i], late.grant = last, last.grant
-			l.letGo(last)
-			last.state, last.putOff = queued, true
-			late.state = granted
-			l.keep(late)
-			l.answer(late, Answer{})
-			ws[slices.Index(ws, last)] = late
-		}
-	}
-	for at, late := range ws {
-		if !late.next || !late.movable() {
-			continue
-		}
-		for i := at - 1; i >= 0 && ws[i].grant.due.Sub(now) > onItsWay; i-- {
-			w := ws[i]
-			if w.no < late.no || !w.movable() || w.until != 0 && w.until < late.grant.due || !slices.Equal(w.ns, late.ns) {
-				continue
-			}
-			w.grant, late.grant = late.grant, w.grant
-			ws[at], ws[i], at = w, late, i
-		}
-	}
-}
-
-// lastAfter returns the last in ws, which are in turn, that came after a waiter whose permits came too late, and has enough
-// time to get others; nil if there is none.
-func (l *Line) lastAfter(late *Waiter, ws []*Waiter, now Local) *Waiter {
-	for _, w := range slices.Backward(ws) {
-		switch {
-		case !late.next || w.grant.due.Sub(now) <= onItsWay:
-			return nil
-		case w.no < late.no || w.next || !w.movable() || !slices.Equal(w.ns, late.ns):
-		case late.until != 0 && late.until < w.grant.due:
-		case w.until == 0 || w.until.Sub(now) > 2*l.horizon(w.ns):
-			return w
-		}
-	}
-	return nil
-}
-
-// movable reports whether a waiter may get another time: it has one, and its caller does not sleep until then by itself.
-func (w *Waiter) movable() bool { return w.state == granted && (w.awaited || !w.reservation) }
-
 // unclaimed reports whether nobody has come for a reservation before it was due and its guard
 // was over. Its permits count as used, and the line need not watch it any more.
 func (l *Line) unclaimed(w *Waiter, now Local) bool {

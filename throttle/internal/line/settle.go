@@ -108,7 +108,16 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 		held = append(held, l.distribute(b, i, r, of, own, received)...)
 	}
 	if b.late {
-		l.inTurn(held, received)
+		for _, d := range b.denied {
+			held = append(held, d.w)
+		}
+		held = l.inTurn(held, received)
+		for _, d := range b.denied {
+			if d.w.state == queued {
+				held = without(held, d.w)
+				l.deny(d.w, d.wait, d.member)
+			}
+		}
 	}
 	switch {
 	case l.binding && own: // who waits gets it with the next call, before those who come later
@@ -215,6 +224,8 @@ func (l *Line) withoutGrant(b *batch, ws []*Waiter, run *script.Run, answer *scr
 		case w.state == gone:
 		case l.closed:
 			l.answer(w, Answer{Err: ErrClosed})
+		case answer.Rest == script.Denied && !own && w.next:
+			w.state, b.denied = queued, append(b.denied, denial{w, answer.Wait, answer.Member})
 		case answer.Rest == script.Denied && !own:
 			l.deny(w, answer.Wait, answer.Member)
 		case answer.Rest == script.Exceeds:

@@ -1,0 +1,125 @@
+package line
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// onItsWay is how long before a grant is due its caller may be on its way to it: timers are coarse.
+const onItsWay = time.Millisecond
+
+// denial is what to tell a waiter if it has no turn in its process either.
+type denial struct {
+	w      *Waiter
+	wait   time.Duration
+	member int
+}
+
+// inTurn gives those whose permits came too late, while they still counted, the next turns in this process: each gets the
+// grant of the first that came after it, who gets that of the next, and so on. without are those who have no grant; what
+// inTurn returns are those who have none after that, in order of arrival. Nobody gets a time that is too late for it. Who may
+// be on its way to its permits, or sleeps until the time that it was told, keeps that time.
+func (l *Line) inTurn(without []*Waiter, now Local) []*Waiter {
+	ws := l.byDue()
+	var kinds [][]int64 // what late ones ask for
+	for _, w := range slices.Concat(without, ws) {
+		if w.next && !slices.ContainsFunc(kinds, func(ns []int64) bool { return slices.Equal(ns, w.ns) }) {
+			kinds = append(kinds, w.ns)
+		}
+	}
+	for _, ns := range kinds {
+		without = l.inTurnFor(ns, ws, without, now)
+	}
+	slices.SortStableFunc(without, byArrival)
+	return without
+}
+
+func byArrival(a, b *Waiter) int { return cmp.Compare(a.no, b.no) }
+
+// inTurnFor is inTurn for those who ask for ns. ws are the holders, in turn.
+func (l *Line) inTurnFor(ns []int64, ws, without []*Waiter, now Local) (still []*Waiter) {
+	var next []*Waiter // those who are to get a grant next
+	for _, w := range without {
+		if w.next && slices.Equal(w.ns, ns) {
+			next = append(next, w)
+		} else {
+			still = append(still, w)
+		}
+	}
+	short := len(next) > 0 // as many others may be without one
+	owners := slices.DeleteFunc(slices.Clone(ws), func(w *Waiter) bool {
+		return !w.movable() || w.grant.due.Sub(now) <= onItsWay || !slices.Equal(w.ns, ns)
+	})
+	if len(owners) == 0 {
+		return without
+	}
+	latest, late := owners[len(owners)-1].grant.due, len(next)
+	for _, w := range owners {
+		if w.next {
+			late++
+		}
+	}
+	owners = slices.DeleteFunc(owners, func(w *Waiter) bool { // they might get a time that is too late
+		until := latest
+		if w.next && late == 1 {
+			until = w.grant.due // it gets no later one
+		}
+		return w.until != 0 && (w.until < until || short && !l.hasTime(w, now))
+	})
+	grants := make([]grant, len(owners))
+	for i, w := range owners {
+		grants[i] = w.grant
+		if w.next {
+			next = append(next, w)
+		}
+	}
+	slices.SortFunc(next, byArrival)
+	for i, w := range owners {
+		for len(next) > 0 && next[0].until != 0 && next[0].until < grants[i].due {
+			still, next = append(still, next[0]), next[1:] // only one that was without
+		}
+		if len(next) == 0 || !w.next && next[0].no > w.no {
+			continue
+		}
+		if !w.next {
+			at, _ := slices.BinarySearchFunc(next, w, byArrival)
+			next = slices.Insert(next, at, w)
+		}
+		l.takeTurn(next[0], grants[i])
+		next = next[1:]
+	}
+	for _, w := range next {
+		if w.state == granted {
+			l.letGo(w)
+			w.state, w.putOff = queued, true
+		}
+	}
+	return append(still, next...)
+}
+
+// takeTurn gives a waiter the grant of another.
+func (l *Line) takeTurn(w *Waiter, g grant) {
+	sleeps := w.state == granted && w.grant.due <= g.due // until its old time, at which it hears of this one
+	w.grant, w.state = g, granted
+	l.keep(w)
+	if !sleeps {
+		l.answer(w, Answer{})
+	}
+}
+
+// hasTime reports whether a waiter that gives up its turn has time to get another from Redis, even if others are served
+// before.
+func (l *Line) hasTime(w *Waiter, now Local) bool {
+	if w.until == 0 {
+		return true
+	}
+	d := l.horizon(w.ns)
+	for i, s := range l.config {
+		d = max(d, s.PerPermit(w.ns[i]*max(l.contenders, 1)))
+	}
+	return w.until.Sub(now) > 4*d
+}
+
+// movable reports whether a waiter may get another time: it has one, and its caller does not sleep until then by itself.
+func (w *Waiter) movable() bool { return w.state == granted && (w.awaited || !w.reservation) }
