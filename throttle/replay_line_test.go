@@ -51,6 +51,9 @@ func (l *replayedLine) step(e line.Event) {
 	}
 	var out line.Actions
 	l.l.Step(e, r.local(), &out)
+	if err := l.l.Sound(); err != nil {
+		r.broken("who waits has no grant, and who has one does not wait", "%v, after %v", err, e.Kind)
+	}
 	for _, t := range out.Answers {
 		if ask := l.asks[t.Waiter]; ask != nil {
 			answer := t.Answer

@@ -35,7 +35,7 @@ func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 		return
 	}
 	if d, early := l.untilDue(w, now); d > within {
-		l.out.Sleep, l.out.Early = d-within, early
+		l.out.Sleep, l.out.Early, w.wakes = d-within, early, now.Add(d)
 		return
 	}
 	if within > 0 { // until its caller comes, nobody hears of another time

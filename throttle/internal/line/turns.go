@@ -6,8 +6,12 @@ import (
 	"time"
 )
 
-// onItsWay is how long before a grant is due its caller may be on its way to it: timers are coarse.
-const onItsWay = time.Millisecond
+const (
+	// onItsWay is how long before a grant is due its caller may be on its way to it: timers are coarse.
+	onItsWay = time.Millisecond
+	// kindsAtOnce bounds for how many numbers of permits turns are given at a time: each looks through all who have a grant.
+	kindsAtOnce = 8
+)
 
 // denial is what to tell a waiter if it has no turn in its process either.
 type denial struct {
@@ -24,9 +28,12 @@ func (l *Line) inTurn(without []*Waiter, now Local) []*Waiter {
 	ws := l.byDue()
 	var kinds [][]int64 // what late ones ask for
 	for _, w := range slices.Concat(without, ws) {
-		if w.next && !slices.ContainsFunc(kinds, func(ns []int64) bool { return slices.Equal(ns, w.ns) }) {
+		if w.next && len(kinds) < kindsAtOnce && !slices.ContainsFunc(kinds, func(ns []int64) bool { return slices.Equal(ns, w.ns) }) {
 			kinds = append(kinds, w.ns)
 		}
+	}
+	for _, w := range ws {
+		l.timed(&w.grant) // as exactly as it is known by now
 	}
 	for _, ns := range kinds {
 		without = l.inTurnFor(ns, ws, without, now)
@@ -47,26 +54,30 @@ func (l *Line) inTurnFor(ns []int64, ws, without []*Waiter, now Local) (still []
 			still = append(still, w)
 		}
 	}
-	short := len(next) > 0 // as many others may be without one
+	short := len(next) // as many others may be without one
 	owners := slices.DeleteFunc(slices.Clone(ws), func(w *Waiter) bool {
 		return !w.movable() || w.grant.due.Sub(now) <= onItsWay || !slices.Equal(w.ns, ns)
 	})
-	if len(owners) == 0 {
-		return without
-	}
-	latest, late := owners[len(owners)-1].grant.due, len(next)
+	var latest Local
+	late := short
 	for _, w := range owners {
+		latest = max(latest, w.grant.due)
 		if w.next {
 			late++
 		}
 	}
 	owners = slices.DeleteFunc(owners, func(w *Waiter) bool { // they might get a time that is too late
-		until := latest
-		if w.next && late == 1 {
-			until = w.grant.due // it gets no later one
+		switch {
+		case w.until == 0, w.next && late == 1: // the only late one gets no later one
+			return false
+		case w.until < latest:
+			return true
 		}
-		return w.until != 0 && (w.until < until || short && !l.hasTime(w, now))
+		return short > 0 && !w.next && !l.hasTime(w, now)
 	})
+	if short > len(owners)-(late-short) { // late ones might end without one
+		owners = slices.DeleteFunc(owners, func(w *Waiter) bool { return w.next && !l.hasTime(w, now) })
+	}
 	grants := make([]grant, len(owners))
 	for i, w := range owners {
 		grants[i] = w.grant
@@ -76,10 +87,11 @@ func (l *Line) inTurnFor(ns []int64, ws, without []*Waiter, now Local) (still []
 	}
 	slices.SortFunc(next, byArrival)
 	for i, w := range owners {
-		for len(next) > 0 && next[0].until != 0 && next[0].until < grants[i].due {
-			still, next = append(still, next[0]), next[1:] // only one that was without
+		useless := func(w *Waiter) bool { return w.until != 0 && w.until < grants[i].due }
+		for len(next) > 0 && next[0].state == queued && useless(next[0]) {
+			still, next = append(still, next[0]), next[1:]
 		}
-		if len(next) == 0 || !w.next && next[0].no > w.no {
+		if len(next) == 0 || next[0] != w && (!w.next && next[0].no > w.no || useless(next[0])) {
 			continue
 		}
 		if !w.next {
@@ -98,9 +110,9 @@ func (l *Line) inTurnFor(ns []int64, ws, without []*Waiter, now Local) (still []
 	return append(still, next...)
 }
 
-// takeTurn gives a waiter the grant of another.
+// takeTurn gives a waiter the grant of another. It hears of that if it had none, or sleeps too long.
 func (l *Line) takeTurn(w *Waiter, g grant) {
-	sleeps := w.state == granted && w.grant.due <= g.due // until its old time, at which it hears of this one
+	sleeps := w.state == granted && w.wakes <= g.due
 	w.grant, w.state = g, granted
 	l.keep(w)
 	if !sleeps {
