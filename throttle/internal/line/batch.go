@@ -51,9 +51,9 @@ type batch struct {
 	within   time.Duration // for how long after first it may be served
 	doubts   uint64        // Line.doubts when it was made
 	attempts int
-	late     bool // somebody in it had permits that came too late
-	denied   []denial
-	alone    bool // a call for it may have been served; it no longer shares calls
+	late     bool     // somebody in it had permits that came too late
+	denied   []denial // late ones among them that Redis denies: they may have a turn all the same
+	alone    bool     // a call for it may have been served; it no longer shares calls
 }
 
 // permits is how many permits of a member its waiters ask for.
@@ -290,7 +290,6 @@ func (l *Line) collect(b *batch, now Local) {
 		if w.stale > 0 {
 			w.stale = stale
 		}
-		b.late = b.late || w.next
 		if len(l.returns) > 0 && !early[w] {
 			after = append(after, w)
 			continue
@@ -302,7 +301,7 @@ func (l *Line) collect(b *batch, now Local) {
 			l.waiting = all[i:]
 			break
 		}
-		w.state = asked
+		w.state, b.late = asked, b.late || w.next
 		if alike {
 			runs[last].Count++
 			b.waiters[last] = append(b.waiters[last], w)

@@ -154,8 +154,11 @@ func (l *Line) untilDue(w *Waiter, now Local) (d, early time.Duration) {
 	if d := w.grant.earliest.Sub(now); d > 0 && w.grant.due.Sub(w.grant.earliest) > half/2 {
 		return d, early
 	}
-	return w.grant.due.Add(dueAfter(w.grant.rank, half/8)).Sub(now), early
+	return l.handsOut(&w.grant).Sub(now), early
 }
+
+// handsOut is when a grant is handed out whose time is known well enough.
+func (l *Line) handsOut(p *grant) Local { return p.due.Add(dueAfter(p.rank, l.halfGuard()/8)) }
 
 // dueAfter is how long after its time a grant of this rank is due, less than most. Timers for
 // the same time fire in any order; these fire in order of rank.

@@ -107,17 +107,8 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 	for i := range b.request.Runs {
 		held = append(held, l.distribute(b, i, r, of, own, received)...)
 	}
-	if b.late {
-		for _, d := range b.denied {
-			held = append(held, d.w)
-		}
-		held = l.inTurn(held, received)
-		for _, d := range b.denied {
-			if d.w.state == queued {
-				held = without(held, d.w)
-				l.deny(d.w, d.wait, d.member)
-			}
-		}
+	if b.late || len(b.denied) > 0 {
+		held = l.turns(b, held, received)
 	}
 	switch {
 	case l.binding && own: // who waits gets it with the next call, before those who come later

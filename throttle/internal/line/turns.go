@@ -9,7 +9,8 @@ import (
 const (
 	// onItsWay is how long before a grant is due its caller may be on its way to it: timers are coarse.
 	onItsWay = time.Millisecond
-	// kindsAtOnce bounds for how many numbers of permits turns are given at a time: each looks through all who have a grant.
+	// Late ones may ask for different numbers of permits. kindsAtOnce is for how many of these numbers one reply gives turns:
+	// each takes a pass over all who have a grant. Those beyond it are exchanged behind the others.
 	kindsAtOnce = 8
 )
 
@@ -20,14 +21,29 @@ type denial struct {
 	member int
 }
 
+// turns gives late ones their turns, and denies those of them that have none and are too late for another. held are those
+// whom the reply to a batch gave nothing; what turns returns are those who have nothing after that.
+func (l *Line) turns(b *batch, held []*Waiter, now Local) []*Waiter {
+	for _, d := range b.denied {
+		held = append(held, d.w)
+	}
+	held = l.inTurn(held, now)
+	for _, d := range b.denied {
+		if d.w.state == queued {
+			l.deny(d.w, d.wait, d.member)
+		}
+	}
+	return slices.DeleteFunc(held, func(w *Waiter) bool { return w.state == done })
+}
+
 // inTurn gives those whose permits came too late, while they still counted, the next turns in this process: each gets the
-// grant of the first that came after it, who gets that of the next, and so on. without are those who have no grant; what
-// inTurn returns are those who have none after that, in order of arrival. Nobody gets a time that is too late for it. Who may
+// grant of the first that came after it and asked for as much, who gets that of the next, and so on. held are those who have
+// no grant; what inTurn returns are those who have none after that, late ones first, and each in order of arrival. Nobody gets a time that is too late for it. Who may
 // be on its way to its permits, or sleeps until the time that it was told, keeps that time.
-func (l *Line) inTurn(without []*Waiter, now Local) []*Waiter {
+func (l *Line) inTurn(held []*Waiter, now Local) []*Waiter {
 	ws := l.byDue()
 	var kinds [][]int64 // what late ones ask for
-	for _, w := range slices.Concat(without, ws) {
+	for _, w := range slices.Concat(held, ws) {
 		if w.next && len(kinds) < kindsAtOnce && !slices.ContainsFunc(kinds, func(ns []int64) bool { return slices.Equal(ns, w.ns) }) {
 			kinds = append(kinds, w.ns)
 		}
@@ -36,25 +52,33 @@ func (l *Line) inTurn(without []*Waiter, now Local) []*Waiter {
 		l.timed(&w.grant) // as exactly as it is known by now
 	}
 	for _, ns := range kinds {
-		without = l.inTurnFor(ns, ws, without, now)
+		held = l.inTurnFor(ns, ws, held, now)
 	}
-	slices.SortStableFunc(without, byArrival)
-	return without
+	slices.SortStableFunc(held, func(a, b *Waiter) int {
+		switch {
+		case a.next == b.next:
+			return byArrival(a, b)
+		case a.next: // late ones ask ahead of the others
+			return -1
+		}
+		return 1
+	})
+	return held
 }
 
 func byArrival(a, b *Waiter) int { return cmp.Compare(a.no, b.no) }
 
 // inTurnFor is inTurn for those who ask for ns. ws are the holders, in turn.
-func (l *Line) inTurnFor(ns []int64, ws, without []*Waiter, now Local) (still []*Waiter) {
+func (l *Line) inTurnFor(ns []int64, ws, held []*Waiter, now Local) (still []*Waiter) {
 	var next []*Waiter // those who are to get a grant next
-	for _, w := range without {
+	for _, w := range held {
 		if w.next && slices.Equal(w.ns, ns) {
 			next = append(next, w)
 		} else {
 			still = append(still, w)
 		}
 	}
-	short := len(next) // as many others may be without one
+	short := len(next) // so many have none at the end
 	owners := slices.DeleteFunc(slices.Clone(ws), func(w *Waiter) bool {
 		return !w.movable() || w.grant.due.Sub(now) <= onItsWay || !slices.Equal(w.ns, ns)
 	})
@@ -66,18 +90,15 @@ func (l *Line) inTurnFor(ns []int64, ws, without []*Waiter, now Local) (still []
 			late++
 		}
 	}
-	owners = slices.DeleteFunc(owners, func(w *Waiter) bool { // they might get a time that is too late
+	owners = slices.DeleteFunc(owners, func(w *Waiter) bool { // they might get a time that is too late, or none
 		switch {
 		case w.until == 0, w.next && late == 1: // the only late one gets no later one
 			return false
 		case w.until < latest:
 			return true
 		}
-		return short > 0 && !w.next && !l.hasTime(w, now)
+		return short > 0 && !l.hasTime(w, now)
 	})
-	if short > len(owners)-(late-short) { // late ones might end without one
-		owners = slices.DeleteFunc(owners, func(w *Waiter) bool { return w.next && !l.hasTime(w, now) })
-	}
 	grants := make([]grant, len(owners))
 	for i, w := range owners {
 		grants[i] = w.grant
@@ -98,7 +119,9 @@ func (l *Line) inTurnFor(ns []int64, ws, without []*Waiter, now Local) (still []
 			at, _ := slices.BinarySearchFunc(next, w, byArrival)
 			next = slices.Insert(next, at, w)
 		}
-		l.takeTurn(next[0], grants[i])
+		if next[0] != w || w.grant.at != grants[i].at {
+			l.takeTurn(next[0], grants[i])
+		}
 		next = next[1:]
 	}
 	for _, w := range next {
@@ -112,7 +135,7 @@ func (l *Line) inTurnFor(ns []int64, ws, without []*Waiter, now Local) (still []
 
 // takeTurn gives a waiter the grant of another. It hears of that if it had none, or sleeps too long.
 func (l *Line) takeTurn(w *Waiter, g grant) {
-	sleeps := w.state == granted && w.wakes <= g.due
+	sleeps := w.state == granted && w.wakes <= l.handsOut(&g)
 	w.grant, w.state = g, granted
 	l.keep(w)
 	if !sleeps {
@@ -120,8 +143,8 @@ func (l *Line) takeTurn(w *Waiter, g grant) {
 	}
 }
 
-// hasTime reports whether a waiter that gives up its turn has time to get another from Redis, even if others are served
-// before.
+// hasTime reports whether a waiter that gives up its turn is likely to have time to get another from Redis: four times as long
+// as that takes if all processes that contend are served before.
 func (l *Line) hasTime(w *Waiter, now Local) bool {
 	if w.until == 0 {
 		return true

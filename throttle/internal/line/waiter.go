@@ -22,7 +22,7 @@ type Waiter struct {
 	grant   grant
 	index   int   // in Line.holders; -1 if it is not there
 	awaited bool  // its caller waits for its permits
-	wakes   Local // when its caller, who waits for its permits, comes for them next
+	wakes   Local // until when its caller sleeps: when its permits were due as it last heard
 	claimed Local // when its caller came for what it had reserved; zero: not yet, or it waits anyway
 }
 
