@@ -127,7 +127,7 @@ func (c *steadyCaller) next() {
 	a := &replayedAsk{r: r, l: r.lineOf(c.p, q), ns: ns}
 	a.ends = func(taken bool) {
 		if taken {
-			r.uses = append(r.uses, permitUse{process: c.p, limits: q.limits, ns: ns, at: time.Now(), late: a.late})
+			r.uses = append(r.uses, permitUse{process: c.p, limits: q.limits, ns: ns, at: time.Now(), handed: a.handed, late: a.late})
 		}
 		rest := time.Duration(0)
 		if c.rests && r.random.IntN(30) == 0 {
