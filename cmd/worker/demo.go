@@ -19,8 +19,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/worker"
 )
 
-// The demo: eight bursts, by three workers, none of which could keep the limit alone. Redis, the
-// API and all workers are one process here, and on a small machine they keep each other waiting.
+// The demo: eight bursts, by three workers, none of which could keep the limit alone. Redis and all
+// workers are one process here, and on a small machine they keep each other waiting.
 // So the guard is the longest that is ever used by default: a request may be that late.
 const (
 	demoJobs     = 360
@@ -51,7 +51,7 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer server.Close()
-	api, err := strictapi.Start(demoLimit, demoInterval)
+	api, err := strictapi.Spawn(demoLimit, demoInterval)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 	err = workDemo(ctx, demoConfig(server.Addr(), api.Addr()), stderr, func(ctx context.Context) error {
 		return watchDemo(ctx, rdb, api, newView(show, demoJobs, demoLimit, demoInterval))
 	})
-	result, resultErr := summarizeDemo(rdb, api.Report())
+	result, resultErr := summarizeDemo(rdb, api)
 	if err := errors.Join(err, resultErr); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func workDemo(ctx context.Context, cfg *config.Config, stderr io.Writer, watch f
 }
 
 // watchDemo draws until every job has reached the API and has ended, or until ctx ends.
-func watchDemo(ctx context.Context, rdb redis.UniversalClient, api *strictapi.Server, v *view) error {
+func watchDemo(ctx context.Context, rdb redis.UniversalClient, api *strictapi.Process, v *view) error {
 	ctx, cancel := context.WithTimeout(ctx, demoPatience)
 	defer cancel()
 	redraw := time.NewTicker(demoRedraw)
@@ -159,7 +159,10 @@ func watchDemo(ctx context.Context, rdb redis.UniversalClient, api *strictapi.Se
 	inspector := asynq.NewInspectorFromRedisClient(rdb)
 	started := time.Now()
 	for {
-		r := api.Report()
+		r, err := api.Report()
+		if err != nil {
+			return err
+		}
 		v.draw(time.Since(started), r)
 		if len(r.Jobs) == demoJobs { // all have come this far: now ask asynq, which is not cheap
 			queue, err := inspector.GetQueueInfo(demoQueue)
@@ -179,7 +182,11 @@ func watchDemo(ctx context.Context, rdb redis.UniversalClient, api *strictapi.Se
 }
 
 // summarizeDemo collects what asynq says about the jobs, and the API about the requests.
-func summarizeDemo(rdb redis.UniversalClient, r strictapi.Report) (summary, error) {
+func summarizeDemo(rdb redis.UniversalClient, api *strictapi.Process) (summary, error) {
+	r, err := api.Report()
+	if err != nil {
+		return summary{}, err
+	}
 	queue, err := asynq.NewInspectorFromRedisClient(rdb).GetQueueInfo(demoQueue)
 	if err != nil {
 		return summary{}, fmt.Errorf("demo: %w", err)

@@ -8,9 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobthrottle/jobthrottle/internal/cli"
+	"github.com/jobthrottle/jobthrottle/internal/strictapi"
 )
 
-func main() { cli.Main(newCommand()) }
+func main() {
+	strictapi.ServeIfAsked() // for a demo
+	cli.Main(newCommand())
+}
 
 // options are the flags.
 type options struct {

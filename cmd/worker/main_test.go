@@ -12,9 +12,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/jobthrottle/jobthrottle/internal/cli"
+	"github.com/jobthrottle/jobthrottle/internal/strictapi"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	strictapi.ServeIfAsked()
+	goleak.VerifyTestMain(m)
+}
 
 // outcome is what a run of the command left behind.
 type outcome struct {

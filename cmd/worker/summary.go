@@ -33,7 +33,7 @@ func (s summary) writeText(w io.Writer) {
 	verdict := "As it should be: nothing was refused, and no time was lost."
 	switch {
 	case s.Refused > 0:
-		verdict = "The limit was broken: the API had to refuse requests."
+		verdict = "The limit was broken: the API had to refuse requests. On a machine that is short of CPU, a request can\nreach the API later than its guard allows. Run the demo again, with less beside it."
 	case s.Failed > 0:
 		verdict = "Some jobs failed."
 	case s.Done < s.Jobs:
