@@ -1,7 +1,9 @@
 package throttle
 
 import (
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -32,5 +34,52 @@ func TestChangeOfOneLimitOfAGroup(t *testing.T) {
 				b.expectAvailable(day, 1000-waiters)
 			})
 		})
+	}
+}
+
+// TestLimitOfAGroupIsGone: what those who wait for a group had reserved in its other limits is free again.
+func TestLimitOfAGroupIsGone(t *testing.T) {
+	for name, end := range map[string]func(*bench, *Limiter) error{
+		"deleted": func(b *bench, l *Limiter) error { return second(l.Delete(b.Context())) },
+		"broken": func(b *bench, l *Limiter) error {
+			return b.rdb.HSet(b.Context(), l.Name(), "rate", "x").Err()
+		},
+	} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, asked again %v", name, again), func(t *testing.T) {
+				underFakeTime(t, func(b *bench) {
+					c := b.client()
+					short, day := b.limiter(c), must(c.Limiter(b.name()+":day"))
+					check(b, short.SetRate(b.Context(), guarded("10/1s")))
+					check(b, day.SetRate(b.Context(), guarded("1000/24h")))
+					g := must(c.Group(short, day))
+					var wg sync.WaitGroup
+					var granted atomic.Int64
+					for range 30 {
+						wg.Go(func() {
+							for b.Context().Err() == nil {
+								if g.Acquire(b.Context(), 1) == nil {
+									granted.Add(1)
+									return
+								}
+								if !again || time.Since(b.begin) > 2*time.Second {
+									return
+								}
+								time.Sleep(ms(1))
+							}
+						})
+					}
+					b.until(ms(500))
+					check(b, end(b, b.limiter(b.client())))
+					if again {
+						b.until(ms(1500))
+					} else {
+						wg.Wait()
+					}
+					b.expectAvailable(day, 1000-granted.Load())
+					wg.Wait()
+				})
+			})
+		}
 	}
 }

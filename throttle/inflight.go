@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/arrived"
+	"github.com/jobthrottle/jobthrottle/internal/ended"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/slots"
 )
@@ -266,7 +267,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ended.By(ctx)
 	}
 }
 

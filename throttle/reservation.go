@@ -42,7 +42,7 @@ func (r *Reservation) Limiter() string { return r.ticket.Limiter() }
 // that has become too old since, or whose limit was changed, is exchanged for the next one, ahead
 // of later waiters, for as long as necessary. While Wait waits, the permits may get another time:
 // an earlier one, or a later one up to ctx's deadline. If ctx ends first, the reservation is given back. The error is
-// [ErrExceedsDeadline] if the next one is due after ctx's deadline, or if nothing was reserved.
+// [ErrExceedsDeadline] if the next one is due after ctx's deadline, or if nothing was reserved. Once Wait has returned nil, it does so again, at once.
 func (r *Reservation) Wait(ctx context.Context) error {
 	err := r.ticket.Wait(ctx)
 	if err != nil && r.back != nil {

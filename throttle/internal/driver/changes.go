@@ -76,6 +76,9 @@ func (c *Client) hear(ps *redis.PubSub) error {
 		case *redis.Subscription:
 			if msg.Count == len(channels) {
 				c.changes.heard.Store(true)
+				for _, q := range c.allQueues() {
+					q.happens(line.Freed) // permits may have gone back unheard
+				}
 			}
 		case *redis.Message:
 			if msg.Channel == releasesChannel {

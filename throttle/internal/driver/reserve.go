@@ -102,9 +102,12 @@ func (t *Ticket) Delay() time.Duration {
 // were granted.
 func (t *Ticket) Limiter() string { return t.last().members[t.answer.Member].Name }
 
-// Wait waits until the permits are due and takes them. If ctx ends first, they are given
+// Wait waits until the permits are due and takes them, unless that is done. If ctx ends first, they are given
 // back.
 func (t *Ticket) Wait(ctx context.Context) error {
+	if t.taken != nil {
+		return nil
+	}
 	if t.OK() {
 		q := t.enter()
 		defer q.leave()

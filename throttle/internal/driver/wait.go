@@ -2,10 +2,10 @@ package driver
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/arrived"
+	"github.com/jobthrottle/jobthrottle/internal/ended"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
 )
 
@@ -223,12 +223,12 @@ func (q *queue) interrupted(ctx context.Context) error { return q.fail(0, q.ende
 
 // ended is why a wait ended with its context.
 func (q *queue) ended(ctx context.Context) error {
-	err := context.Cause(ctx)
+	err := ended.By(ctx)
 	q.mu.Lock()
 	trouble := q.line.Trouble()
 	q.mu.Unlock()
 	if trouble != nil {
-		err = fmt.Errorf("%w, waiting for Redis: %w", err, trouble)
+		err = line.Waiting(err, trouble)
 	}
 	return err
 }

@@ -67,6 +67,11 @@ func (b *batch) permits(member int) (n int64) {
 // onlyReturns reports whether it only gives back grants.
 func (b *batch) onlyReturns() bool { return len(b.request.Runs)+len(b.releases) == 0 }
 
+// gaveBack reports whether it gives back permits that a caller had been handed.
+func (b *batch) gaveBack() bool {
+	return len(b.releases) > 0 || slices.ContainsFunc(b.returns, func(r returned) bool { return r.release != nil })
+}
+
 // inCall returns its waiters that wait for its answer.
 func (b *batch) inCall() []*Waiter {
 	var ws []*Waiter
@@ -124,9 +129,10 @@ func (l *Line) nextBatch(now Local) *batch {
 			b.request.Released[i] += n
 		}
 	}
-	if !l.closed {
+	if !l.closed && !l.returnsFirst {
 		l.collect(b, now)
 	}
+	l.returnsFirst = false
 	if b.onlyReturns() { // it creates nothing
 		for i := range b.request.Members {
 			b.request.Members[i].Create = script.IfThere

@@ -136,6 +136,9 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 		l.askAt = 0 // they were asked for before their horizon was known
 	}
 	l.finish(b, Answer{})
+	if b.gaveBack() && !l.Around.Hears { // else Redis says so
+		l.freed(received)
+	}
 }
 
 // distribute gives the waiters of a run their grants, and returns those who stay in the line. own is what

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/ended"
 )
 
 // Lease is a slot that is held. Its methods may be called concurrently.
@@ -17,13 +19,14 @@ type Lease struct {
 	ctx    leaseContext
 	cancel context.CancelCauseFunc
 
-	mu       sync.Mutex
-	ends     time.Time // when it can have ended at the earliest, less the margin
-	renewAt  time.Time
-	lasts    time.Duration
-	timer    *time.Timer
-	over     bool
-	released *giving
+	released *giving // under q.mu
+
+	mu      sync.Mutex
+	ends    time.Time // when it can have ended at the earliest, less the margin
+	renewAt time.Time
+	lasts   time.Duration
+	timer   *time.Timer
+	over    bool
 }
 
 // leaseContext ends with its lease. Its Err compares the clock, so a process that was stopped
@@ -147,12 +150,13 @@ var ErrReleased = errors.New("the slot was released")
 // back gives the slot back, once.
 func (l *Lease) back() *giving {
 	l.end(ErrReleased)
+	l.mu.Lock()
+	dies := l.ends.Add(margin(l.lasts))
+	l.mu.Unlock() // the Keeper locks leases, and giving locks the Keeper
 	l.q.mu.Lock()
 	defer l.q.mu.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.released == nil {
-		l.released = l.q.give(give{l.id, l.fence, l.no}, l.ends.Add(margin(l.lasts)))
+		l.released = l.q.give(give{l.id, l.fence, l.no}, dies)
 	}
 	return l.released
 }
@@ -168,6 +172,6 @@ func (l *Lease) Release(ctx context.Context) error {
 	case <-g.done:
 		return g.err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ended.By(ctx)
 	}
 }

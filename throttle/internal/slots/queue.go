@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/arrived"
+	"github.com/jobthrottle/jobthrottle/internal/ended"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
@@ -208,7 +209,7 @@ func (q *queue) drained(patience time.Duration) {
 // the returned index.
 func (k *Keeper) Acquire(ctx context.Context, limits []Limit, id string, first *atomic.Int64, refused func()) (lease *Lease, limit int, err error) {
 	if ctx.Err() != nil {
-		return nil, 0, context.Cause(ctx)
+		return nil, 0, ended.By(ctx)
 	}
 	q, err := k.enter(limits)
 	if err != nil {
@@ -231,7 +232,7 @@ func (k *Keeper) Acquire(ctx context.Context, limits []Limit, id string, first *
 			}
 		case <-ctx.Done():
 			trouble := q.leave(w)
-			err := context.Cause(ctx)
+			err := ended.By(ctx)
 			if trouble != nil {
 				err = fmt.Errorf("%w, waiting for Redis: %w", err, trouble)
 			}

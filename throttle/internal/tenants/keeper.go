@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobthrottle/jobthrottle/internal/ended"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
@@ -206,7 +207,7 @@ func (t *Pending) Wait(ctx context.Context) bool {
 	unanswered, trouble := t.q.line.Trouble(t.w, t.q.k.Now())
 	t.Answer.Wait = t.q.line.gap() // if it is denied
 	t.q.mu.Unlock()
-	err := context.Cause(ctx)
+	err := ended.By(ctx)
 	switch {
 	case t.w.until != 0 && t.q.k.Now() >= t.w.until || err == nil: // its time is over
 		if t.Denied = !unanswered; unanswered {
