@@ -207,7 +207,7 @@ func (c *Client) forget(key string, q *queue) {
 		c.remember(key, m)
 	}
 	for i, l := range q.limiters {
-		if l.lines--; l.lines == 0 {
+		if l.queues = slices.DeleteFunc(l.queues, func(other *queue) bool { return other == q }); len(l.queues) == 0 {
 			delete(c.limiters, q.members[i].Name)
 		}
 	}
@@ -240,19 +240,19 @@ func (c *Client) Forget() int {
 
 // limiter is what all queues of a client share about one limiter.
 type limiter struct {
-	lines    int // how many have it; guarded by the client's mutex
+	queues   []*queue // of the lines that have it; guarded by the client's mutex
 	reserved atomic.Int64
 	latest   atomic.Pointer[Member] // the latest of the members with a configuration to create it
 }
 
-// limiter returns the limiter of a member, for one more line. The mutex is held.
-func (c *Client) limiter(m Member) *limiter {
+// limiter returns the limiter of a member, for the line of one more queue. The mutex is held.
+func (c *Client) limiter(m Member, q *queue) *limiter {
 	l := c.limiters[m.Name]
 	if l == nil {
 		l = new(limiter)
 		c.limiters[m.Name] = l
 	}
-	l.lines++
+	l.queues = append(l.queues, q)
 	return l
 }
 
@@ -293,9 +293,12 @@ func (c *Client) each(name string, what line.Kind) {
 
 // queuesOf returns the queues of every line that has the limiter.
 func (c *Client) queuesOf(name string) []*queue {
-	return slices.DeleteFunc(c.allQueues(), func(q *queue) bool {
-		return !slices.ContainsFunc(q.members, func(m Member) bool { return m.Name == name })
-	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.limiters[name]; l != nil {
+		return slices.Clone(l.queues)
+	}
+	return nil
 }
 
 func (c *Client) allQueues() []*queue {

@@ -42,7 +42,7 @@ func newQueue(c *Client, members []Member, known line.Memory) *queue {
 	}
 	for _, m := range members {
 		config.Members = append(config.Members, script.KeysOf(m.Name, c.ID))
-		q.limiters = append(q.limiters, c.limiter(m))
+		q.limiters = append(q.limiters, c.limiter(m, q))
 	}
 	q.line = line.New(config)
 	return q
