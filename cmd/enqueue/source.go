@@ -36,45 +36,32 @@ func openInput(ctx context.Context, opts options, stdin io.Reader, bad func(prod
 	if opts.file == "" {
 		return makeInput(opts)
 	}
-	in := &input{name: opts.file, total: -1, close: func() {}, advice: ": run it again, lines with ids are not doubled"}
-	from := stdin
-	if opts.file == "-" {
-		in.name = "standard input"
-	} else {
-		file, err := os.Open(opts.file)
-		if err != nil {
-			return nil, err
-		}
-		in.close = func() { file.Close() }
-		from = file
+	opened, err := cli.OpenInput(ctx, opts.file, stdin)
+	if err != nil {
+		return nil, err
 	}
-	regular, start, rest := restOf(from)
-	if regular {
-		in.total = rest
-	} else {
-		closeFile, out := in.close, interruptible(ctx, from)
-		in.close = func() {
-			out.Close()
-			closeFile()
-		}
-		from = out
+	in := &input{
+		source: producer.NewReader(opened), name: opened.Name, total: -1, close: opened.Close,
+		advice: ": run it again, lines with ids are not doubled",
 	}
-	in.source = producer.NewReader(from)
+	if opened.Regular {
+		in.total = opened.Rest
+	}
 	if !opts.strict {
 		return in, nil
 	}
-	if err := in.restart(ctx, from, regular, start, bad); err != nil {
+	if err := in.restart(ctx, opened, bad); err != nil {
 		in.close()
 		return nil, err
 	}
 	return in, nil
 }
 
-// restart reads all lines. If every line is good, it starts again from the first, which begins at
-// start. What cannot be read twice is copied into a temporary file meanwhile.
-func (in *input) restart(ctx context.Context, from io.Reader, regular bool, start int64, bad func(producer.Line)) error {
-	again, _ := from.(io.ReadSeeker)
-	if !regular {
+// restart reads all lines. If every line is good, it starts again from the first. What cannot be
+// read twice is copied into a temporary file meanwhile.
+func (in *input) restart(ctx context.Context, from *cli.Input, bad func(producer.Line)) error {
+	again, _ := from.Reader.(io.ReadSeeker)
+	if !from.Regular {
 		spool, err := os.CreateTemp("", "enqueue-*.ndjson")
 		if err != nil {
 			return fmt.Errorf("--strict needs a temporary file to read %s twice: %w", in.name, err)
@@ -109,7 +96,7 @@ func (in *input) restart(ctx context.Context, from io.Reader, regular bool, star
 	if wrong > 0 {
 		return fmt.Errorf("nothing enqueued: %d of %d lines of %s are bad", wrong, lines, in.name)
 	}
-	if _, err := again.Seek(start, io.SeekStart); err != nil {
+	if _, err := again.Seek(from.Start, io.SeekStart); err != nil {
 		return in.readError(err)
 	}
 	in.source = producer.NewReader(again)
@@ -121,38 +108,6 @@ func (in *input) readError(err error) error {
 		return errors.New("interrupted")
 	}
 	return fmt.Errorf("cannot read %s: %w", in.name, err)
-}
-
-// restOf returns whether r is a plain file, which can be read twice and never blocks. If it is,
-// it also returns where r stands, which is not the beginning if a program before this one has read
-// a part, and how many bytes follow.
-func restOf(r io.Reader) (regular bool, start, rest int64) {
-	file, ok := r.(*os.File)
-	if !ok {
-		return false, 0, 0
-	}
-	info, err := file.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return false, 0, 0
-	}
-	if start, err = file.Seek(0, io.SeekCurrent); err != nil {
-		return false, 0, 0
-	}
-	return true, start, max(info.Size()-start, 0)
-}
-
-// interruptible returns a reader of r that ends with ctx's error when ctx ends. A blocked Read
-// of r cannot be ended: its goroutine stays until r returns, or the process exits. Close ends
-// everything else.
-func interruptible(ctx context.Context, r io.Reader) io.ReadCloser {
-	out, in := io.Pipe()
-	stop := context.AfterFunc(ctx, func() { in.CloseWithError(ctx.Err()) })
-	go func() {
-		defer stop()
-		_, err := io.Copy(in, r)
-		in.CloseWithError(err)
-	}()
-	return out
 }
 
 // generator makes the same job many times.

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
-	"github.com/muesli/cancelreader"
 	"github.com/spf13/cobra"
 
 	"github.com/jobthrottle/jobthrottle/internal/cli"
@@ -58,7 +55,7 @@ const shownAlike = 20
 // check does what the verb does, once its flags are read.
 func check(cmd *cobra.Command, opts *options, opened cli.Redis, name string) error {
 	ctx, stdout, stderr := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	in, err := openLines(ctx, name, cmd.InOrStdin())
+	in, err := cli.OpenInput(ctx, name, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -86,7 +83,7 @@ func check(cmd *cobra.Command, opts *options, opened cli.Redis, name string) err
 		case ctx.Err() != nil:
 			return fmt.Errorf("interrupted: %s checked, %d would not run", countJobs(lines), wrong)
 		case err != nil:
-			return fmt.Errorf("cannot read %s: %w", name, err)
+			return fmt.Errorf("cannot read %s: %w", in.Name, err)
 		}
 		lines++
 		problems, err := c.check(ctx, line)
@@ -102,7 +99,7 @@ func check(cmd *cobra.Command, opts *options, opened cli.Redis, name string) err
 		}
 	}
 	if lines == 0 {
-		return fmt.Errorf("%s has no job lines: write one JSON object a line", name)
+		return fmt.Errorf("%s has no job lines: write one JSON object a line", in.Name)
 	}
 	for _, note := range c.notes(alike, opts.json) {
 		fmt.Fprintln(stderr, plain.Text(note))
@@ -136,28 +133,4 @@ func printProblems(out io.Writer, asJSON bool, line producer.Line, problems []pr
 		}
 	}
 	return nil
-}
-
-// openLines opens a file, or standard input, so that reading ends with ctx.
-func openLines(ctx context.Context, name string, stdin io.Reader) (io.ReadCloser, error) {
-	if name != "-" {
-		return os.Open(name)
-	}
-	in, err := cancelreader.NewReader(stdin)
-	if err != nil {
-		return nil, fmt.Errorf("read standard input: %w", err)
-	}
-	stop := context.AfterFunc(ctx, func() { in.Cancel() })
-	return stopping{in, stop}, nil
-}
-
-// stopping is a reader that ctx can cancel until Close.
-type stopping struct {
-	cancelreader.CancelReader
-	stop func() bool
-}
-
-func (s stopping) Close() error {
-	s.stop()
-	return s.CancelReader.Close()
 }

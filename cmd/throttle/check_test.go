@@ -128,7 +128,8 @@ func TestCheckManyAlike(t *testing.T) {
 	}
 }
 
-// TestCheckStandardInput: "-" reads it, and Ctrl-C ends the wait for it.
+// TestCheckStandardInput: "-" reads it, also from a file that the shell has opened, and Ctrl-C ends
+// the wait for it.
 func TestCheckStandardInput(t *testing.T) {
 	s := newSite(t)
 	config := configFile(t, fmt.Sprintf("redis: { addrs: [%q] }\n%s", s.addr, checkYAML))
@@ -140,7 +141,19 @@ func TestCheckStandardInput(t *testing.T) {
 	if got := run(t.Context(), strings.NewReader(`{"type":"http:request","payload":{"url":"https://other.example/"}}`)); got.status != cli.Failed || !strings.HasPrefix(got.stdout, "line 1: host_not_allowed") {
 		t.Errorf("%+v", got)
 	}
-	expectFailure(t, run(t.Context(), strings.NewReader("\n\n")), cli.Failed, []string{"no job lines"})
+	expectFailure(t, run(t.Context(), strings.NewReader("\n\n")), cli.Failed, []string{"standard input has no job lines"})
+	redirected := func(name string) outcome {
+		file, err := os.Open(name)
+		s.check(err)
+		defer file.Close()
+		return run(t.Context(), file)
+	}
+	jobs := filepath.Join(t.TempDir(), "jobs.ndjson")
+	s.check(os.WriteFile(jobs, []byte("{\"type\":\"report:month\"}\n"), 0o600))
+	if got := redirected(jobs); got.status != cli.Done || !strings.HasPrefix(got.stdout, "1 job checked") {
+		t.Errorf("a file: %+v", got)
+	}
+	expectFailure(t, redirected(os.DevNull), cli.Failed, []string{"standard input has no job lines"})
 	expectFailure(t, runCommand(t.Context(), "check", "missing.ndjson", "--config", config), cli.Failed, []string{"missing.ndjson"})
 	expectFailure(t, runCommand(t.Context(), "check", "--config", config), cli.Usage, []string{"FILE", "check --help"})
 	r, w, err := os.Pipe()
