@@ -6,6 +6,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
@@ -86,7 +87,7 @@ func (s *screen) text() string {
 		lines = append(lines, "q quits")
 	}
 	for i, line := range lines {
-		lines[i] = clip(strings.TrimRight(line, " "), s.width)
+		lines[i] = cli.Clip(strings.TrimRight(line, " "), s.width)
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
@@ -116,12 +117,4 @@ func spark(shares []float64) string {
 		b.WriteRune(levels[min(max(int(share*float64(len(levels))), 0), len(levels)-1)])
 	}
 	return b.String()
-}
-
-// clip cuts a line to width characters, if there is a width.
-func clip(line string, width int) string {
-	if runes := []rune(line); width > 0 && len(runes) > width {
-		return string(runes[:width-1]) + "…"
-	}
-	return line
 }

@@ -168,9 +168,9 @@ func (s *search) draw(elapsed time.Duration, r hiddenapi.Report, l operate.Learn
 	}
 	if s.terminal {
 		s.replace(
-			fmt.Sprintf("  limit     %s  %d; %s", bar(int(s.limit), int(s.quota)), s.limit, api),
-			fmt.Sprintf("  last %-4v %s  %d taken", demoInterval, bar(s.lately(), int(s.quota)), s.lately()),
-			fmt.Sprintf("  jobs      %s  %d of %d", bar(r.Accepted, s.jobs), r.Accepted, s.jobs),
+			fmt.Sprintf("  limit     %s  %d; %s", s.bar(int(s.limit), int(s.quota)), s.limit, api),
+			fmt.Sprintf("  last %-4v %s  %d taken", demoInterval, s.bar(s.lately(), int(s.quota)), s.lately()),
+			fmt.Sprintf("  jobs      %s  %d of %d", s.bar(r.Accepted, s.jobs), r.Accepted, s.jobs),
 			fmt.Sprintf("  %.1f s   refused %d   the workers know: %s", elapsed.Seconds(), r.Refused, knows(l)),
 		)
 		return

@@ -92,7 +92,7 @@ func TestView(t *testing.T) {
 		}
 	})
 	for n, want := range map[int]int{0: 0, 1: 1, 50: 50, 51: 50, 1000: 50} {
-		if got := strings.Count(bar(n, 50), "█"); got != want {
+		if got := strings.Count((&screen{}).bar(n, 50), "█"); got != want {
 			t.Errorf("bar of %d: %d filled, want %d", n, got, want)
 		}
 	}

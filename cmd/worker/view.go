@@ -10,11 +10,17 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/strictapi"
 )
 
-// barWidth is how many characters a full bar has.
-const barWidth = 50
+const (
+	// besideBar is how many columns of the terminal a bar leaves free: for what is before it and
+	// after it, and the last one, after which some terminals begin a new line.
+	besideBar = 51
+
+	shortestBar, longestBar = 10, 50
+)
 
 // view shows the demo while it runs. On a terminal it redraws a few lines, elsewhere it prints
 // a line each second.
@@ -47,13 +53,28 @@ func (s *screen) due(elapsed time.Duration) bool {
 	return true
 }
 
-// replace draws lines over those before, on a terminal.
+// columns is how many characters fit into a line of the terminal; 0 if that is unknown.
+func (s *screen) columns() int {
+	file, ok := s.out.(*os.File)
+	if !ok {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}
+
+// replace draws lines over those before, on a terminal. It cuts them to its width: a longer line
+// would take two rows.
 func (s *screen) replace(lines ...string) {
+	width := s.columns() - 1
 	if s.drawn > 0 {
 		fmt.Fprintf(s.out, "\x1b[%dA", s.drawn)
 	}
 	for _, line := range lines {
-		fmt.Fprintf(s.out, "\r%s\x1b[K\n", line)
+		fmt.Fprintf(s.out, "\r%s\x1b[K\n", cli.Clip(line, width))
 	}
 	s.drawn = len(lines)
 }
@@ -77,16 +98,20 @@ func (v *view) draw(elapsed time.Duration, r strictapi.Report) {
 
 func (v *view) redraw(elapsed time.Duration, r strictapi.Report) {
 	v.replace(
-		fmt.Sprintf("  last %-4v %s  %d of %d allowed", v.interval, bar(r.Now, v.limit), r.Now, v.limit),
-		fmt.Sprintf("  jobs      %s  %d of %d", bar(len(r.Jobs), v.jobs), len(r.Jobs), v.jobs),
+		fmt.Sprintf("  last %-4v %s  %d of %d allowed", v.interval, v.bar(r.Now, v.limit), r.Now, v.limit),
+		fmt.Sprintf("  jobs      %s  %d of %d", v.bar(len(r.Jobs), v.jobs), len(r.Jobs), v.jobs),
 		fmt.Sprintf("  %.1f s   busiest %d   refused %d   by worker: %s", elapsed.Seconds(), r.Peak, r.Refused, shares(r)),
 	)
 }
 
 // bar fills up to its end as n nears full; more than full shows as full.
-func bar(n, full int) string {
-	filled := min(n*barWidth/full, barWidth)
-	return strings.Repeat("█", filled) + strings.Repeat("░", barWidth-filled)
+func (s *screen) bar(n, full int) string {
+	width := longestBar
+	if columns := s.columns(); columns > 0 {
+		width = min(max(columns-besideBar, shortestBar), longestBar)
+	}
+	filled := min(n*width/full, width)
+	return strings.Repeat("█", filled) + strings.Repeat("░", width-filled)
 }
 
 // shares lists how many requests each worker sent, always in the same order.
