@@ -15,11 +15,11 @@ func broken(name string, err error) limiter {
 }
 
 // why says what is wrong with a broken limiter, without its name.
-func (l limiter) why() string {
-	if one, ok := errors.AsType[*throttle.Error](l.err); ok {
+func why(err error) string {
+	if one, ok := errors.AsType[*throttle.Error](err); ok {
 		return plain.Text(one.Err.Error())
 	}
-	return plain.Text(l.Error)
+	return plain.Text(err.Error())
 }
 
 // isBroken reports whether an error means only that one limiter in Redis cannot be used as it

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/jobthrottle/jobthrottle/internal/cli"
+	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // A limiter that somebody has spoilt is named, and hides no other.
@@ -55,6 +56,71 @@ func TestSpoiltAmongOthers(t *testing.T) {
 			s.done("delete", "spoilt", "--yes")
 			if out := s.done("list"); strings.Contains(out, "spoilt") {
 				t.Errorf("after delete:\n%s", out)
+			}
+		})
+	}
+}
+
+// TestSpoiltInFlight: a limit in flight that cannot be read is named, and hides no other limit. A
+// hash of somebody else with a field in_flight is no limit. The first job of a worker that is
+// started corrects what the configuration says.
+func TestSpoiltInFlight(t *testing.T) {
+	for what, spoil := range map[string]func(s *site){
+		"its lease":  func(s *site) { s.check(s.rdb.HSet(s.Context(), "spoilt", "lease", "long").Err()) },
+		"its number": func(s *site) { s.check(s.rdb.HSet(s.Context(), "spoilt", "in_flight", "-1").Err()) },
+		"its slots":  func(s *site) { s.check(s.rdb.Set(s.Context(), "{spoilt}:slots", "x", 0).Err()) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newSite(t)
+			s.limiter("api", perHour(100), 7)
+			for _, name := range []string{"crm", "spoilt"} {
+				f, err := s.client.InFlight(name, throttle.Slots{Limit: 2})
+				s.check(err)
+				l, err := f.Acquire(t.Context(), "job")
+				s.check(err)
+				s.check(l.Release(t.Context()))
+			}
+			spoil(s)
+			s.check(s.rdb.HSet(t.Context(), "app:stats", "in_flight", 3).Err())
+			for _, verb := range []string{"list", "top"} {
+				out := s.done(verb)
+				for _, want := range []string{"api ", "crm ", "spoilt "} {
+					if !strings.Contains(out, want) {
+						t.Errorf("%s does not show %q:\n%s", verb, want, out)
+					}
+				}
+				if strings.Count(out, "broken: ") != 1 || strings.Contains(out, "app:stats") || strings.Contains(out, "throttle") {
+					t.Errorf("%s:\n%s", verb, out)
+				}
+				broken := 0
+				for line := range strings.Lines(s.done(verb, "--json")) {
+					if !strings.Contains(line, `"in_flight"`) {
+						continue
+					}
+					if l := decode[slots](t, line); l.Error != "" {
+						broken++
+						if l.Name != "spoilt" || l.InFlight != 0 {
+							t.Errorf("%s --json: %s", verb, line)
+						}
+					}
+				}
+				if broken != 1 {
+					t.Errorf("%s --json names %d broken limits, want 1", verb, broken)
+				}
+			}
+			expectFailure(t, s.run("holders", "spoilt"), cli.Failed, []string{`"spoilt"`})
+			if what == "its slots" {
+				return
+			}
+			started, err := throttle.New(s.rdb, throttle.Options{})
+			s.check(err)
+			defer started.Close()
+			f, err := started.InFlight("spoilt", throttle.Slots{Limit: 2})
+			s.check(err)
+			_, err = f.Acquire(t.Context(), "first")
+			s.check(err)
+			if out := s.done("list"); strings.Contains(out, "broken") {
+				t.Errorf("after the first job of a worker that was started:\n%s", out)
 			}
 		})
 	}

@@ -27,6 +27,7 @@ type slots struct {
 	Waiting  int64    `json:"waiting"`
 	OldestMS float64  `json:"oldest_ms"`
 	Holders  []holder `json:"holders,omitempty"`
+	Error    string   `json:"error,omitempty"` // why it cannot be read; then only the name is known
 }
 
 type holder struct {
@@ -37,6 +38,9 @@ type holder struct {
 }
 
 func fromSlots(u operate.SlotUsage) slots {
+	if u.Err != nil {
+		return slots{Name: u.Name, Error: u.Err.Error()}
+	}
 	s := slots{Name: u.Name, InFlight: u.Limit, LeaseMS: ms(u.Lease), Taken: u.Taken, Waiting: u.Waiting, OldestMS: ms(u.Oldest)}
 	for _, h := range u.Holders {
 		s.Holders = append(s.Holders, holder{h.ID, h.Client, ms(h.Held), ms(h.Ends)})
@@ -137,6 +141,10 @@ func printSlotTable(out io.Writer, all []operate.SlotUsage) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nIN FLIGHT\tSLOTS\tTAKEN\tWAITING\tLEASE")
 	for _, u := range all {
+		if u.Err != nil {
+			fmt.Fprintf(w, "%s\t-\t-\t-\tbroken: %s\n", plain.Text(u.Name), why(u.Err))
+			continue
+		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\n", plain.Text(u.Name), u.Limit, u.Taken, u.Waiting, human(u.Lease))
 	}
 	return w.Flush()

@@ -173,7 +173,7 @@ func (l limiter) settings() string {
 func (l limiter) state() string {
 	var states []string
 	if l.err != nil {
-		states = append(states, "broken: "+l.why())
+		states = append(states, "broken: "+why(l.err))
 	}
 	if l.paused > 0 {
 		states = append(states, "paused "+human(l.paused))

@@ -78,6 +78,10 @@ func (s *screen) text() string {
 		fmt.Fprintln(&table)
 		fmt.Fprintln(w, "IN FLIGHT\tTAKEN\t\tWAITING\tFOR")
 		for _, u := range slots {
+			if u.Err != nil {
+				fmt.Fprintf(w, "%s\t\t-\t\tbroken: %s\n", plain.Text(u.Name), why(u.Err))
+				continue
+			}
 			fmt.Fprintf(w, "%s\t%s\t%d of %d\t%d\t%s\n", plain.Text(u.Name), bar(slotShare(u)), u.Taken, u.Limit, u.Waiting, u.Oldest.Round(time.Second))
 		}
 		_ = w.Flush()

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -42,7 +43,7 @@ Without a terminal, or with --json, it prints them once.`, usageUpTo),
 type snapshot struct {
 	limiters []limiter
 	total    int                 // the number of limits that match
-	inFlight []operate.SlotUsage // those with the largest part of their slots taken come first
+	inFlight []operate.SlotUsage // those that cannot be read come first, then those with the largest part of their slots taken
 	match    string
 	at       time.Time
 	err      error // why it could not be read
@@ -134,7 +135,12 @@ func (w *watch) snapshot(ctx context.Context) snapshot {
 	}
 	if shot.err == nil && len(w.slots) > 0 {
 		shot.inFlight, shot.err = w.fleet.InFlight(ctx, 0, w.slots...)
-		slices.SortStableFunc(shot.inFlight, func(a, b operate.SlotUsage) int { return -cmp.Compare(slotShare(a), slotShare(b)) })
+		if _, spoilt := errors.AsType[*operate.SpoiltError](shot.err); spoilt {
+			shot.err = nil
+		}
+		slices.SortStableFunc(shot.inFlight, func(a, b operate.SlotUsage) int {
+			return cmp.Or(-compareBool(a.Err != nil, b.Err != nil), -cmp.Compare(slotShare(a), slotShare(b)))
+		})
 	}
 	slices.SortStableFunc(shot.limiters, func(a, b limiter) int {
 		return cmp.Or(-compareBool(a.err != nil, b.err != nil), -cmp.Compare(a.paused, b.paused), -cmp.Compare(a.share(), b.share()), -cmp.Compare(a.Parked, b.Parked))

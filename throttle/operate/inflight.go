@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/slots"
 )
 
@@ -22,6 +23,7 @@ type SlotUsage struct {
 	Oldest  time.Duration // for how long the first of them has waited
 	Pinned  bool          // configuration files leave it alone
 	Holders []SlotHolder  // the ones whose leases end first
+	Err     error         // why it could not be read; then only the name is known, and Limit is -1
 }
 
 // SlotHolder holds a slot of a limit in flight.
@@ -33,8 +35,8 @@ type SlotHolder struct {
 }
 
 // InFlight returns how limits in flight stand, in the order of the names, each with at most so
-// many holders. If some cannot be read, their Limit is -1, and an error that names them is
-// returned together with the others.
+// many holders. If the state of some makes no sense, the error is a [*SpoiltError] with these, and
+// the others are returned with it. With any other error, those that could be read are returned, too.
 func (f *Fleet) InFlight(ctx context.Context, holders int, names ...string) ([]SlotUsage, error) {
 	for _, name := range names {
 		if err := checkName(name); err != nil {
@@ -51,6 +53,7 @@ func (f *Fleet) InFlight(ctx context.Context, holders int, names ...string) ([]S
 		})
 	}
 	usages := make([]SlotUsage, len(names))
+	var spoilt SpoiltError
 	var unread []error
 	for i, name := range names {
 		var s slots.Standing
@@ -61,14 +64,22 @@ func (f *Fleet) InFlight(ctx context.Context, holders int, names ...string) ([]S
 			s, _, err = slots.DecodeStanding(name, cmds[i].Val(), cmds[i].Err())
 		}
 		if err != nil {
-			unread = append(unread, failed(name, err))
-			usages[i] = SlotUsage{Name: name, Limit: -1}
+			one := &throttle.Error{Limiter: name, Err: err}
+			usages[i] = SlotUsage{Name: name, Limit: -1, Err: one}
+			if errors.Is(err, throttle.ErrInvalidRate) || errors.Is(err, throttle.ErrWrongType) {
+				spoilt.Limiters = append(spoilt.Limiters, one)
+			} else {
+				unread = append(unread, one)
+			}
 			continue
 		}
 		usages[i] = SlotUsage{Name: name, Limit: s.Slots, Lease: s.Lease, Taken: s.Taken, Waiting: s.Waiting, Oldest: s.Oldest, Pinned: s.Pinned}
 		for _, h := range s.Holders {
 			usages[i].Holders = append(usages[i].Holders, SlotHolder(h))
 		}
+	}
+	if len(unread) == 0 && len(spoilt.Limiters) > 0 {
+		return usages, &spoilt
 	}
 	return usages, errors.Join(unread...)
 }
@@ -79,7 +90,7 @@ const maxListed = 1000
 
 // All returns the limiters and the limits in flight whose names match a pattern, in the syntax of
 // [Fleet.Limiters]. The limits in flight come in the order of their names, without their holders,
-// and at most 1000 of them.
+// and at most 1000 of them. An error that concerns one limit alone is in its Err.
 func (f *Fleet) All(ctx context.Context, match string) (limiters []Listed, inFlight []SlotUsage, err error) {
 	var names []string
 	err = f.scan(ctx, match, func(page []Listed, slots []string) bool {
@@ -92,6 +103,8 @@ func (f *Fleet) All(ctx context.Context, match string) (limiters []Listed, inFli
 	slices.Sort(names)
 	names = slices.Compact(names)
 	inFlight, err = f.InFlight(ctx, 0, names[:min(len(names), maxListed)]...)
-	inFlight = slices.DeleteFunc(inFlight, func(u SlotUsage) bool { return u.Limit < 0 })
+	if _, spoilt := errors.AsType[*SpoiltError](err); spoilt {
+		err = nil
+	}
 	return limiters, inFlight, err
 }

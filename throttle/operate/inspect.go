@@ -29,7 +29,8 @@ type ClientUsage struct {
 }
 
 // SpoiltError says that somebody wrote into limiters what makes no sense there. Each of them
-// wraps [throttle.ErrInvalidRate].
+// wraps [throttle.ErrInvalidRate], or [throttle.ErrWrongType] if it is a limit in flight with such
+// a key.
 type SpoiltError struct{ Limiters []*throttle.Error }
 
 // Error says of each limiter what [throttle.Error] says of it.

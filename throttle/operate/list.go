@@ -117,7 +117,7 @@ func (f *Fleet) page(ctx context.Context, names []string) (page []Listed, inFlig
 	if len(names) == 0 {
 		return nil, nil, nil
 	}
-	wanted := append(slices.Clone(script.ListedFields), "in_flight")
+	wanted := append(slices.Clone(script.ListedFields), "in_flight", "lease")
 	var clock *redis.TimeCmd
 	hashes := make([]*redis.SliceCmd, len(names))
 	_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
@@ -141,7 +141,7 @@ func (f *Fleet) page(ctx context.Context, names []string) (page []Listed, inFlig
 					l.Err = failed(l.Name, l.Err)
 				}
 				page = append(page, Listed(l))
-			} else if _, has := fields[len(script.ListedFields)].(string); has && fields[0] == nil && script.CheckName(names[i]) == "" {
+			} else if own := fields[len(script.ListedFields):]; fields[0] == nil && !slices.Contains(own, nil) && script.CheckName(names[i]) == "" {
 				inFlight = append(inFlight, names[i])
 			}
 		case !refusal.Says(err, "WRONGTYPE"): // a key that has changed its type since

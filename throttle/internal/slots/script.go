@@ -205,6 +205,9 @@ func DecodeStanding(name string, reply any, err error) (s Standing, found bool, 
 		return s, false, nil
 	}
 	if err != nil {
+		if field, bad := strings.CutPrefix(err.Error(), "BADFIELD "); bad {
+			return s, false, fmt.Errorf("%w: its %s in Redis makes no sense: the first job of a worker that is started corrects it, if this is a limit in flight", script.ErrInvalidRate, script.Clip(field))
+		}
 		return s, false, script.Classify(err)
 	}
 	values, ok := reply.([]any)
