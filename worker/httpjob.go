@@ -189,13 +189,13 @@ func (j *httpJob) checkRedirect(req *http.Request, via []*http.Request) error {
 	if status := req.Response.StatusCode; changed && status != http.StatusSeeOther {
 		return &redirectError{fmt.Sprintf("a redirect with status %d, after which %s would become %s without the body: call the URL to which it leads", status, before.Method, req.Method)}
 	}
-	first := via[0].URL
-	if first.Scheme == "https" && req.URL.Scheme == "http" {
+	if before.URL.Scheme == "https" && req.URL.Scheme == "http" {
 		return &redirectError{"a redirect from https to http"}
 	}
 	if err := j.hosts.check(req.URL); err != nil {
 		return err
 	}
+	first := via[0].URL
 	elsewhere := origin(req.URL) != origin(first)
 	for _, r := range via {
 		elsewhere = elsewhere || origin(r.URL) != origin(first)
