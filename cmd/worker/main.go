@@ -19,6 +19,7 @@ func main() {
 // options are the flags.
 type options struct {
 	config    string
+	named     bool // somebody named that file
 	embedded  bool
 	demo      bool
 	json      bool
@@ -60,9 +61,7 @@ jobs come back by themselves.`,
 			case opts.health:
 				return runHealth(cmd.Context(), opts, cmd.OutOrStdout())
 			}
-			if !set("config") {
-				cli.TellConfig(cmd.ErrOrStderr())
-			}
+			opts.named = set("config")
 			return runWorker(cmd.Context(), opts, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -71,7 +70,7 @@ jobs come back by themselves.`,
 	flags.StringVar(&opts.config, "config", cli.DefaultConfig, "configuration `file`")
 	flags.BoolVar(&opts.embedded, "embedded", false, "start a Redis in memory on a loopback port and use it; it forgets everything at the end")
 	flags.StringVar(&opts.adminAddr, "admin-addr", "", "serve the dashboard, /metrics, /healthz and /readyz on `host:port`, in place of admin.addr in the configuration")
-	flags.BoolVar(&opts.health, "health", false, "ask /healthz of the worker that serves the admin address on this machine; exit with 0 if it is alive, else with 1")
+	flags.BoolVar(&opts.health, "health", false, "ask /healthz of the worker that serves the admin address on this machine; exit with 0 if it is alive, with 2 for a mistake in the flags or the configuration, else with 1")
 	flags.BoolVar(&opts.demo, "demo", false, "run 360 jobs on 3 workers against an API that allows 50 requests in any second; needs nothing")
 	flags.BoolVar(&opts.adaptive, "adaptive", false, "with --demo: the API does not say its limit, and later cuts it to half; the workers find both, in some 30 s")
 	flags.BoolVar(&opts.json, "json", false, "with --demo: end with the summary as one line of JSON on standard output")

@@ -41,6 +41,9 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) (err
 			}
 		}()
 	}
+	if !opts.named {
+		say("%s", cli.UsingDefault)
+	}
 	if opts.adminAddr != "" {
 		cfg.Admin.Addr = opts.adminAddr
 		if err := cfg.Validate(); err != nil {

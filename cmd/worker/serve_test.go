@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -77,5 +78,14 @@ func TestEverythingIsJSON(t *testing.T) {
 	each(why.String())
 	if !strings.Contains(why.String(), "127.0.0.1:1") {
 		t.Errorf("it does not say why it ends: %s", &why)
+	}
+	t.Chdir(filepath.Dir(away))
+	var unnamed bytes.Buffer
+	if status := cli.Run(t.Context(), newCommand(), nil, nil, &stdout, &unnamed); status != cli.Failed {
+		t.Errorf("with the file of the directory: status %d", status)
+	}
+	each(unnamed.String())
+	if !strings.Contains(unnamed.String(), cli.UsingDefault) {
+		t.Errorf("it does not say which file it reads: %s", &unnamed)
 	}
 }

@@ -42,10 +42,8 @@ func (r Redis) Tell(out io.Writer) {
 	}
 }
 
-const usingDefault = "using " + DefaultConfig + " of this directory"
-
-// TellConfig says that the command reads the file of the working directory.
-func TellConfig(out io.Writer) { fmt.Fprintln(out, usingDefault) }
+// UsingDefault says that the command reads the file of the working directory.
+const UsingDefault = "using " + DefaultConfig + " of this directory"
 
 // OpenRedis returns the Redis that addr names, the value of --redis. If addr is empty, it is
 // the one in the configuration file at path, which defaults to config.yaml if that exists. If
@@ -100,7 +98,7 @@ func (r *Redis) read(path, addr string) (*config.Config, error) {
 	cfg, err := config.Load(path)
 	switch {
 	case err == nil && !named:
-		r.note = usingDefault
+		r.note = UsingDefault
 	case err != nil && !named && addr != "":
 		r.note = hideSecrets("warning: " + DefaultConfig + " of this directory is not used: " + plain.Text(err.Error()))
 		return config.Default(), nil
