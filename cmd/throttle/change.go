@@ -13,22 +13,22 @@ import (
 )
 
 func newPin(opts *options) *cobra.Command {
-	return newChange(opts, "pin", "Make workers that start leave a limit as it is",
+	return newChange(opts, "pin", "Make workers that start leave a limit as it is", report{"pinned", "values that appear later are not pinned"},
 		func(ctx context.Context, s *session, l *throttle.Limiter) error { return s.fleet.Pin(ctx, l.Name()) })
 }
 
 func newUnpin(opts *options) *cobra.Command {
-	return newChange(opts, "unpin", "Let workers that start apply their configuration again",
+	return newChange(opts, "unpin", "Let workers that start apply their configuration again", report{done: "unpinned"},
 		func(ctx context.Context, s *session, l *throttle.Limiter) error { return s.fleet.Unpin(ctx, l.Name()) })
 }
 
 func newResume(opts *options) *cobra.Command {
-	return newChange(opts, "resume", "End a pause at once",
+	return newChange(opts, "resume", "End a pause at once", report{done: "resumed"},
 		func(ctx context.Context, _ *session, l *throttle.Limiter) error { return l.Resume(ctx) })
 }
 
 // newChange makes a verb that changes one limiter and needs only its name.
-func newChange(opts *options, name, short string, change func(context.Context, *session, *throttle.Limiter) error) *cobra.Command {
+func newChange(opts *options, name, short string, said report, change func(context.Context, *session, *throttle.Limiter) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   name + " NAME",
 		Short: short,
@@ -38,7 +38,7 @@ func newChange(opts *options, name, short string, change func(context.Context, *
 			if err != nil {
 				return err
 			}
-			return s.change(ctx, t, change)
+			return s.change(ctx, t, said, change)
 		}),
 		ValidArgsFunction: completeNames(opts),
 	}
@@ -54,7 +54,9 @@ func newPause(opts *options) *cobra.Command {
 		Long: `pause stops the jobs of a limit in all workers for some time, such as 30s or 15m.
 Jobs that wait keep their turn. It does not shorten a longer pause: throttle resume
 ends that. Redisson clients do not see pauses. If a limit with a key has several
-values, pause asks first, unless --all-values is given.`,
+values, pause asks first, unless --all-values is given. It pauses the values that are
+in Redis: jobs of a value that appears later still start. To stop these, too, pause
+another limit of these jobs, one without a key, or their queue on the dashboard.`,
 		Args: args(2, "NAME, the limit to pause", "DURATION, such as 30s or 15m"),
 		PreRunE: func(_ *cobra.Command, args []string) (err error) {
 			if d, err = time.ParseDuration(args[1]); err != nil || d <= 0 {
@@ -70,7 +72,8 @@ values, pause asks first, unless --all-values is given.`,
 			if err := s.sweep(ctx, t, "Pause"); err != nil {
 				return err
 			}
-			return s.change(ctx, t, func(ctx context.Context, _ *session, l *throttle.Limiter) error { return l.Pause(ctx, d) })
+			said := report{"paused", "jobs of values that appear later still start: pause another limit of these jobs, one without a key, or their queue"}
+			return s.change(ctx, t, said, func(ctx context.Context, _ *session, l *throttle.Limiter) error { return l.Pause(ctx, d) })
 		}),
 		ValidArgsFunction: completeNames(opts),
 	}
@@ -111,7 +114,8 @@ func (s *session) delete(ctx context.Context, name string) error {
 		if err := s.confirm(ctx, why, question); err != nil {
 			return err
 		}
-		return s.all(ctx, t, func(l *throttle.Limiter, _ *limiter) error {
+		said := report{"deleted", "the next job of each creates it again from the workers' configuration"}
+		return s.all(ctx, t, said, func(l *throttle.Limiter, _ *limiter) error {
 			_, err := l.Delete(ctx)
 			return errors.Join(err, s.parked.ForgetShares(ctx, l.Name()))
 		})
@@ -147,9 +151,9 @@ func (s *session) delete(ctx context.Context, name string) error {
 }
 
 // change changes limiters that have to exist, and prints them before and after.
-func (s *session) change(ctx context.Context, t target, change func(context.Context, *session, *throttle.Limiter) error) error {
+func (s *session) change(ctx context.Context, t target, said report, change func(context.Context, *session, *throttle.Limiter) error) error {
 	if t.keyed {
-		return s.all(ctx, t, func(l *throttle.Limiter, _ *limiter) error { return change(ctx, s, l) })
+		return s.all(ctx, t, said, func(l *throttle.Limiter, _ *limiter) error { return change(ctx, s, l) })
 	}
 	before, err := s.one(ctx, t.name)
 	if err != nil {

@@ -169,6 +169,29 @@ func TestKeyedLimitAmongOthers(t *testing.T) {
 	}
 }
 
+// TestSaysWhatHoldsLater: each verb says what it did with the values that are in Redis, and how those are that appear later.
+func TestSaysWhatHoldsLater(t *testing.T) {
+	s := newSite(t)
+	for _, value := range []string{"acme", "zed"} {
+		s.limiter("account:"+value, perHour(10), 0)
+	}
+	for _, tt := range []struct {
+		verb []string
+		want string
+	}{
+		{[]string{"set", "account", "5/1h"}, "changed 2 values of limit \"account\"; values that appear later have the rate of the workers' configuration\n"},
+		{[]string{"pause", "account", "1h"}, "paused 2 values of limit \"account\"; jobs of values that appear later still start: pause another limit of these jobs, one without a key, or their queue\n"},
+		{[]string{"resume", "account"}, "resumed 2 values of limit \"account\"\n"},
+		{[]string{"pin", "account"}, "pinned 2 values of limit \"account\"; values that appear later are not pinned\n"},
+		{[]string{"unpin", "account"}, "unpinned 2 values of limit \"account\"\n"},
+		{[]string{"delete", "account", "--yes"}, "deleted 2 values of limit \"account\"; the next job of each creates it again from the workers' configuration\n"},
+	} {
+		if got := s.run(append(tt.verb, "--all-values")...); got.status != cli.Done || got.stderr != tt.want {
+			t.Errorf("%v: %+v, want %q", tt.verb, got, tt.want)
+		}
+	}
+}
+
 // --value is one value: an empty one, as an unset variable of a script is, or a second one is refused.
 func TestValueIsOne(t *testing.T) {
 	s := newSite(t)

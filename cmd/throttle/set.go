@@ -247,7 +247,8 @@ func (s *session) setValues(ctx context.Context, t target, args []string, f setF
 	} else if err := s.sweep(ctx, t, "Change"); err != nil {
 		return err
 	}
-	return s.all(ctx, t, func(l *throttle.Limiter, before *limiter) error {
+	said := report{"changed", "values that appear later have the rate of the workers' configuration"}
+	return s.all(ctx, t, said, func(l *throttle.Limiter, before *limiter) error {
 		switch {
 		case before == nil:
 			return throttle.ErrNotInitialized // it has gone meanwhile

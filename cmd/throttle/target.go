@@ -174,9 +174,15 @@ func noValues(name string) error {
 	return fmt.Errorf("limit %q has a key, and no value of it is in Redis: a value appears with its first job; throttle set %s RATE --value VALUE --create makes one", name, name)
 }
 
-// all changes the limiters of a target, and reads them before and after. It works page by page,
-// so that a million values neither fill the memory nor cost a round trip each.
-func (s *session) all(ctx context.Context, t target, change func(l *throttle.Limiter, before *limiter) error) error {
+// report is what a verb says at the end when it has changed all values of a limit with a key.
+type report struct {
+	done  string // with the values that are in Redis
+	later string // how those that appear later are; empty: as these are now
+}
+
+// all changes the limiters of a target, and reads them before and after, page by page: the states
+// of a million values do not fill the memory.
+func (s *session) all(ctx context.Context, t target, said report, change func(l *throttle.Limiter, before *limiter) error) error {
 	if len(t.values) == 0 {
 		return noValues(t.name)
 	}
@@ -218,11 +224,14 @@ func (s *session) all(ctx context.Context, t target, change func(l *throttle.Lim
 			}
 		}
 	}
-	fmt.Fprintf(s.stderr, "changed %s of limit %q", valuesOf(changed), t.name)
+	fmt.Fprintf(s.stderr, "%s %s of limit %q", said.done, valuesOf(changed), t.name)
 	if changed > shownChanges && !s.opts.json {
 		fmt.Fprintf(s.stderr, ", of which %d are shown", shownChanges)
 	}
-	fmt.Fprintln(s.stderr, "; values that appear later have the rate of the workers' configuration")
+	if said.later != "" {
+		fmt.Fprint(s.stderr, "; "+said.later)
+	}
+	fmt.Fprintln(s.stderr)
 	if wrong > 0 {
 		return fmt.Errorf("%s of limit %q could not be changed, see above: set a rate, or delete them", valuesOf(wrong), t.name)
 	}
