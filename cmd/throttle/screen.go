@@ -2,13 +2,16 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 const (
@@ -62,38 +65,103 @@ func (s *screen) text() string {
 		}
 		rows = rows[:min(len(rows), left)]
 	}
-	var table strings.Builder
-	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "LIMIT\tRATE\tUSED\t\tRESERVED\tNEXT FREE\tPARKED\tLATELY\tSTATE")
-	for _, l := range rows {
-		if l.err != nil {
-			fmt.Fprintf(w, "%s\t-\t\t\t\t\t\t\t%s\n", plain.Text(l.Name), l.state())
-			continue
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d of %d\t%d\t%s\t%d\t%s\t%s\n", plain.Text(l.Name), l.Rate, bar(l.share()), l.Used, l.whole(),
-			l.Reserved, l.nextFree(), l.Parked, spark(s.history[l.Name]), l.state())
-	}
-	_ = w.Flush() // into memory
+	lines := append([]string{head, ""}, s.table(rows)...)
 	if len(slots) > 0 {
-		fmt.Fprintln(&table)
-		fmt.Fprintln(w, "IN FLIGHT\tTAKEN\t\tWAITING\tFOR")
-		for _, u := range slots {
-			if u.Err != nil {
-				fmt.Fprintf(w, "%s\t\t-\t\tbroken: %s\n", plain.Text(u.Name), why(u.Err))
-				continue
-			}
-			fmt.Fprintf(w, "%s\t%s\t%d of %d\t%d\t%s\n", plain.Text(u.Name), bar(slotShare(u)), u.Taken, u.Limit, u.Waiting, u.Oldest.Round(time.Second))
-		}
-		_ = w.Flush()
+		lines = append(append(lines, ""), slotsTable(slots)...)
 	}
-	lines := append([]string{head, ""}, strings.Split(strings.TrimSuffix(table.String(), "\n"), "\n")...)
 	if s.height > 0 {
 		lines = append(lines, "q quits")
 	}
 	for i, line := range lines {
-		lines[i] = cli.Clip(strings.TrimRight(line, " "), s.width)
+		lines[i] = cli.Clip(line, s.width)
 	}
 	return strings.Join(lines, "\n") + "\n"
+}
+
+// table has a line for each limit. If all does not fit, the sparklines are shorter, and if that
+// is not enough, the bars are left out.
+func (s *screen) table(limiters []limiter) []string {
+	if s.width == 0 {
+		return aligned(s.rows(limiters, true, trail))
+	}
+	sound := slices.DeleteFunc(slices.Clone(limiters), func(l limiter) bool { return l.err != nil })
+	bars := true
+	width := widest(aligned(s.rows(sound, bars, 0)))
+	if width > s.width {
+		bars = false
+		width = widest(aligned(s.rows(sound, bars, 0)))
+	}
+	return aligned(s.rows(limiters, bars, min(max(s.width-width-len("  "), 0), trail)))
+}
+
+// rows are the lines of a table for aligned, with the bars if these are wanted. They have
+// sparklines of so many characters if the title fits above these.
+func (s *screen) rows(limiters []limiter, bars bool, sparks int) []string {
+	const lately = "LATELY"
+	row := func(spark string, cells ...string) string {
+		if sparks >= len(lately) {
+			cells = append(cells, spark)
+		}
+		return strings.Join(cells, "\t")
+	}
+	rows := []string{row(lately, "LIMIT", "RATE", "USED", "STATE", "RESERVED", "NEXT FREE", "PARKED")}
+	for _, l := range limiters {
+		if l.err != nil {
+			rows = append(rows, plain.Text(l.Name)+"  "+l.state())
+			continue
+		}
+		used := fmt.Sprintf("%d of %d", l.Used, l.whole())
+		if bars {
+			used = bar(l.share()) + "  " + used
+		}
+		past := s.history[l.Name]
+		past = past[max(len(past)-sparks, 0):]
+		rows = append(rows, row(spark(past), plain.Text(l.Name), l.Rate, used, l.state(), fmt.Sprint(l.Reserved), l.nextFree(), fmt.Sprint(l.Parked)))
+	}
+	return rows
+}
+
+// slotsTable has a line for each limit in flight.
+func slotsTable(slots []operate.SlotUsage) []string {
+	rows := []string{"IN FLIGHT\tTAKEN\tWAITING\tFOR"}
+	for _, u := range slots {
+		if u.Err != nil {
+			rows = append(rows, plain.Text(u.Name)+"  broken: "+why(u.Err))
+			continue
+		}
+		rows = append(rows, fmt.Sprintf("%s\t%s  %d of %d\t%d\t%s", plain.Text(u.Name), bar(slotShare(u)), u.Taken, u.Limit, u.Waiting, u.Oldest.Round(time.Second)))
+	}
+	return aligned(rows)
+}
+
+// aligned puts the cells of the lines, which tabs separate, below each other. A line without a
+// tab stays as it is.
+func aligned(lines []string) []string {
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	isRow := func(line string) bool { return strings.Contains(line, "\t") }
+	for _, line := range lines {
+		if isRow(line) {
+			fmt.Fprintln(w, line)
+		}
+	}
+	_ = w.Flush() // into memory
+	rows := strings.Split(table.String(), "\n")
+	all := slices.Clone(lines)
+	for i, line := range all {
+		if isRow(line) {
+			all[i], rows = strings.TrimRight(rows[0], " "), rows[1:]
+		}
+	}
+	return all
+}
+
+func widest(lines []string) int {
+	width := 0
+	for _, line := range lines {
+		width = max(width, utf8.RuneCountInString(line))
+	}
+	return width
 }
 
 // whole is how many permits the limit has. A per_client limit has that many for each of the

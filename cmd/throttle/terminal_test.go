@@ -304,3 +304,38 @@ func TestTopInFlight(t *testing.T) {
 		t.Errorf("%d lines on a screen of 12:\n%s", n, text)
 	}
 }
+
+// TestTopShowsStates: a state is visible on a terminal of 80 columns, however long one watches, and
+// what does not fit is first the sparkline, then the bar.
+func TestTopShowsStates(t *testing.T) {
+	paused := func(name string) limiter {
+		l := fromListed(operate.Listed{Name: name, Rate: perHour(50), Paused: 14 * time.Minute, Pinned: true})
+		l.Standing = &Standing{Used: 50}
+		return l
+	}
+	spoilt := broken("spoilt", &throttle.Error{Limiter: "spoilt", Err: throttle.ErrInvalidRate})
+	for name, wants := range map[string]map[int][]string{
+		"api":                  {80: {"PARKED"}, 100: {"█", "PARKED"}, 120: {"█", "LATELY", "█████████"}},
+		"stripe-customer:acme": {80: {"50 of 50"}, 100: {"PARKED"}, 120: {"█", "PARKED"}},
+		"a-limit-with-a-name-of-40-characters:acme": {80: {"50 of 50"}},
+	} {
+		for width, more := range wants {
+			screen := newScreen()
+			screen.width = width
+			for draw := range 2 * trail {
+				screen.take(snapshot{at: time.Now(), total: 2, limiters: []limiter{spoilt, paused(name)}})
+				text := screen.text()
+				for _, want := range append(more, name, "paused 14m", "spoilt  broken: invalid rate") {
+					if (want != "█████████" || draw > trail) && !strings.Contains(text, want) {
+						t.Fatalf("draw %d on %d columns: no %q in\n%s", draw, width, want, text)
+					}
+				}
+				for line := range strings.Lines(text) {
+					if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > width {
+						t.Errorf("%d characters on %d columns: %q", n, width, line)
+					}
+				}
+			}
+		}
+	}
+}
