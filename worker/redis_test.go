@@ -75,7 +75,7 @@ func TestTLS(t *testing.T) {
 		{name: "the system's authorities", redis: of(byAddress), change: func(r *config.Redis) { r.TLSCA = "" }, want: []string{byAddress.Addr, "authority", "tls_ca"}},
 		{name: "no certificate", redis: of(byAddress), change: func(r *config.Redis) { r.TLSCert, r.TLSKey = "", "" }, want: []string{"certificate", "tls_cert", "tls_key"}},
 		{name: "a server without TLS", redis: of(byAddress), change: func(r *config.Redis) { r.Addrs = []string{plain} }, want: []string{plain, "redis.tls"}},
-		{name: "a client without TLS", redis: config.Redis{Addrs: []string{byAddress.Addr}}, want: []string{byAddress.Addr}},
+		{name: "a client without TLS", redis: config.Redis{Addrs: []string{byAddress.Addr}}, want: []string{byAddress.Addr, "redis.tls"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

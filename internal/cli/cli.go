@@ -87,12 +87,16 @@ func lacksRight(err error) bool {
 	return strings.Contains(text, "NOPERM") || strings.Contains(text, "The user executing the script can't ") || strings.Contains(text, "EXECABORT")
 }
 
-// refused adds advice to the error of a Redis whose user lacks a right.
+// refused adds advice to the error of a Redis that refused a call, unless it has that already.
 func refused(err error) error {
-	if !lacksRight(err) || strings.Contains(err.Error(), rightsAdvice) {
+	advice := names.AdviceOnReply(err)
+	if lacksRight(err) {
+		advice = rightsAdvice
+	}
+	if advice == "" || strings.Contains(err.Error(), advice) {
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, rightsAdvice)
+	return fmt.Errorf("%w: %s", err, advice)
 }
 
 // Run runs a command until it is done or ctx ends. It prints errors on stderr, and returns the

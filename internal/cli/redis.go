@@ -16,6 +16,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
+	"github.com/jobthrottle/jobthrottle/internal/refusal"
 )
 
 // dialTimeout is how long an address that does not answer is tried at most.
@@ -29,6 +30,7 @@ type Redis struct {
 	note   string                // what to print about a file that nobody named
 
 	passwordOfFile bool // a wrong password has to be corrected in the file
+	overTLS        bool
 }
 
 // DefaultConfig is the configuration file of a command without --config.
@@ -64,6 +66,7 @@ func openRedis(path, addr string) (r Redis, err error) {
 	}
 	if strings.Contains(addr, "://") {
 		r.Client, r.Addrs, err = fromURL(addr)
+		r.overTLS = strings.HasPrefix(addr, "rediss:")
 		return r, err
 	}
 	if addr != "" {
@@ -81,7 +84,7 @@ func openRedis(path, addr string) (r Redis, err error) {
 	if !r.passwordOfFile {
 		cfg.Redis.Password = os.Getenv(passwordEnv)
 	}
-	r.Addrs = strings.Join(cfg.Redis.Addrs, ", ")
+	r.Addrs, r.overTLS = strings.Join(cfg.Redis.Addrs, ", "), cfg.Redis.TLS
 	r.Client, err = cfg.Redis.NewClient()
 	return r, err
 }
@@ -155,13 +158,20 @@ func (r Redis) Ping(ctx context.Context) error {
 
 const rightsAdvice = "grant that to the user: docs/redis.md lists what each command needs, under ACL"
 
+// names are how users of the commands name their Redis.
+var names = refusal.Names{
+	Addrs: "--redis, or redis.addrs of the configuration",
+	TLS:   "redis.tls of the configuration (rediss:// in a URL)",
+}
+
 // advice says what to do if Redis does not answer as it should.
 func (r Redis) advice(err error) string {
 	switch {
 	case lacksRight(err):
 		return rightsAdvice
 	case !redis.HasErrorPrefix(err, "NOAUTH") && !redis.HasErrorPrefix(err, "WRONGPASS"):
-		return "start redis-server, or give the address of another (worker --embedded prints its own) to --redis or redis.addrs of the configuration"
+		return cmp.Or(names.Advice(err, r.overTLS),
+			"start redis-server, or give the address of another (worker --embedded prints its own) to --redis or redis.addrs of the configuration")
 	case r.passwordOfFile:
 		return "correct redis.username and redis.password in the configuration"
 	}

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -112,6 +114,8 @@ func TestAdvice(t *testing.T) {
 	}
 	refused := nobody.Addr().String()
 	nobody.Close()
+	overTLS := redistest.StartTLS(t, "127.0.0.1", "--tls-auth-clients", "no").Addr
+	loading := loadingRedis(t)
 	const password, start, rights = "REDIS_PASSWORD", "start redis-server", "docs/redis.md"
 	for _, tt := range []struct{ name, config, addr, code, want string }{
 		{"no password", "", guarded, "NOAUTH", password},
@@ -124,6 +128,12 @@ func TestAdvice(t *testing.T) {
 		{"no right in the file", fmt.Sprintf("redis: { addrs: [%q], username: worker, password: pw }", guarded), "", "NOPERM", rights},
 		{"nobody there", "", refused, "refused", start},
 		{"nobody there in a URL", "", "redis://" + refused, "refused", start},
+		{"TLS on a port without", fmt.Sprintf("redis: { addrs: [%q], tls: true }", guarded), "", "TLS", "does not speak TLS"},
+		{"TLS on a port without, in a URL", "", "rediss://" + guarded, "TLS", "does not speak TLS"},
+		{"no TLS on a port with it", fmt.Sprintf("redis: { addrs: [%q] }", overTLS), "", "127.0.0.1", "set redis.tls"},
+		{"no TLS on a port with it, in a URL", "", "redis://" + overTLS, "127.0.0.1", "rediss://"},
+		{"an unknown authority", "", "rediss://" + overTLS, "certificate", "redis.tls_ca"},
+		{"it loads its data", "", loading, "LOADING", "try again"},
 	} {
 		path := ""
 		if tt.config != "" {
@@ -142,6 +152,43 @@ func TestAdvice(t *testing.T) {
 				t.Errorf("%s: %v, want no word of %s", tt.name, err, other)
 			}
 		}
+	}
+}
+
+// loadingRedis returns the address of a server that answers as a Redis does that reads its data.
+func loadingRedis(t *testing.T) string {
+	t.Helper()
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	go func() {
+		for {
+			conn, err := server.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for requests := bufio.NewScanner(conn); requests.Scan(); {
+					if strings.HasPrefix(requests.Text(), "*") {
+						io.WriteString(conn, "-LOADING Redis is loading the dataset in memory\r\n")
+					}
+				}
+			}()
+		}
+	}()
+	return server.Addr().String()
+}
+
+// TestAdviceLater: a node of a Cluster answers the first question, and refuses a later one.
+func TestAdviceLater(t *testing.T) {
+	moved := errors.New("operate: MOVED 1234 10.0.0.3:6379")
+	cmd := &cobra.Command{Use: "test", RunE: func(*cobra.Command, []string) error { return moved }}
+	var stderr strings.Builder
+	if status := Run(t.Context(), cmd, nil, nil, io.Discard, &stderr); status != Failed || !strings.Contains(stderr.String(), "name several in --redis") {
+		t.Errorf("status %d, %s", status, &stderr)
 	}
 }
 

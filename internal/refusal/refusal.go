@@ -1,4 +1,5 @@
-// Package refusal says what an error of a Redis call means: whether it passes without help.
+// Package refusal says what an error of a Redis call means: whether it passes without help, and
+// what helps.
 package refusal
 
 import (
