@@ -48,20 +48,30 @@ func (e *events) pausedUntil(limiter string, now, until time.Time) (news, known 
 	return true, true
 }
 
-// pausedBy logs that an API has paused a limit for the fleet with its answer to a job.
-func (l *Limits) pausedBy(j *job, limiter string, d time.Duration) {
+// notPaused forgets a pause that was noted: it could not be made.
+func (e *events) notPaused(limiter string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.paused, limiter)
+}
+
+// pauses notes that an API is about to pause a limit for the fleet with its answer to a job: this process hears of the pause,
+// perhaps before it is done. It returns what logs that, once it is.
+func (l *Limits) pauses(j *job, limiter string, d time.Duration) (paused func()) {
 	now := time.Now()
 	news, known := l.events.pausedUntil(limiter, now, now.Add(d))
-	if news {
-		l.logger.Info("an API told a job to try later: its limit is paused for the whole fleet",
-			"limit", limiter, "for", d, "task_id", j.a.id, "type", j.task.Type(), "queue", j.a.queue)
-	}
-	if known {
-		return
-	}
-	if pauses := l.reports.add(now, "paused beyond those known"); pauses > 0 {
-		l.logger.Info("APIs told jobs to try later: many more limits are paused; they are logged together, once a minute",
-			"pauses", pauses, "limit", limiter, "for", d)
+	return func() {
+		if news {
+			l.logger.Info("an API told a job to try later: its limit is paused for the whole fleet",
+				"limit", limiter, "for", d, "task_id", j.a.id, "type", j.task.Type(), "queue", j.a.queue)
+		}
+		if known {
+			return
+		}
+		if pauses := l.reports.add(now, "paused beyond those known"); pauses > 0 {
+			l.logger.Info("APIs told jobs to try later: many more limits are paused; they are logged together, once a minute",
+				"pauses", pauses, "limit", limiter, "for", d)
+		}
 	}
 }
 

@@ -70,12 +70,14 @@ func (j *job) refused(ctx context.Context, after *RetryAfterError, err error) er
 		if d == 0 {
 			break // the limit adapts, and has been told
 		}
+		paused := j.l.pauses(j, j.limiter[i].Name(), d)
 		if perr := j.limiter[i].Pause(pausing, d); perr != nil {
+			j.l.events.notPaused(j.limiter[i].Name())
 			j.l.logger.Warn("cannot pause a limit", "task_id", j.a.id, "error", perr)
 			continue
 		}
 		j.countsOf(i).paused.Add(1)
-		j.l.pausedBy(j, j.limiter[i].Name(), d)
+		paused()
 	}
 	p := j.parkingIn(limiter)
 	p.Refused = first
