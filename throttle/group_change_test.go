@@ -83,3 +83,21 @@ func TestLimitOfAGroupIsGone(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupOfALimitThatIsMissing: who asks is told with one call, however often it asks.
+func TestGroupOfALimitThatIsMissing(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		c := b.client()
+		there, missing := b.limiter(c), must(c.Limiter(b.name()+":missing"))
+		check(b, there.SetRate(b.Context(), guarded("10/1s")))
+		g := must(c.Group(there, missing))
+		b.expectError(g.Acquire(b.Context(), 1), ErrNotInitialized, missing.Name())
+		before := c.Stats().Calls
+		for range 5 {
+			b.expectError(g.Acquire(b.Context(), 1), ErrNotInitialized, missing.Name())
+		}
+		if n := c.Stats().Calls - before; n != 5 {
+			b.Errorf("%d calls for 5 answers", n)
+		}
+	})
+}
