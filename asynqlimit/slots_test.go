@@ -2,6 +2,7 @@ package asynqlimit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // running counts the handlers that run at a time, by name.
@@ -88,6 +90,38 @@ limits:
 			}
 		})
 	}
+}
+
+// TestSpoiltInFlightIsCorrected: a server that is started corrects a limit in flight whose number makes no sense, and the
+// tasks that wait for it go on.
+func TestSpoiltInFlightIsCorrected(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	c, err := throttle.New(s.rdb, throttle.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	one, err := c.InFlight("one", throttle.Slots{Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := one.Acquire(t.Context(), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := member{yaml: `{limits: { one: { in_flight: 1 } }, jobs: { x: { limits: [one] } }}`, asynq: asynq.Config{Concurrency: 2}}
+	stop := s.serve(m)
+	for i := range 10 {
+		s.enqueue("x", fmt.Sprint("x", i))
+	}
+	s.awaitWaiting("default", 10)
+	stop()
+	if err := errors.Join(lease.Release(t.Context()), s.rdb.HSet(t.Context(), "one", "in_flight", -1).Err()); err != nil {
+		t.Fatal(err)
+	}
+	s.serve(m)
+	s.awaitDone("default", 30*time.Second)
 }
 
 // TestInFlightLeavesSlots: jobs that wait for a slot of the fleet do not keep others from the

@@ -3,6 +3,7 @@ package asynqlimit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
@@ -63,10 +65,10 @@ func (c *caller) freeOf(ctx context.Context, due []line.Due) error {
 	}
 	for i, s := range standings {
 		name := names[i]
-		if s.Limit < 0 { // it could not be read
+		if s.Limit < 0 && !errors.Is(s.Err, throttle.ErrInvalidRate) { // it could not be read
 			continue
 		}
-		if s.Limit == 0 { // it does not exist: the first task creates it
+		if s.Limit <= 0 { // it does not exist, or makes no sense: the first task creates it, or corrects it
 			s.Limit = 1
 		}
 		free := int(s.Limit - s.Taken - s.Waiting)

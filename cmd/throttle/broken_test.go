@@ -108,9 +108,14 @@ func TestSpoiltInFlight(t *testing.T) {
 					t.Errorf("%s --json names %d broken limits, want 1", verb, broken)
 				}
 			}
-			expectFailure(t, s.run("holders", "spoilt"), cli.Failed, []string{`"spoilt"`})
 			if what == "its slots" {
+				expectFailure(t, s.run("holders", "spoilt"), cli.Failed, []string{`"spoilt"`})
 				return
+			}
+			expectFailure(t, s.run("holders", "spoilt"), cli.Failed, []string{`"spoilt"`, "restart a worker"})
+			s.check(s.rdb.ScriptFlush(t.Context()).Err())
+			if out := s.done("list"); !strings.Contains(out, "restart a worker") {
+				t.Errorf("list says:\n%s", out)
 			}
 			started, err := throttle.New(s.rdb, throttle.Options{})
 			s.check(err)

@@ -69,7 +69,10 @@ func (s *screen) columns() int {
 // replace draws lines over those before, on a terminal. It cuts them to its width: a longer line
 // would take two rows.
 func (s *screen) replace(lines ...string) {
-	width := s.columns() - 1
+	width := s.columns()
+	if width > 1 {
+		width--
+	}
 	if s.drawn > 0 {
 		fmt.Fprintf(s.out, "\x1b[%dA", s.drawn)
 	}

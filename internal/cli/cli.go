@@ -87,11 +87,15 @@ func lacksRight(err error) bool {
 	return strings.Contains(text, "NOPERM") || strings.Contains(text, "The user executing the script can't ") || strings.Contains(text, "EXECABORT")
 }
 
-// refused adds advice to the error of a Redis that refused a call, unless it has that already.
-func refused(err error) error {
-	advice := names.AdviceOnReply(err)
-	if lacksRight(err) {
+// refused adds advice to the error of a Redis that refused a call, unless it has that already. A command without --redis
+// gives its own.
+func refused(cmd *cobra.Command, err error) error {
+	advice := ""
+	switch {
+	case lacksRight(err):
 		advice = rightsAdvice
+	case cmd.Flags().Lookup("redis") != nil || cmd.PersistentFlags().Lookup("redis") != nil:
+		advice = names.AdviceOnReply(err)
 	}
 	if advice == "" || strings.Contains(err.Error(), advice) {
 		return err
@@ -118,7 +122,7 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, stdin io.Reader
 		return Done
 	}
 	if _, told := errors.AsType[*ToldError](err); !told {
-		fmt.Fprintf(stderr, "%s: %s\n", cmd.Name(), hideSecrets(plain.Lines(refused(err)))) // the error may quote what others wrote
+		fmt.Fprintf(stderr, "%s: %s\n", cmd.Name(), hideSecrets(plain.Lines(refused(cmd, err)))) // the error may quote what others wrote
 	}
 	if _, ok := errors.AsType[*UsageError](err); ok {
 		return Usage

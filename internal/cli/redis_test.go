@@ -182,13 +182,19 @@ func loadingRedis(t *testing.T) string {
 	return server.Addr().String()
 }
 
-// TestAdviceLater: a node of a Cluster answers the first question, and refuses a later one.
+// TestAdviceLater: a node of a Cluster answers the first question, and refuses a later one. Nobody is told of a flag that the
+// command has not.
 func TestAdviceLater(t *testing.T) {
 	moved := errors.New("operate: MOVED 1234 10.0.0.3:6379")
-	cmd := &cobra.Command{Use: "test", RunE: func(*cobra.Command, []string) error { return moved }}
-	var stderr strings.Builder
-	if status := Run(t.Context(), cmd, nil, nil, io.Discard, &stderr); status != Failed || !strings.Contains(stderr.String(), "name several in --redis") {
-		t.Errorf("status %d, %s", status, &stderr)
+	for _, flag := range []bool{false, true} {
+		cmd := &cobra.Command{Use: "test", RunE: func(*cobra.Command, []string) error { return moved }}
+		if flag {
+			cmd.Flags().String("redis", "", "")
+		}
+		var stderr strings.Builder
+		if status := Run(t.Context(), cmd, nil, nil, io.Discard, &stderr); status != Failed || strings.Contains(stderr.String(), "name several in --redis") != flag {
+			t.Errorf("with --redis %v: status %d, %s", flag, status, &stderr)
+		}
 	}
 }
 

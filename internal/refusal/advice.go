@@ -28,13 +28,13 @@ func (n Names) Advice(err error, overTLS bool) string {
 	case strings.Contains(err.Error(), "remote error: tls:"):
 		return "it wants a certificate: set redis.tls_cert and redis.tls_key"
 	case !overTLS && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)):
-		return "perhaps it wants TLS on this port: set " + n.TLS
+		return "perhaps it wants TLS on this port: set " + n.TLS + "; or no Redis is behind it, or it has too many clients"
 	}
 	return n.AdviceOnReply(err)
 }
 
 // moved is the reply of a node that does not have the key, also where asynq has passed on only its words.
-var moved = regexp.MustCompile(`\bMOVED \d+ \S+:\d+`)
+var moved = regexp.MustCompile(`\bMOVED \d+ \S*:\d+`)
 
 // AdviceOnReply says what to do if Redis refuses a call because of what kind of server it is, or
 // of what it is doing; "" if that is not why.

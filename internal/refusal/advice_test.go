@@ -30,6 +30,7 @@ func TestAdvice(t *testing.T) {
 		{syscall.ECONNREFUSED, "", ""},
 		{reply("MOVED 1234 10.0.0.3:6379"), "several in the addresses", "several in the addresses"},
 		{errors.New("asynq: MOVED 1234 [fd00::3]:6379"), "several in the addresses", "several in the addresses"},
+		{reply("MOVED 12182 :7503"), "several in the addresses", "several in the addresses"}, // of a node that does not know its name
 		{errors.New(`no job "MOVED house"`), "", ""},
 		{reply("ERR This instance has cluster support disabled"), "one in the addresses", "one in the addresses"},
 		{reply("LOADING Redis is loading the dataset in memory"), "try again", "try again"},

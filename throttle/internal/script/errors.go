@@ -23,8 +23,13 @@ func badReply(format string, args ...any) error {
 
 // BadField says that a limiter's configuration in Redis makes no sense.
 func BadField(field string) error {
-	return fmt.Errorf("%w: its %s in Redis makes no sense: set the rate again, or delete the limiter", ErrInvalidRate, Clip(field))
+	return fmt.Errorf("%w: %w: set the rate again, or delete the limiter", ErrInvalidRate, FieldError(Clip(field)))
 }
+
+// FieldError names a field of a limiter in Redis whose value makes no sense.
+type FieldError string
+
+func (e FieldError) Error() string { return "its " + string(e) + " in Redis makes no sense" }
 
 // Clip keeps an overlong word from flooding an error.
 func Clip(word string) string {

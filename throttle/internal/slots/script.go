@@ -205,10 +205,11 @@ func DecodeStanding(name string, reply any, err error) (s Standing, found bool, 
 		return s, false, nil
 	}
 	if err != nil {
-		if field, bad := strings.CutPrefix(err.Error(), "BADFIELD "); bad {
-			return s, false, fmt.Errorf("%w: its %s in Redis makes no sense: the first job of a worker that is started corrects it, if this is a limit in flight", script.ErrInvalidRate, script.Clip(field))
+		err = script.Classify(err)
+		if field, bad := errors.AsType[script.FieldError](err); bad { // no rate is to be set
+			err = fmt.Errorf("%w: %w: restart a worker, whose first job corrects it, if this is a limit in flight", script.ErrInvalidRate, field)
 		}
-		return s, false, script.Classify(err)
+		return s, false, err
 	}
 	values, ok := reply.([]any)
 	if !ok || len(values) < 6 || len(values)%5 != 1 {
