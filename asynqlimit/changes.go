@@ -93,9 +93,9 @@ func (p *process) tellChange(name string, was, now *seenLimit) {
 }
 
 // knowsPause reports whether this process has logged this pause, or a longer one, with its
-// reason.
+// reason, or is about to.
 func (e *events) knowsPause(limiter string, d time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return time.Now().Add(d).Sub(e.paused[limiter]) < time.Second
+	return e.pauses[limiter] > 0 || time.Now().Add(d).Sub(e.paused[limiter]) < time.Second
 }

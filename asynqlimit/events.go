@@ -13,6 +13,7 @@ import (
 type events struct {
 	mu     sync.Mutex
 	paused map[string]time.Time // limiters that an API paused, and until when
+	pauses map[string]int       // limiters that this process is pausing, and how many times
 	full   time.Time            // until when there is no room to remember another of them
 	away   *Limits              // the server that found Redis away, and checks whether it is back
 	since  time.Time
@@ -48,30 +49,37 @@ func (e *events) pausedUntil(limiter string, now, until time.Time) (news, known 
 	return true, true
 }
 
-// notPaused forgets a pause that was noted: it could not be made.
-func (e *events) notPaused(limiter string) {
+// pausing notes that this process pauses a limiter until done is called.
+func (e *events) pausing(limiter string) (done func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.paused, limiter)
+	if e.pauses == nil {
+		e.pauses = map[string]int{}
+	}
+	e.pauses[limiter]++
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.pauses[limiter]--; e.pauses[limiter] == 0 {
+			delete(e.pauses, limiter)
+		}
+	}
 }
 
-// pauses notes that an API is about to pause a limit for the fleet with its answer to a job: this process hears of the pause,
-// perhaps before it is done. It returns what logs that, once it is.
-func (l *Limits) pauses(j *job, limiter string, d time.Duration) (paused func()) {
+// pausedBy logs that an API has paused a limit for the fleet with its answer to a job.
+func (l *Limits) pausedBy(j *job, limiter string, d time.Duration) {
 	now := time.Now()
 	news, known := l.events.pausedUntil(limiter, now, now.Add(d))
-	return func() {
-		if news {
-			l.logger.Info("an API told a job to try later: its limit is paused for the whole fleet",
-				"limit", limiter, "for", d, "task_id", j.a.id, "type", j.task.Type(), "queue", j.a.queue)
-		}
-		if known {
-			return
-		}
-		if pauses := l.reports.add(now, "paused beyond those known"); pauses > 0 {
-			l.logger.Info("APIs told jobs to try later: many more limits are paused; they are logged together, once a minute",
-				"pauses", pauses, "limit", limiter, "for", d)
-		}
+	if news {
+		l.logger.Info("an API told a job to try later: its limit is paused for the whole fleet",
+			"limit", limiter, "for", d, "task_id", j.a.id, "type", j.task.Type(), "queue", j.a.queue)
+	}
+	if known {
+		return
+	}
+	if pauses := l.reports.add(now, "paused beyond those known"); pauses > 0 {
+		l.logger.Info("APIs told jobs to try later: many more limits are paused; they are logged together, once a minute",
+			"pauses", pauses, "limit", limiter, "for", d)
 	}
 }
 

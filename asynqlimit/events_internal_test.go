@@ -22,7 +22,7 @@ func TestManyPausedLimits(t *testing.T) {
 		const limiters, rounds = 5 * maxPausedKnown, 60
 		for range rounds {
 			for i := range limiters {
-				l.pauses(j, fmt.Sprint("account:", i), 3*time.Minute)()
+				l.pausedBy(j, fmt.Sprint("account:", i), 3*time.Minute)
 			}
 			time.Sleep(time.Second)
 		}
@@ -33,7 +33,7 @@ func TestManyPausedLimits(t *testing.T) {
 		}
 		time.Sleep(4 * time.Minute)
 		log.Reset()
-		l.pauses(j, "another", time.Minute)()
+		l.pausedBy(j, "another", time.Minute)
 		if !strings.Contains(log.String(), "limit=another") {
 			t.Errorf("told %q", log.String())
 		}

@@ -70,14 +70,9 @@ func (j *job) refused(ctx context.Context, after *RetryAfterError, err error) er
 		if d == 0 {
 			break // the limit adapts, and has been told
 		}
-		paused := j.l.pauses(j, j.limiter[i].Name(), d)
-		if perr := j.limiter[i].Pause(pausing, d); perr != nil {
-			j.l.events.notPaused(j.limiter[i].Name())
+		if perr := j.pause(pausing, i, d); perr != nil {
 			j.l.logger.Warn("cannot pause a limit", "task_id", j.a.id, "error", perr)
-			continue
 		}
-		j.countsOf(i).paused.Add(1)
-		paused()
 	}
 	p := j.parkingIn(limiter)
 	p.Refused = first
@@ -87,6 +82,17 @@ func (j *job) refused(ctx context.Context, after *RetryAfterError, err error) er
 	j.limitOf(limiter).parked.Add(1)
 	j.a.decide(parks, p)
 	return &ThrottledError{Limiter: limiter, RetryAfter: d, Err: after}
+}
+
+// pause pauses a limiter of the job. This process hears of the pause, perhaps before it is done, and is to know that it is its own.
+func (j *job) pause(ctx context.Context, i int, d time.Duration) error {
+	defer j.l.events.pausing(j.limiter[i].Name())()
+	err := j.limiter[i].Pause(ctx, d)
+	if err == nil {
+		j.countsOf(i).paused.Add(1)
+		j.l.pausedBy(j, j.limiter[i].Name(), d)
+	}
+	return err
 }
 
 // settleTimeout bounds how long it takes to note things in Redis when an attempt is over. The

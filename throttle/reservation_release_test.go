@@ -152,3 +152,13 @@ func TestEstimatesUseTheLimit(t *testing.T) {
 		}
 	})
 }
+
+// TestReleaseToASpoiltLimit: whoever gives permits back to a limit that cannot be read is told so.
+func TestReleaseToASpoiltLimit(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("10/1h"))
+		r := b.taken(l, 1)
+		check(b, b.rdb.HSet(b.Context(), l.Name(), "rate", "x").Err())
+		b.expectError(r.Release(b.Context(), 1), ErrInvalidRate, l.Name())
+	})
+}

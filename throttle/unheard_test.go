@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestReleaseWithoutSubscription: permits that were given back in this process reach who waits in it, though Redis cannot
-// tell it.
+// TestReleaseWithoutSubscription: permits that were given back in this process reach who waits for the same limit in
+// it, though Redis cannot tell it.
 func TestReleaseWithoutSubscription(t *testing.T) {
 	underFakeTime(t, func(b *bench) {
 		l := b.limiter(b.clientOf(struct{ redis.Scripter }{b.rdb}))

@@ -1,7 +1,10 @@
 package strictapi
 
 import (
+	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -62,8 +65,25 @@ func TestProcess(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	if p.cmd.ProcessState == nil {
-		t.Error("the process goes on")
+}
+
+// TestServeEndsWithItsParent: what is left of a parent that was killed is the end of its pipe.
+func TestServeEndsWithItsParent(t *testing.T) {
+	in, parent := io.Pipe()
+	answers, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- serve("1 1s", in, out) }()
+	var addr string
+	if err := json.NewDecoder(answers).Decode(&addr); err != nil {
+		t.Fatal(err)
+	}
+	parent.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if conn, err := net.Dial("tcp", addr); err == nil {
+		conn.Close()
+		t.Error("its API still listens")
 	}
 }
 

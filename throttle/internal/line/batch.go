@@ -129,10 +129,9 @@ func (l *Line) nextBatch(now Local) *batch {
 			b.request.Released[i] += n
 		}
 	}
-	if !l.closed && !l.returnsFirst {
+	if !l.closed {
 		l.collect(b, now)
 	}
-	l.returnsFirst = false
 	if b.onlyReturns() { // it creates nothing
 		for i := range b.request.Members {
 			b.request.Members[i].Create = script.IfThere

@@ -52,15 +52,14 @@ type Line struct {
 	calling bool // a call is under way, or about to be
 
 	// Who waits.
-	arrivals     uint64
-	front        []*Waiter // to be asked for again, ahead of waiting
-	waiting      []*Waiter // in order of arrival
-	holders      []*Waiter // have a grant; in no order: see byDue
-	reserved     []int64   // permits of each member that the holders have
-	returns      []returned
-	returnsFirst bool // the next batch only gives back: one with requests was refused
-	releases     []*Release
-	stock        stock
+	arrivals uint64
+	front    []*Waiter // to be asked for again, ahead of waiting
+	waiting  []*Waiter // in order of arrival
+	holders  []*Waiter // have a grant; in no order: see byDue
+	reserved []int64   // permits of each member that the holders have
+	returns  []returned
+	releases []*Release
+	stock    stock
 
 	// What is known about Redis.
 	config       []script.Settings

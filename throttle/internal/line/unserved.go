@@ -18,13 +18,11 @@ func (l *Line) refuse(b *batch, r *script.Reply, now Local) {
 		a.Err = script.BadField(r.Field)
 		l.config[r.Member].Seal, l.config[r.Member].Plain = "", false // what it was is no longer known
 	}
-	asks := len(l.config) > 1 && !b.onlyReturns()
-	if asks { // the other limiters can have back what was theirs
+	if len(l.config) > 1 && !b.onlyReturns() { // the other limiters can have back what was theirs: with a call that asks for nothing
 		l.returns, b.returns = append(b.returns, l.returns...), nil
 	}
 	l.drop(b, a)
 	l.replace(now) // grants of a limiter that is gone are useless, too
-	l.returnsFirst = asks && len(l.returns) > 0
 }
 
 // drop ends a batch that Redis will never serve.

@@ -54,7 +54,7 @@ for i = 1, M do
   seen[i], refresh[i], ahead[i] = take(), take() == '1', take_number()
   local config, kept, known = open(k, ARGV[2 + 2 * i])
   if config and config.bad then
-    if ARGV[3 + 2 * i] ~= '-' then return format('%s 4 %d %s', at, i - 1, config.bad) end
+    if M == 1 or ARGV[3 + 2 * i] ~= '-' then return format('%s 4 %d %s', at, i - 1, config.bad) end
     config = nil -- to the others goes back what is theirs
   end
   members[i] = config and member(config, kept, known) or false
