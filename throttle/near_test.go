@@ -5,7 +5,10 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // TestNear: Near returns shortly before the permits are due, whenever that is: it hears of an earlier or a later time. It does
@@ -134,6 +137,83 @@ func TestNearAfterTheEnd(t *testing.T) {
 			if err := of.Wait(b.Context()); !errors.Is(err, ErrClosed) {
 				b.Errorf("Wait: %v", err)
 			}
+		}
+	})
+}
+
+// TestChangeBeforeWait: what was reserved is exchanged for the next permits also if the limit is changed while nobody waits for
+// it, however far they are; only Near keeps to the time that Reserve was given.
+func TestChangeBeforeWait(t *testing.T) {
+	for name, change := range map[string]func(b *bench, l *Limiter) error{
+		"paused":  func(b *bench, l *Limiter) error { return l.Pause(b.Context(), 5*time.Second) },
+		"lowered": func(b *bench, l *Limiter) error { _, err := l.UpdateRate(b.Context(), rate("10/6s")); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				l := b.limited(rate("10/1s"))
+				check(b, l.Acquire(b.Context(), 10))
+				reserve := func() *Reservation {
+					r, err := l.Reserve(b.Context(), 5, 2*time.Second)
+					check(b, err)
+					if !r.OK() {
+						b.Fatalf("refused: it comes in %v", r.Delay())
+					}
+					return r
+				}
+				waits, nears := reserve(), reserve()
+				check(b, change(b, l))
+				b.until(2 * time.Second)
+				if d := waits.Delay(); d < ms(100) || d > 5*time.Second {
+					b.Errorf("it comes in %v after the change", d)
+				}
+				if err := nears.Near(b.Context(), ms(100)); !errors.Is(err, ErrExceedsDeadline) {
+					b.Errorf("Near: %v", err)
+				}
+				check(b, waits.Wait(b.Context()))
+				if at := time.Since(b.begin); at < 5*time.Second || at > 8*time.Second {
+					b.Errorf("taken at %v", at)
+				}
+			})
+		})
+	}
+}
+
+// TestCancelAfterAChange: a tenant is not charged for what it had reserved and canceled, though a change took the permits from it
+// before.
+func TestCancelAfterAChange(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("100/1s"))
+		check(b, l.Acquire(b.Context(), 100))
+		a, c := l.For("a"), l.For("c")
+		ctx, cancel := context.WithCancel(b.Context())
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		wait := func(tenant *Limiter) {
+			for range 100 {
+				wg.Go(func() { _ = tenant.Acquire(ctx, 1) })
+			}
+			synctest.Wait()
+		}
+		wait(c)
+		r, err := a.Reserve(b.Context(), 50, 2*time.Second)
+		check(b, err)
+		if !r.OK() {
+			b.Fatalf("refused: it comes in %v", r.Delay())
+		}
+		charged := func() float64 {
+			f, err := b.rdb.ZScore(b.Context(), script.TenantKeys(l.name, "", "")[6], "a").Result()
+			check(b, err)
+			return f
+		}
+		check(b, l.Pause(b.Context(), time.Minute))
+		b.until(3 * time.Second)
+		before := charged()
+		r.Cancel()
+		wait(a) // so that the charge is brought up to date
+		b.until(4 * time.Second)
+		if before != 50 || charged() != 0 {
+			b.Errorf("charged %v before, and %v after", before, charged())
 		}
 	})
 }

@@ -30,7 +30,8 @@ func reservation(t *driver.Ticket, err error) (*Reservation, error) {
 // nothing is reserved.
 func (r *Reservation) OK() bool { return r.ticket.OK() }
 
-// Delay is how long it is from now until the permits are due. If they were refused, it is how
+// Delay is how long it is from now until the permits are due; at least so long, if the limit was changed or paused since and
+// their new time is not known yet. If they were refused, it is how
 // long that would have been at the time of the refusal.
 func (r *Reservation) Delay() time.Duration { return r.ticket.Delay() }
 
@@ -39,10 +40,11 @@ func (r *Reservation) Delay() time.Duration { return r.ticket.Delay() }
 func (r *Reservation) Limiter() string { return r.ticket.Limiter() }
 
 // Wait waits until the permits are due. When it returns nil they may be used, now. A reservation
-// that has become too old since, or whose limit was changed, is exchanged for the next one, ahead
+// that has become too old since, or whose limit was changed or paused, is exchanged for the next one, ahead
 // of later waiters, for as long as necessary. While Wait waits, the permits may get another time:
 // an earlier one, or a later one up to ctx's deadline. If ctx ends first, the reservation is given back. The error is
-// [ErrExceedsDeadline] if the next one is due after ctx's deadline, or if nothing was reserved. Once Wait has returned nil, it does so again, at once.
+// [ErrExceedsDeadline] if the next one is due after ctx's deadline, or if nothing was reserved. Once Wait has returned nil, it
+// does so again, at once.
 func (r *Reservation) Wait(ctx context.Context) error {
 	err := r.ticket.Wait(ctx)
 	if err != nil && r.back != nil {
@@ -54,7 +56,7 @@ func (r *Reservation) Wait(ctx context.Context) error {
 // Near waits until the permits are due in early or less, and does not take them: call [Reservation.Wait] for that, at once.
 // So you can prepare in time what needs the permits, such as a connection or a free worker. While Near waits, the permits may
 // get another time: an earlier one if others give permits back, or a later one, up to the maxWait of the reservation, if the
-// limit is changed or paused, or if whoever asked before in this process came too late for its own. The errors are those of
+// limit is or was changed or paused, or if whoever asked before in this process came too late for its own. The errors are those of
 // Wait, and after them nothing is reserved either.
 func (r *Reservation) Near(ctx context.Context, early time.Duration) error {
 	err := r.ticket.Near(ctx, early)

@@ -155,7 +155,7 @@ func (t *Ticket) redeem(ctx context.Context, q *queue) error {
 
 // Cancel gives the permits back, so that the next in line can have them, and waits up to a
 // second until Redis knows. It does nothing once Wait has returned. It reports whether there
-// were permits to give back.
+// was something to give back, or to stop asking for.
 func (t *Ticket) Cancel() bool {
 	q := t.enter()
 	defer q.leave()

@@ -193,9 +193,10 @@ func (q *queue) near(ctx context.Context, w *line.Waiter, early time.Duration) (
 }
 
 // abandon takes out a waiter whose caller leaves. A grant is given back, and abandon waits up
-// to patience until Redis has it. It reports whether there was one.
+// to patience until Redis has it. It reports whether its caller had neither taken it nor heard that it will not get it.
 func (q *queue) abandon(w *line.Waiter, patience time.Duration) bool {
 	q.mu.Lock()
+	open := q.line.Open(w)
 	var gave chan struct{}
 	if q.line.Gives(w) {
 		gave = make(chan struct{})
@@ -207,7 +208,7 @@ func (q *queue) abandon(w *line.Waiter, patience time.Duration) bool {
 	q.step(line.Event{Kind: line.Leave, Waiter: w})
 	q.mu.Unlock()
 	if gave == nil {
-		return false
+		return open
 	}
 	t := time.NewTimer(patience)
 	defer t.Stop()
@@ -215,7 +216,7 @@ func (q *queue) abandon(w *line.Waiter, patience time.Duration) bool {
 	case <-gave:
 	case <-t.C:
 	}
-	return true
+	return open
 }
 
 // interrupted is the error of a wait that ended with its context. It names the limiter.

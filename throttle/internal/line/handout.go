@@ -22,6 +22,9 @@ const (
 // they are due within that time.
 func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 	w.awaited = true
+	if within > 0 {
+		w.until = w.reserved
+	}
 	if w.state != granted {
 		return // asked for again meanwhile, or closed
 	}
@@ -34,7 +37,15 @@ func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 		l.checkFirst(w)
 		return
 	}
-	if d, early := l.untilDue(w, now); d > within {
+	d, early := l.untilDue(w, now)
+	if within > 0 && d > 0 && w.until != 0 && w.grant.due > w.until { // it was changed before anybody waited for it
+		l.giveBack(returned{grant: w.grant, ns: w.ns}, now)
+		l.letGo(w)
+		l.kick()
+		l.deny(w, d, 0)
+		return
+	}
+	if d > within {
 		l.out.Sleep, l.out.Early, w.wakes = d-within, early, now.Add(d)
 		return
 	}
@@ -207,10 +218,14 @@ func (l *Line) spares(w *Waiter, now Local) bool {
 	return true
 }
 
-// again puts a waiter whose grant can no longer be used ahead of the others.
+// again puts a waiter whose grant can no longer be used ahead of the others. If nobody waits for what it had reserved,
+// nobody would hear that it comes too late now: its caller finds out when it comes.
 func (l *Line) again(w *Waiter, now Local) {
 	w.state = queued
 	w.now = w.now || w.until != 0 && now >= w.until
+	if w.reservation && !w.awaited {
+		w.until, w.now = 0, false
+	}
 	l.giveBackHeld() // they may be of no use either
 	l.letGo(w)
 	l.front = append(l.front, w)

@@ -200,8 +200,13 @@ func (l *Line) showed(now Remote, sent, received Local) {
 	}
 }
 
-// Due is when the permits of a waiter that has a grant are due.
-func (l *Line) Due(w *Waiter) Local { return w.grant.due }
+// Due is when the permits of a waiter that has a grant are due. If it asks again, it is no later than that.
+func (l *Line) Due(w *Waiter) Local {
+	if w.state == queued {
+		return max(w.grant.due, l.nextAsk())
+	}
+	return w.grant.due
+}
 
 // halfGuard is how late a permit may be handed out; zero if any time will do.
 func (l *Line) halfGuard() time.Duration {

@@ -10,6 +10,7 @@ type Waiter struct {
 	no          uint64 // the number of its arrival
 	since       Local  // when it asked
 	until       Local  // the latest time at which its permits can be due; zero: any
+	reserved    Local  // until as it asked for it
 	now         bool   // has no time to wait out trouble
 	reservation bool   // its caller may come back late for its permits
 	putOff      bool   // Redis has said that its permits cannot be reserved yet
@@ -41,7 +42,7 @@ const (
 // after it are useless. The caller of a reservation may come back late. A request that wants
 // an answer at once does not wait out trouble.
 func NewWaiter(ns []int64, now, until Local, reservation, atOnce bool) *Waiter {
-	return &Waiter{Out: make(chan Answer, 1), ns: ns, since: now, until: until, reservation: reservation, now: atOnce, index: -1}
+	return &Waiter{Out: make(chan Answer, 1), ns: ns, since: now, until: until, reserved: until, reservation: reservation, now: atOnce, index: -1}
 }
 
 // Await says, before it arrives, that the caller of a reservation waits for its permits: they may get an
