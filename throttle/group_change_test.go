@@ -75,6 +75,7 @@ func TestLimitOfAGroupIsGone(t *testing.T) {
 						b.until(ms(1500))
 					} else {
 						wg.Wait()
+						time.Sleep(ms(1)) // until what was on its way is done
 					}
 					b.expectAvailable(day, 1000-granted.Load())
 					wg.Wait()

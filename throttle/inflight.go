@@ -242,7 +242,7 @@ func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, be
 			return nil, err
 		}
 	}
-	soon, cancel := context.WithTimeout(ctx, r.Delay()+lateBy)
+	soon, cancel := context.WithTimeout(ctx, min(r.Delay(), early)+lateBy) // the limit may have been paused meanwhile
 	defer cancel()
 	if err := r.Wait(soon); err != nil {
 		if ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrExceedsDeadline)) {

@@ -153,14 +153,14 @@ func TestChangeBeforeWait(t *testing.T) {
 				l := b.limited(rate("10/1s"))
 				check(b, l.Acquire(b.Context(), 10))
 				reserve := func() *Reservation {
-					r, err := l.Reserve(b.Context(), 5, 2*time.Second)
+					r, err := l.Reserve(b.Context(), 3, 2*time.Second)
 					check(b, err)
 					if !r.OK() {
 						b.Fatalf("refused: it comes in %v", r.Delay())
 					}
 					return r
 				}
-				waits, nears := reserve(), reserve()
+				waits, nears, short := reserve(), reserve(), reserve()
 				check(b, change(b, l))
 				b.until(2 * time.Second)
 				if d := waits.Delay(); d < ms(100) || d > 5*time.Second {
@@ -168,6 +168,11 @@ func TestChangeBeforeWait(t *testing.T) {
 				}
 				if err := nears.Near(b.Context(), ms(100)); !errors.Is(err, ErrExceedsDeadline) {
 					b.Errorf("Near: %v", err)
+				}
+				soon, cancel := context.WithTimeout(b.Context(), time.Second)
+				defer cancel()
+				if err := short.Wait(soon); !errors.Is(err, ErrExceedsDeadline) || time.Since(b.begin) > ms(2500) {
+					b.Errorf("Wait with a deadline: %v after %v", err, time.Since(b.begin))
 				}
 				check(b, waits.Wait(b.Context()))
 				if at := time.Since(b.begin); at < 5*time.Second || at > 8*time.Second {

@@ -97,7 +97,7 @@ func (l *Line) leave(w *Waiter, now Local) {
 }
 
 // Open reports whether a waiter's permits were neither taken nor refused, nor given back.
-func (l *Line) Open(w *Waiter) bool { return w.state < done }
+func (l *Line) Open(w *Waiter) bool { return w.state < done && !l.closed }
 
 // Gives reports whether a waiter has a grant to give back if its caller leaves now.
 func (l *Line) Gives(w *Waiter) bool { return (w.state == granted || w.state == unsure) && !l.closed }

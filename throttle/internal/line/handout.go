@@ -25,7 +25,7 @@ func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 	if within > 0 {
 		w.until = w.reserved
 	}
-	if w.state != granted {
+	if l.comesTooLate(w, within, now) || w.state != granted {
 		return // asked for again meanwhile, or closed
 	}
 	if l.closed {
@@ -37,15 +37,7 @@ func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 		l.checkFirst(w)
 		return
 	}
-	d, early := l.untilDue(w, now)
-	if within > 0 && d > 0 && w.until != 0 && w.grant.due > w.until { // it was changed before anybody waited for it
-		l.giveBack(returned{grant: w.grant, ns: w.ns}, now)
-		l.letGo(w)
-		l.kick()
-		l.deny(w, d, 0)
-		return
-	}
-	if d > within {
+	if d, early := l.untilDue(w, now); d > within {
 		l.out.Sleep, l.out.Early, w.wakes = d-within, early, now.Add(d)
 		return
 	}
@@ -108,6 +100,27 @@ func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 	if half >= tinyHalf { // what is left of the guard, a quarter of it unless the permit is a late one, is for the caller's own way
 		l.out.Latest = max(w.grant.earliest.Add(half*3/2), now.Add(half/2))
 	}
+}
+
+// comesTooLate denies what was reserved, if its caller, who has just come and says how long it can wait, cannot wait for it:
+// the limit was changed before.
+func (l *Line) comesTooLate(w *Waiter, within time.Duration, now Local) bool {
+	due := l.Due(w)
+	if w.until == 0 || within == 0 && w.claimed == 0 || due <= max(w.until, now) || l.closed || !l.clock.known {
+		return false
+	}
+	switch {
+	case w.state == granted:
+		l.giveBack(returned{grant: w.grant, ns: w.ns}, now)
+		l.letGo(w)
+		l.kick()
+	case w.state == queued && slices.Contains(l.waiting, w):
+		l.waiting = without(l.waiting, w)
+	default:
+		return false
+	}
+	l.deny(w, due.Sub(now), 0)
+	return true
 }
 
 // missed exchanges permits that were handed out, and whose caller went on too late: on a busy machine its goroutine,
