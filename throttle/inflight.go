@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/arrived"
-	"github.com/jobthrottle/jobthrottle/internal/ended"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/slots"
 )
@@ -220,8 +219,8 @@ func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, be
 		if !r.OK() {
 			return nil, &Error{Limiter: r.Limiter(), Err: ErrExceedsDeadline, Wait: r.Delay()}
 		}
-		if err := sleep(ctx, r.Delay()-early); err != nil {
-			return nil, &Error{Limiter: r.Limiter(), Err: err}
+		if err := r.Near(ctx, early); err != nil {
+			return nil, err
 		}
 	}
 	held, err := g.claim(ctx, id, first, giveUp) // if it has to wait for a slot, the reservation goes back
@@ -255,21 +254,6 @@ func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, be
 
 // endless is a wait that ends only with its context.
 const endless time.Duration = math.MaxInt64
-
-// sleep waits for d or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ended.By(ctx)
-	}
-}
 
 func (g *SlotGroup) limits() []slots.Limit {
 	limits := make([]slots.Limit, len(g.slots))

@@ -30,9 +30,9 @@ func reservation(t *driver.Ticket, err error) (*Reservation, error) {
 // nothing is reserved.
 func (r *Reservation) OK() bool { return r.ticket.OK() }
 
-// Delay is how long it is from now until the permits are due. If the limit was changed or paused since and their new time is
-// not known yet, it may be less. If they were refused, it is how
-// long that would have been at the time of the refusal.
+// Delay is how long it is from now until the permits are due. While they are being exchanged because
+// the limit was changed or paused, it is only a guess. If they were refused, it is how long that would
+// have been at the time of the refusal.
 func (r *Reservation) Delay() time.Duration { return r.ticket.Delay() }
 
 // Limiter is the name of the limiter that refused, or of the first limiter in which the permits

@@ -25,7 +25,7 @@ func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 	if within > 0 {
 		w.until = w.reserved
 	}
-	if l.comesTooLate(w, within, now) || w.state != granted {
+	if l.comesTooLate(w, now) || w.state != granted {
 		return // asked for again meanwhile, or closed
 	}
 	if l.closed {
@@ -102,11 +102,18 @@ func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 	}
 }
 
-// comesTooLate denies what was reserved, if its caller, who has just come and says how long it can wait, cannot wait for it:
-// the limit was changed before.
-func (l *Line) comesTooLate(w *Waiter, within time.Duration, now Local) bool {
-	due := l.Due(w)
-	if w.until == 0 || within == 0 && w.claimed == 0 || due <= max(w.until, now) || l.closed || !l.clock.known {
+// comesTooLate denies permits that a change moved while nobody waited for them, if their caller, who has come now and says how
+// long it can wait, cannot wait for them.
+func (l *Line) comesTooLate(w *Waiter, now Local) bool {
+	if !w.moved || w.until == 0 || l.closed || !l.clock.known {
+		return false
+	}
+	soonest := l.nextAsk()
+	if w.state == granted {
+		l.timed(&w.grant)
+		soonest = w.grant.earliest
+	}
+	if soonest <= max(w.until, now) {
 		return false
 	}
 	switch {
@@ -119,7 +126,7 @@ func (l *Line) comesTooLate(w *Waiter, within time.Duration, now Local) bool {
 	default:
 		return false
 	}
-	l.deny(w, due.Sub(now), 0)
+	l.deny(w, soonest.Sub(now), 0)
 	return true
 }
 
@@ -237,7 +244,7 @@ func (l *Line) again(w *Waiter, now Local) {
 	w.state = queued
 	w.now = w.now || w.until != 0 && now >= w.until
 	if w.reservation && !w.awaited {
-		w.until, w.now = 0, false
+		w.until, w.now, w.moved = 0, false, true
 	}
 	l.giveBackHeld() // they may be of no use either
 	l.letGo(w)

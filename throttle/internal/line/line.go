@@ -200,7 +200,7 @@ func (l *Line) showed(now Remote, sent, received Local) {
 	}
 }
 
-// Due is when the permits of a waiter that has a grant are due. If it waits to ask for others, they are due later than that.
+// Due is when the permits of a waiter that has a grant are due; while it waits to ask for others, about when it asks.
 func (l *Line) Due(w *Waiter) Local {
 	if w.state == queued {
 		return max(w.grant.due, l.nextAsk())

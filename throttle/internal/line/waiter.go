@@ -11,6 +11,7 @@ type Waiter struct {
 	since       Local  // when it asked
 	until       Local  // the latest time at which its permits can be due; zero: any
 	reserved    Local  // until as it asked for it
+	moved       bool   // a change took the permits that it had reserved while nobody waited for them
 	now         bool   // has no time to wait out trouble
 	reservation bool   // its caller may come back late for its permits
 	putOff      bool   // Redis has said that its permits cannot be reserved yet
