@@ -43,7 +43,7 @@ type job struct {
 	inFlight    bool
 	lease       *throttle.Lease // of its slots; nil: it has no slots
 	counted     bool            // it counts among the jobs that run in slots
-	slotsBy     time.Time       // until when it waits for its slots and for one of the process
+	waitsBy     time.Time       // until when it waits, for whatever it is; zero: it has not waited yet, or not since its handler called Hold or Acquire
 	late        bool            // it had its slots, but none of the process in time
 	acquires    bool            // its handler acquires the permits
 	freed       bool            // it holds nothing any more

@@ -1,7 +1,6 @@
 package asynqlimit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,19 +13,22 @@ import (
 )
 
 // budget finds out for how many permits to call tasks: those that are due soon at the limiters,
-// shared among the queues, and no more than this process has capacity for.
-func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, capacity int) error {
+// shared among the queues, and no more than this process has capacity for. It returns for how many tasks permits are due.
+func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, capacity int) (wants int64, err error) {
+	c.inTurn(visits)
 	var names []string
 	var costs []int64 // the lowest cost among the first tasks of its lines
-	var tasks []int64
+	var tasks, out []int64
 	of := make([]int, len(visits)) // the limiter of each visit
 	for n, k := range visits {
 		limiter, _, _ := line.Split(k.name)
 		i := slices.Index(names, limiter)
 		if i < 0 {
 			i = len(names)
-			names, costs, tasks = append(names, limiter), append(costs, k.cost), append(tasks, 0)
+			names, costs, tasks, out = append(names, limiter), append(costs, k.cost), append(tasks, 0), append(out, 0)
 		}
+		k.here = c.pendingOf(c.queues[k.queue], k.name)
+		out[i] += k.out + k.here
 		of[n], costs[i], tasks[i] = i, min(costs[i], k.cost), tasks[i]+k.tasks
 	}
 	standings, err := c.standings(ctx, names, costs)
@@ -37,7 +39,8 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 	}
 	needs := make([]int64, len(names)) // tasks for which each limiter gives permits
 	for i, s := range standings {
-		needs[i] = min(s.due/s.cost, tasks[i])
+		needs[i] = max(min((s.due-out[i])/s.cost, tasks[i]), 0)
+		wants += needs[i]
 	}
 	most := allot(max(free, 0), needs)
 	sharing := make([]line.Sharing, len(names))
@@ -46,7 +49,6 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 	}
 	where := make([]int, len(visits)) // the index of each visit's demand
 	for n, k := range visits {
-		k.here = c.pendingOf(c.queues[k.queue], k.name)
 		where[n] = len(sharing[of[n]].Queues)
 		d := c.demand(k)
 		sharing[of[n]].Queues = append(sharing[of[n]].Queues, d)
@@ -59,9 +61,30 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 	for n, k := range visits {
 		i := of[n]
 		k.permits, k.capacity, k.client, k.short = shares[i][where[n]], most[i], standings[i].client, needs[i] > most[i]
-		k.next = nextVisit(standings[i].wait, due[k.queue].All, needs[i] > 2*most[i] && most[i] > 0 && k.client == "")
+		k.next = nextVisit(standings[i].wait, due[k.queue].All, needs[i] > 2*most[i] && free > 0 && k.client == "")
+		if most[i] > 0 {
+			c.turns[probeKey{c.queues[k.queue], k.name}] = time.Now()
+		}
 	}
-	return err
+	return wants, err
+}
+
+// turnLasts is how long a process remembers when a line last got capacity.
+const turnLasts = time.Minute
+
+// inTurn sorts lines by when they last got capacity of this process, or when it first saw them.
+func (c *caller) inTurn(visits []*visit) {
+	now := time.Now()
+	turn := func(k *visit) time.Time {
+		key := probeKey{c.queues[k.queue], k.name}
+		at, known := c.turns[key]
+		if !known {
+			at = now
+			c.turns[key] = at
+		}
+		return at
+	}
+	slices.SortStableFunc(visits, func(a, b *visit) int { return turn(a).Compare(turn(b)) })
 }
 
 // demand is what a visit could call tasks for, whatever the capacity.
@@ -160,7 +183,7 @@ func standingOf(u operate.FleetUsage, client string, cost int64) limiterStanding
 func spread(r throttle.Rate, due int64, free time.Duration, cost int64) (usable int64, wait time.Duration) {
 	apart := r.Interval
 	if r.Window != throttle.Calendar {
-		apart += max(cmp.Or(r.Guard, r.DefaultGuard()), 0)
+		apart += guardOf(r)
 	}
 	apart = time.Duration(float64(apart) / float64(r.Permits) * float64(cost)) // between two tasks
 	wait = free

@@ -35,14 +35,17 @@ type caller struct {
 	tries    tries
 	onWay    map[probeKey]*expected // tasks that were called from lines for max_in_flight or slots and are not here yet
 	owed     map[owedKey]line.Charged
-	average  map[string]int64     // permits that a task costs, by line that tenants share (run's goroutine only)
-	restored time.Time            // when a pass last put all lines back (run's goroutine only)
-	free     map[string]freeSlots // of limits in flight, by name, as this pass read them (run's goroutine only)
-	spare    map[probeKey]bool    // lines for max_in_flight or slots whose last visit could not call enough tasks
-	calledAt map[string]time.Time // of limits in flight: when a task was called lately (run's goroutine only)
-	resting  map[string]time.Time // until when limiters of orders are left alone because no task could go on (run's goroutine only)
-	first    map[string]bool      // limiters in whose orders a task can go on (run's goroutine only)
-	answers  map[string]time.Time // by queue, since when Redis has answered each pass (run's goroutine only)
+	average  map[string]int64       // permits that a task costs, by line that tenants share (run's goroutine only)
+	restored time.Time              // when a pass last put all lines back (run's goroutine only)
+	free     map[string]freeSlots   // of limits in flight, by name, as this pass read them (run's goroutine only)
+	spare    map[probeKey]bool      // lines for max_in_flight or slots whose last visit could not call enough tasks
+	calledAt map[string]time.Time   // of limits in flight: when a task was called lately (run's goroutine only)
+	resting  map[string]time.Time   // until when limiters of orders are left alone because no task could go on (run's goroutine only)
+	first    map[string]bool        // limiters in whose orders a task can go on (run's goroutine only)
+	answers  map[string]time.Time   // by queue, since when Redis has answered each pass (run's goroutine only)
+	claims   int                    // how many lines the next pass claims, if it has capacity (run's goroutine only)
+	inUse    int                    // how many queues had lines in the last pass (run's goroutine only)
+	turns    map[probeKey]time.Time // of lines: when they last got capacity, or were first seen (run's goroutine only)
 }
 
 type probeKey struct{ queue, line string }
@@ -52,7 +55,7 @@ func newCaller(l *Limits, queues []string) *caller {
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
 		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]freeSlots{}, calledAt: map[string]time.Time{}, resting: map[string]time.Time{}, first: map[string]bool{},
-		owed: map[owedKey]line.Charged{}, average: map[string]int64{}, answers: map[string]time.Time{},
+		owed: map[owedKey]line.Charged{}, average: map[string]int64{}, answers: map[string]time.Time{}, turns: map[probeKey]time.Time{},
 	}
 }
 
@@ -159,7 +162,11 @@ func (c *caller) restores(now time.Time) int {
 // fails for one queue or limiter, it goes on with the others.
 func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	capacity, began := c.l.gate.capacity(lead), time.Now()
-	due, err := c.l.lines.Due(ctx, c.queues, capacity, c.restores(began))
+	claims := 0
+	if capacity > 0 {
+		claims = max(capacity, c.claims/max(c.inUse, 1))
+	}
+	due, err := c.l.lines.Due(ctx, c.queues, claims, c.restores(began))
 	if err != nil {
 		err = fmt.Errorf("read the lines: %w", err)
 	}
@@ -168,6 +175,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	short := map[string]bool{} // queues with lines of which more tasks could be called
 	visits, next := c.blocked(due, capacity, short), empty
 	var claimed, strays []*visit
+	c.inUse = 0
 	for i, d := range due {
 		switch {
 		case d.All == 0:
@@ -175,6 +183,9 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 			next = min(next, max(d.Next+rand.N(d.Next/8+1), busy)) // not all at once: one comes first, and the others see what it found
 		default: // another process visits it, perhaps without capacity for its tasks
 			next = min(next, idle)
+		}
+		if d.All > 0 {
+			c.inUse++
 		}
 		if unvisited(d, capacity) {
 			short[d.Queue] = true
@@ -195,7 +206,10 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	if len(claimed) > 0 {
-		err = errors.Join(err, c.budget(ctx, due, claimed, capacity))
+		wants, berr := c.budget(ctx, due, claimed, capacity)
+		err = errors.Join(err, berr)
+		full := berr == nil && slices.ContainsFunc(due, func(d line.Due) bool { return len(d.Claimed) >= claims })
+		c.claims = nextClaims(max(c.claims, capacity), capacity, wants, full)
 		next = busy
 	}
 	visits = append(visits, claimed...)
@@ -227,12 +241,15 @@ func unvisited(d line.Due, capacity int) bool {
 
 // blocked returns visits of lines without a limiter: of tasks that cannot run as things stand, if
 // some of them are to be tried, and of tasks that wait for max_in_flight or for slots, if some
-// are free. In short it notes the queues with such lines that it leaves out for want of capacity.
+// are free. In short it notes the queues with such lines that it leaves out for want of capacity. Lines for
+// max_in_flight and for slots share the capacity, because each of them may have a free slot; those whose last visit could not
+// call enough share as much again, so that others do not wait for them.
 func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (visits []*visit) {
 	rest := max(capacity-c.l.gate.toCome(), 0)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
+	forSlots, forSpare := capacity, capacity
 	for _, i := range c.l.gate.order(c.queues[:len(due)]) {
 		d := due[i]
 		if d.Paused {
@@ -250,8 +267,13 @@ func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (v
 			n, k := p.allowance(now, &c.tries), &visit{queue: i, name: key.line, next: probeFirst}
 			limiter, slots := line.SlotLimit(key.line)
 			if free, waits := c.vacant(key, now); waits {
-				n = min(free.soon, capacity)
-				k.short, k.inOrder, k.oneByOne = free.now > capacity, true, slots && c.l.rules.ordered(limiter)
+				of := &forSlots
+				if c.spare[key] { // its last visit could not call so many
+					of = &forSpare
+				}
+				n = max(min(free.soon, *of), 0)
+				k.short, k.inOrder, k.oneByOne = free.now > *of, true, slots && c.l.rules.ordered(limiter)
+				*of -= n
 			} else if k.opened = p.batch > 1; k.opened {
 				k.short = n > rest
 				n = min(n, rest)

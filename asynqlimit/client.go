@@ -126,7 +126,7 @@ func (c client) settle(ctx context.Context, a *attempt, call line.Call, asynqs f
 	default:
 		c.l.rooms.of(a).leaving(a)
 		cmd = c.repeat(ctx, asynqs)
-		if refused := a.wasRefused(); cmd.Err() == nil && (call.Step == line.Archive && a.wait.State != "" || a.wait.Refused != 0 && !refused) {
+		if refused := a.wasRefused(); cmd.Err() == nil && (call.Step == line.Archive || a.wait.Refused != 0 && !refused) {
 			c.failed(ctx, call, refused)
 		}
 	}

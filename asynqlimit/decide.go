@@ -29,7 +29,7 @@ type standing struct {
 	hold   time.Duration // how long it may wait in this process
 	never  bool          // it must never park: hold is forever
 	shared bool          // tenants share one of its limiters
-	time   time.Duration // what the task has left for waiting and running; negative if it has no deadline
+	most   time.Duration // how long the task may wait at most, whatever the configuration says
 	room   bool          // there is room for it here
 }
 
@@ -45,9 +45,7 @@ type verdict struct {
 
 // decide returns whether a task asks for its permits, and how long it may wait for them. Tasks
 // that were called, and tasks that come back because their process ended, ask: their permits are
-// due soon. Others queue behind those in line. A task waits for at most a quarter of its time,
-// because asynq counts the wait against its timeout, and fails the attempt when that is over.
-// Where tenants share a limiter, only as many tasks wait in processes as keep the limiter busy:
+// due soon. Others queue behind those in line. Where tenants share a limiter, only as many tasks wait in processes as keep the limiter busy:
 // so a tenant that comes now is not behind what others were promised.
 func decide(s standing) verdict {
 	if s.ahead != "" && !s.due() && !s.never {
@@ -64,10 +62,7 @@ func decide(s standing) verdict {
 	case s.shared:
 		wait = min(wait, briefly)
 	}
-	if s.time >= 0 {
-		wait = min(wait, s.time/4)
-	}
-	return verdict{wait: max(wait, 0)}
+	return verdict{wait: max(min(wait, s.most), 0)}
 }
 
 const (
@@ -97,15 +92,31 @@ func nextVisit(wait time.Duration, lines int64, short bool) time.Duration {
 	return soonest
 }
 
+// nextClaims is how many lines the next pass claims, after one that claimed so many lines at most, and found
+// permits for so many tasks (wants) where there was capacity for some. full says that there may have been more lines.
+// Where the permits of many lines are used up, a pass has to see many to find those whose permits are not. Where they are
+// not, it claims fewer each time, down to as many as it has capacity for: the others are for processes that have some.
+func nextClaims(claims, capacity int, wants int64, full bool) int {
+	switch {
+	case wants >= int64(capacity):
+		return claims / 2
+	case full:
+		return min(2*claims, line.MaxClaimed)
+	}
+	return claims
+}
+
 // allot divides capacity among lines that have tasks for so many: what one does not need, others
-// get.
+// get. If there is not enough for all, the first get it.
 func allot(capacity int64, needs []int64) []int64 {
 	got := make([]int64, len(needs))
 	order := make([]int, len(needs))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(needs[a], needs[b]) })
+	if capacity >= int64(len(needs)) {
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(needs[a], needs[b]) })
+	}
 	for n, i := range order {
 		rest := int64(len(order) - n)
 		got[i] = min(needs[i], (capacity+rest-1)/rest)

@@ -15,16 +15,16 @@ func TestDecide(t *testing.T) {
 		is   standing
 		want verdict
 	}{
-		{"fresh", standing{hold: hold, time: -1, room: true}, verdict{wait: hold}},
-		{"behind others", standing{hold: hold, time: -1, room: true, ahead: "api"}, verdict{park: "api"}},
-		{"called, others behind it", standing{came: line.Called, hold: hold, time: -1, ahead: "api"}, verdict{wait: hold}},
-		{"called, without hold", standing{came: line.Called, time: -1, room: true}, verdict{wait: lead + slack}},
-		{"back from a process that drained", standing{came: line.Back, time: -1, ahead: "api"}, verdict{wait: lead + slack}},
-		{"run by hand while in line", standing{came: line.Parked, hold: hold, time: -1, room: true, ahead: "api"}, verdict{park: "api"}},
-		{"without hold", standing{time: -1, room: true}, verdict{}},
-		{"no room", standing{hold: hold, time: -1}, verdict{}},
-		{"never parks", standing{hold: time.Hour, never: true, time: -1, ahead: "api"}, verdict{wait: time.Hour}},
-		{"little time", standing{hold: hold, time: 4 * time.Second, room: true}, verdict{wait: time.Second}},
+		{"fresh", standing{hold: hold, most: time.Hour, room: true}, verdict{wait: hold}},
+		{"behind others", standing{hold: hold, most: time.Hour, room: true, ahead: "api"}, verdict{park: "api"}},
+		{"called, others behind it", standing{came: line.Called, hold: hold, most: time.Hour, ahead: "api"}, verdict{wait: hold}},
+		{"called, without hold", standing{came: line.Called, most: time.Hour, room: true}, verdict{wait: lead + slack}},
+		{"back from a process that drained", standing{came: line.Back, most: time.Hour, ahead: "api"}, verdict{wait: lead + slack}},
+		{"run by hand while in line", standing{came: line.Parked, hold: hold, most: time.Hour, room: true, ahead: "api"}, verdict{park: "api"}},
+		{"without hold", standing{most: time.Hour, room: true}, verdict{}},
+		{"no room", standing{hold: hold, most: time.Hour}, verdict{}},
+		{"never parks", standing{hold: time.Hour, never: true, most: time.Hour, ahead: "api"}, verdict{wait: time.Hour}},
+		{"little time", standing{hold: hold, most: time.Second, room: true}, verdict{wait: time.Second}},
 		{"no time", standing{came: line.Called, hold: hold, room: true}, verdict{}},
 	}
 	for _, tt := range tests {
@@ -55,6 +55,26 @@ func TestNextLook(t *testing.T) {
 		if got := nextVisit(tt.wait, tt.lines, tt.short); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
 		}
+	}
+}
+
+// TestNextClaims: a pass sees many lines where few have permits, and few where it cannot call all that have.
+func TestNextClaims(t *testing.T) {
+	claims := 4
+	for range 10 {
+		claims = nextClaims(max(claims, 4), 4, 0, true)
+	}
+	if claims != line.MaxClaimed {
+		t.Errorf("%d lines where none has permits", claims)
+	}
+	if got := nextClaims(claims, 4, 1, false); got != claims {
+		t.Errorf("%d lines where there are no more", got)
+	}
+	for range 10 {
+		claims = nextClaims(max(claims, 4), 4, 4, true)
+	}
+	if claims > 4 {
+		t.Errorf("%d lines for a capacity of 4", claims)
 	}
 }
 

@@ -2,6 +2,7 @@ package asynqlimit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -171,5 +172,49 @@ func TestDeadlineOver(t *testing.T) {
 	s.awaitArchived(60, 10*time.Second)
 	if n := len(s.seen("late")); n != 0 {
 		t.Errorf("%d of them started", n)
+	}
+}
+
+// TestPauseAfterHold: a limit is paused after a handler has held its permits, and before it acquires them. The job parks at
+// once: it does not wait for the end of the pause in its slot.
+func TestPauseAfterHold(t *testing.T) {
+	t.Parallel()
+	for _, pause := range []time.Duration{3 * time.Second, time.Minute} {
+		t.Run(pause.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			s.enqueue("x:limited", "x", asynq.MaxRetry(0))
+			took := make(chan time.Duration, 1)
+			var ran atomic.Bool
+			s.serve(member{yaml: `
+limits: { api: { rate: 2/1s } }
+jobs: { "x:limited": { limits: [api], permits: 2 } }
+`, opts: asynqlimit.Options{HandlersAcquire: []string{"x"}}, handle: func(ctx context.Context, _ *asynq.Task) error {
+				if ran.Swap(true) {
+					return nil
+				}
+				if err := s.limiter("api").Acquire(ctx, 1); err != nil { // so that the job's are due later
+					return err
+				}
+				if err := asynqlimit.Hold(ctx); err != nil {
+					return err
+				}
+				if err := s.limiter("api").Pause(ctx, pause); err != nil {
+					return err
+				}
+				<-time.After(200 * time.Millisecond) // it dials
+				began := time.Now()
+				err := asynqlimit.Acquire(ctx)
+				took <- time.Since(began)
+				if _, parks := errors.AsType[*asynqlimit.ThrottledError](err); !parks {
+					t.Errorf("Acquire: %v", err)
+				}
+				return err
+			}})
+			if d := <-took; d > time.Second {
+				t.Errorf("Acquire returned after %v", d)
+			}
+			s.awaitWaiting("default", 1)
+		})
 	}
 }

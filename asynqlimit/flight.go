@@ -35,10 +35,7 @@ func (j *job) enterFlight(ctx context.Context) error {
 	j.a.waitsFor(j.parkingIn(fullLine + r.Name))
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
-	wait := r.Hold
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline)/4)
-	}
+	wait := min(r.Hold, j.mayWait(ctx))
 	if wait > 0 && j.a.position.toRoom([]string{fullLine + r.Name}, false, false) {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()

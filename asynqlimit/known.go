@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -23,6 +24,7 @@ type lineup struct {
 // lined is what it knows about one line.
 type lined struct {
 	tasks int64     // -1: not known; 0: there is no such line
+	last  int64     // if it is not known: how many there were when it was; 0: never
 	cost  int64     // of each, about; 0: not known
 	at    time.Time // when a job asked for it, or parked in it; zero: the last pass read it
 }
@@ -119,6 +121,8 @@ func learned(before *lineup, d line.Due, began time.Time) *lineup {
 		if now, there := u.lines[name]; there {
 			if now.tasks < 0 && l.tasks > 0 && l.at.After(began.Add(-askedLasts)) {
 				now.tasks, now.at = l.tasks, l.at
+			} else if now.tasks < 0 {
+				now.last = max(l.tasks, l.last)
 			}
 			now.cost = l.cost
 			u.lines[name] = now
@@ -203,6 +207,7 @@ func (c *caller) forget(now time.Time) {
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.onWay, func(_ probeKey, e *expected) bool { return now.After(e.until) })
 	maps.DeleteFunc(c.spare, func(key probeKey, _ bool) bool { _, known := c.lineup(key.queue).lines[key.line]; return !known })
+	maps.DeleteFunc(c.turns, func(_ probeKey, at time.Time) bool { return now.Sub(at) > turnLasts })
 	maps.DeleteFunc(c.calledAt, func(_ string, at time.Time) bool { return now.Sub(at) > raiseAgain })
 }
 
@@ -234,7 +239,7 @@ func (c *caller) parked(queue string, parking line.Parking) {
 	if l.tasks >= 0 {
 		l.tasks++
 	}
-	u.lines[name] = lined{tasks: l.tasks, cost: max(l.cost, parking.Cost), at: time.Now()}
+	u.lines[name] = lined{tasks: l.tasks, last: l.last, cost: max(l.cost, parking.Cost), at: time.Now()}
 	c.mu.Unlock()
 	select {
 	case c.wake <- struct{}{}:
@@ -244,7 +249,8 @@ func (c *caller) parked(queue string, parking line.Parking) {
 
 // ahead returns a limiter that has tasks of the queue in line, and whose next permits are for these, or which takes more
 // than soonGone to serve them; empty if there is none. If this is not known of a limiter, it counts as one. Where
-// tenants share a limiter, any line is ahead: tenants take turns in it.
+// tenants share a limiter, any line is ahead: tenants take turns in it. If several limiters have, it is the one that takes
+// longest: in the line of another the task would only stand in the way of those who wait for that one alone.
 func (c *caller) ahead(ctx context.Context, queue string, needs needs) (string, error) {
 	lines := make([]string, len(needs.lines))
 	for i, name := range needs.lines {
@@ -256,27 +262,44 @@ func (c *caller) ahead(ctx context.Context, queue string, needs needs) (string, 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u, now := c.lineup(queue), time.Now()
+	limiter, most := "", time.Duration(-1)
 	for i, name := range needs.limiters {
-		l := u.lines[lines[i]]
-		if l.tasks == 0 {
-			continue
-		}
-		if needs.draws[i].Tenant != "" {
-			return name, nil
-		}
-		p, known := c.paceNow(name, now)
-		permits := l.tasks * max(l.cost, needs.costs[i])
-		if l.tasks < 0 || !known || p.takes(permits, now) > soonGone {
-			return name, nil
-		}
-		if !p.has(permits+needs.costs[i], now) {
-			if now.Sub(p.read) > lead {
-				c.wanted[name] = true
-			}
-			return name, nil
+		takes, isAhead := c.takes(u.lines[lines[i]], name, needs.draws[i], needs.costs[i], now)
+		if isAhead && takes > most {
+			limiter, most = name, takes
 		}
 	}
-	return "", nil
+	return limiter, nil
+}
+
+// takes is about how long the line of a limiter takes to serve the tasks in it, and whether it is ahead of a task that
+// comes now. Whoever calls it has locked c.
+func (c *caller) takes(l lined, limiter string, draw plan.Draw, cost int64, now time.Time) (d time.Duration, isAhead bool) {
+	tasks := l.tasks
+	switch {
+	case tasks == 0:
+		return 0, false
+	case tasks < 0 && l.last > 0:
+		tasks = l.last
+	case tasks < 0:
+		tasks = unmeasured
+	}
+	permits := tasks * max(l.cost, cost)
+	p, known := c.paceNow(limiter, now)
+	if !known {
+		return timeFor(permits, draw.Rate), true
+	}
+	d = p.takes(permits, now)
+	switch {
+	case l.tasks < 0, draw.Tenant != "", d > soonGone:
+		return d, true
+	case p.has(permits+cost, now):
+		return d, false
+	}
+	if now.Sub(p.read) > lead {
+		c.wanted[limiter] = true
+	}
+	return d, true
 }
 
 // askFor finds out the lengths of lines that no pass has read, if the queue has more lines than a

@@ -109,6 +109,45 @@ func TestLinesThatCountAsNone(t *testing.T) {
 	}
 }
 
+// TestLongestLineIsAhead: a task of several limits with lines waits for the one that lets it wait longest.
+func TestLongestLineIsAhead(t *testing.T) {
+	const queue = "default"
+	hourly := throttle.Rate{Permits: 5, Interval: time.Hour}
+	fast := throttle.Rate{Permits: 100, Interval: time.Second}
+	ns := needs{
+		limiters: []string{"api", "plan:acme"}, lines: []string{"api", "plan:acme"}, costs: []int64{1, 1},
+		draws: []plan.Draw{{Limiter: "api", Rate: fast}, {Limiter: "plan:acme", Rate: hourly}},
+	}
+	for name, tt := range map[string]struct {
+		api, acme int64 // tasks in line; -1: some
+		want      string
+	}{
+		"none":                       {0, 0, ""},
+		"one":                        {200, 0, "api"},
+		"the other":                  {0, 1, "plan:acme"},
+		"both":                       {200, 1, "plan:acme"},
+		"one is not known":           {-1, 1, "plan:acme"},
+		"the other is not known":     {200, -1, "plan:acme"},
+		"neither is":                 {-1, -1, "plan:acme"},
+		"one is very long":           {1_000_000, 1, "api"},
+		"one is there, and is short": {1, 1, "plan:acme"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := callerOf(t, "limits: { api: { rate: 100/1s }, plan: { rate: 5/1h, key: payload.account } }\njobs: { x: { limits: [api, plan] } }\n")
+			c.paces["api"] = paceOf(operate.FleetUsage{Usage: throttle.Usage{Rate: fast, NextFree: 10 * time.Millisecond}}, "", time.Now())
+			c.lineup(queue).more = false
+			for name, tasks := range map[string]int64{"api": tt.api, "plan:acme": tt.acme} {
+				if tasks != 0 {
+					c.lineup(queue).lines[name] = lined{tasks: tasks}
+				}
+			}
+			if got, err := c.ahead(t.Context(), queue, ns); err != nil || got != tt.want {
+				t.Errorf("%q is ahead (%v), want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
 // TestForgetsLinesThatAreGone: what was noted of the values of a key goes when nobody waits for them any more.
 func TestForgetsLinesThatAreGone(t *testing.T) {
 	c := callerOf(t, "limits: { crm: { in_flight: 1, key: payload.customer } }\njobs: { x: { limits: [crm] } }\n")

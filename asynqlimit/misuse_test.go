@@ -13,6 +13,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
@@ -188,6 +189,34 @@ func TestUniqueJobIsArchived(t *testing.T) {
 		q := s.queue("default")
 		return q.Archived == 1, fmt.Sprintf("%+v", q)
 	})
+	s.await(lasts+2*time.Second, func() (bool, string) {
+		_, err := s.client.Enqueue(asynq.NewTask("x:limited", nil), asynq.TaskID("second"), asynq.Unique(lasts))
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+// TestUniqueJobFailsAfterARetry: a unique job that has waited is brought back by an operator, and fails for good. Its lock
+// ends when its producer said.
+func TestUniqueJobFailsAfterARetry(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	goOn := s.stopLimit("api", "50/1s")
+	s.serve(member{yaml: fiftyPerSecond, asynq: asynq.Config{RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Hour }},
+		handle: func(context.Context, *asynq.Task) error { return errors.New("it fails") }})
+	const lasts = 6 * time.Second
+	s.enqueue("x:limited", "first", asynq.Unique(lasts), asynq.MaxRetry(1))
+	s.awaitWaiting("default", 1)
+	goOn()
+	s.await(10*time.Second, func() (bool, string) {
+		info, err := s.inspector.GetTaskInfo("default", "first")
+		return err == nil && info.Retried == 1, fmt.Sprint(info, err)
+	})
+	at := s.rdb.ZScore(t.Context(), "asynq:{default}:retry", "first").Val()
+	done, err := line.New(s.rdb).Again(t.Context(), "default", []line.Seen{{ID: "first", State: "retry", Score: at}})
+	if err != nil || !done[0] {
+		t.Fatal(done, err)
+	}
+	s.awaitArchived(1, 10*time.Second)
 	s.await(lasts+2*time.Second, func() (bool, string) {
 		_, err := s.client.Enqueue(asynq.NewTask("x:limited", nil), asynq.TaskID("second"), asynq.Unique(lasts))
 		return err == nil, fmt.Sprint(err)

@@ -244,10 +244,7 @@ func (j *job) awaitOrder(ctx context.Context) error {
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
 	j.a.ask() // those behind it have no reason to wait for it
-	wait := j.needs.rule.Hold
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline)/4)
-	}
+	wait := min(j.needs.rule.Hold, j.mayWait(ctx))
 	began := time.Now()
 	task := line.Ordered{ID: j.a.id, First: j.a.first, Limiters: limiters}
 	for pause := orderSoon; ; pause = min(2*pause, orderLate) {

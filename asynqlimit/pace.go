@@ -53,9 +53,10 @@ func (p pace) takes(permits int64, now time.Time) time.Duration {
 	return max(p.free.Sub(now), 0) + timeFor(permits, p.rate)
 }
 
-// timeFor is how long a rate takes to give so many permits.
+// timeFor is how long a rate takes to give so many permits, or a century.
 func timeFor(permits int64, rate throttle.Rate) time.Duration {
-	return time.Duration(float64(permits) / float64(max(rate.Permits, 1)) * float64(rate.Interval))
+	const century = 100 * 365 * 24 * float64(time.Hour)
+	return time.Duration(min(float64(permits)/float64(max(rate.Permits, 1))*float64(rate.Interval), century))
 }
 
 // inspect reads limiters, and notes their paces. Unknown has those that could not be read.

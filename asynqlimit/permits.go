@@ -1,6 +1,7 @@
 package asynqlimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -50,6 +51,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 	}
 	defer func() { j.endSpan(err) }()
 	defer j.clock()()
+	defer j.a.pauses()()
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
 	if err := j.applyRates(running); err != nil {
@@ -105,12 +107,9 @@ func (j *job) hold(ctx context.Context) (err error) {
 
 // standing returns what is known about the task now.
 func (j *job) standing(ctx context.Context) (s standing, err error) {
-	s = standing{came: j.came(), hold: j.needs.rule.Hold, never: j.needs.rule.never, shared: j.needs.shared(), time: -1, room: j.a.position.hasRoom(j.needs.limiters)}
+	s = standing{came: j.came(), hold: j.needs.rule.Hold, never: j.needs.rule.never, shared: j.needs.shared(), most: j.mayWait(ctx), room: j.a.position.hasRoom(j.needs.limiters)}
 	if !s.due() && !s.never {
 		s.ahead, err = j.l.caller.ahead(ctx, j.a.queue, j.needs)
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		s.time = max(time.Until(deadline), 0)
 	}
 	return s, err
 }
@@ -195,12 +194,20 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	defer func() { j.endSpan(err) }()
 	stop := j.clock()
 	defer stop()
+	defer j.a.pauses()()
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
+	most := max(min(j.needs.rule.Hold, j.mayWait(ctx)), lead+slack)
+	if r.Delay() > most { // paused or lowered meanwhile: it does not wait in a slot for that
+		limiter, wait := r.Limiter(), r.Delay()
+		j.giveUp()
+		return false, j.throttled(limiter, wait, nil)
+	}
 	if !j.a.position.toSlotNow() {
 		j.stays()
 	}
-	inTime, cancelInTime := context.WithTimeout(running, max(r.Delay(), 0)+j.lateBy())
+	late := j.lateBy()
+	inTime, cancelInTime := context.WithTimeout(running, min(max(r.Delay(), 0)+late, j.mayWait(ctx)))
 	defer cancelInTime()
 	if err = j.a.position.toSlot(inTime); err != nil {
 		limiter := r.Limiter()
@@ -211,7 +218,7 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 		if running.Err() != nil {
 			return false, j.undecided(ctx, running.Err())
 		}
-		slot, cancelSlot := context.WithTimeout(running, max(min(j.needs.rule.Hold, time.Second), lead))
+		slot, cancelSlot := context.WithTimeout(running, min(max(min(j.needs.rule.Hold, time.Second-late), lead), j.mayWait(ctx)))
 		defer cancelSlot()
 		if err := j.a.position.toSlot(slot); err != nil {
 			if running.Err() != nil {
@@ -226,8 +233,10 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 		j.giveUp()
 		return false, errGone
 	}
-	j.l.rooms.of(j.a).leave(inTime, j.a)
-	longest, cancelWait := context.WithTimeout(running, max(j.needs.rule.Hold, r.Delay())+lead+slack)
+	landed, cancelLanded := context.WithTimeout(running, max(r.Delay(), 0)+j.leavesBy())
+	defer cancelLanded()
+	j.l.rooms.of(j.a).leave(landed, j.a)
+	longest, cancelWait := context.WithTimeout(running, most+lead+slack)
 	defer cancelWait()
 	if err := r.Wait(longest); err != nil {
 		j.reservation = nil
@@ -247,20 +256,29 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	return true, nil
 }
 
-// lateBy is how long after its permits are due a task may get its slot: a quarter of the shortest
-// guard, which is half of how late permits may be used, and at most a second. A task that is
-// later exchanges its permits for others.
+// lateBy is how long after its permits are due a task may get its slot: half of an interval and its guard, and at most a
+// second. Permits that are too old by then are exchanged, and while they count, for others at once: in its turn. Had the task
+// given them up before, those who stand behind it would have them, and it would get the next ones that nobody has reserved,
+// perhaps an interval later.
 func (j *job) lateBy() time.Duration {
 	late := time.Second
 	for _, r := range j.rates() {
-		guard := r.Guard
-		if guard == 0 {
-			guard = r.DefaultGuard()
-		}
-		late = min(late, guard/4)
+		late = min(late, (r.Interval+guardOf(r))/2)
+	}
+	return late
+}
+
+// leavesBy is how long after that it waits at most until Redis knows that it does not wait any more: a quarter of the
+// shortest guard, which is half of how late permits may be used.
+func (j *job) leavesBy() time.Duration {
+	late := time.Second
+	for _, r := range j.rates() {
+		late = min(late, guardOf(r)/4)
 	}
 	return max(late, time.Millisecond)
 }
+
+func guardOf(r throttle.Rate) time.Duration { return max(cmp.Or(r.Guard, r.DefaultGuard()), 0) }
 
 // giveUp gives back permits that are reserved and not used.
 func (j *job) giveUp() {

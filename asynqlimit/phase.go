@@ -1,11 +1,11 @@
 package asynqlimit
 
-// phase is how far the attempt of a task has come. It only goes forward.
+// phase is how far the attempt of a task has come. It only goes forward, except that a handler may wait and prepare in turn.
 type phase int
 
 const (
 	taken    phase = iota // it was taken from its queue; asynq has not begun the attempt
-	waits                 // it waits for its permits: its handler was not called
+	waits                 // it waits for its permits: its handler was not called, or has called Hold or Acquire
 	prepares              // its handler runs, and has yet to call Acquire
 	runs                  // its handler runs, with its permits or without limits
 )
@@ -21,9 +21,8 @@ const (
 )
 
 // fateOf decides what becomes of a task when a wait for permits ends without them, or when asynq
-// ends the attempt before the middleware does. While the task waits and its handler has not been
-// called, nothing has failed: the task goes on waiting. Once its handler has been called, asynq's
-// own rules apply, with two exceptions. A process that drains gives back a task that asks for
+// ends the attempt before the middleware does. While the task waits, nothing has failed: the task
+// goes on waiting. Otherwise, once its handler has been called, asynq's own rules apply, with two exceptions. A process that drains gives back a task that asks for
 // permits and cannot have them before the end, or has yet to ask. A handler that has no permits
 // yet has not failed because the throttle gave no answer. asynq's own rules also apply to an
 // attempt that asynq has not begun, unless the process drains.

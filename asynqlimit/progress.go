@@ -122,6 +122,26 @@ func (a *attempt) goesOn(p phase) bool {
 	return true
 }
 
+// pauses records that the task waits for permits which its handler gets itself, until the returned function is called:
+// meanwhile nothing has failed, as before its handler was called.
+func (a *attempt) pauses() (over func()) {
+	if !a.moves(prepares, waits) {
+		return func() {}
+	}
+	return func() { a.moves(waits, prepares) }
+}
+
+// moves records that an attempt in one phase is in another, and reports whether it was in the first.
+func (a *attempt) moves(from, to phase) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.phase != from {
+		return false
+	}
+	a.phase = to
+	return true
+}
+
 // unlist records that the task is off the list. It returns whether the task was on the list, and
 // a channel that is closed when Redis knows that it is off, from this call or an earlier one.
 func (a *attempt) unlist(left <-chan struct{}) (was bool, since <-chan struct{}) {

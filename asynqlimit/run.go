@@ -3,7 +3,6 @@ package asynqlimit
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -54,7 +53,7 @@ func (j *job) compete(ctx context.Context) error {
 	defer j.clock()()
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
-	bounded, cancel := context.WithTimeout(running, min(competesFor, aQuarter(ctx)))
+	bounded, cancel := context.WithTimeout(running, min(competesFor, j.mayWait(ctx)))
 	defer cancel()
 	err := j.a.position.toSlot(bounded)
 	switch {
@@ -68,25 +67,36 @@ func (j *job) compete(ctx context.Context) error {
 	return &ThrottledError{Err: err}
 }
 
-// slot waits for a slot, for at most a quarter of the task's time.
+// slot waits for a slot, as long as the task may wait.
 func (j *job) slot(ctx context.Context) error {
 	if j.a.position.toSlotNow() {
 		return nil
 	}
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
-	bounded, cancel := context.WithTimeout(running, aQuarter(ctx))
+	bounded, cancel := context.WithTimeout(running, j.mayWait(ctx))
 	defer cancel()
 	return j.a.position.toSlot(bounded)
 }
 
-// aQuarter is a quarter of the time that a task has left: a wait must leave it time to run.
-func aQuarter(ctx context.Context) time.Duration {
+// mayWait is how much longer the task may wait, for whatever it is: for a quarter of the time that it had left when it began
+// to wait, because asynq counts the wait against its timeout, and fails the attempt when that is over. Hold and Acquire, when
+// a handler calls them, may wait for a quarter of what is left then. A task that was called waits for what it was called for,
+// too, if that comes soon. Without a deadline it is as good as for ever.
+func (j *job) mayWait(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return math.MaxInt64
+		return 10_000 * time.Hour
 	}
-	return time.Until(deadline) / 4
+	quarter := time.Until(deadline) / 4
+	if j.waitsBy.IsZero() {
+		j.waitsBy = time.Now().Add(quarter)
+	}
+	least := time.Duration(0)
+	if j.a.wait.State.Near() {
+		least = min(lead+slack, quarter)
+	}
+	return max(time.Until(j.waitsBy), least, 0)
 }
 
 // errGone is the result of an attempt that asynq ends, or has ended, because its context is over.

@@ -38,6 +38,7 @@ func Acquire(ctx context.Context) error {
 	if len(j.limiter) == 0 || j.held {
 		return nil
 	}
+	j.waitsBy = time.Time{}
 	if err := j.acquire(ctx); err != nil {
 		return err
 	}
@@ -54,6 +55,7 @@ func Hold(ctx context.Context) error {
 	if j == nil {
 		return fmt.Errorf("hold: %w", errNoJob)
 	}
+	j.waitsBy = time.Time{}
 	if err := j.hold(ctx); err != nil {
 		return err
 	}

@@ -119,9 +119,6 @@ func (j *job) takeSlots(ctx context.Context) error {
 		}
 	}
 	defer j.clock()()
-	if j.slotsBy.IsZero() {
-		j.slotsBy = time.Now().Add(min(aQuarter(ctx), 10_000*time.Hour)) // without a deadline it is as good as never
-	}
 	if err := j.askForSlots(ctx); err != nil || j.lease != nil {
 		return err
 	}
@@ -137,7 +134,7 @@ func (j *job) askForSlots(ctx context.Context) error {
 	if near {
 		wait = max(wait, lead+slack)
 	}
-	wait = min(wait, time.Until(j.slotsBy))
+	wait = min(wait, j.mayWait(ctx))
 	within, leave := context.WithTimeout(running, max(wait, 50*time.Millisecond)) // at least the way to Redis and back
 	defer leave()
 	j.a.inTurn(ctx)
@@ -219,13 +216,13 @@ func limiterOf(err error) string {
 func (j *job) runHolding(ctx, running context.Context, lease *throttle.Lease) error {
 	j.lease = lease
 	if (j.reservation == nil || j.acquires) && !j.a.position.toSlotNow() {
-		soon, cancel := context.WithTimeout(running, max(min(slotWithin, time.Until(j.slotsBy)), 50*time.Millisecond))
+		soon, cancel := context.WithTimeout(running, max(min(slotWithin, j.mayWait(ctx)), 50*time.Millisecond))
 		defer cancel()
 		if err := j.a.position.toSlot(soon); err != nil {
 			j.freeSlots()
 			j.giveUp()
 			j.stays()
-			if left := time.Until(j.slotsBy); running.Err() == nil && j.a.wait.State.Near() && !j.late && left > 0 && !j.keepsOrder() {
+			if left := j.mayWait(ctx); running.Err() == nil && j.a.wait.State.Near() && !j.late && left > 0 && !j.keepsOrder() {
 				j.late = true
 				bounded, cancel := context.WithTimeout(running, min(competesFor, left))
 				defer cancel()

@@ -81,7 +81,7 @@ func (in *intake) sortNow(ctx context.Context, queue string, began time.Time) (l
 	whole := in.l.caller.knowsLines(queue)
 	if !sorts && len(seen) > 0 {
 		most = slices.IndexFunc(seen, func(t line.Taken) bool {
-			p, ok := in.parks(ctx, in.candidate(queue, t, whole, began), nil, began)
+			p, ok := in.parks(in.candidate(ctx, queue, t, whole, began), nil, began)
 			return ok && !p.inOrder
 		})
 		switch most {
@@ -97,21 +97,23 @@ func (in *intake) sortNow(ctx context.Context, queue string, began time.Time) (l
 	var parks []sorted
 	called := 0
 	candidates := make([]candidate, 0, len(seen))
-	wanted := map[string]int64{} // permits that these tasks need, by limiter
+	wanted := map[string]int64{} // permits that those of them need that stand behind no line, by limiter
 	for _, t := range seen {
 		if t.Wait.State.Near() {
 			called++
 			continue
 		}
-		k := in.candidate(queue, t, whole, began)
+		k := in.candidate(ctx, queue, t, whole, began)
 		for i, name := range k.needs.limiters {
-			wanted[name] += k.needs.costs[i]
+			if k.ahead == "" {
+				wanted[name] += k.needs.costs[i]
+			}
 		}
 		candidates = append(candidates, k)
 	}
 	before := map[string]bool{} // limiters of tasks that have to be taken first: those behind them do not overtake them
 	for _, k := range candidates {
-		p, ok := in.parks(ctx, k, wanted, began)
+		p, ok := in.parks(k, wanted, began)
 		if ok && !p.inOrder && !before[p.why.Limiter] {
 			if !k.task.Waited() { // it arrives when it parks: another process may park what stands before it, and later than now
 				p.task.How.Since = 0
@@ -156,7 +158,7 @@ func (in *intake) sortTaken(ctx context.Context, queue string, tasks []line.Take
 	var parks []sorted
 	rest = tasks[:0]
 	for _, t := range tasks {
-		p, ok := in.parks(ctx, in.candidate(queue, t, whole, began), nil, began)
+		p, ok := in.parks(in.candidate(ctx, queue, t, whole, began), nil, began)
 		if !ok {
 			rest = append(rest, t)
 			if t.Wait.State.Near() {
@@ -232,12 +234,13 @@ type candidate struct {
 	text  string // its message
 	typ   string
 	needs needs
-	parks bool // it parks without being tried, if it has to queue behind others
+	parks bool   // it parks without being tried, if it has to queue behind others
+	ahead string // one of its limiters that has others in line; empty if none has
 }
 
 // candidate reads a task. whole says that the queue has lines and that this process knows all of them. If
 // it has to ask Redis for the lines of a task, that is worth it only for tasks of tenants.
-func (in *intake) candidate(queue string, t line.Taken, whole bool, now time.Time) candidate {
+func (in *intake) candidate(ctx context.Context, queue string, t line.Taken, whole bool, now time.Time) candidate {
 	k := candidate{queue: queue, task: t}
 	k.text, _ = t.Message.(string)
 	m, err := line.ParseMessage(k.text)
@@ -251,28 +254,28 @@ func (in *intake) candidate(queue string, t line.Taken, whole bool, now time.Tim
 	case !k.needs.shared() && (!whole || len(k.needs.slots) > 0 || k.needs.rule.Acquires || !in.l.handledWithPermits(m.Type)):
 	case m.Retried > 0 && m.Retried >= m.MaxRetry, !m.Deadline.IsZero() && m.Deadline.Before(now): // it may be over, which is not for the limits to decide
 	default:
-		k.parks = true
+		k.ahead, err = in.l.caller.ahead(ctx, queue, k.needs)
+		k.parks = err == nil
 	}
 	return k
 }
 
 // parks reports whether a task parks without being tried: because one of its limiters has tasks in
 // line, or because it is among tasks that want more permits than a limiter gives at once. These wait
-// in any case; from a line they are called together.
-func (in *intake) parks(ctx context.Context, k candidate, wanted map[string]int64, now time.Time) (p sorted, ok bool) {
+// in any case; from the line of the limiter that lets them wait longest they are called together.
+func (in *intake) parks(k candidate, wanted map[string]int64, now time.Time) (p sorted, ok bool) {
 	if !k.parks {
 		return p, false
 	}
-	limiter, err := in.l.caller.ahead(ctx, k.queue, k.needs)
-	if err != nil {
-		return p, false
+	limiter, most := k.ahead, time.Duration(0)
+	for i, d := range k.needs.draws {
+		name := k.needs.limiters[i]
+		if takes := timeFor(wanted[name], d.Rate); k.ahead == "" && wanted[name] > d.Rate.Permits && takes > most {
+			limiter, most = name, takes
+		}
 	}
 	if limiter == "" {
-		i := slices.IndexFunc(k.needs.draws, func(d plan.Draw) bool { return wanted[d.Limiter] > d.Rate.Permits })
-		if i < 0 {
-			return p, false
-		}
-		limiter = k.needs.limiters[i]
+		return p, false
 	}
 	name, draw := k.needs.lineOf(limiter), k.needs.draws[slices.Index(k.needs.limiters, limiter)]
 	why := &ThrottledError{Limiter: limiter, RetryAfter: in.l.caller.estimateWait(k.queue, line.Whole(name), draw.Rate)}

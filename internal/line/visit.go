@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxClaimed is how many lines of a queue one pass claims.
-	maxClaimed = 100
+	// MaxClaimed is how many lines of a queue one pass claims at most.
+	MaxClaimed = 100
 	// maxKnown is how many lines of a queue a process knows about, and maxMeasured is for how
 	// many of them it knows their length.
 	maxKnown, maxMeasured = 1000, 20
@@ -43,15 +43,15 @@ type Claimed struct {
 	Cost  int64 // of the first task
 }
 
-// Due claims lines of the queues that are due for a visit, at most capacity lines of each queue,
+// Due claims lines of the queues that are due for a visit, at most claims lines of each queue,
 // and returns which lines there are. A queue that the error concerns has no Known. If a worker
 // that does not know tenants has removed lines that tenants share, Due puts them back among the
 // lines to visit, if the queue has at most restores of them.
-func (l *Lines) Due(ctx context.Context, queues []string, capacity, restores int) ([]Due, error) {
+func (l *Lines) Due(ctx context.Context, queues []string, claims, restores int) ([]Due, error) {
 	calls := make([]call, len(queues))
 	for i, queue := range queues {
 		calls[i] = call{[]string{pausedKey(queue), linesKey(queue, ""), blockedKey(queue)}, []any{
-			queuePrefix(queue), visitLasts.Milliseconds(), min(capacity, maxClaimed), maxKnown, maxMeasured, calledCounts.Milliseconds(), restores}}
+			queuePrefix(queue), visitLasts.Milliseconds(), min(claims, MaxClaimed), maxKnown, maxMeasured, calledCounts.Milliseconds(), restores}}
 	}
 	replies, err := l.all(ctx, l.due, calls)
 	due := make([]Due, len(queues))
