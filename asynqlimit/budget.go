@@ -70,7 +70,7 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 }
 
 // turnLasts is how long a process remembers when a line last got capacity.
-const turnLasts = time.Minute
+const turnLasts = 10 * time.Minute
 
 // inTurn sorts lines by when they last got capacity of this process, or when it first saw them.
 func (c *caller) inTurn(visits []*visit) {

@@ -44,7 +44,7 @@ type caller struct {
 	first    map[string]bool        // limiters in whose orders a task can go on (run's goroutine only)
 	answers  map[string]time.Time   // by queue, since when Redis has answered each pass (run's goroutine only)
 	claims   int                    // how many lines the next pass claims, if it has capacity (run's goroutine only)
-	inUse    int                    // how many queues had lines in the last pass (run's goroutine only)
+	full     int                    // how many queues had so many lines or more in the last pass (run's goroutine only)
 	turns    map[probeKey]time.Time // of lines: when they last got capacity, or were first seen (run's goroutine only)
 }
 
@@ -164,7 +164,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	capacity, began := c.l.gate.capacity(lead), time.Now()
 	claims := 0
 	if capacity > 0 {
-		claims = max(capacity, c.claims/max(c.inUse, 1))
+		claims = max(capacity, c.claims/max(c.full, 1))
 	}
 	due, err := c.l.lines.Due(ctx, c.queues, claims, c.restores(began))
 	if err != nil {
@@ -175,7 +175,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	short := map[string]bool{} // queues with lines of which more tasks could be called
 	visits, next := c.blocked(due, capacity, short), empty
 	var claimed, strays []*visit
-	c.inUse = 0
+	c.full = 0
 	for i, d := range due {
 		switch {
 		case d.All == 0:
@@ -184,8 +184,8 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		default: // another process visits it, perhaps without capacity for its tasks
 			next = min(next, idle)
 		}
-		if d.All > 0 {
-			c.inUse++
+		if claims > 0 && len(d.Claimed) >= claims {
+			c.full++
 		}
 		if unvisited(d, capacity) {
 			short[d.Queue] = true
@@ -208,8 +208,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	if len(claimed) > 0 {
 		wants, berr := c.budget(ctx, due, claimed, capacity)
 		err = errors.Join(err, berr)
-		full := berr == nil && slices.ContainsFunc(due, func(d line.Due) bool { return len(d.Claimed) >= claims })
-		c.claims = nextClaims(max(c.claims, capacity), capacity, wants, full)
+		c.claims = nextClaims(max(c.claims, capacity), capacity, wants, c.full > 0 && berr == nil)
 		next = busy
 	}
 	visits = append(visits, claimed...)
@@ -273,7 +272,9 @@ func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (v
 				}
 				n = max(min(free.soon, *of), 0)
 				k.short, k.inOrder, k.oneByOne = free.now > *of, true, slots && c.l.rules.ordered(limiter)
-				*of -= n
+				if *of -= n; n == 0 {
+					delete(c.spare, key) // those who come do not overtake it
+				}
 			} else if k.opened = p.batch > 1; k.opened {
 				k.short = n > rest
 				n = min(n, rest)

@@ -110,11 +110,13 @@ func nextClaims(claims, capacity int, wants int64, full bool) int {
 // get. If there is not enough for all, the first get it.
 func allot(capacity int64, needs []int64) []int64 {
 	got := make([]int64, len(needs))
-	order := make([]int, len(needs))
-	for i := range order {
-		order[i] = i
+	var order []int
+	for i, n := range needs {
+		if n > 0 {
+			order = append(order, i)
+		}
 	}
-	if capacity >= int64(len(needs)) {
+	if capacity >= int64(len(order)) {
 		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(needs[a], needs[b]) })
 	}
 	for n, i := range order {

@@ -93,6 +93,12 @@ func (j *job) hold(ctx context.Context) (err error) {
 		j.giveUp()
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
+	return j.near(ctx, running)
+}
+
+// near waits until shortly before the reserved permits are due.
+func (j *job) near(ctx, running context.Context) error {
+	r := j.reservation
 	switch err := r.Near(running, early); {
 	case err == nil:
 		return nil
@@ -184,8 +190,9 @@ func (j *job) reserve(ctx context.Context, costs []int64, maxWait time.Duration)
 }
 
 // use gets a slot and then, when they are due, the permits, and reports whether it did. It
-// returns false if the permits were due before there was a slot. Then the reservation went back,
-// and now the task has a slot.
+// returns false if the permits were due before there was a slot, and now the task has one, or if
+// they are not due soon any more and the task holds slots of limits in flight. Then the
+// reservation went back.
 func (j *job) use(ctx context.Context) (ok bool, err error) {
 	if len(j.limiter) == 0 || j.held {
 		return true, nil
@@ -197,11 +204,15 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	defer j.a.pauses()()
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
-	most := max(min(j.needs.rule.Hold, j.mayWait(ctx)), lead+slack)
-	if r.Delay() > most { // paused or lowered meanwhile: it does not wait in a slot for that
-		limiter, wait := r.Limiter(), r.Delay()
+	switch d := r.Delay(); { // it may have been paused or lowered meanwhile
+	case d > soonEnough && j.lease != nil:
 		j.giveUp()
-		return false, j.throttled(limiter, wait, nil)
+		return false, nil
+	case d > early:
+		j.stays()
+	}
+	if err = j.near(ctx, running); err != nil {
+		return false, err
 	}
 	if !j.a.position.toSlotNow() {
 		j.stays()
@@ -236,7 +247,7 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	landed, cancelLanded := context.WithTimeout(running, max(r.Delay(), 0)+j.leavesBy())
 	defer cancelLanded()
 	j.l.rooms.of(j.a).leave(landed, j.a)
-	longest, cancelWait := context.WithTimeout(running, most+lead+slack)
+	longest, cancelWait := context.WithTimeout(running, max(min(j.needs.rule.Hold, j.mayWait(ctx)), lead+slack)+lead+slack)
 	defer cancelWait()
 	if err := r.Wait(longest); err != nil {
 		j.reservation = nil

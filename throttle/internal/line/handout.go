@@ -103,30 +103,24 @@ func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 }
 
 // comesTooLate denies permits that a change moved while nobody waited for them, if their caller, who has come now and says how
-// long it can wait, cannot wait for them.
+// long it can wait, cannot wait for them. If their new time is not known yet, Redis is asked.
 func (l *Line) comesTooLate(w *Waiter, now Local) bool {
 	if !w.moved || w.until == 0 || l.closed || !l.clock.known {
 		return false
 	}
-	soonest := l.nextAsk()
-	if w.state == granted {
-		l.timed(&w.grant)
-		soonest = w.grant.earliest
-	}
-	if soonest <= max(w.until, now) {
-		return false
-	}
-	switch {
-	case w.state == granted:
-		l.giveBack(returned{grant: w.grant, ns: w.ns}, now)
-		l.letGo(w)
+	if w.state != granted {
+		l.askAt = 0
 		l.kick()
-	case w.state == queued && slices.Contains(l.waiting, w):
-		l.waiting = without(l.waiting, w)
-	default:
 		return false
 	}
-	l.deny(w, soonest.Sub(now), 0)
+	l.timed(&w.grant)
+	if w.grant.earliest <= max(w.until, now) {
+		return false
+	}
+	l.giveBack(returned{grant: w.grant, ns: w.ns}, now)
+	l.letGo(w)
+	l.kick()
+	l.deny(w, w.grant.earliest.Sub(now), 0)
 	return true
 }
 
