@@ -18,24 +18,29 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 	c.inTurn(visits)
 	var names []string
 	var costs []int64 // the lowest cost among the first tasks of its lines
-	var tasks, out []int64
-	of := make([]int, len(visits)) // the limiter of each visit
+	var tasks []int64
+	of := make([]int, len(visits))     // the limiter of each visit
+	here := make([]int64, len(visits)) // permits that tasks ask for in this process
 	for n, k := range visits {
 		limiter, _, _ := line.Split(k.name)
 		i := slices.Index(names, limiter)
 		if i < 0 {
 			i = len(names)
-			names, costs, tasks, out = append(names, limiter), append(costs, k.cost), append(tasks, 0), append(out, 0)
+			names, costs, tasks = append(names, limiter), append(costs, k.cost), append(tasks, 0)
 		}
-		k.here = c.pendingOf(c.queues[k.queue], k.name)
-		out[i] += k.out + k.here
+		here[n] = c.pendingOf(c.queues[k.queue], k.name) // before their limiter answers them, so that it or this shows them
 		of[n], costs[i], tasks[i] = i, min(costs[i], k.cost), tasks[i]+k.tasks
 	}
 	standings, err := c.standings(ctx, names, costs)
-	free := int64(capacity) // less the tasks that are on their way and may come here
+	free := int64(capacity)          // less the tasks that are on their way and may come here
+	out := make([]int64, len(names)) // permits that were called for, and that the limiter does not show yet
 	for n, k := range visits {
 		k.cost = min(k.cost, standings[of[n]].most)
 		free -= k.out / k.cost
+		if k.asking = max(k.asking, here[n]); standings[of[n]].client != "" { // others ask for their own permits
+			k.asking = here[n]
+		}
+		out[of[n]] += k.out + k.asking
 	}
 	needs := make([]int64, len(names)) // tasks for which each limiter gives permits
 	for i, s := range standings {
@@ -91,7 +96,7 @@ func (c *caller) inTurn(visits []*visit) {
 func (c *caller) demand(k *visit) line.Demand {
 	queue := c.queues[k.queue]
 	return line.Demand{
-		Queue: queue, Weight: c.l.weightOf(queue), Left: k.tasks * k.cost, Out: k.out + k.here, Cost: k.cost,
+		Queue: queue, Weight: c.l.weightOf(queue), Left: k.tasks * k.cost, Out: k.out + k.asking, Cost: k.cost,
 	}
 }
 

@@ -26,6 +26,7 @@ type caller struct {
 	freed  chan struct{} // a task in line for max_in_flight, for a slot, or behind others of its order may go on
 
 	mu       sync.Mutex
+	told     *answers
 	pending  map[probeKey]int64 // permits of called tasks that are here and have no answer yet
 	known    map[string]*lineup // by queue
 	paces    map[string]pace    // of limiters
@@ -53,7 +54,7 @@ type probeKey struct{ queue, line string }
 func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
-		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
+		told: newAnswers(l.lines), pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
 		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]freeSlots{}, calledAt: map[string]time.Time{}, resting: map[string]time.Time{}, first: map[string]bool{},
 		owed: map[owedKey]line.Charged{}, average: map[string]int64{}, answers: map[string]time.Time{}, turns: map[probeKey]time.Time{},
 	}
@@ -194,7 +195,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 			next = min(next, idle)
 		}
 		for _, line := range d.Claimed {
-			k := &visit{queue: i, name: line.Name, out: line.Out, tasks: line.Tasks, cost: max(line.Cost, 1)}
+			k := &visit{queue: i, name: line.Name, out: line.Out, asking: line.Asking, tasks: line.Tasks, cost: max(line.Cost, 1)}
 			if average := c.average[k.name]; average > 0 {
 				k.cost = average
 			}

@@ -74,10 +74,8 @@ const (
 	perLine  = 500 * time.Microsecond
 	longest  = time.Minute
 	// whenShort is the time between two visits by processes that have capacity for less than half of
-	// the tasks that are due. Otherwise visits that follow each other fast would call too many:
-	// tasks that another process has taken and that have yet to ask are not seen. One that is called too soon may ask
-	// before one that was called in time.
-	whenShort = 20 * time.Millisecond
+	// the tasks that are due: each costs Redis several calls.
+	whenShort = 10 * time.Millisecond
 )
 
 // nextVisit is how long to wait before the next visit of a line. The next permit of its limiter

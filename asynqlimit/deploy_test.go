@@ -14,7 +14,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// hook is between a program and its Redis: do handles each command.
+// hook is between a program and its Redis: do handles each command. A pipeline counts as its first command.
 type hook struct {
 	do func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
 }
@@ -24,7 +24,9 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error { return h.do(ctx, cmd, next) }
 }
 func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return h.do(ctx, cmds[0], func(ctx context.Context, _ redis.Cmder) error { return next(ctx, cmds) })
+	}
 }
 
 // hooked returns a Redis client with a hook.

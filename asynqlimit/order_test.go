@@ -3,10 +3,12 @@ package asynqlimit_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
@@ -96,15 +98,54 @@ jobs: { "x:": { limits: [api], hold: 100ms }, "y:": { limits: [api], hold: 100ms
 	}}
 	s.serve(m)
 	s.serve(m)
+	s.inOrder(jobs, 60*time.Second)
+}
+
+// TestOrderWhereTakesAreSlow: the answers of Redis reach one of two servers late, if they hold jobs that it takes. So these ask
+// for their permits long after they left their queue. No job starts more than a second before one that came earlier.
+func TestOrderWhereTakesAreSlow(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	m := member{yaml: "limits: { api: { rate: 50/1s, guard: 500ms } }\njobs: { \"x:\": { limits: [api] } }\n", asynq: asynq.Config{Concurrency: 5}}
+	slow := m
+	slow.name = "slow"
+	slow.rdb = s.hooked(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		err := next(ctx, cmd)
+		if args := cmd.Args(); err == nil && len(args) > 6 && args[6] == "asynq:{default}:lease" {
+			time.Sleep(150 * time.Millisecond)
+		}
+		return err
+	})
+	s.serve(slow)
+	s.enqueue("x:job", "first") // the first answer of a limit takes longer, because its server gets to know it
+	s.awaitStarts("first", 1, 10*time.Second)
+	goOn := s.stopLimit("api", "50/1s")
+	s.serve(m)
+	const jobs = 300
+	for i := range jobs {
+		s.enqueue("x:job", fmt.Sprintf("job%03d", i))
+	}
+	s.awaitWaiting("default", jobs)
+	goOn()
+	s.inOrder(jobs, 30*time.Second)
+	if !slices.ContainsFunc(s.seen("job"), func(st start) bool { return st.server == "slow" }) {
+		t.Error("the slow server started no job")
+	}
+}
+
+// inOrder waits for the starts of so many jobs, "job000" and so on, and fails if one starts more than a second before one
+// that came earlier.
+func (s *site) inOrder(jobs int, within time.Duration) {
+	s.t.Helper()
 	at := map[string]time.Time{}
-	for _, st := range s.awaitStarts("job", jobs, 60*time.Second) {
+	for _, st := range s.awaitStarts("job", jobs, within) {
 		at[st.id] = st.at
 	}
 	latest, of := time.Time{}, ""
 	for i := range jobs {
 		id := fmt.Sprintf("job%03d", i)
 		if before := latest.Sub(at[id]); before > time.Second {
-			t.Errorf("%s started %v before %s", id, before, of)
+			s.t.Errorf("%s started %v before %s", id, before, of)
 		}
 		if at[id].After(latest) {
 			latest, of = at[id], id

@@ -6,6 +6,7 @@ import "github.com/jobthrottle/jobthrottle/internal/line"
 type pending struct {
 	key     probeKey
 	permits int64
+	called  bool // Redis knows, too
 }
 
 // asksAgain notes that a task has lost its permits because it has no slot yet, and will ask for others.
@@ -13,14 +14,15 @@ type pending struct {
 func (c *caller) asksAgain(a *attempt, name string, cost int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pends(a, probeKey{a.queue, line.Whole(name)}, cost)
+	c.pends(a, pending{key: probeKey{a.queue, line.Whole(name)}, permits: cost})
 }
 
 // pends counts the permits of a task until it has an answer. Whoever calls it has locked c.
-func (c *caller) pends(a *attempt, key probeKey, cost int64) {
+func (c *caller) pends(a *attempt, p pending) {
 	if a.pending == nil {
-		a.pending = &pending{key, max(cost, 1)}
-		c.pending[key] += a.pending.permits
+		p.permits = max(p.permits, 1)
+		a.pending = &p
+		c.pending[p.key] += p.permits
 	}
 }
 
@@ -35,6 +37,9 @@ func (c *caller) answered(a *attempt) {
 	a.pending = nil
 	if c.pending[p.key] -= p.permits; c.pending[p.key] <= 0 {
 		delete(c.pending, p.key)
+	}
+	if p.called && !line.IsBlocked(p.key.line) {
+		c.told.add(line.Answered{Queue: a.queue, Line: p.key.line, ID: a.id, Cost: a.wait.Cost})
 	}
 }
 

@@ -16,7 +16,7 @@ type visit struct {
 	queue    int // index among the queues
 	name     string
 	out      int64   // permits of tasks that are on their way
-	here     int64   // permits of tasks that have come from it and have no answer yet
+	asking   int64   // permits of tasks that have come from it and have no answer yet: here, if the limiter is PerClient
 	tasks    int64   // in the line
 	cost     int64   // of each, about: that of the first
 	permits  int64   // to call tasks for; after the call, what is left of them

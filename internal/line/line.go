@@ -9,6 +9,7 @@
 //	asynq:{QUEUE}:jt:lines        zset: limiter with a line -> when to visit it next, in milliseconds
 //	asynq:{QUEUE}:jt:blocked      the same for other lines
 //	asynq:{QUEUE}:jt:called:NAME  zset: "permits:id" -> when it was called, in milliseconds
+//	asynq:{QUEUE}:jt:asking:NAME  zset: the same of called tasks that were taken -> until when they count
 //	asynq:{QUEUE}:jt:room         set: ids of the jobs that wait in processes
 //	asynq:{QUEUE}:jt:took:ID      what a server took last, for a while: see take.lua
 //	asynq:{QUEUE}:jt:sorter       until when a process sorts the queue, and the process: see peek.lua
@@ -19,7 +20,7 @@
 //	{LIMITER}:queues              hash: how its queues share it: see share.lua
 //	{LIMITER}:queues:ID           the same for the permits that a process has for itself, by its Client.ID
 //
-// Tenants that share a limiter have lines of their own, but one jt:called:LIMITER: see
+// Tenants that share a limiter have lines of their own, but one jt:called:LIMITER and jt:asking:LIMITER: see
 // tenants.go.
 //
 // The name of a line is that of a limiter, or begins with "!" for jobs that wait for something

@@ -47,6 +47,11 @@ func queuesKey(limiter string) string { return ofLimiter(limiter, "queues") }
 // ownQueuesKey is the same for the permits that one process has for itself.
 func ownQueuesKey(limiter, client string) string { return ofLimiter(limiter, "queues:"+client) }
 
+func askingKey(queue, name string) string {
+	limiter, _, _ := Split(name)
+	return queuePrefix(queue) + "jt:asking:" + limiter
+}
+
 func calledKey(queue, name string) string {
 	limiter, _, _ := Split(name)
 	return queuePrefix(queue) + "jt:called:" + limiter

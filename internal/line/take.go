@@ -68,7 +68,7 @@ func (l *Lines) TakeAs(ctx context.Context, as Taker, queue string, leaseEnds an
 	if as.ID != "" {
 		no = strconv.FormatInt(as.No, 10)
 	}
-	args := []any{leaseEnds, queuePrefix(queue), most, with, no, tookLasts.Milliseconds()}
+	args := []any{leaseEnds, queuePrefix(queue), most, with, no, tookLasts.Milliseconds(), askingCounts.Milliseconds()}
 	reply, err := l.take.Run(ctx, l.rdb, keys, args...).Slice()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
@@ -98,4 +98,27 @@ func (l *Lines) TakeAs(ctx context.Context, as Taker, queue string, leaseEnds an
 		tasks = append(tasks, t)
 	}
 	return tasks, nil
+}
+
+// Answered is a called task whose limiter has answered it, or is not asked any more: the queue from which it was taken, the
+// line from which it was called, and the permits that it costs.
+type Answered struct {
+	Queue, Line, ID string
+	Cost            int64
+}
+
+// Answer notes that called tasks have their answer. Until then they count as asking, but for a second at most.
+func (l *Lines) Answer(ctx context.Context, tasks []Answered) error {
+	asking := map[string][]any{}
+	for _, task := range tasks {
+		key := askingKey(task.Queue, task.Line)
+		asking[key] = append(asking[key], strconv.FormatInt(task.Cost, 10)+":"+task.ID)
+	}
+	_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for key, members := range asking {
+			p.ZRem(ctx, key, members...)
+		}
+		return nil
+	})
+	return err
 }

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
 // TestTakeAgain: the answer to a take is lost, and the take is made again: it returns the same tasks, as they
@@ -60,6 +63,70 @@ func TestTakeAgain(t *testing.T) {
 		}
 		if n := c.rdb.Exists(ctx, tookKey("default", "p")).Val(); n != 0 {
 			c.t.Error("what it took is remembered although it takes nothing any more")
+		}
+	})
+}
+
+// TestCalledTasksCount: what a task needs that was called counts until it is known that its limiter has answered: as on its
+// way, and then as asked for. If its process says nothing, it counts for about a second after it was taken.
+func TestCalledTasksCount(t *testing.T) {
+	onBothServers(t, func(c crowd) {
+		ctx, client := c.t.Context(), asynq.NewClientFromRedisClient(c.rdb)
+		for i := range 6 {
+			if _, err := client.Enqueue(asynq.NewTask("x", nil), asynq.TaskID(fmt.Sprint("task-", i))); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		take := func(most int) []Taken {
+			c.t.Helper()
+			tasks, err := c.lines.Take(ctx, "default", time.Now().Add(time.Minute).Unix(), most, false)
+			if err != nil || len(tasks) != most {
+				c.t.Fatalf("took %+v, %v", tasks, err)
+			}
+			return tasks
+		}
+		for _, task := range take(6) {
+			if err := c.lines.Park(ctx, "default", ToPark{ID: task.ID, How: Parking{Line: "api", Cost: 2, By: task.By, AtOnce: true}}); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+		if _, err := c.lines.Bring(ctx, []string{"default"}, [][]Visit{{{Line: "api", Permits: 10}}}); err != nil {
+			c.t.Fatal(err)
+		}
+		count := func(answered ...string) (out, asking int64) {
+			c.t.Helper()
+			tell := make([]Answered, len(answered))
+			for i, id := range answered {
+				tell[i] = Answered{Queue: "default", Line: "api", ID: id, Cost: 2}
+			}
+			if err := c.lines.Answer(ctx, tell); err != nil {
+				c.t.Fatal(err)
+			}
+			c.rdb.ZAdd(ctx, linesKey("default", "api"), redis.Z{Member: "api"}) // it is due
+			due, err := c.lines.Due(ctx, []string{"default"}, 1, 0)
+			if err != nil || len(due[0].Claimed) != 1 {
+				c.t.Fatalf("due %+v, %v", due, err)
+			}
+			return due[0].Claimed[0].Out, due[0].Claimed[0].Asking
+		}
+		if out, asking := count(); out != 10 || asking != 0 {
+			c.t.Errorf("when they are called: %d on their way, %d asked for", out, asking)
+		}
+		tasks := take(3)
+		if out, asking := count(); out != 4 || asking != 6 {
+			c.t.Errorf("when 3 of 5 are taken: %d on their way, %d asked for", out, asking)
+		}
+		if out, asking := count(tasks[0].ID, tasks[1].ID); out != 4 || asking != 2 {
+			c.t.Errorf("when 2 have an answer: %d on their way, %d asked for", out, asking)
+		}
+		testkit.Eventually(c.t, 3*time.Second, "nothing is asked for any more", func() bool {
+			out, asking := count()
+			return out == 4 && asking == 0
+		})
+		c.rdb.Set(ctx, askingKey("default", "api"), "x", 0)
+		c.rdb.Set(ctx, calledKey("default", "api"), "x", 0)
+		if out, asking := count(); out != 0 || asking != 0 {
+			c.t.Errorf("with keys that make no sense: %d on their way, %d asked for", out, asking)
 		}
 	})
 }

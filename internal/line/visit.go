@@ -19,6 +19,8 @@ const (
 	visitLasts = 2 * time.Second
 	// calledCounts is for how long a called task counts if nobody has taken it.
 	calledCounts = 5 * time.Second
+	// askingCounts is for how long a called task counts after it was taken, if nobody says that its limiter has answered.
+	askingCounts = time.Second
 	// absence is how long after the last visit of one of its lines a queue counts as one that
 	// nobody runs.
 	absence = time.Second
@@ -37,10 +39,11 @@ type Due struct {
 
 // Claimed is a line to visit.
 type Claimed struct {
-	Name  string
-	Out   int64 // permits of its tasks that are on their way
-	Tasks int64 // in the line
-	Cost  int64 // of the first task
+	Name   string
+	Out    int64 // permits of its tasks that were called and that nobody has taken yet
+	Asking int64 // permits of its called tasks that were taken and that the limiter has yet to answer, as far as Redis knows
+	Tasks  int64 // in the line
+	Cost   int64 // of the first task
 }
 
 // Due claims lines of the queues that are due for a visit, at most claims lines of each queue,
@@ -76,7 +79,7 @@ func parseDue(queue string, reply any) (Due, error) {
 	d.All = r.int()
 	d.Next = time.Duration(r.int()) * time.Millisecond
 	for range r.int() {
-		d.Claimed = append(d.Claimed, Claimed{Name: r.text(), Out: r.int(), Tasks: r.int(), Cost: r.int()})
+		d.Claimed = append(d.Claimed, Claimed{Name: r.text(), Out: r.int(), Asking: r.int(), Tasks: r.int(), Cost: r.int()})
 	}
 	blocked := 0
 	for r.more() {

@@ -12,7 +12,7 @@
 -- ARGV[6] milliseconds after which a called task that nobody took does not count any more
 -- ARGV[7] if the tenants of at most so many limiters have tasks here, puts their lines back among the lines where they are missing
 -- Reply: {paused, number of lines, milliseconds until the next visit of one (or -1), number claimed n, n times {name, permits on
--- their way, tasks, permits that the first costs}, then {name, tasks or -1} of each line returned}
+-- their way, permits that tasks ask for, tasks, permits that the first costs}, then {name, tasks or -1} of each line returned}
 local paused = redis.call("EXISTS", KEYS[1])
 if tonumber(ARGV[7]) > 0 and redis.call("HLEN", ARGV[1] .. "jt:tasks") <= tonumber(ARGV[7]) then
   for _, limiter in ipairs(redis.call("HKEYS", ARGV[1] .. "jt:tasks")) do redis.call("ZADD", KEYS[2], "NX", "0", limiter .. "\t") end
@@ -26,6 +26,15 @@ local function tasks(name, shared)
   if shared then return tonumber(redis.call("HGET", ARGV[1] .. "jt:tasks", shared) or "0") end
   return redis.call("ZCARD", ARGV[1] .. "jt:line:" .. name)
 end
+-- permits returns what the tasks of a set cost that have a later time there than this; 0, if somebody has written something
+-- there that is not such a set.
+local function permits(key, after)
+  local n = 0
+  redis.pcall("ZREMRANGEBYSCORE", key, "-inf", string.format("%.0f", after))
+  redis.pcall("ZREMRANGEBYSCORE", key, string.format("%.0f", now + 2000), "+inf") -- Redis's clock was set back
+  for _, task in ipairs(redis.pcall("ZRANGE", key, 0, -1)) do n = n + tonumber(string.match(task, "^%d+") or "0") end
+  return n
+end
 local due = {}
 if paused == 0 and tonumber(ARGV[3]) > 0 then
   due = redis.call("ZRANGEBYSCORE", KEYS[2], "-inf", string.format("%.0f", now), "LIMIT", 0, ARGV[3])
@@ -38,14 +47,9 @@ local reply = {paused, all, -1, #due}
 for _, name in ipairs(due) do
   redis.call("ZADD", KEYS[2], string.format("%.0f", now + tonumber(ARGV[2])), name)
   local shared = string.match(name, "^(.*)\t$") -- the limiter, if tenants share the line: see tenants.lua
-  local called, permits = ARGV[1] .. "jt:called:" .. (shared or name), 0
-  redis.call("ZREMRANGEBYSCORE", called, "-inf", string.format("%.0f", now - tonumber(ARGV[6])))
-  redis.call("ZREMRANGEBYSCORE", called, string.format("%.0f", now + 2000), "+inf") -- Redis's clock was set back
-  for _, task in ipairs(redis.call("ZRANGE", called, 0, -1)) do
-    permits = permits + tonumber(string.match(task, "^%d+"))
-  end
   reply[#reply + 1] = name
-  reply[#reply + 1] = permits
+  reply[#reply + 1] = permits(ARGV[1] .. "jt:called:" .. (shared or name), now - tonumber(ARGV[6]))
+  reply[#reply + 1] = permits(ARGV[1] .. "jt:asking:" .. (shared or name), now)
   local line = ARGV[1] .. "jt:line:" .. name
   local first = redis.call("ZRANGE", shared and ARGV[1] .. "jt:tenants:" .. shared or line, 0, 0)[1]
   if shared and first then first = redis.pcall("ZRANGE", line .. first, 0, 0)[1] end -- nil, if somebody has written something there that is not a line

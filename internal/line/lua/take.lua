@@ -15,6 +15,7 @@
 --         (first.lua)
 -- ARGV[5] number of the call, or "" for a call that is not made again
 -- ARGV[6] milliseconds for which its tasks are remembered
+-- ARGV[7] milliseconds for which called tasks count as asking their limiter, unless it has answered
 -- Reply: nil if there is no task or the queue is paused, else now in microseconds after 1970, and for each task message, id, wait
 --        or "", and, with ARGV[4], when it was first taken
 local no, at, tasks -- of the call before
@@ -74,8 +75,8 @@ for _, id in ipairs(ids) do
     end
     if state == "c" then
       limiter = string.match(limiter, "^[^\t]*") -- without the tenant
-      called[limiter] = called[limiter] or {}
-      table.insert(called[limiter], cost .. ":" .. id)
+      local of = called[limiter] or {}
+      called[limiter], of[#of + 1] = of, cost .. ":" .. id
     end
     local n = #reply
     reply[n + 1], reply[n + 2], reply[n + 3] = msg, id, wait
@@ -94,7 +95,15 @@ for _, id in ipairs(ids) do
     redis.call("SREM", ARGV[2] .. "jt:room", id)
   end
 end
-for limiter, those in pairs(called) do redis.pcall("ZREM", ARGV[2] .. "jt:called:" .. limiter, unpack(those)) end
+for limiter, those in pairs(called) do
+  redis.pcall("ZREM", ARGV[2] .. "jt:called:" .. limiter, unpack(those))
+  if string.sub(limiter, 1, 1) ~= "!" then
+    local key, ends, asking = ARGV[2] .. "jt:asking:" .. limiter, string.format("%.0f", tonumber(now) / 1000 + ARGV[7]), {}
+    for i, task in ipairs(those) do asking[2 * i - 1], asking[2 * i] = ends, task end
+    redis.pcall("ZADD", key, unpack(asking))
+    redis.pcall("PEXPIRE", key, ARGV[7])
+  end
+end
 if #reply == 1 then return nil end
 if ARGV[5] ~= "" then redis.call("SET", KEYS[5], ARGV[5] .. " " .. now .. " " .. table.concat(note), "PX", ARGV[6]) end
 if latest then
