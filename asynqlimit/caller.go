@@ -26,7 +26,6 @@ type caller struct {
 	freed  chan struct{} // a task in line for max_in_flight, for a slot, or behind others of its order may go on
 
 	mu       sync.Mutex
-	told     *answers
 	pending  map[probeKey]int64 // permits of called tasks that are here and have no answer yet
 	known    map[string]*lineup // by queue
 	paces    map[string]pace    // of limiters
@@ -43,7 +42,7 @@ type caller struct {
 	calledAt map[string]time.Time   // of limits in flight: when a task was called lately (run's goroutine only)
 	resting  map[string]time.Time   // until when limiters of orders are left alone because no task could go on (run's goroutine only)
 	first    map[string]bool        // limiters in whose orders a task can go on (run's goroutine only)
-	answers  map[string]time.Time   // by queue, since when Redis has answered each pass (run's goroutine only)
+	upSince  map[string]time.Time   // by queue, since when Redis has answered each pass (run's goroutine only)
 	claims   int                    // how many lines the next pass claims, if it has capacity (run's goroutine only)
 	full     int                    // how many queues had so many lines or more in the last pass (run's goroutine only)
 	turns    map[probeKey]time.Time // of lines: when they last got capacity, or were first seen (run's goroutine only)
@@ -54,9 +53,9 @@ type probeKey struct{ queue, line string }
 func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
-		told: newAnswers(l.lines), pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
+		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
 		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]freeSlots{}, calledAt: map[string]time.Time{}, resting: map[string]time.Time{}, first: map[string]bool{},
-		owed: map[owedKey]line.Charged{}, average: map[string]int64{}, answers: map[string]time.Time{}, turns: map[probeKey]time.Time{},
+		owed: map[owedKey]line.Charged{}, average: map[string]int64{}, upSince: map[string]time.Time{}, turns: map[probeKey]time.Time{},
 	}
 }
 

@@ -74,7 +74,7 @@ const (
 	perLine  = 500 * time.Microsecond
 	longest  = time.Minute
 	// whenShort is the time between two visits by processes that have capacity for less than half of
-	// the tasks that are due: each costs Redis several calls.
+	// the tasks that are due: a visit costs Redis several calls.
 	whenShort = 10 * time.Millisecond
 )
 

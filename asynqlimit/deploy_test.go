@@ -25,7 +25,13 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return h.do(ctx, cmds[0], func(ctx context.Context, _ redis.Cmder) error { return next(ctx, cmds) })
+		err := h.do(ctx, cmds[0], func(ctx context.Context, _ redis.Cmder) error { return next(ctx, cmds) })
+		for _, cmd := range cmds {
+			if err != nil && cmd.Err() == nil {
+				cmd.SetErr(err)
+			}
+		}
+		return err
 	}
 }
 

@@ -74,11 +74,11 @@ func (c *caller) learn(due []line.Due, began time.Time) {
 	defer c.mu.Unlock()
 	for _, d := range due {
 		if d.Known == nil { // it could not be read
-			delete(c.answers, d.Queue)
+			delete(c.upSince, d.Queue)
 			continue
 		}
-		if c.answers[d.Queue].IsZero() {
-			c.answers[d.Queue] = time.Now()
+		if c.upSince[d.Queue].IsZero() {
+			c.upSince[d.Queue] = time.Now()
 		}
 		if !c.lineup(d.Queue).read { // this process has just begun
 			for name := range d.Known {

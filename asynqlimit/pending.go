@@ -39,7 +39,7 @@ func (c *caller) answered(a *attempt) {
 		delete(c.pending, p.key)
 	}
 	if p.called && !line.IsBlocked(p.key.line) {
-		c.told.add(line.Answered{Queue: a.queue, Line: p.key.line, ID: a.id, Cost: a.wait.Cost})
+		c.l.rooms.of(a).answers.add(line.Answered{Line: p.key.line, ID: a.id, Cost: a.wait.Cost})
 	}
 }
 

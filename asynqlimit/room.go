@@ -19,10 +19,11 @@ import (
 // other queues still start. Changes go to Redis together: those that come during a call make up
 // the next call.
 type room struct {
-	lines  *line.Lines
-	queue  string
-	logger *slog.Logger
-	wake   chan struct{}
+	lines   *line.Lines
+	queue   string
+	logger  *slog.Logger
+	wake    chan struct{}
+	answers *answers
 
 	mu      sync.Mutex
 	changes map[attemptKey]change
@@ -38,7 +39,7 @@ type change struct {
 }
 
 func newRoom(lines *line.Lines, queue string, logger *slog.Logger) *room {
-	return &room{lines: lines, queue: queue, logger: logger, wake: make(chan struct{}, 1), changes: map[attemptKey]change{}, next: make(chan struct{})}
+	return &room{lines: lines, queue: queue, logger: logger, wake: make(chan struct{}, 1), answers: newAnswers(lines, queue), changes: map[attemptKey]change{}, next: make(chan struct{})}
 }
 
 // taken records a new attempt, whose task is on the list. Changes by an earlier attempt do not
@@ -198,11 +199,12 @@ func newRooms(lines *line.Lines, weights map[string]int, logger *slog.Logger) ro
 // of returns the room of the queue from which the task of an attempt is.
 func (rs rooms) of(a *attempt) *room { return rs[a.queue] }
 
-// run keeps the lists until ctx ends.
+// run keeps the lists, and tells of answers, until ctx ends.
 func (rs rooms) run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, r := range rs {
 		all.Go(func() { r.run(ctx) })
+		all.Go(func() { r.answers.run(ctx) })
 	}
 }

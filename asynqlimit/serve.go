@@ -51,7 +51,6 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 	listing, stopListing := context.WithCancel(context.WithoutCancel(ctx))
 	var lists sync.WaitGroup
 	lists.Go(func() { l.rooms.run(listing) })
-	lists.Go(func() { l.caller.told.run(listing) })
 	lists.Go(func() { l.page.run(listing) })
 	l.watched.Do(func() { lists.Go(func() { l.watch(listing) }) })
 	defer lists.Wait()

@@ -65,7 +65,7 @@ func (a *attempt) strandedNow(now time.Time) bool {
 func (c *caller) endStranded(ctx context.Context, stranded []*attempt, now time.Time) {
 	of := map[string][]*attempt{}
 	for _, a := range stranded {
-		if since := c.answers[a.queue]; !since.IsZero() && now.Sub(since) >= answersFor {
+		if since := c.upSince[a.queue]; !since.IsZero() && now.Sub(since) >= answersFor {
 			of[a.queue] = append(of[a.queue], a)
 		}
 	}

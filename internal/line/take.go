@@ -100,18 +100,19 @@ func (l *Lines) TakeAs(ctx context.Context, as Taker, queue string, leaseEnds an
 	return tasks, nil
 }
 
-// Answered is a called task whose limiter has answered it, or is not asked any more: the queue from which it was taken, the
-// line from which it was called, and the permits that it costs.
+// Answered is a called task whose limiter has answered it, or is not asked any more: the line from which it was called, and the
+// permits that it costs.
 type Answered struct {
-	Queue, Line, ID string
-	Cost            int64
+	Line, ID string
+	Cost     int64
 }
 
-// Answer notes that called tasks have their answer. Until then they count as asking, but for a second at most.
-func (l *Lines) Answer(ctx context.Context, tasks []Answered) error {
+// NoteAnswers notes that called tasks of a queue have their answer. Until then they count as asking, but for a second at
+// most.
+func (l *Lines) NoteAnswers(ctx context.Context, queue string, tasks []Answered) error {
 	asking := map[string][]any{}
 	for _, task := range tasks {
-		key := askingKey(task.Queue, task.Line)
+		key := askingKey(queue, task.Line)
 		asking[key] = append(asking[key], strconv.FormatInt(task.Cost, 10)+":"+task.ID)
 	}
 	_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {

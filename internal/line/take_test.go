@@ -67,8 +67,8 @@ func TestTakeAgain(t *testing.T) {
 	})
 }
 
-// TestCalledTasksCount: what a task needs that was called counts until it is known that its limiter has answered: as on its
-// way, and then as asked for. If its process says nothing, it counts for about a second after it was taken.
+// TestCalledTasksCount: the permits of a called task count until its limiter is known to have answered it: as on their way, and
+// then as asked for. If its process says nothing, they count for about a second after the task was taken.
 func TestCalledTasksCount(t *testing.T) {
 	onBothServers(t, func(c crowd) {
 		ctx, client := c.t.Context(), asynq.NewClientFromRedisClient(c.rdb)
@@ -97,9 +97,9 @@ func TestCalledTasksCount(t *testing.T) {
 			c.t.Helper()
 			tell := make([]Answered, len(answered))
 			for i, id := range answered {
-				tell[i] = Answered{Queue: "default", Line: "api", ID: id, Cost: 2}
+				tell[i] = Answered{Line: "api", ID: id, Cost: 2}
 			}
-			if err := c.lines.Answer(ctx, tell); err != nil {
+			if err := c.lines.NoteAnswers(ctx, "default", tell); err != nil {
 				c.t.Fatal(err)
 			}
 			c.rdb.ZAdd(ctx, linesKey("default", "api"), redis.Z{Member: "api"}) // it is due
