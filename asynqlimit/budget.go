@@ -37,7 +37,9 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 	for n, k := range visits {
 		k.cost = min(k.cost, standings[of[n]].most)
 		free -= k.out / k.cost
-		if k.asking = max(k.asking, here[n]); standings[of[n]].client != "" { // others ask for their own permits
+		if standings[of[n]].client == "" {
+			k.asking = max(k.asking, here[n])
+		} else { // others ask for their own permits
 			k.asking = here[n]
 		}
 		out[of[n]] += k.out + k.asking

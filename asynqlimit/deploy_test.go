@@ -25,9 +25,13 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := h.do(ctx, cmds[0], func(ctx context.Context, _ redis.Cmder) error { return next(ctx, cmds) })
+		sent := false
+		err := h.do(ctx, cmds[0], func(ctx context.Context, _ redis.Cmder) error {
+			sent = true
+			return next(ctx, cmds)
+		})
 		for _, cmd := range cmds {
-			if err != nil && cmd.Err() == nil {
+			if !sent && err != nil { // else each has its own
 				cmd.SetErr(err)
 			}
 		}

@@ -167,7 +167,7 @@ func (c *caller) taken(a *attempt) {
 	if e := c.onWay[key]; e != nil && e.n > 0 {
 		e.n--
 	}
-	c.pends(a, pending{key: key, permits: a.wait.Cost, called: true})
+	c.pends(a, pending{key: key, permits: a.wait.Cost, asking: !line.IsBlocked(key.line)})
 }
 
 // expect notes how many tasks were called for max_in_flight or for slots, where there was

@@ -111,7 +111,7 @@ func TestOrderWhereTakesAreSlow(t *testing.T) {
 	slow.name = "slow"
 	slow.rdb = s.hooked(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		err := next(ctx, cmd)
-		if args := cmd.Args(); err == nil && len(args) > 6 && args[6] == "asynq:{default}:lease" {
+		if args := cmd.Args(); err == nil && len(args) > 6 && args[6] == "asynq:{default}:lease" { // not a peek
 			time.Sleep(150 * time.Millisecond)
 		}
 		return err
@@ -134,12 +134,16 @@ func TestOrderWhereTakesAreSlow(t *testing.T) {
 }
 
 // inOrder waits for the starts of so many jobs, "job000" and so on, and fails if one starts more than a second before one
-// that came earlier.
+// that came earlier, or not exactly once.
 func (s *site) inOrder(jobs int, within time.Duration) {
 	s.t.Helper()
 	at := map[string]time.Time{}
-	for _, st := range s.awaitStarts("job", jobs, within) {
+	starts := s.awaitStarts("job", jobs, within)
+	for _, st := range starts {
 		at[st.id] = st.at
+	}
+	if len(starts) != jobs || len(at) != jobs {
+		s.t.Errorf("%d starts of %d jobs, want %d", len(starts), len(at), jobs)
 	}
 	latest, of := time.Time{}, ""
 	for i := range jobs {

@@ -6,11 +6,11 @@ import "github.com/jobthrottle/jobthrottle/internal/line"
 type pending struct {
 	key     probeKey
 	permits int64
-	called  bool // Redis knows, too
+	asking  bool // Redis counts them, too, until it is told of the answer
 }
 
 // asksAgain notes that a task has lost its permits because it has no slot yet, and will ask for others.
-// So nobody else is called for these.
+// So this process calls nobody else for these. Others do not know.
 func (c *caller) asksAgain(a *attempt, name string, cost int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,7 +38,7 @@ func (c *caller) answered(a *attempt) {
 	if c.pending[p.key] -= p.permits; c.pending[p.key] <= 0 {
 		delete(c.pending, p.key)
 	}
-	if p.called && !line.IsBlocked(p.key.line) {
+	if p.asking {
 		c.l.rooms.of(a).answers.add(line.Answered{Line: p.key.line, ID: a.id, Cost: a.wait.Cost})
 	}
 }

@@ -318,20 +318,7 @@ func TestOrder(t *testing.T) {
 		stop()
 		s.serve(m)
 		s.serve(m)
-		starts := s.awaitStarts("job", 300, 20*time.Second)
-		slices.SortFunc(starts, func(a, b start) int { return a.at.Compare(b.at) })
-		latest := map[string]time.Time{}
-		for i, st := range starts {
-			latest[st.id] = st.at
-			for _, later := range starts[i+1:] {
-				if later.id < st.id && later.at.Sub(st.at) > time.Second {
-					s.t.Fatalf("%s started %v before %s", st.id, later.at.Sub(st.at), later.id)
-				}
-			}
-		}
-		if len(latest) != 300 || len(starts) != 300 {
-			s.t.Errorf("%d starts of %d jobs", len(starts), len(latest))
-		}
+		s.inOrder(300, 20*time.Second)
 		s.awaitDone("default", 10*time.Second)
 	})
 }

@@ -141,30 +141,19 @@ func TestTenantsShareByWeight(t *testing.T) {
 	}
 }
 
-// TestOneTenantAlone: it gets as much of the limit as callers without a tenant.
+// TestOneTenantAlone: it gets as much of the limit as callers without a tenant. (On a real Redis
+// beside other work, this is measured with limits that compensate for what came late.)
 func TestOneTenantAlone(t *testing.T) {
-	for _, limit := range shareAlone[:quarter(4)] {
+	limits := []string{"100/1s", "1000/1s", "20/100ms", "300/1s smooth"}
+	for _, limit := range limits[:quarter(4)] {
 		t.Run(limit, func(t *testing.T) {
 			underFakeTime(t, func(b *bench) { b.aloneAsWithout(b.parsed(limit)) })
+			if limit == "100/1s" || nightly() {
+				onRealRedis(t, func(b *bench) { b.aloneAsWithout(b.parsed(limit)) })
+			}
 		})
 	}
 }
-
-// TestOneTenantAloneRealRedis: the same on a real Redis. Beside other work, this is measured with limits that compensate for
-// what came late. In idle time it is not measured at all.
-func TestOneTenantAloneRealRedis(t *testing.T) {
-	limits := shareAlone
-	if !nightly() {
-		limits = limits[:1]
-	}
-	for _, limit := range limits {
-		t.Run(limit, func(t *testing.T) {
-			onRealRedis(t, func(b *bench) { b.aloneAsWithout(b.parsed(limit)) })
-		})
-	}
-}
-
-var shareAlone = []string{"100/1s", "1000/1s", "20/100ms", "300/1s smooth"}
 
 // aloneAsWithout compares what a tenant gets that is alone with what callers get without a
 // tenant.

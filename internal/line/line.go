@@ -9,7 +9,7 @@
 //	asynq:{QUEUE}:jt:lines        zset: limiter with a line -> when to visit it next, in milliseconds
 //	asynq:{QUEUE}:jt:blocked      the same for other lines
 //	asynq:{QUEUE}:jt:called:NAME  zset: "permits:id" -> when it was called, in milliseconds
-//	asynq:{QUEUE}:jt:asking:NAME  zset: the same of called tasks that were taken -> until when they count
+//	asynq:{QUEUE}:jt:asking:NAME  zset: "permits:id" of a called task that was taken -> until when it counts
 //	asynq:{QUEUE}:jt:room         set: ids of the jobs that wait in processes
 //	asynq:{QUEUE}:jt:took:ID      what a server took last, for a while: see take.lua
 //	asynq:{QUEUE}:jt:sorter       until when a process sorts the queue, and the process: see peek.lua

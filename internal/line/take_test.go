@@ -112,6 +112,7 @@ func TestCalledTasksCount(t *testing.T) {
 		if out, asking := count(); out != 10 || asking != 0 {
 			c.t.Errorf("when they are called: %d on their way, %d asked for", out, asking)
 		}
+		began := time.Now()
 		tasks := take(3)
 		if out, asking := count(); out != 4 || asking != 6 {
 			c.t.Errorf("when 3 of 5 are taken: %d on their way, %d asked for", out, asking)
@@ -123,8 +124,14 @@ func TestCalledTasksCount(t *testing.T) {
 			out, asking := count()
 			return out == 4 && asking == 0
 		})
-		c.rdb.Set(ctx, askingKey("default", "api"), "x", 0)
-		c.rdb.Set(ctx, calledKey("default", "api"), "x", 0)
+		if after := time.Since(began); after < 900*time.Millisecond {
+			c.t.Errorf("nothing is asked for any more %v after the take", after)
+		}
+		for _, key := range []string{askingKey("default", "api"), calledKey("default", "api")} {
+			if err := c.rdb.Set(ctx, key, "x", 0).Err(); err != nil {
+				c.t.Fatal(err)
+			}
+		}
 		if out, asking := count(); out != 0 || asking != 0 {
 			c.t.Errorf("with keys that make no sense: %d on their way, %d asked for", out, asking)
 		}

@@ -26,7 +26,7 @@ local function tasks(name, shared)
   if shared then return tonumber(redis.call("HGET", ARGV[1] .. "jt:tasks", shared) or "0") end
   return redis.call("ZCARD", ARGV[1] .. "jt:line:" .. name)
 end
--- permits returns what those tasks of a set cost whose time there is later than after; 0, if somebody has written something
+-- permits removes the tasks from a set whose time there is not later than after, and returns what the others cost; 0, if somebody has written something
 -- there that is not such a set.
 local function permits(key, after)
   local n = 0

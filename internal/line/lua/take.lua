@@ -75,8 +75,8 @@ for _, id in ipairs(ids) do
     end
     if state == "c" then
       limiter = string.match(limiter, "^[^\t]*") -- without the tenant
-      local of = called[limiter] or {}
-      called[limiter], of[#of + 1] = of, cost .. ":" .. id
+      called[limiter] = called[limiter] or {}
+      table.insert(called[limiter], cost .. ":" .. id)
     end
     local n = #reply
     reply[n + 1], reply[n + 2], reply[n + 3] = msg, id, wait
