@@ -73,9 +73,9 @@ func (a *accountAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // TestAccountThatIsOver: an API refuses one of two accounts for 3 s whenever
 // more than 20 of its requests come in a second, and the configuration lets 50
-// through. The other account stays below. Four workers call it.
+// through. The other account stays below. Four workers call it. It runs alone: what
+// is already under way when one is refused is late on a busy machine.
 func TestAccountThatIsOver(t *testing.T) {
-	measures(t)
 	const jobs, limit, away = 80, 20, 3 * time.Second
 	api := &accountAPI{limit: limit, away: away, accounts: map[string]*account{}}
 	server := httptest.NewServer(api)

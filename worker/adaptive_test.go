@@ -76,9 +76,9 @@ func (f *fleet) lossless() {
 
 // TestFindsAHiddenLimit: two workers find what an API accepts that never says it, few requests
 // are refused, and no job fails because of it. The nightly run checks the promised figure: 80 a
-// second, starting from 10, in 60 s.
+// second, starting from 10, in 60 s. It runs alone: on a busy machine most permits of such a short
+// interval are late, and are exchanged.
 func TestFindsAHiddenLimit(t *testing.T) {
-	measures(t)
 	quota, interval, rate, ramp, last, share, refusals := int64(20), 250*time.Millisecond, "4/250ms", 8*time.Second, 4*time.Second, 0.6, 0.05
 	if nightly() {
 		quota, interval, rate, ramp, last, share, refusals = 80, time.Second, "10/1s", 45*time.Second, 15*time.Second, 0.95, 0.01

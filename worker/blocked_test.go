@@ -373,9 +373,8 @@ log: { level: error }
 
 // TestBlockedTypesAreMany: producers who make up types cause no storm either: at
 // most 500 attempts a second. What else is wrong is still tried, and runs when it
-// is mended.
+// is mended. It runs alone, because it keeps a machine busy.
 func TestBlockedTypesAreMany(t *testing.T) {
-	t.Parallel()
 	f := newFleet(t, `
 pools: [ { name: default, concurrency: 10 } ]
 log: { level: error }
