@@ -62,7 +62,7 @@ func (s *answers) tell(ctx context.Context) {
 	if len(tasks) == 0 {
 		return
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // by then they do not count any more
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), line.AskingCounts)
 	defer cancel()
 	_ = s.lines.NoteAnswers(within, s.queue, tasks)
 }

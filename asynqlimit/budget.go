@@ -19,8 +19,7 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 	var names []string
 	var costs []int64 // the lowest cost among the first tasks of its lines
 	var tasks []int64
-	of := make([]int, len(visits))     // the limiter of each visit
-	here := make([]int64, len(visits)) // permits that tasks ask for in this process
+	of := make([]int, len(visits)) // the limiter of each visit
 	for n, k := range visits {
 		limiter, _, _ := line.Split(k.name)
 		i := slices.Index(names, limiter)
@@ -28,25 +27,21 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 			i = len(names)
 			names, costs, tasks = append(names, limiter), append(costs, k.cost), append(tasks, 0)
 		}
-		here[n] = c.pendingOf(c.queues[k.queue], k.name) // before their limiter answers them, so that it or this shows them
+		k.here = c.pendingOf(c.queues[k.queue], k.name) // before their limiter answers them, so that it or this shows them
 		of[n], costs[i], tasks[i] = i, min(costs[i], k.cost), tasks[i]+k.tasks
 	}
 	standings, err := c.standings(ctx, names, costs)
-	free := int64(capacity)          // less the tasks that are on their way and may come here
-	out := make([]int64, len(names)) // permits that were called for, and that the limiter does not show yet
+	free := int64(capacity) // less the tasks that are on their way and may come here
+	unseen := make([]int64, len(names))
 	for n, k := range visits {
 		k.cost = min(k.cost, standings[of[n]].most)
 		free -= k.out / k.cost
-		if standings[of[n]].client == "" {
-			k.asking = max(k.asking, here[n])
-		} else { // others ask for their own permits
-			k.asking = here[n]
-		}
-		out[of[n]] += k.out + k.asking
+		k.client = standings[of[n]].client
+		unseen[of[n]] += k.unseen()
 	}
 	needs := make([]int64, len(names)) // tasks for which each limiter gives permits
 	for i, s := range standings {
-		needs[i] = max(min((s.due-out[i])/s.cost, tasks[i]), 0)
+		needs[i] = max(min((s.due-unseen[i])/s.cost, tasks[i]), 0)
 		wants += needs[i]
 	}
 	most := allot(max(free, 0), needs)
@@ -67,7 +62,7 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 	}
 	for n, k := range visits {
 		i := of[n]
-		k.permits, k.capacity, k.client, k.short = shares[i][where[n]], most[i], standings[i].client, needs[i] > most[i]
+		k.permits, k.capacity, k.short = shares[i][where[n]], most[i], needs[i] > most[i]
 		k.next = nextVisit(standings[i].wait, due[k.queue].All, needs[i] > 2*most[i] && free > 0 && k.client == "")
 		if most[i] > 0 {
 			c.turns[probeKey{c.queues[k.queue], k.name}] = time.Now()
@@ -98,7 +93,7 @@ func (c *caller) inTurn(visits []*visit) {
 func (c *caller) demand(k *visit) line.Demand {
 	queue := c.queues[k.queue]
 	return line.Demand{
-		Queue: queue, Weight: c.l.weightOf(queue), Left: k.tasks * k.cost, Out: k.out + k.asking, Cost: k.cost,
+		Queue: queue, Weight: c.l.weightOf(queue), Left: k.tasks * k.cost, Out: k.unseen(), Cost: k.cost,
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 // or gives it back when Redis answers again, unless somebody else has done so by then.
 
 const (
-	// answersFor is for how long Redis has to answer first. asynq's heartbeat has to be done with the attempt,
+	// upFor is for how long Redis has to answer first. asynq's heartbeat has to be done with the attempt,
 	// and may wait for an answer that does not come, on a connection that is dead, for some seconds when Redis is back.
-	answersFor = 10 * time.Second
+	upFor = 10 * time.Second
 	// strandedMost is how many tasks one call moves at most.
 	strandedMost = 100
 	// endsWithin is how long after the middleware has returned asynq begins to end an attempt.
@@ -65,7 +65,7 @@ func (a *attempt) strandedNow(now time.Time) bool {
 func (c *caller) endStranded(ctx context.Context, stranded []*attempt, now time.Time) {
 	of := map[string][]*attempt{}
 	for _, a := range stranded {
-		if since := c.upSince[a.queue]; !since.IsZero() && now.Sub(since) >= answersFor {
+		if since := c.upSince[a.queue]; !since.IsZero() && now.Sub(since) >= upFor {
 			of[a.queue] = append(of[a.queue], a)
 		}
 	}

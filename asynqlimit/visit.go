@@ -16,7 +16,8 @@ type visit struct {
 	queue    int // index among the queues
 	name     string
 	out      int64   // permits of tasks that are on their way
-	asking   int64   // permits of tasks that have come from it and have no answer yet: here, if the limiter is PerClient
+	asking   int64   // permits of tasks that have come from it and have no answer yet, as far as Redis knows
+	here     int64   // the same, of tasks in this process
 	tasks    int64   // in the line
 	cost     int64   // of each, about: that of the first
 	permits  int64   // to call tasks for; after the call, what is left of them
@@ -29,6 +30,15 @@ type visit struct {
 	opened   bool // its tasks could not run, and can again
 	oneByOne bool
 	next     time.Duration
+}
+
+// unseen is how many permits tasks were called for that the limiter does not show yet. Others ask for their own permits
+// if these are a client's.
+func (k *visit) unseen() int64 {
+	if k.client != "" {
+		return k.out + k.here
+	}
+	return k.out + max(k.asking, k.here)
 }
 
 // bring calls what the visits say, and notes the result.

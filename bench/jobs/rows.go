@@ -14,6 +14,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/bench/internal/redisserver"
 	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/wire"
 	"github.com/jobthrottle/jobthrottle/producer"
 	"github.com/jobthrottle/jobthrottle/worker"
 )
@@ -25,6 +26,8 @@ type row struct {
 	accounts        int // with a limit each, if there are several; their jobs are enqueued account by account
 	perWorker       int // limit of each worker; 0: none
 	workers, slots  int
+	smooth          bool
+	away            time.Duration // the round trip from a worker to Redis, beyond that of loopback
 }
 
 func rows() []row {
@@ -34,7 +37,20 @@ func rows() []row {
 		{name: "20,000 at 2000/s", jobs: 20_000, perSecond: 2000, workers: 2, slots: 100},
 		{name: "400, 20/s for each worker and 60/s", jobs: 400, perSecond: 60, perWorker: 20, workers: 2, slots: 20},
 		{name: "20 accounts, 1,000 at 50/s each", jobs: 20_000, perSecond: 1000, accounts: 20, workers: 2, slots: 100},
+		far(30*time.Millisecond, false),
+		far(30*time.Millisecond, true),
+		far(120*time.Millisecond, false),
+		far(120*time.Millisecond, true),
 	}
+}
+
+// far is the row of workers whose Redis is that far away.
+func far(away time.Duration, smooth bool) row {
+	kind := "in bursts"
+	if smooth {
+		kind = "smooth"
+	}
+	return row{name: fmt.Sprintf("1,200 at 200/s %s, Redis %v away", kind, away), jobs: 1200, perSecond: 200, workers: 4, slots: 20, smooth: smooth, away: away}
 }
 
 const guard = 10 * time.Millisecond
@@ -44,6 +60,9 @@ func (r row) ideal() time.Duration {
 	n := r.perSecond
 	if r.perWorker > 0 {
 		n = min(n, r.perWorker*r.workers)
+	}
+	if r.smooth {
+		return time.Duration(r.jobs-1) * (time.Second + guard) / time.Duration(n)
 	}
 	return time.Duration((r.jobs+n-1)/n-1) * (time.Second + guard)
 }
@@ -57,7 +76,7 @@ func (r row) config(addr string, free bool) *config.Config {
 	}
 	cfg := config.Default()
 	cfg.Redis.Addrs = []string{addr}
-	api := config.Limit{Rate: rate(r.perSecond), Guard: config.Duration(guard)}
+	api := config.Limit{Rate: rate(r.perSecond), Guard: config.Duration(guard), Smooth: r.smooth}
 	if r.accounts > 0 {
 		api.Rate, api.Key = rate(r.perSecond/r.accounts), "payload.account"
 	}
@@ -87,6 +106,16 @@ func (r row) measure(ctx context.Context, server *redisserver.Server, free bool)
 	if err := r.enqueue(ctx, server.Addr); err != nil {
 		return result{}, err
 	}
+	addr := server.Addr
+	if r.away > 0 {
+		far, err := wire.New(addr)
+		if err != nil {
+			return result{}, err
+		}
+		defer far.Close()
+		far.Set(wire.Trouble{Delay: r.away})
+		addr = far.Addr
+	}
 	before, err := server.Usage(ctx)
 	if err != nil {
 		return result{}, err
@@ -98,7 +127,7 @@ func (r row) measure(ctx context.Context, server *redisserver.Server, free bool)
 	errs := make([]error, r.workers)
 	began := time.Now()
 	for i := range r.workers {
-		w, err := worker.New(r.config(server.Addr, free), zap.NewNop())
+		w, err := worker.New(r.config(addr, free), zap.NewNop())
 		if err != nil {
 			return result{}, err
 		}

@@ -47,12 +47,11 @@ func queuesKey(limiter string) string { return ofLimiter(limiter, "queues") }
 // ownQueuesKey is the same for the permits that one process has for itself.
 func ownQueuesKey(limiter, client string) string { return ofLimiter(limiter, "queues:"+client) }
 
-func askingKey(queue, name string) string {
-	limiter, _, _ := Split(name)
-	return queuePrefix(queue) + "jt:asking:" + limiter
-}
+func calledKey(queue, name string) string { return ofLine(queue, "called", name) }
+func askingKey(queue, name string) string { return ofLine(queue, "asking", name) }
 
-func calledKey(queue, name string) string {
+// ofLine is a key for the tasks of a line, or for those of all tenants that share its limiter.
+func ofLine(queue, what, name string) string {
 	limiter, _, _ := Split(name)
-	return queuePrefix(queue) + "jt:called:" + limiter
+	return queuePrefix(queue) + "jt:" + what + ":" + limiter
 }

@@ -68,7 +68,7 @@ func (l *Lines) TakeAs(ctx context.Context, as Taker, queue string, leaseEnds an
 	if as.ID != "" {
 		no = strconv.FormatInt(as.No, 10)
 	}
-	args := []any{leaseEnds, queuePrefix(queue), most, with, no, tookLasts.Milliseconds(), askingCounts.Milliseconds()}
+	args := []any{leaseEnds, queuePrefix(queue), most, with, no, tookLasts.Milliseconds(), AskingCounts.Milliseconds()}
 	reply, err := l.take.Run(ctx, l.rdb, keys, args...).Slice()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil

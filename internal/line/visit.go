@@ -19,8 +19,8 @@ const (
 	visitLasts = 2 * time.Second
 	// calledCounts is for how long a called task counts if nobody has taken it.
 	calledCounts = 5 * time.Second
-	// askingCounts is for how long a called task counts after it was taken, if nobody says that its limiter has answered.
-	askingCounts = time.Second
+	// AskingCounts is for how long a called task counts after it was taken, if nobody says that its limiter has answered.
+	AskingCounts = time.Second
 	// absence is how long after the last visit of one of its lines a queue counts as one that
 	// nobody runs.
 	absence = time.Second
