@@ -68,6 +68,7 @@ func TestGroupOfShortAndLong(t *testing.T) {
 				ctx, cancel := context.WithTimeout(b.Context(), 8*time.Second)
 				defer cancel()
 				starts := used(ctx, 30, g)
+				b.Logf("%d permits in 8s, %d in the busiest", len(starts), busiest(starts, time.Second))
 				if len(starts) < 78 || busiest(starts, time.Second) > 10 {
 					b.Errorf("%d permits in 8s, %d in one second; want at least 78, at most 10", len(starts), busiest(starts, time.Second))
 				}

@@ -108,13 +108,13 @@ func (r row) measure(ctx context.Context, server *redisserver.Server, free bool)
 	}
 	addr := server.Addr
 	if r.away > 0 {
-		far, err := wire.New(addr)
+		way, err := wire.New(addr)
 		if err != nil {
 			return result{}, err
 		}
-		defer far.Close()
-		far.Set(wire.Trouble{Delay: r.away})
-		addr = far.Addr
+		defer way.Close()
+		way.Set(wire.Trouble{Delay: r.away})
+		addr = way.Addr
 	}
 	before, err := server.Usage(ctx)
 	if err != nil {
