@@ -18,6 +18,7 @@ import (
 //   - a task that only waited goes back to its queue when its process dies or drains;
 //   - what ends an attempt is tried again until its lease is over. asynq itself
 //     tries again with a context that has ended;
+//   - what ends a task that is done costs Redis less while many others wait;
 //   - it learns how long leases last.
 //
 // Scripts that it does not know pass through, and it logs a warning.
@@ -28,12 +29,12 @@ type client struct {
 
 // EvalSha implements redis.Scripter.
 func (c client) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
-	return c.eval(ctx, keys, args, func() *redis.Cmd { return c.UniversalClient.EvalSha(ctx, sha1, keys, args...) })
+	return c.eval(ctx, keys, args, script{sha1: sha1})
 }
 
 // Eval implements redis.Scripter.
-func (c client) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
-	return c.eval(ctx, keys, args, func() *redis.Cmd { return c.UniversalClient.Eval(ctx, script, keys, args...) })
+func (c client) Eval(ctx context.Context, text string, keys []string, args ...any) *redis.Cmd {
+	return c.eval(ctx, keys, args, script{text: text})
 }
 
 // ZAddXX is how asynq extends leases.
@@ -50,8 +51,9 @@ func (c client) ZAddXX(ctx context.Context, key string, members ...redis.Z) *red
 	return cmd
 }
 
-func (c client) eval(ctx context.Context, keys []string, args []any, asynqs func() *redis.Cmd) *redis.Cmd {
+func (c client) eval(ctx context.Context, keys []string, args []any, s script) *redis.Cmd {
 	call := line.Recognize(keys, args)
+	asynqs := func() *redis.Cmd { return s.run(ctx, c.UniversalClient, keys, args) }
 	switch {
 	case c.l.serving.Load():
 	case call.Step == line.Dequeue && c.l.served.Load(): // Serve has returned, and asynq has yet to notice
@@ -70,7 +72,11 @@ func (c client) eval(ctx context.Context, keys []string, args []any, asynqs func
 		return c.l.intake.next(ctx, call)
 	case line.Done:
 		a := c.l.attempts.get(call.Queue, call.ID) // afterwards it may be one of the next task of this id
-		cmd := c.repeat(ctx, asynqs)
+		done, known := c.l.dones.of(s)
+		if !known {
+			return redis.NewCmdResult(nil, errNoScript)
+		}
+		cmd := c.repeat(ctx, func() *redis.Cmd { return done.run(ctx, c.UniversalClient, keys, args) })
 		if cmd.Err() == nil {
 			c.l.ended(call.Queue, call.ID, true)
 			if a != nil {

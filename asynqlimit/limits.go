@@ -70,6 +70,7 @@ type Limits struct {
 	intake   *intake
 	rooms    rooms
 	attempts *attempts
+	dones    dones
 	orders   *orders
 	caller   *caller
 	name     string                       // of the server, among those of this process

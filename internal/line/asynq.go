@@ -106,6 +106,16 @@ func Recognize(keys []string, args []any) Call {
 	return c
 }
 
+// fromHead is how asynq takes a task that is done off the list of active tasks: it reads the whole list.
+const fromHead = `redis.call("LREM", KEYS[1], 0, ARGV[1])`
+
+// FromTail returns asynq's script for Done so that it reads the list of active tasks from the tail, where the oldest
+// are, and no further than to the task. While many tasks wait in processes, this list is long, and those that are done
+// were taken before them. A script that does it in another way stays as it is.
+func FromTail(script string) string {
+	return strings.Replace(script, fromHead, strings.Replace(fromHead, "0", "-1", 1), 1)
+}
+
 // queueOf returns the queue of one of asynq's keys.
 func queueOf(key string) (string, bool) {
 	rest, ok := strings.CutPrefix(key, "asynq:{")
