@@ -128,16 +128,14 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 	}
 }
 
-// more gives positions to further tasks of the queue, as many as are free at once, and at most so
-// many.
-func (g *gate) more(queue string, most int) (positions []*position) {
+// more gives positions to further tasks of the queue, as many as are free at once: for so many, or for as many
+// more as this process has called, and at most for most.
+func (g *gate) more(queue string, want, most int) (positions []*position) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	called := 0 // called tasks that are not here, besides the one that was admitted
-	if g.expects(queue, now) {
-		called = g.onWay[queue].n - 1
-	}
+	called := g.calledTo(queue, now) - 1 // besides the one that was admitted
+	most = min(max(want, called), most)
 	for len(positions) < most && !g.passing {
 		s := &position{g: g, queue: queue, since: now}
 		switch {

@@ -73,7 +73,8 @@ func (in *intake) next(ctx context.Context, call line.Call) *redis.Cmd {
 			return none
 		}
 	}
-	positions := append([]*position{first}, g.more(queue, max(min(in.most, most), least, this.asked)-1)...)
+	most = max(most, least, this.asked)
+	positions := append([]*position{first}, g.more(queue, max(min(in.most, most), least, this.asked)-1, most-1)...)
 	asked := len(positions)
 	tasks, err := in.l.lines.TakeAs(ctx, line.Taker{ID: in.id, No: this.no}, queue, call.LeaseEnds, asked, in.l.rules.orders)
 	standings := in.l.order(ctx, queue, tasks)

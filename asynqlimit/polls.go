@@ -33,12 +33,18 @@ func (g *gate) toCome() (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	for queue, e := range g.onWay {
-		if g.expects(queue, now) {
-			n += e.n
-		}
+	for queue := range g.onWay {
+		n += g.calledTo(queue, now)
 	}
 	return n
+}
+
+// calledTo is how many called tasks of the queue are not here yet. Whoever calls it has locked g.
+func (g *gate) calledTo(queue string, now time.Time) int {
+	if !g.expects(queue, now) {
+		return 0
+	}
+	return g.onWay[queue].n
 }
 
 // expect notes that n tasks of the queue were called.
