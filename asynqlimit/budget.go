@@ -30,6 +30,7 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 		k.here = c.pendingOf(c.queues[k.queue], k.name) // before their limiter answers them, so that it or this shows them
 		of[n], costs[i], tasks[i] = i, min(costs[i], k.cost), tasks[i]+k.tasks
 	}
+	read := time.Now()
 	standings, err := c.standings(ctx, names, costs)
 	free := int64(capacity) // less the tasks that are on their way and may come here
 	unseen := make([]int64, len(names))
@@ -60,12 +61,27 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 	if serr != nil {
 		err = errors.Join(err, fmt.Errorf("share what comes due: %w", serr))
 	}
+	now := time.Now()
 	for n, k := range visits {
 		i := of[n]
 		k.permits, k.capacity, k.short = shares[i][where[n]], most[i], needs[i] > most[i]
-		k.next = nextVisit(standings[i].wait, due[k.queue].All, needs[i] > 2*most[i] && free > 0 && k.client == "")
+		s, given := standings[i], int64(0)
+		for _, permits := range shares[i] {
+			given += permits
+		}
+		// All that is due is given. That is not known while tasks were called that the limiter does not show yet. A client's
+		// tasks may come to others, which use their own permits.
+		if k.client == "" && unseen[i] == 0 && given >= needs[i]*s.cost {
+			s.wait = max(s.wait, s.later)
+		}
+		s.wait -= now.Sub(read)
+		apart := visitsApart(due[k.queue].All, perLine)
+		k.next = nextVisit(s.wait, apart, needs[i] > 2*most[i] && free > 0 && k.client == "")
+		if c.ownVisited(k, s, now); k.client != "" {
+			k.next = apart // others need not wait until these permits are due
+		}
 		if most[i] > 0 {
-			c.turns[probeKey{c.queues[k.queue], k.name}] = time.Now()
+			c.turns[probeKey{c.queues[k.queue], k.name}] = now
 		}
 	}
 	return wants, err
@@ -120,9 +136,12 @@ func (c *caller) refund(ctx context.Context, unused []*visit) error {
 type limiterStanding struct {
 	due    int64         // permits that are due within lead, for whole tasks
 	client string        // whose they are, if the limiter is PerClient: this process's; else empty
-	wait   time.Duration // until the next permit, of any process
+	wait   time.Duration // until the next permit
+	later  time.Duration // until more than due are free; 0: not known
 	cost   int64         // of a task, about
 	most   int64         // permits that it gives at once
+
+	unknown bool // it could not be read
 }
 
 // anyNumber stands for the permits of a limiter that neither Redis nor the configuration has.
@@ -133,7 +152,7 @@ func (c *caller) standings(ctx context.Context, names []string, costs []int64) (
 	found, unknown, err := c.inspect(ctx, names)
 	out := make([]limiterStanding, len(names))
 	for i, name := range names {
-		if out[i] = (limiterStanding{wait: longest, cost: costs[i], most: costs[i]}); !unknown[name] {
+		if out[i] = (limiterStanding{wait: longest, cost: costs[i], most: costs[i], unknown: true}); !unknown[name] {
 			out[i] = standingOf(found[name], c.l.throttle.ID(), costs[i])
 		}
 	}
@@ -152,19 +171,10 @@ func standingOf(u operate.FleetUsage, client string, cost int64) limiterStanding
 	if r.Permits == 0 {
 		return limiterStanding{due: anyNumber, cost: cost, most: anyNumber}
 	}
-	s := limiterStanding{wait: max(u.NextFree, u.Paused), cost: min(cost, r.Permits), most: r.Permits}
+	s := limiterStanding{wait: max(u.NextFree, u.Paused), later: u.Later, cost: min(cost, r.Permits), most: r.Permits}
 	due, free := max(u.Available, u.Soon), u.NextFree
 	if r.Type == throttle.PerClient {
 		s.client = client
-		i := slices.IndexFunc(u.PerClient, func(c operate.ClientUsage) bool { return c.ID == client })
-		switch {
-		case i >= 0:
-			due, free = max(u.PerClient[i].Available, u.PerClient[i].Soon), u.PerClient[i].NextFree
-		case u.Paused <= lead: // it has used nothing
-			due, free, s.wait = r.Permits, u.Paused, u.Paused
-		default:
-			due = 0
-		}
 	}
 	if r.Smooth {
 		var apart time.Duration

@@ -17,7 +17,7 @@ import (
 
 // caller brings tasks back from their lines when their permits are due. The processes that serve
 // a queue share its lines. One process at a time visits a line, and only if it has capacity for
-// the tasks that it calls.
+// the tasks that it calls. Lines of PerClient limiters each process visits for its own permits, too.
 type caller struct {
 	l      *Limits
 	fleet  *operate.Fleet
@@ -46,6 +46,7 @@ type caller struct {
 	claims   int                    // how many lines the next pass claims, if it has capacity (run's goroutine only)
 	full     int                    // how many queues had so many lines or more in the last pass (run's goroutine only)
 	turns    map[probeKey]time.Time // of lines: when they last got capacity, or were first seen (run's goroutine only)
+	own      map[probeKey]time.Time // of lines of PerClient limiters: when this process visits them next (run's goroutine only)
 }
 
 type probeKey struct{ queue, line string }
@@ -56,6 +57,7 @@ func newCaller(l *Limits, queues []string) *caller {
 		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
 		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]freeSlots{}, calledAt: map[string]time.Time{}, resting: map[string]time.Time{}, first: map[string]bool{},
 		owed: map[owedKey]line.Charged{}, average: map[string]int64{}, upSince: map[string]time.Time{}, turns: map[probeKey]time.Time{},
+		own: map[probeKey]time.Time{},
 	}
 }
 
@@ -166,11 +168,12 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	if capacity > 0 {
 		claims = max(capacity, c.claims/max(c.full, 1))
 	}
-	due, err := c.l.lines.Due(ctx, c.queues, claims, c.restores(began))
+	due, err := c.l.lines.Due(ctx, c.queues, claims, c.restores(began), c.ownDue(began, claims))
 	if err != nil {
 		err = fmt.Errorf("read the lines: %w", err)
 	}
 	c.learn(due, began)
+	c.learnOwn(due, began)
 	err = errors.Join(err, c.announce(ctx), c.flushOrders(ctx), c.freeOf(ctx, due))
 	short := map[string]bool{} // queues with lines of which more tasks could be called
 	visits, next := c.blocked(due, capacity, short), empty
@@ -178,13 +181,13 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	c.full = 0
 	for i, d := range due {
 		switch {
-		case d.All == 0:
+		case d.All == 0, d.Next > farthest && int(d.All) == d.ToVisit(): // this pass visits all that there are
 		case capacity > 0 && !d.Paused && d.Next <= farthest:
 			next = min(next, max(d.Next+rand.N(d.Next/8+1), busy)) // not all at once: one comes first, and the others see what it found
 		default: // another process visits it, perhaps without capacity for its tasks
 			next = min(next, idle)
 		}
-		if claims > 0 && len(d.Claimed) >= claims {
+		if claims > 0 && d.ToVisit() >= claims {
 			c.full++
 		}
 		if unvisited(d, capacity) {
@@ -194,7 +197,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 			next = min(next, idle)
 		}
 		for _, line := range d.Claimed {
-			k := &visit{queue: i, name: line.Name, out: line.Out, asking: line.Asking, tasks: line.Tasks, cost: max(line.Cost, 1)}
+			k := &visit{queue: i, name: line.Name, out: line.Out, asking: line.Asking, tasks: line.Tasks, cost: max(line.Cost, 1), also: line.Also}
 			if average := c.average[k.name]; average > 0 {
 				k.cost = average
 			}
@@ -209,15 +212,25 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		wants, berr := c.budget(ctx, due, claimed, capacity)
 		err = errors.Join(err, berr)
 		c.claims = nextClaims(max(c.claims, capacity), capacity, wants, c.full > 0 && berr == nil)
-		next = busy
+		for _, k := range claimed {
+			if !k.also {
+				next = min(next, max(k.next, busy))
+			}
+		}
+	}
+	if capacity > 0 {
+		next = c.ownNext(due, time.Now(), next)
 	}
 	visits = append(visits, claimed...)
 	err = errors.Join(err, c.survey(ctx), c.chargeOwed(ctx), c.release(ctx, strays), c.bring(ctx, visits))
 	called := int64(0)
 	for _, k := range visits {
 		called += k.called
-		if k.opened && k.called > 0 {
+		switch {
+		case k.opened && k.called > 0:
 			next = min(next, busy)
+		case k.permits > 0 && k.tasks > 0 && !line.IsBlocked(k.name): // they parked too recently to be called
+			next = min(next, soonest)
 		}
 		if k.short && (k.permits <= 0 || !line.IsBlocked(k.name)) { // it has called all that it could
 			short[c.queues[k.queue]] = true

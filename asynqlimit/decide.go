@@ -78,15 +78,21 @@ const (
 	whenShort = 10 * time.Millisecond
 )
 
-// nextVisit is how long to wait before the next visit of a line. The next permit of its limiter
-// is free after wait, and its queue has so many lines. If this process has capacity for few of the
-// tasks that are due, it leaves the line to others at once.
-func nextVisit(wait time.Duration, lines int64, short bool) time.Duration {
+// visitsApart is the time between two visits of a line at most: farthest, or longer if a queue has many lines, so much for each.
+func visitsApart(lines int64, each time.Duration) time.Duration {
+	return max(farthest, min(time.Duration(lines)*each, longest))
+}
+
+// nextVisit is how long to wait before the next visit of a line, most at most. The next permit of its limiter
+// is free after wait, and others soon after it: the visit comes a little later than it might, so that one is enough for
+// all of a burst. If this process has capacity for few of the
+// tasks that are due (short), it leaves the line to others at once.
+func nextVisit(wait, most time.Duration, short bool) time.Duration {
 	switch {
 	case short:
 		return whenShort
 	case wait > lead:
-		return min(wait-lead, max(farthest, min(time.Duration(lines)*perLine, longest)))
+		return min(wait-lead+soonest, most)
 	}
 	return soonest
 }

@@ -45,14 +45,15 @@ func TestNextLook(t *testing.T) {
 	}{
 		{0, 1, false, soonest},
 		{0, 1, true, whenShort},
-		{lead + 100*time.Millisecond, 1, false, 100 * time.Millisecond},
+		{lead + time.Millisecond, 1, false, soonest + time.Millisecond},
+		{lead + 100*time.Millisecond, 1, false, soonest + 100*time.Millisecond},
 		{time.Hour, 1, false, farthest},
 		{time.Hour, 10_000, false, 5 * time.Second},
 		{time.Hour, 10_000_000, false, longest},
-		{time.Second, 10_000, false, time.Second - lead},
+		{time.Second, 10_000, false, time.Second - lead + soonest},
 	}
 	for _, tt := range tests {
-		if got := nextVisit(tt.wait, tt.lines, tt.short); got != tt.want {
+		if got := nextVisit(tt.wait, visitsApart(tt.lines, perLine), tt.short); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
 		}
 	}

@@ -129,13 +129,17 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 }
 
 // more gives positions to further tasks of the queue, as many as are free at once: for so many, or for as many
-// more as this process has called, and at most for most.
+// more as this process has called just now, and at most for most. Of those that it called before, others may have
+// taken some.
 func (g *gate) more(queue string, want, most int) (positions []*position) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
 	called := g.calledTo(queue, now) - 1 // besides the one that was admitted
-	most = min(max(want, called), most)
+	if e := g.onWay[queue]; called > 0 && now.Sub(e.at) <= leftFor {
+		want = max(want, called)
+	}
+	most = min(want, most)
 	for len(positions) < most && !g.passing {
 		s := &position{g: g, queue: queue, since: now}
 		switch {

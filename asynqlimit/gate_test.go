@@ -90,6 +90,28 @@ func TestGateOrder(t *testing.T) {
 	}
 }
 
+// TestGateMore: one take asks for all tasks that this process has called, however few came with the take before, and for as many
+// others as it wants; never for more than the queue may give, or than it has capacity for.
+func TestGateMore(t *testing.T) {
+	for name, tt := range map[string]struct{ called, want, most, got int }{
+		"nothing is called":  {0, 3, 31, 3},
+		"called":             {20, 0, 31, 19}, // and the one that was admitted
+		"few are called":     {2, 3, 31, 3},
+		"the queue has few":  {20, 0, 4, 4},
+		"no capacity":        {100, 0, 99, 29},
+		"no slots for these": {0, 31, 31, 9},
+	} {
+		g := newGate(gateSize{slots: 10, room: 20, weights: map[string]int{"a": 1}})
+		g.expect("a", tt.called)
+		if _, ok := g.admit("a", 0); !ok {
+			t.Fatal("not admitted")
+		}
+		if got := len(g.more("a", tt.want, tt.most)); got != tt.got {
+			t.Errorf("%s: %d positions, want %d", name, got, tt.got)
+		}
+	}
+}
+
 // TestGateRoom: one limiter gets half of the room for tasks that were not called. A task that waits
 // in a slot because that is full swaps with a task that is due.
 func TestGateRoom(t *testing.T) {

@@ -16,14 +16,15 @@ import (
 
 // rules are what a configuration says about jobs, with the counters of this process.
 type rules struct {
-	plan   *plan.Jobs
-	jobs   map[*plan.Job]*rule
-	all    []*rule // the pattern that wins comes first
-	limits map[*plan.Limit]*limit
-	named  map[string]*limit
-	share  bool // tenants share one of the limits
-	slots  map[*plan.SlotLimit]*slotLimit
-	orders bool // tasks of one of the slot limits keep their order
+	plan      *plan.Jobs
+	jobs      map[*plan.Job]*rule
+	all       []*rule // the pattern that wins comes first
+	limits    map[*plan.Limit]*limit
+	named     map[string]*limit
+	share     bool // tenants share one of the limits
+	perClient bool // each process has permits of its own of one of the limits
+	slots     map[*plan.SlotLimit]*slotLimit
+	orders    bool // tasks of one of the slot limits keep their order
 }
 
 // rule is what applies to the tasks of a pattern.
@@ -64,6 +65,7 @@ func newRules(cfg *config.Config) (*rules, error) {
 		rs.limits[l].atOnce.Store(true)
 		rs.named[l.Name] = rs.limits[l]
 		rs.share = rs.share || l.Share != ""
+		rs.perClient = rs.perClient || l.Rate.Type == throttle.PerClient
 	}
 	for _, l := range jobs.Slots() {
 		rs.slots[l] = &slotLimit{SlotLimit: l}

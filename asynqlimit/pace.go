@@ -61,7 +61,7 @@ func timeFor(permits int64, rate throttle.Rate) time.Duration {
 
 // inspect reads limiters, and notes their paces. Unknown has those that could not be read.
 func (c *caller) inspect(ctx context.Context, names []string) (found map[string]operate.FleetUsage, unknown map[string]bool, err error) {
-	usages, err := c.fleet.Inspect(ctx, names...)
+	usages, err := c.fleet.InspectFor(ctx, c.l.throttle.ID(), names...)
 	unknown = map[string]bool{}
 	if spoilt, ok := errors.AsType[*operate.SpoiltError](err); ok {
 		for _, l := range spoilt.Limiters {

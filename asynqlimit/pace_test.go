@@ -34,24 +34,22 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestStandingOfPerClient: a process calls jobs for its own permits, whatever others have.
+// TestStandingOfPerClient: a process calls jobs for permits that it has for itself.
 func TestStandingOfPerClient(t *testing.T) {
-	usage := func(paused time.Duration, clients ...operate.ClientUsage) operate.FleetUsage {
-		return operate.FleetUsage{Usage: throttle.Usage{Rate: throttle.Rate{Type: throttle.PerClient, Permits: 20, Interval: time.Second}, Paused: paused}, PerClient: clients}
+	usage := func(u throttle.Usage) operate.FleetUsage {
+		u.Rate = throttle.Rate{Type: throttle.PerClient, Permits: 20, Interval: time.Second}
+		return operate.FleetUsage{Usage: u}
 	}
-	other := operate.ClientUsage{ID: "other", Available: 20, Soon: 20}
 	for name, tt := range map[string]struct {
 		of   operate.FleetUsage
 		cost int64
 		want int64
 	}{
-		"some of its own":         {usage(0, other, operate.ClientUsage{ID: "me", Available: 3, Soon: 7}), 1, 7},
-		"none":                    {usage(0, other, operate.ClientUsage{ID: "me", NextFree: time.Second}), 1, 0},
-		"it has used nothing":     {usage(0, other), 1, 20},
-		"nobody has":              {usage(0), 1, 20},
-		"paused":                  {usage(time.Minute), 1, 0},
-		"whole tasks":             {usage(0, operate.ClientUsage{ID: "me", Available: 7, Soon: 7}), 3, 6},
-		"the others have nothing": {usage(0, operate.ClientUsage{ID: "other", NextFree: time.Second}, operate.ClientUsage{ID: "me", Available: 20}), 1, 20},
+		"some of its own": {usage(throttle.Usage{Available: 3, Soon: 7}), 1, 7},
+		"none":            {usage(throttle.Usage{NextFree: time.Second}), 1, 0},
+		"nothing used":    {usage(throttle.Usage{Available: 20, Soon: 20}), 1, 20},
+		"paused":          {usage(throttle.Usage{Paused: time.Minute}), 1, 0},
+		"whole tasks":     {usage(throttle.Usage{Available: 7, Soon: 7}), 3, 6},
 	} {
 		s := standingOf(tt.of, "me", tt.cost)
 		if s.due != tt.want || s.client != "me" {

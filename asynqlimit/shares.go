@@ -112,6 +112,14 @@ func (s *sharing) decide(rules *rules) {
 	}
 }
 
+// dealt is for how many permits tasks of its tenants are to be called.
+func (s *sharing) dealt() (permits int64) {
+	for _, v := range s.visits {
+		permits += v.Permits
+	}
+	return permits
+}
+
 // inASecond is about how many permits a limit gives in a second, one at least.
 func inASecond(r throttle.Rate) int64 {
 	return max(int64(float64(r.Permits)*float64(time.Second)/float64(max(r.Interval, 1))), 1)

@@ -29,6 +29,7 @@ type visit struct {
 	inOrder  bool
 	opened   bool // its tasks could not run, and can again
 	oneByOne bool
+	also     bool // its time has not come, but these permits are due
 	next     time.Duration
 }
 
@@ -67,10 +68,13 @@ func (c *caller) bring(ctx context.Context, visits []*visit) error {
 	for i := range queues {
 		for _, k := range of[i] {
 			if s := shares[k]; s != nil {
+				if s.dealt() < k.permits {
+					k.next = min(k.next, soonest)
+				}
 				args[i] = append(append(args[i], s.visits...), line.Visit{Line: k.name, Next: k.next})
 				continue
 			}
-			args[i] = append(args[i], line.Visit{Line: k.name, Permits: k.permits, From: k.from, InOrder: k.inOrder, OneByOne: k.oneByOne, Next: k.next})
+			args[i] = append(args[i], line.Visit{Line: k.name, Permits: k.permits, From: k.from, InOrder: k.inOrder, OneByOne: k.oneByOne, Also: k.also, Next: k.next})
 		}
 	}
 	brought, err := c.l.lines.Bring(ctx, queues, args)

@@ -17,8 +17,9 @@ type Usage struct {
 	NextFree  time.Duration // from now until a permit is available; reservations count
 	Paused    time.Duration // how long a pause still lasts
 	Pinned    bool
-	Soon      int64    // what could be taken 200ms from now, unless others take it before
-	Clients   []string // ids of clients seen lately: all of a PerClient limiter; of others, those that reserved far ahead
+	Soon      int64         // what could be taken 200ms from now, unless others take it before
+	Later     time.Duration // from now until more than Soon could be; 0: never, now, or not known because the limiter is smooth
+	Clients   []string      // ids of clients seen lately: all of a PerClient limiter; of others, those that reserved far ahead
 }
 
 // Config reads the limiter's rate. The error is [ErrNotInitialized] if it has none,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +24,8 @@ type recorder struct {
 	redis.UniversalClient
 	mu    sync.Mutex
 	calls []Call
-	odd   [][]string // keys of unknown scripts
+	odd   [][]string      // keys of unknown scripts
+	texts map[string]Step // of the scripts that were sent whole
 }
 
 func (r *recorder) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
@@ -35,6 +37,13 @@ func (r *recorder) EvalSha(ctx context.Context, sha1 string, keys []string, args
 	}
 	r.mu.Unlock()
 	return r.UniversalClient.EvalSha(ctx, sha1, keys, args...)
+}
+
+func (r *recorder) Eval(ctx context.Context, text string, keys []string, args ...any) *redis.Cmd {
+	r.mu.Lock()
+	r.texts[text] = Recognize(keys, args).Step
+	r.mu.Unlock()
+	return r.UniversalClient.Eval(ctx, text, keys, args...)
 }
 
 func (r *recorder) seen(step Step, id string) (found []Call) {
@@ -53,7 +62,7 @@ func (r *recorder) seen(step Step, id string) (found []Call) {
 func TestScriptsOfAsynq(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	defer rdb.Close()
-	r := &recorder{UniversalClient: rdb}
+	r := &recorder{UniversalClient: rdb, texts: map[string]Step{}}
 	const queue = "odd :q%"
 	client := asynq.NewClientFromRedisClient(rdb)
 	started := make(chan struct{}, 1)
@@ -112,6 +121,26 @@ func TestScriptsOfAsynq(t *testing.T) {
 	}
 	if len(r.odd) > 0 {
 		t.Errorf("not known: %q", r.odd)
+	}
+	done := 0
+	for text, step := range r.texts {
+		if step != Done {
+			continue
+		}
+		done++
+		before, after := strings.Fields(text), strings.Fields(FromTail(text))
+		var changed []string
+		for i := range after {
+			if after[i] != before[i] {
+				changed = append(changed, before[i]+" "+after[i])
+			}
+		}
+		if fmt.Sprint(changed) != "[0, -1,]" {
+			t.Errorf("from the tail of the list, a script changes in %q: %s", changed, text)
+		}
+	}
+	if done != 4 {
+		t.Errorf("%d scripts for tasks that are done, want 4: plain, unique, kept, and both", done)
 	}
 }
 

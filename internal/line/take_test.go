@@ -103,7 +103,7 @@ func TestCalledTasksCount(t *testing.T) {
 				c.t.Fatal(err)
 			}
 			c.rdb.ZAdd(ctx, linesKey("default", "api"), redis.Z{Member: "api"}) // it is due
-			due, err := c.lines.Due(ctx, []string{"default"}, 1, 0)
+			due, err := c.lines.Due(ctx, []string{"default"}, 1, 0, nil)
 			if err != nil || len(due[0].Claimed) != 1 {
 				c.t.Fatalf("due %+v, %v", due, err)
 			}

@@ -104,7 +104,7 @@ func TestLinesOfTenants(t *testing.T) {
 		c.park("a", 30, 1)
 		c.park("b", 20, 2)
 		c.check("parked", 50, "a", "b")
-		due, err := c.lines.Due(ctx, []string{"default"}, 10, 0)
+		due, err := c.lines.Due(ctx, []string{"default"}, 10, 0, nil)
 		if err != nil || len(due[0].Claimed) != 1 || due[0].Claimed[0] != (Claimed{Name: SharedBy("api"), Tasks: 50, Cost: 1}) {
 			c.t.Fatalf("due: %+v, %v", due, err)
 		}
@@ -329,7 +329,7 @@ func TestLineThatAnOldWorkerRemoved(t *testing.T) {
 		ctx := c.t.Context()
 		claimed := func(mends int) []Claimed {
 			c.t.Helper()
-			due, err := c.lines.Due(ctx, []string{"default"}, 10, mends)
+			due, err := c.lines.Due(ctx, []string{"default"}, 10, mends, nil)
 			if err != nil {
 				c.t.Fatal(err)
 			}

@@ -17,6 +17,8 @@ const (
 	maxKnown, maxMeasured = 1000, 20
 	// visitLasts is how long a visit may take before another process visits the line.
 	visitLasts = 2 * time.Second
+	// visitAgain is how soon a line is visited again if it has permits for tasks that parked too recently to be called.
+	visitAgain = 40 * time.Millisecond
 	// calledCounts is for how long a called task counts if nobody has taken it.
 	calledCounts = 5 * time.Second
 	// AskingCounts is for how long a called task counts after it was taken, if nobody says that its limiter has answered.
@@ -44,17 +46,30 @@ type Claimed struct {
 	Asking int64 // permits of its called tasks that were taken and that the limiter has yet to answer, as far as Redis knows
 	Tasks  int64 // in the line
 	Cost   int64 // of the first task
+	Also   bool  // it was not due, but named: others may visit it, too
+}
+
+// ToVisit is how many of the claimed lines were due.
+func (d Due) ToVisit() int {
+	n := 0
+	for _, c := range d.Claimed {
+		if !c.Also {
+			n++
+		}
+	}
+	return n
 }
 
 // Due claims lines of the queues that are due for a visit, at most claims lines of each queue,
 // and returns which lines there are. A queue that the error concerns has no Known. If a worker
 // that does not know tenants has removed lines that tenants share, Due puts them back among the
-// lines to visit, if the queue has at most restores of them.
-func (l *Lines) Due(ctx context.Context, queues []string, claims, restores int) ([]Due, error) {
+// lines to visit, if the queue has at most restores of them. It also returns the lines named in also, by queue, that are there,
+// as if they were due.
+func (l *Lines) Due(ctx context.Context, queues []string, claims, restores int, also map[string][]string) ([]Due, error) {
 	calls := make([]call, len(queues))
 	for i, queue := range queues {
-		calls[i] = call{[]string{pausedKey(queue), linesKey(queue, ""), blockedKey(queue)}, []any{
-			queuePrefix(queue), visitLasts.Milliseconds(), min(claims, MaxClaimed), maxKnown, maxMeasured, calledCounts.Milliseconds(), restores}}
+		calls[i] = call{[]string{pausedKey(queue), linesKey(queue, ""), blockedKey(queue)}, append([]any{
+			queuePrefix(queue), visitLasts.Milliseconds(), min(claims, MaxClaimed), maxKnown, maxMeasured, calledCounts.Milliseconds(), restores}, anys(also[queue])...)}
 	}
 	replies, err := l.all(ctx, l.due, calls)
 	due := make([]Due, len(queues))
@@ -79,7 +94,7 @@ func parseDue(queue string, reply any) (Due, error) {
 	d.All = r.int()
 	d.Next = time.Duration(r.int()) * time.Millisecond
 	for range r.int() {
-		d.Claimed = append(d.Claimed, Claimed{Name: r.text(), Out: r.int(), Asking: r.int(), Tasks: r.int(), Cost: r.int()})
+		d.Claimed = append(d.Claimed, Claimed{Name: r.text(), Out: r.int(), Asking: r.int(), Tasks: r.int(), Cost: r.int(), Also: r.int() == 1})
 	}
 	blocked := 0
 	for r.more() {
@@ -148,6 +163,7 @@ type Visit struct {
 	InOrder  bool          // no task is called before one at the head that came and parked just now
 	OneByOne bool          // nor before one of its order that came earlier and has not ended: see Order
 	Next     time.Duration // until the next visit
+	Also     bool          // leaves the time of the next visit as it is
 
 	// For the line of a tenant, in place of From, InOrder and OneByOne: the start tag of its
 	// first task, and its weight.
@@ -166,9 +182,12 @@ type Brought struct {
 func (l *Lines) Bring(ctx context.Context, queues []string, visits [][]Visit) ([][]Brought, error) {
 	calls := make([]call, len(queues))
 	for i, queue := range queues {
-		args := []any{queuePrefix(queue), (2 * calledCounts).Milliseconds()}
+		args := []any{queuePrefix(queue), (2 * calledCounts).Milliseconds(), visitAgain.Milliseconds()}
 		for _, visit := range visits[i] {
-			from := visit.From
+			from, next := visit.From, visit.Next.Milliseconds()
+			if visit.Also {
+				next = -1
+			}
 			if visit.InOrder {
 				from = -1
 			}
@@ -176,10 +195,10 @@ func (l *Lines) Bring(ctx context.Context, queues []string, visits [][]Visit) ([
 				from = -2
 			}
 			if _, tenant, _ := Split(visit.Line); tenant != "" {
-				args = append(args, visit.Line, visit.Permits, visit.Next.Milliseconds(), floatText(visit.Start)+" "+floatText(visit.Weight))
+				args = append(args, visit.Line, visit.Permits, next, floatText(visit.Start)+" "+floatText(visit.Weight))
 				continue
 			}
-			args = append(args, visit.Line, visit.Permits, visit.Next.Milliseconds(), from)
+			args = append(args, visit.Line, visit.Permits, next, from)
 		}
 		calls[i] = call{[]string{pausedKey(queue), pendingKey(queue), retryKey(queue), linesKey(queue, ""), blockedKey(queue)}, args}
 	}

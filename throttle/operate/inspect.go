@@ -11,7 +11,7 @@ import (
 
 // FleetUsage is how a limiter stands over all processes. Of a [throttle.PerClient] limiter, Used,
 // Reserved, Available and Soon are the sums over PerClient below, and NextFree is the soonest of
-// theirs. All are zero if there are none.
+// theirs. Later is not known. All are zero if there are none.
 type FleetUsage struct {
 	Name string
 	throttle.Usage
@@ -57,29 +57,12 @@ func (e *SpoiltError) Unwrap() []error {
 // error nothing is returned. Each limiter is a script call of its own, sent in pipelines: Redis
 // serves others in between. A PerClient limiter takes one more call for each of its clients.
 func (f *Fleet) Inspect(ctx context.Context, names ...string) ([]FleetUsage, error) {
-	asked := make([]*inspection, 0, len(names))
-	for _, name := range names {
-		if checkName(name) == nil {
-			asked = append(asked, &inspection{name: name})
-		}
-	}
-	if err := f.inspect(ctx, asked); err != nil {
-		return nil, err
-	}
-	var spoilt SpoiltError
-	found := make([]FleetUsage, 0, len(asked))
+	found, ferr := f.inspectAll(ctx, inspection{clients: 1}, names)
 	var clients []*inspection
-	for _, a := range asked {
-		if one, ok := a.spoilt(); ok {
-			spoilt.Limiters = append(spoilt.Limiters, one)
-		}
-		if a.err != nil {
-			continue
-		}
-		found = append(found, FleetUsage{Name: a.name, Usage: a.usage})
-		if a.usage.Rate.Type == throttle.PerClient {
-			for _, id := range a.usage.Clients {
-				clients = append(clients, &inspection{name: a.name, client: id})
+	for _, u := range found {
+		if u.Rate.Type == throttle.PerClient {
+			for _, id := range u.Clients {
+				clients = append(clients, &inspection{name: u.Name, client: id})
 			}
 		}
 	}
@@ -93,6 +76,38 @@ func (f *Fleet) Inspect(ctx context.Context, names ...string) ([]FleetUsage, err
 			u.add(own)
 		}
 	}
+	return found, ferr
+}
+
+// InspectFor is [Fleet.Inspect] for the client with that [throttle.Client.ID]: the figures of a PerClient limiter are
+// that client's, and PerClient and Clients are empty. It takes one call for each limiter, however many clients there are.
+func (f *Fleet) InspectFor(ctx context.Context, client string, names ...string) ([]FleetUsage, error) {
+	return f.inspectAll(ctx, inspection{client: client}, names)
+}
+
+// inspectAll makes an inspection like that of each name.
+func (f *Fleet) inspectAll(ctx context.Context, like inspection, names []string) ([]FleetUsage, error) {
+	asked := make([]*inspection, 0, len(names))
+	for _, name := range names {
+		if checkName(name) == nil {
+			one := like
+			one.name = name
+			asked = append(asked, &one)
+		}
+	}
+	if err := f.inspect(ctx, asked); err != nil {
+		return nil, err
+	}
+	var spoilt SpoiltError
+	found := make([]FleetUsage, 0, len(asked))
+	for _, a := range asked {
+		if one, ok := a.spoilt(); ok {
+			spoilt.Limiters = append(spoilt.Limiters, one)
+		}
+		if a.err == nil {
+			found = append(found, FleetUsage{Name: a.name, Usage: a.usage})
+		}
+	}
 	if len(spoilt.Limiters) > 0 {
 		return found, &spoilt
 	}
@@ -101,7 +116,7 @@ func (f *Fleet) Inspect(ctx context.Context, names ...string) ([]FleetUsage, err
 
 // add sums up what the clients of a PerClient limiter have.
 func (u *FleetUsage) add(clients []*inspection) {
-	u.Used, u.Reserved, u.Available, u.Soon, u.NextFree = 0, 0, 0, 0, 0
+	u.Used, u.Reserved, u.Available, u.Soon, u.NextFree, u.Later = 0, 0, 0, 0, 0, 0
 	for _, c := range clients {
 		if c.err != nil {
 			continue
@@ -128,8 +143,8 @@ func (f *Fleet) InspectClient(ctx context.Context, client, name string) (throttl
 	if err := checkName(name); err != nil {
 		return throttle.Usage{}, err
 	}
-	a := inspection{name: name, client: client}
-	reply, _, err := script.Call(ctx, f.rdb, script.Inspect, a.keys())
+	a := inspection{name: name, client: client, clients: 1}
+	reply, _, err := script.Call(ctx, f.rdb, script.Inspect, a.keys(), a.clients)
 	a.read(reply, err)
 	return a.usage, a.err
 }

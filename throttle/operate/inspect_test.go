@@ -68,6 +68,58 @@ func testInspects(s *site) {
 	}
 }
 
+// TestInspectFor: one call tells a client how it stands with its own quota, and with limiters of all.
+func TestInspectFor(t *testing.T) {
+	s := onRedis(t)
+	ctx, f, mine, yours := t.Context(), s.fleet(), s.client(), s.client()
+	each := perHour(10)
+	each.Type = throttle.PerClient
+	s.limited(mine, "each", each, 3)
+	s.use(s.limiter(yours, "each"), 10)
+	s.limited(mine, "all", perHour(10), 4)
+	for _, tt := range []struct {
+		client     string
+		each, free int64
+	}{{mine.ID(), 3, 7}, {yours.ID(), 10, 0}, {"nobody", 0, 10}} {
+		found, err := f.InspectFor(ctx, tt.client, "each", "all", "missing")
+		if err != nil || len(found) != 2 || found[0].Used != tt.each || found[0].Available != tt.free || (found[0].NextFree > 0) != (tt.free == 0) || found[0].PerClient != nil {
+			t.Errorf("of %q: %+v, %v; want %d used", tt.client, found, err, tt.each)
+		} else if found[1].Name != "all" || found[1].Used != 4 || len(found[0].Clients)+len(found[1].Clients) > 0 {
+			t.Errorf("of all: %+v", found[1])
+		}
+	}
+}
+
+// TestInspectLater: Later is when more than Soon can be taken, whatever else is in the log. It is not known of smooth limiters.
+func TestInspectLater(t *testing.T) {
+	forEachRedis(t, func(s *site) {
+		ctx, f, c := s.Context(), s.fleet(), s.client()
+		rate := throttle.Rate{Permits: 10, Interval: 2 * time.Second, Guard: -1}
+		l := s.limited(c, "api", rate, 4)
+		<-time.After(time.Second)
+		s.use(l, 5)
+		smooth := rate
+		smooth.Smooth = true
+		s.limited(c, "smooth", smooth, 1)
+		s.limited(c, "idle", rate, 0)
+		found, err := f.InspectFor(ctx, c.ID(), "api", "smooth", "idle")
+		s.check(err)
+		// One is free, four are in about a second, and nine in about two.
+		if u := found[0]; u.Soon != 1 || u.Later < 600*time.Millisecond || u.Later > time.Second {
+			s.Errorf("%d soon, more in %v; want 1, and about a second", u.Soon, u.Later)
+		}
+		if found[1].Later != 0 || found[2].Soon != 10 || found[2].Later != 0 {
+			s.Errorf("smooth %+v, idle %+v: want nothing later", found[1], found[2])
+		}
+		<-time.After(850 * time.Millisecond)
+		found, err = f.InspectFor(ctx, c.ID(), "api")
+		s.check(err)
+		if u := found[0]; u.Soon != 5 || u.Later < 600*time.Millisecond || u.Later > 1200*time.Millisecond {
+			s.Errorf("%d soon, more in %v; want 5, and about a second", u.Soon, u.Later)
+		}
+	})
+}
+
 // Reservations and pauses show, and reading them changes nothing.
 func TestInspectsPlacesAndPauses(t *testing.T) {
 	s := onRedis(t)

@@ -17,6 +17,7 @@ const pipelined = 200
 // inspection is one call of inspect.lua: how a limiter stands for a client.
 type inspection struct {
 	name, client string
+	clients      int // 1 if the clients seen lately are wanted
 	usage        throttle.Usage
 	err          error // there is no such limiter, or something went wrong
 }
@@ -78,7 +79,7 @@ func (f *Fleet) inspectPage(ctx context.Context, asked []*inspection) (left []*i
 	replies := make([]*redis.Cmd, len(asked))
 	_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
 		for i, a := range asked {
-			replies[i] = script.Inspect.EvalSha(ctx, p, a.keys())
+			replies[i] = script.Inspect.EvalSha(ctx, p, a.keys(), a.clients)
 		}
 		return nil
 	})
@@ -96,7 +97,7 @@ func (f *Fleet) inspectPage(ctx context.Context, asked []*inspection) (left []*i
 	if len(left) == 0 {
 		return nil
 	}
-	reply, _, err := script.Call(ctx, f.rdb, script.Inspect, left[0].keys())
+	reply, _, err := script.Call(ctx, f.rdb, script.Inspect, left[0].keys(), left[0].clients)
 	left[0].read(reply, err)
 	return left[1:]
 }

@@ -7,7 +7,9 @@
 -- KEYS[4] lines, KEYS[5] blocked: as in due.lua
 -- ARGV[1] what the keys of the queue begin with: asynq:{QUEUE}:
 -- ARGV[2] milliseconds that the keys of called tasks are kept
--- ARGV    for each line: its name, permits to call tasks for, milliseconds until the next visit, where to begin:
+-- ARGV[3] milliseconds after which a line of a limiter is visited again at the latest if it has tasks that could not be called
+--         although there were permits: they came just now
+-- ARGV    for each line: its name, permits to call tasks for, milliseconds until the next visit (-1: as it is), where to begin:
 --         from 0 to 1; -1: at the head, and no task is called before one there that came and parked just now;
 --         -2: only the task that comes first in the order of the limit in flight, as in first.lua.
 --         For the line of a tenant, in place of where to begin: its start tag and its weight
@@ -17,7 +19,7 @@ local paused = redis.call("EXISTS", KEYS[1]) == 1
 local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 local ms, ns = string.format("%.0f", now), t[1] .. string.format("%06d000", tonumber(t[2]))
-local reply, brought, starts, failed = {}, {}, {}, nil
+local reply, brought, starts, unused, failed = {}, {}, {}, {}, nil
 
 -- Tasks that were called before, or came back from a process, and that nobody has taken yet, stay ahead of these. If
 -- there are more than leading counts for certain, no others are called: they would come before some of them.
@@ -82,7 +84,9 @@ local function visit(i)
   if n > 0 then redis.call("PEXPIRE", called, ARGV[2]) end
   local all = string.match(name, "^(.*)\t$") -- the limiter, if this is the line that its tenants share
   local left = redis.call("ZCARD", all and ARGV[1] .. "jt:tenants:" .. all or line)
-  local lines = string.sub(name, 1, 1) == "!" and KEYS[5] or KEYS[4]
+  local lines, after = string.sub(name, 1, 1) == "!" and KEYS[5] or KEYS[4], tonumber(ARGV[i + 2])
+  if shared and permits > 0 then unused[shared] = true end
+  if lines == KEYS[4] and (permits > 0 or all and unused[all]) then after = math.min(after, tonumber(ARGV[3])) end
   if shared then
     if gone > 0 then redis.call("HINCRBY", ARGV[1] .. "jt:tasks", shared, -gone) end
     if left > 0 then
@@ -90,8 +94,10 @@ local function visit(i)
     else
       redis.call("ZREM", ARGV[1] .. "jt:tenants:" .. shared, tenant)
     end
+  elseif left > 0 and after < 0 then
+    redis.call("ZADD", lines, "NX", ms, name)
   elseif left > 0 then
-    redis.call("ZADD", lines, string.format("%.0f", now + tonumber(ARGV[i + 2])), name)
+    redis.call("ZADD", lines, string.format("%.0f", now + after), name)
   else
     redis.call("ZREM", lines, name)
     if all then redis.call("HDEL", ARGV[1] .. "jt:tasks", all) end
@@ -100,7 +106,7 @@ local function visit(i)
   reply[#reply + 1] = used
   reply[#reply + 1] = left
 end
-for i = 3, #ARGV, 4 do
+for i = 4, #ARGV, 4 do
   local done, err = pcall(visit, i)
   if not done then -- somebody has written something there that is not what it should be
     failed = type(err) == "table" and err or redis.error_reply(tostring(err))

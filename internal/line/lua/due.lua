@@ -1,4 +1,4 @@
--- Claims the lines of a queue that are due for a visit, so that one process visits a line at a time, and returns which
+-- Claims the lines of a queue that are due for a visit, so that one process at a time visits a line that is, and returns which
 -- lines there are.
 --
 -- KEYS[1] asynq's paused mark
@@ -11,8 +11,9 @@
 -- ARGV[5] for how many of those the number of tasks is returned
 -- ARGV[6] milliseconds after which a called task that nobody took does not count any more
 -- ARGV[7] if the tenants of at most so many limiters have tasks here, puts their lines back among the lines where they are missing
+-- ARGV    lines that the caller visits, too, if they are there: they are not claimed
 -- Reply: {paused, number of lines, milliseconds until the next visit of one (or -1), number claimed n, n times {name, permits on
--- their way, permits that tasks ask for, tasks, permits that the first costs}, then {name, tasks or -1} of each line returned}
+-- their way, permits that tasks ask for, tasks, permits that the first costs, 1 if it is not claimed}, then {name, tasks or -1} of each line returned}
 local paused = redis.call("EXISTS", KEYS[1])
 if tonumber(ARGV[7]) > 0 and redis.call("HLEN", ARGV[1] .. "jt:tasks") <= tonumber(ARGV[7]) then
   for _, limiter in ipairs(redis.call("HKEYS", ARGV[1] .. "jt:tasks")) do redis.call("ZADD", KEYS[2], "NX", "0", limiter .. "\t") end
@@ -35,17 +36,21 @@ local function permits(key, after)
   for _, task in ipairs(redis.pcall("ZRANGE", key, 0, -1)) do n = n + tonumber(string.match(task, "^%d+") or "0") end
   return n
 end
-local due = {}
+local due, claimed = {}, {}
 if paused == 0 and tonumber(ARGV[3]) > 0 then
   due = redis.call("ZRANGEBYSCORE", KEYS[2], "-inf", string.format("%.0f", now), "LIMIT", 0, ARGV[3])
   -- The next visit is at most a minute away, unless Redis's clock was set back.
   for _, name in ipairs(redis.call("ZRANGEBYSCORE", KEYS[2], string.format("%.0f", now + 62000), "+inf", "LIMIT", 0, ARGV[3])) do
     due[#due + 1] = name
   end
+  for _, name in ipairs(due) do claimed[name] = true end
+  for i = 8, #ARGV do
+    if not claimed[ARGV[i]] and redis.call("ZSCORE", KEYS[2], ARGV[i]) then due[#due + 1] = ARGV[i] end
+  end
 end
 local reply = {paused, all, -1, #due}
 for _, name in ipairs(due) do
-  redis.call("ZADD", KEYS[2], string.format("%.0f", now + tonumber(ARGV[2])), name)
+  if claimed[name] then redis.call("ZADD", KEYS[2], string.format("%.0f", now + tonumber(ARGV[2])), name) end
   local shared = string.match(name, "^(.*)\t$") -- the limiter, if tenants share the line: see tenants.lua
   reply[#reply + 1] = name
   reply[#reply + 1] = permits(ARGV[1] .. "jt:called:" .. (shared or name), now - tonumber(ARGV[6]))
@@ -57,6 +62,7 @@ for _, name in ipairs(due) do
   if type(wait) ~= "string" then wait = "" end -- perhaps somebody has written something there that is not a task
   reply[#reply + 1] = tasks(name, shared)
   reply[#reply + 1] = tonumber(string.match(wait, "^p %d+ %d+ %d+ (%d+) ") or "1")
+  reply[#reply + 1] = claimed[name] and 0 or 1
 end
 local first = redis.call("ZRANGE", KEYS[2], 0, 0, "WITHSCORES")
 if first[2] then reply[3] = math.max(tonumber(first[2]) - now, 0) end

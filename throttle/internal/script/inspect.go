@@ -13,6 +13,7 @@ type Standing[R any] struct {
 	Paused    time.Duration
 	Pinned    bool
 	Soon      int64
+	Later     time.Duration
 	Clients   []string // ids
 }
 
@@ -40,7 +41,7 @@ func DecodeStanding[R Rate[T, W], T, W ~int](reply any) (s Standing[R], found bo
 	}
 	s = Standing[R]{
 		Rate: rateOf[R](c),
-		Used: d.next(), Reserved: d.next(), Available: d.next(), NextFree: d.duration(), Paused: d.duration(), Pinned: flag() == 1, Soon: d.next(),
+		Used: d.next(), Reserved: d.next(), Available: d.next(), NextFree: d.duration(), Paused: d.duration(), Pinned: flag() == 1, Soon: d.next(), Later: d.duration(),
 		Clients: words[1:],
 	}
 	return s, true, d.err

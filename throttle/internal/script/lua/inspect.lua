@@ -1,10 +1,13 @@
 -- Reads a limiter: its configuration and how it stands. Writes nothing.
 --
 -- KEYS: the SPAN keys of the limiter (log.lua)
--- reply: -1 if it is not initialized, else {integers separated by spaces, clients seen lately...}:
+-- ARGV[1]: 0 if the clients seen lately are not wanted
+-- reply: -1 if it is not initialized, else {integers separated by spaces, those clients...}:
 --   rate, interval ms, type, keepAlive ms, guard us, smooth, window, offset us,
---   used, reserved, available, next free us, paused us, pinned, available 200 ms from now
+--   used, reserved, available, next free us, paused us, pinned, available 200 ms from now (SOON), us until more than that are
+--   (0: never, now, or not known because the limiter is smooth)
 
+local SOON = 200000
 local now = clock()
 local m = open(1)
 if not m then return -1 end
@@ -16,12 +19,16 @@ local first_ahead = windows().above(m, now)
 local used, all = m.p[first_ahead - 1], m.p[m.n]
 local from = max(now, m.pause)
 local free = windows().fit(m, 1, from, now)
+local soon = windows().available(m, now + SOON)
+local later = soon < m.rate and not m.smooth and windows().fit(m, soon + 1, from, now) or now
 local figures = {
   m.rate, m.interval / 1000, m.per_client and 1 or 0, m.keep, m.guard, m.smooth and 1 or 0, m.calendar and 1 or 0, m.offset,
   used, all - used, windows().available(m, now), free - now, max(m.pause - now, 0), m.pinned and 1 or 0,
-  windows().available(m, now + 200000),
+  soon, later - now,
 }
 for i, x in ipairs(figures) do figures[i] = format('%.0f', x) end
 local reply = { table.concat(figures, ' ') }
-for _, id in ipairs(config().clients_of(1)) do reply[#reply + 1] = id end
+if ARGV[1] ~= '0' then
+  for _, id in ipairs(config().clients_of(1)) do reply[#reply + 1] = id end
+end
 return reply

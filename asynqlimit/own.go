@@ -1,0 +1,96 @@
+package asynqlimit
+
+import (
+	"maps"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// Lines of PerClient limiters. As long as they are few, each process visits them by itself, when its own permits are due:
+// in a large fleet its permits would be due more often than it comes first. Beside that one process at a time visits such a
+// line as any other, for processes that do not do so.
+
+const (
+	// ownMost is how many such lines a process visits by itself: none if there are more, as there may be if the limiters
+	// have keys.
+	ownMost = line.MaxClaimed
+	// ownPerLine is the time for each such line between two visits that are only to notice a raised rate or an ended pause.
+	ownPerLine = 40 * time.Millisecond
+)
+
+// learnOwn notes which of these lines there are.
+func (c *caller) learnOwn(due []line.Due, now time.Time) {
+	for _, d := range due {
+		if d.Known == nil { // it could not be read
+			continue
+		}
+		maps.DeleteFunc(c.own, func(key probeKey, _ time.Time) bool {
+			_, there := d.Known[key.line]
+			return key.queue == d.Queue && !there
+		})
+		for name := range d.Known {
+			key := probeKey{d.Queue, name}
+			if _, known := c.own[key]; !known && c.l.rules.perClient && !line.IsBlocked(name) && c.isPerClient(name) {
+				c.own[key] = now
+			}
+		}
+	}
+	if len(c.own) > ownMost {
+		clear(c.own)
+	}
+}
+
+// ownDue returns the lines that this process is to visit by itself now, by queue, at most most of each.
+func (c *caller) ownDue(now time.Time, most int) map[string][]string {
+	due := map[string][]string{}
+	for key, at := range c.own {
+		if !at.After(now) && len(due[key.queue]) < most {
+			due[key.queue] = append(due[key.queue], key.line)
+		}
+	}
+	return due
+}
+
+// ownNext is how long it is until this process visits one of them by itself, most at most.
+func (c *caller) ownNext(due []line.Due, now time.Time, most time.Duration) time.Duration {
+	for _, d := range due {
+		for key, at := range c.own {
+			if key.queue == d.Queue && d.Known != nil && !d.Paused {
+				most = min(most, max(at.Sub(now), busy))
+			}
+		}
+	}
+	return most
+}
+
+// ownVisited notes when this process visits a line by itself again, if it does: after it has seen how the limiter stands.
+func (c *caller) ownVisited(k *visit, s limiterStanding, now time.Time) {
+	key := probeKey{c.queues[k.queue], k.name}
+	if _, own := c.own[key]; !own {
+		return
+	}
+	next := longest // somebody has changed the limiter: it is everybody's
+	switch {
+	case s.unknown:
+		next = farthest
+	case s.client != "":
+		next = nextVisit(s.wait, visitsApart(int64(len(c.own)), ownPerLine), false)
+	}
+	c.own[key] = now.Add(next)
+}
+
+// isPerClient reports whether each process has permits of its own of the limiter of a line: as Redis said last, or else as the
+// configuration says.
+func (c *caller) isPerClient(name string) bool {
+	limiter, _, _ := line.Split(name)
+	c.mu.Lock()
+	p, read := c.paces[limiter]
+	c.mu.Unlock()
+	if read && p.rate.Permits > 0 {
+		return p.rate.Type == throttle.PerClient
+	}
+	l := c.l.rules.limitOf(limiter)
+	return l != nil && l.Rate.Type == throttle.PerClient
+}

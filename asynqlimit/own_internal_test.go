@@ -1,0 +1,104 @@
+package asynqlimit
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
+
+// ownCaller returns a caller that knows this configuration, and nothing of Redis.
+func ownCaller(t *testing.T, yaml string) *caller {
+	t.Helper()
+	cfg, err := config.Parse("config.yaml", []byte(yaml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := newRules(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newCaller(&Limits{process: &process{rules: rules}}, []string{"default"})
+}
+
+const ownYAML = "limits: {own: {rate: 5/1s, type: per_client}, own-of: {rate: 5/1s, type: per_client, key: payload.k}, all: {rate: 5/1s}}\njobs: {x: {limits: [own, own-of, all]}}\n"
+
+// known is what a pass reads of lines with those names.
+func knownLines(names ...string) []line.Due {
+	d := line.Due{Queue: "default", Known: map[string]int64{}}
+	for _, name := range names {
+		d.Known[name] = 1
+	}
+	return []line.Due{d}
+}
+
+// TestOwnLines: a process visits lines of PerClient limiters by itself: at once when it first sees them, and as long as they are
+// there; none if they are many, and none of a paused queue.
+func TestOwnLines(t *testing.T) {
+	c, now := ownCaller(t, ownYAML), time.Now()
+	due := func(at time.Time) string { return fmt.Sprint(c.ownDue(at, 10)) }
+	read := knownLines("own", "all", "own-of:7", "!blocked")
+	c.learnOwn(read, now)
+	if got := due(now); got != "map[default:[own own-of:7]]" && got != "map[default:[own-of:7 own]]" {
+		t.Errorf("when they are first seen: %s", got)
+	}
+	if next := c.ownNext(read, now, time.Second); next != busy {
+		t.Errorf("the next pass is in %v, want %v", next, busy)
+	}
+	if read[0].Paused = true; c.ownNext(read, now, time.Second) != time.Second {
+		t.Error("a pass comes for lines of a paused queue")
+	}
+	c.learnOwn([]line.Due{{Queue: "default"}}, now) // it could not be read
+	if len(c.own) != 2 {
+		t.Errorf("%v after a pass that could not read the lines", c.own)
+	}
+	if c.learnOwn(knownLines("all"), now); len(c.own) != 0 {
+		t.Errorf("%v when the lines are gone", c.own)
+	}
+	many := make([]string, ownMost+1)
+	for i := range many {
+		many[i] = fmt.Sprint("own-of:", i)
+	}
+	if c.learnOwn(knownLines(many...), now); len(c.own) != 0 {
+		t.Errorf("it visits each of %d lines by itself", len(many))
+	}
+}
+
+// TestOwnVisited: after a visit the next one comes when this process's permits are due. If the limiter could not be read, it is
+// tried again soon; if it turns out to be everybody's, it is left to the visits of all.
+func TestOwnVisited(t *testing.T) {
+	for name, tt := range map[string]struct {
+		s    limiterStanding
+		want time.Duration
+	}{
+		"permits are due":    {limiterStanding{client: "me"}, soonest},
+		"in half a second":   {limiterStanding{client: "me", wait: 500 * time.Millisecond}, 300*time.Millisecond + soonest},
+		"much later":         {limiterStanding{client: "me", wait: time.Hour}, farthest},
+		"it was not read":    {limiterStanding{wait: longest, unknown: true}, farthest},
+		"it is everybody's":  {limiterStanding{wait: 0}, longest},
+		"paused for an hour": {limiterStanding{client: "me", wait: time.Hour}, farthest},
+	} {
+		c, now := ownCaller(t, ownYAML), time.Now()
+		c.learnOwn(knownLines("own"), now)
+		c.ownVisited(&visit{name: "own"}, tt.s, now)
+		if got := c.own[probeKey{"default", "own"}].Sub(now); got != tt.want {
+			t.Errorf("%s: the next visit is in %v, want %v", name, got, tt.want)
+		}
+		if c.ownVisited(&visit{name: "all"}, tt.s, now); len(c.own) != 1 {
+			t.Errorf("%s: it visits a line by itself that is not its own: %v", name, c.own)
+		}
+	}
+}
+
+// TestOwnAsRedisSays: whose permits they are is what Redis said last, not the configuration.
+func TestOwnAsRedisSays(t *testing.T) {
+	c, now := ownCaller(t, ownYAML), time.Now()
+	c.paces["own"] = pace{rate: throttle.Rate{Permits: 5, Interval: time.Second}, read: now}
+	c.paces["all"] = pace{rate: throttle.Rate{Permits: 5, Interval: time.Second, Type: throttle.PerClient}, read: now}
+	if c.learnOwn(knownLines("own", "all"), now); len(c.own) != 1 || c.own[probeKey{"default", "all"}].IsZero() {
+		t.Errorf("%v, want the line of all", c.own)
+	}
+}
