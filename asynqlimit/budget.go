@@ -76,9 +76,12 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 		}
 		s.wait -= now.Sub(read)
 		apart := visitsApart(due[k.queue].All, perLine)
+		if s.unknown {
+			apart = farthest
+		}
 		k.next = nextVisit(s.wait, apart, needs[i] > 2*most[i] && free > 0 && k.client == "")
-		if c.ownVisited(k, s, now); k.client != "" {
-			k.next = apart // others need not wait until these permits are due
+		if c.ownVisited(k, s, now) && k.client != "" {
+			k.next = apart // others visit it when their own permits are due
 		}
 		if most[i] > 0 {
 			c.turns[probeKey{c.queues[k.queue], k.name}] = now

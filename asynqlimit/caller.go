@@ -63,10 +63,13 @@ func newCaller(l *Limits, queues []string) *caller {
 
 const (
 	// busy, idle and empty are the times between two passes: while lines are due, while another
-	// process may be visiting them or this one cannot, and while there are no lines.
+	// process may be visiting them or this one cannot, and while there are no lines. If there are many lines, one pass
+	// visits several of them: it is busyPerLine longer for each, up to twice as long.
 	busy  = 25 * time.Millisecond
 	idle  = 100 * time.Millisecond
 	empty = 400 * time.Millisecond
+
+	busyPerLine = 100 * time.Microsecond
 	// callFreedAfter is how soon after a task has ended the next in line for max_in_flight, for a
 	// slot or in an order is called, together with those that can go on by then.
 	callFreedAfter = 5 * time.Millisecond
@@ -168,22 +171,28 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	if capacity > 0 {
 		claims = max(capacity, c.claims/max(c.full, 1))
 	}
-	due, err := c.l.lines.Due(ctx, c.queues, claims, c.restores(began), c.ownDue(began, claims))
+	also := c.ownDue(began, claims)
+	due, err := c.l.lines.Due(ctx, c.queues, claims, c.restores(began), also)
 	if err != nil {
 		err = fmt.Errorf("read the lines: %w", err)
 	}
 	c.learn(due, began)
-	c.learnOwn(due, began)
+	c.learnOwn(due, also, began)
 	err = errors.Join(err, c.announce(ctx), c.flushOrders(ctx), c.freeOf(ctx, due))
 	short := map[string]bool{} // queues with lines of which more tasks could be called
 	visits, next := c.blocked(due, capacity, short), empty
 	var claimed, strays []*visit
+	lines := int64(0)
+	for _, d := range due {
+		lines += d.All
+	}
+	apart := busy + min(time.Duration(lines)*busyPerLine, busy)
 	c.full = 0
 	for i, d := range due {
 		switch {
 		case d.All == 0, d.Next > farthest && int(d.All) == d.ToVisit(): // this pass visits all that there are
 		case capacity > 0 && !d.Paused && d.Next <= farthest:
-			next = min(next, max(d.Next+rand.N(d.Next/8+1), busy)) // not all at once: one comes first, and the others see what it found
+			next = min(next, max(d.Next+rand.N(d.Next/8+1), apart)) // not all at once: one comes first, and the others see what it found
 		default: // another process visits it, perhaps without capacity for its tasks
 			next = min(next, idle)
 		}
@@ -214,7 +223,10 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		c.claims = nextClaims(max(c.claims, capacity), capacity, wants, c.full > 0 && berr == nil)
 		for _, k := range claimed {
 			if !k.also {
-				next = min(next, max(k.next, busy))
+				if k.short { // it has calls to make as soon as it has capacity
+					apart = busy
+				}
+				next = min(next, max(k.next, apart))
 			}
 		}
 	}
@@ -251,62 +263,6 @@ func unvisited(d line.Due, capacity int) bool {
 	return d.All > 0 && !d.Paused && d.Next >= 0 && d.Next <= soon
 }
 
-// blocked returns visits of lines without a limiter: of tasks that cannot run as things stand, if
-// some of them are to be tried, and of tasks that wait for max_in_flight or for slots, if some
-// are free. In short it notes the queues with such lines that it leaves out for want of capacity. Lines for
-// max_in_flight and for slots share the capacity, because each of them may have a free slot; those whose last visit could not
-// call enough share as much again, so that others do not wait for them.
-func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (visits []*visit) {
-	rest := max(capacity-c.l.gate.toCome(), 0)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	forSlots, forSpare := capacity, capacity
-	for _, i := range c.l.gate.order(c.queues[:len(due)]) {
-		d := due[i]
-		if d.Paused {
-			continue
-		}
-		for name := range d.Known {
-			if key := (probeKey{d.Queue, name}); line.IsBlocked(name) && c.probes[key] == nil {
-				c.probes[key] = &probe{}
-			}
-		}
-		for key, p := range c.probes {
-			if _, known := d.Known[key.line]; key.queue != d.Queue || !known && !p.opens() {
-				continue
-			}
-			n, k := p.allowance(now, &c.tries), &visit{queue: i, name: key.line, next: probeFirst}
-			limiter, slots := line.SlotLimit(key.line)
-			if free, waits := c.vacant(key, now); waits {
-				of := &forSlots
-				if c.spare[key] { // its last visit could not call so many
-					of = &forSpare
-				}
-				n = max(min(free.soon, *of), 0)
-				k.short, k.inOrder, k.oneByOne = free.now > *of, true, slots && c.l.rules.ordered(limiter)
-				if *of -= n; n == 0 {
-					delete(c.spare, key) // those who come do not overtake it
-				}
-			} else if k.opened = p.batch > 1; k.opened {
-				k.short = n > rest
-				n = min(n, rest)
-				p.left, rest = p.left-n, rest-n
-			} else { // the tasks at the head may never be able to run
-				k.from = rand.Float64()
-			}
-			switch {
-			case n > 0:
-				k.permits = int64(n)
-				visits = append(visits, k)
-			case k.short:
-				short[d.Queue] = true
-			}
-		}
-	}
-	return visits
-}
-
 // ended notes that a task has given back what others wait for in lines of these names.
 func (c *caller) ended(lines ...string) {
 	waits := false
@@ -321,26 +277,5 @@ func (c *caller) ended(lines ...string) {
 		case c.freed <- struct{}{}:
 		default:
 		}
-	}
-}
-
-// tried notes how many tasks a visit to a line of tasks that could not run has called.
-func (c *caller) tried(queue string, k *visit, b line.Brought) {
-	if !line.IsBlocked(k.name) || k.inOrder || b.Left == 0 {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p := c.probes[probeKey{queue, k.name}]; p != nil {
-		p.called(b.Called, time.Now())
-	}
-}
-
-// saw notes whether a task that was called from such a line could run.
-func (c *caller) saw(queue, name string, passed bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p := c.probes[probeKey{queue, name}]; p != nil {
-		p.saw(passed, time.Now())
 	}
 }

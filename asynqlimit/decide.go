@@ -74,8 +74,8 @@ const (
 	perLine  = 500 * time.Microsecond
 	longest  = time.Minute
 	// whenShort is the time between two visits by processes that have capacity for less than half of
-	// the tasks that are due: a visit costs Redis several calls.
-	whenShort = 10 * time.Millisecond
+	// the tasks that are due: so long that those that were called have been taken.
+	whenShort = 2 * time.Millisecond
 )
 
 // visitsApart is the time between two visits of a line at most: farthest, or longer if a queue has many lines, so much for each.

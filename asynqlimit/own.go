@@ -2,6 +2,7 @@ package asynqlimit
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/line"
@@ -20,15 +21,24 @@ const (
 	ownPerLine = 40 * time.Millisecond
 )
 
-// learnOwn notes which of these lines there are.
-func (c *caller) learnOwn(due []line.Due, now time.Time) {
+// learnOwn notes which of these lines there are, after a pass that has named some of them.
+func (c *caller) learnOwn(due []line.Due, named map[string][]string, now time.Time) {
 	for _, d := range due {
 		if d.Known == nil { // it could not be read
 			continue
 		}
+		claimed := func(name string) bool {
+			return slices.ContainsFunc(d.Claimed, func(k line.Claimed) bool { return k.Name == name })
+		}
 		maps.DeleteFunc(c.own, func(key probeKey, _ time.Time) bool {
 			_, there := d.Known[key.line]
-			return key.queue == d.Queue && !there
+			switch {
+			case key.queue != d.Queue || there:
+				return false
+			case d.More(): // there may be other lines
+				return !d.Paused && slices.Contains(named[d.Queue], key.line) && !claimed(key.line)
+			}
+			return true
 		})
 		for name := range d.Known {
 			key := probeKey{d.Queue, name}
@@ -65,11 +75,12 @@ func (c *caller) ownNext(due []line.Due, now time.Time, most time.Duration) time
 	return most
 }
 
-// ownVisited notes when this process visits a line by itself again, if it does: after it has seen how the limiter stands.
-func (c *caller) ownVisited(k *visit, s limiterStanding, now time.Time) {
+// ownVisited notes when this process visits a line by itself again, after it has seen how the limiter stands, and reports whether
+// it does.
+func (c *caller) ownVisited(k *visit, s limiterStanding, now time.Time) bool {
 	key := probeKey{c.queues[k.queue], k.name}
 	if _, own := c.own[key]; !own {
-		return
+		return false
 	}
 	next := longest // somebody has changed the limiter: it is everybody's
 	switch {
@@ -79,6 +90,7 @@ func (c *caller) ownVisited(k *visit, s limiterStanding, now time.Time) {
 		next = nextVisit(s.wait, visitsApart(int64(len(c.own)), ownPerLine), false)
 	}
 	c.own[key] = now.Add(next)
+	return true
 }
 
 // isPerClient reports whether each process has permits of its own of the limiter of a line: as Redis said last, or else as the

@@ -30,7 +30,9 @@ const ownYAML = "limits: {own: {rate: 5/1s, type: per_client}, own-of: {rate: 5/
 func knownLines(names ...string) []line.Due {
 	d := line.Due{Queue: "default", Known: map[string]int64{}}
 	for _, name := range names {
-		d.Known[name] = 1
+		if d.Known[name] = 1; !line.IsBlocked(name) {
+			d.All++
+		}
 	}
 	return []line.Due{d}
 }
@@ -41,7 +43,7 @@ func TestOwnLines(t *testing.T) {
 	c, now := ownCaller(t, ownYAML), time.Now()
 	due := func(at time.Time) string { return fmt.Sprint(c.ownDue(at, 10)) }
 	read := knownLines("own", "all", "own-of:7", "!blocked")
-	c.learnOwn(read, now)
+	c.learnOwn(read, nil, now)
 	if got := due(now); got != "map[default:[own own-of:7]]" && got != "map[default:[own-of:7 own]]" {
 		t.Errorf("when they are first seen: %s", got)
 	}
@@ -51,18 +53,26 @@ func TestOwnLines(t *testing.T) {
 	if read[0].Paused = true; c.ownNext(read, now, time.Second) != time.Second {
 		t.Error("a pass comes for lines of a paused queue")
 	}
-	c.learnOwn([]line.Due{{Queue: "default"}}, now) // it could not be read
+	c.learnOwn([]line.Due{{Queue: "default"}}, nil, now) // it could not be read
 	if len(c.own) != 2 {
 		t.Errorf("%v after a pass that could not read the lines", c.own)
 	}
-	if c.learnOwn(knownLines("all"), now); len(c.own) != 0 {
+	cut := knownLines("all")
+	cut[0].All = 2000
+	if c.learnOwn(cut, nil, now); len(c.own) != 2 {
+		t.Errorf("%v after a pass that could not read all lines", c.own)
+	}
+	if c.learnOwn(cut, map[string][]string{"default": {"own"}}, now); len(c.own) != 1 {
+		t.Errorf("%v after a pass that named one, and did not find it", c.own)
+	}
+	if c.learnOwn(knownLines("all"), nil, now); len(c.own) != 0 {
 		t.Errorf("%v when the lines are gone", c.own)
 	}
 	many := make([]string, ownMost+1)
 	for i := range many {
 		many[i] = fmt.Sprint("own-of:", i)
 	}
-	if c.learnOwn(knownLines(many...), now); len(c.own) != 0 {
+	if c.learnOwn(knownLines(many...), nil, now); len(c.own) != 0 {
 		t.Errorf("it visits each of %d lines by itself", len(many))
 	}
 }
@@ -82,7 +92,7 @@ func TestOwnVisited(t *testing.T) {
 		"paused for an hour": {limiterStanding{client: "me", wait: time.Hour}, farthest},
 	} {
 		c, now := ownCaller(t, ownYAML), time.Now()
-		c.learnOwn(knownLines("own"), now)
+		c.learnOwn(knownLines("own"), nil, now)
 		c.ownVisited(&visit{name: "own"}, tt.s, now)
 		if got := c.own[probeKey{"default", "own"}].Sub(now); got != tt.want {
 			t.Errorf("%s: the next visit is in %v, want %v", name, got, tt.want)
@@ -98,7 +108,7 @@ func TestOwnAsRedisSays(t *testing.T) {
 	c, now := ownCaller(t, ownYAML), time.Now()
 	c.paces["own"] = pace{rate: throttle.Rate{Permits: 5, Interval: time.Second}, read: now}
 	c.paces["all"] = pace{rate: throttle.Rate{Permits: 5, Interval: time.Second, Type: throttle.PerClient}, read: now}
-	if c.learnOwn(knownLines("own", "all"), now); len(c.own) != 1 || c.own[probeKey{"default", "all"}].IsZero() {
+	if c.learnOwn(knownLines("own", "all"), nil, now); len(c.own) != 1 || c.own[probeKey{"default", "all"}].IsZero() {
 		t.Errorf("%v, want the line of all", c.own)
 	}
 }

@@ -37,6 +37,8 @@ func rows() []row {
 		{name: "20,000 at 2000/s", jobs: 20_000, perSecond: 2000, workers: 2, slots: 100},
 		{name: "400, 20/s for each worker and 60/s", jobs: 400, perSecond: 60, perWorker: 20, workers: 2, slots: 20},
 		{name: "3,000, 5/s for each of 40 workers", jobs: 3000, perSecond: 10_000, perWorker: 5, workers: 40, slots: 5},
+		{name: "6,000 at 1000/s, 40 workers x 2 slots", jobs: 6000, perSecond: 1000, workers: 40, slots: 2},
+		{name: "300 accounts, 10 at 1/s each", jobs: 3000, perSecond: 300, accounts: 300, workers: 10, slots: 20},
 		{name: "20 accounts, 1,000 at 50/s each", jobs: 20_000, perSecond: 1000, accounts: 20, workers: 2, slots: 100},
 		far(30*time.Millisecond, false),
 		far(30*time.Millisecond, true),

@@ -107,6 +107,17 @@ func parseDue(queue string, reply any) (Due, error) {
 	return d, r.failed("due.lua")
 }
 
+// More reports whether there may be lines of limiters that Known leaves out.
+func (d Due) More() bool {
+	limiters := int64(0)
+	for name := range d.Known {
+		if !IsBlocked(name) {
+			limiters++
+		}
+	}
+	return limiters < d.All
+}
+
 // Demand is what a queue could call for a limiter.
 type Demand struct {
 	Queue     string
