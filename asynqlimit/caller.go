@@ -63,12 +63,11 @@ func newCaller(l *Limits, queues []string) *caller {
 
 const (
 	// busy, idle and empty are the times between two passes: while lines are due, while another
-	// process may be visiting them or this one cannot, and while there are no lines. If there are many lines, one pass
-	// visits several of them: it is busyPerLine longer for each, up to twice as long.
+	// process may be visiting them or this one cannot, and while there are no lines.
 	busy  = 25 * time.Millisecond
 	idle  = 100 * time.Millisecond
 	empty = 400 * time.Millisecond
-
+	// busyPerLine is by how much busy is longer for each line, up to twice as long: so one pass visits several of them.
 	busyPerLine = 100 * time.Microsecond
 	// callFreedAfter is how soon after a task has ended the next in line for max_in_flight, for a
 	// slot or in an order is called, together with those that can go on by then.
@@ -222,10 +221,11 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		err = errors.Join(err, berr)
 		c.claims = nextClaims(max(c.claims, capacity), capacity, wants, c.full > 0 && berr == nil)
 		for _, k := range claimed {
-			if !k.also {
-				if k.short { // it has calls to make as soon as it has capacity
-					apart = busy
-				}
+			switch {
+			case k.also:
+			case k.short: // it has calls to make as soon as it has capacity
+				next = min(next, max(k.next, busy))
+			default:
 				next = min(next, max(k.next, apart))
 			}
 		}

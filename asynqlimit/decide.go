@@ -69,7 +69,7 @@ const (
 	// soonest and farthest bound the time between two visits of a line. A raised rate or an ended
 	// pause is noticed within farthest. It is noticed later if there are so many lines that more
 	// visits would cost more than they gain.
-	soonest  = 40 * time.Millisecond
+	soonest  = line.VisitAgain
 	farthest = 400 * time.Millisecond
 	perLine  = 500 * time.Microsecond
 	longest  = time.Minute
@@ -83,10 +83,9 @@ func visitsApart(lines int64, each time.Duration) time.Duration {
 	return max(farthest, min(time.Duration(lines)*each, longest))
 }
 
-// nextVisit is how long to wait before the next visit of a line, most at most. The next permit of its limiter
-// is free after wait, and others soon after it: the visit comes a little later than it might, so that one is enough for
-// all of a burst. If this process has capacity for few of the
-// tasks that are due (short), it leaves the line to others at once.
+// nextVisit is how long to wait before the next visit of a line, most at most. The next permit of its limiter is free after
+// wait, and others soon after it: the visit comes a little later than it might, so that one is enough for all of a burst. If
+// this process has capacity for few of the tasks that are due (short), it leaves the line to others at once.
 func nextVisit(wait, most time.Duration, short bool) time.Duration {
 	switch {
 	case short:

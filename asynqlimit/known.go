@@ -104,11 +104,15 @@ func (c *caller) learn(due []line.Due, began time.Time) {
 // read, and what was noted since it began. If there are more lines than a pass reads, jobs ask
 // for theirs, and those answers count for a while.
 func learned(before *lineup, d line.Due, began time.Time) *lineup {
-	u := &lineup{lines: make(map[string]lined, len(d.Known)), read: true, more: d.More()}
+	u := &lineup{lines: make(map[string]lined, len(d.Known)), read: true}
+	limiters := int64(0)
 	for name, tasks := range d.Known {
 		u.lines[name] = lined{tasks: tasks}
+		if !line.IsBlocked(name) {
+			limiters++
+		}
 	}
-	if u.more {
+	if u.more = limiters < d.All; u.more {
 		began = began.Add(-askedLasts)
 	}
 	for name, l := range before.lines {

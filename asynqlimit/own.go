@@ -21,28 +21,28 @@ const (
 	ownPerLine = 40 * time.Millisecond
 )
 
-// learnOwn notes which of these lines there are, after a pass that has named some of them.
+// learnOwn notes which of these lines there are, after a pass that has named some of them, and that learn knows.
 func (c *caller) learnOwn(due []line.Due, named map[string][]string, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, d := range due {
 		if d.Known == nil { // it could not be read
 			continue
 		}
-		claimed := func(name string) bool {
-			return slices.ContainsFunc(d.Claimed, func(k line.Claimed) bool { return k.Name == name })
-		}
+		more := c.lineup(d.Queue).more
 		maps.DeleteFunc(c.own, func(key probeKey, _ time.Time) bool {
 			_, there := d.Known[key.line]
 			switch {
 			case key.queue != d.Queue || there:
 				return false
-			case d.More(): // there may be other lines
-				return !d.Paused && slices.Contains(named[d.Queue], key.line) && !claimed(key.line)
+			case more: // there may be other lines
+				return !d.Paused && slices.Contains(named[d.Queue], key.line) && !d.Has(key.line)
 			}
 			return true
 		})
 		for name := range d.Known {
 			key := probeKey{d.Queue, name}
-			if _, known := c.own[key]; !known && c.l.rules.perClient && !line.IsBlocked(name) && c.isPerClient(name) {
+			if _, known := c.own[key]; !known && !line.IsBlocked(name) && c.isPerClient(name) {
 				c.own[key] = now
 			}
 		}
@@ -94,14 +94,14 @@ func (c *caller) ownVisited(k *visit, s limiterStanding, now time.Time) bool {
 }
 
 // isPerClient reports whether each process has permits of its own of the limiter of a line: as Redis said last, or else as the
-// configuration says.
+// configuration says. Whoever calls it has locked c.
 func (c *caller) isPerClient(name string) bool {
 	limiter, _, _ := line.Split(name)
-	c.mu.Lock()
-	p, read := c.paces[limiter]
-	c.mu.Unlock()
-	if read && p.rate.Permits > 0 {
+	if p, read := c.paces[limiter]; read && p.rate.Permits > 0 {
 		return p.rate.Type == throttle.PerClient
+	}
+	if !c.l.rules.perClient {
+		return false
 	}
 	l := c.l.rules.limitOf(limiter)
 	return l != nil && l.Rate.Type == throttle.PerClient

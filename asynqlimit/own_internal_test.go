@@ -5,28 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// ownCaller returns a caller that knows this configuration, and nothing of Redis.
-func ownCaller(t *testing.T, yaml string) *caller {
-	t.Helper()
-	cfg, err := config.Parse("config.yaml", []byte(yaml))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules, err := newRules(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return newCaller(&Limits{process: &process{rules: rules}}, []string{"default"})
-}
-
 const ownYAML = "limits: {own: {rate: 5/1s, type: per_client}, own-of: {rate: 5/1s, type: per_client, key: payload.k}, all: {rate: 5/1s}}\njobs: {x: {limits: [own, own-of, all]}}\n"
 
-// known is what a pass reads of lines with those names.
+// knownLines is what a pass reads of lines with those names.
 func knownLines(names ...string) []line.Due {
 	d := line.Due{Queue: "default", Known: map[string]int64{}}
 	for _, name := range names {
@@ -37,13 +22,19 @@ func knownLines(names ...string) []line.Due {
 	return []line.Due{d}
 }
 
+// readOwn is what a pass notes that has read these lines.
+func readOwn(c *caller, due []line.Due, named map[string][]string, now time.Time) {
+	c.learn(due, now)
+	c.learnOwn(due, named, now)
+}
+
 // TestOwnLines: a process visits lines of PerClient limiters by itself: at once when it first sees them, and as long as they are
 // there; none if they are many, and none of a paused queue.
 func TestOwnLines(t *testing.T) {
-	c, now := ownCaller(t, ownYAML), time.Now()
+	c, now := callerOf(t, ownYAML), time.Now()
 	due := func(at time.Time) string { return fmt.Sprint(c.ownDue(at, 10)) }
 	read := knownLines("own", "all", "own-of:7", "!blocked")
-	c.learnOwn(read, nil, now)
+	readOwn(c, read, nil, now)
 	if got := due(now); got != "map[default:[own own-of:7]]" && got != "map[default:[own-of:7 own]]" {
 		t.Errorf("when they are first seen: %s", got)
 	}
@@ -53,26 +44,26 @@ func TestOwnLines(t *testing.T) {
 	if read[0].Paused = true; c.ownNext(read, now, time.Second) != time.Second {
 		t.Error("a pass comes for lines of a paused queue")
 	}
-	c.learnOwn([]line.Due{{Queue: "default"}}, nil, now) // it could not be read
+	readOwn(c, []line.Due{{Queue: "default"}}, nil, now) // it could not be read
 	if len(c.own) != 2 {
 		t.Errorf("%v after a pass that could not read the lines", c.own)
 	}
 	cut := knownLines("all")
 	cut[0].All = 2000
-	if c.learnOwn(cut, nil, now); len(c.own) != 2 {
+	if readOwn(c, cut, nil, now); len(c.own) != 2 {
 		t.Errorf("%v after a pass that could not read all lines", c.own)
 	}
-	if c.learnOwn(cut, map[string][]string{"default": {"own"}}, now); len(c.own) != 1 {
+	if readOwn(c, cut, map[string][]string{"default": {"own"}}, now); len(c.own) != 1 {
 		t.Errorf("%v after a pass that named one, and did not find it", c.own)
 	}
-	if c.learnOwn(knownLines("all"), nil, now); len(c.own) != 0 {
+	if readOwn(c, knownLines("all"), nil, now); len(c.own) != 0 {
 		t.Errorf("%v when the lines are gone", c.own)
 	}
 	many := make([]string, ownMost+1)
 	for i := range many {
 		many[i] = fmt.Sprint("own-of:", i)
 	}
-	if c.learnOwn(knownLines(many...), nil, now); len(c.own) != 0 {
+	if readOwn(c, knownLines(many...), nil, now); len(c.own) != 0 {
 		t.Errorf("it visits each of %d lines by itself", len(many))
 	}
 }
@@ -91,8 +82,8 @@ func TestOwnVisited(t *testing.T) {
 		"it is everybody's":  {limiterStanding{wait: 0}, longest},
 		"paused for an hour": {limiterStanding{client: "me", wait: time.Hour}, farthest},
 	} {
-		c, now := ownCaller(t, ownYAML), time.Now()
-		c.learnOwn(knownLines("own"), nil, now)
+		c, now := callerOf(t, ownYAML), time.Now()
+		readOwn(c, knownLines("own"), nil, now)
 		c.ownVisited(&visit{name: "own"}, tt.s, now)
 		if got := c.own[probeKey{"default", "own"}].Sub(now); got != tt.want {
 			t.Errorf("%s: the next visit is in %v, want %v", name, got, tt.want)
@@ -105,10 +96,22 @@ func TestOwnVisited(t *testing.T) {
 
 // TestOwnAsRedisSays: whose permits they are is what Redis said last, not the configuration.
 func TestOwnAsRedisSays(t *testing.T) {
-	c, now := ownCaller(t, ownYAML), time.Now()
+	c, now := callerOf(t, ownYAML), time.Now()
 	c.paces["own"] = pace{rate: throttle.Rate{Permits: 5, Interval: time.Second}, read: now}
 	c.paces["all"] = pace{rate: throttle.Rate{Permits: 5, Interval: time.Second, Type: throttle.PerClient}, read: now}
-	if c.learnOwn(knownLines("own", "all"), nil, now); len(c.own) != 1 || c.own[probeKey{"default", "all"}].IsZero() {
+	if readOwn(c, knownLines("own", "all"), nil, now); len(c.own) != 1 || c.own[probeKey{"default", "all"}].IsZero() {
+		t.Errorf("%v, want the line of all", c.own)
+	}
+}
+
+// TestOwnOfAnOperator: an operator gives each process permits of its own of a limit that the configuration has as everybody's.
+func TestOwnOfAnOperator(t *testing.T) {
+	c, now := callerOf(t, "limits: {all: {rate: 5/1s}}\njobs: {x: {limits: [all]}}\n"), time.Now()
+	if readOwn(c, knownLines("all"), nil, now); len(c.own) != 0 {
+		t.Errorf("%v before", c.own)
+	}
+	c.paces["all"] = pace{rate: throttle.Rate{Permits: 5, Interval: time.Second, Type: throttle.PerClient}, read: now}
+	if readOwn(c, knownLines("all"), nil, now); len(c.own) != 1 {
 		t.Errorf("%v, want the line of all", c.own)
 	}
 }

@@ -75,8 +75,8 @@ func TestVisitAgain(t *testing.T) {
 		if err != nil || !parked[0] {
 			c.t.Fatal(parked, err)
 		}
-		if called, next := bring("other"); called != 0 || next > visitAgain {
-			c.t.Errorf("%d tasks called that came just now, next visit in %v; want none, and %v", called, next, visitAgain)
+		if called, next := bring("other"); called != 0 || next > VisitAgain {
+			c.t.Errorf("%d tasks called that came just now, next visit in %v; want none, and %v", called, next, VisitAgain)
 		}
 	})
 }

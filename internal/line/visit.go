@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,8 +18,8 @@ const (
 	maxKnown, maxMeasured = 1000, 20
 	// visitLasts is how long a visit may take before another process visits the line.
 	visitLasts = 2 * time.Second
-	// visitAgain is how soon a line is visited again if it has permits for tasks that parked too recently to be called.
-	visitAgain = 40 * time.Millisecond
+	// VisitAgain is how soon a line is visited again if it has permits for tasks that parked too recently to be called.
+	VisitAgain = 40 * time.Millisecond
 	// calledCounts is for how long a called task counts if nobody has taken it.
 	calledCounts = 5 * time.Second
 	// AskingCounts is for how long a called task counts after it was taken, if nobody says that its limiter has answered.
@@ -58,6 +59,11 @@ func (d Due) ToVisit() int {
 		}
 	}
 	return n
+}
+
+// Has reports whether a line is among the claimed ones.
+func (d Due) Has(name string) bool {
+	return slices.ContainsFunc(d.Claimed, func(c Claimed) bool { return c.Name == name })
 }
 
 // Due claims lines of the queues that are due for a visit, at most claims lines of each queue,
@@ -105,17 +111,6 @@ func parseDue(queue string, reply any) (Due, error) {
 	}
 	d.Cut = blocked >= maxKnown
 	return d, r.failed("due.lua")
-}
-
-// More reports whether there may be lines of limiters that Known leaves out.
-func (d Due) More() bool {
-	limiters := int64(0)
-	for name := range d.Known {
-		if !IsBlocked(name) {
-			limiters++
-		}
-	}
-	return limiters < d.All
 }
 
 // Demand is what a queue could call for a limiter.
@@ -193,7 +188,7 @@ type Brought struct {
 func (l *Lines) Bring(ctx context.Context, queues []string, visits [][]Visit) ([][]Brought, error) {
 	calls := make([]call, len(queues))
 	for i, queue := range queues {
-		args := []any{queuePrefix(queue), (2 * calledCounts).Milliseconds(), visitAgain.Milliseconds()}
+		args := []any{queuePrefix(queue), (2 * calledCounts).Milliseconds(), VisitAgain.Milliseconds()}
 		for _, visit := range visits[i] {
 			from, next := visit.From, visit.Next.Milliseconds()
 			if visit.Also {

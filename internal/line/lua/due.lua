@@ -13,7 +13,8 @@
 -- ARGV[7] if the tenants of at most so many limiters have tasks here, puts their lines back among the lines where they are missing
 -- ARGV    lines that the caller visits, too, if they are there: they are not claimed
 -- Reply: {paused, number of lines, milliseconds until the next visit of one (or -1), number claimed n, n times {name, permits on
--- their way, permits that tasks ask for, tasks, permits that the first costs, 1 if it is not claimed}, then {name, tasks or -1} of each line returned}
+-- their way, permits that tasks ask for, tasks, permits that the first costs, 1 if it is not
+-- claimed}, then {name, tasks or -1} of each line returned}
 local paused = redis.call("EXISTS", KEYS[1])
 if tonumber(ARGV[7]) > 0 and redis.call("HLEN", ARGV[1] .. "jt:tasks") <= tonumber(ARGV[7]) then
   for _, limiter in ipairs(redis.call("HKEYS", ARGV[1] .. "jt:tasks")) do redis.call("ZADD", KEYS[2], "NX", "0", limiter .. "\t") end
