@@ -77,7 +77,7 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 		s.wait -= now.Sub(read)
 		apart := visitsApart(due[k.queue].All, perLine)
 		if s.unknown {
-			apart = farthest
+			apart = min(apart, paceLasts)
 		}
 		k.next = nextVisit(s.wait, apart, needs[i] > 2*most[i] && free > 0 && k.client == "")
 		if c.ownVisited(k, s, now) && k.client != "" {

@@ -185,7 +185,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	for _, d := range due {
 		lines += d.All
 	}
-	apart := busy + min(time.Duration(lines)*busyPerLine, busy)
+	apart := passesApart(lines)
 	c.full = 0
 	for i, d := range due {
 		switch {

@@ -96,6 +96,11 @@ func nextVisit(wait, most time.Duration, short bool) time.Duration {
 	return soonest
 }
 
+// passesApart is the time between two passes while lines are due, if there are so many lines.
+func passesApart(lines int64) time.Duration {
+	return busy + min(time.Duration(lines)*busyPerLine, busy)
+}
+
 // nextClaims is how many lines the next pass claims, after one that claimed so many lines at most, and found
 // permits for so many tasks (wants) where there was capacity for some. full says that there may have been more lines.
 // Where the permits of many lines are used up, a pass has to see many to find those whose permits are not. Where they are

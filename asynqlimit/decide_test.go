@@ -36,6 +36,14 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+func TestPassesApart(t *testing.T) {
+	for lines, want := range map[int64]time.Duration{0: busy, 10: busy + time.Millisecond, 250: 2 * busy, 1_000_000: 2 * busy} {
+		if got := passesApart(lines); got != want {
+			t.Errorf("with %d lines a pass comes %v after the one before, want %v", lines, got, want)
+		}
+	}
+}
+
 func TestNextLook(t *testing.T) {
 	tests := []struct {
 		wait  time.Duration

@@ -29,6 +29,7 @@
 //	intake.go    owns what was taken from queues, until asynq has it
 //	sort.go      parks what has to queue behind others, before asynq has it
 //	gate.go      owns slots and room: which tasks are taken from a queue, and which run
+//	done.go      runs asynq's script for tasks that are done so that it costs less
 //	attempts.go  owns the attempts of this process, until asynq has ended them
 //	progress.go  how far one attempt has come, and what becomes of its task
 //	refusal.go   for how long an API may tell a job to try later
@@ -41,6 +42,8 @@
 //	decide.go    pure: ask or park, how long to wait, how much to call
 //	caller.go    brings tasks back from their lines; owns, with known.go and pace.go,
 //	             what is known of lines and of how fast their limiters serve them
+//	own.go       which lines of PerClient limiters this process visits by itself, and when
+//	blocked.go   what the caller visits of lines without a limiter
 //	dryrun.go    asks limits with dry_run, beside the jobs
 //	probe.go     pure: how many jobs to try that could not run
 //	room.go      owns the lists of tasks that wait here, in case this process is killed

@@ -27,8 +27,9 @@ func TestDone(t *testing.T) {
 		})
 		s.serve(member{yaml: "limits: {api: {rate: 100/1s}}\njobs: {x: {limits: [api]}}\n", rdb: rdb})
 		for i := range tasks {
-			opts := []asynq.Option{asynq.Unique(time.Hour), asynq.Retention(time.Hour)}
-			s.enqueuePayload("x", fmt.Sprintf("task-%02d", i), fmt.Append(nil, i), opts[i%2:1+i%2]...)
+			unique, kept := asynq.Unique(time.Hour), asynq.Retention(time.Hour)
+			opts := [][]asynq.Option{{}, {unique}, {kept}, {unique, kept}}[i%4]
+			s.enqueuePayload("x", fmt.Sprintf("task-%02d", i), fmt.Append(nil, i), opts...)
 			if i%10 == 5 {
 				s.awaitStarts("task-", i, 10*time.Second)
 				if err := s.rdb.ScriptFlush(s.t.Context()).Err(); err != nil {
@@ -39,7 +40,7 @@ func TestDone(t *testing.T) {
 		s.awaitStarts("task-", tasks, 20*time.Second)
 		s.await(10*time.Second, func() (bool, string) {
 			q := s.queue("default")
-			return q.Active == 0 && q.Pending == 0 && q.Completed == tasks/2 && q.Size == tasks/2 && q.Processed == tasks && q.Failed == 0, fmt.Sprintf("%+v", q)
+			return q.Active == 0 && q.Pending == 0 && q.Completed == tasks/2 && q.Size == tasks/2 && q.ProcessedTotal == tasks && q.FailedTotal == 0, fmt.Sprintf("%+v", q)
 		})
 		if n := len(s.seen("task-")); n != tasks {
 			s.t.Errorf("%d starts of %d tasks", n, tasks)

@@ -82,7 +82,7 @@ func (c *caller) ownVisited(k *visit, s limiterStanding, now time.Time) bool {
 	if _, own := c.own[key]; !own {
 		return false
 	}
-	next := longest // somebody has changed the limiter: it is everybody's
+	next := paceLasts // it is everybody's, perhaps until somebody applies the configuration
 	switch {
 	case s.unknown:
 		next = farthest
@@ -94,9 +94,13 @@ func (c *caller) ownVisited(k *visit, s limiterStanding, now time.Time) bool {
 }
 
 // isPerClient reports whether each process has permits of its own of the limiter of a line: as Redis said last, or else as the
-// configuration says. Whoever calls it has locked c.
+// configuration says. Lines that tenants share do not count: their tenants take turns in the visits of all. Whoever calls it
+// has locked c.
 func (c *caller) isPerClient(name string) bool {
-	limiter, _, _ := line.Split(name)
+	limiter, _, shared := line.Split(name)
+	if shared {
+		return false
+	}
 	if p, read := c.paces[limiter]; read && p.rate.Permits > 0 {
 		return p.rate.Type == throttle.PerClient
 	}

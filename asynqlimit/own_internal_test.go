@@ -79,16 +79,18 @@ func TestOwnVisited(t *testing.T) {
 		"in half a second":   {limiterStanding{client: "me", wait: 500 * time.Millisecond}, 300*time.Millisecond + soonest},
 		"much later":         {limiterStanding{client: "me", wait: time.Hour}, farthest},
 		"it was not read":    {limiterStanding{wait: longest, unknown: true}, farthest},
-		"it is everybody's":  {limiterStanding{wait: 0}, longest},
+		"it is everybody's":  {limiterStanding{wait: 0}, paceLasts},
 		"paused for an hour": {limiterStanding{client: "me", wait: time.Hour}, farthest},
 	} {
 		c, now := callerOf(t, ownYAML), time.Now()
 		readOwn(c, knownLines("own"), nil, now)
-		c.ownVisited(&visit{name: "own"}, tt.s, now)
+		if !c.ownVisited(&visit{name: "own"}, tt.s, now) {
+			t.Errorf("%s: it does not visit the line by itself", name)
+		}
 		if got := c.own[probeKey{"default", "own"}].Sub(now); got != tt.want {
 			t.Errorf("%s: the next visit is in %v, want %v", name, got, tt.want)
 		}
-		if c.ownVisited(&visit{name: "all"}, tt.s, now); len(c.own) != 1 {
+		if c.ownVisited(&visit{name: "all"}, tt.s, now) || len(c.own) != 1 {
 			t.Errorf("%s: it visits a line by itself that is not its own: %v", name, c.own)
 		}
 	}
@@ -111,7 +113,7 @@ func TestOwnOfAnOperator(t *testing.T) {
 		t.Errorf("%v before", c.own)
 	}
 	c.paces["all"] = pace{rate: throttle.Rate{Permits: 5, Interval: time.Second, Type: throttle.PerClient}, read: now}
-	if readOwn(c, knownLines("all"), nil, now); len(c.own) != 1 {
-		t.Errorf("%v, want the line of all", c.own)
+	if readOwn(c, knownLines("all", line.SharedBy("all")), nil, now); len(c.own) != 1 || c.own[probeKey{"default", "all"}].IsZero() {
+		t.Errorf("%v, want the line of all, and not that which tenants share", c.own)
 	}
 }
