@@ -204,6 +204,9 @@ type HTTP struct {
 	// Timeout is how long a request may take, from the permit to the last byte of the answer. A
 	// task's own timeout also applies. Defaults to 30s.
 	Timeout Duration `yaml:"timeout"`
+	// KeepErrorBody puts the first 1 KB of an answer that is no success into the job's error, which
+	// asynq keeps, and which logs, commands and the dashboard show. It may repeat secrets of the request.
+	KeepErrorBody bool `yaml:"keep_error_body"`
 }
 
 // Admin is the address that serves health checks, metrics and the dashboard.

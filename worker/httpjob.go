@@ -40,6 +40,7 @@ type httpJob struct {
 	fields  []string // of a payload, in addition to those of HTTPRequest
 	timeout time.Duration
 	agent   string // User-Agent of requests that have none
+	quotes  bool   // what an API answers is part of the error
 	base    *http.Transport
 }
 
@@ -63,6 +64,7 @@ func newHTTPJob(cfg *config.Config, fields []string, id string) (*httpJob, error
 		fields:  fields,
 		timeout: timeout,
 		agent:   "jobthrottle/" + id,
+		quotes:  cfg.HTTP.KeepErrorBody,
 		base: &http.Transport{
 			DialContext:         dialer.dial,
 			ForceAttemptHTTP2:   true, // a DialContext would disable it
@@ -143,7 +145,6 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
 	}()
 
 	report := observe(ctx, resp)
-	status := &HTTPStatusError{Method: resp.Request.Method, Host: resp.Request.URL.Host, Status: resp.StatusCode}
 	switch {
 	case resp.StatusCode >= 200 && resp.StatusCode < 300:
 		result, err := readResult(resp)
@@ -167,9 +168,19 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
 		if report.Refused && asynqlimit.Adapts(ctx) {
 			return &asynqlimit.RetryAfterError{} // its limit learns from that: the job has not failed, and need not wait
 		}
-		return status
+		return j.noSuccess(resp, clock)
 	}
-	return permanent(status)
+	return permanent(j.noSuccess(resp, clock))
+}
+
+// noSuccess is the error for an answer that is no success. To read what it quotes takes no longer than drainTimeout.
+func (j *httpJob) noSuccess(resp *http.Response, clock *time.Timer) error {
+	e := &HTTPStatusError{Method: resp.Request.Method, Host: resp.Request.URL.Host, Status: resp.StatusCode}
+	if j.quotes {
+		clock.Reset(drainTimeout)
+		e.Body = errorBody(resp.Body)
+	}
+	return e
 }
 
 // checkRedirect applies the rules of the first request to a redirect, and does not pass on what

@@ -17,8 +17,9 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// None of these errors shows a path, query, header or body, because any of these may be a
-// secret: asynq keeps errors with their task, and logs show them.
+// None of these errors shows a path, query or header, nor a body unless the configuration says so
+// (http.keep_error_body), because any of these may be a secret: asynq keeps errors with their task,
+// and logs show them.
 
 // HTTPPayloadError says that the payload of an [HTTPTaskType] task is not an [HTTPRequest].
 type HTTPPayloadError struct {
@@ -62,14 +63,21 @@ func (e *HTTPHostError) Error() string {
 
 // HTTPStatusError says that the API did not answer with success.
 type HTTPStatusError struct {
-	Method string
+	Method string // of the last request, after redirects
 	Host   string
 	Status int
+	// Body is the first 1 KB of the answer if http.keep_error_body is set, and empty otherwise.
+	// What is not printable is escaped, so that it is one line.
+	Body string
 }
 
 // Error names the method and the host, and says what the API answered.
 func (e *HTTPStatusError) Error() string {
-	return fmt.Sprintf("%s: %s %s: answered %d %s", HTTPTaskType, e.Method, e.Host, e.Status, http.StatusText(e.Status))
+	text := fmt.Sprintf("%s: %s %s: answered %d %s", HTTPTaskType, e.Method, e.Host, e.Status, http.StatusText(e.Status))
+	if e.Body != "" {
+		text += ": " + e.Body
+	}
+	return text
 }
 
 // HTTPNetworkError says that there is no answer, or only a part of one.

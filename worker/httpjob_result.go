@@ -6,17 +6,20 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/hibiken/asynq"
 
+	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/internal/refusal"
 )
 
 const (
 	maxResultBody   = 64 << 10
 	maxResultHeader = 64 << 10
+	maxErrorBody    = 1 << 10
 
 	// A connection is kept for the next job if the rest of the answer is short and comes soon.
 	// Otherwise it is cheaper to close it.
@@ -67,6 +70,24 @@ func readResult(resp *http.Response) (*HTTPResult, error) {
 	return r, nil
 }
 
+// errorBody is the part of an answer that its error quotes, as far as it comes.
+func errorBody(body io.Reader) string {
+	if switched(body) {
+		return ""
+	}
+	b, _ := io.ReadAll(io.LimitReader(body, maxErrorBody+1)) // what came before an error is what there is
+	if len(b) > maxErrorBody {
+		return plain.Text(string(wholeRunes(b[:maxErrorBody]))) + "..."
+	}
+	return plain.Text(strings.TrimSpace(string(b)))
+}
+
+// switched reports whether the body is the connection itself, after a switch of protocols: no context ends a read of it.
+func switched(body io.Reader) bool {
+	_, ok := body.(io.Writer)
+	return ok
+}
+
 // wholeRunes removes an incomplete rune from the end.
 func wholeRunes(b []byte) []byte {
 	for cut := 1; cut < utf8.UTFMax && cut <= len(b); cut++ {
@@ -107,9 +128,9 @@ func (r *HTTPResult) store(ctx context.Context, task *asynq.Task) error {
 }
 
 // drain makes a connection ready for the next request if little is left to read, and closes the
-// body. After a switch of protocols the body is the connection itself: no context ends a read of it.
+// body.
 func drain(body io.ReadCloser) {
-	if _, switched := body.(io.Writer); !switched {
+	if !switched(body) {
 		_, _ = io.CopyN(io.Discard, body, maxDrain) // an error only ends the connection
 	}
 	body.Close()
