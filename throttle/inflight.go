@@ -94,7 +94,10 @@ func (f *InFlight) Acquire(ctx context.Context, id string) (*Lease, error) {
 
 // Lease is a slot of an [InFlight], or one of each of a [SlotGroup]. It is safe for concurrent
 // use.
-type Lease struct{ lease *slots.Lease }
+type Lease struct {
+	lease *slots.Lease
+	limit string // the first of its limits
+}
 
 // Context ends when the slot is released, lost, or can be lost at any time. Its cause
 // ([context.Cause]) is [ErrReleased], [ErrLeaseEnded], [ErrReentered] or [ErrClosed]. Whatever
@@ -104,8 +107,13 @@ func (l *Lease) Context() context.Context { return l.lease.Context() }
 
 // Release gives the slot back and waits until Redis has it or ctx ends: the slot goes back in
 // either case. Release leaves a Lease alone that was released or has ended: its slot may be
-// another's.
-func (l *Lease) Release(ctx context.Context) error { return l.lease.Release(ctx) }
+// another's. An error names the limit, or the first of several.
+func (l *Lease) Release(ctx context.Context) error {
+	if err := l.lease.Release(ctx); err != nil {
+		return &Error{Limiter: l.limit, Err: err}
+	}
+	return nil
+}
 
 // SlotGroup is limits in flight that are acquired together, perhaps with the permits of a
 // [Group]: from all of them, or from none. As long as others are in line for each of its limits,
@@ -269,7 +277,7 @@ func (g *SlotGroup) claim(ctx context.Context, id string, first *atomic.Int64, r
 	if err != nil {
 		return nil, g.failed(limit, err)
 	}
-	return &Lease{lease}, nil
+	return &Lease{lease, g.slots[0].limit.Name}, nil
 }
 
 // failed is the error that names a limit.
@@ -278,7 +286,7 @@ func (g *SlotGroup) failed(limit int, err error) error {
 	case errors.Is(err, slots.ErrRated):
 		err = fmt.Errorf("%w: %w", ErrInvalidSlots, err)
 	case errors.Is(err, script.ErrInvalidRate):
-		err = fmt.Errorf("%w: its configuration in Redis makes no sense: delete it", ErrInvalidSlots)
+		err = fmt.Errorf("%w: its configuration in Redis makes no sense: delete it (throttle delete)", ErrInvalidSlots)
 	}
 	return &Error{Limiter: g.slots[limit].limit.Name, Err: err}
 }

@@ -139,6 +139,10 @@ func TestLeaseOfAClosedClient(t *testing.T) {
 		if err := context.Cause(l.Context()); !errors.Is(err, ErrClosed) {
 			b.Errorf("it ended with %v", err)
 		}
+		of, named := errors.AsType[*Error](l.Release(b.Context()))
+		if !named || of.Limiter != b.name() || !errors.Is(of, ErrClosed) {
+			b.Errorf("it is released with %v, want ErrClosed that names %q", of, b.name())
+		}
 	})
 }
 

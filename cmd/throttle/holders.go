@@ -2,14 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/jobthrottle/jobthrottle/internal/cli"
-	"github.com/jobthrottle/jobthrottle/internal/limitname"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
@@ -54,46 +54,147 @@ func newHolders(opts *options) *cobra.Command {
 		Short: "Show who holds the slots of a limit in flight, and how many wait",
 		Long: `holders shows which jobs have the slots of a limit in flight (in_flight), since when,
 and when each slot is free again if its worker does not renew it. If the limit has a
-key, --value says which value.`,
+key, it shows how many slots of each value are taken; --value shows who holds those
+of one value.`,
 		Example: `  throttle holders stripe-slots
   throttle holders crm-order --value acme`,
 		Args: args(1, "NAME, the limit to show"),
-		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
-			name := args[0]
-			if opts.value != "" {
-				of, err := limitname.OfValue(name, string(opts.value))
-				if err != nil {
-					return &cli.UsageError{Err: fmt.Errorf("--value: %w", err)}
-				}
-				name = of
-			}
-			u, err := s.slots(ctx, name)
-			if err != nil {
-				return err
-			}
-			if u.Limit == 0 {
-				hint := "it appears when a job first asks for a slot; throttle list shows those that are there"
-				if l, known := s.configured(name); known && l.IsInFlight() && l.Key != "" {
-					hint = "it has a key: say which value with --value"
-				} else if opts.value == "" {
-					values, err := s.hasSlotsOfValues(ctx, name)
-					if err != nil {
-						return err
-					}
-					if values {
-						hint = "others begin with its name: if it has a key, say which value with --value"
-					}
-				}
-				return fmt.Errorf("no limit in flight %q in Redis: %s", name, hint)
-			}
-			if s.opts.json {
-				return printJSON(s.stdout, fromSlots(u))
-			}
-			return printSlots(s.stdout, u)
-		}),
+		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error { return s.holders(ctx, args[0]) }),
 	}
 	cmd.Flags().Var(&opts.value, "value", "of a limit with a key: only this `value` of it")
 	return cmd
+}
+
+// holders does what the verb does, once its flags are read.
+func (s *session) holders(ctx context.Context, name string) error {
+	found, err := s.inFlight(ctx, name)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return s.noneInFlight(name)
+	}
+	return s.showInFlight(found)
+}
+
+// noneInFlight is the error for a limit in flight that is not in Redis.
+func (s *session) noneInFlight(name string) error {
+	what := fmt.Sprintf("limit in flight %q", name)
+	if s.opts.value != "" {
+		what = fmt.Sprintf("value %q of a %s", s.opts.value, what)
+	}
+	return fmt.Errorf("no %s in Redis: it appears when a job first asks for a slot; throttle list shows those that are there", what)
+}
+
+// inFlight reads the limits in flight that a NAME means: one, or those of all values of a limit with a key. There is none if
+// none is in Redis.
+func (s *session) inFlight(ctx context.Context, name string) ([]operate.SlotUsage, error) {
+	name, err := s.ofValue(name)
+	if err != nil {
+		return nil, err
+	}
+	u, err := s.slots(ctx, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case u.Limit != 0:
+		return []operate.SlotUsage{u}, nil
+	case s.opts.value != "":
+		return nil, nil
+	}
+	values, err := s.slotsOfValues(ctx, name)
+	if err != nil || len(values) > 1 && !s.opts.json {
+		return values, err
+	}
+	for page := range slices.Chunk(values, 100) { // with the holders of each
+		names := make([]string, len(page))
+		for i, u := range page {
+			names[i] = u.Name
+		}
+		read, err := s.fleet.InFlight(ctx, maxHolders, names...)
+		if _, spoilt := errors.AsType[*operate.SpoiltError](err); err != nil && !spoilt {
+			return nil, err
+		}
+		copy(page, read)
+	}
+	return values, nil
+}
+
+// slotsOfValues reads the limits in flight that may be values of this one. A limit that is configured without a key has none.
+func (s *session) slotsOfValues(ctx context.Context, name string) ([]operate.SlotUsage, error) {
+	if l, known := s.configured(name); known && l.Key == "" {
+		return nil, nil
+	}
+	_, found, err := s.fleet.All(ctx, literal.Replace(name)+":*")
+	return slices.DeleteFunc(found, func(u operate.SlotUsage) bool { return !s.mayBeValue(name, u.Name) }), err
+}
+
+// showInFlight prints one limit in flight with its holders, or those of several values.
+func (s *session) showInFlight(found []operate.SlotUsage) error {
+	switch {
+	case len(found) > 1:
+		return s.printInFlight(found)
+	case s.opts.json:
+		return printJSON(s.stdout, fromSlots(found[0]))
+	}
+	return printSlots(s.stdout, found[0])
+}
+
+// deleteInFlight deletes the limit in flight that a NAME means, or those of all values of a limit with a key. It reports whether
+// the name is that of a limit in flight. Without a configuration or --all-values, names that look like values are not enough.
+func (s *session) deleteInFlight(ctx context.Context, name string) (is bool, err error) {
+	configured, known := s.configured(name)
+	if is = known && configured.IsInFlight(); known && !is {
+		return false, nil
+	}
+	exact, err := s.ofValue(name)
+	if err != nil {
+		return false, err
+	}
+	if !is && !s.opts.allValues {
+		if there, err := s.rdb.HExists(ctx, exact, "in_flight").Result(); err != nil || !there {
+			return false, nil // an error is that of what comes next, too
+		}
+	}
+	found, err := s.inFlight(ctx, name)
+	if spoilt, broken := errors.AsType[*operate.SpoiltError](err); broken {
+		found, err = []operate.SlotUsage{{Name: spoilt.Limiters[0].Limiter}}, nil
+	}
+	is = is || len(found) > 0 && (found[0].Name == exact || s.opts.allValues)
+	switch {
+	case err != nil || !is:
+		return is, err
+	case len(found) == 0:
+		return is, s.noneInFlight(name)
+	}
+	taken, what := int64(0), fmt.Sprintf("limit in flight %q", found[0].Name)
+	for _, u := range found {
+		taken += u.Taken
+	}
+	if len(found) > 1 {
+		what = fmt.Sprintf("%s of limit in flight %q", valuesOf(len(found)), name)
+	}
+	question := fmt.Sprintf("Delete %s (%d slots are taken)? The jobs that hold them are stopped.", what, taken)
+	if err := s.confirm(ctx, "deleting a limit in flight stops the jobs that hold its slots", question); err != nil {
+		return is, err
+	}
+	for _, u := range found {
+		if _, err := s.fleet.DeleteInFlight(ctx, u.Name); err != nil {
+			return is, err
+		}
+		if s.opts.json {
+			err = printJSON(s.stdout, struct {
+				Name    string `json:"name"`
+				Deleted bool   `json:"deleted"`
+			}{u.Name, true})
+		} else {
+			_, err = fmt.Fprintf(s.stdout, "%s is deleted\n", plain.Text(u.Name))
+		}
+		if err != nil {
+			return is, err
+		}
+	}
+	return is, nil
 }
 
 // slots reads a limit in flight; one that does not exist has no slots.

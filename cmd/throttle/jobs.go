@@ -12,8 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
+	"github.com/jobthrottle/jobthrottle/internal/plan"
 	"github.com/jobthrottle/jobthrottle/internal/similar"
 )
 
@@ -43,18 +45,15 @@ newest archived jobs come first. throttle explain says more about one job.`,
 			if q.State, err = jobState(state); err != nil {
 				return err
 			}
-			switch {
-			case most < 0:
+			if most < 0 {
 				return usage("--max %d: want 1 or more, or 0 for all", most)
-			case q.Limit != "" && q.State != "" && q.State != jobview.Waiting:
-				return usage("--limit %q goes with jobs that wait: %s jobs wait for no limit", q.Limit, q.State)
 			}
 			return nil
 		},
 		RunE: verb(opts, func(ctx context.Context, s *session, _ []string) error { return s.jobs(ctx, q, most) }),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&q.Limit, "limit", "", "only jobs that wait for the limit `NAME`, or for one of its values")
+	flags.StringVar(&q.Limit, "limit", "", "only jobs that wait for the limit `NAME`, or for one of its values; with --state failed or archived, those that have it")
 	flags.StringVar(&state, "state", "", "only `waiting`, failed or archived ones")
 	flags.StringVar(&q.Queue, "queue", "", "only those of this `queue`")
 	flags.StringVar(&q.Type, "type", "", "only those of this `type`; one that ends in : or * matches what begins so")
@@ -87,12 +86,22 @@ func (s *session) jobs(ctx context.Context, q jobview.JobQuery, most int) error 
 	if err := s.queueIsThere(ctx, q.Queue); err != nil {
 		return err
 	}
+	list := s.parked.Jobs
+	if q.Limit != "" && (q.State == jobview.Failed || q.State == jobview.Archived) {
+		plans, err := s.plans(q)
+		if err != nil {
+			return err
+		}
+		list = func(ctx context.Context, q jobview.JobQuery) (jobview.JobPage, error) {
+			return s.parked.JobsOfLimit(ctx, q, plans)
+		}
+	}
 	printed := 0
 	for {
 		if most > 0 {
 			q.Max = most - printed
 		}
-		page, err := s.parked.Jobs(ctx, q)
+		page, err := list(ctx, q)
 		switch {
 		case errors.Is(err, jobview.ErrBadCursor):
 			return usage("--after %q: want the cursor that a list of jobs ended with", q.After)
@@ -120,6 +129,18 @@ func (s *session) jobs(ctx context.Context, q jobview.JobQuery, most int) error 
 	return nil
 }
 
+// plans says which jobs have a limit.
+func (s *session) plans(q jobview.JobQuery) (*plan.Jobs, error) {
+	if s.config == nil {
+		return nil, usage("--limit %q with --state %s wants --config: only the file says which jobs have the limit", q.Limit, q.State)
+	}
+	plans, err := plan.New(s.config)
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	return plans, nil
+}
+
 // noJobs says that there are no jobs, and what may be misspelt.
 func (s *session) noJobs(ctx context.Context, q jobview.JobQuery) error {
 	which := "no jobs wait, failed or are archived"
@@ -133,18 +154,13 @@ func (s *session) noJobs(ctx context.Context, q jobview.JobQuery) error {
 	}
 	var of []string
 	if q.Limit != "" {
-		t, err := s.target(ctx, q.Limit)
-		if err != nil {
+		if err := s.limitIsThere(ctx, q.Limit); err != nil {
 			return err
 		}
-		if _, known := s.configured(q.Limit); !known && len(t.values) == 0 {
-			if there, err := s.existsAsAny(ctx, q.Limit); err != nil {
-				return err
-			} else if !there {
-				return s.missing(ctx, q.Limit)
-			}
+		if q.State == "" {
+			which = "no jobs wait"
 		}
-		which, of = "no jobs wait", append(of, "limit "+q.Limit)
+		of = append(of, "limit "+q.Limit)
 	}
 	if q.Queue != "" {
 		of = append(of, "queue "+q.Queue)
@@ -156,6 +172,23 @@ func (s *session) noJobs(ctx context.Context, q jobview.JobQuery) error {
 		which += " (" + strings.Join(of, ", ") + ")"
 	}
 	fmt.Fprintln(s.stderr, plain.Text(which))
+	return nil
+}
+
+// limitIsThere refuses a limit that is neither in the configuration nor in Redis.
+func (s *session) limitIsThere(ctx context.Context, limit string) error {
+	if _, known := s.configured(limit); known {
+		return nil
+	}
+	t, err := s.target(ctx, limit)
+	if err != nil || len(t.values) > 0 {
+		return err
+	}
+	if there, err := s.existsAsAny(ctx, limit); err != nil {
+		return err
+	} else if !there {
+		return s.missing(ctx, limit)
+	}
 	return nil
 }
 

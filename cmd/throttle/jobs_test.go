@@ -149,6 +149,7 @@ func TestJobsOfAKeyedLimit(t *testing.T) {
 limits: { account: { rate: 1/1h, key: header.account } }
 jobs: { "x:account": { limits: [account], hold: 0 } }
 `)
+	file := configFile(t, "limits: { account: { rate: 1/1h, key: header.account }, slots: { in_flight: 3 } }\njobs: { 'x:account': { limits: [account] }, y: { limits: [slots] } }\n")
 	w.start(nil)
 	for _, account := range []string{"acme", "umbrella"} {
 		for i := range 3 {
@@ -168,6 +169,17 @@ jobs: { "x:account": { limits: [account], hold: 0 } }
 	for limit, want := range map[string]int{"account": 4, "account:acme": 2, "account:umbrella": 2} {
 		if got := s.listed("--limit", limit); len(got) != want {
 			t.Errorf("of %s: %d jobs, want %d: %v", limit, len(got), want, got)
+		}
+	}
+	s.check(w.inspector.ArchiveTask("default", "acme1"))
+	w.enqueue("y", "other")
+	w.await("it is archived", func() bool {
+		return w.inspector.ArchiveTask("default", "other") == nil || s.listed()["other"].State == jobview.Archived
+	})
+	for limit, want := range map[string]string{"account": "acme1", "account:acme": "acme1", "account:umbrella": "", "slots": "other"} {
+		ids := slices.Sorted(maps.Keys(s.listed("--limit", limit, "--state", "archived", "--config", file)))
+		if strings.Join(ids, " ") != want {
+			t.Errorf("archived ones of %s: %q, want %q", limit, ids, want)
 		}
 	}
 }
@@ -227,7 +239,7 @@ func TestJobsMisspelt(t *testing.T) {
 	}{
 		{cli.Usage, []string{"jobs", "--state", "archvied"}, []string{`"archvied"`, `did you mean "archived"`}},
 		{cli.Usage, []string{"jobs", "--state", "waiting", "x"}, []string{`"x"`, "jobs --help"}},
-		{cli.Usage, []string{"jobs", "--limit", "stripe", "--state", "failed"}, []string{"--limit", "wait for no limit"}},
+		{cli.Usage, []string{"jobs", "--limit", "stripe", "--state", "failed"}, []string{"--limit", "wants --config"}},
 		{cli.Usage, []string{"jobs", "--max", "-1"}, []string{"--max -1"}},
 		{cli.Failed, []string{"jobs", "--limit", "strpe"}, []string{`"strpe"`, `did you mean "stripe"`}},
 		{cli.Failed, []string{"jobs", "--queue", "defualt"}, []string{`"defualt"`, `did you mean "default"`}},

@@ -20,11 +20,8 @@ func newShow(opts *options) *cobra.Command {
 		Short: "Show one limit: its configuration, its usage, its clients and its parked jobs",
 		Args:  args(1, "NAME, the limit to show"),
 		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
-			if u, err := s.slots(ctx, args[0]); err == nil && u.Limit > 0 && opts.value == "" {
-				if s.opts.json {
-					return printJSON(s.stdout, fromSlots(u))
-				}
-				return printSlots(s.stdout, u)
+			if configured, known := s.configured(args[0]); known && configured.IsInFlight() {
+				return s.holders(ctx, args[0])
 			}
 			t, err := s.target(ctx, args[0])
 			if err != nil {
@@ -35,6 +32,11 @@ func newShow(opts *options) *cobra.Command {
 			}
 			l, err := s.one(ctx, t.name)
 			if err != nil {
+				if found, broken := s.inFlight(ctx, args[0]); broken != nil {
+					return broken
+				} else if len(found) > 0 {
+					return s.showInFlight(found)
+				}
 				return err
 			}
 			if err := s.readTenants(ctx, &l); err != nil {

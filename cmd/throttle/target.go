@@ -62,16 +62,16 @@ func (s *session) target(ctx context.Context, name string) (target, error) {
 	configured, known := s.configured(name)
 	switch {
 	case known && configured.IsInFlight():
-		return target{}, usage("limit %q is of how many run at a time: throttle holders shows it, and its number is in_flight of the configuration", name)
+		return target{}, usage("limit %q is of how many run at a time: throttle holders shows it, throttle delete removes it, and its number is in_flight of the configuration", name)
 	case s.opts.value != "" && s.opts.allValues:
 		return target{}, usage("want either --value or --all-values")
 	case s.opts.value != "":
 		if known && configured.Key == "" {
 			return target{}, usage("limit %q has no key in the configuration: leave --value out", name)
 		}
-		of, err := limitname.OfValue(name, string(s.opts.value))
+		of, err := s.ofValue(name)
 		if err != nil {
-			return target{}, &cli.UsageError{Err: fmt.Errorf("--value: %w", err)}
+			return target{}, err
 		}
 		return target{name: of}, unreserved(of)
 	}
@@ -98,6 +98,18 @@ func (s *session) target(ctx context.Context, name string) (target, error) {
 	t.named = !t.keyed && len(t.values) > 0
 	t.keyed = t.keyed || t.named
 	return t, nil
+}
+
+// ofValue is the name of the limiter that --value picks of a limit, or the limit's own name without it.
+func (s *session) ofValue(name string) (string, error) {
+	if s.opts.value == "" {
+		return name, nil
+	}
+	of, err := limitname.OfValue(name, string(s.opts.value))
+	if err != nil {
+		return "", &cli.UsageError{Err: fmt.Errorf("--value: %w", err)}
+	}
+	return of, nil
 }
 
 // toChange is target for the verbs that change something. Names that look like values are not
@@ -148,17 +160,8 @@ func (s *session) existsAsAny(ctx context.Context, name string) (bool, error) {
 	if err != nil || u.Limit > 0 {
 		return u.Limit > 0, err
 	}
-	return s.hasSlotsOfValues(ctx, name)
-}
-
-// hasSlotsOfValues reports whether Redis has limits in flight that may be values of this one. A
-// limit that is configured without a key has none.
-func (s *session) hasSlotsOfValues(ctx context.Context, name string) (bool, error) {
-	if l, known := s.configured(name); known && l.Key == "" {
-		return false, nil
-	}
-	_, found, err := s.fleet.All(ctx, literal.Replace(name)+":*")
-	return slices.ContainsFunc(found, func(u operate.SlotUsage) bool { return s.mayBeValue(name, u.Name) }), err
+	values, err := s.slotsOfValues(ctx, name)
+	return len(values) > 0, err
 }
 
 // mayBeValue reports whether the limiter of that name may be a value of a limit. The name

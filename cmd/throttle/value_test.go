@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -58,5 +59,21 @@ func TestSetOneValue(t *testing.T) {
 	stays("account:acme", false)
 	if applied, err := acme.ApplyRate(t.Context(), common); err != nil || !applied {
 		t.Errorf("unpinned, a worker that starts does not apply its rate: %v, %v", applied, err)
+	}
+}
+
+// TestWeightsOfAllValues: a tenant's weight is set in each value of a limit with a key, or in one.
+func TestWeightsOfAllValues(t *testing.T) {
+	s := newSite(t)
+	s.limiter("account:acme", perHour(1), 0)
+	s.limiter("account:zenith", perHour(1), 0)
+	file := configFile(t, "limits: { account: { rate: 1/1h, key: header.account, share: header.tenant } }\njobs: { x: { limits: [account] } }\n")
+	s.fails(2, []string{"set", "account", "--weight", "big=5", "--config", file}, []string{"2 values", "--all-values"})
+	s.done("set", "account", "--weight", "big=5", "--all-values", "--config", file)
+	s.done("set", "account", "--weight", "big=7", "--value", "zenith", "--config", file)
+	for name, want := range map[string]string{"account:acme": `tenant "big" has weight 5,`, "account:zenith": `tenant "big" has weight 7,`} {
+		if text := s.done("show", name, "--config", file); !strings.Contains(text, want) {
+			t.Errorf("%s does not say %s:\n%s", name, want, text)
+		}
 	}
 }

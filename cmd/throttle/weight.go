@@ -58,40 +58,58 @@ func (s *session) setWeights(ctx context.Context, name string, texts []string) e
 	}
 	configured, known := s.configured(name)
 	switch {
-	case t.keyed:
-		return usage("the values of limit %q are shared each by itself: pick one with --value", name)
 	case known && configured.Share == "":
 		return usage("limit %q has no share in the configuration: no tenant has a weight", name)
-	case !known:
+	case t.keyed && len(t.values) == 0:
+		return noValues(t.name)
+	case !known && !t.keyed:
 		if there, err := s.exists(ctx, t.name); err != nil {
 			return err
 		} else if !there {
 			return s.missing(ctx, t.name)
 		}
 	}
-	if err := s.ours(ctx, t.name); err != nil {
-		return err
-	}
-	for _, w := range weights {
-		w.Limiter = t.name
-		if err := s.parked.SetWeight(ctx, t.name, w.Tenant, w.Weight); err != nil {
+	names := []string{t.name}
+	if t.keyed {
+		if err := s.sweep(ctx, t, "Set the weights for"); err != nil {
 			return err
 		}
-		if s.opts.json {
-			if err := printJSON(s.stdout, w); err != nil {
+		names = names[:0]
+		for _, l := range t.values {
+			names = append(names, l.Name)
+		}
+	}
+	for _, limiter := range names {
+		if err := s.ours(ctx, limiter); err != nil {
+			return err
+		}
+		for _, w := range weights {
+			w.Limiter = limiter
+			if err := s.setWeight(ctx, w); err != nil {
 				return err
 			}
-			continue
-		}
-		text := fmt.Sprintf("limit %q: tenant %q has weight %g", w.Limiter, w.Tenant, w.Weight)
-		if w.Weight == 0 {
-			text = fmt.Sprintf("limit %q: tenant %q has the weight of the configuration", w.Limiter, w.Tenant)
-		}
-		if _, err := fmt.Fprintln(s.stdout, plain.Text(text)); err != nil {
-			return err
 		}
 	}
+	if t.keyed {
+		fmt.Fprintf(s.stderr, "set in %s of limit %q; those that appear later have the weights of the configuration\n", valuesOf(len(names)), t.name)
+	}
 	return nil
+}
+
+// setWeight sets one weight, and says so.
+func (s *session) setWeight(ctx context.Context, w tenantWeight) error {
+	if err := s.parked.SetWeight(ctx, w.Limiter, w.Tenant, w.Weight); err != nil {
+		return err
+	}
+	if s.opts.json {
+		return printJSON(s.stdout, w)
+	}
+	text := fmt.Sprintf("limit %q: tenant %q has weight %g", w.Limiter, w.Tenant, w.Weight)
+	if w.Weight == 0 {
+		text = fmt.Sprintf("limit %q: tenant %q has the weight of the configuration", w.Limiter, w.Tenant)
+	}
+	_, err := fmt.Fprintln(s.stdout, plain.Text(text))
+	return err
 }
 
 // shownTenants is how many tenants of a limit are printed for people at most.

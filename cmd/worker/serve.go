@@ -59,7 +59,15 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) (err
 		}
 		defer server.Close()
 		cfg.Redis = config.Redis{Addrs: []string{server.Addr()}}
-		say("embedded Redis on %[1]s: enqueue with --redis %[1]s; it forgets everything at the end", server.Addr())
+		text := fmt.Sprintf("embedded Redis on %[1]s: enqueue with --redis %[1]s; it forgets everything at the end", server.Addr())
+		switch shown, err := newLogger(config.Log{Level: "info", Format: "json"}, stderr); {
+		case err != nil:
+			return err
+		case cfg.Log.Format == "json": // whatever log.level is: only this line has the address
+			shown.Info(text)
+		default:
+			say("%s", text)
+		}
 	}
 	var listener net.Listener // of the admin address, if there is one
 	if cfg.Admin.Addr != "" {

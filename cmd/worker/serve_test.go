@@ -70,6 +70,17 @@ func TestEverythingIsJSON(t *testing.T) {
 		t.Errorf("on standard output: %s", &stdout)
 	}
 	each(stderr.String())
+	// Only one line has the address of the embedded Redis: it is there whatever is logged.
+	quiet := configFile(t, "log: { format: json, level: error }\n")
+	ctx, cancel = context.WithCancel(t.Context())
+	told := &stopAt{text: "embedded Redis on 127.0.0.1:", stop: cancel}
+	if status := cli.Run(ctx, newCommand(), []string{"--embedded", "--config", quiet}, nil, &stdout, told); status != cli.Done {
+		t.Errorf("status %d", status)
+	}
+	each(told.String())
+	if !strings.Contains(told.String(), "embedded Redis on 127.0.0.1:") {
+		t.Errorf("it does not say where its Redis is: %s", told)
+	}
 	var why bytes.Buffer
 	away := configFile(t, "redis: { addrs: [\"127.0.0.1:1\"] }\nlog: { format: json }\n")
 	if status := cli.Run(t.Context(), newCommand(), []string{"--config", away}, nil, &stdout, &why); status != cli.Failed {

@@ -60,7 +60,7 @@ type Job struct {
 // JobQuery says which jobs to list.
 type JobQuery struct {
 	State JobState // empty: all
-	Limit string   // only those that wait for this limiter, or for one of the values of this limit
+	Limit string   // only those that wait for this limiter, or for one of the values of this limit; see also JobsOfLimit
 	Queue string   // empty: all
 	Type  string   // empty: all; one that ends in * or : matches every type with that beginning
 	After string   // a JobPage.Next: go on from there

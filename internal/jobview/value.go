@@ -23,21 +23,36 @@ func (v *View) JobsOfValue(ctx context.Context, q JobQuery, value string) (JobPa
 		return v.waitingForValue(ctx, q, value)
 	}
 	limit := q.Limit
+	return v.inspector.planned(ctx, q, v.plans, func(name, key, limiter string) bool {
+		if key == "" || limit != "" && name != limit {
+			return false
+		}
+		of, err := limitname.OfValue(name, value)
+		return err == nil && limiter == of
+	})
+}
+
+// JobsOfLimit lists jobs as Jobs does. Failed and archived jobs wait for no limit: those of a query with one of these states
+// are the ones that have the limit by the plans of a configuration, or, if Limit is one value of a limit, that value.
+func (i *Inspector) JobsOfLimit(ctx context.Context, q JobQuery, plans *plan.Jobs) (JobPage, error) {
+	if q.State != Failed && q.State != Archived {
+		return i.Jobs(ctx, q)
+	}
+	limit := q.Limit
+	return i.planned(ctx, q, plans, func(name, _, limiter string) bool { return limiter == limit || name == limit })
+}
+
+// planned lists jobs that have, by their payloads and the plans of a configuration, a limit that is wanted: by its name, its
+// key and the limiter that the job has of it.
+func (i *Inspector) planned(ctx context.Context, q JobQuery, plans *plan.Jobs, wanted func(name, key, limiter string) bool) (JobPage, error) {
 	q.Limit = ""
 	q.of = func(queue string, m line.Message) bool {
 		// A job that cannot run has the draws that are known.
-		p, _ := v.plans.Plan(plan.Task{Type: m.Type, Queue: queue, Payload: m.Payload, Headers: m.Headers})
-		has := func(name, key, limiter string) bool {
-			if key == "" || limit != "" && name != limit {
-				return false
-			}
-			of, err := limitname.OfValue(name, value)
-			return err == nil && limiter == of
-		}
-		return slices.ContainsFunc(slices.Concat(p.Draws, p.Dry), func(d plan.Draw) bool { return has(d.Limit.Name, d.Limit.Key, d.Limiter) }) ||
-			slices.ContainsFunc(p.Slots, func(s plan.Slot) bool { return has(s.Limit.Name, s.Limit.Key, s.Limiter) })
+		p, _ := plans.Plan(plan.Task{Type: m.Type, Queue: queue, Payload: m.Payload, Headers: m.Headers})
+		return slices.ContainsFunc(slices.Concat(p.Draws, p.Dry), func(d plan.Draw) bool { return wanted(d.Limit.Name, d.Limit.Key, d.Limiter) }) ||
+			slices.ContainsFunc(p.Slots, func(s plan.Slot) bool { return wanted(s.Limit.Name, s.Limit.Key, s.Limiter) })
 	}
-	return v.inspector.Jobs(ctx, q)
+	return i.Jobs(ctx, q)
 }
 
 // waitingForValue lists jobs that wait for limiters of a value, limit by limit.

@@ -84,6 +84,21 @@ func (f *Fleet) InFlight(ctx context.Context, holders int, names ...string) ([]S
 	return usages, errors.Join(unread...)
 }
 
+// DeleteInFlight removes a limit in flight, with what is known of its slots and its line. It
+// returns false if there is no such limit. The next job that asks creates the limit again, as its
+// worker has it. The Leases that are held end when they are next renewed, after a third of a lease
+// at most; until then more may run than the limit allows.
+func (f *Fleet) DeleteInFlight(ctx context.Context, name string) (bool, error) {
+	if err := checkName(name); err != nil {
+		return false, err
+	}
+	deleted, err := slots.Delete(ctx, f.rdb, name)
+	if err != nil {
+		return false, failed(name, err)
+	}
+	return deleted, nil
+}
+
 // maxListed is how many limits in flight a list has at most: a limit with a key has one for each
 // value in use.
 const maxListed = 1000
