@@ -18,38 +18,47 @@
 // A job leaves its queue in three ways only: its handler finished it, its handler failed as often
 // as its producer allowed, or an operator removed it. A job that cannot run as things stand waits
 // in a line of its own, and goes on when the cause is fixed: see [BlockedError].
-//
-// # Layout
-//
-// asynq runs its server-side scripts through the Redis client that it is given. So file client.go
-// sees the scripts that take tasks from queues and end their attempts, and replaces them with
-// ours.
-//
-//	client.go    the Redis client that asynq is given
-//	intake.go    owns what was taken from queues, until asynq has it
-//	sort.go      parks what has to queue behind others, before asynq has it
-//	gate.go      owns slots and room: which tasks are taken from a queue, and which run
-//	done.go      runs asynq's script for tasks that are done so that it costs less
-//	attempts.go  owns the attempts of this process, until asynq has ended them
-//	progress.go  how far one attempt has come, and what becomes of its task
-//	refusal.go   for how long an API may tell a job to try later
-//	phase.go     pure: what becomes of a task when its attempt ends
-//	stranded.go  leases, and tasks whose leases are over because Redis was away
-//	attempt.go   the middleware: one attempt, from its dequeue to its end
-//	permits.go   its permits: ask, wait in the room, get a slot, run
-//	slots.go     its slots of limits in flight; vacant.go: how many are free; leased.go: the handler that has them
-//	orders.go    jobs of a key that run one at a time, in order
-//	decide.go    pure: ask or park, how long to wait, how much to call
-//	caller.go    brings tasks back from their lines; owns, with known.go and pace.go,
-//	             what is known of lines and of how fast their limiters serve them
-//	own.go       which lines of PerClient limiters this process visits by itself, and when
-//	blocked.go   what the caller visits of lines without a limiter
-//	dryrun.go    asks limits with dry_run, beside the jobs
-//	probe.go     pure: how many jobs to try that could not run
-//	room.go      owns the lists of tasks that wait here, in case this process is killed
-//	view.go      what a process shows of itself: its metrics and its page
-//
-// Which limits a task has is for package plan. The lines, their keys and scripts, and everything
-// that is known about asynq's own, belong to package line. What people read about limits and jobs
-// is in package jobview, which decides nothing.
 package asynqlimit
+
+// The files, for whoever changes them. asynq runs its server-side scripts through the Redis client that it is given. So
+// client.go sees the scripts that take tasks from queues and end their attempts, and replaces them with ours.
+//
+// The API:
+//
+//	limits.go    Limits, Options and what Configure wraps; serve.go: one server, from its start to the end of its drain
+//	errors.go    what handlers return and users get; settle.go, observe.go: what a handler may tell about its permits
+//	stats.go     what Stats returns; view.go: what a process shows of itself, its metrics and its page
+//
+// What is taken from queues:
+//
+//	client.go    the Redis client that asynq is given; done.go: asynq's script for tasks that are done, at less cost
+//	intake.go    owns what was taken from queues, until asynq has it
+//	sort.go      parks what has to queue behind others, before asynq has it; ahead.go: what stands before a task that comes now
+//	gate.go      owns slots and room: which tasks are taken from a queue, and which run; polls.go, position.go: what it knows
+//	room.go      owns the lists of tasks that wait here, in case this process is killed
+//
+// One attempt:
+//
+//	attempt.go   the middleware: from its dequeue to its end; needs.go: which limits its task has
+//	permits.go   its permits: ask, wait in the room, get a slot, run (run.go); giveback.go: what goes back
+//	slots.go     its slots of limits in flight; vacant.go: how many are free; leased.go: the handler that has them
+//	orders.go    jobs of a key that run one at a time, in order; flight.go: max_in_flight
+//	progress.go  how far it has come, and what becomes of its task; phase.go, pure: the same when it ends
+//	attempts.go  owns the attempts of this process, until asynq has ended them
+//	refusal.go   for how long an API may tell a job to try later
+//	stranded.go  leases, and tasks whose leases are over because Redis was away
+//	dryrun.go    asks limits with dry_run, beside the jobs; span.go: its traces
+//
+// What is brought back:
+//
+//	decide.go    pure: ask or park, how long to wait, how much to call
+//	caller.go    brings tasks back from their lines; visit.go: one line; budget.go: how many tasks to call
+//	known.go     what is known of lines; pace.go: how fast their limiters serve them; pending.go, answers.go: who is on its way
+//	own.go       which lines of PerClient limiters this process visits by itself, and when
+//	shares.go    the lines of tenants that share a limit
+//	blocked.go   what the caller visits of lines without a limiter; probe.go, pure: how many jobs to try that could not run
+//
+// What people hear: changes.go, events.go, log.go, present.go, tally.go, unserved.go.
+//
+// Which limits a task has is for package plan. The lines, their keys and scripts, and everything that is known about asynq's own,
+// belong to package line. What people read about limits and jobs is in package jobview, which decides nothing.

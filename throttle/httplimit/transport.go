@@ -1,5 +1,12 @@
 // Package httplimit holds an [http.Client] to a limit, and reads from responses what an API says
-// about its limits: see [Transport], [RetryAfter] and [Read].
+// about its limits.
+//
+//	client := &http.Client{Transport: httplimit.Transport(http.DefaultTransport, limiter)}
+//
+// With [Transport] each request, and each redirect, takes a permit once its connection is there, right
+// before it is written. A response of 429 or 503 that says when to try again pauses the limit, for the
+// whole fleet. [RetryAfter] reads that time, and [Read] everything that headers say: the IETF's RateLimit,
+// X-RateLimit, and those of GitHub, OpenAI, Shopify, Slack and Stripe (a [Preset]).
 package httplimit
 
 import (

@@ -1,4 +1,11 @@
-// Package metrics shows a worker to Prometheus.
+// Package metrics shows a worker to Prometheus: what its jobs did, and how the limits and queues of
+// the whole fleet stand.
+//
+//	registry.MustRegister(metrics.NewCollector(w))
+//
+// The page docs/metrics.md lists all metrics, and alerts.yaml beside it has rules for them. A worker with
+// an admin address serves them itself. An asynq.Server of your own has them from asynqlimit's
+// Limits.Collector.
 package metrics
 
 import (
