@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/signal"
-	"strconv"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
@@ -21,6 +20,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 // A program that runs an asynq.Server gets limits with three lines: one for the limits, one for
@@ -125,8 +125,13 @@ admin: { token: "which the page asks for before it changes a limit" }
 
 // A handler returns RetryAfter if its API says that it has to wait.
 func ExampleRetryAfter() {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "30")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer api.Close()
 	handler := func(ctx context.Context, task *asynq.Task) error {
-		resp, err := http.Get("https://api.example.com/")
+		resp, err := http.Get(api.URL)
 		if err != nil {
 			return err
 		}
@@ -136,24 +141,55 @@ func ExampleRetryAfter() {
 		}
 		return nil
 	}
-	asynq.NewServeMux().HandleFunc("sync:", handler)
+	err := handler(context.Background(), asynq.NewTask("sync:contacts", nil))
+	if later, ok := errors.AsType[*asynqlimit.RetryAfterError](err); ok {
+		fmt.Println("the job comes back in", later.After)
+	}
+	// Output: the job comes back in 30s
 }
 
 // A handler that finds out what a job really cost corrects what the job took.
 func ExampleSettleLimit() {
-	handler := func(ctx context.Context, task *asynq.Task) error {
-		resp, err := http.Get("https://llm.example.com/")
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		tokens, err := strconv.ParseInt(resp.Header.Get("X-Tokens"), 10, 64)
-		if err != nil {
-			return err
-		}
-		return asynqlimit.SettleLimit(ctx, "llm-tokens", tokens)
+	redisServer, err := miniredis.Run() // your Redis
+	if err != nil {
+		log.Fatal(err)
 	}
-	asynq.NewServeMux().HandleFunc("llm:", handler)
+	defer redisServer.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: redisServer.Addr()})
+	defer rdb.Close()
+	cfg, err := config.Parse("config.yaml", []byte(`
+limits: { llm-tokens: { rate: 1000/1h } }
+jobs: { "llm:": { limits: [llm-tokens], permits: payload.max_tokens } }
+`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	mux := asynq.NewServeMux()
+	mux.HandleFunc("llm:summarize", func(ctx context.Context, task *asynq.Task) error {
+		defer stop()       // the example ends here
+		used := int64(300) // as the API's answer says
+		return asynqlimit.SettleLimit(ctx, "llm-tokens", used)
+	})
+	task := asynq.NewTask("llm:summarize", []byte(`{"max_tokens": 800}`))
+	if _, err := asynq.NewClientFromRedisClient(rdb).Enqueue(task); err != nil {
+		log.Fatal(err)
+	}
+
+	limits, err := asynqlimit.New(rdb, cfg, asynqlimit.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	srv := asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(asynq.Config{Concurrency: 1}))
+	if err := limits.Serve(ctx, srv, mux); err != nil {
+		log.Fatal(err)
+	}
+	usages, err := operate.NewFleet(rdb).Inspect(context.Background(), "llm-tokens")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(usages[0].Used, "tokens are used")
+	// Output: 300 tokens are used
 }
 
 // A handler whose job cannot run as things stand says so: the job waits until somebody has mended
@@ -166,7 +202,11 @@ func ExampleBlocked() {
 		}
 		return nil
 	}
-	asynq.NewServeMux().HandleFunc("sync:", handler)
+	err := handler(context.Background(), asynq.NewTask("sync:contacts", nil))
+	if blocked, ok := errors.AsType[*asynqlimit.BlockedError](err); ok {
+		fmt.Printf("it waits because of %s: %v\n", blocked.Reason, blocked.Err)
+	}
+	// Output: it waits because of no_credential: acme has not connected its account
 }
 
 // A handler that has to prepare its request acquires its permits itself, immediately before it

@@ -205,7 +205,8 @@ type HTTP struct {
 	// task's own timeout also applies. Defaults to 30s.
 	Timeout Duration `yaml:"timeout"`
 	// KeepErrorBody puts the first 1 KB of an answer that is no success into the job's error, which
-	// asynq keeps, and which logs, commands and the dashboard show. It may repeat secrets of the request.
+	// asynq keeps, and which logs, traces, commands and the dashboard show. What looks like a secret, and the fields of
+	// Admin.Hide, are left out; anything else that the API repeats of the request is not.
 	KeepErrorBody bool `yaml:"keep_error_body"`
 }
 

@@ -306,6 +306,46 @@ func ExampleClient_InFlight() {
 	// after its release: <nil>
 }
 
+// A request that needs a slot and a permit takes both, or none.
+func ExampleGroup_WithSlots() {
+	client, closeAll := connect()
+	defer closeAll()
+	ctx := context.Background()
+	calls, err := client.LimiterWithRate("calls", throttle.Rate{Permits: 10, Interval: time.Minute})
+	if err != nil {
+		log.Fatal(err)
+	}
+	slots, err := client.InFlight("connections", throttle.Slots{Limit: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	group, err := client.Group(calls)
+	if err != nil {
+		log.Fatal(err)
+	}
+	both, err := group.WithSlots(slots)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lease, err := both.AcquireEach(ctx, "request-1", 2) // two permits of calls
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Release(ctx)
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	_, err = both.AcquireEach(short, "request-2", 2)
+	fmt.Println("while the slot is taken:", errors.Is(err, context.DeadlineExceeded))
+	left, err := calls.AvailablePermits(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("permits left:", left)
+	// Output:
+	// while the slot is taken: true
+	// permits left: 8
+}
+
 // Whatever runs under a Lease uses its context, which ends when the slot may be another's.
 func ExampleLease_Context() {
 	client, closeAll := connect()

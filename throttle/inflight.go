@@ -286,7 +286,11 @@ func (g *SlotGroup) failed(limit int, err error) error {
 	case errors.Is(err, slots.ErrRated):
 		err = fmt.Errorf("%w: %w", ErrInvalidSlots, err)
 	case errors.Is(err, script.ErrInvalidRate):
-		err = fmt.Errorf("%w: its configuration in Redis makes no sense: delete it (throttle delete)", ErrInvalidSlots)
+		what := "its configuration in Redis makes no sense"
+		if field, ok := errors.AsType[script.FieldError](err); ok {
+			what = field.Error()
+		}
+		err = fmt.Errorf("%w: %s: a process that starts corrects it with its first Acquire", ErrInvalidSlots, what)
 	}
 	return &Error{Limiter: g.slots[limit].limit.Name, Err: err}
 }

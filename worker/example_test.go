@@ -87,3 +87,30 @@ func ExampleNewWith() {
 	}
 	// Output: sending {"to":"ann"}
 }
+
+// An Inspector says why a job does not run, without a worker of one's own.
+func ExampleInspector() {
+	server, err := embedded.Start() // your Redis
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+	ctx := context.Background()
+	job := producer.Job{Type: "email:send", ID: "welcome-1", Payload: []byte(`{"to":"ann"}`)}
+	if _, err := producer.New(rdb).Enqueue(ctx, job); err != nil {
+		log.Fatal(err)
+	}
+
+	why, err := worker.NewInspector(rdb).Explain(ctx, "welcome-1", "") // in any queue
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, line := range why.Text() {
+		fmt.Println(line)
+	}
+	// Output:
+	// Job "welcome-1" (email:send, queue default) is pending: it waits for a free slot of a worker, no job is before it. No limit holds it.
+	// No running worker serves queue default: start one that has it in its pools.
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/hosts"
+	"github.com/jobthrottle/jobthrottle/internal/secrets"
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
@@ -39,8 +40,8 @@ type httpJob struct {
 	hosts   hostList
 	fields  []string // of a payload, in addition to those of HTTPRequest
 	timeout time.Duration
-	agent   string // User-Agent of requests that have none
-	quotes  bool   // what an API answers is part of the error
+	agent   string         // User-Agent of requests that have none
+	quotes  *secrets.Hider // errors quote what an API answers, without these secrets; nil: they do not
 	base    *http.Transport
 }
 
@@ -59,12 +60,16 @@ func newHTTPJob(cfg *config.Config, fields []string, id string) (*httpJob, error
 	timeout := time.Duration(cfg.HTTP.Timeout)
 	dialer := &guardedDialer{hosts: hostList{allowed}}
 	dialer.Timeout = timeout
+	var quotes *secrets.Hider
+	if cfg.HTTP.KeepErrorBody {
+		quotes = secrets.New(cfg.Admin.Hide)
+	}
 	return &httpJob{
+		quotes:  quotes,
 		hosts:   hostList{allowed},
 		fields:  fields,
 		timeout: timeout,
 		agent:   "jobthrottle/" + id,
-		quotes:  cfg.HTTP.KeepErrorBody,
 		base: &http.Transport{
 			DialContext:         dialer.dial,
 			ForceAttemptHTTP2:   true, // a DialContext would disable it
@@ -176,9 +181,9 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
 // noSuccess is the error for an answer that is no success. To read what it quotes takes no longer than drainTimeout.
 func (j *httpJob) noSuccess(resp *http.Response, clock *time.Timer) error {
 	e := &HTTPStatusError{Method: resp.Request.Method, Host: resp.Request.URL.Host, Status: resp.StatusCode}
-	if j.quotes {
+	if j.quotes != nil {
 		clock.Reset(drainTimeout)
-		e.Body = errorBody(resp.Body)
+		e.Body = errorBody(resp.Body, j.quotes)
 	}
 	return e
 }

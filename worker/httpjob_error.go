@@ -66,8 +66,8 @@ type HTTPStatusError struct {
 	Method string // of the last request, after redirects
 	Host   string
 	Status int
-	// Body is the first 1 KB of the answer if http.keep_error_body is set, and empty otherwise.
-	// What is not printable is escaped, so that it is one line.
+	// Body is the first 1 KB of the answer, without what looks like a secret, if
+	// http.keep_error_body is set, and empty otherwise. It is the server's text, of several lines perhaps.
 	Body string
 }
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/internal/refusal"
+	"github.com/jobthrottle/jobthrottle/internal/secrets"
 )
 
 const (
@@ -70,16 +70,18 @@ func readResult(resp *http.Response) (*HTTPResult, error) {
 	return r, nil
 }
 
-// errorBody is the part of an answer that its error quotes, as far as it comes.
-func errorBody(body io.Reader) string {
+// errorBody is the part of an answer that its error quotes, as far as it comes, without what looks like a secret. What is read
+// is longer than what is quoted: half a secret would not be recognized.
+func errorBody(body io.Reader, hide *secrets.Hider) string {
 	if switched(body) {
 		return ""
 	}
-	b, _ := io.ReadAll(io.LimitReader(body, maxErrorBody+1)) // what came before an error is what there is
-	if len(b) > maxErrorBody {
-		return plain.Text(string(wholeRunes(b[:maxErrorBody]))) + "..."
+	b, _ := io.ReadAll(io.LimitReader(body, 4*maxErrorBody)) // what came before an error is what there is
+	text := strings.TrimSpace(hide.Text(strings.ToValidUTF8(string(b), "\uFFFD")))
+	if len(text) > maxErrorBody {
+		return string(wholeRunes([]byte(text[:maxErrorBody]))) + "..."
 	}
-	return plain.Text(strings.TrimSpace(string(b)))
+	return text
 }
 
 // switched reports whether the body is the connection itself, after a switch of protocols: no context ends a read of it.

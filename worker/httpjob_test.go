@@ -186,7 +186,7 @@ func TestHTTPJobTricklingAnswer(t *testing.T) {
 	})
 }
 
-// With http.keep_error_body the error says what the API said: 1 KB at most, in one line, and without a wait for the rest.
+// With http.keep_error_body the error says what the API said: 1 KB at most, without secrets, and without a wait for the rest.
 func TestHTTPJobKeepsErrorBody(t *testing.T) {
 	endless := strings.Repeat("é", 2000)
 	for _, tc := range []struct {
@@ -196,32 +196,36 @@ func TestHTTPJobKeepsErrorBody(t *testing.T) {
 		hangs  bool // the answer does not end
 		want   string
 	}{
-		{"permanent", 422, "{\"error\":\n \"no such currency\"}\n", false, `{"error":\n "no such currency"}`},
+		{"permanent", 422, "{\"error\":\n \"no such currency\"}\n", false, "{\"error\":\n \"no such currency\"}"},
 		{"retried", 500, "boom", false, "boom"},
 		{"refused without a time", 429, "slow down", false, "slow down"},
 		{"long", 400, endless, false, strings.Repeat("é", 512) + "..."},
 		{"long, cut within a rune", 400, "x" + endless, false, "x" + strings.Repeat("é", 511) + "..."},
-		{"not text", 500, "\xff\x00\x1b[2J", false, `\xff\x00\x1b[2J`},
+		{"not text", 500, "a\xff\xfeb", false, "a\uFFFDb"},
 		{"none", 404, "", false, ""},
 		{"stalls", 503, "half of", true, "half of"},
+		{"a secret", 401, "bad key\nsk_live_1234567890abcdef", false, "bad key\n(hidden)"},
+		{"a secret field", 401, "no\napi_key=abcdefgh", false, "no\napi_key=(hidden)"},
+		{"a secret across the cut", 401, strings.Repeat("x ", 510) + "sk_live_1234567890abcdef", false, strings.Repeat("x ", 510) + "(hid..."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			url, job := serveAPI(t, func(w http.ResponseWriter, r *http.Request) {
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.WriteHeader(tc.status)
 				io.WriteString(w, tc.body)
 				if tc.hangs {
 					http.NewResponseController(w).Flush()
 					<-r.Context().Done()
 				}
-			})
-			job.timeout = time.Hour
+			}))
+			t.Cleanup(api.Close)
 			for _, keeps := range []bool{false, true} {
-				job.quotes = keeps
-				want := fmt.Sprintf("http:request: GET %s: answered %d %s", strings.TrimPrefix(url, "http://"), tc.status, http.StatusText(tc.status))
+				cfg := config.Default()
+				cfg.HTTP = config.HTTP{AllowHosts: []string{api.Listener.Addr().String()}, Timeout: config.Duration(time.Hour), KeepErrorBody: keeps}
+				want := fmt.Sprintf("http:request: GET %s: answered %d %s", api.Listener.Addr(), tc.status, http.StatusText(tc.status))
 				if keeps && tc.want != "" {
 					want += ": " + tc.want
 				}
-				err := perform(t, job, HTTPRequest{URL: url})
+				err := perform(t, newTestHTTPJob(t, cfg), HTTPRequest{URL: api.URL})
 				status, ok := errors.AsType[*HTTPStatusError](err)
 				if !ok || status.Error() != want {
 					t.Errorf("keep_error_body: %v: error %v\nwant %s", keeps, err, want)

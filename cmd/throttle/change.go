@@ -88,8 +88,8 @@ func newDelete(opts *options) *cobra.Command {
 		Short: "Delete a limit and forget its usage",
 		Long: `delete removes a limit from Redis, with its pause and its pin, and forgets its
 usage. Workers that have it in their configuration create it again with their
-next job, and may then use all of it at once. The jobs that hold slots of a limit
-in flight are stopped. A key of Redis that is no limiter is not deleted.`,
+next job, and may then use all of it at once. A key of Redis that is no limiter
+is not deleted.`,
 		Args:              args(1, "NAME, the limit to delete"),
 		RunE:              verb(opts, func(ctx context.Context, s *session, args []string) error { return s.delete(ctx, args[0]) }),
 		ValidArgsFunction: completeNames(opts),
@@ -99,12 +99,23 @@ in flight are stopped. A key of Redis that is no limiter is not deleted.`,
 	return cmd
 }
 
+// toDelete is toChange, and also finds what is left of a limit that had a rate before it became one in flight, and is in its way.
+func (s *session) toDelete(ctx context.Context, name string) (target, error) {
+	if configured, known := s.configured(name); known && configured.IsInFlight() {
+		exact, err := s.pick(name)
+		if err != nil {
+			return target{}, err
+		}
+		if rated, err := s.rdb.HExists(ctx, exact, "rate").Result(); err == nil && rated {
+			return target{name: exact}, nil
+		}
+	}
+	return s.toChange(ctx, name)
+}
+
 // delete does what the verb does, once its flags are read.
 func (s *session) delete(ctx context.Context, name string) error {
-	if deleted, err := s.deleteInFlight(ctx, name); deleted || err != nil {
-		return err
-	}
-	t, err := s.toChange(ctx, name)
+	t, err := s.toDelete(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -89,18 +89,20 @@ func (s *session) noneInFlight(name string) error {
 // inFlight reads the limits in flight that a NAME means: one, or those of all values of a limit with a key. There is none if
 // none is in Redis.
 func (s *session) inFlight(ctx context.Context, name string) ([]operate.SlotUsage, error) {
-	name, err := s.ofValue(name)
+	exact, err := s.pick(name)
 	if err != nil {
 		return nil, err
 	}
-	u, err := s.slots(ctx, name)
-	switch {
-	case err != nil:
-		return nil, err
-	case u.Limit != 0:
-		return []operate.SlotUsage{u}, nil
-	case s.opts.value != "":
-		return nil, nil
+	if configured, known := s.configured(name); s.opts.value != "" || !known || configured.Key == "" {
+		u, err := s.slots(ctx, exact)
+		switch {
+		case err != nil:
+			return nil, err
+		case u.Limit != 0:
+			return []operate.SlotUsage{u}, nil
+		case s.opts.value != "":
+			return nil, nil
+		}
 	}
 	values, err := s.slotsOfValues(ctx, name)
 	if err != nil || len(values) > 1 && !s.opts.json {
@@ -133,68 +135,16 @@ func (s *session) slotsOfValues(ctx context.Context, name string) ([]operate.Slo
 func (s *session) showInFlight(found []operate.SlotUsage) error {
 	switch {
 	case len(found) > 1:
+		if len(found) == operate.MaxListed {
+			fmt.Fprintf(s.stderr, "the first %d are shown; --value shows one\n", len(found))
+		}
 		return s.printInFlight(found)
 	case s.opts.json:
 		return printJSON(s.stdout, fromSlots(found[0]))
+	case found[0].Err != nil:
+		return found[0].Err
 	}
 	return printSlots(s.stdout, found[0])
-}
-
-// deleteInFlight deletes the limit in flight that a NAME means, or those of all values of a limit with a key. It reports whether
-// the name is that of a limit in flight. Without a configuration or --all-values, names that look like values are not enough.
-func (s *session) deleteInFlight(ctx context.Context, name string) (is bool, err error) {
-	configured, known := s.configured(name)
-	if is = known && configured.IsInFlight(); known && !is {
-		return false, nil
-	}
-	exact, err := s.ofValue(name)
-	if err != nil {
-		return false, err
-	}
-	if !is && !s.opts.allValues {
-		if there, err := s.rdb.HExists(ctx, exact, "in_flight").Result(); err != nil || !there {
-			return false, nil // an error is that of what comes next, too
-		}
-	}
-	found, err := s.inFlight(ctx, name)
-	if spoilt, broken := errors.AsType[*operate.SpoiltError](err); broken {
-		found, err = []operate.SlotUsage{{Name: spoilt.Limiters[0].Limiter}}, nil
-	}
-	is = is || len(found) > 0 && (found[0].Name == exact || s.opts.allValues)
-	switch {
-	case err != nil || !is:
-		return is, err
-	case len(found) == 0:
-		return is, s.noneInFlight(name)
-	}
-	taken, what := int64(0), fmt.Sprintf("limit in flight %q", found[0].Name)
-	for _, u := range found {
-		taken += u.Taken
-	}
-	if len(found) > 1 {
-		what = fmt.Sprintf("%s of limit in flight %q", valuesOf(len(found)), name)
-	}
-	question := fmt.Sprintf("Delete %s (%d slots are taken)? The jobs that hold them are stopped.", what, taken)
-	if err := s.confirm(ctx, "deleting a limit in flight stops the jobs that hold its slots", question); err != nil {
-		return is, err
-	}
-	for _, u := range found {
-		if _, err := s.fleet.DeleteInFlight(ctx, u.Name); err != nil {
-			return is, err
-		}
-		if s.opts.json {
-			err = printJSON(s.stdout, struct {
-				Name    string `json:"name"`
-				Deleted bool   `json:"deleted"`
-			}{u.Name, true})
-		} else {
-			_, err = fmt.Fprintf(s.stdout, "%s is deleted\n", plain.Text(u.Name))
-		}
-		if err != nil {
-			return is, err
-		}
-	}
-	return is, nil
 }
 
 // slots reads a limit in flight; one that does not exist has no slots.

@@ -83,25 +83,23 @@ func TestHolders(t *testing.T) {
 	if o := runCommand(t.Context(), "holders", "order", "--config", apart, "--redis", s.addr); o.status != 1 || !strings.Contains(o.stderr, "throttle list shows") {
 		t.Errorf("a limit without a key: %+v", o)
 	}
-	// What is deleted is gone; one that makes no sense can be deleted, too.
-	s.fails(2, []string{"delete", "crm"}, []string{"--yes", "stops the jobs"})
-	if text := s.done("delete", "crm", "--yes"); !strings.Contains(text, "crm is deleted") {
-		t.Errorf("delete: %s", text)
+	// A limit that has other limits' names below it is itself.
+	s.limiter("crm:read", perHour(1), 0)
+	if text := s.done("show", "crm"); !strings.Contains(text, "2 of 2 slots are taken") {
+		t.Errorf("show crm beside crm:read:\n%s", text)
 	}
-	s.fails(1, []string{"holders", "crm"}, []string{`no limit in flight "crm"`})
-	s.check(s.rdb.HSet(t.Context(), "crm", "in_flight", "many").Err())
-	s.fails(1, []string{"holders", "crm"}, []string{"crm", "in_flight"})
-	s.done("delete", "crm", "--yes", "--json")
-	s.fails(1, []string{"delete", "order", "--yes"}, []string{`no limiter "order"`}) // nothing says that it has values
-	if o := runCommand(t.Context(), append([]string{"delete", "order", "--value", "zenith", "--yes"}, keyed...)...); o.status != 0 {
-		t.Errorf("delete a value: %+v", o)
+	// What is left of a rate is in the way of a limit in flight.
+	s.limiter("turned", perHour(1), 0)
+	turned := []string{"--config", configFile(t, "limits: { turned: { in_flight: 1 } }\njobs: { x: { limits: [turned] } }\n"), "--redis", s.addr}
+	if o := runCommand(t.Context(), append([]string{"delete", "turned", "--yes"}, turned...)...); o.status != 0 || s.rdb.Exists(t.Context(), "turned").Val() != 0 {
+		t.Errorf("delete the rate of a limit in flight: %+v", o)
 	}
-	if n := s.rdb.Exists(t.Context(), "order:zenith", "crm").Val(); n != 0 {
-		t.Errorf("%d of the deleted are there", n)
+	if o := runCommand(t.Context(), append([]string{"delete", "turned", "--yes"}, turned...)...); o.status != 2 || !strings.Contains(o.stderr, "throttle holders") {
+		t.Errorf("delete a limit in flight: %+v", o)
 	}
-	if n := s.rdb.Exists(t.Context(), "order:acme").Val(); n != 1 {
-		t.Error("another value was deleted, too")
-	}
+	// One that makes no sense says so.
+	s.check(s.rdb.HSet(t.Context(), "broken:a", "in_flight", "many", "lease", "3000").Err())
+	s.fails(1, []string{"holders", "broken"}, []string{"broken:a", "in_flight"})
 	// Nobody waits, and that is no error.
 	if o := runCommand(t.Context(), append([]string{"jobs", "--limit", "order"}, keyed...)...); o.status != 0 || !strings.Contains(o.stderr, "no jobs wait (limit order)") {
 		t.Errorf("jobs: %+v", o)

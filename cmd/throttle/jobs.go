@@ -134,6 +134,9 @@ func (s *session) plans(q jobview.JobQuery) (*plan.Jobs, error) {
 	if s.config == nil {
 		return nil, usage("--limit %q with --state %s wants --config: only the file says which jobs have the limit", q.Limit, q.State)
 	}
+	if _, known := s.configured(q.Limit); !known && s.limitOf(q.Limit).Key == "" {
+		return nil, usage("no limit %q in the configuration, which says which jobs have it%s", q.Limit, similar.Hint(q.Limit, slices.Sorted(maps.Keys(s.config.Limits))))
+	}
 	plans, err := plan.New(s.config)
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}

@@ -171,6 +171,7 @@ jobs: { "x:account": { limits: [account], hold: 0 } }
 			t.Errorf("of %s: %d jobs, want %d: %v", limit, len(got), want, got)
 		}
 	}
+	s.fails(cli.Usage, []string{"jobs", "--limit", "acount", "--state", "failed", "--config", file}, []string{`no limit "acount"`, `did you mean "account"`})
 	s.check(w.inspector.ArchiveTask("default", "acme1"))
 	w.enqueue("y", "other")
 	w.await("it is archived", func() bool {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 func newShow(opts *options) *cobra.Command {
@@ -20,8 +21,14 @@ func newShow(opts *options) *cobra.Command {
 		Short: "Show one limit: its configuration, its usage, its clients and its parked jobs",
 		Args:  args(1, "NAME, the limit to show"),
 		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
-			if configured, known := s.configured(args[0]); known && configured.IsInFlight() {
+			configured, known := s.configured(args[0])
+			if known && configured.IsInFlight() {
 				return s.holders(ctx, args[0])
+			}
+			if exact, err := s.pick(args[0]); err == nil && !known {
+				if u, err := s.slots(ctx, exact); err == nil && u.Limit > 0 {
+					return s.showInFlight([]operate.SlotUsage{u})
+				}
 			}
 			t, err := s.target(ctx, args[0])
 			if err != nil {
@@ -32,9 +39,7 @@ func newShow(opts *options) *cobra.Command {
 			}
 			l, err := s.one(ctx, t.name)
 			if err != nil {
-				if found, broken := s.inFlight(ctx, args[0]); broken != nil {
-					return broken
-				} else if len(found) > 0 {
+				if found, _ := s.inFlight(ctx, args[0]); !known && !isBroken(err) && len(found) > 0 {
 					return s.showInFlight(found)
 				}
 				return err

@@ -53,27 +53,16 @@ func (v *valueFlag) Set(text string) error {
 // says so. Otherwise it has a key if nothing has the name itself, and there are limiters whose
 // names look like its values.
 func (s *session) target(ctx context.Context, name string) (target, error) {
-	if _, err := s.client.Limiter(name); err != nil {
-		return target{}, asUsage(err, throttle.ErrInvalidName)
-	}
-	if err := unreserved(name); err != nil {
+	exact, err := s.pick(name)
+	if err != nil {
 		return target{}, err
 	}
 	configured, known := s.configured(name)
 	switch {
 	case known && configured.IsInFlight():
-		return target{}, usage("limit %q is of how many run at a time: throttle holders shows it, throttle delete removes it, and its number is in_flight of the configuration", name)
-	case s.opts.value != "" && s.opts.allValues:
-		return target{}, usage("want either --value or --all-values")
+		return target{}, usage("limit %q is of how many run at a time: throttle holders shows it, and its number is in_flight of the configuration", name)
 	case s.opts.value != "":
-		if known && configured.Key == "" {
-			return target{}, usage("limit %q has no key in the configuration: leave --value out", name)
-		}
-		of, err := s.ofValue(name)
-		if err != nil {
-			return target{}, err
-		}
-		return target{name: of}, unreserved(of)
+		return target{name: exact}, nil
 	}
 	t := target{name: name, keyed: known && configured.Key != "" || s.opts.allValues}
 	switch {
@@ -100,16 +89,27 @@ func (s *session) target(ctx context.Context, name string) (target, error) {
 	return t, nil
 }
 
-// ofValue is the name of the limiter that --value picks of a limit, or the limit's own name without it.
-func (s *session) ofValue(name string) (string, error) {
-	if s.opts.value == "" {
+// pick is the name of the limiter that a NAME and --value mean, or the NAME itself without --value.
+func (s *session) pick(name string) (string, error) {
+	if _, err := s.client.Limiter(name); err != nil {
+		return "", asUsage(err, throttle.ErrInvalidName)
+	}
+	if err := unreserved(name); err != nil {
+		return "", err
+	}
+	switch configured, known := s.configured(name); {
+	case s.opts.value == "":
 		return name, nil
+	case s.opts.allValues:
+		return "", usage("want either --value or --all-values")
+	case known && configured.Key == "":
+		return "", usage("limit %q has no key in the configuration: leave --value out", name)
 	}
 	of, err := limitname.OfValue(name, string(s.opts.value))
 	if err != nil {
 		return "", &cli.UsageError{Err: fmt.Errorf("--value: %w", err)}
 	}
-	return of, nil
+	return of, unreserved(of)
 }
 
 // toChange is target for the verbs that change something. Names that look like values are not

@@ -79,15 +79,19 @@ func (s *session) setWeights(ctx context.Context, name string, texts []string) e
 			names = append(names, l.Name)
 		}
 	}
-	for _, limiter := range names {
-		if err := s.ours(ctx, limiter); err != nil {
-			return err
-		}
+	for n, limiter := range names {
+		err := s.ours(ctx, limiter)
 		for _, w := range weights {
 			w.Limiter = limiter
-			if err := s.setWeight(ctx, w); err != nil {
-				return err
+			if err == nil {
+				err = s.setWeight(ctx, w, n < shownChanges)
 			}
+		}
+		switch {
+		case err != nil && t.keyed:
+			return t.partly(n, err)
+		case err != nil:
+			return err
 		}
 	}
 	if t.keyed {
@@ -96,13 +100,16 @@ func (s *session) setWeights(ctx context.Context, name string, texts []string) e
 	return nil
 }
 
-// setWeight sets one weight, and says so.
-func (s *session) setWeight(ctx context.Context, w tenantWeight) error {
+// setWeight sets one weight, and says so if it is shown to people.
+func (s *session) setWeight(ctx context.Context, w tenantWeight, shown bool) error {
 	if err := s.parked.SetWeight(ctx, w.Limiter, w.Tenant, w.Weight); err != nil {
 		return err
 	}
-	if s.opts.json {
+	switch {
+	case s.opts.json:
 		return printJSON(s.stdout, w)
+	case !shown:
+		return nil
 	}
 	text := fmt.Sprintf("limit %q: tenant %q has weight %g", w.Limiter, w.Tenant, w.Weight)
 	if w.Weight == 0 {

@@ -84,28 +84,13 @@ func (f *Fleet) InFlight(ctx context.Context, holders int, names ...string) ([]S
 	return usages, errors.Join(unread...)
 }
 
-// DeleteInFlight removes a limit in flight, with what is known of its slots and its line. It
-// returns false if there is no such limit. The next job that asks creates the limit again, as its
-// worker has it. The Leases that are held end when they are next renewed, after a third of a lease
-// at most; until then more may run than the limit allows.
-func (f *Fleet) DeleteInFlight(ctx context.Context, name string) (bool, error) {
-	if err := checkName(name); err != nil {
-		return false, err
-	}
-	deleted, err := slots.Delete(ctx, f.rdb, name)
-	if err != nil {
-		return false, failed(name, err)
-	}
-	return deleted, nil
-}
-
-// maxListed is how many limits in flight a list has at most: a limit with a key has one for each
-// value in use.
-const maxListed = 1000
+// MaxListed is how many limits in flight [Fleet.All] returns at most: a limit with a key has one for
+// each value in use.
+const MaxListed = 1000
 
 // All returns the limiters and the limits in flight whose names match a pattern, in the syntax of
 // [Fleet.Limiters]. The limits in flight come in the order of their names, without their holders,
-// and at most 1000 of them. An error that concerns one limit alone is in its Err.
+// and at most [MaxListed] of them. An error that concerns one limit alone is in its Err.
 func (f *Fleet) All(ctx context.Context, match string) (limiters []Listed, inFlight []SlotUsage, err error) {
 	var names []string
 	err = f.scan(ctx, match, func(page []Listed, slots []string) bool {
@@ -117,7 +102,7 @@ func (f *Fleet) All(ctx context.Context, match string) (limiters []Listed, inFli
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	inFlight, err = f.InFlight(ctx, 0, names[:min(len(names), maxListed)]...)
+	inFlight, err = f.InFlight(ctx, 0, names[:min(len(names), MaxListed)]...)
 	if _, spoilt := errors.AsType[*SpoiltError](err); spoilt {
 		err = nil
 	}

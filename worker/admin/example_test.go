@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"net/http/httptest"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
@@ -50,4 +51,29 @@ func ExampleServe() {
 	// /readyz 503 Service Unavailable
 	// /metrics 200 OK
 	// / 200 OK
+}
+
+// A program with a server of its own mounts the page there.
+func ExampleNewHandler() {
+	server, err := embedded.Start() // your Redis
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+	w, err := worker.NewWithClient(config.Default(), zap.NewNop(), rdb)
+	if err != nil {
+		log.Fatal(err)
+	}
+	handler := admin.NewHandler(w, admin.Options{})
+	mine := httptest.NewServer(handler) // your server
+	defer mine.Close()
+	resp, err := http.Get(mine.URL + "/healthz")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer resp.Body.Close()
+	fmt.Println(resp.Status)
+	// Output: 200 OK
 }

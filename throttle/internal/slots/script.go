@@ -24,13 +24,10 @@ var (
 	renewLua string
 	//go:embed lua/holders.lua
 	holdersLua string
-	//go:embed lua/delete.lua
-	deleteLua string
 
 	exchangeScript = redis.NewScript(slotsLua + exchangeLua)
 	renewScript    = redis.NewScript(slotsLua + renewLua)
 	holdersScript  = redis.NewScript(slotsLua + holdersLua)
-	deleteScript   = redis.NewScript(deleteLua)
 )
 
 // ErrRated says that the name is that of a rate limit.
@@ -188,17 +185,6 @@ type Holder struct {
 	Client string        // the Client that holds it; empty: it was handed to a waiter that has not claimed it yet
 	Held   time.Duration // since it got the slot
 	Ends   time.Duration // until its lease ends, unless it is renewed
-}
-
-// Delete removes a limit in flight with all that is known of it, if it is there: a limit's own hash, whatever is wrong with
-// it.
-func Delete(ctx context.Context, rdb redis.Scripter, name string) (bool, error) {
-	reply, _, err := script.Call(ctx, rdb, deleteScript, Limit{Name: name}.keys())
-	if err != nil {
-		return false, err
-	}
-	n, err := script.Int(reply)
-	return n == 1, err
 }
 
 // Read reads how a limit stands, with at most so many holders; false if there is none.
