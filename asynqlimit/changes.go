@@ -12,8 +12,14 @@ const changesChannel = "jobthrottle:changes"
 
 // watch logs until ctx ends what somebody else changes about the limits of the configuration: an
 // operator, or a worker with another configuration. It leaves out the limiters of the values of a
-// key, because they are too many.
+// key, because they are too many. One server of the process does it, and when it ends another goes on.
 func (p *process) watch(ctx context.Context) {
+	select {
+	case p.watches <- struct{}{}:
+		defer func() { <-p.watches }()
+	case <-ctx.Done():
+		return
+	}
 	known := map[string]*seenLimit{} // nil: it does not exist
 	for _, l := range p.rules.plan.Limits() {
 		if l.Key == "" {

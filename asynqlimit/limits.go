@@ -111,8 +111,8 @@ type process struct {
 	users    atomic.Int64
 	servers  servers
 	page     page
-	unserved sync.Once // types without a handler are logged
-	watched  sync.Once // one server logs changes of limits
+	unserved sync.Once     // types without a handler are logged
+	watches  chan struct{} // has one in it while a server of the process logs changes of limits
 	here     *present
 	tally    tally // of all jobs
 	started  time.Time
@@ -141,7 +141,7 @@ func New(rdb redis.UniversalClient, cfg *config.Config, opts Options) (*Limits, 
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	p := &process{cfg: cfg, rdb: rdb, lines: line.New(rdb), throttle: opts.Throttle, rules: rules, logger: opts.Logger, started: time.Now()}
+	p := &process{cfg: cfg, rdb: rdb, lines: line.New(rdb), throttle: opts.Throttle, rules: rules, logger: opts.Logger, watches: make(chan struct{}, 1), started: time.Now()}
 	if p.throttle == nil {
 		if p.throttle, err = cfg.Redis.NewThrottle(rdb); err != nil {
 			return nil, err

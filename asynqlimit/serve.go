@@ -52,7 +52,7 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 	var lists sync.WaitGroup
 	lists.Go(func() { l.rooms.run(listing) })
 	lists.Go(func() { l.page.run(listing) })
-	l.watched.Do(func() { lists.Go(func() { l.watch(listing) }) })
+	lists.Go(func() { l.watch(listing) })
 	defer lists.Wait()
 	defer stopListing()
 	if err := srv.Start(l.middleware(handler)); err != nil {
