@@ -205,6 +205,70 @@ func TestRefusedJobLeavesNoLock(t *testing.T) {
 	}
 }
 
+// A unique lock is that of a job that is there. A job that is done has none, also if its file is enqueued again, and a lock that
+// asynq has forgotten to delete holds up nobody.
+func TestLockOfAJobThatIsGone(t *testing.T) {
+	for way, enqueue := range ways {
+		for name, leave := range map[string]func(t *testing.T, rdb redis.UniversalClient){
+			"done": func(t *testing.T, rdb redis.UniversalClient) {
+				srv := asynq.NewServerFromRedisClient(rdb, asynq.Config{LogLevel: asynq.FatalLevel})
+				done := make(chan struct{})
+				if err := srv.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error { close(done); return nil })); err != nil {
+					t.Fatal(err)
+				}
+				<-done
+				srv.Shutdown()
+			},
+			"trimmed": func(t *testing.T, rdb redis.UniversalClient) { // as asynq trims an archive that is full
+				if err := asynq.NewInspectorFromRedisClient(rdb).ArchiveTask("default", "x"); err != nil {
+					t.Fatal(err)
+				}
+				if err := errors.Join(rdb.ZRem(t.Context(), "asynq:{default}:archived", "x").Err(), rdb.Del(t.Context(), "asynq:{default}:t:x").Err()); err != nil {
+					t.Fatal(err)
+				}
+			},
+		} {
+			t.Run(fmt.Sprint(way, " ", name), func(t *testing.T) {
+				rdb := connect(t, redistest.Start(t))
+				p := producer.New(rdb)
+				job := producer.Job{Type: "a", ID: "x", UniqueFor: 48 * time.Hour, Retention: time.Hour, Payload: []byte("1")}
+				if err := enqueue(t.Context(), p, job); err != nil {
+					t.Fatal(err)
+				}
+				leave(t, rdb)
+				if err := enqueue(t.Context(), p, job); name == "done" && !producer.AlreadyThere(err) || name == "trimmed" && err != nil {
+					t.Errorf("the same again: %v", err)
+				}
+				if name == "trimmed" {
+					leave(t, rdb)
+				}
+				job.ID = "y"
+				if err := enqueue(t.Context(), p, job); err != nil {
+					t.Errorf("another of the same type and payload: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// A job is replaced under its own id: one that is named like a part of another's keys stays.
+func TestReplaceLeavesOtherIDs(t *testing.T) {
+	rdb := connect(t, redistest.Start(t))
+	p := producer.New(rdb)
+	archive(t, rdb, producer.Job{Type: "a", ID: "o-1"})
+	for _, job := range []producer.Job{{Type: "a", ID: "o-1:replaced"}, {Type: "a", ID: "o-1", Replace: true}} {
+		if _, err := p.Enqueue(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inspector := asynq.NewInspectorFromRedisClient(rdb)
+	for _, id := range []string{"o-1", "o-1:replaced"} {
+		if info, err := inspector.GetTaskInfo("default", id); err != nil || info.State != asynq.TaskStatePending {
+			t.Errorf("%s: %+v, %v", id, info, err)
+		}
+	}
+}
+
 // Lost replies lose no job: each is there once, as it is now.
 func TestReplaceWhenRepliesAreLost(t *testing.T) {
 	addr := redistest.Start(t)

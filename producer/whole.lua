@@ -12,6 +12,10 @@ local task, archive = KEYS[#KEYS - 1], KEYS[#KEYS]
 local id, replaces = ARGV[#ARGV - 2], ARGV[#ARGV - 1] == '1'
 local lock = ARGV[#ARGV] == '1' and KEYS[1]
 
+-- A lock whose task is gone holds up nobody: asynq trims its archive, and forgets tasks that are done, without their locks.
+local keeper = lock and redis.call('GET', lock)
+if keeper and redis.call('EXISTS', string.sub(task, 1, #task - #id) .. keeper) == 0 then redis.call('DEL', lock) end
+
 local old = replaces and redis.call('HGET', task, 'state') == 'archived'
 local holder = old and lock and redis.call('GET', lock)
 if not old or holder and holder ~= id then
@@ -19,15 +23,13 @@ if not old or holder and holder ~= id then
   if reply == -1 and redis.call('GET', lock) == id then
     return 0 -- an earlier attempt of this same write arrived
   end
-  if reply == 0 and lock and redis.call('HGET', task, 'unique_key') ~= lock then
-    redis.call('DEL', lock) -- asynq's script sets it before it looks at the id
-  end
+  if reply == 0 and lock then redis.call('DEL', lock) end -- asynq's script has just set it, before it looked at the id
   return reply
 end
 
 -- The archived task and the lock step aside. DEL and RENAME come first: whoever
 -- may not call them is refused before anything has changed.
-local old_task, old_lock = task .. ':replaced', lock and lock .. ':replaced'
+local old_task, old_lock = archive .. ':replaced:' .. id, lock and lock .. ':replaced' -- no task has such a key
 local failed_at = redis.call('ZSCORE', archive, id)
 redis.call('DEL', old_task)
 redis.call('RENAME', task, old_task)
