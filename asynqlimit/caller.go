@@ -38,6 +38,7 @@ type caller struct {
 	average  map[string]int64       // permits that a task costs, by line that tenants share (run's goroutine only)
 	restored time.Time              // when a pass last put all lines back (run's goroutine only)
 	free     map[string]freeSlots   // of limits in flight, by name, as this pass read them (run's goroutine only)
+	vacated  map[string]bool        // limits in flight of which this process gave slots back since the last pass
 	spare    map[probeKey]bool      // lines for max_in_flight or slots whose last visit could not call enough tasks
 	calledAt map[string]time.Time   // of limits in flight: when a task was called lately (run's goroutine only)
 	resting  map[string]time.Time   // until when limiters of orders are left alone because no task could go on (run's goroutine only)
@@ -57,7 +58,7 @@ func newCaller(l *Limits, queues []string) *caller {
 		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
 		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]freeSlots{}, calledAt: map[string]time.Time{}, resting: map[string]time.Time{}, first: map[string]bool{},
 		owed: map[owedKey]line.Charged{}, average: map[string]int64{}, upSince: map[string]time.Time{}, turns: map[probeKey]time.Time{},
-		own: map[probeKey]time.Time{},
+		own: map[probeKey]time.Time{}, vacated: map[string]bool{},
 	}
 }
 
@@ -273,6 +274,13 @@ func (c *caller) ended(lines ...string) {
 		}
 	}
 	if waits {
+		c.mu.Lock()
+		for _, name := range lines {
+			if limiter, ok := line.SlotLimit(name); ok {
+				c.vacated[limiter] = true
+			}
+		}
+		c.mu.Unlock()
 		select {
 		case c.freed <- struct{}{}:
 		default:

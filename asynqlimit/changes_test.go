@@ -58,5 +58,10 @@ func TestChangesAreTold(t *testing.T) {
 		changed()
 		stopFirst()
 		changed()
+		for n := range rate + 1 { // by now each has had the time to be told again
+			if told := strings.Count(log.String(), fmt.Sprintf("rate=%d/1s", n)); told > 1 {
+				t.Errorf("%d/1s is told %d times:\n%s", n, told, &log)
+			}
+		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -39,9 +40,26 @@ jobs: { "x:": { limits: [api, account] }, "y:blocked": { limits: [account] } }
 	}
 	queues := []string{"a", "b :%é"}
 	enqueued, deleted, archived := 0, map[string]bool{}, map[string]bool{}
-	began := time.Now()
+	began, checked, full := time.Now(), time.Now(), false
 	for time.Since(began) < lasts {
+		if time.Since(checked) > time.Second {
+			checked, full = time.Now(), false
+			for i, queue := range queues {
+				q := s.queue(queue)
+				full = full || q.Pending+q.Retry > 2000 // the limit gives 100 a second: later there have to be few enough
+				if q.Archived < 4000 {                  // beyond 9,999 asynq deletes the oldest
+					continue
+				}
+				if _, err := s.inspector.RunAllArchivedTasks(queue); err != nil {
+					t.Fatal(err)
+				}
+				maps.DeleteFunc(archived, func(id string, _ bool) bool { return id[len(id)-1]%2 == byte('0'+i)%2 })
+			}
+		}
 		for range 20 {
+			if full {
+				break
+			}
 			payload := fmt.Appendf(nil, `{"account": %d}`, rand.IntN(5))
 			s.enqueuePayload("x:job", fmt.Sprint("job", enqueued), payload, asynq.Queue(queues[enqueued%2]), asynq.MaxRetry(rand.IntN(2)), asynq.Retention(time.Hour))
 			enqueued++

@@ -2,6 +2,7 @@ package asynqlimit
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -161,5 +162,32 @@ func TestForgetsLinesThatAreGone(t *testing.T) {
 	c.forget(time.Now().Add(time.Minute))
 	if len(c.onWay)+len(c.spare)+len(c.calledAt) != 0 {
 		t.Errorf("%d, %d and %d are left a minute later", len(c.onWay), len(c.spare), len(c.calledAt))
+	}
+}
+
+// TestFreedSlotsFirst: among many limits in flight with tasks in line, those of which a slot has just become free are read first.
+func TestFreedSlotsFirst(t *testing.T) {
+	c := callerOf(t, "limits: { crm: { in_flight: 2, key: payload.customer } }\njobs: { x: { limits: [crm] } }\n")
+	c.queues = []string{"default"}
+	known := map[string]int64{}
+	for i := range 1000 {
+		name := line.InFlight + "crm:" + fmt.Sprint(i)
+		known[name] = 3
+		c.note("default", name, 3)
+	}
+	for _, freed := range []string{"crm:17", "crm:500", "crm:999"} {
+		c.ended(line.InFlight + freed)
+	}
+	lined := map[string]bool{}
+	for name := range known {
+		limiter, _ := line.SlotLimit(name)
+		lined[limiter] = true
+	}
+	names := c.toRead(lined)
+	if slices.Sort(names[:3]); !slices.Equal(names[:3], []string{"crm:17", "crm:500", "crm:999"}) || len(names) != maxSlotLines {
+		t.Errorf("%d limits are read, first %v", len(names), names[:3])
+	}
+	if len(c.vacated)+len(c.first) > 0 {
+		t.Errorf("%d and %d are noted after a pass", len(c.vacated), len(c.first))
 	}
 }

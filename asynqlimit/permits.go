@@ -62,6 +62,9 @@ func (j *job) hold(ctx context.Context) (err error) {
 		return j.undecided(ctx, err)
 	}
 	v := decide(s)
+	if j.lease != nil && !s.never { // its handler gets the permits: the slots are not for those who wait
+		v.wait = min(v.wait, soonEnough)
+	}
 	if v.park != "" {
 		return j.throttled(v.park, j.l.caller.estimateWait(j.a.queue, line.Whole(j.needs.lineOf(v.park)), j.needs.rateOf(v.park)), nil)
 	}

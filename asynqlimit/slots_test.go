@@ -333,3 +333,69 @@ jobs: { "x:limited": { limits: [api], hold: 100ms } }
 		})
 	}
 }
+
+// TestHandlerThatAcquiresHoldsNoSlot: a job whose handler gets its permits itself waits for them without its slot of a limit in
+// flight, also if its permits were due when it had yet to wait for the slot.
+func TestHandlerThatAcquiresHoldsNoSlot(t *testing.T) {
+	onBoth(t, func(s *site) {
+		release, got := make(chan struct{}), make(chan string, 10)
+		s.serve(member{
+			yaml: `
+limits: { api: { rate: 2/8s }, slots: { in_flight: 1 } }
+jobs:
+  "x:": { limits: [api, slots], hold: 20s, acquire: handler }
+  "y:": { limits: [slots] }
+`,
+			asynq: asynq.Config{Concurrency: 5},
+			handle: func(ctx context.Context, task *asynq.Task) error {
+				if task.Type() == "x:job" {
+					if err := asynqlimit.Acquire(ctx); err != nil {
+						return err
+					}
+				}
+				got <- task.Type()
+				if task.Type() == "y:first" {
+					<-release
+				}
+				return nil
+			},
+		})
+		next := func(within time.Duration) string {
+			select {
+			case name := <-got:
+				return name
+			case <-time.After(within):
+				return "nobody"
+			}
+		}
+		s.enqueue("y:first", "first")
+		if name := next(20 * time.Second); name != "y:first" {
+			t.Fatalf("%s has the slot, want y:first", name)
+		}
+		s.enqueue("x:job", "job") // its permits are free, and the slot is not
+		client, err := throttle.New(s.rdb, throttle.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		s.await(10*time.Second, func() (bool, string) { // it waits for the slot
+			n := s.rdb.ZCard(t.Context(), "{slots}:line").Val()
+			return n == 1, fmt.Sprintf("%d wait for the slot", n)
+		})
+		api, err := client.Limiter("api")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := api.Acquire(t.Context(), 2); err != nil { // and now they are not, for 8 s
+			t.Fatal(err)
+		}
+		close(release)
+		s.enqueue("y:second", "second")
+		if name := next(4 * time.Second); name != "y:second" {
+			t.Errorf("%s runs in the slot that waits for permits, want y:second", name)
+		}
+		if name := next(30 * time.Second); name != "x:job" {
+			t.Errorf("%s runs at the end, want x:job", name)
+		}
+	})
+}

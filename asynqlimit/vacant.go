@@ -30,6 +30,20 @@ func rank(first bool) int {
 	return 1
 }
 
+// toRead returns which limits in flight a pass reads: those of which this process knows that a slot has become free, and then
+// any others, so that each limit gets its pass, whatever its queue.
+func (c *caller) toRead(lined map[string]bool) []string {
+	c.mu.Lock()
+	maps.Copy(c.first, c.vacated)
+	clear(c.vacated)
+	c.mu.Unlock()
+	defer clear(c.first)
+	names := slices.Collect(maps.Keys(lined))
+	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(c.first[a]), rank(c.first[b])) })
+	return names[:min(len(names), maxSlotLines)]
+}
+
 // freeOf finds out how many slots are free of the limits for which tasks are in line. If fewer are taken than there
 // are, one task at least is called: those in Redis's line may be of processes that have died, and what the task asks
 // takes them out. (Redis hands a slot to those that live, and it is taken.)
@@ -50,11 +64,7 @@ func (c *caller) freeOf(ctx context.Context, due []line.Due) error {
 			delete(lined, name)
 		}
 	}
-	names := slices.Collect(maps.Keys(lined))
-	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] }) // each limit gets its pass, whatever its queue
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(rank(c.first[a]), rank(c.first[b])) })
-	clear(c.first)
-	names = names[:min(len(names), maxSlotLines)]
+	names := c.toRead(lined)
 	clear(c.free)
 	if len(names) == 0 {
 		return nil

@@ -307,8 +307,11 @@ func (c *Config) checkRest() error {
 			return invalid(fmt.Sprintf("admin.hosts[%d]", i), "invalid name %q: want a name without a port, such as ops.example.com", host)
 		}
 	}
-	if !isTidy(c.Admin.Token) { // no HTTP client could send it
+	switch {
+	case !isTidy(c.Admin.Token): // no HTTP client could send it
 		return invalid("admin.token", "invalid token: want one %s", tidy)
+	case strings.ContainsFunc(c.Admin.Token, func(r rune) bool { return r > unicode.MaxASCII }): // browsers send it as Latin-1, or not at all
+		return invalid("admin.token", "invalid token: want ASCII characters only")
 	}
 	return nil
 }

@@ -165,6 +165,8 @@ func TestParseErrors(t *testing.T) {
 		{"line after a token", "admin: {token: \"s3cret\\n\"}\n", `1:16: admin.token: invalid token: want one without control characters, and no blanks around it`},
 		{"line in a token", "admin: {token: \"s3\\ncret\"}\n", `1:16: admin.token: invalid token: want one without control characters, and no blanks around it`},
 		{"blank before a token", "admin: {token: \" s3cret\"}\n", `1:16: admin.token: invalid token: want one without control characters, and no blanks around it`},
+		{"token that no browser sends", "admin: {token: schlüssel}\n", `1:16: admin.token: invalid token: want ASCII characters only`},
+		{"key of adapt", "limits: {a: {rate: 1/1s, adapt: {mim: 1}}}\n", `1:34: limits.a.adapt.mim: unknown key: want one of min, max`},
 		{"blank for a token", "admin: {token: \" \"}\n", `1:16: admin.token: invalid token: want one without control characters, and no blanks around it`},
 		{"admin", "admin: {addr: 9464}\n", `1:15: admin.addr: invalid address "9464": want HOST:PORT, such as 127.0.0.1:9464`},
 	}

@@ -114,6 +114,9 @@ func nodeName(t ast.NodeType) string {
 func knownKeys(path []string) []string {
 	t := reflect.TypeFor[Config]()
 	for _, name := range path {
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
 		switch t.Kind() {
 		case reflect.Map, reflect.Slice:
 			t = t.Elem()
@@ -125,6 +128,9 @@ func knownKeys(path []string) []string {
 				}
 			}
 		}
+	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
 	}
 	if t.Kind() != reflect.Struct {
 		return nil

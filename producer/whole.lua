@@ -14,7 +14,10 @@ local lock = ARGV[#ARGV] == '1' and KEYS[1]
 
 -- A lock whose task is gone holds up nobody: asynq trims its archive, and forgets tasks that are done, without their locks.
 local keeper = lock and redis.call('GET', lock)
-if keeper and redis.call('EXISTS', string.sub(task, 1, #task - #id) .. keeper) == 0 then redis.call('DEL', lock) end
+if keeper then
+  local its = string.sub(task, 1, #task - #id) .. keeper
+  if redis.call('EXISTS', its, its .. '~1') == 0 then redis.call('DEL', lock) end -- ~1: earlier versions parked copies
+end
 
 local old = replaces and redis.call('HGET', task, 'state') == 'archived'
 local holder = old and lock and redis.call('GET', lock)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -317,5 +318,63 @@ func TestSlotThatRedisLost(t *testing.T) {
 		second := b.hold(g, "job")
 		check(b, second.Release(b.Context()))
 		_ = first.Release(b.Context())
+	})
+}
+
+// TestReentryThatIsRefused: a holder of two slots asks again with its id, and is refused because another has claimed the id at one
+// of the limits. The lease that it has goes on, so nobody else gets its other slot.
+func TestReentryThatIsRefused(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		c, other := b.client(), b.client()
+		one, two := b.inFlight(c, ":one", 1), b.inFlight(c, ":two", 1)
+		both, err := c.SlotGroup(one, two)
+		check(b, err)
+		first, err := both.AcquireEach(b.Context(), "job")
+		check(b, err)
+		ctx, cancel := context.WithCancel(b.Context())
+		var claims sync.WaitGroup
+		ask := func(acquire func(context.Context, string) (*Lease, error)) {
+			claims.Go(func() {
+				if l, err := acquire(ctx, "job"); err == nil {
+					_ = l.Release(b.Context())
+				}
+			})
+		}
+		ask(b.inFlight(other, ":two", 1).Acquire)
+		held := "{" + b.name() + ":two}:held"
+		for deadline := time.Now().Add(10 * time.Second); !strings.Contains(b.rdb.HGet(b.Context(), held, "job").Val(), " s "); <-time.After(time.Millisecond) {
+			if time.Now().After(deadline) {
+				b.Fatal("the other has not claimed the id")
+			}
+		}
+		ask(func(ctx context.Context, id string) (*Lease, error) { return both.AcquireEach(ctx, id) })
+		short, end := context.WithTimeout(b.Context(), 500*time.Millisecond)
+		defer end()
+		if l, err := b.inFlight(other, ":one", 1).Acquire(short, "another"); err == nil && first.Context().Err() == nil {
+			b.Error("two hold the only slot")
+			_ = l.Release(b.Context())
+		}
+		cancel()
+		claims.Wait()
+		check(b, first.Release(b.Context()))
+	})
+}
+
+// TestReleaseBesideSpoilt: a slot goes back also if another limit of its group makes no sense any more.
+func TestReleaseBesideSpoilt(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		c := b.client()
+		well, spoilt := b.inFlight(c, ":well", 1), b.inFlight(c, ":spoilt", 1)
+		both, err := c.SlotGroup(well, spoilt)
+		check(b, err)
+		l, err := both.AcquireEach(b.Context(), "job")
+		check(b, err)
+		check(b, b.rdb.HSet(b.Context(), b.name()+":spoilt", "in_flight", "many").Err())
+		_ = l.Release(b.Context()) // its error is about the other
+		ctx, cancel := context.WithTimeout(b.Context(), 3*time.Second)
+		defer cancel()
+		next, err := b.inFlight(b.client(), ":well", 1).Acquire(ctx, "next")
+		check(b, err)
+		check(b, next.Release(b.Context()))
 	})
 }

@@ -164,10 +164,10 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
 			patience = refusedTimeout
 			return RetryAfter(d)
 		}
-		if report.Refused {
+		if report.Refused || report.Pause > 0 {
 			patience = refusedTimeout
 		}
-		if report.Refused && report.Pause > 0 { // from its preset, or from the IETF's headers
+		if report.Pause > 0 { // from its preset, or from the IETF's headers
 			return RetryAfter(report.Pause)
 		}
 		if report.Refused && asynqlimit.Adapts(ctx) {

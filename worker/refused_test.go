@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -149,5 +150,62 @@ log: { level: warn }
 	}
 	if info := f.awaitState("bad", asynq.TaskStateRetry); info.Retried != 0 {
 		t.Errorf("%d retries used up", info.Retried)
+	}
+}
+
+// TestRefusedByPreset: an API that puts a job off in its own way uses up no retry, also on the last attempt.
+func TestRefusedByPreset(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(h http.Header) int{
+		"shopify": func(h http.Header) int { // an outage, with a time as only Shopify writes it
+			h.Set("Retry-After", "0.5")
+			return http.StatusServiceUnavailable
+		},
+		"slack": func(h http.Header) int {
+			h.Set("Retry-After", "1")
+			return http.StatusTooManyRequests
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int64
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if asked.Add(1) == 1 {
+					w.WriteHeader(answer(w.Header()))
+				}
+			}))
+			t.Cleanup(api.Close)
+			rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
+			t.Cleanup(func() { rdb.Close() })
+			cfg := config.Default()
+			cfg.HTTP.AllowHosts = []string{api.Listener.Addr().String()}
+			cfg.Limits = map[string]config.Limit{"api": {Rate: "100/1s", Preset: name}}
+			cfg.Jobs = map[string]config.Job{HTTPTaskType: {Limits: []string{"api"}}}
+			task := asynq.NewTask(HTTPTaskType, fmt.Appendf(nil, `{"url":%q}`, api.URL))
+			if _, err := asynq.NewClientFromRedisClient(rdb).Enqueue(task, asynq.TaskID("job"), asynq.MaxRetry(0), asynq.Retention(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			w, err := NewWithClient(cfg, zap.NewNop(), rdb)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			stopped := make(chan error, 1)
+			go func() { stopped <- w.Run(ctx) }()
+			inspector := asynq.NewInspectorFromRedisClient(rdb)
+			var info *asynq.TaskInfo
+			for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
+				if info, err = inspector.GetTaskInfo("default", "job"); err != nil || info.State == asynq.TaskStateCompleted || info.State == asynq.TaskStateArchived {
+					break
+				}
+			}
+			cancel()
+			if err := <-stopped; err != nil {
+				t.Error(err)
+			}
+			if err != nil || info.State != asynq.TaskStateCompleted || info.Retried != 0 || asked.Load() != 2 {
+				t.Errorf("%+v, %v after %d requests, want it done after 2", info, err, asked.Load())
+			}
+		})
 	}
 }

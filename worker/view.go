@@ -72,6 +72,17 @@ func (w *Worker) Limiter(name string) (*throttle.Limiter, throttle.Rate, error) 
 	return w.view.Limiter(name)
 }
 
+// OtherQueues returns the queues that this worker does not serve.
+func (w *Worker) OtherQueues(ctx context.Context) ([]jobview.OtherQueue, error) {
+	return w.view.OtherQueues(ctx)
+}
+
+// JobsOfLimit lists jobs as Inspector().Jobs does. Failed and archived ones wait for no limit: it lists those that have the
+// Limit of the query by the worker's configuration.
+func (w *Worker) JobsOfLimit(ctx context.Context, q jobview.JobQuery) (jobview.JobPage, error) {
+	return w.view.JobsOfLimit(ctx, q)
+}
+
 // JobsOfValue lists jobs as Inspector().Jobs does, but only those of this value, whichever
 // limit with a key it belongs to.
 func (w *Worker) JobsOfValue(ctx context.Context, q jobview.JobQuery, value string) (jobview.JobPage, error) {

@@ -7,8 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hibiken/asynq"
 
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 )
@@ -110,6 +113,44 @@ func TestCheckAsksWorkers(t *testing.T) {
 	if got.status != cli.Failed || got.stdout != "line 2: no_handler: none of the 1 workers that run and serve queue \"default\" has a handler for type \"y:two\"\n" {
 		t.Errorf("%+v", got)
 	}
+}
+
+// TestCheckAsksServers: a queue that no server serves now is told, and a server that is not among the workers may have a
+// handler for anything.
+func TestCheckAsksServers(t *testing.T) {
+	s := newSite(t)
+	w := s.workers("pools: [ { name: default, concurrency: 2, queues: { default: 1 } } ]\njobs: { \"x:\": {}, \"y:\": {} }\n")
+	w.start(nil)
+	config := "pools: [ { name: default, concurrency: 2, queues: { default: 1, reports: 1 } } ]\njobs: { \"x:\": {}, \"y:\": {} }\n"
+	lines := []string{`{"type":"x:one"}`, `{"type":"y:two"}`, `{"type":"x:one","queue":"reports"}`, `{"type":"x:one","queue":"others"}`}
+	var got outcome
+	said := func(want ...string) {
+		t.Helper()
+		w.await(fmt.Sprintf("it says %q", want), func() bool {
+			got = s.checked(config, lines)
+			var all []string
+			for line := range strings.Lines(got.stdout) {
+				reason, _, _ := strings.Cut(strings.TrimPrefix(line, "line "), ": n")
+				_, rest, _ := strings.Cut(line, ": ")
+				word, _, _ := strings.Cut(rest, ":")
+				all = append(all, reason+" "+word)
+			}
+			return slices.Equal(all, want)
+		})
+	}
+	said("2 no_handler", "4 no_queue")
+	w.await("it tells of reports", func() bool {
+		return strings.Contains(s.checked(config, lines).stderr, `queue "reports" (1 job): no worker that runs now serves it`)
+	})
+	for _, queue := range []string{"default", "others"} {
+		srv := asynq.NewServerFromRedisClient(s.rdb, asynq.Config{Queues: map[string]int{queue: 1}, LogLevel: asynq.FatalLevel})
+		s.check(srv.Start(asynq.NewServeMux()))
+		t.Cleanup(srv.Shutdown)
+	}
+	w.await("nothing keeps them", func() bool {
+		got = s.checked(config, lines)
+		return got.status == cli.Done
+	})
 }
 
 // TestCheckManyAlike: if all lines have the same problem, it is not printed for all of them.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hibiken/asynq"
+
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
@@ -34,14 +36,16 @@ type checker struct {
 	queues map[string]bool // that some pool of the configuration serves
 	asked  bool            // whether Redis answers
 	fleet  []jobview.Worker
+	served map[string]int // by queue: servers of asynq that run and serve it, those of workers among them
 
-	permits map[string]int64 // of limiters in Redis; 0 if the limiter does not exist
-	ids     map[string]int   // lines, by queue and id
-	unsure  map[string]int   // jobs by type for which nobody knows whether there is a handler
+	permits  map[string]int64 // of limiters in Redis; 0 if the limiter does not exist
+	ids      map[string]int   // lines, by queue and id
+	unserved map[string]int   // jobs by queue that the configuration serves, and nobody who runs now
+	unsure   map[string]int   // jobs by type for which nobody knows whether there is a handler
 }
 
 func newChecker(opened cli.Redis) (*checker, error) {
-	c := &checker{redis: opened, config: opened.Config, queues: map[string]bool{}, permits: map[string]int64{}, ids: map[string]int{}, unsure: map[string]int{}}
+	c := &checker{redis: opened, config: opened.Config, queues: map[string]bool{}, permits: map[string]int64{}, ids: map[string]int{}, unsure: map[string]int{}, served: map[string]int{}, unserved: map[string]int{}}
 	for _, p := range c.config.Pools {
 		for queue := range p.QueueWeights() {
 			c.queues[queue] = true
@@ -60,9 +64,19 @@ func (c *checker) ask(ctx context.Context) error {
 	if err := c.redis.Ping(ctx); err != nil {
 		return err
 	}
-	c.asked = true
-	var err error
+	servers, err := asynq.NewInspectorFromRedisClient(c.redis.Client).Servers()
+	if err != nil {
+		return fmt.Errorf("read the servers: %w", err)
+	}
+	for _, s := range servers {
+		for queue := range s.Queues {
+			if s.Status == "active" {
+				c.served[queue]++
+			}
+		}
+	}
 	c.fleet, err = jobview.NewInspector(c.redis.Client).Workers(ctx)
+	c.asked = err == nil
 	return err
 }
 
@@ -88,8 +102,11 @@ func (c *checker) check(ctx context.Context, line producer.Line) ([]problem, err
 			c.ids[key] = line.Number
 		}
 	}
-	if !c.queues[queue] {
+	switch {
+	case !c.queues[queue] && c.served[queue] == 0:
 		add("no_queue", "no pool of the configuration serves queue %q%s", queue, similar.Hint(queue, slices.Collect(maps.Keys(c.queues))))
+	case len(c.served) > 0 && c.served[queue] == 0:
+		c.unserved[queue]++
 	}
 	if text := c.handler(job.Type, queue); text != "" {
 		add("no_handler", "%s", text)
@@ -110,10 +127,15 @@ func (c *checker) check(ctx context.Context, line producer.Line) ([]problem, err
 // handler says why nobody has a handler for a type, as far as is known. It uses the running
 // workers that serve the queue, or else the configuration.
 func (c *checker) handler(taskType, queue string) string {
-	serving, lacking := 0, 0
+	serving, lacking, pools := 0, 0, 0
 	for _, w := range c.fleet {
 		if !w.Serves(queue) {
 			continue
+		}
+		for _, p := range w.Pools {
+			if _, ok := p.Queues[queue]; ok && p.Takes {
+				pools++
+			}
 		}
 		switch serving++; w.Handles(taskType) {
 		case presence.Handles:
@@ -128,7 +150,7 @@ func (c *checker) handler(taskType, queue string) string {
 	}
 	hint := similar.Hint(taskType, known)
 	switch {
-	case serving > 0 && lacking == serving:
+	case serving > 0 && lacking == serving && pools >= c.served[queue]: // a server that is not among the workers may have one
 		return fmt.Sprintf("none of the %d workers that run and serve queue %q has a handler for type %q%s", serving, queue, taskType, hint)
 	case taskType == worker.HTTPTaskType:
 	case c.plans.For(taskType) == nil && hint != "":
@@ -214,6 +236,9 @@ func (c *checker) notes(alike map[string]int, asJSON bool) []string {
 		if more := alike[kind] - shownAlike; more > 0 && !asJSON {
 			notes = append(notes, fmt.Sprintf("and %d more lines with %s (--json shows all)", more, kind))
 		}
+	}
+	for _, queue := range slices.Sorted(maps.Keys(c.unserved)) {
+		notes = append(notes, fmt.Sprintf("queue %q (%s): no worker that runs now serves it; one with this configuration does", queue, countJobs(c.unserved[queue])))
 	}
 	for _, taskType := range slices.Sorted(maps.Keys(c.unsure)) {
 		if len(notes) == shownAlike {

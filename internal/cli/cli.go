@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/jobthrottle/jobthrottle/internal/plain"
+	"github.com/jobthrottle/jobthrottle/internal/refusal"
 	"github.com/jobthrottle/jobthrottle/internal/similar"
 	"github.com/jobthrottle/jobthrottle/internal/version"
 )
@@ -80,19 +81,12 @@ func meantFlag(cmd *cobra.Command, err error) string {
 	return similar.Hint("--"+unknown.GetSpecifiedName(), flags)
 }
 
-// lacksRight reports whether Redis refused something because its user lacks a right. For
-// commands in scripts, Redis 7.0 says so only in words, and asynq passes on only the words.
-func lacksRight(err error) bool {
-	text := err.Error()
-	return strings.Contains(text, "NOPERM") || strings.Contains(text, "The user executing the script can't ") || strings.Contains(text, "EXECABORT")
-}
-
 // refused adds advice to the error of a Redis that refused a call, unless it has that already. A command without --redis
 // gives its own.
 func refused(cmd *cobra.Command, err error) error {
 	advice := ""
 	switch {
-	case lacksRight(err):
+	case refusal.LacksRight(err):
 		advice = rightsAdvice
 	case cmd.Flags().Lookup("redis") != nil || cmd.PersistentFlags().Lookup("redis") != nil:
 		advice = names.AdviceOnReply(err)

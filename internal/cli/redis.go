@@ -167,7 +167,7 @@ var names = refusal.Names{
 // advice says what to do if Redis does not answer as it should.
 func (r Redis) advice(err error) string {
 	switch {
-	case lacksRight(err):
+	case refusal.LacksRight(err):
 		return rightsAdvice
 	case !redis.HasErrorPrefix(err, "NOAUTH") && !redis.HasErrorPrefix(err, "WRONGPASS"):
 		return cmp.Or(names.Advice(err, r.overTLS),

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
+
+	"github.com/hibiken/asynq"
 
 	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/internal/plan"
@@ -206,26 +209,58 @@ func (v *View) poolsOverview(ctx context.Context, lines parkedLines) ([]PoolOver
 	if err != nil {
 		return nil, err
 	}
-	of := v.inspector.asynqWithin(ctx)
 	var pools []PoolOverview
+	var queues []*QueueOverview
 	for _, pool := range v.pools() {
 		p := PoolOverview{Name: pool.Name, Slots: pool.Slots, MaxWaiting: pool.MaxWaiting}
 		for _, name := range slices.Sorted(maps.Keys(pool.Weights)) {
-			q := QueueOverview{Name: name, Weight: pool.Weights[name]}
-			if slices.Contains(known, name) {
-				info, err := of.GetQueueInfo(name)
-				if err != nil {
-					return nil, fmt.Errorf("read queue %q: %w", name, err)
-				}
-				q.Pending, q.Active, q.Scheduled = int64(info.Pending), int64(info.Active), int64(info.Scheduled)
-				q.Archived, q.Completed, q.Paused = int64(info.Archived), int64(info.Completed), info.Paused
-				q.Parked = min(lines.queues[name], int64(info.Retry)) // a task may have moved between the two reads
-				q.Retry = int64(info.Retry) - q.Parked
-			}
-			p.Queues = append(p.Queues, q)
+			p.Queues = append(p.Queues, QueueOverview{Name: name, Weight: pool.Weights[name]})
 		}
 		slices.SortStableFunc(p.Queues, func(a, b QueueOverview) int { return cmp.Compare(b.Weight, a.Weight) })
 		pools = append(pools, p)
 	}
+	for i := range pools {
+		for n := range pools[i].Queues {
+			if q := &pools[i].Queues[n]; slices.Contains(known, q.Name) {
+				queues = append(queues, q)
+			}
+		}
+	}
+	if err := v.readQueues(ctx, queues, lines); err != nil {
+		return nil, err
+	}
 	return pools, nil
+}
+
+// queuesAtOnce is how many queues are read at a time: asynq makes three round trips for each.
+const queuesAtOnce = 4
+
+// readQueues reads what asynq says about queues.
+func (v *View) readQueues(ctx context.Context, queues []*QueueOverview, lines parkedLines) error {
+	of := v.inspector.asynqWithin(ctx)
+	errs := make([]error, len(queues))
+	var reads sync.WaitGroup
+	for from := range min(len(queues), queuesAtOnce) {
+		reads.Go(func() {
+			for n := from; n < len(queues); n += queuesAtOnce {
+				q := queues[n]
+				info, err := of.GetQueueInfo(q.Name)
+				if err != nil {
+					errs[n] = fmt.Errorf("read queue %q: %w", q.Name, err)
+					return
+				}
+				q.add(info, lines.queues[q.Name])
+			}
+		})
+	}
+	reads.Wait()
+	return errors.Join(errs...)
+}
+
+// add adds what asynq says. So many jobs are in lines; a task may have moved between the two reads.
+func (q *QueueOverview) add(info *asynq.QueueInfo, parked int64) {
+	q.Pending, q.Active, q.Scheduled = int64(info.Pending), int64(info.Active), int64(info.Scheduled)
+	q.Archived, q.Completed, q.Paused = int64(info.Archived), int64(info.Completed), info.Paused
+	q.Parked = min(parked, int64(info.Retry))
+	q.Retry = int64(info.Retry) - q.Parked
 }

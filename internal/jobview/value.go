@@ -35,11 +35,16 @@ func (v *View) JobsOfValue(ctx context.Context, q JobQuery, value string) (JobPa
 // JobsOfLimit lists jobs as Jobs does. Failed and archived jobs wait for no limit: those of a query with one of these states
 // are the ones that have the limit by the plans of a configuration, or, if Limit is one value of a limit, that value.
 func (i *Inspector) JobsOfLimit(ctx context.Context, q JobQuery, plans *plan.Jobs) (JobPage, error) {
-	if q.State != Failed && q.State != Archived {
+	if q.State != Failed && q.State != Archived || q.Limit == "" {
 		return i.Jobs(ctx, q)
 	}
 	limit := q.Limit
 	return i.planned(ctx, q, plans, func(name, _, limiter string) bool { return limiter == limit || name == limit })
+}
+
+// JobsOfLimit lists jobs as Inspector.JobsOfLimit does, by the configuration.
+func (v *View) JobsOfLimit(ctx context.Context, q JobQuery) (JobPage, error) {
+	return v.inspector.JobsOfLimit(ctx, q, v.plans)
 }
 
 // planned lists jobs that have, by their payloads and the plans of a configuration, a limit that is wanted: by its name, its

@@ -64,8 +64,7 @@ func FuzzLimitKeys(f *testing.F) {
 				t.Errorf("cost %d", n)
 			}
 		}
-		var whole any
-		if sel.Field() != "" && json.Unmarshal(payload, &whole) != nil {
+		if sel.Field() != "" && !json.Valid(payload) { // numbers may be beyond any float64
 			t.Errorf("a value %q out of %q", value, payload)
 		}
 	})

@@ -104,7 +104,9 @@ func (g *gate) comeNear(early time.Duration) (err error) {
 	began := time.Now()
 	if g.reserved == nil {
 		g.waited = 0
-		g.reserved, err = g.reserve(g.ctx)
+		if g.reserved, err = g.reserve(g.ctx); err != nil || g.reserved.Delay() > connects {
+			g.waits.Store(true) // those who come now need no connection yet
+		}
 	}
 	if err == nil {
 		err = g.reserved.Near(g.ctx, early)

@@ -22,7 +22,7 @@ type Preset struct {
 	// caller's plan.
 	Permits int64
 	Window  time.Duration
-	// Backoff is how long to stay away after a refusal that does not say how long.
+	// Backoff is how long to stay away after a refusal that does not say how long, or says no time at all.
 	Backoff time.Duration
 
 	windows           map[string]time.Duration // of resources whose window is not Window
@@ -171,10 +171,25 @@ func readOpenAI(r *reader, p Preset) {
 			Remaining: r.number("X-RateLimit-Remaining-" + unit),
 			Reset:     r.time("X-RateLimit-Reset-"+unit, parseGoDuration),
 		}
+		if isOfADay(q) {
+			q.Window = day * time.Second
+		}
 		if q.Limit > 0 || q.Remaining >= 0 || q.Reset >= 0 {
 			r.Quotas = append(r.Quotas, q)
 		}
 	}
+}
+
+// isOfADay reports whether a quota whose units come back one by one is for a day: OpenAI does not say which of an account's
+// limits its headers are about. What was used comes back within Reset, so all of it takes about a day, or less as it seems if
+// a part of a unit has come back already. Limits for a minute take a minute.
+func isOfADay(q Quota) bool {
+	used := q.Limit - q.Remaining
+	if q.Remaining < 0 || used <= 0 || q.Reset <= 0 {
+		return false
+	}
+	whole := q.Reset.Seconds() * float64(q.Limit) / float64(used)
+	return whole > 600 && whole < 1.1*day
 }
 
 func parseGoDuration(s string) (time.Duration, bool) {

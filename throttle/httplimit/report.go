@@ -140,7 +140,7 @@ func (r *reader) judge(p Preset) {
 		return
 	}
 	d, ok := r.pause(p)
-	if !ok && r.Refused {
+	if r.Refused && (!ok || d == 0) { // to come back at once is no answer to a refusal
 		d = p.Backoff
 	}
 	r.Pause = d

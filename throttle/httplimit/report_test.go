@@ -179,6 +179,9 @@ func TestReadPresets(t *testing.T) {
 		{name: "github, secondary limit without Retry-After: at least one minute", preset: "github", status: 429, h: github("4000"), want: httplimit.Report{
 			Refused: true, Pause: time.Minute, Quotas: []httplimit.Quota{requests("core", 5000, time.Hour, 4000, 40*time.Minute)},
 		}},
+		{name: "github, primary limit whose reset is now", preset: "github", status: 403, h: headers("Date: "+date, "x-ratelimit-limit: 60", "x-ratelimit-remaining: 0", "x-ratelimit-reset: "+unixAt(0), "x-ratelimit-resource: core"), want: httplimit.Report{
+			Refused: true, Limit: "core", Pause: time.Minute, Quotas: []httplimit.Quota{requests("core", 60, time.Hour, 0, 0)},
+		}},
 		{name: "github, forbidden", preset: "github", status: 403, h: github("4000"), want: httplimit.Report{
 			Quotas: []httplimit.Quota{requests("core", 5000, time.Hour, 4000, 40*time.Minute)},
 		}},
@@ -198,6 +201,14 @@ func TestReadPresets(t *testing.T) {
 			requests("requests", 60, time.Minute, 59, time.Second),
 			{Name: "tokens", Unit: httplimit.Tokens, Limit: 150000, Window: time.Minute, Remaining: 149984, Reset: 6 * time.Minute},
 		}}},
+		{name: "openai, requests a day", preset: "openai", status: 200, h: headers("x-ratelimit-limit-requests: 10000", "x-ratelimit-remaining-requests: 9999", "x-ratelimit-reset-requests: 8.64s",
+			"x-ratelimit-limit-tokens: 200000", "x-ratelimit-remaining-tokens: 199000", "x-ratelimit-reset-tokens: 300ms"), want: httplimit.Report{Quotas: []httplimit.Quota{
+			requests("requests", 10000, 24*time.Hour, 9999, 8640*time.Millisecond),
+			{Name: "tokens", Unit: httplimit.Tokens, Limit: 200000, Window: time.Minute, Remaining: 199000, Reset: 300 * time.Millisecond},
+		}}},
+		{name: "openai, requests a day, one of them nearly back", preset: "openai", status: 200, h: headers("x-ratelimit-limit-requests: 10000", "x-ratelimit-remaining-requests: 9998", "x-ratelimit-reset-requests: 9s"), want: httplimit.Report{
+			Quotas: []httplimit.Quota{requests("requests", 10000, 24*time.Hour, 9998, 9*time.Second)},
+		}},
 		{name: "openai, tokens used up", preset: "openai", status: 429, h: headers("x-ratelimit-remaining-requests: 9", "x-ratelimit-remaining-tokens: 0", "x-ratelimit-reset-tokens: 850ms", "Retry-After: 1"), want: httplimit.Report{
 			Refused: true, Limit: "tokens", Pause: time.Second, Quotas: []httplimit.Quota{
 				requests("requests", 0, time.Minute, 9, -1),

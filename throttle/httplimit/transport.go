@@ -152,6 +152,9 @@ func (t *transport) CloseIdleConnections() {
 // pause does not end with the request's context: if the caller gives up, the server has still
 // asked for the pause.
 func (t *transport) pause(ctx context.Context, d time.Duration) {
+	if d > connects {
+		t.waits.Store(true)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pauseTimeout)
 	defer cancel()
 	_ = t.acquirer.Pause(ctx, min(d, maxHTTPPause)) // see Transport: the response says more

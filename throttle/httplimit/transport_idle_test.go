@@ -241,3 +241,63 @@ func TestConnectionsAreReplacedInTime(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestNoConnectionsDuringAPause: while a limit is paused for long, requests wait without a connection, and those that cannot
+// wait so long open none.
+func TestNoConnectionsDuringAPause(t *testing.T) {
+	for name, shares := range map[string]bool{"of the API": false, "of another process": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, limiter := limited(t, throttle.Rate{Permits: 1000, Interval: time.Second})
+			var opened, requests atomic.Int64
+			api := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if requests.Add(1) == 1 && !shares {
+					w.Header().Set("Retry-After", "600")
+					w.WriteHeader(http.StatusTooManyRequests)
+				}
+			}))
+			api.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+				if state == http.StateNew {
+					opened.Add(1)
+				}
+			}
+			api.Start()
+			defer api.Close()
+			base := &http.Transport{}
+			defer base.CloseIdleConnections()
+			client := http.Client{Transport: httplimit.Transport(base, limiter), Timeout: 5 * time.Second}
+			ask := func() error {
+				resp, err := client.Get(api.URL)
+				if err == nil {
+					_, _ = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+				return err
+			}
+			if err := ask(); err != nil {
+				t.Fatal(err)
+			}
+			if shares { // then the first that comes finds out
+				if err := limiter.Pause(t.Context(), 10*time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				if err := ask(); !errors.Is(err, throttle.ErrExceedsDeadline) {
+					t.Fatalf("during the pause: %v", err)
+				}
+			}
+			before := opened.Load()
+			var wg sync.WaitGroup
+			for range 20 {
+				wg.Go(func() {
+					if err := ask(); !errors.Is(err, throttle.ErrExceedsDeadline) {
+						t.Errorf("during the pause: %v", err)
+					}
+				})
+			}
+			wg.Wait()
+			if n := opened.Load() - before; n > 0 {
+				t.Errorf("%d connections were opened for requests that cannot be sent", n)
+			}
+		})
+	}
+}

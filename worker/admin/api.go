@@ -24,7 +24,9 @@ type api struct {
 	reading chan struct{} // full while a request reads jobs
 	hide    *secrets.Hider
 	fleet   *cached[[]jobview.Worker]
-	hour    *cached[history.Past]
+
+	otherQueues *cached[[]jobview.OtherQueue]
+	hour        *cached[history.Past]
 }
 
 type overviewReply struct {

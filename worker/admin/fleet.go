@@ -62,6 +62,26 @@ func (a *api) workers(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string]any{"workers": reply})
 }
 
+// otherQueue is a queue that this worker does not serve.
+type otherQueue struct {
+	queue
+	Served bool `json:"served"` // a server takes jobs from it, or nobody knows
+}
+
+// others replies with the queues that this worker does not serve.
+func (a *api) others(w http.ResponseWriter, r *http.Request) {
+	all, err := a.otherQueues.get(r.Context())
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	reply := make([]otherQueue, 0, len(all))
+	for _, q := range all {
+		reply = append(reply, otherQueue{queue(q.QueueOverview), q.Served})
+	}
+	answer(w, map[string]any{"queues": reply})
+}
+
 // past replies with the last hour of the fleet. For each limit, and for all jobs under an empty
 // name, it has the numbers of each span: started, failed, refused, the mean wait and the
 // longest wait, in milliseconds.
@@ -123,4 +143,8 @@ func newFleet(source Source) *cached[[]jobview.Worker] {
 func newHour(source Source) *cached[history.Past] {
 	return newCached(func(ctx context.Context) (history.Past, error) { return source.Inspector().Past(ctx) },
 		func(history.Past) time.Duration { return 5 * time.Second })
+}
+
+func newOtherQueues(source Source) *cached[[]jobview.OtherQueue] {
+	return newCached(source.OtherQueues, func([]jobview.OtherQueue) time.Duration { return 5 * time.Second })
 }

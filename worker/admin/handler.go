@@ -33,6 +33,8 @@ type Source interface {
 	ID() string
 	Inspector() *jobview.Inspector
 	Fleet() *operate.Fleet
+	OtherQueues(ctx context.Context) ([]jobview.OtherQueue, error)
+	JobsOfLimit(ctx context.Context, q jobview.JobQuery) (jobview.JobPage, error)
 	JobsOfValue(ctx context.Context, q jobview.JobQuery, value string) (jobview.JobPage, error)
 	Limiter(name string) (*throttle.Limiter, throttle.Rate, error)
 	Ready(context.Context) error
@@ -69,7 +71,7 @@ func newHandler(source Source, opts Options, loopback func(*http.Request) bool) 
 	s, logger := newSampler(source), opts.logger()
 	g := guard{token: opts.Token, hosts: opts.Hosts, loopback: loopback, guesses: &guesses{logger: logger}}
 	a := &api{source: source, sampler: s, writable: opts.Token != "", logger: logger, reading: make(chan struct{}, 1),
-		hide: secrets.New(opts.Hide), fleet: newFleet(source), hour: newHour(source)}
+		hide: secrets.New(opts.Hide), fleet: newFleet(source), otherQueues: newOtherQueues(source), hour: newHour(source)}
 	inside := http.NewServeMux()
 	inside.Handle("GET /", files())
 	inside.Handle("GET /metrics", g.read(promhttp.HandlerFor(registry(s), promhttp.HandlerOpts{})))
@@ -82,6 +84,7 @@ func newHandler(source Source, opts Options, loopback func(*http.Request) bool) 
 	inside.Handle("GET /api/jobs", g.jobs(a.jobs))
 	inside.Handle("GET /api/job", g.jobs(a.job))
 	inside.Handle("GET /api/workers", g.read(http.HandlerFunc(a.workers)))
+	inside.Handle("GET /api/others", g.read(http.HandlerFunc(a.others)))
 	inside.Handle("GET /api/past", g.read(http.HandlerFunc(a.past)))
 	inside.Handle("POST /api/jobs/retry", g.change(a.retryJobs))
 	inside.Handle("POST /api/jobs/delete", g.change(a.deleteJobs))

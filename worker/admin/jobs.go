@@ -43,7 +43,7 @@ func (a *api) jobs(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *api) page(ctx context.Context, q jobview.JobQuery, value string) (jobsReply, error) {
-	list := a.source.Inspector().Jobs
+	list := a.source.JobsOfLimit
 	if value != "" {
 		list = func(ctx context.Context, q jobview.JobQuery) (jobview.JobPage, error) {
 			return a.source.JobsOfValue(ctx, q, value)

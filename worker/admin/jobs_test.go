@@ -249,6 +249,18 @@ func TestWaitingJobs(t *testing.T) {
 	if err != nil || lines[0].Parked != 4 {
 		t.Errorf("%+v, %v", lines, err)
 	}
+	// Archived jobs wait for no limit, and are found by it all the same.
+	if err := asynq.NewInspectorFromRedisClient(s.rdb).ArchiveTask("default", acme[4].ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, limit := range []string{"account", "account:acme", "api"} {
+		if found := s.list("state=archived&limit=" + limit); len(found) != 1 || found[0].ID != acme[4].ID {
+			t.Errorf("archived of %s: %+v", limit, found)
+		}
+	}
+	if found := s.list("state=archived&limit=account:globex"); len(found) > 0 {
+		t.Errorf("archived of another value: %+v", found)
+	}
 }
 
 // TestJobsOfAValue: failed and archived jobs are found by the value of a key, among others

@@ -464,6 +464,23 @@ func TestPageWithoutNews(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.until(patience, `document.getElementById("live").dataset.state === "lost" && document.getElementById("live").textContent.startsWith("no news")`)
+	b.until(patience, `document.getElementById("wrong-section").dataset.worst === "bad" && document.getElementById("wrong-title").textContent.startsWith("No news")`)
+}
+
+// TestPageOfOtherQueues: jobs in a queue that nobody serves are the first thing that the page says, although this worker does not
+// serve it either; and the page goes on if the user of Redis may not read who the workers are.
+func TestPageOfOtherQueues(t *testing.T) {
+	s, b := openPage(t)
+	if _, err := asynq.NewClientFromRedisClient(s.rdb).Enqueue(asynq.NewTask("x", nil), asynq.Queue("misspelt")); err != nil {
+		t.Fatal(err)
+	}
+	b.until(patience, `document.getElementById("wrong-list").textContent.includes("No worker serves queue misspelt, and 1 job waits there")`)
+	b.until(patience, `document.getElementById("pools").textContent.includes("Queues that this worker does not serve")`)
+	if err := s.rdb.Do(t.Context(), "ACL", "SETUSER", "default", "-zrevrangebyscore").Err(); err != nil {
+		t.Fatal(err)
+	}
+	b.until(patience, `document.getElementById("workers-about").textContent.startsWith("The workers cannot be read")`)
+	b.until(patience, `document.getElementById("live").dataset.state === "ok"`)
 }
 
 // busy is a fleet with something to see.

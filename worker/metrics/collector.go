@@ -14,10 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
+	"github.com/jobthrottle/jobthrottle/internal/refusal"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // readTimeout is how long a scrape waits for Redis at most: half of Prometheus's own patience.
@@ -58,7 +57,7 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	defer cancel()
 	overview, err := c.source.Overview(ctx)
 	switch {
-	case redis.HasErrorPrefix(err, "NOPERM"): // it answered; a worker warns of missing rights when it starts
+	case refusal.LacksRight(err): // it answered; a worker warns of missing rights when it starts
 		e.gauge(redisUp, 1)
 		return
 	case err != nil:

@@ -9,6 +9,8 @@ import (
 
 // Reservation is a throttle.Reservation.
 type Reservation interface {
+	// Delay is how long it is until the permits are due.
+	Delay() time.Duration
 	// Near waits until the permits are due in early or less, and does not take them.
 	Near(ctx context.Context, early time.Duration) error
 	// Wait waits until the permits are due and takes them. If they have become too old, it gets others.

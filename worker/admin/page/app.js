@@ -6,7 +6,7 @@ import { addHistory, addNow } from "./history.js";
 import { showHour } from "./hour.js";
 import { allowChanges } from "./jobs.js";
 import { showWorkers } from "./workers.js";
-import { showWrong } from "./wrong.js";
+import { showNoNews, showWrong } from "./wrong.js";
 import { get } from "./request.js";
 import { number, text } from "./dom.js";
 import "./explain.js";
@@ -18,6 +18,7 @@ let timer = 0;
 let refreshes = 0; // since the page was opened or shown again, or the last failure
 let complete = false; // the history has no gap
 let workers = [];
+let others = []; // queues that this worker does not serve
 
 async function refresh() {
   clearTimeout(timer);
@@ -35,16 +36,19 @@ async function refresh() {
     complete = false;
     refreshes = 0;
     live("lost", "no news: " + err.message);
+    showNoNews();
   }
   clearTimeout(timer);
   if (!document.hidden) timer = setTimeout(refresh, interval);
 }
 
+// A Redis user may lack the rights for these alone: the rest of the page goes on without them.
 async function refreshSlow(now) {
-  const [fleet, past] = await Promise.all([get("api/workers"), get("api/past")]);
-  workers = fleet.workers;
-  showWorkers(workers, now.at);
-  showHour(past);
+  const [fleet, past, found] = await Promise.allSettled([get("api/workers"), get("api/past"), get("api/others")]);
+  others = found.value?.queues ?? [];
+  workers = fleet.value?.workers ?? [];
+  showWorkers(workers, now.at, fleet.reason);
+  if (past.value) showHour(past.value);
 }
 
 // The state is announced to screen readers when it changes, not each second.
@@ -68,10 +72,10 @@ function show(now) {
   text(document.getElementById("waiting"), number(now.waiting));
   text(document.getElementById("pending"), number(sum("pending")));
   text(document.getElementById("archived"), number(sum("archived")));
-  showWrong(now, workers);
+  showWrong(now, workers, others);
   showLimits(now, refresh);
   showInFlight(now.in_flight);
-  showPools(now, refresh);
+  showPools(now, others, refresh);
   allowChanges(now.writable, refresh);
 }
 

@@ -44,7 +44,7 @@ export function setMeter(el, value, max, words) {
   el.firstElementChild.style.width = `${Math.min(100, (100 * value) / Math.max(max, 1))}%`;
 }
 
-// rows keeps the rows of a table body in step with a list, so that what has the focus stays.
+// rows keeps the rows of a table body in step with a list, so that what has the focus stays. Each item has a key of its own.
 export function rows(body, list, key, build, update) {
   const old = new Map([...body.children].map((row) => [row.dataset.key, row]));
   list.forEach((item, i) => {
@@ -54,5 +54,5 @@ export function rows(body, list, key, build, update) {
     if (body.children[i] !== row) body.insertBefore(row, body.children[i] ?? null);
     update(row, item);
   });
-  for (const row of old.values()) row.remove();
+  while (body.children.length > list.length) body.lastElementChild.remove();
 }

@@ -7,15 +7,16 @@ const columns = [
   ["retry", "to retry"], ["archived", "archived"], ["completed", "kept done"],
 ];
 
-export function showPools(now, changed) {
-  rows(document.getElementById("pools"), now.pools, (p) => p.name, newPool, (el, pool) => {
-    text(el.querySelector("caption"), `Pool ${pool.name}: ${pool.slots} slots in each worker, ${pool.max_waiting} more jobs may wait there for a limit`);
+export function showPools(now, others, changed) {
+  const pools = others.length ? [...now.pools, { others: true, queues: others }] : now.pools;
+  rows(document.getElementById("pools"), pools, (p) => (p.others ? "others" : "pool " + p.name), newPool, (el, pool) => {
+    text(el.querySelector("caption"), pool.others ? "Queues that this worker does not serve" : `Pool ${pool.name}: ${pool.slots} slots in each worker, ${pool.max_waiting} more jobs may wait there for a limit`);
     el.querySelector("thead th:last-child").hidden = !now.writable;
     rows(el.querySelector("tbody"), pool.queues, (q) => q.name, newQueue, (row, queue) => {
       const [name, badge] = row.children[0].children;
       text(name, queue.name);
       badge.hidden = !queue.paused;
-      columns.forEach(([field], i) => text(row.children[i + 1], number(queue[field])));
+      columns.forEach(([field], i) => text(row.children[i + 1], pool.others && field === "weight" ? "-" : number(queue[field])));
       const cell = row.lastElementChild;
       cell.hidden = !now.writable;
       const button = cell.firstElementChild;

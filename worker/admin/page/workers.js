@@ -1,13 +1,13 @@
 // The workers of the fleet: what they serve, how busy they are, and in what they differ.
 import { duration, make, number, rows, setMeter, text } from "./dom.js";
 
-export function showWorkers(workers, now) {
+export function showWorkers(workers, now, unread) {
   const commonest = (field) => mostOf(workers.map((w) => w[field]));
   const version = commonest("version"), config = commonest("config");
   const list = workers.slice(0, 200);
   const pools = workers.flatMap((w) => w.pools);
   const sum = (field) => pools.reduce((n, p) => n + p[field], 0);
-  text(document.getElementById("workers-about"), workers.length === 0
+  text(document.getElementById("workers-about"), unread ? `The workers cannot be read: ${unread.message}` : workers.length === 0
     ? "No worker has reported to Redis. Workers of earlier versions do not report."
     : `${number(workers.length)} ${workers.length === 1 ? "worker" : "workers"}, ${number(sum("running"))} of ${number(sum("slots"))} slots in use, ${number(sum("waiting"))} more jobs wait in them` +
       (workers.length > list.length ? `. The first ${list.length}:` : "."));

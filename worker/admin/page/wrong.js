@@ -10,8 +10,8 @@ const fix = {
   cost_above_limit: "they cost more than a limit gives at once", host_not_allowed: "http.allow_hosts does not list their host", unknown_field: "they have a field that no worker reads",
 };
 
-export function showWrong(now, workers) {
-  const all = problems(now, workers);
+export function showWrong(now, workers, others) {
+  const all = problems(now, workers, others);
   const section = document.getElementById("wrong-section");
   section.dataset.worst = all[0]?.level ?? "none";
   text(document.getElementById("wrong-title"), all.length ? `${all.length} ${all.length === 1 ? "thing needs" : "things need"} attention` : "Nothing needs attention");
@@ -26,21 +26,27 @@ export function showWrong(now, workers) {
   });
 }
 
-function problems(now, workers) {
+// showNoNews says that the page does not show how things stand now.
+export function showNoNews() {
+  document.getElementById("wrong-section").dataset.worst = "bad";
+  text(document.getElementById("wrong-title"), "No news from Redis: what is below may have changed");
+}
+
+function problems(now, workers, others) {
   const all = [];
   const add = (level, id, words, see, label) => all.push({ level, id, words, see, label });
   const jobs = (n) => `${number(n)} ${n === 1 ? "job" : "jobs"}`;
   const queues = now.pools.flatMap((p) => p.queues);
-  for (const q of queues) {
+  for (const q of [...queues, ...others]) {
     const waiting = q.pending + q.parked + q.retry;
-    const served = workers.some((w) => w.pools.some((p) => p.takes && q.name in p.queues));
-    if (workers.length && !served && waiting) add("bad", "unserved " + q.name, `No worker serves queue ${q.name}, and ${jobs(waiting)} wait there.`, () => listJobs({ state: "waiting", queue: q.name }));
+    const served = q.served ?? (workers.length === 0 || workers.some((w) => w.pools.some((p) => p.takes && q.name in p.queues)));
+    if (!served && waiting) add("bad", "unserved " + q.name, `No worker serves queue ${q.name}, and ${jobs(waiting)} ${waiting === 1 ? "waits" : "wait"} there.`, () => listJobs({ state: "waiting", queue: q.name }));
     if (q.paused) add(waiting ? "bad" : "warn", "queue " + q.name, `Queue ${q.name} is paused${waiting ? `, and ${jobs(waiting)} wait there` : ""}.`, () => jump("queues"), "Go to queues");
   }
   for (const b of now.blocked) {
     add("bad", `blocked ${b.reason} ${b.type}`, `${jobs(b.jobs)} of type ${b.type} cannot run (${b.reason}): ${fix[b.reason] ?? "see one of them"}.`, () => listJobs({ state: "waiting", by: "type", text: b.type }));
   }
-  for (const l of now.troubles) add(l.level, "limit " + l.name, l.words, () => jump("limits"), "Go to limits");
+  now.troubles.forEach((l, i) => add(l.level, `limit ${i} ${l.name}`, l.words, () => jump("limits"), "Go to limits"));
   const archived = queues.reduce((n, q) => n + q.archived, 0);
   if (archived) add("warn", "archived", `${jobs(archived)} failed for good and ${archived === 1 ? "is" : "are"} archived.`, () => listJobs({ state: "archived" }));
   const [started, failed, refused] = recent(5);

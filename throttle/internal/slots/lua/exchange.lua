@@ -22,11 +22,11 @@ local me, client, n = ARGV[1], ARGV[2], tonumber(ARGV[4])
 local call_key = KEYS[n * SPAN + 1]
 local last = call('GET', call_key)
 if last and last > ARGV[3] then return 'old' end
-local limits = {}
+local limits, bad = {}, nil -- bad: what is wrong with one of them; the others get their slots back all the same
 for k = 1, n do
   local m = open(k, take(), take(), take())
-  if m.bad then return redis.error_reply(m.bad == 'RATED' and 'RATED ' .. m.name or m.bad) end
-  limits[k] = m
+  bad = bad or m.bad and (m.bad == 'RATED' and 'RATED ' .. m.name or m.bad)
+  if not m.bad then limits[#limits + 1] = m end
 end
 call('SET', call_key, ARGV[3], 'PX', 60000)
 
@@ -41,6 +41,14 @@ for _ = 1, tonumber(take()) do
       free(m, id, h, now)
     end
   end
+end
+
+if bad then
+  for _, m in ipairs(limits) do
+    settle(m, now, us)
+    keep(m)
+  end
+  return redis.error_reply(bad)
 end
 
 local claims = tonumber(take())
@@ -106,7 +114,7 @@ for i = 1, claims do
       else
         call('ZREM', m.line, me .. ' ' .. id)
       end
-      if mine[k] then -- what it was handed goes to the next
+      if mine[k] and (mine[k].state == 'h' or mine[k].claim == claim) then -- what it was handed goes to the next; what an earlier claim has, stays
         free(m, id, mine[k], now)
         settle(m, now, us)
       end

@@ -1,0 +1,72 @@
+package jobview
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+const (
+	// maxOtherQueues is how many queues are read at most that this process does not serve.
+	maxOtherQueues = 100
+	// serversWithin is how long it takes at most to ask the servers what they serve.
+	serversWithin = time.Second
+)
+
+// OtherQueue is a queue that no pool of this process serves.
+type OtherQueue struct {
+	QueueOverview      // the jobs in line are among those to retry
+	Served        bool // a server takes jobs from it, or nobody knows
+}
+
+// OtherQueues returns the queues that no pool of this process serves, 100 at most. Those that cannot be read are left out:
+// they may be of other programs.
+//
+// It costs some calls for each queue. If there is one with jobs that no worker serves, it also costs some for each server of asynq,
+// and like asynq's own tools it then removes servers that have gone from asynq's list.
+func (v *View) OtherQueues(ctx context.Context) ([]OtherQueue, error) {
+	known, err := v.inspector.Queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, pool := range v.pools() {
+		known = slices.DeleteFunc(known, func(name string) bool { _, ours := pool.Weights[name]; return ours })
+	}
+	of := v.inspector.asynqWithin(ctx)
+	var queues []OtherQueue
+	for _, name := range known[:min(len(known), maxOtherQueues)] {
+		if info, err := of.GetQueueInfo(name); err == nil {
+			q := OtherQueue{QueueOverview: QueueOverview{Name: name}}
+			q.add(info, 0)
+			queues = append(queues, q)
+		}
+	}
+	v.findServers(ctx, queues)
+	return queues, ctx.Err()
+}
+
+// findServers notes which queues a server serves. Workers tell in a few calls; servers of plain asynq are asked only if need be.
+func (v *View) findServers(ctx context.Context, queues []OtherQueue) {
+	workers, _ := v.inspector.Workers(ctx) // without the right to read them, the servers are asked
+	open := false
+	for i := range queues {
+		q := &queues[i]
+		q.Served = slices.ContainsFunc(workers, func(w Worker) bool { return w.Serves(q.Name) })
+		open = open || !q.Served && q.Pending+q.Retry > 0
+	}
+	if !open {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, serversWithin)
+	defer cancel()
+	servers, err := v.inspector.asynqWithin(ctx).Servers()
+	for i := range queues {
+		q := &queues[i]
+		q.Served = q.Served || err != nil || slices.ContainsFunc(servers, func(s *asynq.ServerInfo) bool {
+			_, serves := s.Queues[q.Name]
+			return serves && s.Status == "active"
+		})
+	}
+}
