@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -45,15 +46,23 @@ func NewCluster(tb testing.TB, args ...string) *Cluster {
 	return newCluster(tb, 2*clusterMasters, args...)
 }
 
+// busPort gives a node a port for the others. Redis's own choice, port + 10000, may not exist; before version 7 there is no other.
+func busPort(tb testing.TB) []string {
+	if said, err := exec.Command("redis-server", "--version").Output(); err == nil && strings.Contains(string(said), " v=6.") {
+		return nil
+	}
+	_, port, _ := net.SplitHostPort(FreeAddr(tb))
+	return []string{"--cluster-port", port}
+}
+
 // newCluster returns when all slots are served and all replicas are in sync.
 func newCluster(tb testing.TB, nodes int, args ...string) *Cluster {
 	tb.Helper()
 	c := &Cluster{tb: tb, clients: map[*Server]*redis.Client{}}
 	for range nodes {
 		node := launch(tb, func(port string) []string {
-			_, busPort, _ := net.SplitHostPort(FreeAddr(tb)) // Redis's own choice, port + 10000, may not exist
-			return slices.Concat(inMemory(port), []string{
-				"--cluster-enabled", "yes", "--cluster-port", busPort, "--cluster-node-timeout", "2000",
+			return slices.Concat(inMemory(port), busPort(tb), []string{
+				"--cluster-enabled", "yes", "--cluster-node-timeout", "2000",
 				"--repl-diskless-sync-delay", "0",
 				"--repl-ping-replica-period", "1", // nodes only report replicas that have received something
 			}, args)

@@ -34,7 +34,7 @@ func StartSentinels(tb testing.TB, replicas int, args ...string) *Sentinels {
 	s := &Sentinels{tb: tb, Master: New(tb, args...)}
 	host, port := s.Master.HostPort()
 	for range replicas {
-		s.Replicas = append(s.Replicas, New(tb, append([]string{"--replicaof", host + " " + port}, args...)...))
+		s.Replicas = append(s.Replicas, New(tb, append([]string{"--replicaof", host, port}, args...)...))
 	}
 	master := redis.NewClient(&redis.Options{Addr: s.Master.Addr})
 	defer master.Close()

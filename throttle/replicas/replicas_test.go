@@ -36,7 +36,7 @@ func replicated(t testing.TB) (master *redis.Client, replica *redistest.Server) 
 	t.Helper()
 	server := redistest.New(t, "--repl-diskless-sync-delay", "0")
 	host, port := server.HostPort()
-	replica = redistest.New(t, "--replicaof", host+" "+port)
+	replica = redistest.New(t, "--replicaof", host, port)
 	master = dial(t, server.Addr)
 	if n, err := master.Wait(t.Context(), 1, 2*time.Second).Result(); err != nil || n != 1 {
 		t.Fatalf("%d replicas in step: %v", n, err)
