@@ -33,6 +33,9 @@ func (e *ReplicasError) Error() string {
 // and Redis Cluster prefer the replica that has received most from the master, as far as they
 // know. But if you wait for all of them, nothing is granted while one is away.
 //
+// Valkey 9 waits only for what the same connection wrote. There a grant whose reply was lost, and which is asked for again over
+// another connection, is accepted without a wait.
+//
 // If rdb is a [*redis.ClusterClient], set throttle.Options.Cluster: New cannot see it.
 func WaitReplicas(rdb redis.UniversalClient, replicas int, timeout time.Duration) redis.Scripter {
 	return &waitingScripter{Scripter: rdb, rdb: rdb, replicas: replicas, timeout: timeout}
@@ -60,7 +63,7 @@ func (s *waitingScripter) Subscribe(ctx context.Context, channels ...string) *re
 	return s.rdb.Subscribe(ctx, channels...)
 }
 
-// send runs a script and waits. WAIT counts the replicas that have everything that the server
+// send runs a script and waits. In Redis, WAIT counts the replicas that have everything that the server
 // wrote before it, on whichever connection. So it is also right for a repeated script, which only
 // reads what the first run wrote.
 func (s *waitingScripter) send(ctx context.Context, keys []string, script func(redis.Pipeliner) *redis.Cmd) *redis.Cmd {
