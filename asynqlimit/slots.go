@@ -177,7 +177,7 @@ func (j *job) askForSlots(ctx context.Context) error {
 	case within.Err() != nil && running.Err() == nil:
 		return j.parkForSlot(limiterOf(err))
 	case errors.Is(err, throttle.ErrInvalidSlots), errors.Is(err, throttle.ErrWrongType):
-		return &BlockedError{Reason: BadKey, Err: err, Fix: "delete what Redis has under this name (throttle delete), or rename the limit"}
+		return &BlockedError{Reason: BadKey, Err: err, Fix: "restart the worker, which corrects a limit in flight; delete a rate of this name (throttle delete); or rename the limit"}
 	}
 	return j.undecided(ctx, err)
 }

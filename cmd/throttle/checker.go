@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hibiken/asynq"
-
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
@@ -45,7 +43,7 @@ type checker struct {
 }
 
 func newChecker(opened cli.Redis) (*checker, error) {
-	c := &checker{redis: opened, config: opened.Config, queues: map[string]bool{}, permits: map[string]int64{}, ids: map[string]int{}, unsure: map[string]int{}, served: map[string]int{}, unserved: map[string]int{}}
+	c := &checker{redis: opened, config: opened.Config, queues: map[string]bool{}, permits: map[string]int64{}, ids: map[string]int{}, unsure: map[string]int{}, unserved: map[string]int{}}
 	for _, p := range c.config.Pools {
 		for queue := range p.QueueWeights() {
 			c.queues[queue] = true
@@ -64,18 +62,12 @@ func (c *checker) ask(ctx context.Context) error {
 	if err := c.redis.Ping(ctx); err != nil {
 		return err
 	}
-	servers, err := asynq.NewInspectorFromRedisClient(c.redis.Client).Servers()
-	if err != nil {
-		return fmt.Errorf("read the servers: %w", err)
+	inspector := jobview.NewInspector(c.redis.Client)
+	var err error
+	if c.served, err = inspector.Servers(ctx); err != nil {
+		return err
 	}
-	for _, s := range servers {
-		for queue := range s.Queues {
-			if s.Status == "active" {
-				c.served[queue]++
-			}
-		}
-	}
-	c.fleet, err = jobview.NewInspector(c.redis.Client).Workers(ctx)
+	c.fleet, err = inspector.Workers(ctx)
 	c.asked = err == nil
 	return err
 }

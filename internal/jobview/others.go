@@ -2,10 +2,9 @@ package jobview
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
-
-	"github.com/hibiken/asynq"
 )
 
 const (
@@ -61,12 +60,27 @@ func (v *View) findServers(ctx context.Context, queues []OtherQueue) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, serversWithin)
 	defer cancel()
-	servers, err := v.inspector.asynqWithin(ctx).Servers()
+	servers, err := v.inspector.Servers(ctx)
 	for i := range queues {
 		q := &queues[i]
-		q.Served = q.Served || err != nil || slices.ContainsFunc(servers, func(s *asynq.ServerInfo) bool {
-			_, serves := s.Queues[q.Name]
-			return serves && s.Status == "active"
-		})
+		q.Served = q.Served || err != nil || servers[q.Name] > 0
 	}
+}
+
+// Servers returns how many servers of asynq take jobs from each queue; those of workers are among them. It costs some calls
+// for each server.
+func (i *Inspector) Servers(ctx context.Context) (map[string]int, error) {
+	servers, err := i.asynqWithin(ctx).Servers()
+	if err != nil {
+		return nil, fmt.Errorf("read the servers: %w", err)
+	}
+	of := map[string]int{}
+	for _, s := range servers {
+		for queue := range s.Queues {
+			if s.Status == "active" {
+				of[queue]++
+			}
+		}
+	}
+	return of, nil
 }
