@@ -1,12 +1,15 @@
 package replicas
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
 // ReplicasError says that a script ran and that too few replicas acknowledged it in time: a
@@ -25,16 +28,13 @@ func (e *ReplicasError) Error() string {
 
 // WaitReplicas returns a [redis.Scripter] for throttle.New that accepts no reply of a script
 // before so many replicas of its server have what the script wrote. So a master that dies takes
-// no grant with it. It sends EVALSHA and WAIT on one connection, in one round trip. If fewer
+// no grant with it. It sends EVALSHA, SET and WAIT on one connection, in one round trip. If fewer
 // replicas acknowledge within the timeout, the error is a [*ReplicasError]. The timeout is at
 // least a millisecond, and should be shorter than the ReadTimeout of rdb.
 //
 // It is certain if you wait for all replicas. With fewer it depends on the election: sentinels
 // and Redis Cluster prefer the replica that has received most from the master, as far as they
 // know. But if you wait for all of them, nothing is granted while one is away.
-//
-// Valkey 9 waits only for what the same connection wrote. There a grant whose reply was lost, and which is asked for again over
-// another connection, is accepted without a wait.
 //
 // If rdb is a [*redis.ClusterClient], set throttle.Options.Cluster: New cannot see it.
 func WaitReplicas(rdb redis.UniversalClient, replicas int, timeout time.Duration) redis.Scripter {
@@ -63,17 +63,21 @@ func (s *waitingScripter) Subscribe(ctx context.Context, channels ...string) *re
 	return s.rdb.Subscribe(ctx, channels...)
 }
 
-// send runs a script and waits. In Redis, WAIT counts the replicas that have everything that the server
-// wrote before it, on whichever connection. So it is also right for a repeated script, which only
-// reads what the first run wrote.
-func (s *waitingScripter) send(ctx context.Context, keys []string, script func(redis.Pipeliner) *redis.Cmd) *redis.Cmd {
+// send runs a script and waits. The script may be a repeat: it writes nothing, and the first run's reply was lost with
+// another connection. In Valkey 9, WAIT counts only what its own connection wrote. So a write comes in between: who has
+// that, has all that the server wrote before it.
+func (s *waitingScripter) send(ctx context.Context, keys []string, run func(redis.Pipeliner) *redis.Cmd) *redis.Cmd {
 	node, moved, err := s.node(ctx, keys)
 	if err != nil {
 		return failedCmd(ctx, err)
 	}
 	var reply, waited *redis.Cmd
+	wrote := redis.NewStatusResult("", nil)
 	_, _ = node.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
-		reply = script(p)
+		reply = run(p)
+		if len(keys) > 0 {
+			wrote = p.Set(ctx, script.Prefix(keys[0])+":jobthrottle:waited", "", time.Second)
+		}
 		waited = p.Do(ctx, "wait", s.replicas, max(s.timeout.Milliseconds(), 1)) // 0 is for ever
 		return nil
 	})
@@ -84,7 +88,7 @@ func (s *waitingScripter) send(ctx context.Context, keys []string, script func(r
 		return reply
 	}
 	got, err := waited.Int()
-	if err != nil {
+	if err = cmp.Or(wrote.Err(), err); err != nil {
 		moved()
 		return failedCmd(ctx, err)
 	}
