@@ -116,6 +116,9 @@ func (c *caller) run(ctx context.Context) {
 		next, err := c.pass(ctx)
 		if ctx.Err() == nil {
 			c.l.redisAnswered(err)
+			if err == nil {
+				c.l.permitsRefused()
+			}
 		}
 		if now := time.Now(); now.Sub(swept) > sweepEvery {
 			swept = now

@@ -7,16 +7,19 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/internal/jobview"
 )
 
 // events are what people ask about afterwards: each of them is logged once.
 type events struct {
-	mu     sync.Mutex
-	paused map[string]time.Time // limiters that an API paused, and until when
-	pauses map[string]int       // limiters that this process is pausing, and how many times
-	full   time.Time            // until when there is no room to remember another of them
-	away   *Limits              // the server that found Redis away, and checks whether it is back
-	since  time.Time
+	mu      sync.Mutex
+	paused  map[string]time.Time // limiters that an API paused, and until when
+	pauses  map[string]int       // limiters that this process is pausing, and how many times
+	full    time.Time            // until when there is no room to remember another of them
+	away    *Limits              // the server that found Redis away, and checks whether it is back
+	since   time.Time
+	refused time.Time // when the last call was refused that permitsRefused has seen
 }
 
 // maxPausedKnown bounds how many paused limiters are remembered, because a keyed limit may have a
@@ -107,6 +110,23 @@ func (l *Limits) redisAnswered(err error) {
 		l.logger.Warn("Redis is away; jobs wait until it is back", "error", err)
 	case ended:
 		l.logger.Info("Redis is back; jobs go on", "away", time.Since(since).Round(time.Millisecond))
+	}
+}
+
+// permitsRefused logs once a minute that Redis, though it is there, refuses calls for permits. It is called after each pass
+// of the caller that went well.
+func (l *Limits) permitsRefused() {
+	refused := jobview.PermitsRefused(l.throttle.Stats())
+	if refused == nil {
+		return
+	}
+	e := &l.events
+	e.mu.Lock()
+	news := refused.At.After(e.refused)
+	e.refused = refused.At
+	e.mu.Unlock()
+	if news && l.reports.add(time.Now(), "permits refused") > 0 {
+		l.logger.Warn("Redis refuses calls for permits; jobs with limits wait and ask again", "error", refused.Err)
 	}
 }
 

@@ -1,5 +1,7 @@
 package throttle
 
+import "time"
+
 // Stats counts what a [Client] did since it was made, and how many wait now.
 type Stats struct {
 	Calls   int64 // script calls made to Redis
@@ -9,12 +11,15 @@ type Stats struct {
 	Late    int64 // permits handed out late, because the round trip to Redis alone exceeds guard/2
 	Waiting int64 // requests that wait in a queue or for their reservation to be due
 	Errors  int64 // script calls that failed
+
+	LastError   error     // why the last of these failed, nil if none did
+	LastErrorAt time.Time // when that was
 }
 
 // Stats returns the counters as they are now. They only grow, except Waiting.
 func (c *Client) Stats() Stats {
 	n := &c.core.Counters
-	return Stats{
+	s := Stats{
 		Calls:   n.Calls.Load(),
 		Grants:  n.Grants.Load(),
 		Denials: n.Denials.Load(),
@@ -23,4 +28,8 @@ func (c *Client) Stats() Stats {
 		Waiting: n.Waiting.Load(),
 		Errors:  n.Errors.Load(),
 	}
+	if f := n.LastFailure.Load(); f != nil {
+		s.LastError, s.LastErrorAt = f.Err, f.At
+	}
+	return s
 }

@@ -147,9 +147,10 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
+	permits := a.source.Stats().Throttle
 	reply := overviewReply{
-		Worker: a.source.ID(), At: o.At.UnixMilli(), Writable: a.writable, Waiting: a.source.Stats().Throttle.Waiting,
-		Limits: []limit{}, InFlight: []inFlight{}, InAll: len(o.Limits), Troubles: troublesOf(o), Blocked: append([]jobview.BlockedOverview{}, o.Blocked...),
+		Worker: a.source.ID(), At: o.At.UnixMilli(), Writable: a.writable, Waiting: permits.Waiting,
+		Limits: []limit{}, InFlight: []inFlight{}, InAll: len(o.Limits), Troubles: troublesOf(o, jobview.PermitsRefused(permits)), Blocked: append([]jobview.BlockedOverview{}, o.Blocked...),
 		Pools: make([]pool, 0, len(o.Pools)), Unread: o.Unread,
 	}
 	for _, l := range o.Limits {

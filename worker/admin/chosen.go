@@ -49,16 +49,23 @@ func urgency(l jobview.LimitOverview) int {
 	return 0
 }
 
-// trouble is a limit that is paused or broken, in words.
+// trouble is what keeps jobs of one limit, or of all, from running, in words.
 type trouble struct {
 	Name  string `json:"name"`
 	Level string `json:"level"` // bad, or warn
 	Words string `json:"words"`
 }
 
-// troublesOf returns the paused and broken limits, broken ones first.
-func troublesOf(o jobview.Overview) []trouble {
+// refusedFor is for how long the page tells that Redis refused a call for permits. Whoever waits asks again within a second.
+const refusedFor = 10 * time.Second
+
+// troublesOf returns what keeps jobs with limits from running: that Redis has refused their worker permits, then the broken
+// limits, then the paused ones.
+func troublesOf(o jobview.Overview, refused *jobview.Refused) []trouble {
 	broken, paused := []trouble{}, []trouble{}
+	if refused != nil && time.Since(refused.At) < refusedFor {
+		broken = append(broken, trouble{"", "bad", plain.Text(fmt.Sprintf("Redis refuses calls for permits; jobs with limits wait and ask again: %v.", refused.Err))})
+	}
 	for _, l := range o.Limits {
 		for _, err := range l.Broken {
 			broken = append(broken, trouble{l.Name, "bad", plain.Text(fmt.Sprintf("A limit is broken: %v.", err))})

@@ -97,6 +97,13 @@ type Client struct {
 // Counters are what throttle.Stats shows.
 type Counters struct {
 	Calls, Grants, Denials, Stale, Late, Waiting, Errors atomic.Int64
+	LastFailure                                          atomic.Pointer[Failure]
+}
+
+// Failure is why a script call failed, and when.
+type Failure struct {
+	Err error
+	At  time.Time
 }
 
 // Member is a limiter of a line.
@@ -173,6 +180,7 @@ func (c *Client) call(ctx context.Context, s *redis.Script, keys []string, args 
 	reply, sent, err := script.Call(ctx, c.Redis, s, keys, args...)
 	if err != nil && ctx.Err() == nil { // else the caller has given up
 		c.Errors.Add(1)
+		c.LastFailure.Store(&Failure{err, time.Now()})
 	}
 	if err == nil || !script.Transient(err) {
 		c.answered.Store(true)
