@@ -11,7 +11,11 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// What Stats returns. Package internal/jobview defines it, because it shows it.
+// What Stats returns. Package internal/jobview defines it, because it shows it:
+//
+//	go doc github.com/jobthrottle/jobthrottle/internal/jobview.Stats
+//
+// prints the fields.
 type (
 	// Stats counts what the jobs of this process did. The numbers only grow, except
 	// Throttle.Waiting. Limiters of one keyed limit count together: there is an entry for each

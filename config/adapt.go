@@ -47,6 +47,8 @@ func (l Limit) checkAdapt(key string) error {
 		return invalid(key+".adapt", "a per_client limit cannot adapt: the API sees all workers together; make it overall")
 	case a.Min < 1 || a.Min > rate.Permits:
 		return invalid(key+".adapt.min", "invalid number %d: want 1 to the %d permits of the rate", a.Min, rate.Permits)
+	case a.Max == 0:
+		return invalid(key+".adapt.max", "invalid number 0, or missing: want the %d permits of the rate to %d", rate.Permits, int64(throttle.MaxPermits))
 	case a.Max < rate.Permits || a.Max > throttle.MaxPermits:
 		return invalid(key+".adapt.max", "invalid number %d: want the %d permits of the rate to %d", a.Max, rate.Permits, int64(throttle.MaxPermits))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/expr"
 	"github.com/jobthrottle/jobthrottle/internal/hosts"
 	"github.com/jobthrottle/jobthrottle/internal/limitname"
+	"github.com/jobthrottle/jobthrottle/internal/similar"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -166,6 +167,8 @@ func (c *Config) checkPools() error {
 			return invalid(key+".name", "a second pool named %q", p.Name)
 		case !isTidy(p.Name):
 			return invalid(key+".name", "invalid name %q: want one %s", p.Name, tidy)
+		case p.Concurrency == 0:
+			return invalid(key+".concurrency", "invalid number 0, or missing: want 1 to %d slots", maxConcurrency)
 		case p.Concurrency < 1 || p.Concurrency > maxConcurrency:
 			return invalid(key+".concurrency", "invalid number %d: want 1 to %d slots", p.Concurrency, maxConcurrency)
 		case p.MaxWaiting < 0 || p.MaxWaiting > maxWaiting:
@@ -233,12 +236,22 @@ func (c *Config) checkJobs() error {
 	return nil
 }
 
+// noLimit says that the configuration does not have a limit that a job names.
+func (c *Config) noLimit(name string) string {
+	there := slices.Sorted(maps.Keys(c.Limits))
+	if len(there) == 0 {
+		return fmt.Sprintf("no limit is named %q: the configuration has no limits", name)
+	}
+	hint := similar.Hint(name, there)
+	return fmt.Sprintf("no limit is named %q%s%swant one of limits (%s)", name, hint, separator(hint), strings.Join(there, ", "))
+}
+
 func (c *Config) checkJobLimits(key string, j Job) error {
 	adapts, preset := "", ""
 	for i, name := range j.Limits {
 		lkey := fmt.Sprintf("%s.limits[%d]", key, i)
 		if _, ok := c.Limits[name]; !ok {
-			return invalid(lkey, "no limit is named %q: want one of limits (%s)", name, strings.Join(slices.Sorted(maps.Keys(c.Limits)), ", "))
+			return invalid(lkey, "%s", c.noLimit(name))
 		}
 		if slices.Contains(j.Limits[:i], name) {
 			return invalid(lkey, "%q is there twice", name)

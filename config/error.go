@@ -59,18 +59,18 @@ func yamlError(file string, root ast.Node, err error) error {
 	switch e := yerr.(type) {
 	case *yaml.UnknownFieldError:
 		cerr.Msg = "unknown key"
-		if known := knownKeys(path[:max(len(path)-1, 0)]); len(known) > 0 {
-			cerr.Msg += ": want one of " + strings.Join(known, ", ")
+		if len(path) > 0 {
+			cerr.Msg = unknownKey(path)
 		}
 	case *yaml.TypeError:
 		cerr.Msg = fmt.Sprintf("invalid value %q: want %s", tok.Value, kindName(e.DstType))
 		if e.DstType.Kind() == reflect.String { // perhaps a password
-			cerr.Msg = "invalid value: want a string"
+			cerr.Msg = "invalid value: want a string; " + quote
 		}
 	case *yaml.OverflowError:
 		cerr.Msg = fmt.Sprintf("invalid value %q: want %s", e.SrcNum, kindName(e.DstType))
 	case *yaml.UnexpectedNodeTypeError:
-		cerr.Msg = "invalid value: want " + nodeName(e.Expected)
+		cerr.Msg = "invalid value: want " + nodeName(e.Expected) + likeThis(path)
 	}
 	return cerr
 }
@@ -78,6 +78,14 @@ func yamlError(file string, root ast.Node, err error) error {
 // unquoted is a message of the YAML library without the values that it quotes. A value may be a
 // password that begins with a special character.
 func unquoted(msg string) string {
+	switch {
+	case strings.HasPrefix(msg, "',' or '}' must be specified"), strings.HasPrefix(msg, "',' or ']' must be specified"):
+		return msg + "; between { } and [ ], " + quote
+	case strings.HasPrefix(msg, "value is not allowed in this context"):
+		return msg + "; " + quote + ", and one that begins with *"
+	case strings.HasPrefix(msg, `found character '	'`):
+		return "a tab: indent with spaces"
+	}
 	for _, begin := range []string{"could not find alias", "cannot find anchor by alias name", "invalid header option"} {
 		if strings.HasPrefix(msg, begin) {
 			return begin + ": put a value that begins with *, &, | or > between quotes"
@@ -110,8 +118,8 @@ func nodeName(t ast.NodeType) string {
 	return "a " + strings.ToLower(t.YAMLName())
 }
 
-// knownKeys returns the keys that the section of a Config at path may have.
-func knownKeys(path []string) []string {
+// typeAt returns the type of what a Config has at path.
+func typeAt(path []string) reflect.Type {
 	t := reflect.TypeFor[Config]()
 	for _, name := range path {
 		if t.Kind() == reflect.Pointer {
@@ -132,6 +140,12 @@ func knownKeys(path []string) []string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+	return t
+}
+
+// knownKeys returns the keys that the section of a Config at path may have.
+func knownKeys(path []string) []string {
+	t := typeAt(path)
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
@@ -156,14 +170,23 @@ func keyOf(path []string) string {
 	return b.String()
 }
 
-// pathAt returns the path of the key or value that the token begins.
+// pathAt returns the path of the key or value that the token begins, or else of the last that begins before it.
 func pathAt(root ast.Node, tok *token.Token) (found []string) {
+	exact := false
 	eachPath(root, nil, func(path []string, key, value *token.Token) {
-		if found == nil && (sameToken(key, tok) || sameToken(value, tok)) {
+		switch {
+		case exact:
+		case sameToken(key, tok) || sameToken(value, tok):
+			found, exact = path, true
+		case before(value, tok):
 			found = path
 		}
 	})
 	return found
+}
+
+func before(a, b *token.Token) bool {
+	return a != nil && (a.Position.Line < b.Position.Line || a.Position.Line == b.Position.Line && a.Position.Column < b.Position.Column)
 }
 
 func sameToken(a, b *token.Token) bool {

@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/jobthrottle/jobthrottle/internal/limitname"
 	"github.com/jobthrottle/jobthrottle/throttle"
@@ -57,7 +58,11 @@ func (l Limit) checkRates(key, name string) error {
 			return invalid(of, "missing: want PERMITS/INTERVAL, such as 100/1s")
 		}
 		if _, err := l.of(value).ThrottleRate(); err != nil {
-			return invalid(of, "%s", bare(err))
+			hint := ""
+			if strings.Contains(l.Rates[value], ": ") { // { org:acme: 5/1s } has the key org
+				hint = "; " + quote
+			}
+			return invalid(of, "%s%s", bare(err), hint)
 		}
 	}
 	return nil

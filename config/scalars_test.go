@@ -62,8 +62,8 @@ func TestStringsThatANumberIsWrittenFor(t *testing.T) {
 		"redis: { db: &n 7, tls_ca: *n }":      `config.yaml:1:28: redis.tls_ca: means nothing without tls: true`,
 		"jobs: { x: { permits: 0x1F } }":       `config.yaml:1:23: jobs.x.permits: invalid permits "0x1F": want a whole number, payload.PATH or header.NAME`,
 		"limits: { 7: { rate: x } }":           `config.yaml:1:22: limits.7.rate: invalid rate "x": want PERMITS/INTERVAL, such as 100/1s`,
-		"redis: { password: [7] }":             `config.yaml:1:20: redis.password: invalid value: want a string`,
-		"admin: { token: { 7: 8 } }":           `config.yaml:1:17: admin.token: invalid value: want a string`,
+		"redis: { password: [7] }":             `config.yaml:1:20: redis.password: invalid value: want a string; put a key or a value that has : or ${ in it between quotes`,
+		"admin: { token: { 7: 8 } }":           `config.yaml:1:17: admin.token: invalid value: want a string; put a key or a value that has : or ${ in it between quotes`,
 		"limits: { 010: { rate: 1/1s, 7: 8 }}": `config.yaml:1:30: limits.010.7: unknown key: want one of rate, in_flight, lease, type, key, rates, share, weights, default_weight, guard, smooth, window, offset, keep_alive, adapt, preset, dry_run`,
 	} {
 		if _, err := Parse("config.yaml", []byte(text)); err == nil || err.Error() != want {

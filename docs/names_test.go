@@ -108,6 +108,9 @@ func defaultOf(key string) string {
 	if v.IsZero() || v.Kind() == reflect.Map {
 		return ""
 	}
+	if list, ok := v.Interface().([]string); ok { // as YAML has to have it
+		return fmt.Sprintf("%q", list)
+	}
 	return fmt.Sprint(v.Interface())
 }
 

@@ -104,12 +104,13 @@ func ParseRate(s string) (Rate, error) {
 		return Rate{}, fmt.Errorf("%w: %q: permits %q is not a whole number up to %d", ErrInvalidRate, s, permits, int64(MaxPermits))
 	}
 	interval = strings.TrimSpace(interval)
+	duration := interval
 	if interval != "" && interval[0] >= 'a' && interval[0] <= 'z' {
-		interval = "1" + interval // 100/s is 100/1s
+		duration = "1" + interval // 100/s is 100/1s
 	}
-	d, err := time.ParseDuration(interval)
+	d, err := time.ParseDuration(duration)
 	if err != nil {
-		return Rate{}, fmt.Errorf("%w: %q: interval %q is not a duration such as 1s, 500ms or 24h", ErrInvalidRate, s, interval)
+		return Rate{}, fmt.Errorf("%w: %q: interval %q is not a duration such as 500ms, 1s, 1m or 24h", ErrInvalidRate, s, interval)
 	}
 	r := Rate{Permits: n, Interval: d}
 	return r, r.Validate()

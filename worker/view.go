@@ -12,7 +12,11 @@ import (
 )
 
 // Types that show a worker's jobs and limits. Package internal/jobview reads them, for any
-// asynq server.
+// asynq server:
+//
+//	go doc github.com/jobthrottle/jobthrottle/internal/jobview.Overview
+//
+// prints the fields and methods of the first, and so on.
 type (
 	// Overview is the state of the limits and queues of a worker's configuration at one time,
 	// over the whole fleet.

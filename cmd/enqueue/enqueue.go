@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,7 @@ func enqueue(ctx context.Context, opts options, stdin io.Reader, stdout, stderr 
 	rdb.Tell(stderr)
 	if opts.jobType != "" {
 		tellUnknownType(stderr, opts.jobType, rdb.Config)
+		tellUnknownQueue(stderr, cmp.Or(opts.queue, "default"), rdb.Config)
 	}
 
 	screen := newScreen(stderr)
@@ -96,6 +98,20 @@ func tellUnknownType(out io.Writer, jobType string, cfg *config.Config) {
 	}
 	if hint := similar.Hint(jobType, there); hint != "" {
 		fmt.Fprintf(out, "warning: no pattern under jobs of the configuration is of type %q%s\n", jobType, hint)
+	}
+}
+
+// tellUnknownQueue warns if no worker of the configuration takes jobs from the queue. Others may.
+func tellUnknownQueue(out io.Writer, queue string, cfg *config.Config) {
+	if cfg == nil {
+		return
+	}
+	var served []string
+	for _, p := range cfg.Pools {
+		served = slices.AppendSeq(served, maps.Keys(p.QueueWeights()))
+	}
+	if !slices.Contains(served, queue) {
+		fmt.Fprintf(out, "warning: no pool of the configuration serves queue %q%s\n", queue, similar.Hint(queue, served))
 	}
 }
 

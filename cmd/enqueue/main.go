@@ -30,8 +30,9 @@ type options struct {
 func newCommand() *cobra.Command {
 	var opts options
 	cmd := &cobra.Command{
-		Use:   "enqueue",
-		Short: "Put jobs into asynq's queues",
+		Use:         "enqueue",
+		Annotations: map[string]string{cli.Argument: "--file"},
+		Short:       "Put jobs into asynq's queues",
 		Long: `enqueue puts jobs into asynq's queues in Redis, one for each line of a file:
 
   {"type":"http:request","payload":{"method":"GET","url":"https://api.example.com/v1/x"},"id":"x-1"}
@@ -62,7 +63,7 @@ throttle retry runs that job again.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&opts.config, "config", "", "configuration `file`, of which only redis is used here (config.yaml if there is one)")
+	flags.StringVar(&opts.config, "config", "", "configuration `file`, whose redis is used; jobs and pools only for warnings (config.yaml if there is one)")
 	flags.StringVar(&opts.redis, "redis", "", "`address` of Redis in place of the configuration's: host:port (several, with commas: a cluster) or redis://user@host:port/db (rediss:// for TLS); its password is REDIS_PASSWORD in the environment")
 	flags.StringVar(&opts.file, "file", "", "`file` with one job a line, - is standard input")
 	flags.BoolVar(&opts.strict, "strict", false, "enqueue nothing unless every line is good")
@@ -80,10 +81,8 @@ func (o options) check(set func(flag string) bool) error {
 	switch {
 	case set("file") == set("type"):
 		return errors.New("give either --file or --type: see enqueue --help")
-	case set("file") && o.file == "":
-		return errors.New("--file is empty: name a file, or - for standard input")
 	case set("file") && (set("payload") || set("count") || set("queue")):
-		return errors.New("--payload, --count and --queue go with --type: a file has them in its lines")
+		return errors.New("--payload, --count and --queue go with --type: the lines of a file have payload and queue, and are each one job")
 	case set("type") && set("strict"):
 		return errors.New("--strict goes with --file")
 	case o.count < 1:

@@ -23,8 +23,10 @@ func newUnpin(opts *options) *cobra.Command {
 }
 
 func newResume(opts *options) *cobra.Command {
-	return newChange(opts, "resume", "End a pause at once", report{done: "resumed"},
+	cmd := newChange(opts, "resume", "End a pause at once", report{done: "resumed"},
 		func(ctx context.Context, _ *session, l *throttle.Limiter) error { return l.Resume(ctx) })
+	cmd.SuggestFor = []string{"unpause", "continue"}
+	return cmd
 }
 
 // newChange makes a verb that changes one limiter and needs only its name.
@@ -84,8 +86,9 @@ another limit of these jobs, one without a key, or their queue on the dashboard.
 
 func newDelete(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "delete NAME",
-		Short: "Delete a limit and forget its usage",
+		Use:        "delete NAME",
+		SuggestFor: []string{"rm", "remove"},
+		Short:      "Delete a limit and forget its usage",
 		Long: `delete removes a limit from Redis, with its pause and its pin, and forgets its
 usage. Workers that have it in their configuration create it again with their
 next job, and may then use all of it at once. A key of Redis that is no limiter

@@ -14,8 +14,9 @@ import (
 
 func newCheck(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "check FILE",
-		Short: "Tell which jobs of a file would not run: no handler, no value for a key, a host that is not allowed",
+		Use:         "check FILE",
+		Annotations: map[string]string{"--file": "FILE is an argument: throttle check jobs.ndjson"},
+		Short:       "Tell which jobs of a file would not run: no handler, no value for a key, a host that is not allowed",
 		Long: `check reads job lines, as enqueue does, and says which of them would not run, and
 why: the line is wrong, no worker serves its queue or has a handler for its type, a
 limit's key or its permits find no value, it costs more than its limit gives at once,

@@ -8,15 +8,18 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/spf13/cobra"
 
+	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/worker"
 )
 
 func newExplain(opts *options) *cobra.Command {
 	var task, queue string
 	cmd := &cobra.Command{
-		Use:   "explain --task ID",
-		Short: "Tell why a job is not running: what holds it, since when, and until when",
-		Args:  args(0),
+		Use:         "explain --task ID",
+		SuggestFor:  []string{"why"},
+		Annotations: map[string]string{cli.Argument: "--task", "--id": "--task", "--job": "--task"},
+		Short:       "Tell why a job is not running: what holds it, since when, and until when",
+		Args:        args(0),
 		PreRunE: func(*cobra.Command, []string) error {
 			if task == "" {
 				return usage("want --task ID, the id of the job: see throttle explain --help")

@@ -27,8 +27,9 @@ func newJobs(opts *options) *cobra.Command {
 	var state string
 	most := jobsAtOnce
 	cmd := &cobra.Command{
-		Use:   "jobs",
-		Short: "List the jobs that wait, that failed and that are archived, with the reason",
+		Use:         "jobs",
+		Annotations: map[string]string{cli.Argument: "--limit"},
+		Short:       "List the jobs that wait, that failed and that are archived, with the reason",
 		Long: `jobs lists the jobs of the whole fleet that do not run: those that wait (for a limit,
 until something is fixed, for a worker), those that failed and are tried again,
 and those that are archived, which asynq does not run again by itself. For each it
@@ -54,7 +55,7 @@ newest archived jobs come first. throttle explain says more about one job.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&q.Limit, "limit", "", "only jobs that wait for the limit `NAME`, or for one of its values; with --state failed or archived, those that have it")
-	flags.StringVar(&state, "state", "", "only `waiting`, failed or archived ones")
+	flags.StringVar(&state, "state", "", "only those in this `STATE`: waiting, failed or archived")
 	flags.StringVar(&q.Queue, "queue", "", "only those of this `queue`")
 	flags.StringVar(&q.Type, "type", "", "only those of this `type`; one that ends in : or * matches what begins so")
 	flags.IntVar(&most, "max", jobsAtOnce, "print the first `N` only (0 is all)")

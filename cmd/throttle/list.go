@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
@@ -21,19 +22,21 @@ const usageUpTo = 1000
 
 func newList(opts *options) *cobra.Command {
 	var match string
-	var limit int
+	var most int
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the limits and how they stand",
+		Use:         "list",
+		SuggestFor:  []string{"ls", "limits"},
+		Annotations: map[string]string{cli.Argument: "--match"},
+		Short:       "List the limits and how they stand",
 		Long: fmt.Sprintf(`list prints the limits in Redis by name. A limit with a key has one line for each
 value. list reads the usage of up to %d limits; if there are more, the others are
 listed with their configuration only.`, usageUpTo),
-		Example: `  throttle list --match 'stripe-account:*' --limit 20
+		Example: `  throttle list --match 'stripe-account:*' --max 20
   throttle list --json | jq 'select(.paused_ms > 0).name'`,
 		Args: args(0),
 		PreRunE: func(*cobra.Command, []string) error {
-			if limit < 0 {
-				return usage("--limit %d: want 1 or more, or 0 for all", limit)
+			if most < 0 {
+				return usage("--max %d: want 1 or more, or 0 for all", most)
 			}
 			return nil
 		},
@@ -48,8 +51,8 @@ listed with their configuration only.`, usageUpTo),
 				return nil
 			}
 			total := len(found)
-			if limit > 0 {
-				found = found[:min(limit, total)]
+			if most > 0 {
+				found = found[:min(most, total)]
 			}
 			if len(found) > 0 || len(inFlight) == 0 {
 				if err := s.printList(ctx, found, total, match); err != nil {
@@ -60,7 +63,9 @@ listed with their configuration only.`, usageUpTo),
 		}),
 	}
 	cmd.Flags().StringVar(&match, "match", "", "list only names that match a `pattern`, in which * stands for any text and ? for any character")
-	cmd.Flags().IntVar(&limit, "limit", 0, "print the first `N` only (0 is all)")
+	cmd.Flags().IntVar(&most, "max", 0, "print the first `N` only (0 is all)")
+	cmd.Flags().IntVar(&most, "limit", 0, "")
+	_ = cmd.Flags().MarkDeprecated("limit", "use --max")
 	return cmd
 }
 
@@ -138,7 +143,7 @@ func summary(found []limiter, total int, match string) string {
 		s += fmt.Sprintf(", the first %d of them shown", len(found))
 	}
 	if len(found) > usageUpTo {
-		s += fmt.Sprintf("; the usage is shown for up to %d: narrow with --match or --limit", usageUpTo)
+		s += fmt.Sprintf("; the usage is shown for up to %d: narrow with --match or --max", usageUpTo)
 	}
 	return s
 }

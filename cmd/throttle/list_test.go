@@ -62,8 +62,8 @@ func TestList(t *testing.T) {
 	if strings.Index(lines[1], "paused") != state {
 		t.Errorf("not aligned:\n%s", got.stdout)
 	}
-	if got := s.run("list", "--limit", "1"); !strings.Contains(got.stdout, "api") || strings.Contains(got.stdout, "each") || got.stderr != "3 limits, the first 1 of them shown\n" {
-		t.Errorf("--limit 1 printed %q and %q", got.stdout, got.stderr)
+	if got := s.run("list", "--max", "1"); !strings.Contains(got.stdout, "api") || strings.Contains(got.stdout, "each") || got.stderr != "3 limits, the first 1 of them shown\n" {
+		t.Errorf("--max 1 printed %q and %q", got.stdout, got.stderr)
 	}
 	if got := s.run("list", "--match", "q*"); !strings.Contains(got.stdout, "quota") || got.stderr != "1 limit match \"q*\"\n" {
 		t.Errorf("--match printed %q and %q", got.stdout, got.stderr)
@@ -221,8 +221,8 @@ func TestListMany(t *testing.T) {
 	if got := s.run("list"); !strings.Contains(got.stderr, fmt.Sprintf("%d limits; the usage is shown for up to 1000", n)) || strings.Contains(got.stdout, "USED") {
 		t.Errorf("the summary is %q", got.stderr)
 	}
-	if got := s.run("list", "--limit", "5"); !strings.Contains(got.stdout, "USED") || strings.Count(got.stdout, "\n") != 6 {
-		t.Errorf("--limit 5 printed\n%s", got.stdout)
+	if got := s.run("list", "--max", "5"); !strings.Contains(got.stdout, "USED") || strings.Count(got.stdout, "\n") != 6 {
+		t.Errorf("--max 5 printed\n%s", got.stdout)
 	}
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,7 +33,7 @@ func newCommand() *cobra.Command {
 		Short: "See and change the limits of running workers",
 		Long: `throttle shows the limits of a fleet of workers, changes them while it runs,
 and tells what holds a job. It reads everything from Redis, for the whole fleet.
-All workers follow a change within 100ms.`,
+All workers follow a change within 100 ms and a round trip to Redis.`,
 		Example: `  throttle list                          all limits, and how they stand
   throttle top                           the same, live
   throttle show stripe                   one, with its clients and parked jobs
@@ -45,8 +46,8 @@ All workers follow a change within 100ms.`,
 				return nil
 			}
 			hint := "see throttle --help"
-			if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
-				hint = "did you mean " + strings.Join(similar, " or ") + "? " + hint
+			if meant := meantVerbs(cmd, args[0]); len(meant) > 0 {
+				hint = "did you mean " + strings.Join(meant, " or ") + "? " + hint
 			}
 			return usage("unknown command %q: %s", args[0], hint)
 		},
@@ -68,6 +69,19 @@ All workers follow a change within 100ms.`,
 	return cmd
 }
 
+// meantVerbs returns what an unknown verb may mean: the verb that other tools call so, or else those that are spelt alike.
+func meantVerbs(cmd *cobra.Command, name string) []string {
+	for _, verb := range cmd.Commands() {
+		if slices.Contains(verb.SuggestFor, name) {
+			return []string{verb.Name()}
+		}
+	}
+	if name == "version" {
+		return []string{"--version"}
+	}
+	return cmd.SuggestionsFor(name)
+}
+
 // usage makes the error for a mistake in what the user wrote.
 func usage(format string, args ...any) error {
 	return &cli.UsageError{Err: fmt.Errorf(format, args...)}
@@ -80,7 +94,7 @@ func args(need int, names ...string) cobra.PositionalArgs {
 		case len(args) < need:
 			return usage("%s wants %s: see %s --help", cmd.Name(), names[len(args)], cmd.CommandPath())
 		case len(args) > len(names):
-			return usage("unexpected argument %q: see %s --help", args[len(names)], cmd.CommandPath())
+			return cli.Unexpected(cmd, args[len(names)])
 		}
 		return nil
 	}

@@ -20,8 +20,9 @@ import (
 func newRetry(opts *options) *cobra.Command {
 	var q jobview.RetryQuery
 	cmd := &cobra.Command{
-		Use:   "retry [--archived] [--failed] [ID...]",
-		Short: "Bring archived and failed jobs back to their queues, some or all",
+		Use:         "retry [--archived] [--failed] [ID...]",
+		Annotations: map[string]string{"--task": "IDs are arguments: throttle retry ID", "--id": "IDs are arguments: throttle retry ID", "--job": "IDs are arguments: throttle retry ID"},
+		Short:       "Bring archived and failed jobs back to their queues, some or all",
 		Long: `retry brings jobs back to their queues, so that workers run them as soon as their
 limits allow: all archived jobs, all that failed and wait for their next attempt,
 those of a queue or a type, or those with the given ids. Fix the cause first:

@@ -28,12 +28,14 @@ type setFlags struct {
 func newSet(opts *options) *cobra.Command {
 	var f setFlags
 	cmd := &cobra.Command{
-		Use:   "set NAME [RATE]",
-		Short: "Change a limit, or create one",
+		Use:         "set NAME [RATE]",
+		SuggestFor:  []string{"create", "add", "update", "change"},
+		Annotations: map[string]string{cli.Argument: "RATE is one word, such as 10/1s", "--rate": "RATE is an argument: throttle set NAME 10/1s", "--type": "--per-client", "--permits": "RATE is an argument: throttle set NAME 10/1s", "--interval": "RATE is an argument: throttle set NAME 10/1s"},
+		Short:       "Change a limit, or create one",
 		Long: `set changes the rate of a limit, such as 100/1s or 5000/24h, in all running workers
-within 100ms. Permits that were used still count: a lower rate holds at once, a
-higher one adds only the difference. Flags that are not given change nothing. A
-limit that is not in Redis is created with --create only.
+within 100 ms and a round trip to Redis. Permits that were used still count: a lower
+rate holds at once, a higher one adds only the difference. Flags that are not given
+change nothing. A limit that is not in Redis is created with --create only.
 
 Workers that start apply the rate of their configuration again, unless the limit
 is pinned: --pin pins it, throttle unpin ends that.
@@ -56,10 +58,14 @@ A change of type (--per-client) forgets the usage, so set asks first.`,
   throttle set quota 10000/24h --window calendar --offset 8h`,
 		Args: args(1, "NAME, the limit to change", "RATE"),
 		PreRunE: func(cmd *cobra.Command, args []string) error {
-			if f.create && len(args) == 1 {
+			switch {
+			case len(f.weights) > 0 && (len(args) > 1 || f.create):
+				return usage("--weight changes the share of a tenant, and RATE the limit: one at a time")
+			case f.create && len(args) == 1:
 				return usage("--create wants a RATE, such as 100/1s: see throttle set --help")
-			}
-			if len(args) == 2 {
+			case cmd.Flags().Changed("window") && f.window != throttle.Sliding.String() && f.window != throttle.Calendar.String():
+				return usage("--window %q: want sliding or calendar", f.window)
+			case len(args) == 2:
 				_, err := throttle.ParseRate(args[1])
 				return asUsage(err, throttle.ErrInvalidRate)
 			}
@@ -90,14 +96,11 @@ A change of type (--per-client) forgets the usage, so set asks first.`,
 	flags.DurationVar(&f.offset, "offset", 0, "where calendar windows begin, from UTC midnight")
 	flags.DurationVar(&f.keepAlive, "keep-alive", 0, "remove the limit when it is not used for so long (0: keep it)")
 	flags.BoolVar(&f.create, "create", false, "create the limit if it is not there")
-	flags.StringArrayVar(&f.weights, "weight", nil, "how much a `tenant` gets that shares the limit: acme=5; acme= for the weight of the configuration")
+	flags.StringArrayVar(&f.weights, "weight", nil, "how much a tenant gets that shares the limit, `TENANT=WEIGHT`: acme=5; acme= for the weight of the configuration")
 	addressable(cmd, opts)
 	confirmable(cmd, opts)
 	cmd.RunE = verb(opts, func(ctx context.Context, s *session, args []string) error {
 		if len(f.weights) > 0 {
-			if len(args) > 1 || f.create {
-				return usage("--weight changes the share of a tenant, and RATE the limit: one at a time")
-			}
 			return s.setWeights(ctx, args[0], f.weights)
 		}
 		given := func(flag string) bool { return cmd.Flags().Changed(flag) }
@@ -301,12 +304,10 @@ func (f setFlags) rate(before *limiter, args []string, given func(flag string) b
 	}
 	switch {
 	case !given("window"):
-	case f.window == throttle.Sliding.String():
-		r.Window, r.Offset = throttle.Sliding, 0
 	case f.window == throttle.Calendar.String():
 		r.Window = throttle.Calendar
 	default:
-		return r, fmt.Errorf("%w: --window %q: want sliding or calendar", throttle.ErrInvalidRate, f.window)
+		r.Window, r.Offset = throttle.Sliding, 0
 	}
 	if given("offset") {
 		r.Offset = f.offset

@@ -17,9 +17,10 @@ import (
 
 func newShow(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "show NAME",
-		Short: "Show one limit: its configuration, its usage, its clients and its parked jobs",
-		Args:  args(1, "NAME, the limit to show"),
+		Use:        "show NAME",
+		SuggestFor: []string{"get", "status", "info", "describe"},
+		Short:      "Show one limit: its configuration, its usage, its clients and its parked jobs",
+		Args:       args(1, "NAME, the limit to show"),
 		RunE: verb(opts, func(ctx context.Context, s *session, args []string) error {
 			configured, known := s.configured(args[0])
 			if known && configured.IsInFlight() {

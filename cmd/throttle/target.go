@@ -30,8 +30,7 @@ func addressable(cmd *cobra.Command, opts *options) {
 	cmd.Flags().BoolVar(&opts.allValues, "all-values", false, "of a limit with a key: all values of it that are in Redis")
 }
 
-// valueFlag is --value. It may be given only once. It must not be empty, because a variable of
-// a script may be.
+// valueFlag is --value. It may be given only once.
 type valueFlag string
 
 func (v *valueFlag) String() string { return string(*v) }
@@ -39,10 +38,7 @@ func (v *valueFlag) Type() string   { return "value" }
 
 // Set implements pflag.Value.
 func (v *valueFlag) Set(text string) error {
-	switch {
-	case text == "":
-		return errors.New("it is empty: want one value, or --all-values")
-	case *v != "":
+	if *v != "" {
 		return errors.New("it is given twice: want one value, or --all-values")
 	}
 	*v = valueFlag(text)

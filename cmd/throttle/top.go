@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
@@ -27,8 +28,9 @@ const (
 func newTop(opts *options) *cobra.Command {
 	var match string
 	cmd := &cobra.Command{
-		Use:   "top",
-		Short: "Watch the limits live, the fullest first",
+		Use:         "top",
+		Annotations: map[string]string{cli.Argument: "--match"},
+		Short:       "Watch the limits live, the fullest first",
 		Long: fmt.Sprintf(`top shows how the limits stand, paused and full ones first, below them the limits in
 flight, and reads them again each second, until q or Ctrl-C. It watches up to %d limits: choose with --match.
 Without a terminal, or with --json, it prints them once.`, usageUpTo),

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 )
@@ -26,9 +25,9 @@ const healthTime = 2 * time.Second
 func runHealth(ctx context.Context, opts options, stdout io.Writer) error {
 	addr := opts.adminAddr
 	if addr == "" {
-		cfg, err := config.Load(opts.config)
+		cfg, err := opts.load()
 		if err != nil {
-			return &cli.UsageError{Err: err}
+			return err
 		}
 		addr = cfg.Admin.Addr
 	}

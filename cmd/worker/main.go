@@ -31,14 +31,16 @@ type options struct {
 func newCommand() *cobra.Command {
 	var opts options
 	cmd := &cobra.Command{
-		Use:   "worker",
-		Short: "Run asynq jobs no faster than their limits allow",
+		Use:         "worker",
+		Annotations: map[string]string{cli.Argument: "--config"},
+		Short:       "Run asynq jobs no faster than their limits allow",
 		Long: `worker takes jobs from asynq's queues in Redis and runs them no faster than
 their limits allow, whatever the number of workers that share the limits.
 
-The first SIGTERM, SIGINT or SIGHUP lets running jobs finish
-(shutdown_timeout). A second SIGTERM or SIGINT ends the process at once; its
-jobs come back by themselves.`,
+The first SIGTERM, SIGINT or SIGHUP lets running jobs finish, for shutdown_timeout
+(8s). Those that need longer go back to their queue and run again. A second SIGTERM
+or SIGINT ends the process at once: asynq notices after 1 to 2 minutes that its jobs
+have no worker, and they run again; it archives those on their last attempt.`,
 		Example: `  worker --demo                    see it work, without Redis
   worker --demo --adaptive         the same with an API that does not say its limit, and halves it
   worker --config config.yaml      run until SIGTERM
@@ -47,6 +49,7 @@ jobs come back by themselves.`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			set := cmd.Flags().Changed
+			opts.named = set("config")
 			switch {
 			case opts.health && (opts.demo || opts.embedded):
 				return &cli.UsageError{Err: errors.New("--health asks a worker that runs: only --config and --admin-addr go with it")}
@@ -61,7 +64,6 @@ jobs come back by themselves.`,
 			case opts.health:
 				return runHealth(cmd.Context(), opts, cmd.OutOrStdout())
 			}
-			opts.named = set("config")
 			return runWorker(cmd.Context(), opts, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}

@@ -75,6 +75,9 @@ func TestMistakes(t *testing.T) {
 		{"an argument", []string{"config.yaml"}, cli.Usage, []string{`"config.yaml"`, "--help"}},
 		{"json without demo", []string{"--json"}, cli.Usage, []string{"--json", "--demo"}},
 		{"demo with a configuration", []string{"--demo", "--config", "x"}, cli.Usage, []string{"--demo"}},
+		{"no configuration here", nil, cli.Usage, []string{"there is no config.yaml in this directory", "--config", "--demo"}},
+		{"one hyphen", []string{"-demo"}, cli.Usage, []string{`did you mean "--demo"?`}},
+		{"one hyphen, and the letter of another flag", []string{"-health"}, cli.Usage, []string{`did you mean "--health"?`}},
 		{"no such file", []string{"--config", missing}, cli.Usage, []string{missing}},
 		{
 			"unknown key", []string{"--config", configFile(t, "redis: {}\nlimts: {}\n")},

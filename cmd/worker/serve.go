@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"net"
 	"os/signal"
@@ -21,11 +23,23 @@ import (
 	"github.com/jobthrottle/jobthrottle/worker/admin"
 )
 
+// load reads the configuration.
+func (o options) load() (*config.Config, error) {
+	cfg, err := config.Load(o.config)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !o.named:
+		return nil, &cli.UsageError{Err: fmt.Errorf("there is no %s in this directory: name another file with --config, or try worker --demo, which needs none", o.config)}
+	case err != nil:
+		return nil, &cli.UsageError{Err: err}
+	}
+	return cfg, nil
+}
+
 // runWorker runs the worker of a configuration file until ctx ends.
 func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) (err error) {
-	cfg, err := config.Load(opts.config)
+	cfg, err := opts.load()
 	if err != nil {
-		return &cli.UsageError{Err: err}
+		return err
 	}
 	logger, err := newLogger(cfg.Log, stderr)
 	if err != nil {

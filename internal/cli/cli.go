@@ -14,11 +14,9 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/internal/refusal"
-	"github.com/jobthrottle/jobthrottle/internal/similar"
 	"github.com/jobthrottle/jobthrottle/internal/version"
 )
 
@@ -45,14 +43,6 @@ func (e *ToldError) Error() string { return e.Err.Error() }
 // Unwrap returns the reported error.
 func (e *ToldError) Unwrap() error { return e.Err }
 
-// NoArgs is cobra's check for commands that take nothing but flags.
-func NoArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return &UsageError{fmt.Errorf("unexpected argument %q: see %s --help", args[0], cmd.CommandPath())}
-	}
-	return nil
-}
-
 // Main runs a command as the process, and ends it. The first SIGINT or SIGTERM ends the
 // command's context, and so does SIGHUP, which comes when the terminal is closed, unless it is
 // ignored, as under nohup. The next SIGINT or SIGTERM has its default effect.
@@ -68,17 +58,6 @@ func Main(cmd *cobra.Command) {
 		stop()
 	})
 	os.Exit(Run(ctx, cmd, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-}
-
-// meantFlag suggests a flag for an unknown one.
-func meantFlag(cmd *cobra.Command, err error) string {
-	unknown, ok := errors.AsType[*pflag.NotExistError](err)
-	if !ok {
-		return ""
-	}
-	var flags []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, "--"+f.Name) })
-	return similar.Hint("--"+unknown.GetSpecifiedName(), flags)
 }
 
 // refused adds advice to the error of a Redis that refused a call, unless it has that already. A command without --redis
@@ -102,9 +81,8 @@ func refused(cmd *cobra.Command, err error) error {
 func Run(ctx context.Context, cmd *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	cmd.Version = version.String()
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &UsageError{Err: fmt.Errorf("%w%s: see %s --help", err, meantFlag(cmd, err), cmd.CommandPath())}
-	})
+	cmd.SetFlagErrorFunc(unknownFlag)
+	cmd.PersistentPreRunE = noEmptyFlags
 	addMan(cmd, args)
 	completeFlags(cmd)
 	cmd.SetArgs(args)

@@ -33,13 +33,15 @@ func (v *View) OtherQueues(ctx context.Context) ([]OtherQueue, error) {
 	for _, pool := range v.pools() {
 		known = slices.DeleteFunc(known, func(name string) bool { _, ours := pool.Weights[name]; return ours })
 	}
-	of := v.inspector.asynqWithin(ctx)
+	known = known[:min(len(known), maxOtherQueues)]
+	read := make([]*QueueOverview, len(known))
+	for i, name := range known {
+		read[i] = &QueueOverview{Name: name}
+	}
 	var queues []OtherQueue
-	for _, name := range known[:min(len(known), maxOtherQueues)] {
-		if info, err := of.GetQueueInfo(name); err == nil {
-			q := OtherQueue{QueueOverview: QueueOverview{Name: name}}
-			q.add(info, 0)
-			queues = append(queues, q)
+	for i, err := range v.readQueues(ctx, read, parkedLines{}) {
+		if err == nil {
+			queues = append(queues, OtherQueue{QueueOverview: *read[i]})
 		}
 	}
 	v.findServers(ctx, queues)

@@ -226,7 +226,7 @@ func (v *View) poolsOverview(ctx context.Context, lines parkedLines) ([]PoolOver
 			}
 		}
 	}
-	if err := v.readQueues(ctx, queues, lines); err != nil {
+	if err := errors.Join(v.readQueues(ctx, queues, lines)...); err != nil {
 		return nil, err
 	}
 	return pools, nil
@@ -235,8 +235,8 @@ func (v *View) poolsOverview(ctx context.Context, lines parkedLines) ([]PoolOver
 // queuesAtOnce is how many queues are read at a time: asynq makes three round trips for each.
 const queuesAtOnce = 4
 
-// readQueues reads what asynq says about queues.
-func (v *View) readQueues(ctx context.Context, queues []*QueueOverview, lines parkedLines) error {
+// readQueues reads what asynq says about queues. It returns an error for each of them, nil if it was read.
+func (v *View) readQueues(ctx context.Context, queues []*QueueOverview, lines parkedLines) []error {
 	of := v.inspector.asynqWithin(ctx)
 	errs := make([]error, len(queues))
 	var reads sync.WaitGroup
@@ -247,14 +247,14 @@ func (v *View) readQueues(ctx context.Context, queues []*QueueOverview, lines pa
 				info, err := of.GetQueueInfo(q.Name)
 				if err != nil {
 					errs[n] = fmt.Errorf("read queue %q: %w", q.Name, err)
-					return
+					continue
 				}
 				q.add(info, lines.queues[q.Name])
 			}
 		})
 	}
 	reads.Wait()
-	return errors.Join(errs...)
+	return errs
 }
 
 // add adds what asynq says. So many jobs are in lines; a task may have moved between the two reads.

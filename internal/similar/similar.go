@@ -27,7 +27,7 @@ func (n *Names) Consider(other string) {
 	if other == n.name || max(len(n.name), len(other))-min(len(n.name), len(other)) > furthest {
 		return
 	}
-	if d := distance(strings.ToLower(n.name), strings.ToLower(other)); d <= furthest {
+	if d := distance(strings.ToLower(n.name), strings.ToLower(other)); d <= furthest && d < max(len(n.name), len(other)) {
 		n.near[other] = d
 	}
 	if len(n.near) > 2*most {
