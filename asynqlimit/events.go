@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,6 +21,8 @@ type events struct {
 	away    *Limits              // the server that found Redis away, and checks whether it is back
 	since   time.Time
 	refused time.Time // when the last call was refused that permitsRefused has seen
+
+	passRefused atomic.Pointer[jobview.Refused] // the last pass of a caller that Redis refused
 }
 
 // maxPausedKnown bounds how many paused limiters are remembered, because a keyed limit may have a
@@ -90,7 +93,9 @@ func (l *Limits) pausedBy(j *job, limiter string, d time.Duration) {
 // caller; err is nil if the pass went well. What Redis refuses to do is logged once a minute.
 func (l *Limits) redisAnswered(err error) {
 	if _, refused := errors.AsType[redis.Error](err); refused {
-		if l.reports.add(time.Now(), "bring") > 0 {
+		now := time.Now()
+		l.events.passRefused.Store(&jobview.Refused{Err: err, At: now})
+		if l.reports.add(now, "bring") > 0 {
 			l.logger.Warn("cannot bring waiting jobs back; trying on", "error", err)
 		}
 		return

@@ -176,7 +176,9 @@ func (j *job) askForSlots(ctx context.Context) error {
 		return errGone // a later attempt of the task is here
 	case within.Err() != nil && running.Err() == nil:
 		return j.parkForSlot(limiterOf(err))
-	case errors.Is(err, throttle.ErrInvalidSlots), errors.Is(err, throttle.ErrWrongType):
+	case errors.Is(err, throttle.ErrWrongType):
+		return &BlockedError{Reason: BadKey, Err: err, Fix: "Redis has something else under a key of this limit in flight: rename the limit, or delete that key with redis-cli"}
+	case errors.Is(err, throttle.ErrInvalidSlots):
 		return &BlockedError{Reason: BadKey, Err: err, Fix: "restart the worker, which corrects a limit in flight; delete a rate of this name (throttle delete); or rename the limit"}
 	}
 	return j.undecided(ctx, err)

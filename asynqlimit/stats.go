@@ -27,6 +27,8 @@ type (
 	SlotStats = jobview.SlotStats
 	// JobStats counts the attempts of one pattern's jobs.
 	JobStats = jobview.JobStats
+	// Refused is a call that Redis refused.
+	Refused = jobview.Refused
 	// Waits is a histogram of durations.
 	Waits = jobview.Waits
 )
@@ -93,6 +95,7 @@ func (p *process) stats() Stats {
 	}
 	slices.SortFunc(s.Jobs, func(a, b JobStats) int { return strings.Compare(a.Name, b.Name) })
 	s.Jobs = append(s.Jobs, p.others.stats(OtherJobs))
+	s.Refused = jobview.PermitsRefused(s.Throttle).Later(p.events.passRefused.Load())
 	return s
 }
 

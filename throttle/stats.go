@@ -12,8 +12,8 @@ type Stats struct {
 	Waiting int64 // requests that wait in a queue or for their reservation to be due
 	Errors  int64 // script calls that failed
 
-	LastError   error     // why the last of these failed, nil if none did
-	LastErrorAt time.Time // when that was
+	LastError   error     `json:"-"` // why the last of these failed, nil if none did
+	LastErrorAt time.Time `json:"-"` // when that was
 }
 
 // Stats returns the counters as they are now. They only grow, except Waiting.

@@ -49,26 +49,7 @@ jobs: { limited: { limits: [api], hold: forever } }
 		w.HandleFunc(kind, func(context.Context, *asynq.Task) error { ran <- struct{}{}; return nil })
 	}
 	(&fleet{t: t}).run(w)
-	listener, err := admin.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := admin.Serve(listener, w, admin.Options{})
-	defer func() {
-		http.DefaultClient.CloseIdleConnections()
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	overview := func() string {
-		reply, err := http.Get("http://" + listener.Addr().String() + "/api/overview")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer reply.Body.Close()
-		body, _ := io.ReadAll(reply.Body)
-		return string(body)
-	}
+	overview := pageOf(t, w)
 	client := asynq.NewClientFromRedisClient(rdb)
 	enqueue := func(kind string) {
 		t.Helper()
@@ -92,7 +73,7 @@ jobs: { limited: { limits: [api], hold: forever } }
 	enqueue("free")
 	within("a job without limits runs", free)
 	const says, why = "Redis refuses calls for permits; jobs with limits wait and ask again", "0 of 1 replicas acknowledged within 1s"
-	for deadline := time.Now().Add(20 * time.Second); logged.FilterMessage(says).Len() == 0 || !strings.Contains(overview(), says+": "+why); <-time.After(20 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); logged.FilterMessage(says).Len() == 0 || !strings.Contains(overview(), pageSays+why); <-time.After(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within 20s: what keeps jobs from running is told; it logged %v, and the page has %s", logged.All(), overview())
 		}
@@ -101,5 +82,101 @@ jobs: { limited: { limits: [api], hold: forever } }
 	within("the job runs when the replica is back", limited)
 	if told := logged.FilterMessage(says).All(); len(told) != 1 || !strings.Contains(fmt.Sprint(told[0].ContextMap()), why) {
 		t.Errorf("it logged %v, want it once a minute, with %q", told, why)
+	}
+}
+
+// pageSays is how the page tells that Redis refuses something.
+const pageSays = "Redis refuses what jobs with limits need; they wait and ask again: "
+
+// pageOf serves a worker's page, and returns what it shows.
+func pageOf(t *testing.T, w *Worker) (overview func() string) {
+	t.Helper()
+	listener, err := admin.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := admin.Serve(listener, w, admin.Options{})
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return func() string {
+		reply, err := http.Get("http://" + listener.Addr().String() + "/api/overview")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reply.Body.Close()
+		body, err := io.ReadAll(reply.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+}
+
+// TestPageOfAFullRedis: the page says that Redis is full for as long as jobs wait because of it, also when all of them are parked
+// and none asks for permits any more. And nobody knows then who serves other queues: their servers cannot write that they run.
+func TestPageOfAFullRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
+	t.Cleanup(func() { rdb.Close() })
+	cfg, err := config.Parse("config.yaml", fmt.Appendf(nil, `
+redis: { addrs: [%q] }
+limits: { api: { rate: 1/1s } }
+jobs: { limited: { limits: [api], hold: 0 } }
+`, server.Addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := New(cfg, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := make(chan struct{}, 100)
+	w.HandleFunc("limited", func(context.Context, *asynq.Task) error { ran <- struct{}{}; return nil })
+	(&fleet{t: t}).run(w)
+	overview := pageOf(t, w)
+	client := asynq.NewClientFromRedisClient(rdb)
+	enqueue := func(queue string) {
+		t.Helper()
+		if _, err := client.Enqueue(asynq.NewTask("limited", nil), asynq.Queue(queue)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enqueue("elsewhere") // a server of another program serves it
+	for range 30 {
+		enqueue("default")
+	}
+	<-ran
+	if err := rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for until := time.Now().Add(20 * time.Second); !strings.Contains(overview(), pageSays+"OOM"); <-time.After(50 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("not within 20s: the page tells that Redis is full: %s", overview())
+		}
+	}
+	for until := time.Now().Add(16 * time.Second); time.Now().Before(until); <-time.After(time.Second) {
+		if page := overview(); !strings.Contains(page, pageSays+"OOM") {
+			t.Fatalf("the page has forgotten that Redis is full: %s", page)
+		}
+	}
+	others, err := w.OtherQueues(t.Context())
+	if err != nil || len(others.Queues) != 1 || !others.Queues[0].Served {
+		t.Errorf("%+v (%v), want one queue of which nobody knows whether it is served", others, err)
+	}
+	for len(ran) > 0 {
+		<-ran
+	}
+	if err := rdb.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ran:
+	case <-time.After(20 * time.Second):
+		t.Error("no job runs 20s after Redis has room again")
 	}
 }

@@ -77,7 +77,7 @@ func (w *Worker) Limiter(name string) (*throttle.Limiter, throttle.Rate, error) 
 }
 
 // OtherQueues returns the queues that this worker does not serve.
-func (w *Worker) OtherQueues(ctx context.Context) ([]jobview.OtherQueue, error) {
+func (w *Worker) OtherQueues(ctx context.Context) (jobview.OtherQueues, error) {
 	return w.view.OtherQueues(ctx)
 }
 

@@ -65,11 +65,12 @@ func check(cmd *cobra.Command, opts *options, opened cli.Redis, name string) err
 	if err != nil {
 		return err
 	}
-	if err := c.ask(ctx); err != nil {
-		if ctx.Err() != nil {
-			return errors.New("interrupted")
-		}
-		fmt.Fprintln(stderr, plain.Text("warning: checked by the configuration alone: "+err.Error()))
+	unknown := c.ask(ctx)
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	for _, err := range unknown {
+		fmt.Fprintln(stderr, plain.Text("warning: "+err.Error()))
 	}
 	lines, wrong, alike := 0, 0, map[string]int{}
 	for r := producer.NewReader(in); ; {

@@ -57,19 +57,21 @@ func newChecker(opened cli.Redis) (*checker, error) {
 	return c, err
 }
 
-// ask reads what Redis knows about the fleet.
-func (c *checker) ask(ctx context.Context) error {
+// ask reads what Redis knows about the fleet. It returns what it could not read, to warn of.
+func (c *checker) ask(ctx context.Context) (unknown []error) {
 	if err := c.redis.Ping(ctx); err != nil {
-		return err
+		return []error{fmt.Errorf("checked by the configuration alone: %w", err)}
 	}
+	c.asked = true
 	inspector := jobview.NewInspector(c.redis.Client)
 	var err error
 	if c.served, err = inspector.Servers(ctx); err != nil {
-		return err
+		unknown = append(unknown, fmt.Errorf("which queues are served is not known: %w", err))
 	}
-	c.fleet, err = inspector.Workers(ctx)
-	c.asked = err == nil
-	return err
+	if c.fleet, err = inspector.Workers(ctx); err != nil {
+		unknown = append(unknown, fmt.Errorf("which workers run is not known: %w", err))
+	}
+	return unknown
 }
 
 // check returns what keeps the job of a line from running.
@@ -233,7 +235,7 @@ func (c *checker) notes(alike map[string]int, asJSON bool) []string {
 		notes = append(notes, fmt.Sprintf("queue %q (%s): no worker that runs now serves it; one with this configuration does", queue, countJobs(c.unserved[queue])))
 	}
 	for _, taskType := range slices.Sorted(maps.Keys(c.unsure)) {
-		if len(notes) == shownAlike {
+		if len(notes) >= shownAlike {
 			return append(notes, "and jobs of more types")
 		}
 		limits := ""

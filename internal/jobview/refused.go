@@ -11,7 +11,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/replicas"
 )
 
-// Refused is a call for permits that Redis refused.
+// Refused is a call that Redis refused: one for permits, or one that brings waiting jobs back.
 type Refused struct {
 	Err error
 	At  time.Time
@@ -27,4 +27,12 @@ func PermitsRefused(s throttle.Stats) *Refused {
 		return &Refused{s.LastError, s.LastErrorAt}
 	}
 	return nil
+}
+
+// Later returns the later of two calls, either of which may be nil.
+func (r *Refused) Later(other *Refused) *Refused {
+	if r == nil || other != nil && other.At.After(r.At) {
+		return other
+	}
+	return r
 }

@@ -15,6 +15,9 @@ type Stats struct {
 	Limits   []LimitStats // by name
 	Slots    []SlotStats  // of limits in flight, by name
 	Jobs     []JobStats   // by name; the last is of types that no pattern matches
+
+	// Refused is the last call that Redis refused, whatever limit it was for; nil if there was none.
+	Refused *Refused `json:"-"`
 }
 
 // OtherJobs is the name in Stats of jobs that the configuration does not have.

@@ -1,7 +1,6 @@
 package replicas
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,7 +87,10 @@ func (s *waitingScripter) send(ctx context.Context, keys []string, run func(redi
 		return reply
 	}
 	got, err := waited.Int()
-	if err = cmp.Or(wrote.Err(), err); err != nil {
+	if werr := wrote.Err(); werr != nil && !redis.HasErrorPrefix(werr, "OOM") { // a full Redis runs scripts that only read, and WAIT
+		err = werr
+	}
+	if err != nil {
 		moved()
 		return failedCmd(ctx, err)
 	}

@@ -25,7 +25,7 @@ type api struct {
 	hide    *secrets.Hider
 	fleet   *cached[[]jobview.Worker]
 
-	otherQueues *cached[[]jobview.OtherQueue]
+	otherQueues *cached[jobview.OtherQueues]
 	hour        *cached[history.Past]
 }
 
@@ -147,10 +147,10 @@ func (a *api) overview(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	permits := a.source.Stats().Throttle
+	stats := a.source.Stats()
 	reply := overviewReply{
-		Worker: a.source.ID(), At: o.At.UnixMilli(), Writable: a.writable, Waiting: permits.Waiting,
-		Limits: []limit{}, InFlight: []inFlight{}, InAll: len(o.Limits), Troubles: troublesOf(o, jobview.PermitsRefused(permits)), Blocked: append([]jobview.BlockedOverview{}, o.Blocked...),
+		Worker: a.source.ID(), At: o.At.UnixMilli(), Writable: a.writable, Waiting: stats.Throttle.Waiting,
+		Limits: []limit{}, InFlight: []inFlight{}, InAll: len(o.Limits), Troubles: troublesOf(o, stats.Refused), Blocked: append([]jobview.BlockedOverview{}, o.Blocked...),
 		Pools: make([]pool, 0, len(o.Pools)), Unread: o.Unread,
 	}
 	for _, l := range o.Limits {

@@ -56,15 +56,15 @@ type trouble struct {
 	Words string `json:"words"`
 }
 
-// refusedFor is for how long the page tells that Redis refused a call for permits. Whoever waits asks again within a second.
+// refusedFor is for how long the page tells that Redis refused a call. While jobs wait, it comes again sooner.
 const refusedFor = 10 * time.Second
 
-// troublesOf returns what keeps jobs with limits from running: that Redis has refused their worker permits, then the broken
-// limits, then the paused ones.
+// troublesOf returns what keeps jobs with limits from running: that Redis refuses this worker's calls, then the broken limits,
+// then the paused ones.
 func troublesOf(o jobview.Overview, refused *jobview.Refused) []trouble {
 	broken, paused := []trouble{}, []trouble{}
 	if refused != nil && time.Since(refused.At) < refusedFor {
-		broken = append(broken, trouble{"", "bad", plain.Text(fmt.Sprintf("Redis refuses calls for permits; jobs with limits wait and ask again: %v.", refused.Err))})
+		broken = append(broken, trouble{"", "bad", plain.Text(fmt.Sprintf("Redis refuses what jobs with limits need; they wait and ask again: %v.", refused.Err))})
 	}
 	for _, l := range o.Limits {
 		for _, err := range l.Broken {

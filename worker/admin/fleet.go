@@ -75,11 +75,11 @@ func (a *api) others(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	reply := make([]otherQueue, 0, len(all))
-	for _, q := range all {
+	reply := make([]otherQueue, 0, len(all.Queues))
+	for _, q := range all.Queues {
 		reply = append(reply, otherQueue{queue(q.QueueOverview), q.Served})
 	}
-	answer(w, map[string]any{"queues": reply})
+	answer(w, map[string]any{"queues": reply, "unread": all.Unread})
 }
 
 // past replies with the last hour of the fleet. For each limit, and for all jobs under an empty
@@ -123,6 +123,7 @@ func (a *api) setPaused(w http.ResponseWriter, r *http.Request, paused bool) {
 	err := a.source.Inspector().PauseQueue(ctx, queue, paused)
 	if ctx.Err() == nil { // otherwise Redis does not answer, and what is shown is not read again at once
 		a.sampler.forget()
+		a.otherQueues.forget()
 	}
 	switch {
 	case errors.Is(err, asynq.ErrQueueNotFound):
@@ -145,6 +146,6 @@ func newHour(source Source) *cached[history.Past] {
 		func(history.Past) time.Duration { return 5 * time.Second })
 }
 
-func newOtherQueues(source Source) *cached[[]jobview.OtherQueue] {
-	return newCached(source.OtherQueues, func([]jobview.OtherQueue) time.Duration { return 5 * time.Second })
+func newOtherQueues(source Source) *cached[jobview.OtherQueues] {
+	return newCached(source.OtherQueues, func(jobview.OtherQueues) time.Duration { return 5 * time.Second })
 }

@@ -33,7 +33,7 @@ type Source interface {
 	ID() string
 	Inspector() *jobview.Inspector
 	Fleet() *operate.Fleet
-	OtherQueues(ctx context.Context) ([]jobview.OtherQueue, error)
+	OtherQueues(ctx context.Context) (jobview.OtherQueues, error)
 	JobsOfLimit(ctx context.Context, q jobview.JobQuery) (jobview.JobPage, error)
 	JobsOfValue(ctx context.Context, q jobview.JobQuery, value string) (jobview.JobPage, error)
 	Limiter(name string) (*throttle.Limiter, throttle.Rate, error)

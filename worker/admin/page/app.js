@@ -18,7 +18,7 @@ let timer = 0;
 let refreshes = 0; // since the page was opened or shown again, or the last failure
 let complete = false; // the history has no gap
 let workers = [];
-let others = []; // queues that this worker does not serve
+let others = { queues: [], unread: 0 }; // that this worker does not serve
 
 async function refresh() {
   clearTimeout(timer);
@@ -29,8 +29,11 @@ async function refresh() {
       complete = true;
     }
     addNow(now);
-    if (refreshes++ % slowEvery === 0) await refreshSlow(now);
     show(now);
+    if (refreshes++ % slowEvery === 0) {
+      await refreshSlow(now);
+      show(now);
+    }
     live("ok", "live, " + new Date(now.at).toLocaleTimeString());
   } catch (err) {
     complete = false;
@@ -45,10 +48,16 @@ async function refresh() {
 // A Redis user may lack the rights for these alone: the rest of the page goes on without them.
 async function refreshSlow(now) {
   const [fleet, past, found] = await Promise.allSettled([get("api/workers"), get("api/past"), get("api/others")]);
-  others = found.value?.queues ?? [];
+  others = found.value ?? { ...others, failed: found.reason };
   workers = fleet.value?.workers ?? [];
   showWorkers(workers, now.at, fleet.reason);
   if (past.value) showHour(past.value);
+}
+
+// A queue of others is asked for again at once, too.
+function changed() {
+  refreshes = 0;
+  refresh();
 }
 
 // The state is announced to screen readers when it changes, not each second.
@@ -75,7 +84,7 @@ function show(now) {
   showWrong(now, workers, others);
   showLimits(now, refresh);
   showInFlight(now.in_flight);
-  showPools(now, others, refresh);
+  showPools(now, others.queues, changed);
   allowChanges(now.writable, refresh);
 }
 
