@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,10 +88,7 @@ func (s *waitingScripter) send(ctx context.Context, keys []string, run func(redi
 		return reply
 	}
 	got, err := waited.Int()
-	if werr := wrote.Err(); werr != nil && !redis.HasErrorPrefix(werr, "OOM") { // a full Redis runs scripts that only read, and WAIT
-		err = werr
-	}
-	if err != nil {
+	if err = cmp.Or(wrote.Err(), err); err != nil {
 		moved()
 		return failedCmd(ctx, err)
 	}

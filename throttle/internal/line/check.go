@@ -86,6 +86,9 @@ func (l *Line) checked(c *Call, r Reply, now Local) {
 	}
 	at, epochs, err := script.DecodeEpochs(r.Value, len(l.config))
 	if !c.first { // the first call also connects
+		if l.measuring > 0 && l.roundTrips.n == 0 && err == nil {
+			l.countFirst(at, r.Sent, now)
+		}
 		l.roundTrips.add(now.Sub(r.Sent), now)
 	}
 	same := err == nil

@@ -25,7 +25,7 @@ const (
 // a change, if a round trip makes that more than freshFor; otherwise zero. Redis lets these
 // grants stand when the configuration changes.
 func (l *Line) wayThere() time.Duration {
-	if !l.roundTrips.steady(farFrom) {
+	if !l.roundTrips.steady(farFrom) && !l.almostKnown {
 		return 0
 	}
 	return min(freshFor+l.roundTrips.least()*3/2, maxFar)
@@ -80,6 +80,16 @@ func (l *Line) isFar(d time.Duration, now Local) bool {
 // toMeasure reports whether there is another such check to make.
 func (l *Line) toMeasure() bool { return !l.Around.Answered || l.measuring > 0 }
 
+// countFirst counts the first call as a round trip, too, without the time that it took to connect: what Redis's clock showed
+// in both calls tells how much longer its answer was on its way than that of the second, which was sent and received then.
+func (l *Line) countFirst(at Remote, sent, received Local) {
+	_, latest := l.clock.at(at) // if the first answer had come at once
+	second, first := received.Sub(sent), latest.Sub(sent)
+	if second > farFrom && (first-second).Abs() <= second/4 {
+		l.roundTrips.add(first, received)
+	}
+}
+
 // measured handles one of them.
 func (l *Line) measured(c *Call, now Local) {
 	switch {
@@ -88,8 +98,13 @@ func (l *Line) measured(c *Call, now Local) {
 	case l.measuring > 0:
 		l.measuring--
 	}
-	if l.failures > 0 || l.roundTrips.n >= steadyFrom && (l.roundTrips.least() <= farSuspected || l.roundTrips.steadyAtStart(farCertain)) {
+	least := l.roundTrips.least()
+	switch {
+	case l.failures > 0 || l.roundTrips.n >= steadyFrom && (least <= farSuspected || l.roundTrips.steadyAtStart(farCertain)):
 		l.measuring = 0 // the way is known
+	case least > farFrom && l.roundTrips.within(least) == steadyFrom-1:
+		l.measuring, l.almostKnown = 0, true // the first call for permits is one more
+		return
 	}
 	l.out.WayKnown = l.measuring == 0
 }

@@ -75,6 +75,7 @@ type Line struct {
 	far          time.Duration // up to where grants survive a configuration change, if beyond freshFor
 	roundTrips   RoundTrips
 	measuring    int   // checks still to make to measure the round trips
+	almostKnown  bool  // the next reply is one more measurement of them
 	callSince    Local // since when the line waits for an answer; zero if it does not
 	trouble      error // why the last call failed, until one succeeds
 	failures     int   // checks that failed since the last one that did not

@@ -293,7 +293,10 @@ func (l *Line) answered(c *Call, r Reply, serves bool, now Local) {
 	default:
 		again = l.batchAnswered(c, r, now)
 	}
-	if c.batch == nil && (c.first || l.measuring > 0) {
+	switch {
+	case l.almostKnown:
+		l.almostKnown, l.out.WayKnown = false, true
+	case c.batch == nil && (c.first || l.measuring > 0):
 		l.measured(c, now)
 	}
 	switch {
