@@ -65,7 +65,7 @@ func yamlError(file string, root ast.Node, err error) error {
 	case *yaml.TypeError:
 		cerr.Msg = fmt.Sprintf("invalid value %q: want %s", tok.Value, kindName(e.DstType))
 		if e.DstType.Kind() == reflect.String { // perhaps a password
-			cerr.Msg = "invalid value: want a string; " + quote
+			cerr.Msg = "invalid value: want a string" + likeThis(path) + "; " + quote
 		}
 	case *yaml.OverflowError:
 		cerr.Msg = fmt.Sprintf("invalid value %q: want %s", e.SrcNum, kindName(e.DstType))
@@ -82,7 +82,7 @@ func unquoted(msg string) string {
 	case strings.HasPrefix(msg, "',' or '}' must be specified"), strings.HasPrefix(msg, "',' or ']' must be specified"):
 		return msg + "; between { } and [ ], " + quote
 	case strings.HasPrefix(msg, "value is not allowed in this context"):
-		return msg + "; " + quote + ", and one that begins with *"
+		return msg + ": indent it like the keys beside it, or " + quote + ", and one that begins with *"
 	case strings.HasPrefix(msg, `found character '	'`):
 		return "a tab: indent with spaces"
 	}

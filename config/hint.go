@@ -21,6 +21,8 @@ var otherWords = map[string]string{
 	"limits.*.burst":      "write rate: 10/1s, or 50/5s, and smooth: true to spread it",
 	"limits.*.per_client": "write type: per_client",
 	"limits.*.in-flight":  "write in_flight",
+	"jobs.*.concurrency":  "write max_in_flight",
+	"jobs.*.timeout":      "a job's timeout comes with the job",
 }
 
 // examples are what sections may have in them.
@@ -29,6 +31,7 @@ var examples = map[string]string{
 	"redis.addrs":      `["127.0.0.1:6379"]`,
 	"limits":           `{ stripe: { rate: 10/1s } }`,
 	"limits.*":         `{ rate: 10/1s }`,
+	"limits.*.rate":    `10/1s`,
 	"pools":            `[ { name: default, concurrency: 20 } ]`,
 	"pools.*":          `{ name: default, concurrency: 20 }`,
 	"pools.*.queues":   `{ default: 1, low: 1 }`,
@@ -73,12 +76,12 @@ func unknownKey(path []string) string {
 	section, key := path[:len(path)-1], path[len(path)-1]
 	known := knownKeys(section)
 	hint := similar.Hint(key, known)
-	first, rest, dotted := strings.Cut(key, ".")
+	parts := strings.Split(key, ".")
 	switch meant := otherWords[kindOf(section)+"."+key]; {
 	case meant != "":
 		hint = ": " + meant
-	case dotted && slices.Contains(known, first):
-		hint = fmt.Sprintf(": write %s, and below it %s", first, rest)
+	case len(parts) > 1 && slices.Contains(known, parts[0]):
+		hint = ": write " + strings.Join(parts, ": { ") + ": ..." + strings.Repeat(" }", len(parts)-1)
 	case hint == "":
 		if elsewhere := sectionOf(key); elsewhere != "" {
 			hint = fmt.Sprintf(": %s belongs into %s", key, elsewhere)
@@ -116,12 +119,19 @@ var sections = []struct {
 	{"the first level of the file", nil},
 }
 
-// sectionOf says which section has a key, "" if none has.
-func sectionOf(key string) string {
+// anywhere are keys that other tools have in many sections.
+var anywhere = []string{"timeout", "addr", "token", "level", "format", "name", "key"}
+
+// sectionOf says which section has a key, "" if none has, or several, or if it says too little.
+func sectionOf(key string) (found string) {
 	for _, s := range sections {
-		if slices.Contains(knownKeys(s.path), key) {
-			return s.name
+		if !slices.Contains(knownKeys(s.path), key) {
+			continue
 		}
+		if found != "" || slices.Contains(anywhere, key) {
+			return ""
+		}
+		found = s.name
 	}
-	return ""
+	return found
 }

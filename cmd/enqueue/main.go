@@ -69,6 +69,7 @@ throttle retry runs that job again.`,
 	flags.BoolVar(&opts.strict, "strict", false, "enqueue nothing unless every line is good")
 	flags.StringVar(&opts.jobType, "type", "", "`type` of the jobs to make, instead of --file")
 	flags.StringVar(&opts.payload, "payload", "", "with --type: payload of each job, in `JSON`")
+	_ = flags.SetAnnotation("payload", cli.MayBeEmpty, nil)
 	flags.Int64Var(&opts.count, "count", 1, "with --type: how many jobs to make")
 	flags.StringVar(&opts.queue, "queue", "", "with --type: `queue` of the jobs (default if not given)")
 	flags.BoolVar(&opts.replace, "replace", false, "take the place of jobs of the same id that failed and are archived")

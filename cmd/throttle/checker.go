@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
@@ -32,7 +34,8 @@ type checker struct {
 	plans  *plan.Jobs
 	http   *worker.HTTPCheck
 	queues map[string]bool // that some pool of the configuration serves
-	asked  bool            // whether Redis answers
+	asked  bool            // whether Redis answers, also about limits
+	unread error           // why it does not answer about limits
 	fleet  []jobview.Worker
 	served map[string]int // by queue: servers of asynq that run and serve it, those of workers among them
 
@@ -144,7 +147,7 @@ func (c *checker) handler(taskType, queue string) string {
 	}
 	hint := similar.Hint(taskType, known)
 	switch {
-	case serving > 0 && lacking == serving && pools >= c.served[queue]: // a server that is not among the workers may have one
+	case serving > 0 && lacking == serving && c.served != nil && pools >= c.served[queue]: // a server that is not among the workers may have one
 		return fmt.Sprintf("none of the %d workers that run and serve queue %q has a handler for type %q%s", serving, queue, taskType, hint)
 	case taskType == worker.HTTPTaskType:
 	case c.plans.For(taskType) == nil && hint != "":
@@ -192,6 +195,10 @@ func (c *checker) gives(ctx context.Context, d plan.Draw) (int64, error) {
 	known, ok := c.permits[d.Limiter]
 	if !ok {
 		usages, err := operate.NewFleet(c.redis.Client).Inspect(ctx, d.Limiter)
+		if _, refused := errors.AsType[redis.Error](err); refused {
+			c.asked, c.unread = false, err
+			return d.Rate.Permits, nil
+		}
 		if _, spoilt := errors.AsType[*operate.SpoiltError](err); err != nil && !spoilt {
 			return 0, err
 		}
@@ -226,6 +233,9 @@ func (c *checker) meantHost(host string) string { return similar.Hint(host, c.co
 // notes says what the printed lines leave out.
 func (c *checker) notes(alike map[string]int, asJSON bool) []string {
 	var notes []string
+	if c.unread != nil {
+		notes = append(notes, "costs are checked by the configuration alone, because limits cannot be read: "+c.unread.Error())
+	}
 	for _, kind := range slices.Sorted(maps.Keys(alike)) {
 		if more := alike[kind] - shownAlike; more > 0 && !asJSON {
 			notes = append(notes, fmt.Sprintf("and %d more lines with %s (--json shows all)", more, kind))

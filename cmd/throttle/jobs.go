@@ -40,7 +40,12 @@ newest archived jobs come first. throttle explain says more about one job.`,
 		Example: `  throttle jobs --limit stripe                 what waits for this limit, in its order
   throttle jobs --state archived --type http:request
   throttle jobs --max 0 --json | jq -r 'select(.why == "host_not_allowed").id'`,
-		Args: args(0),
+		Args: func(cmd *cobra.Command, given []string) error {
+			if len(given) > 0 && slices.Contains(jobview.JobStates, jobview.JobState(given[0])) {
+				return usage("unexpected argument %q: did you mean \"--state %s\"?", given[0], given[0])
+			}
+			return args(0)(cmd, given)
+		},
 		PreRunE: func(*cobra.Command, []string) error {
 			var err error
 			if q.State, err = jobState(state); err != nil {
@@ -60,6 +65,7 @@ newest archived jobs come first. throttle explain says more about one job.`,
 	flags.StringVar(&q.Type, "type", "", "only those of this `type`; one that ends in : or * matches what begins so")
 	flags.IntVar(&most, "max", jobsAtOnce, "print the first `N` only (0 is all)")
 	flags.StringVar(&q.After, "after", "", "go on behind an earlier list: the `cursor` that it ended with")
+	_ = cmd.Flags().SetAnnotation("after", cli.MayBeEmpty, nil) // before the first page of a loop
 	completeWith(cmd, "state", "waiting", "failed", "archived")
 	return cmd
 }

@@ -65,7 +65,7 @@ listed with their configuration only.`, usageUpTo),
 	cmd.Flags().StringVar(&match, "match", "", "list only names that match a `pattern`, in which * stands for any text and ? for any character")
 	cmd.Flags().IntVar(&most, "max", 0, "print the first `N` only (0 is all)")
 	cmd.Flags().IntVar(&most, "limit", 0, "")
-	_ = cmd.Flags().MarkDeprecated("limit", "use --max")
+	_ = cmd.Flags().MarkHidden("limit") // what --max was called
 	return cmd
 }
 

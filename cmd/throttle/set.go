@@ -30,7 +30,7 @@ func newSet(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "set NAME [RATE]",
 		SuggestFor:  []string{"create", "add", "update", "change"},
-		Annotations: map[string]string{cli.Argument: "RATE is one word, such as 10/1s", "--rate": "RATE is an argument: throttle set NAME 10/1s", "--type": "--per-client", "--permits": "RATE is an argument: throttle set NAME 10/1s", "--interval": "RATE is an argument: throttle set NAME 10/1s"},
+		Annotations: map[string]string{cli.Argument: "RATE is one word, such as 10/1s", "--rate": "RATE is an argument: throttle set NAME 10/1s", "--type": "write --per-client, or --per-client=false", "--permits": "RATE is an argument: throttle set NAME 10/1s", "--interval": "RATE is an argument: throttle set NAME 10/1s"},
 		Short:       "Change a limit, or create one",
 		Long: `set changes the rate of a limit, such as 100/1s or 5000/24h, in all running workers
 within 100 ms and a round trip to Redis. Permits that were used still count: a lower

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -26,7 +27,12 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 // Unexpected is the error for an argument that a command does not take.
 func Unexpected(cmd *cobra.Command, arg string) error {
 	meant := cmd.Annotations[Argument]
-	if strings.HasPrefix(meant, "--") {
+	switch {
+	case arg == "help", arg == "version":
+		meant = "--" + arg
+	case strings.Contains(arg, "://"):
+		meant = "--redis " + arg
+	case strings.HasPrefix(meant, "--"):
 		meant += " " + arg
 	}
 	return &UsageError{fmt.Errorf("unexpected argument %q%s", arg, seeHelp(cmd, hint(meant)))}
@@ -44,12 +50,16 @@ func meantFlag(cmd *cobra.Command, err error) string {
 		return ""
 	}
 	name, tail := unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames()
-	if meant := cmd.Annotations["--"+name]; meant != "" {
+	tail, _, _ = strings.Cut(tail, "=")
+	if meant := cmp.Or(cmd.Annotations["--"+name], cmd.Annotations["--"+tail]); meant != "" {
 		return hint(meant)
 	}
 	var flags []string
 	long := ""
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
 		flags = append(flags, "--"+f.Name)
 		if len(tail) > 1 && strings.HasSuffix(f.Name, tail) { // -config is read as -c -o -n..., -health as -h -e...
 			long = "--" + f.Name
@@ -61,10 +71,13 @@ func meantFlag(cmd *cobra.Command, err error) string {
 	return similar.Hint("--"+name, flags)
 }
 
-// noEmptyFlags refuses flags that are given without a text: in a script, a variable may be unset.
+// MayBeEmpty is the annotation of a flag that may be given without a text.
+const MayBeEmpty = "may be empty"
+
+// noEmptyFlags refuses other flags that are given without a text: in a script, a variable may be unset.
 func noEmptyFlags(cmd *cobra.Command, _ []string) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Value.Type() != "stringArray" && f.Value.String() == "" {
+		if _, may := f.Annotations[MayBeEmpty]; !may && f.Value.Type() != "stringArray" && f.Value.String() == "" {
 			err = &UsageError{fmt.Errorf("--%s is empty: give it a value, or leave it out", f.Name)}
 		}
 	})

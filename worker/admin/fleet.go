@@ -68,6 +68,9 @@ type otherQueue struct {
 	Served bool `json:"served"` // a server takes jobs from it, or nobody knows
 }
 
+// serversLast is for how long nobody knows which servers run after Redis has refused what they write.
+const serversLast = 20 * time.Second
+
 // others replies with the queues that this worker does not serve.
 func (a *api) others(w http.ResponseWriter, r *http.Request) {
 	all, err := a.otherQueues.get(r.Context())
@@ -75,9 +78,11 @@ func (a *api) others(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
+	refused := a.source.Stats().Refused
+	unknown := refused != nil && time.Since(refused.At) < serversLast // servers cannot write that they run
 	reply := make([]otherQueue, 0, len(all.Queues))
 	for _, q := range all.Queues {
-		reply = append(reply, otherQueue{queue(q.QueueOverview), q.Served})
+		reply = append(reply, otherQueue{queue(q.QueueOverview), q.Served || unknown})
 	}
 	answer(w, map[string]any{"queues": reply, "unread": all.Unread})
 }

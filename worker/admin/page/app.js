@@ -17,6 +17,7 @@ const find = document.getElementById("limit-find");
 let timer = 0;
 let refreshes = 0; // since the page was opened or shown again, or the last failure
 let complete = false; // the history has no gap
+let asked = false; // whether it has been asked for what changes slowly
 let workers = [];
 let others = { queues: [], unread: 0 }; // that this worker does not serve
 
@@ -29,11 +30,11 @@ async function refresh() {
       complete = true;
     }
     addNow(now);
-    show(now);
     if (refreshes++ % slowEvery === 0) {
+      if (asked) show(now);
       await refreshSlow(now);
-      show(now);
     }
+    show(now);
     live("ok", "live, " + new Date(now.at).toLocaleTimeString());
   } catch (err) {
     complete = false;
@@ -48,6 +49,7 @@ async function refresh() {
 // A Redis user may lack the rights for these alone: the rest of the page goes on without them.
 async function refreshSlow(now) {
   const [fleet, past, found] = await Promise.allSettled([get("api/workers"), get("api/past"), get("api/others")]);
+  asked = true;
   others = found.value ?? { ...others, failed: found.reason };
   workers = fleet.value?.workers ?? [];
   showWorkers(workers, now.at, fleet.reason);
@@ -84,7 +86,7 @@ function show(now) {
   showWrong(now, workers, others);
   showLimits(now, refresh);
   showInFlight(now.in_flight);
-  showPools(now, others.queues, changed);
+  showPools(now, others, changed);
   allowChanges(now.writable, refresh);
 }
 

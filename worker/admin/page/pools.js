@@ -8,9 +8,9 @@ const columns = [
 ];
 
 export function showPools(now, others, changed) {
-  const pools = others.length ? [...now.pools, { others: true, queues: others }] : now.pools;
+  const pools = others.queues.length ? [...now.pools, { others: true, queues: others.queues }] : now.pools;
   rows(document.getElementById("pools"), pools, (p) => (p.others ? "others" : "pool " + p.name), newPool, (el, pool) => {
-    text(el.querySelector("caption"), pool.others ? "Queues that this worker does not serve" : `Pool ${pool.name}: ${pool.slots} slots in each worker, ${pool.max_waiting} more jobs may wait there for a limit`);
+    text(el.querySelector("caption"), pool.others ? "Queues that this worker does not serve" + (others.unread ? ` (${number(others.unread)} more are not read)` : "") : `Pool ${pool.name}: ${pool.slots} slots in each worker, ${pool.max_waiting} more jobs may wait there for a limit`);
     el.querySelector("thead th:last-child").hidden = !now.writable;
     rows(el.querySelector("tbody"), pool.queues, (q) => q.name, newQueue, (row, queue) => {
       const [name, badge] = row.children[0].children;

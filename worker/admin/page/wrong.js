@@ -44,11 +44,10 @@ function problems(now, workers, others) {
     if (q.paused) add(waiting ? "bad" : "warn", "queue " + q.name, `Queue ${q.name} is paused${waiting ? `, and ${jobs(waiting)} wait there` : ""}.`, () => jump("queues"), "Go to queues");
   }
   if (others.failed) add("warn", "others", `Queues that this worker does not serve cannot be read: ${others.failed.message}`);
-  else if (others.unread) add("warn", "others", `${number(others.unread)} more ${others.unread === 1 ? "queue" : "queues"} that this worker does not serve ${others.unread === 1 ? "is" : "are"} not read.`);
   for (const b of now.blocked) {
     add("bad", `blocked ${b.reason} ${b.type}`, `${jobs(b.jobs)} of type ${b.type} cannot run (${b.reason}): ${fix[b.reason] ?? "see one of them"}.`, () => listJobs({ state: "waiting", by: "type", text: b.type }));
   }
-  now.troubles.forEach((l, i) => add(l.level, `limit ${i} ${l.name}`, l.words, l.name && (() => jump("limits")), "Go to limits"));
+  now.troubles.forEach((l, i) => add(l.level, `limit ${i} ${l.name}`, l.words, (l.name || l.level === "warn") && (() => jump("limits")), "Go to limits"));
   const archived = queues.reduce((n, q) => n + q.archived, 0);
   if (archived) add("warn", "archived", `${jobs(archived)} failed for good and ${archived === 1 ? "is" : "are"} archived.`, () => listJobs({ state: "archived" }));
   const [started, failed, refused] = recent(5);
