@@ -184,3 +184,45 @@ func (w *busyWay) EvalSha(ctx context.Context, sha string, keys []string, args .
 	defer func() { time.Sleep(time.Duration(w.half.Load())) }()
 	return w.Scripter.EvalSha(ctx, sha, keys, args...)
 }
+
+// Calls that were held up do not make a near Redis a far one: then a change would take long to reach this client's waiters,
+// and would let grants of all others stand for longer.
+func TestHeldUpIsNotFar(t *testing.T) {
+	for name, held := range map[string][]time.Duration{
+		"the second call":          {ms(6), ms(200)},
+		"the second and the third": {ms(6), ms(200), ms(200)},
+		"the first and the second": {ms(200), ms(200)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				b.limited(guarded("50/1h"))
+				way := &heldUp{Scripter: b.rdb, held: held}
+				l := b.limiter(b.clientOf(way))
+				for range 3 {
+					check(b, l.Acquire(b.Context(), 1))
+				}
+				if n := way.calls.Load(); int(n) <= len(held) {
+					b.Fatalf("%d calls, of which %d are held up", n, len(held))
+				}
+				if far := b.rdb.HGet(b.Context(), b.name(), "far").Val(); far != "" && far != "0" {
+					b.Errorf("Redis counts as far: it lets grants stand for %s us", far)
+				}
+			})
+		})
+	}
+}
+
+// heldUp is a Redis that is near, but its first calls are held up on their way there.
+type heldUp struct {
+	redis.Scripter
+	held  []time.Duration
+	calls atomic.Int64
+}
+
+func (w *heldUp) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	if n := int(w.calls.Add(1)); n <= len(w.held) {
+		time.Sleep(w.held[n-1])
+	}
+	time.Sleep(200 * time.Microsecond)
+	return w.Scripter.EvalSha(ctx, sha, keys, args...)
+}

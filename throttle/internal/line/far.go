@@ -25,7 +25,7 @@ const (
 // a change, if a round trip makes that more than freshFor; otherwise zero. Redis lets these
 // grants stand when the configuration changes.
 func (l *Line) wayThere() time.Duration {
-	if !l.roundTrips.steady(farFrom) && !l.almostKnown {
+	if !l.roundTrips.steady(farFrom) && l.almostKnown == 0 {
 		return 0
 	}
 	return min(freshFor+l.roundTrips.least()*3/2, maxFar)
@@ -82,18 +82,23 @@ func (l *Line) toMeasure() bool { return !l.Around.Answered || l.measuring > 0 }
 
 // countFirst counts the first call as a round trip, too, without the time that it took to connect: what Redis's clock showed
 // in both calls tells how much longer its answer was on its way than that of the second, which was sent and received then.
+// Where Redis is far, to connect takes at least another round trip: a second call that takes longer than the first allows was
+// held up.
 func (l *Line) countFirst(at Remote, sent, received Local) {
 	_, latest := l.clock.at(at) // if the first answer had come at once
 	second, first := received.Sub(sent), latest.Sub(sent)
-	if second > farFrom && (first-second).Abs() <= second/4 {
+	if second > farFrom && 2*second <= l.firstTook && (first-second).Abs() <= second/4 {
 		l.roundTrips.add(first, received)
 	}
 }
 
 // measured handles one of them.
 func (l *Line) measured(c *Call, now Local) {
+	if c.first {
+		l.firstTook = now.Sub(c.since)
+	}
 	switch {
-	case c.first && now.Sub(c.since) > farSuspected:
+	case c.first && l.firstTook > farSuspected:
 		l.measuring = len(l.roundTrips.last)
 	case l.measuring > 0:
 		l.measuring--
@@ -102,9 +107,18 @@ func (l *Line) measured(c *Call, now Local) {
 	switch {
 	case l.failures > 0 || l.roundTrips.n >= steadyFrom && (least <= farSuspected || l.roundTrips.steadyAtStart(farCertain)):
 		l.measuring = 0 // the way is known
-	case least > farFrom && l.roundTrips.within(least) == steadyFrom-1:
-		l.measuring, l.almostKnown = 0, true // the first call for permits is one more
+	case least > farFrom && least <= l.firstTook && l.roundTrips.within(least) == steadyFrom-1 && l.toAsk(now):
+		l.measuring, l.almostKnown = 0, l.roundTrips.n // the call for permits is one more
 		return
+	}
+	l.out.WayKnown = l.measuring == 0
+}
+
+// confirmed handles the reply to the call that was one more. If it took another time, the checks go on.
+func (l *Line) confirmed() {
+	l.almostKnown = 0
+	if !l.roundTrips.steady(farFrom) {
+		l.measuring = len(l.roundTrips.last)
 	}
 	l.out.WayKnown = l.measuring == 0
 }

@@ -74,11 +74,12 @@ type Line struct {
 	told         serverClock   // as acquire.lua told it; it is told this in return
 	far          time.Duration // up to where grants survive a configuration change, if beyond freshFor
 	roundTrips   RoundTrips
-	measuring    int   // checks still to make to measure the round trips
-	almostKnown  bool  // the next reply is one more measurement of them
-	callSince    Local // since when the line waits for an answer; zero if it does not
-	trouble      error // why the last call failed, until one succeeds
-	failures     int   // checks that failed since the last one that did not
+	measuring    int           // checks still to make to measure the round trips
+	almostKnown  int           // how many there were when a call for permits became one more; 0 if none did
+	firstTook    time.Duration // the first check, in which the client connects
+	callSince    Local         // since when the line waits for an answer; zero if it does not
+	trouble      error         // why the last call failed, until one succeeds
+	failures     int           // checks that failed since the last one that did not
 
 	// When to ask next.
 	seq         uint64

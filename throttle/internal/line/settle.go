@@ -86,6 +86,9 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 			l.told.learn(r.Base, b.asked, received)
 		}
 		l.far = b.far
+		if l.almostKnown > 0 && !l.roundTrips.steady(farFrom) {
+			l.far = 0 // it was held up, and is not far
+		}
 	}
 	unknown := l.config[0].Epoch == 0
 	l.learn(r, b, received)

@@ -294,8 +294,8 @@ func (l *Line) answered(c *Call, r Reply, serves bool, now Local) {
 		again = l.batchAnswered(c, r, now)
 	}
 	switch {
-	case l.almostKnown:
-		l.almostKnown, l.out.WayKnown = false, true
+	case l.almostKnown > 0 && l.roundTrips.n > l.almostKnown:
+		l.confirmed()
 	case c.batch == nil && (c.first || l.measuring > 0):
 		l.measured(c, now)
 	}
