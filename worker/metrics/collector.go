@@ -185,6 +185,11 @@ func (e emitter) pools(pools []jobview.PoolOverview) {
 			} {
 				e.gauge(queueJobs, float64(n), p.Name, q.Name, state)
 			}
+			stands := 0.0
+			if q.Paused {
+				stands = 1
+			}
+			e.gauge(queuePaused, stands, p.Name, q.Name)
 		}
 	}
 }

@@ -48,13 +48,14 @@ var (
 	tenants        = desc("waiting_tenants", "Tenants that have jobs in line for the limit, which they share; only of limits with share and without a key.", "limit")
 	oldestWaiting  = desc("oldest_waiting_seconds", "How long the oldest job in line for the limit has waited; 0 if there is none. Of a limit with a key, of all its limiters.", "limit")
 	queueJobs      = desc("queue_jobs", "Jobs in a queue by state. Unlike asynq, it tells jobs that are parked for a limit or a slot (parked) from others that asynq counts as retries: those that failed, wait until something is fixed, or were refused by their API (retry).", "pool", "queue", "state")
+	queuePaused    = desc("queue_paused", "1 if the queue is paused, else 0: no worker takes jobs from it.", "pool", "queue")
 	slots          = desc("pool_slots", "Slots of the pool in this worker.", "pool")
 )
 
 // all are the metrics above.
 var all = []*prometheus.Desc{
 	granted, returned, denials, parked, wouldWait, pauses, slotsHeld, slotsRunning, slotsLost, slotsOutlived, attempts, waits, jobWaits, handlers, waiters, stalePermits, latePermits, redisCalls, redisErrors, redisUp,
-	permits, interval, used, reserved, available, paused, learntAccepted, learntMost, learntCuts, learntRefused, parkedJobs, parkedLimiters, oldestWaiting, queueJobs, slots, tenants,
+	permits, interval, used, reserved, available, paused, learntAccepted, learntMost, learntCuts, learntRefused, parkedJobs, parkedLimiters, oldestWaiting, queueJobs, queuePaused, slots, tenants,
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
