@@ -154,13 +154,16 @@ jobs: { limited: { limits: [api], hold: 0 } }
 	if err := rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	for until := time.Now().Add(20 * time.Second); !strings.Contains(overview(), pageSays+"OOM"); <-time.After(50 * time.Millisecond) {
+	tells := func(page string) bool {
+		return strings.Contains(page, pageSays) && strings.Contains(page, "OOM command not allowed")
+	}
+	for until := time.Now().Add(20 * time.Second); !tells(overview()); <-time.After(50 * time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("not within 20s: the page tells that Redis is full: %s", overview())
 		}
 	}
 	for until := time.Now().Add(16 * time.Second); time.Now().Before(until); <-time.After(time.Second) {
-		if page := overview(); !strings.Contains(page, pageSays+"OOM") {
+		if page := overview(); !tells(page) {
 			t.Fatalf("the page has forgotten that Redis is full: %s", page)
 		}
 	}
