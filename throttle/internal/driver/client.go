@@ -331,12 +331,12 @@ func (c *Client) Close() error {
 	queues := slices.Collect(maps.Values(c.queues))
 	c.mu.Unlock()
 
-	ctx, cancel := context.WithTimeout(c.ctx, closeTimeout)
-	defer cancel()
-	var failed error
 	for _, q := range queues {
 		q.happens(line.Close)
 	}
+	ctx, cancel := context.WithTimeout(c.ctx, closeTimeout) // for all of them: what they give back is on its way by now
+	defer cancel()
+	var failed error
 	for _, q := range queues {
 		if err := q.flush(ctx); err != nil && failed == nil {
 			failed = c.Fail(q.members[0].Name, line.Answer{Err: fmt.Errorf("give back what is reserved: %w", err)})
