@@ -180,7 +180,7 @@ log: { level: warn }
 func TestHoldForeverKeepsTheOrder(t *testing.T) {
 	for limit, tt := range map[string]struct {
 		atOnce int     // tasks whose permits are due at the same time
-		most   float64 // how far a start may be from its place, on average
+		most   float64 // by how many a start may be displaced, on average
 	}{
 		"{ rate: 20/1s, guard: 100ms, smooth: true }": {1, 1},
 		"{ rate: 20/1s, guard: 100ms }":               {20, 3},
