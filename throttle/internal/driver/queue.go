@@ -204,13 +204,13 @@ func (q *queue) flush(ctx context.Context) error {
 	case <-q.stopped:
 		return nil
 	case <-ctx.Done():
+		q.mu.Lock()
+		defer q.mu.Unlock()
 		select {
 		case <-q.stopped: // too: there are many lines to wait for
 			return nil
 		default:
 		}
-		q.mu.Lock()
-		defer q.mu.Unlock()
 		if trouble := q.line.Trouble(); trouble != nil {
 			return trouble
 		}

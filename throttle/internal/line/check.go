@@ -21,6 +21,15 @@ const (
 // fresh is how long this line may act on the configuration it last saw.
 func (l *Line) fresh() time.Duration { return max(freshFor, l.far) }
 
+// freshOf is how long it may act on what it last saw for this grant. A change does not drop what is past, also if Redis has not
+// been told yet how far it is.
+func (l *Line) freshOf(p *grant) time.Duration {
+	if p.ahead {
+		return l.fresh()
+	}
+	return max(l.fresh(), l.wayThere())
+}
+
 // check returns a call that reads the epochs.
 func (l *Line) check(now Local) *Call {
 	names := make([]string, len(l.c.Members))
@@ -55,7 +64,7 @@ func (l *Line) checkAt(now Local) (Local, bool) {
 			l.letGo(w)
 			continue
 		}
-		if before := w.grant.due.Add(-lead); before < at && w.grant.due.Sub(l.heardAt) >= l.fresh() {
+		if before := w.grant.due.Add(-lead); before < at && w.grant.due.Sub(l.heardAt) >= l.freshOf(&w.grant) {
 			at = before
 		}
 	}
@@ -71,7 +80,7 @@ func (l *Line) pollEvery() time.Duration {
 	if l.Around.Hears {
 		return max(pollHeard, time.Duration(l.contenders)*pollShare/15)
 	}
-	return min(max(l.fresh(), time.Duration(l.contenders)*pollShare), pollTo)
+	return min(max(l.fresh(), l.wayThere(), time.Duration(l.contenders)*pollShare), pollTo)
 }
 
 // checked handles the result of a check. If an epoch is not the one that the grants were made

@@ -25,7 +25,7 @@ const (
 // a change, if a round trip makes that more than freshFor; otherwise zero. Redis lets these
 // grants stand when the configuration changes.
 func (l *Line) wayThere() time.Duration {
-	if !l.roundTrips.steady(farFrom) && l.almostKnown == 0 {
+	if !l.roundTrips.steady(farFrom) {
 		return 0
 	}
 	return min(freshFor+l.roundTrips.least()*3/2, maxFar)
@@ -107,18 +107,19 @@ func (l *Line) measured(c *Call, now Local) {
 	switch {
 	case l.failures > 0 || l.roundTrips.n >= steadyFrom && (least <= farSuspected || l.roundTrips.steadyAtStart(farCertain)):
 		l.measuring = 0 // the way is known
-	case least > farFrom && least <= l.firstTook && l.roundTrips.within(least) == steadyFrom-1 && l.toAsk(now):
+	case least > farFrom && 2*least <= l.firstTook && l.roundTrips.within(least) == steadyFrom-1 && l.toAsk(now):
 		l.measuring, l.almostKnown = 0, l.roundTrips.n // the call for permits is one more
 		return
 	}
 	l.out.WayKnown = l.measuring == 0
 }
 
-// confirmed handles the reply to the call that was one more. If it took another time, the checks go on.
+// confirmed handles the end of the call that was one more. If it took another time, the checks go on, up to as many as without
+// it.
 func (l *Line) confirmed() {
 	l.almostKnown = 0
 	if !l.roundTrips.steady(farFrom) {
-		l.measuring = len(l.roundTrips.last)
+		l.measuring = max(len(l.roundTrips.last)-l.roundTrips.n, 0)
 	}
 	l.out.WayKnown = l.measuring == 0
 }

@@ -86,9 +86,6 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 			l.told.learn(r.Base, b.asked, received)
 		}
 		l.far = b.far
-		if l.almostKnown > 0 && !l.roundTrips.steady(farFrom) {
-			l.far = 0 // it was held up, and is not far
-		}
 	}
 	unknown := l.config[0].Epoch == 0
 	l.learn(r, b, received)
@@ -163,7 +160,7 @@ func (l *Line) distribute(b *batch, i int, r *script.Reply, of Reply, own bool, 
 			l.gathering.handed(min(int(g.Count), len(ws)), received)
 		}
 		if r.Base == r.Now { // else Redis repeats an earlier reply, and much may have changed since
-			p.confirm(b.asked, received, l.fresh())
+			p.confirm(b.asked, received, l.freshOf(&p))
 		}
 		if !chosen {
 			l.fullUntil = p.due

@@ -294,7 +294,7 @@ func (l *Line) answered(c *Call, r Reply, serves bool, now Local) {
 		again = l.batchAnswered(c, r, now)
 	}
 	switch {
-	case l.almostKnown > 0 && l.roundTrips.n > l.almostKnown:
+	case l.almostKnown > 0 && (l.roundTrips.n > l.almostKnown || c.batch != nil && again == nil):
 		l.confirmed()
 	case c.batch == nil && (c.first || l.measuring > 0):
 		l.measured(c, now)
