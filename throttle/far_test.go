@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -234,4 +235,31 @@ func (w *heldUp) EvalSha(ctx context.Context, sha string, keys []string, args ..
 	}
 	time.Sleep(200 * time.Microsecond)
 	return w.Scripter.EvalSha(ctx, sha, keys, args...)
+}
+
+// Callers that come once, and have their reservations from the first call, get them in time.
+func TestFirstReservationsFromAfar(t *testing.T) {
+	for rate, callers := range map[string]int{"1/1s": 2, "50/1s": 100, "1000/1s": 1500} {
+		t.Run(rate, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				b.loadScripts()
+				check(b, b.limiter(b.client()).SetRate(b.Context(), guarded(rate)))
+				l := b.limiter(b.clientOf(&distant{Scripter: b.rdb, roundTrip: ms(250), varies: ms(4), connects: 3}))
+				came := &arrivals{b: b}
+				for range callers {
+					came.wait(b.Context(), l, 1)
+				}
+				came.wg.Wait()
+				var starts []time.Duration
+				for _, w := range came.waits {
+					check(b, w.err)
+					starts = append(starts, w.at)
+				}
+				slices.Sort(starts)
+				if took := starts[callers-1] - starts[0]; took < time.Second || took > ms(1150) {
+					b.Errorf("the last has its permit %v after the first, want 1.01s, and a round trip at most", took)
+				}
+			})
+		})
+	}
 }

@@ -162,7 +162,7 @@ jobs: { limited: { limits: [api], hold: 0 } }
 			t.Fatalf("not within 20s: the page tells that Redis is full: %s", overview())
 		}
 	}
-	for until := time.Now().Add(16 * time.Second); time.Now().Before(until); <-time.After(time.Second) {
+	for until := time.Now().Add(12 * time.Second); time.Now().Before(until); <-time.After(time.Second) {
 		if page := overview(); !tells(page) {
 			t.Fatalf("the page has forgotten that Redis is full: %s", page)
 		}
