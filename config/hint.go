@@ -84,7 +84,7 @@ func unknownKey(path []string) string {
 		hint = ": write " + strings.Join(parts, ": { ") + ": ..." + strings.Repeat(" }", len(parts)-1)
 	case hint == "":
 		if elsewhere := sectionOf(key); elsewhere != "" {
-			hint = fmt.Sprintf(": %s belongs into %s", key, elsewhere)
+			hint = fmt.Sprintf(": %s belongs in %s", key, elsewhere)
 		}
 	}
 	if len(known) == 0 {

@@ -207,7 +207,7 @@ func (q *queue) flush(ctx context.Context) error {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		select {
-		case <-q.stopped: // too: there are many lines to wait for
+		case <-q.stopped: // by now: Close waits for many lines, one after another
 			return nil
 		default:
 		}
