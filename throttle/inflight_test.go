@@ -378,3 +378,26 @@ func TestReleaseBesideSpoilt(t *testing.T) {
 		check(b, next.Release(b.Context()))
 	})
 }
+
+// TestSlotGroupNamesWhatIsWrong: an error names the limit of the group that makes no sense, not the first.
+func TestSlotGroupNamesWhatIsWrong(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		for spoilt, fields := range map[string][]any{
+			":rated": {"rate", 10, "interval", 1000, "type", 0},
+			":many":  {"in_flight", "many", "lease", 3000},
+		} {
+			c := b.client()
+			group, err := c.SlotGroup(b.inFlight(c, ":well"+spoilt, 1), b.inFlight(c, spoilt, 1))
+			check(b, err)
+			l, err := group.AcquireEach(b.Context(), "job")
+			check(b, err)
+			check(b, l.Release(b.Context()))
+			check(b, b.rdb.HSet(b.Context(), b.name()+spoilt, fields...).Err())
+			_, err = group.AcquireEach(b.Context(), "job")
+			at, ok := errors.AsType[*Error](err)
+			if !errors.Is(err, ErrInvalidSlots) || !ok || at.Limiter != b.name()+spoilt {
+				b.Errorf("%s is wrong: %v", spoilt, err)
+			}
+		}
+	})
+}

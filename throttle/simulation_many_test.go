@@ -31,7 +31,8 @@ func (v *view) judgeMany(reply string, after []simulatedMember) {
 			continue
 		}
 		v.s.count["shared and granted"]++
-		permits, log := v.m.args[5+6*i].(int64), b.live(b.log, at)
+		kind := int(v.m.args[5].(string)[i] - '@')
+		permits, log := v.m.args[6+len(said)+kind*5].(int64), b.live(b.log, at) // see ARGV in many.lua
 		if p := oracle.Plan(oracle.Ask{Limit: b.limit, Log: log, Permits: permits}); !p.Fits(at) && !v.s.steps {
 			one.broken("exact", "%s: %d permits granted at once, and there is no room: %v", b.sl.name, permits, log)
 		}

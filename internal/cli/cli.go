@@ -84,11 +84,12 @@ func Run(ctx context.Context, cmd *cobra.Command, args []string, stdin io.Reader
 	cmd.SetFlagErrorFunc(unknownFlag)
 	cmd.PersistentPreRunE = noEmptyFlags
 	addMan(cmd, args)
-	completeFlags(cmd)
 	cmd.SetArgs(args)
 	cmd.SetIn(stdin)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
+	addCompletion(cmd, args) // cobra's writes to what is set here
+	completeFlags(cmd)
 	err := cmd.ExecuteContext(ctx)
 	if err == nil {
 		return Done

@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -27,4 +30,27 @@ func completeFlags(cmd *cobra.Command) {
 	for _, below := range cmd.Commands() {
 		completeFlags(below)
 	}
+}
+
+// addCompletion adds cobra's command that prints the completion script of a shell. It says what a user got wrong as the other
+// commands do.
+func addCompletion(root *cobra.Command, args []string) {
+	root.InitDefaultCompletionCmd(args...)
+	completion, _, err := root.Find([]string{"completion"})
+	if err != nil || completion.Name() != "completion" {
+		return // it exists only if it is called, or if there are other commands
+	}
+	var shells []string
+	for _, shell := range completion.Commands() {
+		shell.Args = NoArgs
+		shells = append(shells, shell.Name())
+	}
+	completion.Args = func(_ *cobra.Command, args []string) error {
+		want := strings.Join(shells, ", ")
+		if len(args) > 0 {
+			return &UsageError{fmt.Errorf("unknown shell %q: want one of %s", args[0], want)}
+		}
+		return &UsageError{fmt.Errorf("for which shell? Want one of %s", want)}
+	}
+	completion.RunE = func(*cobra.Command, []string) error { return nil } // cobra checks Args only then
 }

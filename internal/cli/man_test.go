@@ -110,3 +110,18 @@ func TestCompletionScripts(t *testing.T) {
 		}
 	}
 }
+
+// TestCompletionMistakes: each says what to write, with the exit status of a mistake.
+func TestCompletionMistakes(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"completion", "site: for which shell? Want one of bash, fish, powershell, zsh\n"},
+		{"completion csh", "site: unknown shell \"csh\": want one of bash, fish, powershell, zsh\n"},
+		{"completion bash extra", "site: unexpected argument \"extra\": see site completion bash --help\n"},
+	} {
+		cmd := &cobra.Command{Use: "site", Args: NoArgs, RunE: func(*cobra.Command, []string) error { return nil }}
+		var stdout, stderr bytes.Buffer
+		if status := Run(t.Context(), cmd, strings.Fields(tt.args), nil, &stdout, &stderr); status != Usage || stderr.String() != tt.want {
+			t.Errorf("%s: status %d, %q", tt.args, status, &stderr)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package slots
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -133,7 +134,7 @@ func (q *queue) exchange(x *exchange, gives []*giving) (out []outcome, sent time
 		var reply any
 		reply, sent, err = q.k.call(ctx, exchangeScript, keys, args...)
 		cancel()
-		if err = classify(err); err == nil {
+		if err = classify(err, len(x.limits)); err == nil {
 			if out, err = x.decode(reply); err == nil {
 				q.k.didApply(x.limits)
 			}
@@ -177,6 +178,9 @@ func (q *queue) settle(x *exchange, asks []*waiter, gives []*giving, out []outco
 		if err != nil {
 			if q.k.ctx.Err() != nil {
 				err = ErrClosed
+			}
+			if of, ok := errors.AsType[*limitError](err); ok {
+				w.limit.Store(int64(of.limit))
 			}
 			q.answer(w, answer{err: err})
 			continue

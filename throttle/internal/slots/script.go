@@ -144,12 +144,30 @@ func (x *exchange) decode(reply any) ([]outcome, error) {
 	return out, nil
 }
 
-// classify turns the scripts' error replies into this package's errors.
-func classify(err error) error {
-	if err != nil && strings.HasPrefix(err.Error(), "RATED") {
-		return ErrRated
+// limitError is what exchange.lua says about one limit of the call.
+type limitError struct {
+	limit int
+	err   error
+}
+
+func (e *limitError) Error() string { return e.err.Error() }
+func (e *limitError) Unwrap() error { return e.err }
+
+// classify turns an error of exchange.lua about one of n limits into a limitError.
+func classify(err error, n int) error {
+	if err == nil {
+		return nil
 	}
-	return err
+	said, ok := strings.CutPrefix(err.Error(), "LIMIT ")
+	number, what, _ := strings.Cut(said, " ")
+	limit, bad := strconv.Atoi(number)
+	if !ok || bad != nil || limit < 0 || limit >= n {
+		return err
+	}
+	if what == "RATED" {
+		return &limitError{limit, ErrRated}
+	}
+	return &limitError{limit, script.Classify(errors.New(what))}
 }
 
 // decodeRenewed reads the reply of renew.lua for n leases.

@@ -10,7 +10,7 @@
 -- reply: 'old' if a later call of this queue was served; else {for each claim: "g fence ms" with what is left of the lease,
 --       or "w k ms since": refused by the limit k, counted from 0; ms until a lease ends that another has of this id (0: none
 --       has); us since when the claim stands in line}
--- errors: "RATED name", "BADFIELD field"
+-- errors: "LIMIT k RATED", "LIMIT k BADFIELD field": the limit k, counted from 0, makes no sense
 
 local now, us = clock()
 local arg = 4
@@ -25,7 +25,7 @@ if last and last > ARGV[3] then return 'old' end
 local limits, bad = {}, nil -- bad: what is wrong with one of them; the others get their slots back all the same
 for k = 1, n do
   local m = open(k, take(), take(), take())
-  bad = bad or m.bad and (m.bad == 'RATED' and 'RATED ' .. m.name or m.bad)
+  bad = bad or m.bad and 'LIMIT ' .. k - 1 .. ' ' .. m.bad
   if not m.bad then limits[#limits + 1] = m end
 end
 call('SET', call_key, ARGV[3], 'PX', 60000)
