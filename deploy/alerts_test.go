@@ -19,7 +19,7 @@ var labelOfTemplate = regexp.MustCompile(`\$labels\.(\w+)`)
 // metrics that workers have, and their texts name labels that the alert has.
 func TestAlerts(t *testing.T) {
 	known := scrapedMetrics(t)
-	rules, errs := rulefmt.Parse(read(t, "docs", "alerts.yaml"), false, model.UTF8Validation, promql, slog.Default())
+	rules, errs := rulefmt.Parse(read(t, "docs", "alerts.yaml"), false, model.UTF8Validation, promqlParser, slog.Default())
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}

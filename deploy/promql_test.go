@@ -12,8 +12,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/worker/metrics"
 )
 
-// promql parses as Prometheus does without experimental features.
-var promql = parser.NewParser(parser.Options{})
+// promqlParser parses as Prometheus does without experimental features.
+var promqlParser = parser.NewParser(parser.Options{})
 
 // scraped are the labels of each metric of a worker, with those that Prometheus adds.
 type scraped map[string][]string
@@ -50,7 +50,7 @@ var word = regexp.MustCompile(`[a-zA-Z_]\w*`)
 // label in it is one that a worker shows. It returns the labels of the result.
 func (known scraped) check(t *testing.T, where, expr string) []string {
 	t.Helper()
-	parsed, err := promql.ParseExpr(expr)
+	parsed, err := promqlParser.ParseExpr(expr)
 	if err != nil {
 		t.Errorf("%s: %v: %s", where, err, expr)
 		return nil
