@@ -1,6 +1,7 @@
 package producer_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -176,22 +177,37 @@ func TestStreamTellsWhatIsThere(t *testing.T) {
 	}
 }
 
-// lossyConn loses the replies to what it sends at every lossEvery-th read of all its kind: the commands arrive, the
-// connection breaks.
-type lossyConn struct {
-	net.Conn
-	reads *atomic.Int64
+// losses are connections that lose every third reply to scripts: Redis has run them, and the connection breaks.
+type losses struct{ scripts, lost atomic.Int64 }
+
+func (l *losses) client(t *testing.T, addr string) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: addr, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return &lossyConn{Conn: conn, losses: l}, err
+	}})
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
 }
 
-// lossEvery: 5,000 jobs are at least 20 batches, and as many reads, of which two lose their reply.
-const lossEvery = 7
+type lossyConn struct {
+	net.Conn
+	*losses
+	asked bool // for scripts, since the latest read
+}
 
-func (c lossyConn) Read(p []byte) (int, error) {
+func (c *lossyConn) Write(p []byte) (int, error) {
+	c.asked = c.asked || bytes.Contains(p, []byte("eval"))
+	return c.Conn.Write(p)
+}
+
+func (c *lossyConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.reads.Add(1)%lossEvery == 0 {
+	if c.asked && c.scripts.Add(1)%3 == 0 {
+		c.lost.Add(1)
 		c.Close()
 		return 0, io.ErrUnexpectedEOF
 	}
+	c.asked = false
 	return n, err
 }
 
@@ -199,14 +215,9 @@ func TestStreamDoublesNothingWhenRepliesAreLost(t *testing.T) {
 	addr := redistest.Start(t)
 	for _, withIDs := range []bool{true, false} {
 		t.Run(fmt.Sprintf("ids %v", withIDs), func(t *testing.T) {
-			var reads atomic.Int64
-			rdb := redis.NewClient(&redis.Options{Addr: addr, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-				return lossyConn{conn, &reads}, err
-			}})
-			defer rdb.Close()
+			var replies losses
 			counted := newTally()
-			s := producer.New(rdb).Stream(t.Context(), counted.events())
+			s := producer.New(replies.client(t, addr)).Stream(t.Context(), counted.events())
 			queue := fmt.Sprint("lossy-", withIDs)
 			const n = 5000
 			for line := 1; line <= n; line++ {
@@ -221,8 +232,8 @@ func TestStreamDoublesNothingWhenRepliesAreLost(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if reads.Load() < 2*lossEvery {
-				t.Fatalf("only %d reads: few replies were lost", reads.Load())
+			if lost := replies.lost.Load(); lost < 5 {
+				t.Fatalf("%d replies were lost: too few", lost)
 			}
 			counted.inOrder(t, n)
 			if !withIDs && counted.there > 0 {
