@@ -60,7 +60,7 @@ func (s *simulation) build() {
 	s.steps = r.IntN(8) == 0
 	s.length = time.Duration(5+r.IntN(40)) * time.Second
 	limits := 1 + r.IntN(5)
-	if s.crowd = r.IntN(20) == 0; s.crowd {
+	if s.crowd = r.IntN(8) == 0; s.crowd {
 		limits = 6 + r.IntN(15)
 	}
 	for i := range limits {

@@ -47,7 +47,12 @@ func TestSimulation(t *testing.T) {
 			total.add(s.count)
 		})
 	})
-	t.Cleanup(func() { t.Logf("%d fleets: %v", fleets, total.counts) }) // when all have run
+	t.Cleanup(func() { // when all have run
+		t.Logf("%d fleets: %v", fleets, total.counts)
+		if fleets >= quarter(simulatedFleets) && total.counts["shared and granted"] == 0 {
+			t.Error("no call that several requests shared was judged")
+		}
+	})
 }
 
 // eachFleet runs so many fleets, one on each core, each as a test of its own, and returns how
