@@ -14,15 +14,16 @@ const quote = `put a key or a value that has : or ${ in it between quotes`
 
 // otherWords are keys that other tools have, and what is meant by them here. They begin with the section.
 var otherWords = map[string]string{
-	"limits.*.permits":    "write rate: 10/1s",
-	"limits.*.interval":   "write rate: 10/1s",
-	"limits.*.limit":      "write rate: 10/1s",
-	"limits.*.per":        "write rate: 10/1s",
-	"limits.*.burst":      "write rate: 10/1s, or 50/5s, and smooth: true to spread it",
-	"limits.*.per_client": "write type: per_client",
-	"limits.*.in-flight":  "write in_flight",
-	"jobs.*.concurrency":  "write max_in_flight",
-	"jobs.*.timeout":      "a job's timeout comes with the job",
+	"limits.*.permits":     "write rate: 10/1s",
+	"limits.*.interval":    "write rate: 10/1s",
+	"limits.*.limit":       "write rate: 10/1s",
+	"limits.*.per":         "write rate: 10/1s",
+	"limits.*.burst":       "write rate: 10/1s, or 50/5s, and smooth: true to spread it",
+	"limits.*.per_client":  "write type: per_client",
+	"limits.*.in-flight":   "write in_flight",
+	"limits.*.concurrency": "write in_flight",
+	"jobs.*.concurrency":   "write max_in_flight",
+	"jobs.*.timeout":       "a job's timeout comes with the job",
 }
 
 // examples are what sections may have in them.
@@ -80,7 +81,7 @@ func unknownKey(path []string) string {
 	switch meant := otherWords[kindOf(section)+"."+key]; {
 	case meant != "":
 		hint = ": " + meant
-	case len(parts) > 1 && slices.Contains(known, parts[0]):
+	case len(parts) > 1 && isKey(section, parts):
 		hint = ": write " + strings.Join(parts, ": { ") + ": ..." + strings.Repeat(" }", len(parts)-1)
 	case hint == "":
 		if elsewhere := sectionOf(key); elsewhere != "" {
@@ -91,6 +92,17 @@ func unknownKey(path []string) string {
 		return "unknown key" + hint
 	}
 	return "unknown key" + hint + separator(hint) + "want one of " + strings.Join(known, ", ")
+}
+
+// isKey reports whether the section has such a key below it, which can be written there without quotes.
+func isKey(section, parts []string) bool {
+	for i, part := range parts {
+		at := slices.Concat(section, parts[:i])
+		if !isMap(at) && !slices.Contains(knownKeys(at), part) || strings.Contains(part, ":") {
+			return false
+		}
+	}
+	return true
 }
 
 // separator comes between a hint, which may be a question or nothing, and the rest.

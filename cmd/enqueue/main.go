@@ -43,9 +43,9 @@ enqueued, and the exit status is 1. You can enqueue lines with an id again, unti
 day after the job is done: no job is there twice. A job that failed for good stays in
 asynq's archive under its id. A line with such an id is counted as archived, and the
 exit status is 1; with --replace it replaces the archived job. If it cannot, for
-example because another job has the line's unique lock, the archived job stays. A line
-whose unique lock an archived job has (unique_for) is counted as archived, too:
-throttle retry runs that job again.`,
+example because another job has the line's unique lock, the archived job stays. If an
+archived job still has the unique lock that a line needs (unique_for), the line is
+counted as archived, too: throttle retry runs the archived job again.`,
 		Example: `  enqueue --file jobs.ndjson                     one job a line
   make-jobs | enqueue --file -                   the same from standard input
   enqueue --file jobs.ndjson --strict            all lines, or none if one is bad

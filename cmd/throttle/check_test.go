@@ -45,6 +45,7 @@ func TestCheck(t *testing.T) {
 		{`{"type":"bill:month","payload":{"account":"acme","tokens":10}}`, ""},
 		{`{"type":"bill:month","payload":{"account":17,"tokens":1}}`, ""},
 		{`{"type":"report:month"}`, ""}, // some worker may have a handler
+		{`{"type":"bil:"}`, ""},         // the same: it may mean what it says
 		{`{"typ":"http:request"}`, `bad_line: typ: `},
 		{`{"type":"http:request","payload":`, "bad_line: "},
 		{`nonsense`, "bad_line: "},

@@ -141,21 +141,25 @@ func (c *checker) handler(taskType, queue string) string {
 			lacking++
 		}
 	}
+	switch {
+	case serving > 0 && lacking == serving && c.served != nil && pools >= c.served[queue]: // a server that is not among the workers may have one
+		return fmt.Sprintf("none of the %d workers that run and serve queue %q has a handler for type %q%s", serving, queue, taskType, c.meantType(taskType))
+	case taskType == worker.HTTPTaskType:
+	case c.plans.For(taskType) == nil && similar.Hint(taskType, []string{worker.HTTPTaskType}) != "":
+		return fmt.Sprintf("the configuration has no job %q%s", taskType, c.meantType(taskType))
+	default: // it may be a type without limits, whatever it resembles
+		c.unsure[taskType]++
+	}
+	return ""
+}
+
+// meantType is a suggestion for a type that may be misspelt.
+func (c *checker) meantType(taskType string) string {
 	known := []string{worker.HTTPTaskType}
 	for _, j := range c.plans.All() {
 		known = append(known, j.Name)
 	}
-	hint := similar.Hint(taskType, known)
-	switch {
-	case serving > 0 && lacking == serving && c.served != nil && pools >= c.served[queue]: // a server that is not among the workers may have one
-		return fmt.Sprintf("none of the %d workers that run and serve queue %q has a handler for type %q%s", serving, queue, taskType, hint)
-	case taskType == worker.HTTPTaskType:
-	case c.plans.For(taskType) == nil && hint != "":
-		return fmt.Sprintf("the configuration has no job %q%s", taskType, hint)
-	default:
-		c.unsure[taskType]++
-	}
-	return ""
+	return similar.Hint(taskType, known)
 }
 
 // limits says what is wrong with the limits of a job.
@@ -250,7 +254,7 @@ func (c *checker) notes(alike map[string]int, asJSON bool) []string {
 		}
 		limits := ""
 		if c.plans.For(taskType) == nil {
-			limits = "; no job of the configuration matches, so it has no limits"
+			limits = "; no job of the configuration matches, so it has no limits" + c.meantType(taskType)
 		}
 		notes = append(notes, fmt.Sprintf("type %q (%s): whether a worker has a handler for it is not known%s", taskType, countJobs(c.unsure[taskType]), limits))
 	}

@@ -42,6 +42,9 @@ func TestHolders(t *testing.T) {
 	if list := s.done("list"); !strings.Contains(list, "IN FLIGHT") || !strings.Contains(list, "order:acme") || !strings.Contains(list, "crm") {
 		t.Errorf("list:\n%s", list)
 	}
+	if o := s.run("list", "--max", "1"); strings.Contains(o.stdout, "crm") == strings.Contains(o.stdout, "order:acme") || !strings.Contains(o.stderr, "2 limits in flight, the first 1 of them shown") {
+		t.Errorf("list --max 1: %+v", o)
+	}
 	if o := runCommand(t.Context(), "holders", "none", "--redis", s.addr); o.status != 1 || !strings.Contains(o.stderr, `no limit in flight "none"`) {
 		t.Errorf("%+v", o)
 	}

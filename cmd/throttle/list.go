@@ -50,14 +50,22 @@ listed with their configuration only.`, usageUpTo),
 				fmt.Fprintln(s.stdout, "no limits"+matching(match)+": they appear when a worker applies its configuration, or with throttle set --create")
 				return nil
 			}
-			total := len(found)
+			total, slots := len(found), len(inFlight)
 			if most > 0 {
 				found = found[:min(most, total)]
+				inFlight = inFlight[:min(most-len(found), slots)]
 			}
 			if len(found) > 0 || len(inFlight) == 0 {
 				if err := s.printList(ctx, found, total, match); err != nil {
 					return err
 				}
+			}
+			switch shown := len(inFlight); {
+			case s.opts.json:
+			case slots == operate.MaxListed:
+				fmt.Fprintf(s.stderr, "%d limits in flight or more, the first %d of them shown: narrow with --match\n", slots, shown)
+			case shown < slots:
+				fmt.Fprintf(s.stderr, "%d limits in flight, the first %d of them shown\n", slots, shown)
 			}
 			return s.printInFlight(inFlight)
 		}),

@@ -209,6 +209,7 @@ func TestBadUsage(t *testing.T) {
 		{"one hyphen, for what another tool calls so", []string{"explain", "-id", "x"}, []string{`did you mean "--task"?`}},
 		{"one hyphen and an equals sign", []string{"list", "-config=config.yaml"}, []string{`did you mean "--config"?`}},
 		{"list a Redis", []string{"list", "redis://h:6379"}, []string{`did you mean "--redis redis://h:6379"?`}},
+		{"list config", []string{"list", "config"}, []string{`did you mean "--config"?`}},
 		{"list help", []string{"list", "help"}, []string{`did you mean "--help"?`}},
 		{"jobs archived", []string{"jobs", "archived"}, []string{`did you mean "--state archived"?`}},
 		{"list one", []string{"list", "stripe"}, []string{`did you mean "--match stripe"?`}},

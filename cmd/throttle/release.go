@@ -11,7 +11,7 @@ func newRelease(opts *options) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "release --all",
-		Short: "Return all waiting jobs to their queues: before workers of an older version take over",
+		Short: "Return all waiting jobs to their queues: first stop the workers that would park them again",
 		Args:  args(0),
 		PreRunE: func(*cobra.Command, []string) error {
 			if !all {

@@ -40,7 +40,8 @@ their limits allow, whatever the number of workers that share the limits.
 The first SIGTERM, SIGINT or SIGHUP lets running jobs finish, for shutdown_timeout
 (8s). Those that need longer go back to their queue and run again. A second SIGTERM
 or SIGINT ends the process at once: asynq notices after 1 to 2 minutes that its jobs
-have no worker, and they run again; it archives those on their last attempt.`,
+have no worker, and they run again. It archives a job whose handler was running on
+its last attempt.`,
 		Example: `  worker --demo                    see it work, without Redis
   worker --demo --adaptive         the same with an API that does not say its limit, and halves it
   worker --config config.yaml      run until SIGTERM

@@ -27,11 +27,14 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 // Unexpected is the error for an argument that a command does not take.
 func Unexpected(cmd *cobra.Command, arg string) error {
 	meant := cmd.Annotations[Argument]
+	flag := cmd.Flags().Lookup(arg)
 	switch {
-	case arg == "help", arg == "version":
+	case flag != nil && !flag.Hidden:
 		meant = "--" + arg
-	case strings.Contains(arg, "://"):
-		meant = "--redis " + arg
+	case strings.HasPrefix(arg, "redis://"), strings.HasPrefix(arg, "rediss://"):
+		if meant = ""; cmd.Flags().Lookup("redis") != nil {
+			meant = "--redis " + arg
+		}
 	case strings.HasPrefix(meant, "--"):
 		meant += " " + arg
 	}
