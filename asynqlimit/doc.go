@@ -13,11 +13,11 @@
 // [Limits.Serve] runs the server. A handler is called when all limits of its job have given
 // permits. A job whose permits are due soon waits in the room, beside the handlers that run. A
 // job that has to wait longer parks: it waits in asynq's retry set, in a line for the limit that
-// refused it, and the processes that serve its queue bring it back when its permits are due. It
+// refused it, and the processes that serve its queue bring it back shortly before its permits are due. It
 // keeps its id, its retries, its unique lock and its position in line, also on its last attempt.
-// A job leaves its queue in three ways only: its handler finished it, its handler failed as often
-// as its producer allowed, or an operator removed it. A job that cannot run as things stand waits
-// in a line of its own, and goes on when the cause is fixed: see [BlockedError].
+// Waiting never ends a job: only its handler does, by success or by its last failure, or an
+// operator. A job that cannot run as things stand waits in line with the jobs that have the same
+// problem, and goes on when the cause is fixed: see [BlockedError].
 package asynqlimit
 
 // The files, for whoever changes them. asynq runs its server-side scripts through the Redis client that it is given. So

@@ -22,10 +22,11 @@ const (
 
 // fateOf decides what becomes of a task when a wait for permits ends without them, or when asynq
 // ends the attempt before the middleware does. While the task waits, nothing has failed: the task
-// goes on waiting. Otherwise, once its handler has been called, asynq's own rules apply, with two exceptions. A process that drains gives back a task that asks for
-// permits and cannot have them before the end, or has yet to ask. A handler that has no permits
-// yet has not failed because the throttle gave no answer. asynq's own rules also apply to an
-// attempt that asynq has not begun, unless the process drains.
+// goes on waiting. Otherwise, once its handler has been called, asynq's own rules apply, with two
+// exceptions: a process that drains gives a task back that asks for permits and cannot have them
+// before the end, or that has yet to ask; and a handler without permits has not failed if only the
+// throttle gave no answer. asynq's own rules also apply to an attempt that asynq has not begun,
+// unless the process drains.
 //
 // err is why the wait ended, or nil if asynq gives the task back. over says that the task's own
 // time is over, or that the task was cancelled.

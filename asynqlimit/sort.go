@@ -21,14 +21,14 @@ const (
 	sortRests = 20 * time.Millisecond
 	sortSees  = 8
 	// sortEnds is how many tasks it looks at of which few park, before it takes them as they come, if they
-	// are so large that no look sees many.
+	// are so large that one call returns few.
 	sortEnds = 8 * sortMost
 )
 
 // sortNext is how many pending tasks to look at before the next take, after a call for last tasks
 // at most that lasted so long: came is how many tasks came, called how many of them had been called,
 // parked how many of the others parked. cut says that there were others, which it did not read because the
-// tasks are large. few is how many came to the looks before this one, since more parked. 0: take tasks as they
+// tasks are large. few is how many came in the calls before this one, since more parked. 0: take tasks as they
 // come, because fewer than half of those that had not been called park. It has to look at many to say so, or at
 // all that there are: of a tenant whose backlog is longer than that, the first may be what the limit lets
 // through. If it lasted longer than sortLasts, look at half as many, and in the end at none. Other processes

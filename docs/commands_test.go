@@ -55,6 +55,11 @@ func TestCommands(t *testing.T) {
 				t.Errorf("%s: %v", file, err)
 			}
 		}
+		if _, err := exec.LookPath("groff"); err == nil { // which warns of what man would show wrongly
+			if said := s.do(t.Context(), "groff -man -ww -Tascii man/*.1 2>&1 >/dev/null"); said != "" {
+				t.Errorf("groff: %s", said)
+			}
+		}
 	})
 	t.Run("jobs that are HTTP requests", func(t *testing.T) {
 		t.Parallel()

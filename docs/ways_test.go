@@ -1,7 +1,9 @@
 package docs_test
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -35,13 +37,17 @@ func TestWaysIn(t *testing.T) {
 			ways[b.under] = append(ways[b.under], b)
 		}
 	}
-	if len(ways) != 3 || len(clone) != 1 {
-		t.Fatalf("the README has %d ways in, and says %d times how to clone, want 3 and 1", len(ways), len(clone))
+	if len(ways) != 3 || len(clone) != 2 {
+		t.Fatalf("the README has %d ways in, and %d blocks before them, want 3, and how to clone and to start a Redis", len(ways), len(clone))
 	}
 	dir := ""
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
 			n := commandsIn(clone[0].text)
+			needsRedis := !strings.HasPrefix(name, "1. ")
+			if needsRedis {
+				n += commandsIn(clone[1].text)
+			}
 			for _, b := range way {
 				if b.lang == "sh" && !b.marked("norun") {
 					n += commandsIn(b.text)
@@ -60,6 +66,9 @@ func TestWaysIn(t *testing.T) {
 			}
 			s := newShell(t, t.TempDir())
 			s.clone, s.dir, s.env = true, dir, []string{"GOFLAGS=" + cloneFlags}
+			if needsRedis {
+				s.startRedis(clone[1])
+			}
 			for _, file := range []string{"config.yaml", "examples/server/main.go"} { // they name a Redis, which is elsewhere
 				text, err := os.ReadFile(filepath.Join("..", file))
 				if err != nil {
@@ -73,6 +82,26 @@ func TestWaysIn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// startRedis starts a Redis as a page says, but on another port, and makes what follows use it.
+func (s *shell) startRedis(b block) {
+	s.t.Helper()
+	addr := redistest.FreeAddr(s.t)
+	_, port, _ := net.SplitHostPort(addr)
+	_, there, _ := net.SplitHostPort(redisAddr)
+	b.text = strings.Replace(b.text, there, port, 1)
+	s.start(b, nil)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	for conn, err := net.Dial("tcp", addr); ; conn, err = net.Dial("tcp", addr) {
+		if err == nil {
+			conn.Close()
+			break
+		}
+		s.again(ctx, func() { s.t.Fatalf("%s: %v\n%s", b, err, s.background.output.String()) })
+	}
+	s.addresses = strings.NewReplacer(redisAddr, addr, adminAddr, redistest.FreeAddr(s.t))
 }
 
 // makeClone runs the commands that make a clone, and returns its directory. What

@@ -37,11 +37,11 @@
 //
 // # What is promised
 //
-// Exact: the log of grants is in Redis, one script decides, and only Redis's clock counts. You
-// can use a permit for a quarter of the limit's guard at least after Acquire returned, unless [Stats] counts
-// it as late (the guard is 1 % of the interval, 3 to 50 ms, unless [Rate.Guard] says otherwise): permits
-// count for the interval and the guard, so that a request that is sent that much later still keeps the
-// limit. If a permit is too old because this process stood still, it is exchanged for a later one.
+// Exact: the log of grants is in Redis, one script decides, and only Redis's clock counts. A
+// permit counts for the interval and the guard, which [Rate.Guard] sets. After Acquire returns, at
+// least a quarter of the guard is left for the request to arrive. [Stats].Late counts permits for
+// which less is left, because Redis is too far away. If a permit is too old because this process
+// stood still, it is exchanged for a later one.
 //
 // In order: callers are served in the order in which they asked, callers of other processes
 // included, and requests for few permits do not overtake a request for many permits for ever. No

@@ -32,13 +32,13 @@ var (
 	redisUp      = desc("redis_up", "1 if Redis answered this scrape; if 0, what is read from there is missing.")
 
 	permits   = desc("limit_permits", "Permits in an interval, as in force now: of each client, if the limit is per_client.", "limit")
-	interval  = desc("limit_interval_seconds", "The interval of the limit, as in force now; of a limit with a key, the shortest among those of its limiters that most jobs are in line for.", "limit")
+	interval  = desc("limit_interval_seconds", "The interval of the limit, as in force now. Of a limit with a key: the shortest interval among the 10 limiters with the longest lines.", "limit")
 	used      = desc("permits_used", "Permits of past grants that still count.", "limit")
 	reserved  = desc("permits_reserved", "Permits that are reserved, for a time that is yet to come.", "limit")
 	available = desc("permits_available", "Permits left: what could be taken at once.", "limit")
-	paused    = desc("paused_seconds", "How long the limit stays paused; 0 if it is not. Of a limit with a key, the shortest pause among those of its limiters that most jobs are in line for.", "limit")
+	paused    = desc("paused_seconds", "How long the limit stays paused; 0 if it is not. Of a limit with a key, the shortest pause among the 10 limiters with the longest lines.", "limit")
 
-	learntAccepted = desc("adapt_accepted_permits", "What the API of a limit that adapts is known to take in an interval; 0 if that is not known lately.", "limit")
+	learntAccepted = desc("adapt_accepted_permits", "How many permits the API of a limit that adapts is known to accept in an interval; 0 if nothing recent is known.", "limit")
 	learntMost     = desc("adapt_most_permits", "What the API takes at most in an interval, as far as known; 0 if nothing is.", "limit")
 	learntCuts     = desc("adapt_cuts", "How often the limit was cut since it began to adapt or was last set.", "limit")
 	learntRefused  = desc("adapt_refused_permits", "Permits of requests that the API refused since the limit began to adapt or was last set.", "limit")

@@ -41,7 +41,7 @@ type serve func(ctx context.Context, addr string, l Load, start func()) error
 
 // The names of the ways in tables.
 const (
-	NameWaiting = "jobthrottle, waiting in slots"
+	NameWaiting = "jobthrottle, waiting in its worker"
 	NameParking = "jobthrottle, parking (default)"
 	NameWiki    = "wiki recipe, with asynq's defaults"
 	NameEager   = "wiki recipe, polling as often as jobthrottle"

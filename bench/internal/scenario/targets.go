@@ -20,7 +20,7 @@ func Targets() []figures.Target {
 	perSecond := NeverBinding(256)
 	unbound := ours(NeverBinding(1), "never binding, 1 goroutine: p50 of Acquire without prefetch, to an empty EVALSHA", figures.TookP50, peer.NameScript, 1.6)
 	unbound.Peer = peer.NameNoPrefetch
-	drained := ours(Drain, "drain of asynq tasks at 40/s, waiting in slots, to the ideal", figures.OfIdeal, "", 1.03)
+	drained := ours(Drain, "drain of asynq tasks at 40/s, waiting in its worker, to the ideal", figures.OfIdeal, "", 1.03)
 	drained.Peer = drain.NameWaiting
 	parked := ours(Drain, "the same, parking", figures.OfIdeal, "", 1.03)
 	parked.Peer = drain.NameParking

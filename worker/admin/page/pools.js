@@ -4,7 +4,7 @@ import { make, number, rows, text } from "./dom.js";
 
 const columns = [
   ["weight", "weight"], ["pending", "pending"], ["active", "in workers"], ["parked", "parked"], ["scheduled", "scheduled"],
-  ["retry", "to retry"], ["archived", "archived"], ["completed", "kept done"],
+  ["retry", "to retry"], ["archived", "archived"], ["completed", "completed"],
 ];
 
 export function showPools(now, others, changed) {
