@@ -1,7 +1,7 @@
 // Package producer puts jobs into asynq's queues for the workers of this module, and for any
 // other asynq server.
 //
-// [Producer.Enqueue] writes one [Job]. A [Stream] writes many, in order and several hundred per
+// [Producer.Enqueue] writes one [Job]. A [Stream] writes many, in order and up to 256 per
 // round trip. [ParseJob] and [Reader] make jobs from lines of JSON. The tasks are plain asynq:
 // its tools show them, and its servers run them.
 package producer

@@ -46,8 +46,8 @@
 // In order: callers are served in the order in which they asked, callers of other processes
 // included, and requests for few permits do not overtake a request for many permits for ever. No
 // reservation lies further ahead than the horizon. The horizon is the interval (at least 1 s)
-// plus twice the time that the limit needs to give the request's permits. Beyond it, processes
-// take turns.
+// plus twice the time that the limit needs to give the request's permits. Callers who would
+// come later wait in their process; processes that compete have equal shares.
 //
 // Cheap: all callers in a process that wait for the same limiter ask in one call, and nobody
 // polls. So make one [Client] for a process, and get a [Limiter] by its name as often as you
@@ -57,7 +57,7 @@
 // stop waiters of all processes within 100 ms and a round trip to Redis.
 //
 // Nothing is granted without Redis. While it is away, Acquire keeps its position in the process's
-// queue until ctx ends. TryAcquire returns an error within seconds, also if Redis stands still.
+// line until ctx ends. TryAcquire returns an error within seconds, also if Redis stands still.
 //
 // # Errors
 //

@@ -6,6 +6,6 @@
 //	usages, err := fleet.Inspect(ctx, "stripe:eu", "stripe:us") // permits used, reserved, available
 //	err = fleet.Pin(ctx, "stripe:eu")                           // workers that start leave its rate alone
 //
-// A [Fleet] takes part in no limit: it asks for no permits and stands in no queue. A program that
+// A [Fleet] takes part in no limit: it asks for no permits and stands in no line. A program that
 // changes rates, pauses or deletes needs a [throttle.Limiter].
 package operate
