@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/producer"
+	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/worker/metrics"
 )
 
@@ -149,6 +151,51 @@ func TestMetricsAndAlerts(t *testing.T) {
 	}
 }
 
+// jobFields are the fields that a job line may have, as the error for another one lists them.
+func jobFields(t *testing.T) []string {
+	t.Helper()
+	_, err := producer.ParseJob([]byte(`{"nonsense":1}`))
+	if err == nil {
+		t.Fatal("a field that does not exist was taken")
+	}
+	_, list, found := strings.Cut(err.Error(), "the keys are ")
+	if !found {
+		t.Fatalf("the error does not list the keys: %v", err)
+	}
+	return strings.FieldsFunc(strings.ReplaceAll(list, " and ", ","), func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// TestDefaults: configuration.md has the defaults that are decided where a key is used.
+func TestDefaults(t *testing.T) {
+	var job config.Job
+	var limit config.Limit
+	hold, err := job.HoldTime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"jobs.TYPE.hold": brief(hold), "jobs.TYPE.max_pause": brief(job.LongestPause()), "jobs.TYPE.max_wait": brief(job.LongestWait()),
+		"limits.NAME.lease": brief(throttle.DefaultLease), "limits.NAME.default_weight": fmt.Sprint(limit.WeightOf("anybody")),
+		"pools[].queues": fmt.Sprintf("{ default: %d }", config.Pool{}.QueueWeights()["default"]),
+	}
+	for _, line := range readPage(t, "configuration.md").lines {
+		if m := keyRow.FindStringSubmatch(line); m != nil && want[m[1]] != "" {
+			if m[3] != "`"+want[m[1]]+"`" {
+				t.Errorf("the default of %s is %s, the page says %s", m[1], want[m[1]], m[3])
+			}
+			delete(want, m[1])
+		}
+	}
+	for key := range want {
+		t.Errorf("configuration.md does not have %s", key)
+	}
+}
+
+// brief writes a duration as people do: 15m, not 15m0s.
+func brief(d time.Duration) string {
+	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
+}
+
 // TestJobLines: library.md has the fields that a job line may have, and no others.
 func TestJobLines(t *testing.T) {
 	var fields []string
@@ -159,15 +206,7 @@ func TestJobLines(t *testing.T) {
 			fields = append(fields, m[1])
 		}
 	}
-	_, err := producer.ParseJob([]byte(`{"nonsense":1}`))
-	if err == nil {
-		t.Fatal("a field that does not exist was taken")
-	}
-	_, list, found := strings.Cut(err.Error(), "the keys are ")
-	if !found {
-		t.Fatalf("the error does not list the keys: %v", err)
-	}
-	want := strings.FieldsFunc(strings.ReplaceAll(list, " and ", ","), func(r rune) bool { return r == ',' || r == ' ' })
+	want := jobFields(t)
 	slices.Sort(fields)
 	slices.Sort(want)
 	if !slices.Equal(fields, want) {

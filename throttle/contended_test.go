@@ -149,14 +149,13 @@ func (o outcome) jain(keys int, key func(use) int) float64 {
 }
 
 func (o outcome) report(b *testing.B, f fleet) {
-	guard := 10 * time.Millisecond
 	permits := float64(o.permits())
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(permits/o.length.Seconds(), "permits/s")
 	b.ReportMetric(float64(o.calls)/permits, "calls/permit")
 	b.ReportMetric(float64(o.redisCPU.Microseconds())/permits, "redis-us/permit")
 	b.ReportMetric(float64(o.busiest(f.rate.Interval)), "busiest-window")
-	b.ReportMetric(100*o.used(f.rate, guard), "%used")
+	b.ReportMetric(100*o.used(f.rate, f.rate.DefaultGuard()), "%used")
 	b.ReportMetric(o.jain(f.clients, func(u use) int { return u.client }), "jain-clients")
 	b.ReportMetric(o.jain(f.clients*f.goroutines, func(u use) int { return u.client*f.goroutines + u.goroutine }), "jain-goroutines")
 	b.ReportMetric(float64(o.stale)/permits, "stale/permit")
@@ -202,6 +201,22 @@ func BenchmarkContended(b *testing.B) {
 	} {
 		b.Run(fmt.Sprintf("%v/%dx%d", strings.ReplaceAll(f.rate.String(), "/", "per"), f.clients, f.goroutines), func(b *testing.B) {
 			f.length = length
+			addr := redistest.Start(b)
+			for b.Loop() {
+				f.run(b, addr).report(b, f)
+			}
+		})
+	}
+}
+
+// BenchmarkShortIntervals prints what callers get of limits whose guards are as short as timers are late.
+func BenchmarkShortIntervals(b *testing.B) {
+	for _, r := range []throttle.Rate{
+		{Permits: 10, Interval: time.Millisecond}, {Permits: 1, Interval: 10 * time.Millisecond}, {Permits: 1, Interval: 100 * time.Millisecond},
+		{Permits: 5, Interval: 250 * time.Millisecond},
+	} {
+		b.Run(strings.ReplaceAll(r.String(), "/", "per"), func(b *testing.B) {
+			f := fleet{rate: r, clients: 4, goroutines: 8, length: 10 * time.Second}
 			addr := redistest.Start(b)
 			for b.Loop() {
 				f.run(b, addr).report(b, f)
