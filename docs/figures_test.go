@@ -35,19 +35,25 @@ func TestFigures(t *testing.T) {
 }
 
 var (
-	linked = regexp.MustCompile(`\[([^\]]*[0-9][^\]]*)\]\((?:\.\./)?([A-Z]+\.md)#([^)]+)\)`)
-	number = regexp.MustCompile(`[0-9][0-9,]*(?:\.[0-9]+)?`)
+	linked     = regexp.MustCompile(`\[([^\]]*[0-9][^\]]*)\]\((?:\.\./)?([A-Z]+\.md)#([^)]+)\)`)
+	linkedHere = regexp.MustCompile(`\[([0-9][0-9,.]*(?: %| [mu]?s)?)\]\(()#([a-z][^)]*)\)`)
+	number     = regexp.MustCompile(`[0-9][0-9,]*(?:\.[0-9]+)?`)
 )
 
-// TestLinkedFigures: a figure that is a link to a section of a page of measurements is
+// TestLinkedFigures: a figure that is a link to a section of a page of measurements, or to a table of the same page, is
 // there, perhaps rounded. One with "about" is what half a core of Redis does with a cost
 // there, in us.
 func TestLinkedFigures(t *testing.T) {
 	compared := 0
 	for _, p := range readPages(t) {
-		for _, m := range linked.FindAllStringSubmatch(strings.Join(p.lines, "\n"), -1) {
+		all := strings.Join(p.lines, "\n")
+		for _, m := range slices.Concat(linked.FindAllStringSubmatch(all, -1), linkedHere.FindAllStringSubmatch(all, -1)) {
 			compared++
-			there := number.FindAllString(sectionOf(readPage(t, filepath.Join("..", m[2])), m[3]), -1)
+			text := tablesOf(sectionOf(p, m[3]))
+			if m[2] != "" {
+				text = sectionOf(readPage(t, filepath.Join("..", m[2])), m[3])
+			}
+			there := number.FindAllString(text, -1)
 			for _, figure := range number.FindAllString(m[1], -1) {
 				same := func(source string) bool { return sameFigure(figure, source) }
 				if strings.HasPrefix(m[1], "about ") {
@@ -59,14 +65,25 @@ func TestLinkedFigures(t *testing.T) {
 			}
 		}
 	}
-	if compared < 8 {
-		t.Errorf("%d links with figures, want 8", compared)
+	if compared < 20 {
+		t.Errorf("%d links with figures, want 20", compared)
 	}
 }
 
-var linkedToTest = regexp.MustCompile(`\[([^\]]*[0-9][^\]]*)\]\(((?:\.\./)?[a-z/]+_test\.go)\)`)
+// tablesOf are the rows of tables of a text.
+func tablesOf(text string) string {
+	var rows []string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "|") {
+			rows = append(rows, line)
+		}
+	}
+	return strings.Join(rows, "")
+}
 
-// TestFiguresOfTests: a figure that is a link to a test is what the test demands, or takes. One in % may be a part of 1
+var linkedToTest = regexp.MustCompile(`\[([^\]]*[0-9][^\]]*)\]\(((?:\.\./)?[a-z/_]+\.go)\)`)
+
+// TestFiguresOfTests: a figure that is a link to a test, or to other code, is what it demands, takes or has. One in % may be a part of 1
 // there.
 func TestFiguresOfTests(t *testing.T) {
 	compared := 0
