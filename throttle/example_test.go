@@ -399,3 +399,92 @@ func ExampleLimiter_SetAdapt() {
 	fmt.Println("less than 50:", rate.Permits < 50, err)
 	// Output: less than 50: true <nil>
 }
+
+// A rate as text, as in a configuration file.
+func ExampleParseRate() {
+	rate, err := throttle.ParseRate("100/1s")
+	fmt.Println(rate.Permits, rate.Interval, err)
+	_, err = throttle.ParseRate("100 per second")
+	fmt.Println(errors.Is(err, throttle.ErrInvalidRate))
+	// Output:
+	// 100 1s <nil>
+	// true
+}
+
+// A pause stops all processes: an API has said to stay away, or somebody has found a mistake.
+func ExampleLimiter_Pause() {
+	client, closeAll := connect()
+	defer closeAll()
+	api, err := client.LimiterWithRate("api", throttle.Rate{Permits: 5, Interval: time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	if err := api.Pause(ctx, time.Hour); err != nil {
+		log.Fatal(err)
+	}
+	ok, err := api.TryAcquire(ctx, 1)
+	fmt.Println("during the pause:", ok, err)
+	if err := api.Resume(ctx); err != nil {
+		log.Fatal(err)
+	}
+	ok, err = api.TryAcquire(ctx, 1)
+	fmt.Println("after Resume:", ok, err)
+	// Output:
+	// during the pause: false <nil>
+	// after Resume: true <nil>
+}
+
+// Near waits until shortly before the permits are due: prepare then what needs them, so that they do not become
+// too old meanwhile.
+func ExampleReservation_Near() {
+	client, closeAll := connect()
+	defer closeAll()
+	api, err := client.LimiterWithRate("api", throttle.Rate{Permits: 1, Interval: 300 * time.Millisecond})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	if err := api.Acquire(ctx, 1); err != nil {
+		log.Fatal(err)
+	}
+	r, err := api.Reserve(ctx, 1, time.Minute) // the next permit comes an interval later
+	if err != nil || !r.OK() {
+		log.Fatal(r, err)
+	}
+	if err := r.Near(ctx, 100*time.Millisecond); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("open the connection: less than 100ms are left:", r.Delay() <= 100*time.Millisecond)
+	if err := r.Wait(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("send the request")
+	// Output:
+	// open the connection: less than 100ms are left: true
+	// send the request
+}
+
+// A call that cost less than was reserved gives back the rest.
+func ExampleReservation_Release() {
+	client, closeAll := connect()
+	defer closeAll()
+	tokens, err := client.LimiterWithRate("tokens", throttle.Rate{Permits: 1000, Interval: time.Hour})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	r, err := tokens.Reserve(ctx, 800, time.Minute) // an estimate
+	if err != nil || !r.OK() {
+		log.Fatal(r, err)
+	}
+	if err := r.Wait(ctx); err != nil {
+		log.Fatal(err)
+	}
+	if err := r.Release(ctx, 500); err != nil { // the call used 300 tokens
+		log.Fatal(err)
+	}
+	left, err := tokens.AvailablePermits(ctx)
+	fmt.Println(left, err)
+	// Output: 700 <nil>
+}
