@@ -62,6 +62,14 @@ queue_paused{instance="1",pool="default",queue="q"} 0x90
 queue_jobs{instance="1",pool="default",queue="q",state="parked"} 0x90
 `, []string{"QueuePaused paused"}},
 		{"the limit is paused", healthy + strings.Replace(stuck, `paused_seconds{instance="1",limit="b"} 0`, `paused_seconds{instance="1",limit="b"} 60`, 1), []string{"Paused b"}},
+		{"slots come free", healthy + `
+in_flight_parked_jobs{instance="1",limit="slots"} 5x90
+in_flight_slots_total{instance="1",limit="slots"} 0+1x90
+`, nil},
+		{"jobs hang in all slots", healthy + `
+in_flight_parked_jobs{instance="1",limit="slots"} 5x90
+in_flight_slots_total{instance="1",limit="slots"} 5x90
+`, []string{"NoSlot slots"}},
 		{"more than an hour of jobs", strings.Replace(healthy, `parked_jobs{instance="1",limit="a"} 100`, `parked_jobs{instance="1",limit="a"} 18100`, 1), []string{"Backlog a"}},
 		{"a limit of 20 workers each, three minutes of jobs", healthy + `
 permits_granted_total{instance="1",limit="own"} 0+12000x90

@@ -66,6 +66,9 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	e.gauge(redisUp, 1)
 	e.limits(overview.Limits)
+	for _, l := range overview.InFlight {
+		e.gauge(slotsParked, float64(l.Parked), l.Name)
+	}
 	e.pools(overview.Pools)
 }
 

@@ -130,6 +130,43 @@ http: { allow_hosts: ["$API"] }
 	}
 }
 
+// TestParkedForSlots: while somebody else has the only slot, jobs are parked for it, and no limit by rate has any.
+func TestParkedForSlots(t *testing.T) {
+	s := newSite(t, 1, `
+limits: { slots: { in_flight: 1 } }
+jobs: { "http:request": { limits: [slots], hold: 0 } }
+http: { allow_hosts: ["$API"] }
+`)
+	client, err := throttle.New(s.rdb, throttle.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	slots, err := client.InFlight("slots", throttle.Slots{Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := slots.Acquire(t.Context(), "somebody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.enqueue(3, worker.HTTPTaskType, nil)
+	parked := func(want float64) {
+		s.await(20*time.Second, func() (bool, string) {
+			n := sum(s.gather(), "jobthrottle_in_flight_parked_jobs", "limit=slots")
+			return n == want, fmt.Sprintf("%v are parked for a slot, want %v", n, want)
+		})
+	}
+	parked(3)
+	if n := sum(s.gather(), "jobthrottle_parked_jobs"); n != 0 {
+		t.Errorf("%v are parked for permits", n)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	parked(0)
+}
+
 // TestPausedKeyedLimit: jobs of a limit with a key wait because each of their limiters is paused or has a long interval.
 // While one is not paused, that is not why.
 func TestPausedKeyedLimit(t *testing.T) {

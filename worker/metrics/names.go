@@ -15,6 +15,7 @@ var (
 
 	slotsHeld     = desc("in_flight_slots_total", "Slots of a limit in flight that jobs of this worker got.", "limit")
 	slotsRunning  = desc("in_flight_running", "Jobs of this worker that hold a slot of the limit in flight now.", "limit")
+	slotsParked   = desc("in_flight_parked_jobs", "Jobs of the fleet that are parked for a slot of the limit in flight; of a limit with a key, of all its values.", "limit")
 	slotsLost     = desc("in_flight_lost_total", "Slots that running jobs of this worker lost: their lease could not be renewed in time.", "limit")
 	slotsOutlived = desc("in_flight_outlived_total", "Handlers of this worker that ran on after their lease, when another job may have had the slot.", "limit")
 
@@ -54,7 +55,7 @@ var (
 
 // all are the metrics above.
 var all = []*prometheus.Desc{
-	granted, returned, denials, parked, wouldWait, pauses, slotsHeld, slotsRunning, slotsLost, slotsOutlived, attempts, waits, jobWaits, handlers, waiters, stalePermits, latePermits, redisCalls, redisErrors, redisUp,
+	granted, returned, denials, parked, wouldWait, pauses, slotsHeld, slotsRunning, slotsParked, slotsLost, slotsOutlived, attempts, waits, jobWaits, handlers, waiters, stalePermits, latePermits, redisCalls, redisErrors, redisUp,
 	permits, interval, used, reserved, available, paused, learntAccepted, learntMost, learntCuts, learntRefused, parkedJobs, parkedLimiters, oldestWaiting, queueJobs, queuePaused, slots, tenants,
 }
 
