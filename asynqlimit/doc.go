@@ -13,10 +13,11 @@
 // [Limits.Serve] runs the server. A handler is called when all limits of its job have given
 // permits. A job whose permits are due soon waits in the room, beside the handlers that run. A
 // job that has to wait longer parks: it waits in asynq's retry set, in a line for the limit that
-// refused it, and the processes that serve its queue bring it back shortly before its permits are due. It
-// keeps its id, its retries, its unique lock and its position in line, also on its last attempt.
-// Waiting never ends a job: only its handler does, by success or by its last failure, or an
-// operator. A job that cannot run as things stand waits in line with the jobs that have the same
+// refused it, and the processes that serve its queue bring it back shortly before its permits are
+// due. It keeps its id, its retries, its unique lock and its position in line, also on its last
+// attempt.
+// Waiting never ends a job: only its handler does, by success or by its last failure, its own
+// [asynq.Deadline], or an operator. A job that cannot run as things stand waits in line with the jobs that have the same
 // problem, and goes on when the cause is fixed: see [BlockedError].
 package asynqlimit
 

@@ -71,6 +71,13 @@ in_flight_parked_jobs{instance="1",limit="slots"} 5x90
 in_flight_slots_total{instance="1",limit="slots"} 5x90
 `, []string{"NoSlot slots"}},
 		{"more than an hour of jobs", strings.Replace(healthy, `parked_jobs{instance="1",limit="a"} 100`, `parked_jobs{instance="1",limit="a"} 18100`, 1), []string{"Backlog a"}},
+		{"two hours of jobs of a limit of a day, after a burst", healthy + `
+permits_granted_total{instance="1",limit="day"} 0x80 1000x9
+limit_permits{instance="1",limit="day"} 1000x90
+limit_interval_seconds{instance="1",limit="day"} 86400x90
+paused_seconds{instance="1",limit="day"} 0x90
+parked_jobs{instance="1",limit="day"} 2000x90
+`, []string{"Backlog day"}},
 		{"a limit of 20 workers each, three minutes of jobs", healthy + `
 permits_granted_total{instance="1",limit="own"} 0+12000x90
 limit_permits{instance="1",limit="own"} 10x90

@@ -38,7 +38,7 @@ func helps(t *testing.T) map[string][]string {
 }
 
 // TestInlineCommands: the commands in the sentences of all pages have verbs and flags that exist, and a flag that is
-// written alone is one of some command, of ours or of another that the sentence names.
+// written alone is one of some command of ours.
 func TestInlineCommands(t *testing.T) {
 	flags, commands, alone := helps(t), 0, 0
 	var all []string
@@ -66,7 +66,7 @@ func TestInlineCommands(t *testing.T) {
 			name, words := c[1], wordsOf(c[2])
 			if name == "throttle" && len(words) > 0 && !strings.HasPrefix(words[0], "-") {
 				name, words = name+" "+words[0], words[1:]
-				if flags[name] == nil && words != nil && name != "throttle completion" {
+				if flags[name] == nil && name != "throttle completion" {
 					t.Errorf("%s: `%s`: throttle has no such command", p.path, code)
 					continue
 				}
@@ -92,16 +92,18 @@ var (
 // TestInlineKeys: the keys of the configuration in the sentences of all pages are keys, or fields of a job line.
 func TestInlineKeys(t *testing.T) {
 	paths, names, found := []string{}, jobFields(t), 0
-	eachKey("", reflect.TypeFor[config.Config](), func(key, _ string) {
+	eachKey("", reflect.TypeFor[config.Config](), func(key, kind string) {
 		for _, part := range strings.Split(strings.ReplaceAll(key, "[]", ""), ".") {
 			names = append(names, part)
 		}
-		paths = append(paths, key)
+		if paths = append(paths, key); strings.Contains(kind, "map") {
+			paths = append(paths, key+".NAME")
+		}
 	})
 	known := func(path string) bool {
 		return slices.ContainsFunc(paths, func(key string) bool {
 			pattern := strings.NewReplacer(`.`, `\.`, "NAME", `[\w-]+`, "TYPE", `[\w-]+`, "[]", `\[\w*\]`).Replace(key)
-			return regexp.MustCompile("^"+pattern+`(\.[\w-]+)?$`).MatchString(path) || strings.HasPrefix(key, path+".")
+			return regexp.MustCompile("^"+pattern+"$").MatchString(path) || strings.HasPrefix(key, path+".")
 		})
 	}
 	for _, p := range readPages(t) {

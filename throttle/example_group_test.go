@@ -10,6 +10,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
+// A Group takes permits of several limits, for the same time, or of none.
 func ExampleClient_Group() {
 	client, closeAll := connect()
 	defer closeAll()
@@ -43,6 +44,8 @@ func ExampleClient_Group() {
 	// left for the fleet: 99 <nil>
 }
 
+// A call of an LLM API costs one request and an estimate of tokens. Tokens that were not used in
+// the end are given back.
 func ExampleGroup_AcquireEach() {
 	client, closeAll := connect()
 	defer closeAll()
@@ -83,6 +86,8 @@ func ExampleGroup_AcquireEach() {
 	// requests left: 499 <nil>
 }
 
+// A limit in flight has so many slots for all processes. Who comes while all are taken waits until
+// one is given back.
 func ExampleClient_InFlight() {
 	client, closeAll := connect()
 	defer closeAll()
@@ -113,6 +118,7 @@ func ExampleClient_InFlight() {
 	// after its release: <nil>
 }
 
+// A request that needs a slot and a permit takes both, or none.
 func ExampleGroup_WithSlots() {
 	client, closeAll := connect()
 	defer closeAll()
@@ -152,6 +158,7 @@ func ExampleGroup_WithSlots() {
 	// permits left: 8
 }
 
+// Whatever runs under a Lease uses its context, which ends when the slot may be another's.
 func ExampleLease_Context() {
 	client, closeAll := connect()
 	defer closeAll()

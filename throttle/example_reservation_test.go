@@ -9,6 +9,8 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
+// Reserve reserves permits and says how long it is until they are due: wait for them, or give
+// them back and do something else.
 func ExampleLimiter_Reserve() {
 	client, closeAll := connect()
 	defer closeAll()
@@ -41,6 +43,8 @@ func ExampleLimiter_Reserve() {
 	// third: false because of api for 1m0s
 }
 
+// Near waits until shortly before the permits are due: prepare then what needs them, so that they do not become
+// too old meanwhile.
 func ExampleReservation_Near() {
 	client, closeAll := connect()
 	defer closeAll()
@@ -69,6 +73,7 @@ func ExampleReservation_Near() {
 	// send the request
 }
 
+// A call that cost less than was reserved gives back the rest.
 func ExampleReservation_Release() {
 	client, closeAll := connect()
 	defer closeAll()

@@ -142,11 +142,6 @@ func ExampleLimiter_TryAcquire() {
 	// false <nil>
 }
 
-// Reserve reserves permits and says how long it is until they are due: wait for them, or give
-// them back and do something else.
-// A Group takes permits of several limits, for the same time, or of none.
-// A call of an LLM API costs one request and an estimate of tokens. Tokens that were not used in
-// the end are given back.
 // UpdateRate changes a limit in use, for all processes, and keeps its usage.
 func ExampleLimiter_UpdateRate() {
 	client, closeAll := connect()
@@ -169,10 +164,6 @@ func ExampleLimiter_UpdateRate() {
 	// 4 <nil>
 }
 
-// A limit in flight has so many slots for all processes. Who comes while all are taken waits until
-// one is given back.
-// A request that needs a slot and a permit takes both, or none.
-// Whatever runs under a Lease uses its context, which ends when the slot may be another's.
 // A limit adapts to its API: a refusal cuts it, for all processes.
 func ExampleLimiter_SetAdapt() {
 	client, closeAll := connect()
@@ -235,7 +226,3 @@ func ExampleLimiter_Pause() {
 	// during the pause: false <nil>
 	// after Resume: true <nil>
 }
-
-// Near waits until shortly before the permits are due: prepare then what needs them, so that they do not become
-// too old meanwhile.
-// A call that cost less than was reserved gives back the rest.

@@ -96,7 +96,7 @@ func (f *InFlight) Acquire(ctx context.Context, id string) (*Lease, error) {
 // use.
 type Lease struct {
 	lease *slots.Lease
-	limit string // the first of its limits
+	group *SlotGroup
 }
 
 // Context ends when the slot is released, lost, or can be lost at any time. Its cause
@@ -107,10 +107,10 @@ func (l *Lease) Context() context.Context { return l.lease.Context() }
 
 // Release gives the slot back and waits until Redis has it or ctx ends: the slot goes back in
 // either case. Release leaves a Lease alone that was released or has ended: its slot may be
-// another's. An error names the limit, or the first of several.
+// another's. An error names the limit; of several the first, unless it concerns another.
 func (l *Lease) Release(ctx context.Context) error {
-	if err := l.lease.Release(ctx); err != nil {
-		return &Error{Limiter: l.limit, Err: err}
+	if limit, err := l.lease.Release(ctx); err != nil {
+		return l.group.failed(limit, err)
 	}
 	return nil
 }
@@ -277,7 +277,7 @@ func (g *SlotGroup) claim(ctx context.Context, id string, first *atomic.Int64, r
 	if err != nil {
 		return nil, g.failed(limit, err)
 	}
-	return &Lease{lease, g.slots[0].limit.Name}, nil
+	return &Lease{lease, g}, nil
 }
 
 // failed is the error that names a limit.

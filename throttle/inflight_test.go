@@ -370,7 +370,10 @@ func TestReleaseBesideSpoilt(t *testing.T) {
 		l, err := both.AcquireEach(b.Context(), "job")
 		check(b, err)
 		check(b, b.rdb.HSet(b.Context(), b.name()+":spoilt", "in_flight", "many").Err())
-		_ = l.Release(b.Context()) // its error is about the other
+		err = l.Release(b.Context())
+		if at, ok := errors.AsType[*Error](err); !ok || at.Limiter != spoilt.Name() || !errors.Is(err, ErrInvalidSlots) {
+			b.Errorf("Release: %v, want it about %s", err, spoilt.Name())
+		}
 		ctx, cancel := context.WithTimeout(b.Context(), 3*time.Second)
 		defer cancel()
 		next, err := b.inFlight(b.client(), ":well", 1).Acquire(ctx, "next")

@@ -72,9 +72,9 @@ type Rate struct {
 	// Interval is a whole number of milliseconds from 1ms to 365 days.
 	Interval time.Duration
 	// Guard is how late a permit may be used: the log counts permits for Interval + Guard. The
-	// package comment says how much of it is the caller's. Zero means 1 % of the interval, at least 3ms and at most
-	// 50ms (but never more than a quarter of the interval); negative means none. Guard is at most
-	// Interval, and in Calendar windows at most a quarter of it.
+	// package comment says how much of it is the caller's. Zero means 1 % of the interval, at least
+	// 3ms and at most 50ms (but never more than a quarter of the interval); negative means none.
+	// Guard is at most Interval, and in Calendar windows at most a quarter of it.
 	Guard time.Duration
 	// Smooth spreads permits evenly: n permits come no earlier than
 	// n * (Interval + Guard) / Permits after the grant before them.

@@ -8,8 +8,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -55,6 +58,32 @@ func write(t *testing.T, content string) string {
 	}
 	return path
 }
+
+// TestStrictLeavesNoFile: what --strict copies has no name that could stay if the process is killed.
+func TestStrictLeavesNoFile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("an open file keeps its name there")
+	}
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	lines, reads := strings.NewReader(`{"type":"a"}`+"\n"), 0
+	stdin := readerFunc(func(p []byte) (int, error) {
+		reads++
+		testkit.Eventually(t, 3*time.Second, "the copy has no name", func() bool { // the first read may come before that
+			files, err := os.ReadDir(dir)
+			return err == nil && len(files) == 0
+		})
+		return lines.Read(p)
+	})
+	enqueueWith(t, stdin, "--redis", redistest.Start(t), "--strict", "--file", "-").want(t, cli.Done)
+	if reads < 2 {
+		t.Errorf("read %d times", reads)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // pending returns the ids of a queue's pending tasks, next first.
 func pending(t *testing.T, addr, queue string) []string {

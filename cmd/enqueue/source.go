@@ -66,11 +66,14 @@ func (in *input) restart(ctx context.Context, from *cli.Input, bad func(producer
 		if err != nil {
 			return fmt.Errorf("--strict needs a temporary file to read %s twice: %w", in.name, err)
 		}
+		gone := os.Remove(spool.Name()) == nil // an open file goes on without its name, and nothing stays if the process is killed
 		closeInput := in.close
 		in.close = func() {
 			closeInput()
 			spool.Close()
-			os.Remove(spool.Name())
+			if !gone {
+				os.Remove(spool.Name())
+			}
 		}
 		in.source = producer.NewReader(io.TeeReader(from, spool))
 		again = spool

@@ -55,10 +55,10 @@ func newPause(opts *options) *cobra.Command {
 		Short: "Let nobody through for a while",
 		Long: `pause stops the jobs of a limit in all workers for some time, such as 30s or 15m.
 Jobs that wait keep their position in line. pause does not shorten a longer pause:
-throttle resume ends it. Redisson clients do not see pauses. If a limit with a key has several
-values, pause asks first, unless --all-values is given. It pauses the values that are
-in Redis: jobs of a value that appears later still start. To stop these, too, pause
-another limit of these jobs, one without a key, or their queue on the dashboard.`,
+throttle resume ends it. Redisson clients do not see pauses. If a limit with a key has
+several values, pause asks first, unless --all-values is given. It pauses the values
+that are in Redis: jobs of a value that appears later still start. To stop these, too,
+pause another limit of these jobs, one without a key, or their queue on the dashboard.`,
 		Args: args(2, "NAME, the limit to pause", "DURATION, such as 30s or 15m"),
 		PreRunE: func(_ *cobra.Command, args []string) (err error) {
 			if d, err = time.ParseDuration(args[1]); err != nil || d <= 0 {

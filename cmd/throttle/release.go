@@ -11,7 +11,7 @@ func newRelease(opts *options) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "release --all",
-		Short: "Return all waiting jobs to their queues: first stop the workers that would park them again",
+		Short: "Return all waiting jobs to their queues, for workers of an older version or of asynq alone",
 		Args:  args(0),
 		PreRunE: func(*cobra.Command, []string) error {
 			if !all {

@@ -15,7 +15,7 @@ var (
 
 	slotsHeld     = desc("in_flight_slots_total", "Slots of a limit in flight that jobs of this worker got.", "limit")
 	slotsRunning  = desc("in_flight_running", "Jobs of this worker that hold a slot of the limit in flight now.", "limit")
-	slotsParked   = desc("in_flight_parked_jobs", "Jobs of the fleet that are parked for a slot of the limit in flight; of a limit with a key, of all its values.", "limit")
+	slotsParked   = desc("in_flight_parked_jobs", "Jobs of the fleet that are parked for a slot of the limit in flight; of a limit with a key, of all its values. At least so many, if jobs of a queue wait for slots, or for something to be fixed, in more than 1000 lines.", "limit")
 	slotsLost     = desc("in_flight_lost_total", "Slots that running jobs of this worker lost: their lease could not be renewed in time.", "limit")
 	slotsOutlived = desc("in_flight_outlived_total", "Handlers of this worker that ran on after their lease, when another job may have had the slot.", "limit")
 

@@ -2,7 +2,6 @@ package slots
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -179,8 +178,8 @@ func (q *queue) settle(x *exchange, asks []*waiter, gives []*giving, out []outco
 			if q.k.ctx.Err() != nil {
 				err = ErrClosed
 			}
-			if of, ok := errors.AsType[*limitError](err); ok {
-				w.limit.Store(int64(of.limit))
+			if limit, one := ofLimit(err); one {
+				w.limit.Store(int64(limit))
 			}
 			q.answer(w, answer{err: err})
 			continue

@@ -165,13 +165,15 @@ func (l *Lease) back() *giving {
 func (l *Lease) Free() { l.back() }
 
 // Release gives the slot back and waits until Redis has it, or ctx ends; the slot goes back in
-// either case. A lease that has run out is released already.
-func (l *Lease) Release(ctx context.Context) error {
+// either case. A lease that has run out is released already. An error concerns the limit with the
+// returned index.
+func (l *Lease) Release(ctx context.Context) (limit int, err error) {
 	g := l.back()
 	select {
 	case <-g.done:
-		return g.err
+		limit, _ = ofLimit(g.err)
+		return limit, g.err
 	case <-ctx.Done():
-		return ended.By(ctx)
+		return 0, ended.By(ctx)
 	}
 }

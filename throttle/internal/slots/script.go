@@ -153,6 +153,14 @@ type limitError struct {
 func (e *limitError) Error() string { return e.err.Error() }
 func (e *limitError) Unwrap() error { return e.err }
 
+// ofLimit is the index of the limit that an error of a call concerns; false if it concerns all.
+func ofLimit(err error) (limit int, one bool) {
+	if of, ok := errors.AsType[*limitError](err); ok {
+		return of.limit, true
+	}
+	return 0, false
+}
+
 // classify turns an error of exchange.lua about one of n limits into a limitError.
 func classify(err error, n int) error {
 	if err == nil {
