@@ -93,9 +93,7 @@ var (
 func TestInlineKeys(t *testing.T) {
 	paths, names, found := []string{}, jobFields(t), 0
 	eachKey("", reflect.TypeFor[config.Config](), func(key, kind string) {
-		for _, part := range strings.Split(strings.ReplaceAll(key, "[]", ""), ".") {
-			names = append(names, part)
-		}
+		names = append(names, strings.Split(strings.ReplaceAll(key, "[]", ""), ".")...)
 		if paths = append(paths, key); strings.Contains(kind, "map") {
 			paths = append(paths, key+".NAME")
 		}
