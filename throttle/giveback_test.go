@@ -1,9 +1,12 @@
 package throttle
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
 // TestGiveBack: a grant of 3 that was not used goes back, with another grant of 3 in its bucket,
@@ -67,4 +70,24 @@ func call3() batchCall {
 		refresh: []bool{false}, ahead: []int64{0}, releases: []int64{0},
 		asks: []ask{{count: 1, ns: []int64{3}}},
 	}
+}
+
+// TestGiveBackFromMany: a reservation of 100 goes back whole, though others have released most of it meanwhile (that comes
+// off the oldest grant), and what they used is in many entries.
+func TestGiveBackFromMany(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		l := b.limited(Rate{Permits: 1000, Interval: time.Minute, Guard: -1})
+		other := b.limiter(b.client())
+		r, err := l.Reserve(b.Context(), 100, 0)
+		check(b, err)
+		for range 30 {
+			check(b, other.Acquire(b.Context(), 10))
+		}
+		check(b, other.Release(b.Context(), 95))
+		r.Cancel()
+		testkit.Eventually(b, 3*time.Second, "what was not used goes back", func() bool {
+			n, err := l.AvailablePermits(b.Context())
+			return err == nil && n == 1000-(300-95)
+		}, func() string { n, err := l.AvailablePermits(b.Context()); return fmt.Sprint(n, err) })
+	})
 }

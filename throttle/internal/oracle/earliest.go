@@ -32,8 +32,10 @@ func (a Ask) closed() []stretch {
 		}
 	}
 	if l.Smooth {
+		before := int64(math.MinInt64) // an entry keeps its distance to the one before it, and to no other
 		for _, e := range a.Log {
-			closed = append(closed, stretch{e.At - l.distance(e.Permits) + 1, e.At + l.distance(a.Permits)})
+			closed = append(closed, stretch{max(e.At-l.distance(e.Permits), before) + 1, e.At + l.distance(a.Permits)})
+			before = e.At
 		}
 	}
 	return merge(closed)

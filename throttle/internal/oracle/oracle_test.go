@@ -65,6 +65,7 @@ func TestEarliest(t *testing.T) {
 		{"evenly", []Ask{{evenly, Log{{0, 1}}, 1, false}}, 0, 2, 2},
 		{"evenly, more permits later", []Ask{{evenly, Log{{0, 1}}, 3, false}}, 0, 6, 6},
 		{"evenly, not just before another", []Ask{{evenly, Log{{6, 2}}, 1, false}}, 3, 8, 8},
+		{"evenly, also before two that another rate has put too close together", []Ask{{evenly, Log{{10, 1}, {11, 3}}, 1, false}}, 7, 7, 7},
 		{"evenly, the distance of the other before it", []Ask{{evenly, Log{{6, 2}}, 1, false}}, 2, 2, 2},
 		{"not within guard of a calendar boundary", []Ask{{calendar, nil, 1, false}}, 12, 14, 14},
 		{"nor just after it", []Ask{{calendar, nil, 1, false}}, 13, 14, 14},

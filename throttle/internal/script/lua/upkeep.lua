@@ -125,17 +125,21 @@ end
 -- longer counts: what is left in its bucket belongs to others.
 local function take_from(m, t, n, now, till)
   if t <= cutoff(m, now) then return false end
-  local raw = call('ZRANGEBYSCORE', m.permits_key, score(t), score(till), 'WITHSCORES', 'LIMIT', 0, 8)
-  local left = n
-  for i = 1, #raw, 2 do
-    local u, w = time_of(raw[i + 1]), weight(raw[i])
-    if left > 0 and raw[i] == pack_entry(u, w) then
-      local x = min(w, left)
-      call('ZREM', m.permits_key, raw[i])
-      if w > x then put(m, u, w - x) end
-      left = left - x
+  local left, strange = n, 0 -- strange: entries of others, which stay
+  repeat
+    local raw = call('ZRANGEBYSCORE', m.permits_key, score(t), score(till), 'WITHSCORES', 'LIMIT', strange, 8)
+    for i = 1, #raw, 2 do
+      local u, w = time_of(raw[i + 1]), weight(raw[i])
+      if raw[i] ~= pack_entry(u, w) then
+        strange = strange + 1
+      elseif left > 0 then
+        local x = min(w, left)
+        call('ZREM', m.permits_key, raw[i])
+        if w > x then put(m, u, w - x) end
+        left = left - x
+      end
     end
-  end
+  until left == 0 or #raw < 16 or strange > 64
   if left == n then return false end
   m.value = m.value + n - left
   m.dirty, m.frontier, m.stays, m.page, m.oldest = true, nil, false, false, nil
