@@ -34,12 +34,12 @@ func (a Adapt) Validate() error {
 type Outcome = outcome.Outcome
 
 // SetAdapt makes the limiter adaptive, for every process, and makes this Client report what
-// [Limiter.Observe] is told. Each process that uses the limiter calls it once. As long as the
-// calls say the same, what was learnt stays. Other bounds make the limiter begin again at its
-// present rate; so does another rate in [Client.LimiterWithRate], which it then begins at.
-// [Limiter.SetRate] and [Limiter.UpdateRate] forget what was learnt, and the limiter goes on from
-// their rate. A pinned limiter stays as it is. The zero Adapt ends it, and leaves the limit where
-// it is.
+// [Limiter.Observe] is told. Each process that uses the limiter calls it once. As long as all
+// calls say the same, the limiter keeps what it has learnt. With other bounds it forgets that,
+// and begins again at its present rate. With another rate in [Client.LimiterWithRate] it begins
+// again at that rate. After [Limiter.SetRate] or [Limiter.UpdateRate] it begins again at the rate
+// that they set. A pinned limiter stays as it is. The zero Adapt ends adapting, and leaves the
+// limit where it is.
 //
 // A [PerClient] limiter cannot adapt ([ErrInvalidRate]). If the limiter has no rate, and is not
 // from LimiterWithRate, the error is [ErrNotInitialized]. Redisson's clients obey the limit, and

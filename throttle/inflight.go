@@ -47,13 +47,14 @@ func (s Slots) Validate() error {
 // A caller that gets a slot holds a [Lease] of it until [Lease.Release].
 //
 // At most [Slots.Limit] Leases have a context that has not ended, whatever dies, hangs or is cut
-// off, as long as Redis loses no write and nobody sets its clock forward by two thirds of a Lease, or by
-// a twentieth of it while a holder cannot reach Redis (in that case there can be up to Limit more, until
-// the next renewal). If a machine is suspended, the Leases of its processes may end too late once it goes
-// on, by up to a Lease. Whatever runs under a Lease
-// has to heed its context. Slots are given in the order in which they were asked for, across
-// processes. A slot that becomes free goes to the next one in line. If a holder dies, its slot is
-// free when its lease has run out.
+// off. That holds as long as Redis loses no write, and nobody sets Redis's clock forward by two
+// thirds of a Lease, or by a twentieth of it while a holder cannot reach Redis. If somebody does,
+// there can be up to Limit more, until the next renewal. If a machine is suspended, the Leases of
+// its processes may end too late once it goes on, by up to a Lease.
+//
+// Whatever runs under a Lease has to heed its context. Slots are given in the order in which they
+// were asked for, across processes. A slot that becomes free goes to the next one in line. If a
+// holder dies, its slot is free when its lease has run out.
 //
 // An InFlight is safe for concurrent use.
 type InFlight struct {
@@ -106,8 +107,9 @@ type Lease struct {
 func (l *Lease) Context() context.Context { return l.lease.Context() }
 
 // Release gives the slot back and waits until Redis has it or ctx ends: the slot goes back in
-// either case. Release leaves a Lease alone that was released or has ended: its slot may be
-// another's. An error names the limit; of several the first, unless it concerns another.
+// either case. A Lease that was released, or has ended, may have lost its slot to another:
+// Release does not touch that slot. An error names the limit that it concerns, or the first of
+// several.
 func (l *Lease) Release(ctx context.Context) error {
 	if limit, err := l.lease.Release(ctx); err != nil {
 		return l.group.failed(limit, err)

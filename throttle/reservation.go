@@ -54,10 +54,10 @@ func (r *Reservation) Wait(ctx context.Context) error {
 }
 
 // Near waits until the permits are due in early or less, and does not take them: call [Reservation.Wait] for that, at once.
-// So you can prepare in time what needs the permits, such as a connection or a free worker. While Near waits, the permits may
-// get another time: an earlier one if others give permits back, or a later one, up to the maxWait of the reservation, if the
-// limit is or was changed or paused, or if whoever asked before in this process came too late for its own. The errors are those of
-// Wait, and after them nothing is reserved either.
+// So you can prepare in time what you need besides the permits, such as a connection or a free worker. While Near waits, the
+// permits may get another time. It is earlier if others give permits back. It is later, but within the maxWait of the
+// reservation, if the limit is or was changed or paused, or if a caller that asked before in this process came too late for
+// its own permits. The errors are those of Wait. After an error nothing is reserved.
 func (r *Reservation) Near(ctx context.Context, early time.Duration) error {
 	err := r.ticket.Near(ctx, early)
 	if err != nil && r.back != nil {

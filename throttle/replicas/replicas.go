@@ -63,9 +63,9 @@ func (s *waitingScripter) Subscribe(ctx context.Context, channels ...string) *re
 	return s.rdb.Subscribe(ctx, channels...)
 }
 
-// send runs a script and waits. The script may be a repeat: it writes nothing, and the first run's reply was lost with
-// another connection. In Valkey 9, WAIT counts only what its own connection wrote. So a write comes in between: who has
-// that, has all that the server wrote before it.
+// send runs a script and waits for replicas. The script may be a repeat that writes nothing, because the reply to its
+// first run was lost with another connection. In Valkey 9, WAIT counts only what its own connection wrote. So send writes
+// a key between the script and WAIT: a replica that has this write has everything that the server wrote before it.
 func (s *waitingScripter) send(ctx context.Context, keys []string, run func(redis.Pipeliner) *redis.Cmd) *redis.Cmd {
 	node, moved, err := s.node(ctx, keys)
 	if err != nil {

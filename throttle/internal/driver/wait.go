@@ -192,8 +192,9 @@ func (q *queue) near(ctx context.Context, w *line.Waiter, early time.Duration) (
 	return a
 }
 
-// abandon takes out a waiter whose caller leaves. A grant is given back, and abandon waits up
-// to patience until Redis has it. It reports whether its caller had neither taken it nor heard that it will not get it.
+// abandon takes out a waiter whose caller leaves. If the waiter has a grant, abandon gives it
+// back, and waits up to patience until Redis has it. It reports whether the request was open:
+// the caller had neither taken permits nor heard that it gets none.
 func (q *queue) abandon(w *line.Waiter, patience time.Duration) bool {
 	q.mu.Lock()
 	open := q.line.Open(w)

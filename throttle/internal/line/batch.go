@@ -215,10 +215,10 @@ func (l *Line) ask(b *batch, now, at Local) *Call {
 	return &Call{Script: script.Acquire, batch: b, told: l.told, clock: l.c.Clock}
 }
 
-// servedFor is how long a batch that is made now may be served. It must not be served once
-// its reply is forgotten, which happens soon after a limiter that is kept alive has gone. But
-// its time ends no earlier than that of the batches before it, because only its reply shows
-// that they are older.
+// servedFor is how long a batch that is made now may be served. Redis must not serve it once
+// its reply is forgotten, which happens soon after a limiter with KeepAlive has expired. The
+// time of a batch ends no earlier than that of the batches before it, because only its reply
+// shows that they are older.
 func (l *Line) servedFor(now Local) time.Duration {
 	d := ServedFor
 	for i, s := range l.config {
@@ -267,9 +267,9 @@ func byGrant(rs []returned, most int) (sums []script.Return, within, rest []retu
 	return sums, within, rest
 }
 
-// collect moves waiters from the line into the runs of a batch. As long as not everything is
-// given back, only those ask who give back in exchange: the others would get what is left
-// beside reservations that nobody uses any more.
+// collect moves waiters from the line into the runs of a batch. If the batch has no room for
+// everything that is to be given back, only those waiters ask whose own grants it gives back.
+// Others would get only what the remaining grants, which nobody uses any more, leave free.
 func (l *Line) collect(b *batch, now Local) {
 	var early map[*Waiter]bool
 	if len(l.returns) > 0 {

@@ -21,8 +21,8 @@ const (
 // fresh is how long this line may act on the configuration it last saw.
 func (l *Line) fresh() time.Duration { return max(freshFor, l.far) }
 
-// freshOf is how long it may act on what it last saw for this grant. A change does not drop what is past, also if Redis has not
-// been told yet how far it is.
+// freshOf is how long this line may act, for this grant, on the configuration it last saw. Where Redis is far, that is
+// longer for a grant of the past, even if Redis has not been told so yet: a change does not drop such a grant.
 func (l *Line) freshOf(p *grant) time.Duration {
 	if p.ahead {
 		return l.fresh()
@@ -48,11 +48,13 @@ func (l *Line) toCheck(now Local) bool {
 	return ok && now >= at
 }
 
-// checkAt is when the configuration must be checked. That is at once for a grant that is due
-// and unconfirmed. It is shortly before the next grant that is due at least l.fresh() after
-// the last answer: the longer calls take at present, the earlier. And it is now and then for
-// waiters who have long to wait. checkAt also lets go of reservations that nobody has come
-// for in time.
+// checkAt is when the configuration must be checked:
+//   - at once for a grant that is due and unconfirmed,
+//   - shortly before the next grant that is due at least freshOf after the last answer: the
+//     longer calls take at present, the earlier,
+//   - from time to time for waiters who have long to wait.
+//
+// checkAt also lets go of reservations whose callers have not come in time.
 func (l *Line) checkAt(now Local) (Local, bool) {
 	at, lead := l.heardAt.Add(l.pollEvery()), l.checkLead()
 	for i := len(l.holders) - 1; i >= 0; i-- { // letGo moves the last

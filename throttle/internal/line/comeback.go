@@ -90,8 +90,8 @@ func (l *Line) comesBack(w *Waiter, now Local) bool {
 	return true
 }
 
-// assignHeld gives those who came while a call was under way what it brought beyond what
-// was asked for. What suits none of them is given back.
+// assignHeld gives held permits to waiters that came while the call was under way. If
+// somebody waits after that, the rest is given back. Otherwise it stays held.
 func (l *Line) assignHeld(now Local) {
 	c := &l.comeback
 	for len(l.front) == 0 && len(l.waiting) > 0 && len(c.held) > 0 && l.suits(l.waiting[0], now) {

@@ -21,8 +21,8 @@ const (
 	maxFar = time.Second
 )
 
-// wayThere is how far ahead the grants are due that this line may use without having heard of
-// a change, if a round trip makes that more than freshFor; otherwise zero. Redis lets these
+// wayThere is for how long ahead this line may use its grants without having heard of a
+// change. It is zero unless a long round trip makes that more than freshFor. Redis lets these
 // grants stand when the configuration changes.
 func (l *Line) wayThere() time.Duration {
 	if !l.roundTrips.steady(farFrom) {
@@ -80,10 +80,10 @@ func (l *Line) isFar(d time.Duration, now Local) bool {
 // toMeasure reports whether there is another such check to make.
 func (l *Line) toMeasure() bool { return !l.Around.Answered || l.measuring > 0 }
 
-// countFirst counts the first call as a round trip, too, without the time that it took to connect: what Redis's clock showed
-// in both calls tells how much longer its answer was on its way than that of the second, which was sent and received then.
-// Where Redis is far, to connect takes at least another round trip: a second call that takes longer than the first allows was
-// held up.
+// countFirst counts the first call as a round trip, too, without the time that it took to connect. at, sent and received are
+// those of the second call. What Redis's clock showed in both replies tells how much longer the first was on its way than
+// the second. Where Redis is far, to connect takes at least another round trip. So if the second call took more than half as
+// long as the first, it was held up, and the first is not counted.
 func (l *Line) countFirst(at Remote, sent, received Local) {
 	_, latest := l.clock.at(at) // if the first answer had come at once
 	second, first := received.Sub(sent), latest.Sub(sent)
@@ -92,7 +92,7 @@ func (l *Line) countFirst(at Remote, sent, received Local) {
 	}
 }
 
-// measured handles one of them.
+// measured handles a check that measures the way to Redis.
 func (l *Line) measured(c *Call, now Local) {
 	if c.first {
 		l.firstTook = now.Sub(c.since)
@@ -114,8 +114,8 @@ func (l *Line) measured(c *Call, now Local) {
 	l.out.WayKnown = l.measuring == 0
 }
 
-// confirmed handles the end of the call that was one more. If it took another time, the checks go on, up to as many as without
-// it.
+// confirmed handles the end of the call for permits that counted as the last of these checks. If it took another time, the
+// checks go on, up to as many as without that call.
 func (l *Line) confirmed() {
 	l.almostKnown = 0
 	if !l.roundTrips.steady(farFrom) {

@@ -3,17 +3,17 @@ package line
 import "time"
 
 const (
-	// gatherFor is how long a newcomer waits at least for others to ask with it. It waits
-	// when all it can get is a grant that is much further ahead, or when others are about to
-	// come who were handed permits of a limit that binds. Where the limit does not bind,
+	// gatherFor is how long a newcomer waits at least for others to ask with it. It waits if all
+	// it can get is a grant that is much further ahead. It also waits if a limit binds, and
+	// callers that were handed its permits are about to come back. Where the limit does not bind,
 	// gatherFor is also how long a newcomer waits at most.
 	gatherFor = 2 * time.Millisecond
-	// gatherClose is how long it waits at most for those whose grants are due soon after each
-	// other, as grants are that were made at different times. gatherFar is how long it waits
-	// at most where grants are due far ahead.
+	// gatherClose is how long a newcomer waits at most if grants are due soon after each other,
+	// as grants made at different times are. gatherFar is how long it waits at most if grants are
+	// due far ahead.
 	gatherClose, gatherFar = 10 * time.Millisecond, 32 * time.Millisecond
-	// gatherReach is how long those who come back at once wait at most until the permits that
-	// they had come within their reach again.
+	// gatherReach is how long callers that come back at once wait at most. They wait until the
+	// permits that they had are within their reach again.
 	gatherReach = 50 * time.Millisecond
 	// boundFor is how long a limit still counts as one that binds after the latest grant was
 	// due that somebody had to wait for.

@@ -30,8 +30,8 @@ func (r *returned) kind() script.ReturnKind {
 	return script.Unused
 }
 
-// freeShare is what part of a limit has to come back within a span for others to hear of it; or as many permits as come
-// free in freeTime, if these are fewer: of a quota of hours each is worth a call.
+// freeShare and freeTime bound which returned permits others hear of: at least one part in freeShare of the limit within a
+// span, or as many as the limit gives in freeTime, if these are fewer. Of a quota of hours, each permit is worth a call.
 const (
 	freeShare = 8
 	freeTime  = time.Second
@@ -43,8 +43,8 @@ type unannounced struct {
 	since Local
 }
 
-// giveBack gives back permits for which nobody asks in exchange. In this process those who come later move up with the
-// call that gives them back.
+// giveBack gives back permits for which nobody asks in exchange. Waiters of this process whose grants are for a later time
+// move up with the same call.
 func (l *Line) giveBack(r returned, now Local) {
 	r.announce = l.toAnnounce(r.grant, r.ns, now)
 	l.returns = append(l.returns, r)
@@ -54,10 +54,10 @@ func (l *Line) giveBack(r returned, now Local) {
 	}
 }
 
-// toAnnounce returns the members, a bit for each, whose waiters, in this and other processes, are to hear that permits go back
-// which were not used: they came too late, or their caller left. What is reserved for later may leave no room for whoever
-// asks next, so only those who wait already can have them: they move up, as after a release. That costs Redis more than
-// anything else, so a few permits are not worth it.
+// toAnnounce counts permits that go back unused: they came too late, or their caller left. It returns the members, a bit for
+// each, whose waiters in this and other processes are to hear of it. What is reserved for later may leave no room for a new
+// request. So only those who wait already can have the permits: they move up, as after a release. That costs Redis more than
+// anything else, so it is not done for a few permits.
 func (l *Line) toAnnounce(g grant, ns []int64, now Local) (members int64) {
 	if l.unannounced == nil {
 		l.unannounced = make([]unannounced, len(l.config))

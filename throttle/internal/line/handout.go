@@ -16,10 +16,10 @@ const (
 	lateClaim = 10 * time.Millisecond
 )
 
-// handOut hands out the permits of a grant that is due, if they are fresh and the
-// configuration is known to be that of the grant. If not, an answer follows. If it is too
-// early for the grant that w has by now, the actions say by how much. If within is not zero, it only says whether
-// they are due within that time.
+// handOut hands out the permits of a grant that is due, if they are fresh and the configuration is
+// known to be that of the grant. If the present grant of w is not due yet, the actions say by how
+// much it is too early. Otherwise an answer follows. If within is not zero, nothing is handed out:
+// the actions only say whether the permits are due within that time.
 func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 	w.awaited = true
 	if within > 0 {
@@ -102,8 +102,8 @@ func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 	}
 }
 
-// comesTooLate denies permits that a change moved while nobody waited for them, if their caller, who has come now and says how
-// long it can wait, cannot wait for them. If their new time is not known yet, Redis is asked.
+// comesTooLate handles permits that a change moved while nobody waited for them. Their caller has come now, and says how
+// long it can wait. If they are due later than that, they are denied. If their new time is not known yet, Redis is asked.
 func (l *Line) comesTooLate(w *Waiter, now Local) bool {
 	if !w.moved || w.until == 0 || l.closed || !l.clock.known {
 		return false
@@ -232,8 +232,8 @@ func (l *Line) spares(w *Waiter, now Local) bool {
 	return true
 }
 
-// again puts a waiter whose grant can no longer be used ahead of the others. If nobody waits for what it had reserved,
-// nobody would hear that it comes too late now: its caller finds out when it comes.
+// again puts a waiter whose grant can no longer be used ahead of the others. If nobody waits for its reservation yet, nobody
+// would hear of a denial. So it accepts any time now, and its caller finds out when it comes (comesTooLate).
 func (l *Line) again(w *Waiter, now Local) {
 	w.state = queued
 	w.now = w.now || w.until != 0 && now >= w.until

@@ -83,17 +83,18 @@ func (l *Line) freed(now Local) {
 	}
 }
 
-// moving is how far a line has moved up: a call has no room for everybody.
+// moving is how far a line has moved up, if one call had no room for all its grants.
 type moving struct {
-	last turn   // of those who have
-	upTo uint64 // who arrived later need not
+	last turn   // of the latest grant that was asked for again
+	upTo uint64 // the last arrival that moves up
 }
 
 // moveUp asks again for the grants that are not near, if permits went back. It begins at most once in freshFor, however
-// often that is announced, and not while Redis does not answer: nobody knows whether it still serves what is asked then.
-// A grant goes back in the call that asks for another one, so that nobody else gets it: if there are too many for one call,
-// the others keep theirs until the next. A reservation that nobody waits for yet keeps its grant: its caller may come back at
-// the time that it was told. Those who are in front ask after those who move up: they may give back less than they take.
+// often that is announced. It does not begin while Redis is in trouble: nobody knows whether Redis still serves what is
+// asked then. A grant goes back in the call that asks for another one, so that nobody else gets it. If there are too many
+// grants for one call, the rest keep theirs until the next. A reservation that nobody waits for yet keeps its grant, because
+// its caller may come at the time that it was told. Waiters in front ask after those that move up, because these may give
+// back less than they take.
 func (l *Line) moveUp(now Local) {
 	m := l.moving
 	switch {

@@ -6,7 +6,7 @@ import "time"
 const meterParts = 32
 
 // meter is how many permits a process got in the last span of a limit, or in a time that is
-// longer by up to one part.
+// shorter by up to one part.
 type meter struct {
 	span  time.Duration
 	since Local // when part 0 began
@@ -24,7 +24,8 @@ func (u *meter) add(n int64, span time.Duration, now Local) {
 	u.parts[u.advance(now)%meterParts] += n
 }
 
-// advance drops what is more than a span old, and returns the number of the present part.
+// advance drops the parts that began before the last span. It returns the number of the
+// present part.
 func (u *meter) advance(now Local) int64 {
 	part := int64(now.Sub(u.since) / (u.span / meterParts))
 	for i := u.part + 1; i <= min(part, u.part+meterParts); i++ {

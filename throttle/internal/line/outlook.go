@@ -15,17 +15,17 @@ const maxKinds = 32
 // buckets is BUCKETS in prelude.lua.
 const buckets = 256
 
-// outlook estimates how early, at best, permits can be due for waiters for whom Redis cannot
-// reserve any yet, because they are beyond the horizon. The estimate is based on
+// outlook estimates the earliest time at which permits can be due for waiters beyond the
+// horizon, for whom Redis cannot reserve any yet. The estimate is based on
 //
-//   - what Redis just told: no request for as much as another, or more, is due earlier,
+//   - what Redis just told: a time before which no request for as much, or for more, is due,
 //   - the reservations of this process, all of which are in the log,
-//   - those who are before it in the line, and have a chance themselves. Whoever of them
-//     asks for no more is due earlier. Whoever asks for more may be due later, but their
-//     permits are reserved first, and are then at most their horizon ahead,
+//   - the waiters before this one in the line, if they have a chance themselves. One that asks
+//     for no more is due earlier. One that asks for more may be due later, but its permits are
+//     reserved first, and are then at most its horizon ahead,
 //
-// and on what each limit means (earliest). Others can only make it later, so nobody is
-// refused who has a chance as things stand.
+// and on what each limit means (earliest). Others can only make the time later, so no
+// waiter is refused that has a chance as things stand.
 type outlook struct {
 	config  []script.Settings
 	now     int64      // in us of Redis's clock, like all times here

@@ -13,8 +13,8 @@ const (
 	// spread their requests. roundTo is over how long they spread them at most: a process may
 	// fail to notice for that time that the others have gone.
 	roundFrom, roundTo = 250 * time.Millisecond, 5 * time.Second
-	// perCall is how much of Redis's time a fleet has for each of its calls, which take about a third
-	// of it.
+	// perCall is how much time a round allows for one call of each contender. A call takes Redis about
+	// a third of it.
 	perCall = 200 * time.Microsecond
 )
 
@@ -209,8 +209,9 @@ func (l *Line) assign(w *Waiter, p grant, now Local) {
 	}
 }
 
-// withoutGrant answers the waiters of a run that got no grant, and returns those who stay in
-// the line. Nobody is told no because of what this client has itself: they ask again when it has gone back.
+// withoutGrant answers the waiters of a run that got no grant, and returns those who stay in the
+// line. Redis may deny them because of permits that this client has in advance (own). Then they are
+// not denied, and ask again when those permits have gone back.
 func (l *Line) withoutGrant(b *batch, ws []*Waiter, run *script.Run, answer *script.Outcome, own bool, received Local) []*Waiter {
 	var held []*Waiter
 	for _, w := range ws {
@@ -258,10 +259,11 @@ func (l *Line) whenNext(wait time.Duration, run *script.Run, round time.Duration
 	return max(at, received.Add(time.Millisecond)).Add(l.jitter(max(horizon/16, round)))
 }
 
-// round is how long the limit takes to serve all contenders once, if that is long: if all of
-// them asked whenever the horizon moves, Redis could do nothing else. That is one permit for each
-// of them; or all that each asks for, if this one is like the others, as far as Redis needs that
-// time for the calls. It is zero for small fleets, and for those that the limit serves soon.
+// round is over how long contenders spread their requests. If all of a large fleet asked whenever
+// the horizon moves, Redis could do nothing else. A round is at least the time in which the limit
+// gives one permit to each of them. It is longer if Redis needs longer for their calls (perCall),
+// but not longer than the limit takes to give each of them as much as this batch asks for. It is
+// zero for small fleets, and for those that the limit serves soon.
 func (l *Line) round(b *batch) time.Duration {
 	if l.contenders < herd {
 		return 0

@@ -9,8 +9,9 @@ import (
 const (
 	// onItsWay is how long before a grant is due its caller may be on its way to it: timers are coarse.
 	onItsWay = time.Millisecond
-	// Late ones may ask for different numbers of permits. kindsAtOnce is for how many of these numbers one reply gives turns:
-	// each takes a pass over all who have a grant. Those beyond it are exchanged behind the others.
+	// Late ones may ask for different numbers of permits. kindsAtOnce bounds for how many of these numbers one reply gives
+	// turns: each takes a pass over all waiters that have a grant. Late ones with other numbers get their permits behind the
+	// others.
 	kindsAtOnce = 8
 )
 
@@ -21,8 +22,9 @@ type denial struct {
 	member int
 }
 
-// turns gives late ones their turns, and denies those of them that have none and are too late for another. held are those
-// whom the reply to a batch gave nothing; what turns returns are those who have nothing after that.
+// turns gives late ones the next turns in this process (inTurn). Those that Redis denied (b.denied), and that got no turn,
+// are denied. held are the waiters that got nothing from the reply to a batch. turns returns those that still have nothing
+// and were not denied.
 func (l *Line) turns(b *batch, held []*Waiter, now Local) []*Waiter {
 	for _, d := range b.denied {
 		held = append(held, d.w)
@@ -36,10 +38,11 @@ func (l *Line) turns(b *batch, held []*Waiter, now Local) []*Waiter {
 	return slices.DeleteFunc(held, func(w *Waiter) bool { return w.state == done })
 }
 
-// inTurn gives those whose permits came too late, while they still counted, the next turns in this process: each gets the
-// grant of the first that came after it and asked for as much, who gets that of the next, and so on. held are those who have
-// no grant; what inTurn returns are those who have none after that, late ones first, and each in order of arrival. Nobody gets a time that is too late for it. Who may
-// be on its way to its permits, or sleeps until the time that it was told, keeps that time.
+// inTurn gives late ones the next turns in this process. A late one is a waiter whose permits came too late, while they
+// still counted (Waiter.next). It gets the grant of the first waiter that arrived after it and asked for as much. That
+// waiter gets the grant of the next one, and so on. Nobody gets a time that is too late for it. A waiter keeps its time if
+// its caller may be on its way to the permits, or sleeps until then on its own. held are the waiters without a grant. inTurn
+// returns those that still have none: late ones first, then the others, each in order of arrival.
 func (l *Line) inTurn(held []*Waiter, now Local) []*Waiter {
 	ws := l.byDue()
 	var kinds [][]int64 // what late ones ask for
@@ -133,7 +136,7 @@ func (l *Line) inTurnFor(ns []int64, ws, held []*Waiter, now Local) (still []*Wa
 	return append(still, next...)
 }
 
-// takeTurn gives a waiter the grant of another. It hears of that if it had none, or sleeps too long.
+// takeTurn gives w the grant of another waiter. w is told if it had no grant, or would sleep too long.
 func (l *Line) takeTurn(w *Waiter, g grant) {
 	sleeps := w.state == granted && w.wakes <= l.handsOut(&g)
 	w.grant, w.state = g, granted
@@ -143,8 +146,8 @@ func (l *Line) takeTurn(w *Waiter, g grant) {
 	}
 }
 
-// hasTime reports whether a waiter that gives up its turn is likely to have time to get another from Redis: four times as long
-// as that takes if all processes that contend are served before.
+// hasTime reports whether a waiter that gives up its turn probably has time to get another from Redis: four times as long as
+// that takes if all processes that contend are served before it.
 func (l *Line) hasTime(w *Waiter, now Local) bool {
 	if w.until == 0 {
 		return true

@@ -10,15 +10,15 @@ type Waiter struct {
 	no          uint64 // the number of its arrival
 	since       Local  // when it asked
 	until       Local  // the latest time at which its permits can be due; zero: any
-	reserved    Local  // until as it asked for it
-	moved       bool   // a change took the permits that it had reserved while nobody waited for them
+	reserved    Local  // the until with which it asked
+	moved       bool   // a change took its reserved permits while its caller did not wait for them
 	now         bool   // has no time to wait out trouble
 	reservation bool   // its caller may come back late for its permits
 	putOff      bool   // Redis has said that its permits cannot be reserved yet
 	stale       int    // how many of its grants came too late to be used
-	next        bool   // the latest of them did, and still counted: it has the next turn in this process
+	next        bool   // its latest grant came too late, but still counted: it has the next turn in this process
 	left        bool   // its caller has left
-	spared      int    // how many more of them did, and were left unused rather than given back
+	spared      int    // how many more grants came too late, and were left unused rather than given back
 
 	state   state
 	grant   grant

@@ -1,14 +1,14 @@
-// Package outcome has one type of packages throttle and httplimit, which cannot
-// name each other's.
+// Package outcome has a type that packages throttle and httplimit share. throttle imports
+// httplimit, so httplimit cannot import throttle.
 package outcome
 
 import "time"
 
 // Outcome is throttle.Outcome.
 type Outcome struct {
-	// Refused: the API refused the request because of its limit. Otherwise it took it,
-	// whatever else it answered. A timeout, or a server that fails, tells nothing of a
-	// limit, and is not to be observed.
+	// Refused: the API refused the request because of its limit. Otherwise the API accepted
+	// the request, whatever else it answered. A timeout, or a server that fails, tells nothing
+	// of a limit, and is not to be observed.
 	Refused bool
 	// Permits are those that the request cost. Zero counts as one.
 	Permits int64

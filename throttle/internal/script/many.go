@@ -20,10 +20,11 @@ type Shared struct {
 	n      int
 }
 
-// Share makes one call of requests that may share one. It may be served for within, or, if that
-// is less, for as long as the limiter that expires first lives, but not for less than least. The
-// key reply is for its reply. No other call that is made at the same time has that key; the calls
-// that had it before have lower numbers, and are not served for longer.
+// Share makes one call of requests that may share a call. The call may be served for within. If a
+// limiter expires sooner than that, the call may be served for as long as that limiter lives, but
+// never for less than least. Redis keeps the reply to the call under the key reply. No other call
+// uses that key at the same time. Calls that used it before have lower numbers, and are not
+// served for longer.
 func Share(reply string, no uint64, within, least time.Duration, parts []*Short) *Shared {
 	n := len(parts)
 	s := &Shared{Keys: make([]string, 1, 1+3*n), Args: make([]any, 6+n, 6+n+2*kindArgs), n: n}

@@ -94,19 +94,19 @@ type Line struct {
 	alone     bool             // nobody was left waiting when what is owed was granted
 	paid      []script.Charged // charged by the call that is not answered yet
 	no        uint64           // of the last call
-	told      bool             // Redis was told that somebody waits here,
-	rest      bool             // but not of all who wait,
-	toldOut   int64            // and of so many permits that are not in the log yet
+	told      bool             // the last call said that somebody waits here
+	rest      bool             // the last call had no room for all tenants
+	toldOut   int64            // permits that are not in the log yet, as the last call said
 
 	calling  bool
 	askedAt  line.Local
 	nextAt   line.Local // when to ask again, even if nothing happens
-	pressing bool       // something happened for which others, or those who came, wait
-	binds    bool       // the last reply left somebody waiting,
-	hurries  bool       // although there is more: not all could be told of
+	pressing bool       // something happened that Redis must hear of: others, or new requests, wait for it
+	binds    bool       // the last reply left somebody waiting
+	hurries  bool       // ask again at once: more can go on, but the last call did not tell of everybody
 
-	credit     int64      // permits that are given without a call, since nobody waits,
-	creditEnds line.Local // until then
+	credit     int64      // permits that are given without a call, since nobody waits
+	creditEnds line.Local // until when they are
 
 	rate      int64 // as last known
 	roundTrip time.Duration

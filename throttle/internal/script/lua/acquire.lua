@@ -134,8 +134,9 @@ for i = 1, M do
     upkeep().release(members[i], n, now)
     freed[i] = true
   end
-  -- Tell those who wait: their reservations are far ahead, or they could reserve nothing. Of what is given back for later only
-  -- those hear who have reserved what comes after it: who asks when permits would be due, and leaves them, delays nobody.
+  -- Tell those who wait: their reservations are far ahead, or they could reserve nothing. If all that goes back was for a
+  -- later time, tell only if somebody has reserved something after that time. So a client delays nobody if it reserves permits
+  -- to learn when they are due, and gives them back.
   local m, t = members[i], not freed[i] and moves_up[i] or now
   if freed[i] or moves_up[i] then
     changed = true

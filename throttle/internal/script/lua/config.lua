@@ -111,11 +111,11 @@ local function announce(name) redis.pcall('PUBLISH', 'jobthrottle:changes', name
 -- announce_release tells them that reservations may get an earlier time.
 local function announce_release(name) redis.pcall('PUBLISH', 'jobthrottle:releases', name) end
 
--- shown is the latest time that Redis's clock has shown, if that is later than now by more than
--- masters differ, as far as this client (furthest) or one before it knows; otherwise zero. The
--- client that finds it out notes it in the limiter's hash, until the clock has run there. A step
--- back that was handled already (back) does not count. shown also returns what is noted about that
--- step (back), and about its end (forward).
+-- shown is the latest time that Redis's clock has shown, as far as this client (furthest) or one
+-- before it knows. It is zero unless that is later than now by more than the clocks of masters
+-- differ. The client that finds it out notes it in the limiter's hash, until the clock has run
+-- there. A step back that was handled already (back) does not count. shown also returns what is
+-- noted about that step (back), and about its end (forward).
 local function shown(m, now, furthest)
   local h = call('HMGET', m.name, 'shown', 'back', 'forward')
   local noted, back, forward = instant(h[1]), instant(h[2]), instant(h[3])

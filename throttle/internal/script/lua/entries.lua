@@ -1,9 +1,10 @@
 -- Every batch drops the entries of a limiter's log that expired, and writes its grants. This file
 -- is put after frontier.lua, before acquire.lua.
 
--- purge drops entries that no longer count, at most PURGE of them. It returns how many they were,
--- their permits, and the oldest entry before that. If all entries are ours, which their times show
--- if they make sense, no scores are needed, and the rest of the page is noted.
+-- purge drops at most PURGE of the entries that no longer count. It returns how many it dropped,
+-- their permits, and the entry that was the oldest before that. It needs no scores if all entries
+-- are ours: their own times show that, if these make sense. Then the rest of the page is noted,
+-- too.
 local function purge(m, now)
   local cut, limit = cutoff(m, now), bound(m, now)
   local page = call('ZRANGE', m.permits_key, '0', int(PAGE - 1))

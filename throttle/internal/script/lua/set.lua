@@ -4,8 +4,8 @@
 -- ARGV: 3 mode: try (only if absent), set (overwrite, forget all usage), update (only if
 --       present, keep usage), apply (create, or update unless pinned)
 --       4.. rate, interval ms, type, keepAlive ms, guard us, smooth, window, offset us
---       12 with apply: 1 if the limiter is to be adaptive (adaptive.lua follows): if it is already, and started from this
---       rate, it keeps the rate that it has. Otherwise it is not adaptive any more.
+--       12 with apply: 1 if the limiter is to be adaptive (adaptive.lua follows). If it is already, and started from this
+--       rate, it keeps the rate that it has. Without the 1 the limiter is not adaptive any more.
 -- reply: 1 the rate is set, 0 it was left as it was
 -- A configuration that makes no sense is overwritten; with try it is an error.
 

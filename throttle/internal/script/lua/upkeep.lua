@@ -36,8 +36,8 @@ local function compact(m, now)
 end
 
 -- recount makes all entries from a score on count from now on, together with sum more permits.
--- Those who have a reservation there ask for another. Reservations that are near may still be used:
--- the barrier reaches up to them.
+-- Owners of reservations there ask for others, but may still use those that are near. So the new
+-- entries also fill the windows up to there.
 local function recount(m, from, now, sum)
   for _, e in ipairs(call('ZRANGEBYSCORE', m.permits_key, from, '+inf')) do sum = sum + weight(e) end
   if sum == 0 then return end
@@ -57,10 +57,10 @@ local function lost(m, client, by)
   return m.keep > 0 and m.keep * 1000 < m.W + by
 end
 
--- shift moves all entries forward by that much, but not to where reservations are dropped. What was
--- granted since the clock was set forward stays where it is. An entry that may be such a grant, or
--- a reservation, stays and is also moved. If it is not known by how much to move, or if the log is
--- lost and all of the limit may have been used, that counts as used now.
+-- shift moves all entries forward by that much, but not to where reservations are dropped. Grants
+-- made since the clock was set forward stay where they are. An entry that may be such a grant, or a
+-- reservation, stays and is also moved. If nobody knows by how much to move, all entries count as
+-- used now. If the log is lost, all of the limit does: it may have been used.
 local function shift(m, client, now, by)
   local gone = lost(m, client, by or 0)
   if gone or not by then return recount(m, '-inf', now, gone and m.rate or 0) end
@@ -73,14 +73,18 @@ local function shift(m, client, now, by)
   end
 end
 
--- mind_clock: Redis's clock may be set back, and then forward to where it was. A step back shows in
--- the epoch, if that lies in the future, or in what the client knows (least, furthest), if nobody
--- else has handled it. What was used lately then seems to lie ahead, where no window of the present
--- counts it: it counts from now on. From then on until the clock has long passed the epoch, the
--- limiter's hash says by how much the clock was set back. If the clock shows the epoch without
--- having run there, as far as this client has seen, it was set forward: what was used lately then
--- seems long past, and is moved forward by as much. Each client handles its own log of a PER_CLIENT
--- limit, if it has not been here since (forward).
+-- mind_clock: Redis's clock may be set back, and then forward to where it was.
+--
+-- A step back shows in the epoch, if that lies in the future, or in what the client knows (least,
+-- furthest). If nobody has handled it, permits that were used lately seem to lie ahead, where no
+-- window of the present counts them. mind_clock makes them count from now on (recount). Until the
+-- clock has long passed the epoch, the limiter's hash says by how much the clock was set back
+-- (back).
+--
+-- A step forward shows in a clock that has passed the epoch without having run there, as far as
+-- this client has seen. Permits that were used lately then seem long past: they are moved forward
+-- by as much (shift). Each client does this for its own log of a PER_CLIENT limit, if it has not
+-- been here since (forward).
 local function mind_clock(m, client, seen, least, furthest, now)
   local shown, back, forward = config().shown(m, now, furthest)
   if seen ~= m.epoch then least = max(least, shown) end
@@ -146,9 +150,10 @@ local function take_from(m, t, n, now, till)
   return true
 end
 
--- take_back takes back up to n permits of the grant made for time t: out of the entry at t, and of those up to the end of
--- its bucket, into which the grant may have been merged. What is reserved for later was never merged. After a change of the
--- configuration (a pause, or another rate), what it left of the grant in the log is where it was.
+-- take_back takes back up to n permits of the grant made for time t: out of the entry at t, and out of those up to the end
+-- of its bucket, into which the grant may have been merged. Entries for later than now were never merged. After a change of
+-- the configuration (a pause, or another rate), only the entry at t is used: a grant that the change left in the log is
+-- still there.
 local function take_back(m, t, n, now, same)
   return take_from(m, t, n, now, same and min(bucket_end(m.W, t), max(t, now)) or t)
 end
