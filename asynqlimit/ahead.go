@@ -11,10 +11,11 @@ import (
 
 // What a task that comes now learns from what its process knows of the lines: whether it stands behind one, and for how long.
 
-// ahead returns a limiter that has tasks of the queue in line, and whose next permits are for these, or which takes more
-// than soonGone to serve them; empty if there is none. If this is not known of a limiter, it counts as one. Where
-// tenants share a limiter, any line is ahead: tenants take turns in it. If several limiters have, it is the one that takes
-// longest: in the line of another the task would only stand in the way of those who wait for that one alone.
+// ahead returns the limiter whose line is ahead of a task that comes now, or "" if no line is ahead. A line is ahead if the
+// next permits of its limiter are for the tasks in it, or if the limiter takes more than soonGone to serve it. If this is
+// not known, the line counts as ahead. Any line that tenants share is ahead, because tenants take turns in it. If several
+// lines are ahead, ahead returns the limiter that takes longest to serve its line. In the line of another limiter the task
+// would only stand in the way of tasks that wait for that limiter alone.
 func (c *caller) ahead(ctx context.Context, queue string, needs needs) (string, error) {
 	lines := make([]string, len(needs.lines))
 	for i, name := range needs.lines {

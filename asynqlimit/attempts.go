@@ -31,7 +31,8 @@ func (t *attempts) put(a *attempt) {
 	t.all[a.key()] = a
 }
 
-// takenAgain is how long after a task went back it counts as the same if it is taken again.
+// takenAgain is for how long a process remembers a task that went back to its queue, in case the
+// process takes the task again.
 const takenAgain = 30 * time.Second
 
 // wentBack notes that the task of an attempt goes back to its queue.

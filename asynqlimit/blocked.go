@@ -9,11 +9,14 @@ import (
 
 // Lines without a limiter.
 
-// blocked returns visits of lines without a limiter: of tasks that cannot run as things stand, if
-// some of them are to be tried, and of tasks that wait for max_in_flight or for slots, if some
-// are free. In short it notes the queues with such lines that it leaves out for want of capacity. Lines for
-// max_in_flight and for slots share the capacity, because each of them may have a free slot; those whose last visit could not
-// call enough share as much again, so that others do not wait for them.
+// blocked returns visits of lines without a limiter. It visits a line of tasks that cannot run as
+// things stand if some of the tasks are to be tried. It visits a line for max_in_flight or for
+// slots if some are free. If it leaves out a line because there is no capacity, it notes the queue
+// in short.
+//
+// Lines for max_in_flight and for slots share the capacity, because each of them may have free
+// slots. Lines whose last visit could not call enough tasks share as much capacity again, so that
+// the other lines do not wait for them.
 func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (visits []*visit) {
 	rest := max(capacity-c.l.gate.toCome(), 0)
 	c.mu.Lock()

@@ -27,7 +27,7 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 			i = len(names)
 			names, costs, tasks = append(names, limiter), append(costs, k.cost), append(tasks, 0)
 		}
-		k.here = c.pendingOf(c.queues[k.queue], k.name) // before their limiter answers them, so that it or this shows them
+		k.here = c.pendingOf(c.queues[k.queue], k.name) // before the limiters are read: no grant in between is missed
 		of[n], costs[i], tasks[i] = i, min(costs[i], k.cost), tasks[i]+k.tasks
 	}
 	read := time.Now()
@@ -69,8 +69,8 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 		for _, permits := range shares[i] {
 			given += permits
 		}
-		// All that is due is given. That is not known while tasks were called that the limiter does not show yet. A client's
-		// tasks may come to others, which use their own permits.
+		// All permits that are due are given. This is not known while the limiter does not show the permits of some called
+		// tasks yet. Nor is it known of one client's permits: the called tasks may come to other processes, which use their own.
 		if k.client == "" && unseen[i] == 0 && given >= needs[i]*s.cost {
 			s.wait = max(s.wait, s.later)
 		}
@@ -116,8 +116,9 @@ func (c *caller) demand(k *visit) line.Demand {
 	}
 }
 
-// refund gives back what queues were charged for without calling tasks for it: tasks that came
-// last cannot be called yet, or were gone.
+// refund corrects what queues were charged. It gives back permits for which no task was called,
+// because the last tasks parked just now or were gone. It charges what the last called task cost
+// beyond the permits that were left.
 func (c *caller) refund(ctx context.Context, unused []*visit) error {
 	if len(unused) == 0 {
 		return nil
@@ -192,9 +193,9 @@ func standingOf(u operate.FleetUsage, client string, cost int64) limiterStanding
 	return s
 }
 
-// spread returns how many of the permits that are due within lead can be used in that time: the permits of a
-// smooth limit are apart, by what the tasks before them cost. The next is free after a while; wait is how long it
-// is until there are enough for a task.
+// spread returns how many of the due permits of a smooth limit can be used within lead. The permits of such a
+// limit are spread over time, by the costs of the tasks before them. free is the time until the next permit is
+// free. wait is the time until there are enough permits for a task.
 func spread(r throttle.Rate, due int64, free time.Duration, cost int64) (usable int64, wait time.Duration) {
 	apart := r.Interval
 	if r.Window != throttle.Calendar {

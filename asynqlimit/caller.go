@@ -153,8 +153,8 @@ func (c *caller) adopt(ctx context.Context) {
 // so.
 const fewShared = 100
 
-// restores returns up to how many such lines of a queue this pass puts back: 0 if tenants share no
-// limit.
+// restores returns the largest number of such lines that a queue may have for this pass to put them
+// back. It returns 0 if tenants share no limit.
 func (c *caller) restores(now time.Time) int {
 	switch {
 	case !c.l.rules.share:

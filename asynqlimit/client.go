@@ -16,10 +16,10 @@ import (
 //   - a dequeue waits until there is capacity for a task, and learns how the task has waited;
 //   - a task that was put off parks instead of being retried or archived;
 //   - a task that only waited goes back to its queue when its process dies or drains;
-//   - what ends an attempt is tried again until its lease is over. asynq itself
+//   - a script that ends an attempt is tried again until the task's lease is over. asynq itself
 //     tries again with a context that has ended;
-//   - what ends a task that is done costs Redis less while many others wait;
-//   - it learns how long leases last.
+//   - the script for a task that is done costs Redis less while many other tasks wait;
+//   - when asynq extends a lease, the client learns when the lease ends.
 //
 // Scripts that it does not know pass through, and it logs a warning.
 type client struct {

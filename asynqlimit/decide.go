@@ -83,9 +83,9 @@ func visitsApart(lines int64, each time.Duration) time.Duration {
 	return max(farthest, min(time.Duration(lines)*each, longest))
 }
 
-// nextVisit is how long to wait before the next visit of a line, most at most. The next permit of its limiter is free after
-// wait, and others soon after it: the visit comes a little later than it might, so that one is enough for all of a burst. If
-// this process has capacity for few of the tasks that are due (short), it leaves the line to others at once.
+// nextVisit returns the time until the next visit of a line, at most most. The next permit of its limiter is free after
+// wait, and other permits soon after it. So the visit comes a little later than it could: then one visit is enough for a
+// burst. If this process has capacity for few of the due tasks (short), it leaves the line to other processes at once.
 func nextVisit(wait, most time.Duration, short bool) time.Duration {
 	switch {
 	case short:
@@ -101,10 +101,11 @@ func passesApart(lines int64) time.Duration {
 	return busy + min(time.Duration(lines)*busyPerLine, busy)
 }
 
-// nextClaims is how many lines the next pass claims, after one that claimed so many lines at most, and found
-// permits for so many tasks (wants) where there was capacity for some. full says that there may have been more lines.
-// Where the permits of many lines are used up, a pass has to see many to find those whose permits are not. Where they are
-// not, it claims fewer each time, down to as many as it has capacity for: the others are for processes that have some.
+// nextClaims returns how many lines the next pass claims. The last pass claimed at most claims lines. It had capacity
+// for some tasks, and found permits for wants tasks. full says that there may have been more lines.
+//
+// If the permits of many lines are used up, a pass has to claim many lines to find those that have permits. Otherwise
+// each pass claims fewer lines, down to its capacity, and leaves the others to processes that have capacity.
 func nextClaims(claims, capacity int, wants int64, full bool) int {
 	switch {
 	case wants >= int64(capacity):
@@ -115,8 +116,9 @@ func nextClaims(claims, capacity int, wants int64, full bool) int {
 	return claims
 }
 
-// allot divides capacity among lines that have tasks for so many: what one does not need, others
-// get. If there is not enough for all, the first get it.
+// allot divides capacity among limiters. needs is for how many tasks each of them gives permits.
+// What one limiter does not need, others get. If there is not enough for one task of each, the
+// first limiters get it.
 func allot(capacity int64, needs []int64) []int64 {
 	got := make([]int64, len(needs))
 	var order []int

@@ -47,14 +47,14 @@ func newGate(size gateSize) *gate {
 	return &gate{size: size, of: map[string]int{}, onWay: map[string]*expected{}, empties: map[string]bool{}, rests: map[string]time.Time{}, freed: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
-// admit waits, for hold at most, until a task may be taken from the queue: until there is a slot
-// for it, or there is room and this process has called a task of that queue. While called tasks in
-// the room ask for slots, others come into the room and compete with them. If a task may be taken from
-// another queue but not from this one, it returns false at once. A queue rests after it was empty,
-// except for tasks that are called.
+// admit waits, for hold at most, until a task may be taken from the queue. A task may be taken if there
+// is a slot for it, or if there is room and this process has called a task of that queue. While called
+// tasks in the room ask for slots, other tasks may come into the room, too, and compete with them. If a
+// task may be taken from another queue but not from this one, admit returns false at once. After a queue
+// was empty it rests, except for called tasks.
 //
-// A slot that is given back may be left to tasks that are called, for a short time. Otherwise it is for
-// the queue whose turn it is: the position may be that of another queue.
+// A slot that is given back may be left to called tasks, for a short time. Otherwise it is for the queue
+// that comes next, and the position may be for another queue than this one.
 func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
@@ -128,9 +128,9 @@ func (g *gate) admit(queue string, hold time.Duration) (*position, bool) {
 	}
 }
 
-// more gives positions to further tasks of the queue, as many as are free at once: for so many, or for as many
-// more as this process has called just now, and at most for most. Of those that it called before, others may have
-// taken some.
+// more gives positions to further tasks of the queue, as many as are free at once: to want tasks, or to more if
+// this process has called more just now, but to no more than most. Tasks that it called earlier do not count,
+// because other processes may have taken some of them.
 func (g *gate) more(queue string, want, most int) (positions []*position) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -159,10 +159,11 @@ func (g *gate) more(queue string, want, most int) (positions []*position) {
 // typically stands for how long handlers run until one has run.
 const typically = 50 * time.Millisecond
 
-// competes reports whether a task of the queue is to wait in the room for the next free slot. Else
-// all slots would go to called tasks while more of these come than slots. They take half of the room,
-// and of the slots that are probably free soon, at most: so tasks are called in any case, and the
-// rest of the queue is left to other processes.
+// competes reports whether a task of the queue, which was not called, is to wait in the room for the
+// next free slot. Without such tasks, all slots would go to called tasks whenever more called tasks
+// come than slots get free. Competing tasks take at most half of the room, and are at most half as many
+// as the slots that are probably free soon. So tasks are called in any case, and the rest of the queue
+// is left to other processes.
 func (g *gate) competes(queue string) bool {
 	if g.compete >= (min(g.size.slots, g.size.room, g.within(lead))+1)/2 {
 		return false
@@ -172,10 +173,10 @@ func (g *gate) competes(queue string) bool {
 	})
 }
 
-// capacity is how many tasks that arrive within lead this server can take: for as many slots as
-// are free, or will probably be free by then, less those that other tasks wait for already; and for
-// at least as many as are free and wanted by nobody soon. If it returns 0, freed gets a value when
-// that changes.
+// capacity returns how many tasks that arrive within lead this server can take. It counts the slots
+// that are free or will probably be free by then, and subtracts the tasks that wait for them already.
+// It returns at least the number of free slots that no task wants soon. If it returns 0, freed gets a
+// value when that changes.
 func (g *gate) capacity(lead time.Duration) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -262,8 +262,9 @@ func (l *Limits) configure(cfg asynq.Config) gateSize {
 	return size
 }
 
-// weightOf returns the weight of a queue in the lines. In a strict server the weights are so far
-// apart that a queue is called only when those above it are empty.
+// weightOf returns the weight of a queue in the lines. In a strict server it is 1,000 times that of
+// the queues just below. So a queue gets about one permit in 1,000 while queues above it have tasks
+// in line. The fourth weight from below is the highest: queues above that one share it.
 func (l *Limits) weightOf(queue string) int {
 	if !l.gate.size.strict {
 		return max(l.weights[queue], 1)

@@ -297,9 +297,10 @@ func (j *job) tellForOthers(ctx context.Context) {
 	}
 }
 
-// staysFor reports whether the task may wait in the room for another of its order. It may not if
-// tasks are in line for the slot, because those come before it. If it waits in any case, it does so where
-// it is if such tasks are in line, or if there is no room.
+// staysFor reports whether the task may wait in this process for an earlier task of its order. A task
+// that was not called may not if other tasks are in line for the slot, because those come before it.
+// With inAnyCase the task may always wait. It then waits in the room, but stays where it is if it would
+// stand behind such a line, or if there is no room.
 func (j *job) staysFor(limiter string, inAnyCase bool) bool {
 	name := line.InFlight + limiter
 	near := j.a.wait.State.Near()

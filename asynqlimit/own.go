@@ -9,9 +9,10 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
-// Lines of PerClient limiters. As long as they are few, each process visits them by itself, when its own permits are due:
-// in a large fleet its permits would be due more often than it comes first. Beside that one process at a time visits such a
-// line as any other, for processes that do not do so.
+// Lines of PerClient limiters. As long as there are few of them, each process visits them for itself, when its own permits
+// are due. If only the process that claims a line visited it, a process of a large fleet would get to visit it less often
+// than its permits are due. One process at a time also visits such a line like any other line, for processes that do not
+// visit it for themselves.
 
 const (
 	// ownMost is how many such lines a process visits by itself: none if there are more, as there may be if the limiters
@@ -21,7 +22,8 @@ const (
 	ownPerLine = 40 * time.Millisecond
 )
 
-// learnOwn notes which of these lines there are, after a pass that has named some of them, and that learn knows.
+// learnOwn notes which of these lines there are, after a pass. named has the lines that the pass asked for by name. Call
+// learn before learnOwn.
 func (c *caller) learnOwn(due []line.Due, named map[string][]string, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

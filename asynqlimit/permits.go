@@ -39,9 +39,10 @@ func (j *job) acquire(ctx context.Context) error {
 	}
 }
 
-// hold reserves the permits, if they are due within the job's hold and there is room for the task
-// here, and waits in the room until shortly before they are due, or keeps its slot if it has missed
-// others and these are due soonEnough. Otherwise it returns a *ThrottledError, and the task parks.
+// hold reserves the permits if they are due within the job's hold and there is room for the task
+// here. Then the task waits in the room until shortly before they are due. A task that has missed
+// permits before keeps its slot instead if the new ones are due soonEnough. If the permits are due
+// later, or there is no room, hold returns a *ThrottledError, and the task parks.
 func (j *job) hold(ctx context.Context) (err error) {
 	if len(j.limiter) == 0 || j.reservation != nil || j.held {
 		return nil
@@ -192,10 +193,10 @@ func (j *job) reserve(ctx context.Context, costs []int64, maxWait time.Duration)
 	return g.ReserveEach(ctx, maxWait, costs...)
 }
 
-// use gets a slot and then, when they are due, the permits, and reports whether it did. It
-// returns false if the permits were due before there was a slot, and now the task has one, or if
-// they are not due soon any more and the task holds slots of limits in flight. Then the
-// reservation went back.
+// use gets a slot and then, when they are due, the permits. It returns true if the task has both.
+// It returns false without an error in two cases: the permits were due before there was a slot, and
+// the task has a slot by now; or the permits are not due soon any more, and the task holds slots of
+// limits in flight. In both cases the reservation was given back.
 func (j *job) use(ctx context.Context) (ok bool, err error) {
 	if len(j.limiter) == 0 || j.held {
 		return true, nil
@@ -271,9 +272,9 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 }
 
 // lateBy is how long after its permits are due a task may get its slot: half of an interval and its guard, and at most a
-// second. Permits that are too old by then are exchanged, and while they count, for others at once: in its turn. Had the task
-// given them up before, those who stand behind it would have them, and it would get the next ones that nobody has reserved,
-// perhaps an interval later.
+// second. The task keeps its permits until then. If they are too old when it has its slot, they are exchanged. As long as
+// the old permits count, the task gets others at once, before those behind it. If it gave its permits up earlier, those
+// behind it would get them, and it would get the next permits that nobody has reserved, perhaps an interval later.
 func (j *job) lateBy() time.Duration {
 	late := time.Second
 	for _, r := range j.rates() {
@@ -282,8 +283,8 @@ func (j *job) lateBy() time.Duration {
 	return late
 }
 
-// leavesBy is how long after that it waits at most until Redis knows that it does not wait any more: a quarter of the
-// shortest guard, which is half of how late permits may be used.
+// leavesBy is how long after its permits are due a task waits at most until Redis knows that it does not wait any more. It
+// is a quarter of the shortest guard: half of how late permits may be used.
 func (j *job) leavesBy() time.Duration {
 	late := time.Second
 	for _, r := range j.rates() {

@@ -22,11 +22,13 @@ const (
 
 // fateOf decides what becomes of a task when a wait for permits ends without them, or when asynq
 // ends the attempt before the middleware does. While the task waits, nothing has failed: the task
-// goes on waiting. Otherwise, once its handler has been called, asynq's own rules apply, with two
-// exceptions: a process that drains gives a task back that asks for permits and cannot have them
-// before the end, or that has yet to ask; and a handler without permits has not failed if only the
-// throttle gave no answer. asynq's own rules also apply to an attempt that asynq has not begun,
-// unless the process drains.
+// goes on waiting, in a line or in its queue. In the other phases asynq's own rules apply, with
+// three exceptions:
+//
+//   - a process that drains gives back a task whose attempt asynq has not begun;
+//   - a process that drains gives back a task whose handler has yet to ask for its permits, or asks
+//     for further permits and cannot have them before the end;
+//   - a task whose handler has yet to get permits parks if only the throttle gave no answer.
 //
 // err is why the wait ended, or nil if asynq gives the task back. over says that the task's own
 // time is over, or that the task was cancelled.

@@ -126,9 +126,9 @@ func (g *gate) resting(queue string, now time.Time) (this, all time.Duration) {
 	return this, all
 }
 
-// inTurn makes s the position of the queue whose turn it is: as was decided when a slot became free, or
-// if s had to wait for a slot for which nothing was, among the queues that do not rest by now. It returns
-// false if the slot turns out to be for tasks of lines.
+// inTurn makes s a position of the queue that comes next. That is the queue that was chosen when the slot
+// became free. If none was chosen, and s had to wait for the slot, inTurn draws one of the queues that do
+// not rest now. It returns false if the slot is for tasks in line after all.
 func (g *gate) inTurn(s *position, waited bool) bool {
 	queue := s.queue
 	if len(g.turns) > 0 {
@@ -150,9 +150,9 @@ func (g *gate) inTurn(s *position, waited bool) bool {
 	return true
 }
 
-// turn decides for which queue a free slot is that a task had. OfLine says that it is for tasks in lines of
-// that queue: then it is left to them for a while. It is, only where handlers are long: else they are called
-// before slots are free.
+// turn chooses the queue for a slot that a task has given back. ofLine says that the slot is for tasks in line
+// of that queue, and is left to them for a while. ofLine is true only where handlers take long: where they do
+// not, tasks in line are called before slots are free.
 func (g *gate) turn(now time.Time) (queue string, ofLine bool) {
 	var lines []string
 	if g.within(lead) == 0 {

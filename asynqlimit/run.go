@@ -79,10 +79,11 @@ func (j *job) slot(ctx context.Context) error {
 	return j.a.position.toSlot(bounded)
 }
 
-// mayWait is how much longer the task may wait, for whatever it is: for a quarter of the time that it had left when it began
-// to wait, because asynq counts the wait against its timeout, and fails the attempt when that is over. Hold and Acquire, when
-// a handler calls them, may wait for a quarter of what is left then. A task that was called waits for what it was called for,
-// too, if that comes soon. Without a deadline it is as good as for ever.
+// mayWait returns how much longer the task may wait, whatever it waits for. The task may wait for a quarter of the time that
+// it had left when it began to wait, because asynq counts the wait against its timeout, and fails the attempt when the
+// timeout is over. If a handler calls Hold or Acquire, it may wait for a quarter of the time that is left then. A task that
+// was called, or came back, may in any case wait for what is due soon, but no longer than a quarter of the time that is left
+// now. Without a deadline the task may wait practically for ever.
 func (j *job) mayWait(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -212,9 +212,9 @@ func limiterOf(err error) string {
 	return ""
 }
 
-// runHolding notes the slots of a task, and gets it a slot of the process within slotWithin:
-// slots of the fleet are not for tasks that wait. A task that was called has its turn all the same: it gets
-// a slot of the process first, and then asks for its slots again.
+// runHolding notes the slots of a task, and gets it a slot of the process within slotWithin. If there is no
+// slot of the process by then, the task gives its slots back, because slots of the fleet are not for tasks
+// that wait. A task that was called then waits for a slot of the process first, and asks for its slots again.
 func (j *job) runHolding(ctx, running context.Context, lease *throttle.Lease) error {
 	j.lease = lease
 	if (j.reservation == nil || j.acquires) && !j.a.position.toSlotNow() {

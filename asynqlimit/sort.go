@@ -16,23 +16,25 @@ const (
 	// sortLasts is how long it may take to park them: Redis has to answer others, too, and called
 	// tasks wait in the queue behind them. After that the server polls its other queues.
 	sortLasts = 20 * time.Millisecond
-	// sortRests is for how long a process leaves a queue to the one that sorts it, if the next task
-	// has to park. sortSees is how many tasks it looks at then.
+	// sortRests is for how long a process leaves a queue to the process that sorts it, if the next
+	// task has to park. sortSees is how many tasks a process reads to find out.
 	sortRests = 20 * time.Millisecond
 	sortSees  = 8
-	// sortEnds is how many tasks it looks at of which few park, before it takes them as they come, if they
-	// are so large that one call returns few.
+	// sortEnds is for tasks so large that one call returns few. After so many tasks of which few park, a
+	// process takes tasks as they come.
 	sortEnds = 8 * sortMost
 )
 
-// sortNext is how many pending tasks to look at before the next take, after a call for last tasks
-// at most that lasted so long: came is how many tasks came, called how many of them had been called,
-// parked how many of the others parked. cut says that there were others, which it did not read because the
-// tasks are large. few is how many came in the calls before this one, since more parked. 0: take tasks as they
-// come, because fewer than half of those that had not been called park. It has to look at many to say so, or at
-// all that there are: of a tenant whose backlog is longer than that, the first may be what the limit lets
-// through. If it lasted longer than sortLasts, look at half as many, and in the end at none. Other processes
-// leave the queue to this one, so it looks at many if it can.
+// sortNext returns how many pending tasks to read before the next take. The call before it asked for at most
+// last tasks. came is how many tasks the call read, called how many of them had been called, parked how many of
+// the others parked, and lasted how long the call took. cut says that the call left tasks out because the tasks
+// are large. few is how many tasks earlier calls have read since more of them parked.
+//
+// sortNext returns 0, so that tasks are taken as they come, if fewer than half of the tasks that had not been
+// called park. To find this out, it needs many tasks, or all that there are: the first tasks of a tenant with a
+// long backlog may be those that the limit lets through. After a call that lasted longer than sortLasts it
+// returns half as many, and in the end none. Otherwise it returns more, because other processes leave the queue
+// to this one.
 func sortNext(last, came, called, parked int, cut bool, few int, lasted time.Duration) int {
 	many := !cut && (came < last || last >= sortMost) || few+came >= sortEnds
 	switch {

@@ -44,9 +44,9 @@ func (c *caller) toRead(lined map[string]bool) []string {
 	return names[:min(len(names), maxSlotLines)]
 }
 
-// freeOf finds out how many slots are free of the limits for which tasks are in line. If fewer are taken than there
-// are, one task at least is called: those in Redis's line may be of processes that have died, and what the task asks
-// takes them out. (Redis hands a slot to those that live, and it is taken.)
+// freeOf finds out how many slots are free of the limits for which tasks are in line. If not all slots of a limit are
+// taken, at least one task is called, even if others wait for them in Redis. Those may belong to processes that have
+// died, and the request of the called task removes them. (If they lived, Redis would have given them the slots.)
 func (c *caller) freeOf(ctx context.Context, due []line.Due) error {
 	lined := make(map[string]bool)
 	for _, d := range due {

@@ -33,8 +33,8 @@ type visit struct {
 	next     time.Duration
 }
 
-// unseen is how many permits tasks were called for that the limiter does not show yet. Others ask for their own permits
-// if these are a client's.
+// unseen returns for how many permits tasks were called that the limiter does not show yet. If the permits are one client's,
+// tasks that ask in other processes do not count: they ask for permits of those processes.
 func (k *visit) unseen() int64 {
 	if k.client != "" {
 		return k.out + k.here

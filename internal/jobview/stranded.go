@@ -10,9 +10,10 @@ import (
 // maxCompared is how many tasks Stranded reads at most.
 const maxCompared = 10_000
 
-// Stranded counts tasks in the lines of a limiter, and of tenants that share it, that could run
-// while the limiter gives that many permits at once, and cost more than it will give then. It
-// reads at most 10,000 tasks, and 500 tenants of a queue; all is false if there are more.
+// Stranded counts the tasks that a lower rate would strand, in the lines of a limiter and of tenants
+// that share it. These cost at most gives, the permits that the limiter gives at once now, and more
+// than it will give (then). Stranded reads at most 10,000 tasks, and 500 tenants of a queue. all is
+// false if there are more.
 func (i *Inspector) Stranded(ctx context.Context, limiter string, gives, then int64) (n int, all bool, err error) {
 	queues, err := i.Queues(ctx)
 	if err != nil {

@@ -32,11 +32,11 @@ func (l *Lines) EndSort(ctx context.Context, queue, process string) error {
 	return l.rdb.Del(ctx, sorterKey(queue)).Err()
 }
 
-// Peek returns the next tasks of a queue as if they were taken now, and leaves them there. It
-// returns at most so many, and at most few if another process sorts the queue: sorts says that
-// this process does. If the tasks are large, it reads them in several calls, as long as these last
-// no longer than lasts together: cut says that there are others which it has not read. There are
-// none if the queue is empty or paused.
+// Peek returns the next tasks of a queue as if they were taken now, and leaves them in the queue.
+// It returns at most most tasks, or at most few if another process sorts the queue. sorts says that
+// this process sorts it. Large tasks need several calls, which Peek makes until they have lasted for
+// lasts together. cut says that it has left some of the tasks unread. It returns no tasks if the
+// queue is empty or paused.
 func (l *Lines) Peek(ctx context.Context, queue, process string, most, few int, lasts time.Duration) (tasks []Taken, sorts, cut bool, err error) {
 	began := time.Now()
 	if tasks, sorts, cut, err = l.peekFrom(ctx, queue, process, 0, most, min(few, most)); !cut || !sorts {

@@ -57,8 +57,8 @@ func (l *Lines) ForgetTakes(ctx context.Context, taker, queue string) error {
 	return l.rdb.Del(ctx, tookKey(queue, taker)).Err()
 }
 
-// TakeAs does so, and can be repeated if its answer is lost: the take of the same number returns the tasks that it
-// took before, all of them, and takes no others.
+// TakeAs is Take for a call that can be repeated if its answer is lost. If the lost call took tasks, the call of the same
+// number returns those that have not moved on since, even if they are more than most, and takes no others.
 func (l *Lines) TakeAs(ctx context.Context, as Taker, queue string, leaseEnds any, most int, orders bool) ([]Taken, error) {
 	keys := []string{pendingKey(queue), pausedKey(queue), activeKey(queue), leaseKey(queue), tookKey(queue, as.ID)}
 	with, no := "", ""

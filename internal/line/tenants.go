@@ -282,8 +282,9 @@ func (l *Lines) sharedHeads(ctx context.Context, queue string, names []string, h
 	return err
 }
 
-// SetWeight gives a tenant of a limiter a weight; 0 removes it. Until now it had the weight before, unless Redis
-// knows another. What it has got counts as if it had had the new one: so it does not wait for its turn under the old.
+// SetWeight gives a tenant of a limiter a weight; 0 removes the weight that it was given. before is the weight that
+// the tenant had until now, unless Redis knows another. The permits that the tenant has got count as if it had had
+// the new weight. So it does not first wait as long as the old weight demands.
 func (l *Lines) SetWeight(ctx context.Context, limiter, tenant string, weight, before float64) error {
 	if weight == 0 {
 		return l.rdb.HDel(ctx, ofLimiter(limiter, "weights"), tenant).Err()

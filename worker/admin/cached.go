@@ -27,8 +27,9 @@ func newCached[T any](read func(context.Context) (T, error), lasts func(T) time.
 	return &cached[T]{read: read, lasts: lasts, reading: make(chan struct{}, 1)}
 }
 
-// get returns the value, after a read if it is too old. It waits for another request's read no longer than ctx. Its own goes
-// on for as long as any other: all see what it brings, also if that is an error.
+// get returns the value, and reads it first if it is too old. If another request reads the value, get waits for it until ctx
+// ends, but no longer than sampleTimeout. A read of its own goes on when ctx ends, because all requests get the result, also
+// if that is an error.
 func (c *cached[T]) get(ctx context.Context) (value T, err error) {
 	waits, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()

@@ -36,7 +36,8 @@ local function may(command, key, channel)
   return redis.acl_check_cmd(unpack(whole[command] and whole[command](key, channel) or { command, key, "0", "0" }))
 end
 
--- A command is missing if no key may be used with it, a key if commands that other keys may be used with do not go with it.
+-- A command is missing if no key may be used with it. A key is missing if get or set may be used with another key, but not
+-- with this one. If neither may be used with any key, all keys are missing.
 local missing, usable = {}, {}
 for _, command in ipairs(commands) do
   for _, key in ipairs(keys) do usable[command] = usable[command] or may(command, key) end

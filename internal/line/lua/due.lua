@@ -28,8 +28,8 @@ local function tasks(name, shared)
   if shared then return tonumber(redis.call("HGET", ARGV[1] .. "jt:tasks", shared) or "0") end
   return redis.call("ZCARD", ARGV[1] .. "jt:line:" .. name)
 end
--- permits removes the tasks from a set whose time there is not later than after, and returns what the others cost; 0, if somebody has written something
--- there that is not such a set.
+-- permits removes from a set the tasks whose time there is not later than after, and returns what the other tasks cost. It
+-- returns 0 if somebody has written something under the key that is not such a set.
 local function permits(key, after)
   local n = 0
   redis.pcall("ZREMRANGEBYSCORE", key, "-inf", string.format("%.0f", after))

@@ -1,12 +1,13 @@
 -- Puts tasks behind the first ones of a queue: of an asynq list whose next task is the last element.
 
--- leading returns how many of the first tasks stay ahead. stays says so of one; those ahead of it stay, too.
+-- leading returns how many of the first tasks stay ahead. stays(id) says whether a task stays; then the tasks before it
+-- stay, too. leading counts at most 2047 tasks.
 local function leading(list, stays)
   local function is(n)
     local id = redis.pcall("LRANGE", list, -n, -n)[1] -- none, if the user lacks the right to read the list
     return id and stays(id)
   end
-  local all, more = 0, 1 -- all of these stay, and perhaps not all of so many
+  local all, more = 0, 1 -- the first all tasks stay, but perhaps not the first more tasks
   while all < 1000 and is(more) do all, more = more, 2 * more end
   while more - all > 1 do
     local n = math.floor((all + more) / 2)
