@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -262,19 +263,25 @@ func (l *Limits) configure(cfg asynq.Config) gateSize {
 	return size
 }
 
-// weightOf returns the weight of a queue in the lines. In a strict server it is 1,000 times that of
-// the queues just below. So a queue gets about one permit in 1,000 while queues above it have tasks
-// in line. The fourth weight from below is the highest: queues above that one share it.
+// weightOf returns the weight of a queue in the lines.
 func (l *Limits) weightOf(queue string) int {
-	if !l.gate.size.strict {
-		return max(l.weights[queue], 1)
+	if l.gate.size.strict {
+		return strictWeight(l.weights, queue)
 	}
-	ranks := slices.Compact(slices.Sorted(maps.Values(l.weights)))
-	weight := 1
-	for range min(slices.Index(ranks, l.weights[queue]), 3) {
-		weight *= 1000
+	return max(l.weights[queue], 1)
+}
+
+// strictWeight returns the weight of a queue in the lines of a strict server. It is 1,000 times that of the queues just
+// below, so a queue gets about one permit in 1,000 while queues above it have tasks in line. With more than four different
+// weights the factor is smaller: the highest weight is 1e9, because the tags of shares still notice a permit of such a queue.
+func strictWeight(weights map[string]int, queue string) int {
+	const highest = 1e9
+	ranks := slices.Compact(slices.Sorted(maps.Values(weights)))
+	factor := 1000.0
+	if steps := len(ranks) - 1; steps > 3 {
+		factor = math.Pow(highest, 1/float64(steps))
 	}
-	return weight
+	return int(math.Round(math.Pow(factor, float64(max(slices.Index(ranks, weights[queue]), 0)))))
 }
 
 // whileRunning returns a context that also ends when the process drains.
