@@ -25,6 +25,10 @@ func (v *view) judgeChange(after []simulatedMember) {
 	for _, key := range v.s.logsOf(b.sl) {
 		left, _ := v.s.log(key)
 		want, got := b.live(v.s.left[key], v.now), b.live(left, v.now)
+		if b.limit.PerClient { // what an earlier change dropped goes when its client comes, or when its log expires
+			stand := b.epoch + max(near, b.far)
+			want, got = want.Until(stand), got.Until(stand)
+		}
 		if a.epoch != b.epoch {
 			stand := a.epoch + max(near, b.far)
 			want = want.Until(stand)
