@@ -273,7 +273,8 @@ func (l *Limits) weightOf(queue string) int {
 
 // strictWeight returns the weight of a queue in the lines of a strict server. It is 1,000 times that of the queues just
 // below, so a queue gets about one permit in 1,000 while queues above it have tasks in line. With more than four different
-// weights the factor is smaller: the highest weight is 1e9, because the tags of shares still notice a permit of such a queue.
+// weights the factor is smaller: the highest weight is 1e9, because the tags of shares notice a permit of such a queue until
+// the lowest has had about 16 million. After that it gets none while the highest has tasks in line.
 func strictWeight(weights map[string]int, queue string) int {
 	const highest = 1e9
 	ranks := slices.Compact(slices.Sorted(maps.Values(weights)))

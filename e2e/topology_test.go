@@ -69,6 +69,7 @@ func onSentinels(t *testing.T) topology {
 func TestTopologies(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) topology{"cluster": onCluster, "sentinel": onSentinels} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they wait for changes of masters
 			top := start(t)
 			jobs := 60 * (len(top.changes) + 1)
 			s := siteOver(t, top)

@@ -73,10 +73,10 @@ func call3() batchCall {
 }
 
 // TestGiveBackFromMany: a reservation of 100 goes back whole, though others have released most of it meanwhile (that comes
-// off the oldest grant), and what they used is in many entries.
+// off the oldest grant), and what they used is in many entries of its bucket.
 func TestGiveBackFromMany(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
-		l := b.limited(Rate{Permits: 1000, Interval: time.Minute, Guard: -1})
+		l := b.limited(Rate{Permits: 1000, Interval: 24 * time.Hour, Guard: -1}) // whose buckets last minutes
 		other := b.limiter(b.client())
 		r, err := l.Reserve(b.Context(), 100, 0)
 		check(b, err)

@@ -126,9 +126,8 @@ func (v *view) untouched(m simulatedMember) {
 		return
 	}
 	want, got := m.live(last, v.now), m.live(m.log, v.now)
-	if m.limit.PerClient { // what lies further ahead is dropped when its client comes, or earlier
-		stand := m.epoch + max(near, m.far)
-		want, got = want.Until(stand), got.Until(stand)
+	if m.limit.PerClient && len(m.log) == 0 { // it may have expired, with reservations that a change had dropped
+		want = want.Until(m.epoch + max(near, m.far))
 	}
 	if why := m.limit.Kept(want, got, v.now, false); why != "" {
 		v.broken("nothing leaks", "%s: %s, though no script has run meanwhile", m.sl.name, why)
@@ -269,10 +268,8 @@ func (v *view) once(changed bool, reply string) {
 	if !changed {
 		return
 	}
-	key, expires := v.batch(), true
-	for _, b := range v.before {
-		expires = expires && b.sl.gone // a limiter that disappears takes its replies with it: a repeat is charged to a new one
-	}
+	key := v.batch()
+	expires := v.before[0].sl.gone // a limiter that disappears takes its replies with it, those of its groups, too: a repeat is charged to a new one
 	// A clock that is set forward by an hour ends the time of the replies, too.
 	if first, done := v.s.served[key]; done && !expires && !v.s.steps {
 		v.broken("a repeat is harmless", "batch %v was served twice: %s, and before %s", v.m.args[0], reply, first)

@@ -169,15 +169,15 @@ func (q *queue) inVain(x *exchange, gives []*giving) bool {
 func (q *queue) settle(x *exchange, asks []*waiter, gives []*giving, out []outcome, sent time.Time, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if err != nil && q.k.ctx.Err() != nil {
+		err = ErrClosed
+	}
 	for _, g := range gives {
 		g.err = err
 		close(g.done)
 	}
 	for i, w := range asks {
 		if err != nil {
-			if q.k.ctx.Err() != nil {
-				err = ErrClosed
-			}
 			if limit, one := ofLimit(err); one {
 				w.limit.Store(int64(limit))
 			}
