@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestStrictWeight: a queue of a strict server has many times the weight of those below it, however many weights there are.
+// TestStrictWeight: a queue of a strict server has many times the weight of those below it, with up to ten different weights.
 func TestStrictWeight(t *testing.T) {
 	for ranks, least := range map[int]int{1: 0, 2: 1000, 4: 1000, 5: 100, 7: 30, 10: 9} {
 		weights := map[string]int{"same": 1}

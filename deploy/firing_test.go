@@ -71,7 +71,7 @@ in_flight_parked_jobs{instance="1",limit="slots"} 5x90
 in_flight_slots_total{instance="1",limit="slots"} 5x90
 `, []string{"NoSlot slots"}},
 		{"more than an hour of jobs", strings.Replace(healthy, `parked_jobs{instance="1",limit="a"} 100`, `parked_jobs{instance="1",limit="a"} 18100`, 1), []string{"Backlog a"}},
-		{"two hours of jobs of a limit of a day, after a burst", healthy + `
+		{"two days of jobs of a limit of a day, after a burst", healthy + `
 permits_granted_total{instance="1",limit="day"} 0x80 1000x9
 limit_permits{instance="1",limit="day"} 1000x90
 limit_interval_seconds{instance="1",limit="day"} 86400x90

@@ -62,10 +62,10 @@ listed with their configuration only.`, usageUpTo),
 			}
 			switch shown := len(inFlight); {
 			case s.opts.json:
+			case shown == 0 && slots > 0:
+				fmt.Fprint(s.stderr, "limits in flight: none of them shown; narrow with --match, or raise --max\n")
 			case slots == operate.MaxListed:
 				fmt.Fprintf(s.stderr, "%d limits in flight or more, the first %d of them shown: narrow with --match\n", slots, shown)
-			case shown == 0 && slots > 0:
-				fmt.Fprintf(s.stderr, "%d limits in flight, none of them shown\n", slots)
 			case shown < slots:
 				fmt.Fprintf(s.stderr, "%d limits in flight, the first %d of them shown\n", slots, shown)
 			}

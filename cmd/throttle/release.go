@@ -12,7 +12,9 @@ func newRelease(opts *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release --all",
 		Short: "Return all waiting jobs to their queues, for workers of an older version or of asynq alone",
-		Args:  args(0),
+		Long: `release returns all waiting jobs to their queues, for workers of an older version or
+of asynq alone. First stop the workers that run now: they would park the jobs again.`,
+		Args: args(0),
 		PreRunE: func(*cobra.Command, []string) error {
 			if !all {
 				return usage("want --all: the jobs of all limits and queues are returned")
