@@ -43,6 +43,7 @@ type job struct {
 	inFlight    bool
 	lease       *throttle.Lease // of its slots; nil: it has no slots
 	counted     bool            // it counts among the jobs that run in slots
+	drySlots    drySlots        // those of limits with dry_run
 	waitsBy     time.Time       // until when it waits, for whatever it is; zero: it has not waited yet, or not since its handler called Hold or Acquire
 	late        bool            // it had its slots, but none of the process in time
 	acquires    bool            // its handler acquires the permits
@@ -260,6 +261,7 @@ func (j *job) free() {
 	j.uncalled()
 	j.giveUp()
 	j.freeSlots()
+	j.drySlots.end()
 	j.leaveFlight()
 	j.a.position.leave()
 }

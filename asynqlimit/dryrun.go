@@ -2,6 +2,7 @@ package asynqlimit
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -30,11 +31,16 @@ const (
 // dryRun asks the limits with dry_run for the permits of what the job is about to do.
 func (j *job) dryRun() {
 	if len(j.needs.dry) > 0 {
-		j.l.dryRuns.ask(j.needs.dry, j.task.Type(), j.a.id)
+		j.l.dryRuns.ask(func(ctx context.Context) {
+			for _, draw := range j.needs.dry {
+				j.l.dryRuns.draw(ctx, draw, j.task.Type(), j.a.id)
+			}
+		})
 	}
 }
 
-func (d *dryRuns) ask(draws []plan.Draw, taskType, id string) {
+// ask asks a question beside the job that it is about.
+func (d *dryRuns) ask(question func(context.Context)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed || d.asking >= maxDryRuns {
@@ -44,9 +50,7 @@ func (d *dryRuns) ask(draws []plan.Draw, taskType, id string) {
 	d.asked.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), dryRunLasts)
 		defer cancel()
-		for _, draw := range draws {
-			d.draw(ctx, draw, taskType, id)
-		}
+		question(ctx)
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.asking--
@@ -67,17 +71,19 @@ func (d *dryRuns) draw(ctx context.Context, draw plan.Draw, taskType, id string)
 		}
 	}
 	counts.wouldWait.Add(1)
-	jobs := d.p.reports.add(time.Now(), "dry run of "+draw.Limit.Name)
-	if jobs == 0 {
-		return
+	because := slog.Any("error", err)
+	if err == nil {
+		because = slog.Duration("wait", wait.Round(time.Millisecond))
 	}
-	args := []any{"limit", draw.Limit.Name, "limiter", draw.Limiter, "jobs", jobs, "type", taskType, "task_id", id}
-	if err != nil {
-		args = append(args, "error", err)
-	} else {
-		args = append(args, "wait", wait.Round(time.Millisecond))
+	d.report(draw.Limit.Name, draw.Limiter, taskType, id, because)
+}
+
+// report tells that jobs would wait, once a minute for each limit.
+func (d *dryRuns) report(limit, limiter, taskType, id string, because slog.Attr) {
+	if jobs := d.p.reports.add(time.Now(), "dry run of "+limit); jobs > 0 {
+		d.p.logger.Info("jobs would wait for a limit without dry_run", "limit", limit, "limiter", limiter, "jobs", jobs,
+			"type", taskType, "task_id", id, because)
 	}
-	d.p.logger.Info("jobs would wait for a limit without dry_run", args...)
 }
 
 // take takes the permits of a draw, or returns how long the job would wait for them.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -138,6 +139,59 @@ jobs:
 		u, err := s.limiter("trial").Config(t.Context())
 		if err != nil || u.Permits != 100 {
 			t.Errorf("%v, %v", u, err)
+		}
+	})
+}
+
+// TestDryRunInFlight: a limit in flight with dry_run never holds a job. A job has a slot until it ends if there is one, and
+// otherwise counts as one that would wait.
+func TestDryRunInFlight(t *testing.T) {
+	onBoth(t, func(s *site) {
+		const yaml = `
+limits:
+  few: { in_flight: 2, dry_run: true }
+  keyed: { in_flight: 1, key: payload.account, dry_run: true }
+jobs:
+  x: { limits: [few, keyed] }
+`
+		var limits *asynqlimit.Limits
+		var log buffer
+		end := make(chan struct{})
+		s.serve(member{yaml: yaml, made: func(l *asynqlimit.Limits) { limits = l }, opts: asynqlimit.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+			asynq: asynq.Config{Concurrency: 10}, handle: func(ctx context.Context, _ *asynq.Task) error {
+				select {
+				case <-end:
+				case <-ctx.Done():
+				}
+				return ctx.Err()
+			}})
+		await := func(name string, held, running, wouldWait int64) {
+			t.Helper()
+			want := asynqlimit.SlotStats{Name: name, Held: held, Running: running, DryRun: true, WouldWait: wouldWait}
+			s.await(5*time.Second, func() (bool, string) {
+				stats := limits.Stats().Slots
+				i := slices.IndexFunc(stats, func(got asynqlimit.SlotStats) bool { return got.Name == name })
+				return stats[i] == want, fmt.Sprintf("%+v, want %+v", stats[i], want)
+			})
+		}
+		for i, payload := range []string{`{"account": "acme"}`, `{"account": "acme"}`, `{"account": "b"}`, `{"account": "b"}`, `{}`} {
+			s.enqueuePayload("x", fmt.Sprint("first", i), []byte(payload), asynq.MaxRetry(0))
+		}
+		s.awaitStarts("", 5, 5*time.Second) // none has ended
+		await("few", 2, 2, 3)
+		await("keyed", 2, 2, 3)
+		close(end)
+		s.awaitDone("default", 5*time.Second)
+		await("few", 2, 0, 3)
+		await("keyed", 2, 0, 3)
+		s.enqueuePayload("x", "again", []byte(`{"account": "acme"}`), asynq.MaxRetry(0))
+		s.awaitDone("default", 5*time.Second)
+		await("few", 3, 0, 3)
+		await("keyed", 3, 0, 3)
+		for _, want := range []string{"would wait", "limit=few", "limit=keyed"} {
+			s.await(5*time.Second, func() (bool, string) {
+				return strings.Contains(log.String(), want), fmt.Sprintf("no %q in the log:\n%s", want, log.String())
+			})
 		}
 	})
 }

@@ -264,25 +264,24 @@ func (l *Limits) configure(cfg asynq.Config) gateSize {
 }
 
 // weightOf returns the weight of a queue in the lines.
-func (l *Limits) weightOf(queue string) int {
+func (l *Limits) weightOf(queue string) int64 {
 	if l.gate.size.strict {
 		return strictWeight(l.weights, queue)
 	}
-	return max(l.weights[queue], 1)
+	return int64(max(l.weights[queue], 1))
 }
 
 // strictWeight returns the weight of a queue in the lines of a strict server. It is 1,000 times that of the queues just
-// below, so a queue gets about one permit in 1,000 while queues above it have tasks in line. With more than four different
-// weights the factor is smaller: the highest weight is 1e9, because the tags of shares notice a permit of such a queue until
-// the lowest has had about 16 million. After that it gets none while the highest has tasks in line.
-func strictWeight(weights map[string]int, queue string) int {
-	const highest = 1e9
+// below, so a queue gets about one permit in 1,000 while queues above it have tasks in line. With more than five different
+// weights the factor is smaller, because the tags of shares notice permits of queues whose weight is up to 1e12.
+func strictWeight(weights map[string]int, queue string) int64 {
+	const highest = 1e12
 	ranks := slices.Compact(slices.Sorted(maps.Values(weights)))
 	factor := 1000.0
-	if steps := len(ranks) - 1; steps > 3 {
+	if steps := len(ranks) - 1; steps > 4 {
 		factor = math.Pow(highest, 1/float64(steps))
 	}
-	return int(math.Round(math.Pow(factor, float64(max(slices.Index(ranks, weights[queue]), 0)))))
+	return int64(math.Round(math.Pow(factor, float64(max(slices.Index(ranks, weights[queue]), 0)))))
 }
 
 // whileRunning returns a context that also ends when the process drains.

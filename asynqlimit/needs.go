@@ -86,12 +86,13 @@ type needs struct {
 	costs    []int64
 	slots    []plan.Slot // it holds one of each while it runs
 	dry      []plan.Draw // on limits that only report who would wait
+	drySlots []plan.Slot // the same, of limits in flight
 }
 
 // of finds out what a task has to acquire. An error is a *BlockedError.
 func (rs *rules) of(task plan.Task) (needs, error) {
 	p, err := rs.plan.Plan(task)
-	n := needs{rule: rs.jobs[p.Job], dry: p.Dry}
+	n := needs{rule: rs.jobs[p.Job], dry: p.Dry, drySlots: p.DrySlots}
 	if mistake, ok := errors.AsType[*plan.Mistake](err); ok {
 		return n, &BlockedError{Reason: BlockReason(mistake.Reason), Err: mistake, Fix: mistake.Fix()}
 	}

@@ -47,7 +47,7 @@ func newOrders() *orders {
 
 // keepsOrder reports whether tasks of a limit run in order: one at a time, for each value of a
 // key.
-func keepsOrder(l *plan.SlotLimit) bool { return l.Key != "" && l.Slots.Limit == 1 }
+func keepsOrder(l *plan.SlotLimit) bool { return l.Key != "" && l.Slots.Limit == 1 && !l.Dry }
 
 // ordered reports whether the tasks that hold slots of a limiter run in order.
 func (rs *rules) ordered(limiter string) bool {

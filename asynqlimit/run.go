@@ -125,5 +125,6 @@ func (j *job) begins(ctx context.Context) bool {
 	j.counts().wholeWaits.add(waited)
 	j.tally(func(t *tally) { t.start(waited) })
 	j.dryRun()
+	j.dryRunSlots()
 	return true
 }

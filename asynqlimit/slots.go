@@ -18,7 +18,7 @@ import (
 
 // slotCounts are the counters of a limit in flight.
 type slotCounts struct {
-	held, running, lost, outlived, parked atomic.Int64
+	held, running, lost, outlived, parked, wouldWait atomic.Int64
 }
 
 // holder names a task among the holders of slots: the same name for each attempt.
@@ -176,12 +176,22 @@ func (j *job) askForSlots(ctx context.Context) error {
 		return errGone // a later attempt of the task is here
 	case within.Err() != nil && running.Err() == nil:
 		return j.parkForSlot(limiterOf(err))
+	}
+	if blocked := blockedBySlots(err); blocked != nil {
+		return blocked
+	}
+	return j.undecided(ctx, err)
+}
+
+// blockedBySlots returns what is wrong with a limit in flight, or nil if err is something else.
+func blockedBySlots(err error) *BlockedError {
+	switch {
 	case errors.Is(err, throttle.ErrWrongType):
 		return &BlockedError{Reason: BadKey, Err: err, Fix: "Redis has something else under a key of this limit in flight: rename the limit, or delete that key with redis-cli"}
 	case errors.Is(err, throttle.ErrInvalidSlots):
 		return &BlockedError{Reason: BadKey, Err: err, Fix: "restart the worker, which corrects a limit in flight; delete a rate of this name (throttle delete); or rename the limit"}
 	}
-	return j.undecided(ctx, err)
+	return nil
 }
 
 // slotsAtOnce reports whether the limits in flight of the task had slots at once when they were
@@ -269,9 +279,7 @@ func (j *job) freeSlots() {
 	if j.lease == nil {
 		return
 	}
-	over, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = j.lease.Release(over) // without a wait: the slots go back anyway
+	giveBackSlots(j.lease)
 	j.lease = nil
 	if j.counted {
 		j.counted = false
@@ -284,6 +292,13 @@ func (j *job) freeSlots() {
 		lines[i] = line.InFlight + s.Limiter
 	}
 	j.l.caller.ended(lines...)
+}
+
+// giveBackSlots releases a lease, and does not wait until Redis knows.
+func giveBackSlots(l *throttle.Lease) {
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = l.Release(over) // the slots go back anyway
 }
 
 // slotLimit is a limit in flight of the configuration.

@@ -88,6 +88,7 @@ func (p *process) stats() Stats {
 		c := &p.rules.slots[limit].counts
 		s.Slots = append(s.Slots, SlotStats{
 			Name: limit.Name, Held: c.held.Load(), Running: c.running.Load(), Parked: c.parked.Load(), Lost: c.lost.Load(), Outlived: c.outlived.Load(),
+			DryRun: limit.Dry, WouldWait: c.wouldWait.Load(),
 		})
 	}
 	for _, r := range p.rules.all {

@@ -47,7 +47,7 @@ func (l Limit) checkInFlight(key string) error {
 		has  bool
 	}{
 		{"rate", l.Rate != ""}, {"type", l.Type != ""}, {"rates", l.Rates != nil}, {"guard", l.Guard != 0}, {"smooth", l.Smooth},
-		{"window", l.Window != ""}, {"offset", l.Offset != 0}, {"keep_alive", l.KeepAlive != 0}, {"dry_run", l.DryRun},
+		{"window", l.Window != ""}, {"offset", l.Offset != 0}, {"keep_alive", l.KeepAlive != 0},
 		{"share", l.Share != ""}, {"weights", l.Weights != nil}, {"default_weight", l.DefaultWeight != nil},
 		{"adapt", l.Adapt != nil}, {"preset", l.Preset != ""},
 	} {

@@ -45,6 +45,10 @@ type SlotStats struct {
 	Parked   int64 // times that a job got in line
 	Lost     int64 // slots that running jobs lost because Redis or the process did not answer for a lease
 	Outlived int64 // handlers that ran on after that, while another job may have had the slot
+	// DryRun says that the limit holds no job. WouldWait are the jobs that ran although it had
+	// no slot for them, or would have been blocked by it.
+	DryRun    bool
+	WouldWait int64
 }
 
 // JobStats counts the attempts of one pattern's jobs.

@@ -19,7 +19,7 @@ func TestShareByWeight(t *testing.T) {
 		for _, due := range []int64{1, 2, 5, 50} {
 			rdb.FlushAll(t.Context())
 			got := map[string]int64{}
-			share := func(queue string, weight int, due int64) {
+			share := func(queue string, weight, due int64) {
 				t.Helper()
 				s, err := l.Share(t.Context(), []Sharing{{Limiter: "api", Due: due, Capacity: most, Queues: []Demand{{Queue: queue, Weight: weight, Left: 1000}}}})
 				if err != nil {
@@ -48,7 +48,7 @@ func TestShareBesideOthers(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	defer rdb.Close()
 	l := New(rdb)
-	demand := func(queue string, weight int, left int64) Demand {
+	demand := func(queue string, weight, left int64) Demand {
 		return Demand{Queue: queue, Weight: weight, Left: left, Cost: 1}
 	}
 	a, b, c := demand("a", 1, 1000), demand("b", 1, 3), demand("c", 3, 100_000)
@@ -71,5 +71,44 @@ func TestShareBesideOthers(t *testing.T) {
 		if err != nil || !slices.Equal(got[0], step.want) {
 			t.Errorf("step %d: got %v, %v, want %v", i, got, err, step.want)
 		}
+	}
+}
+
+// TestShareAfterMany: two queues of the same high weight get equal shares, and one far below them at most one permit, however
+// many permits that one had while they had no tasks. A process that visits only one of the queues sees that, too.
+func TestShareAfterMany(t *testing.T) {
+	for name, per := range map[string]string{"a limit of all": "", "a limit of each process": "process"} {
+		t.Run(name, func(t *testing.T) {
+			m := miniredis.RunT(t)
+			m.SetTime(time.Now()) // a queue counts for a second
+			rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+			defer rdb.Close()
+			l := New(rdb)
+			share := func(due int64, queues ...Demand) int64 {
+				t.Helper()
+				s, err := l.Share(t.Context(), []Sharing{{Limiter: "api", Client: per, Due: due, Capacity: 5000, Queues: queues}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s[0][0]
+			}
+			low := Demand{Queue: "low", Weight: 1, Left: 1 << 40, Cost: 10_000}
+			for range 10 {
+				share(50_000_000, low)
+			}
+			low.Cost = 1
+			a, b := Demand{Queue: "a", Weight: 1e12, Left: 1000, Cost: 1}, Demand{Queue: "b", Weight: 1e12, Left: 1000, Cost: 1}
+			got := map[string]int64{}
+			share(0, a)
+			share(0, b)
+			for range 50 {
+				got["a"] += share(1, a)
+				got["low"] += share(1, low)
+				got["b"] += share(1, b)
+			}
+			if got["a"] < 45 || got["b"] < 45 || got["low"] > 1 {
+				t.Errorf("got %v, want equal shares of a and b", got)
+			}
+		})
 	}
 }

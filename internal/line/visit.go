@@ -116,7 +116,7 @@ func parseDue(queue string, reply any) (Due, error) {
 // Demand is what a queue could call for a limiter.
 type Demand struct {
 	Queue     string
-	Weight    int
+	Weight    int64
 	Left, Out int64 // permits of tasks in line, and of tasks on their way
 	Cost      int64 // of a task, about
 	Unused    int64 // permits of an earlier share for which no task was called

@@ -220,14 +220,8 @@ func (js *Jobs) Fields() []string {
 	return fields
 }
 
-// ofValue returns the limiter of the task's value of the key.
-func (l *Limit) ofValue(t Task) (string, error) {
-	value, err := l.key.Pick(t)
-	if err != nil {
-		return "", fmt.Errorf("limit %q: %w", l.Name, err)
-	}
-	return limitname.OfValue(l.Name, value)
-}
+// dryRun is what people are told of a limit with dry_run.
+const dryRun = " (dry run)"
 
 // String describes the limit for people.
 func (l *Limit) String() string {
@@ -245,7 +239,7 @@ func (l *Limit) String() string {
 		s += fmt.Sprintf(" adapts between %d and %d", l.Adapt.Min, l.Adapt.Max)
 	}
 	if l.Dry {
-		s += " (dry run)"
+		s += dryRun
 	}
 	return s
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/internal/expr"
 	"github.com/jobthrottle/jobthrottle/internal/fair"
+	"github.com/jobthrottle/jobthrottle/internal/limitname"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -25,7 +26,10 @@ type Plan struct {
 	Job   *Job   // nil if no pattern of the configuration matches
 	Draws []Draw // in the order of Job.Limits; none if the task has no limits
 	Slots []Slot // in the order of Job.Slots
-	Dry   []Draw // on limits that only tell which tasks would wait: nothing depends on them
+
+	// Dry and DrySlots are of limits that only tell which tasks would wait: nothing depends on them.
+	Dry      []Draw
+	DrySlots []Slot
 }
 
 // Draw is what a task takes from one limit.
@@ -50,15 +54,15 @@ func (js *Jobs) Plan(t Task) (Plan, error) {
 		return Plan{Job: j}, nil
 	}
 	p := Plan{Job: j}
-	slots, badSlot := j.slotsOf(t)
-	if p.Slots = slots; len(j.Limits) == 0 {
+	badSlot := p.addSlots(t)
+	if len(j.Limits) == 0 {
 		return p, badSlot
 	}
 	p.Draws = make([]Draw, 0, len(j.Limits))
 	var badCost, badKey error
 	for i, of := range j.costs.of(t, j.Name) {
 		l := j.Limits[i]
-		limiter, noKey := l.limiterOf(t, j)
+		limiter, noKey := limiterOf(l.Name, l.Key, l.key, t, j)
 		d := Draw{Limit: l, Limiter: limiter, Rate: l.RateOf(limiter), Cost: of.permits, Pauses: j.pauses[i]}
 		if l.Dry {
 			d.Mistake = cmp.Or(of.mistake, noKey)
@@ -75,16 +79,21 @@ func (js *Jobs) Plan(t Task) (Plan, error) {
 	return p, cmp.Or(badCost, badKey, badSlot)
 }
 
-// limiterOf returns the name of the limiter that a task of the job draws on.
-func (l *Limit) limiterOf(t Task, j *Job) (string, error) {
-	if l.Key == "" {
-		return l.Name, nil
+// limiterOf returns the name of what a task of the job gets of a limit: the limit's own name, or that of the task's value
+// of its key. An error is a *Mistake.
+func limiterOf(limit, key string, of expr.Selector, t Task, j *Job) (string, error) {
+	if key == "" {
+		return limit, nil
 	}
-	name, err := l.ofValue(t)
+	value, err := of.Pick(t)
 	if err != nil {
-		return "", &Mistake{Reason: BadKey, Type: t.Type, Job: j.Name, Limit: l.Name, Path: l.Key, Err: err}
+		err = fmt.Errorf("limit %q: %w", limit, err)
+	} else if name, wrong := limitname.OfValue(limit, value); wrong == nil {
+		return name, nil
+	} else {
+		err = wrong
 	}
-	return name, nil
+	return "", &Mistake{Reason: BadKey, Type: t.Type, Job: j.Name, Limit: limit, Path: key, Err: err}
 }
 
 // tenantOf returns the tenant of the task, where tenants share the limit.

@@ -1,13 +1,13 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/expr"
-	"github.com/jobthrottle/jobthrottle/internal/limitname"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -16,6 +16,7 @@ type SlotLimit struct {
 	Name  string
 	Slots throttle.Slots
 	Key   string // where a task has the value; empty if there is one limit for all
+	Dry   bool   // it only tells which tasks would wait
 
 	key expr.Selector // Key
 }
@@ -25,6 +26,9 @@ func (l *SlotLimit) String() string {
 	s := fmt.Sprintf("%s %d in flight", l.Name, l.Slots.Limit)
 	if l.Key != "" {
 		s += " per " + l.Key
+	}
+	if l.Dry {
+		s += dryRun
 	}
 	return s
 }
@@ -41,10 +45,11 @@ func (l *SlotLimit) Has(limiter string) bool {
 type Slot struct {
 	Limit   *SlotLimit
 	Limiter string // the limit's own name, or that of the task's value of its key
+	Mistake error  // of Plan.DrySlots: why the task would be blocked, a *Mistake; else nil
 }
 
 func newSlotLimit(name string, lc config.Limit) (l *SlotLimit, err error) {
-	l = &SlotLimit{Name: name, Slots: lc.Slots(), Key: lc.Key}
+	l = &SlotLimit{Name: name, Slots: lc.Slots(), Key: lc.Key, Dry: lc.DryRun}
 	if l.Key != "" {
 		l.key, err = expr.ParseSelector(l.Key)
 	}
@@ -68,25 +73,18 @@ func splitSlots(names []string, all []*SlotLimit) (own []*SlotLimit, rates []str
 // Slots returns the limits in flight by name.
 func (js *Jobs) Slots() []*SlotLimit { return js.slots }
 
-// slotsOf returns the slots that a task needs. An error is a *Mistake.
-func (j *Job) slotsOf(t Task) (slots []Slot, err error) {
-	for _, l := range j.Slots {
-		name := l.Name
-		if l.Key != "" {
-			value, wrong := l.key.Pick(t)
-			if wrong == nil {
-				name, wrong = limitname.OfValue(l.Name, value)
-			} else {
-				wrong = fmt.Errorf("limit %q: %w", l.Name, wrong)
-			}
-			if wrong != nil {
-				if err == nil {
-					err = &Mistake{Reason: BadKey, Type: t.Type, Job: j.Name, Limit: l.Name, Path: l.Key, Err: wrong}
-				}
-				continue
-			}
+// addSlots adds the slots that a task needs. An error is a *Mistake.
+func (p *Plan) addSlots(t Task) (err error) {
+	for _, l := range p.Job.Slots {
+		limiter, mistake := limiterOf(l.Name, l.Key, l.key, t, p.Job)
+		switch {
+		case l.Dry:
+			p.DrySlots = append(p.DrySlots, Slot{l, limiter, mistake})
+		case mistake != nil:
+			err = cmp.Or(err, mistake)
+		default:
+			p.Slots = append(p.Slots, Slot{Limit: l, Limiter: limiter})
 		}
-		slots = append(slots, Slot{l, name})
 	}
-	return slots, err
+	return err
 }

@@ -11,8 +11,8 @@ import (
 // that has a key, and draws on the rates beside.
 func TestSlots(t *testing.T) {
 	js := jobsOf(t, `
-limits: { all: { in_flight: 7 }, account: { in_flight: 2, key: payload.account }, api: { rate: 10/1s } }
-jobs: { x: { limits: [all, api, account], permits: payload.n }, y: { limits: [all] } }
+limits: { all: { in_flight: 7 }, trial: { in_flight: 1, key: payload.x, dry_run: true }, account: { in_flight: 2, key: payload.account }, api: { rate: 10/1s } }
+jobs: { x: { limits: [all, trial, api, account], permits: payload.n }, y: { limits: [all] } }
 `)
 	slotsOf := func(p Plan) string {
 		var s []string
@@ -32,5 +32,8 @@ jobs: { x: { limits: [all, api, account], permits: payload.n }, y: { limits: [al
 	mistake, ok := errors.AsType[*Mistake](err)
 	if !ok || mistake.Reason != BadKey || mistake.Limit != "account" || mistake.Path != "payload.account" || slotsOf(p) != "all 7" {
 		t.Errorf("%+v, %v, slots %s", mistake, err, slotsOf(p))
+	}
+	if len(p.DrySlots) != 1 || p.DrySlots[0].Limit.Name != "trial" || !errors.As(p.DrySlots[0].Mistake, &mistake) || mistake.Limit != "trial" {
+		t.Errorf("%+v: want one of trial, with what is wrong", p.DrySlots)
 	}
 }

@@ -123,6 +123,9 @@ func (e emitter) stats(s jobview.Stats) {
 		e.gauge(slotsRunning, float64(l.Running), l.Name)
 		e.counter(slotsLost, l.Lost, l.Name)
 		e.counter(slotsOutlived, l.Outlived, l.Name)
+		if l.DryRun {
+			e.counter(wouldWait, l.WouldWait, l.Name)
+		}
 	}
 	for _, j := range s.Jobs {
 		e.counter(attempts, j.Done, j.Name, "done")

@@ -19,7 +19,8 @@
 local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 local permits, absence, capacity = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local all, queues, served, gone = redis.call("HGETALL", KEYS[2] or KEYS[1]), {}, 0, {}
+local shared = KEYS[2] or KEYS[1]
+local all, queues, served, gone = redis.call("HGETALL", shared), {}, 0, {}
 for i = 1, #all, 2 do
   if all[i] == "" then
     served = tonumber(all[i + 1])
@@ -27,13 +28,28 @@ for i = 1, #all, 2 do
     local visit, weight, tag, out, left, cost = string.match(all[i + 1], "^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$")
     if visit and math.abs(now - tonumber(visit)) <= absence then
       queues[all[i]] = { weight = tonumber(weight), tag = tonumber(tag), out = tonumber(out), left = tonumber(left),
-        cost = tonumber(cost), got = 0 }
+        cost = tonumber(cost), got = 0, visit = visit }
     else
       gone[#gone + 1] = all[i]
     end
   end
 end
-if #gone > 0 then redis.call("HDEL", KEYS[2] or KEYS[1], unpack(gone)) end
+if #gone > 0 then redis.call("HDEL", shared, unpack(gone)) end
+
+local function note(visit, q)
+  return string.format("%s %.17g %.17g %.0f %.0f %.0f", visit, q.weight, q.tag, q.out + q.got, q.left - q.got, q.cost)
+end
+
+-- Only differences of tags count. They stay small, because a large tag would not notice a permit of a queue of weight 1e12.
+if served > 1000 then
+  local notes = {}
+  for name, q in pairs(queues) do
+    q.tag = q.tag - served
+    notes[#notes + 1], notes[#notes + 2] = name, note(q.visit, q)
+  end
+  if #notes > 0 then redis.call("HSET", shared, unpack(notes)) end
+  served = 0
+end
 for i = 4, #ARGV, 6 do
   local q = queues[ARGV[i]] or { tag = served, got = 0 }
   q.own, q.weight, q.left, q.out = true, tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
@@ -62,8 +78,7 @@ local reply, notes = {}, {"", string.format("%.17g", served)}
 for i = 4, #ARGV, 6 do
   local q = queues[ARGV[i]]
   reply[#reply + 1] = q.got
-  notes[#notes + 1] = ARGV[i]
-  notes[#notes + 1] = string.format("%.0f %.17g %.17g %.0f %.0f %.0f", now, q.weight, q.tag, q.out + q.got, q.left - q.got, q.cost)
+  notes[#notes + 1], notes[#notes + 2] = ARGV[i], note(string.format("%.0f", now), q)
 end
 for _, key in ipairs(KEYS) do
   redis.call("HSET", key, unpack(notes))
