@@ -18,10 +18,13 @@ import (
 //
 //	go test -run - -bench ManyLimiters -benchtime 1x ./throttle
 func BenchmarkManyLimiters(b *testing.B) {
-	for _, limiters := range []int{1_000, 10_000, 100_000} {
-		b.Run(fmt.Sprint(limiters), func(b *testing.B) {
-			const goroutines = 256
-			rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(b), PoolSize: goroutines, ContextTimeoutEnabled: true})
+	for _, of := range []struct {
+		name                 string
+		limiters, goroutines int
+	}{{"1000", 1_000, 256}, {"10000", 10_000, 256}, {"100000", 100_000, 256}, {"1000x1", 1_000, 1}} {
+		b.Run(of.name, func(b *testing.B) {
+			limiters, goroutines := of.limiters, of.goroutines
+			rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(b), PoolSize: 256, ContextTimeoutEnabled: true})
 			defer rdb.Close()
 			c, err := throttle.New(rdb, throttle.Options{})
 			if err != nil {

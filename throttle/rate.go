@@ -77,7 +77,9 @@ type Rate struct {
 	// Guard is at most Interval, and in Calendar windows at most a quarter of it.
 	Guard time.Duration
 	// Smooth spreads permits evenly: n permits come no earlier than
-	// n * (Interval + Guard) / Permits after the grant before them.
+	// n * (Interval + Guard) / Permits after the grant before them, but permits of one Calendar
+	// window keep no distance from those of another. A limit of more than 512 permits may give
+	// some earlier, by up to 1/128 of the Interval. It makes up for that after them.
 	Smooth bool
 	// Window is Sliding (every Interval) or Calendar (fixed ones).
 	Window Window

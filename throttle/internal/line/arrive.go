@@ -80,6 +80,9 @@ func (l *Line) leave(w *Waiter, now Local) {
 	case queued:
 		l.front = without(l.front, w)
 		l.waiting = without(l.waiting, w)
+		if len(l.front)+len(l.waiting) == 0 {
+			l.askAt = 0 // it was for this one
+		}
 	case granted, unsure:
 		if l.closed {
 			break // Close has given back what it could

@@ -245,8 +245,9 @@ func (l *Line) deny(w *Waiter, wait time.Duration, member int) {
 // whenNext is when to ask again for permits that will be due in wait. That is when the
 // horizon reaches them. If it was this process's share of the horizon that was used up, it is
 // when half of its grants have been used, or when the permits are so near that anybody may
-// reserve them, whichever comes first. The jitter lets processes take turns, within a round if that
-// is long.
+// reserve them, whichever comes first. It is after a window, or a minute if that is longer, at the
+// latest: reservations may go back meanwhile, and not all of these are announced. The jitter lets
+// processes take turns, within a round if that is long.
 func (l *Line) whenNext(wait time.Duration, run *script.Run, round time.Duration, received Local) Local {
 	horizon := l.horizon(run.Ns)
 	at := received.Add(wait - run.Reach)
@@ -256,6 +257,7 @@ func (l *Line) whenNext(wait time.Duration, run *script.Run, round time.Duration
 			at = min(at, ws[len(ws)/2].grant.due)
 		}
 	}
+	at = min(at, received.Add(max(l.span(), time.Minute)))
 	return max(at, received.Add(time.Millisecond)).Add(l.jitter(max(horizon/16, round)))
 }
 

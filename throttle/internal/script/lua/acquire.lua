@@ -206,7 +206,7 @@ for _ = 1, take_number() do
         else
           settled = settled + 1
         end
-        if settled == M and T > from and members[tight].grid then
+        if settled == M and T > from and waits_for_bucket(members[tight], ns[tight]) then
           local _, high = bucket(members[tight].grid, T)
           if high > T then T, settled = high, 0 end
         end

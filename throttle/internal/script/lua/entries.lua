@@ -109,7 +109,7 @@ local function write(m, now)
         e = call('ZRANGEBYSCORE', m.permits_key, at, at, 'LIMIT', '0', '1')[1]
       end
     elseif m.grid then
-      low = bucket(m.W, now)
+      low = max((bucket(m.W, now)), cutoff(m, now) + 1) -- not what another calendar window counts
       e = call('ZREVRANGEBYSCORE', m.permits_key, score(now), score(low), 'LIMIT', '0', '1')[1]
     end
     if e then

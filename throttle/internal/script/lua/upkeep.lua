@@ -1,12 +1,12 @@
 -- What a log needs now and then besides grants: entries that are given back, released, merged or of
 -- another clock, and the lifetime of its keys.
 
--- bucket_end is the last microsecond of the bucket that contains t.
-local function bucket_end(span, t)
-  local _, high = bucket(span, t)
-  if high > t then return high - 1 end
-  _, high = bucket(span, t + 1)
-  return high > t + 1 and high - 1 or t
+-- bucket_end is the last microsecond of the bucket that contains t, and of t's calendar window.
+local function bucket_end(m, t)
+  local _, high = bucket(m.W, t)
+  if high == t then _, high = bucket(m.W, t + 1) end
+  local stop = max(t, high - 1)
+  return m.calendar and min(stop, cutoff(m, t) + m.interval) or stop
 end
 
 -- check_in notes that a client was seen.
@@ -27,7 +27,7 @@ local function compact(m, now)
       merged[#merged + 1], merged[#merged + 2] = score(t), pack_entry(t, w)
       w = 0
     end
-    t, w, stop = u, w + weight(raw[i]), bucket_end(m.W, u)
+    t, w, stop = u, w + weight(raw[i]), bucket_end(m, u)
   end
   if not t then return end
   merged[#merged + 1], merged[#merged + 2] = score(t), pack_entry(t, w)
@@ -155,7 +155,7 @@ end
 -- the configuration (a pause, or another rate), only the entry at t is used: a grant that the change left in the log is
 -- still there.
 local function take_back(m, t, n, now, same)
-  return take_from(m, t, n, now, same and min(bucket_end(m.W, t), max(t, now)) or t)
+  return take_from(m, t, n, now, same and min(bucket_end(m, t), max(t, now)) or t)
 end
 
 -- release takes permits off the oldest grants: taking from newer ones could let a window overflow.

@@ -19,11 +19,42 @@ local function load_log(m, now)
   m.s, m.w, m.p, m.n, m.beyond = s, w, p, n, beyond
 end
 
+-- distance is how far n permits of a smooth limit come after what is before them.
+local function distance(m, n)
+  local d = n * m.W / m.rate
+  return m.rounding > 0 and d or ceil(d)
+end
+
+-- retime notes for a smooth limit when the permits of each entry would have come if none waited for the end of a bucket
+-- (real), and when they have to at the latest, because of the entries after them (last): the former from one entry on, the
+-- latter from another back. The log does not say how long an entry waited. It was m.rounding at most, and the entry keeps its
+-- distance from those before it.
+local function retime(m, from, back)
+  local s, w, real, last = m.s, m.w, m.real, m.last
+  for k = from, m.n do
+    local t = min(s[k], max(real[k - 1] or 0, s[k] - m.rounding) + distance(m, w[k]))
+    if k > from and real[k] == t then break end
+    real[k] = t
+  end
+  for k = back, 1, -1 do
+    local t = s[k + 1] and max(real[k], min(s[k], last[k + 1] - distance(m, w[k + 1]))) or s[k]
+    if k < back and last[k] == t then break end
+    last[k] = t
+  end
+end
+
 -- insert adds permits at t to the loaded log.
 local function insert(m, t, x)
   local new, i = add(m.s, m.w, t, x)
   if new then m.n = m.n + 1 end
   for j = i, m.n do m.p[j] = m.p[j - 1] + m.w[j] end
+  if m.real then
+    if new then
+      table.insert(m.real, i, t)
+      table.insert(m.last, i, t)
+    end
+    retime(m, i, i)
+  end
 end
 
 -- above is the first index whose time is later than t.
@@ -85,25 +116,25 @@ local function fit_calendar(m, n, from)
 end
 
 -- fit_smooth returns the earliest T >= from that keeps its distances: n * W / rate from the entry
--- before it, and the next entry's own distance to that one. In a log in buckets, a bucket may not
--- exceed its share of the rate.
+-- before it, and the next entry's own distance to that one; and how many permits there is room for at T.
+-- Permits that are less than half a bucket apart wait for its end in a log in buckets (waits_for_bucket), and come
+-- together. Their distances count from when they would have come (retime), so the rate is kept.
 local function fit_smooth(m, n, from)
-  local t, step = from, ceil(n * m.W / m.rate)
-  local grid = m.grid and ceil(m.W / BUCKETS)
-  local share = m.grid and ceil(m.rate / BUCKETS) or 0
+  if not m.real then
+    m.real, m.last, m.rounding = {}, {}, waits_for_bucket(m, 1) and 1.5 * m.W / BUCKETS or 0
+    retime(m, 1, m.n)
+  end
+  local t, d, rounding = from, distance(m, n), waits_for_bucket(m, n) and m.rounding or 0
   while true do
     local i = above(m, t)
-    local before, after = m.s[i - 1], m.s[i]
-    local gap = after and ceil(m.w[i] * m.W / m.rate)
-    if grid and gap then gap = min(gap, grid) end
-    if before == t and m.w[i - 1] + n <= share then return t, share - m.w[i - 1] end
-    if before and t < before + step then
-      t = before + step
-    elseif after and t + gap > after then
+    local before, after = m.real[i - 1] or 0, m.s[i]
+    local base, stop = max(before, t - rounding), after and min(t, m.last[i] - distance(m, m.w[i])) or t
+    if t < before + d then
+      t = min(ceil(before + d), after or LATEST)
+    elseif min(t, base + d) > stop then
       t = after
-      if not (m.w[i] + n <= share) then t = after + step end
     else
-      return t, max(n, share)
+      return t, max(n, floor((stop - base) * m.rate / m.W))
     end
   end
 end
@@ -149,7 +180,7 @@ local function available(m, now)
   if m.calendar then
     local start = cutoff(m, now) + 1
     if now < start + m.guard or now >= start + m.interval - m.guard then return 0 end
-    return max(0, m.rate - (m.p[m.n] - m.p[above(m, start - 1) - 1]))
+    return max(0, m.rate - (m.p[above(m, start + m.interval - 1) - 1] - m.p[above(m, start - 1) - 1]))
   end
   local t, room = fit_sliding(m, 0, now)
   if t > now then return 0 end
