@@ -29,10 +29,10 @@ type busyLog struct {
 func busyLogs() []busyLog {
 	if nightly() {
 		r := throttle.Rate{Permits: 100_000, Interval: time.Minute}
-		return []busyLog{{r, 64}, {r, 1250}}
+		return []busyLog{{r, 64}, {r, 1250}, {throttle.Rate{Permits: 257, Interval: 20 * time.Second, Smooth: true}, 128}}
 	}
 	r := throttle.Rate{Permits: 10_000, Interval: 2 * time.Second}
-	return []busyLog{{r, 64}, {r, 250}}
+	return []busyLog{{r, 64}, {r, 250}, {throttle.Rate{Permits: 257, Interval: 2 * time.Second, Smooth: true}, 128}}
 }
 
 func (l busyLog) String() string {

@@ -148,6 +148,6 @@ local function bucket(span, t)
 end
 
 -- waits_for_bucket reports whether a grant of n that is due later waits for the end of its bucket, so that the log does not
--- grow with the rate. Of a smooth limit, grants that are further apart have entries of their own: few of them, and the wait
--- would add up.
-local function waits_for_bucket(m, n) return m.grid and not (m.smooth and 2 * BUCKETS * n >= m.rate) end
+-- grow with the rate. Of a smooth limit, grants that are further apart than that have entries of their own: the waits would
+-- add up.
+local function waits_for_bucket(m, n) return m.grid and not (m.smooth and BUCKETS * n >= m.rate) end

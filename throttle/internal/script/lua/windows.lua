@@ -117,11 +117,11 @@ end
 
 -- fit_smooth returns the earliest T >= from that keeps its distances: n * W / rate from the entry
 -- before it, and the next entry's own distance to that one; and how many permits there is room for at T.
--- Permits that are less than half a bucket apart wait for its end in a log in buckets (waits_for_bucket), and come
+-- Permits that are less than a bucket apart wait for its end in a log in buckets (waits_for_bucket), and come
 -- together. Their distances count from when they would have come (retime), so the rate is kept.
 local function fit_smooth(m, n, from)
   if not m.real then
-    m.real, m.last, m.rounding = {}, {}, waits_for_bucket(m, 1) and 1.5 * m.W / BUCKETS or 0
+    m.real, m.last, m.rounding = {}, {}, waits_for_bucket(m, 1) and 2 * m.W / BUCKETS or 0
     retime(m, 1, m.n)
   end
   local t, d, rounding = from, distance(m, n), waits_for_bucket(m, n) and m.rounding or 0
