@@ -68,7 +68,7 @@ func TestSmoothIsUsed(t *testing.T) {
 		{"3000/1s", 600, 7, 6 * time.Second},
 		{"1000/10s", 300, 4, 60 * time.Second},
 		{"90000/1m", 10, 200, 4 * time.Minute},
-		{"90000/1m", 20, 500, 4 * time.Minute},
+		{"90000/1m", 300, 550, 4 * time.Minute},
 	} {
 		t.Run(tt.rate, func(t *testing.T) {
 			underFakeTime(t, func(b *bench) {
