@@ -36,8 +36,8 @@ for i = 1, #all, 2 do
 end
 if #gone > 0 then redis.call("HDEL", shared, unpack(gone)) end
 
-local function note(visit, q)
-  return string.format("%s %.17g %.17g %.0f %.0f %.0f", visit, q.weight, q.tag, q.out + q.got, q.left - q.got, q.cost)
+local function note(visit, q) -- without exponents, which not every Lua reads
+  return string.format("%s %.17g %.15f %.0f %.0f %.0f", visit, q.weight, q.tag, q.out + q.got, q.left - q.got, q.cost)
 end
 
 -- Only differences of tags count. They stay small, because a large tag would not notice a permit of a queue of weight 1e12.
@@ -74,7 +74,7 @@ for _ = 1, 5000 do
   if first.own then capacity, served = capacity - 1, math.max(served, first.tag) end
   permits, first.got, first.tag = permits - first.cost, first.got + first.cost, first.tag + first.cost / first.weight
 end
-local reply, notes = {}, {"", string.format("%.17g", served)}
+local reply, notes = {}, {"", string.format("%.15f", served)}
 for i = 4, #ARGV, 6 do
   local q = queues[ARGV[i]]
   reply[#reply + 1] = q.got
