@@ -104,7 +104,7 @@ type process struct {
 	owned    bool // throttle is ours to close
 	rules    *rules
 	others   jobCounts // for types that no rule matches
-	applied  recent    // limiters of keys whose rate this process has applied
+	applied  *recent   // limiters of keys whose rate this process has applied
 	reports  reports
 	events   events
 	dryRuns  dryRuns
@@ -142,7 +142,7 @@ func New(rdb redis.UniversalClient, cfg *config.Config, opts Options) (*Limits, 
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	p := &process{cfg: cfg, rdb: rdb, lines: line.New(rdb), throttle: opts.Throttle, rules: rules, logger: opts.Logger, watches: make(chan struct{}, 1), started: time.Now()}
+	p := &process{cfg: cfg, rdb: rdb, lines: line.New(rdb), throttle: opts.Throttle, rules: rules, applied: newRecent(maxRecent), logger: opts.Logger, watches: make(chan struct{}, 1), started: time.Now()}
 	if p.throttle == nil {
 		if p.throttle, err = cfg.Redis.NewThrottle(rdb); err != nil {
 			return nil, err

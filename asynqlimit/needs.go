@@ -2,6 +2,7 @@ package asynqlimit
 
 import (
 	"errors"
+	"hash/maphash"
 	"math"
 	"slices"
 	"sync"
@@ -172,27 +173,47 @@ func (n needs) paused() (of []int) {
 	return of
 }
 
-// recent remembers a bounded number of names.
+// recent remembers names: the last most at least, and twice as many at most. It keeps only a hash of each.
 type recent struct {
-	mu    sync.Mutex
-	names map[string]bool
+	most int
+	seed maphash.Seed
+
+	mu          sync.Mutex
+	now, before map[uint64]struct{} // what was added, or asked for, since now was last full, and what was before
 }
 
-const maxRecent = 10_000
+// maxRecent names need about 20 MB, as twice as many may be remembered.
+const maxRecent = 500_000
+
+func newRecent(most int) *recent {
+	return &recent{most: most, seed: maphash.MakeSeed(), now: map[uint64]struct{}{}}
+}
 
 // has reports whether it remembers the name.
 func (r *recent) has(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.names[name]
+	hash := maphash.String(r.seed, name)
+	if _, ok := r.now[hash]; ok {
+		return true
+	}
+	_, ok := r.before[hash]
+	if ok {
+		r.keep(hash)
+	}
+	return ok
 }
 
-// add remembers a name. When there are too many, it forgets all others first.
+// add remembers a name.
 func (r *recent) add(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.names == nil || len(r.names) >= maxRecent {
-		r.names = make(map[string]bool)
+	r.keep(maphash.String(r.seed, name))
+}
+
+func (r *recent) keep(hash uint64) {
+	if len(r.now) >= r.most {
+		r.before, r.now = r.now, map[uint64]struct{}{}
 	}
-	r.names[name] = true
+	r.now[hash] = struct{}{}
 }
