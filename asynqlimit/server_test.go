@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,12 +18,26 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
-// TestExistingServer: a server with its own error handler, failure test, retry delays and
-// middleware gets limits. The limits are kept, jobs without limits run beside them, and
-// everything that is the server's own sees real failures only.
-func TestExistingServer(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, redistest.Start(t))
+const existingRate, tenantRate, existingInterval, existingGuard = 20, 5, time.Second, 50 * time.Millisecond
+
+// existing is what came of a server with its own error handler, failure test, retry delays and middleware. Some of its jobs
+// have limits, others have none, and one of those without fails once.
+type existing struct {
+	limited  []start
+	waits    []time.Duration // of the jobs without limits, from enqueueing to start, sorted
+	failures []error         // that its error handler saw
+
+	// How often asynq asked its failure test, asked it for a delay, and ran its middleware.
+	asked, delayed, wrapped int32
+}
+
+var errFails = errors.New("fails")
+
+// runExisting runs so many jobs of ten tenants within the limits of their type and their tenant, all enqueued beforehand, and
+// 50 others, one after each pause.
+func runExisting(tb testing.TB, limited int, pause time.Duration) existing {
+	const free = 50
+	s := newSite(tb, redistest.Start(tb))
 	var wrapped, asked, delayed atomic.Int32
 	mux := asynq.NewServeMux()
 	mux.Use(func(next asynq.Handler) asynq.Handler {
@@ -31,11 +46,10 @@ func TestExistingServer(t *testing.T) {
 			return next.ProcessTask(ctx, task)
 		})
 	})
-	errFails := errors.New("fails")
-	m := member{name: "theirs", mux: mux, yaml: `
-limits: { api: { rate: 20/1s, guard: 50ms }, tenant: { rate: 5/1s, guard: 50ms, key: payload.tenant } }
+	m := member{name: "theirs", mux: mux, yaml: fmt.Sprintf(`
+limits: { api: { rate: %d/%v, guard: %v }, tenant: { rate: %d/%[2]v, guard: %[3]v, key: payload.tenant } }
 jobs: { "x:limited": { limits: [api, tenant] } }
-`, asynq: asynq.Config{Concurrency: 10, DelayedTaskCheckInterval: time.Second,
+`, existingRate, existingInterval, existingGuard, tenantRate), asynq: asynq.Config{Concurrency: 10, DelayedTaskCheckInterval: time.Second,
 		IsFailure:      func(err error) bool { asked.Add(1); return errors.Is(err, errFails) },
 		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { delayed.Add(1); return time.Second },
 	}}
@@ -48,38 +62,99 @@ jobs: { "x:limited": { limits: [api, tenant] } }
 	}
 	mux.HandleFunc("x", s.handler(m))
 	mux.HandleFunc("y", s.handler(m))
-	for i := range 200 {
+	for i := range limited {
 		s.enqueuePayload("x:limited", fmt.Sprint("limited", i), fmt.Appendf(nil, `{"tenant": %d}`, i%10), asynq.MaxRetry(0))
 	}
-	s.serve(m)
+	stop := s.serve(m)
 	s.enqueue("y:fails", "failing", asynq.MaxRetry(3))
-	var waits []time.Duration
-	for i := range 50 {
-		id, sent := fmt.Sprint("free", i), time.Now()
+	sent := map[string]time.Time{}
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for i := range free {
+		<-tick.C
+		id := fmt.Sprint("free", i)
+		sent[id] = time.Now()
 		s.enqueue("y:free", id)
-		s.awaitStarts(id, 1, 10*time.Second)
-		waits = append(waits, s.seen(id)[0].at.Sub(sent))
 	}
-	starts := s.awaitStarts("limited", 200, 30*time.Second)
+	e := existing{limited: s.awaitStarts("limited", limited, 2*idealExisting(limited)+20*time.Second)}
 	s.awaitStarts("failing", 2, 10*time.Second)
-	slices.Sort(waits)
-	took := starts[199].at.Sub(starts[0].at)
-	t.Logf("200 jobs took %v, %.3f of the ideal; others waited p50 %v, p99 %v", took, took.Seconds()/(9*1.05), waits[25], waits[49])
-	if most := busiest(starts, time.Second); most > 20 {
-		t.Errorf("%d starts in a second, want at most 20", most)
+	for _, st := range s.awaitStarts("free", free, 10*time.Second) {
+		e.waits = append(e.waits, st.at.Sub(sent[st.id]))
 	}
-	if waits[49] > 2*time.Second {
-		t.Errorf("a job without limits waited %v", waits[49])
-	}
+	slices.Sort(e.waits)
 	s.await(10*time.Second, func() (bool, string) { q := s.queue("default"); return q.Size == 0, fmt.Sprintf("%+v", q) })
-	if len(s.failures) != 1 || !errors.Is(s.failures[0], errFails) || asked.Load() != 1 || delayed.Load() != 1 {
-		t.Errorf("failures %v, asked %d times whether one is, and %d times for a delay; want one each", s.failures, asked.Load(), delayed.Load())
+	stop()
+	e.limited, e.failures = s.seen("limited"), s.failures
+	e.asked, e.delayed, e.wrapped = asked.Load(), delayed.Load(), wrapped.Load()
+	return e
+}
+
+// idealExisting is how long the limit of the type lets so many jobs take, from the first start to the last.
+func idealExisting(jobs int) time.Duration {
+	return time.Duration(max(0, (jobs+existingRate-1)/existingRate-1)) * (existingInterval + existingGuard)
+}
+
+// took is the time from the first start to the last of the jobs with limits.
+func (e existing) took() time.Duration { return e.limited[len(e.limited)-1].at.Sub(e.limited[0].at) }
+
+// p99 is how long the jobs without limits waited.
+func (e existing) p99() time.Duration { return e.waits[len(e.waits)*99/100] }
+
+// TestExistingServer: a server with its own error handler, failure test, retry delays and
+// middleware gets limits. The limits are kept, jobs without limits run beside them, and
+// everything that is the server's own sees real failures only. BenchmarkExistingServer has the times.
+func TestExistingServer(t *testing.T) {
+	t.Parallel()
+	const jobs = 200
+	alone := runExisting(t, 0, 20*time.Millisecond)
+	e := runExisting(t, jobs, idealExisting(jobs)/50)
+	t.Logf("200 jobs took %v, %.3f of the ideal; others waited p50 %v, p99 %v; alone p50 %v, p99 %v",
+		e.took(), e.took().Seconds()/idealExisting(jobs).Seconds(), e.waits[25], e.p99(), alone.waits[25], alone.p99())
+	if most := busiest(e.limited, existingInterval); most > existingRate {
+		t.Errorf("%d starts in a second, want at most %d", most, existingRate)
 	}
-	if n := wrapped.Load(); n != 252 {
-		t.Errorf("their middleware ran %d times, want once for each of 252 runs", n)
+	tenants := map[string][]start{}
+	for _, st := range e.limited {
+		tenant := st.id[len(st.id)-1:]
+		tenants[tenant] = append(tenants[tenant], st)
 	}
-	if len(starts) != 200 {
-		t.Errorf("%d starts of 200 jobs", len(starts))
+	for tenant, starts := range tenants {
+		if most := busiest(starts, existingInterval); most > tenantRate {
+			t.Errorf("%d starts of tenant %s in a second, want at most %d", most, tenant, tenantRate)
+		}
+	}
+	if most := 2 * idealExisting(jobs); e.took() > most { // it works: the benchmark says how well
+		t.Errorf("the jobs took %v, want at most %v", e.took(), most)
+	}
+	if most := alone.p99()*3/2 + time.Second; e.p99() > most {
+		t.Errorf("a job without limits waited %v, want at most %v", e.p99(), most)
+	}
+	for name, of := range map[string]existing{"alone": alone, "beside the others": e} {
+		if len(of.failures) != 1 || !errors.Is(of.failures[0], errFails) || of.asked != 1 || of.delayed != 1 {
+			t.Errorf("%s: failures %v, asked %d times whether one is, and %d times for a delay; want one each", name, of.failures, of.asked, of.delayed)
+		}
+		if runs := len(of.limited) + len(of.waits) + 2; of.wrapped != int32(runs) {
+			t.Errorf("%s: their middleware ran %d times, want once for each of %d runs", name, of.wrapped, runs)
+		}
+	}
+	if len(e.limited) != jobs {
+		t.Errorf("%d starts of %d jobs", len(e.limited), jobs)
+	}
+}
+
+// BenchmarkExistingServer reports how long 200 jobs take against what their limit allows, and how long 50 others wait beside
+// them, against those alone.
+func BenchmarkExistingServer(b *testing.B) {
+	const jobs = 200
+	for b.Loop() {
+		alone := runExisting(b, 0, idealExisting(jobs)/50)
+		e := runExisting(b, jobs, idealExisting(jobs)/50)
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(e.took().Seconds()/idealExisting(jobs).Seconds(), "of-ideal")
+		b.ReportMetric(float64(busiest(e.limited, existingInterval)), "busiest-second")
+		b.ReportMetric(alone.p99().Seconds()*1000, "alone-p99-ms")
+		b.ReportMetric(e.p99().Seconds()*1000, "free-p99-ms")
+		b.ReportMetric(e.p99().Seconds()/alone.p99().Seconds(), "free-p99-of-alone")
 	}
 }
 
@@ -150,6 +225,78 @@ func TestGroupsAndSchedules(t *testing.T) {
 	if q := s.queue("default"); q.Archived+q.Failed != 0 {
 		t.Errorf("%d archived, %d failed", q.Archived, q.Failed)
 	}
+}
+
+// TestPeriodicTasks: a task of asynq's PeriodicTaskManager is due more often than its limit allows, and its configuration
+// changes once, while a task of the old one waits. Each task that was enqueued runs once, and none is archived.
+func TestPeriodicTasks(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	s.serve(member{yaml: "limits: { api: { rate: 1/3s, guard: 300ms } }\njobs: { \"x:\": { limits: [api], hold: 200ms } }\n"})
+	var mu sync.Mutex
+	enqueued := map[string]int{} // by id
+	configs := periodic{config: &asynq.PeriodicTaskConfig{
+		Cronspec: "@every 1s", Task: asynq.NewTask("x:cron", []byte("old")), Opts: []asynq.Option{asynq.TaskID("old"), asynq.MaxRetry(0)},
+	}}
+	manager, err := asynq.NewPeriodicTaskManager(asynq.PeriodicTaskManagerOpts{
+		PeriodicTaskConfigProvider: &configs, RedisUniversalClient: s.rdb, SyncInterval: 100 * time.Millisecond,
+		SchedulerOpts: &asynq.SchedulerOpts{LogLevel: asynq.FatalLevel, PostEnqueueFunc: func(info *asynq.TaskInfo, err error) {
+			if errors.Is(err, asynq.ErrTaskIDConflict) || errors.Is(err, asynq.ErrDuplicateTask) {
+				return // the one before still waits
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			enqueued[info.ID]++
+			mu.Unlock()
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := manager.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := sync.OnceFunc(manager.Shutdown)
+	defer stop()
+	s.awaitStarts("old", 1, 10*time.Second)
+	s.awaitWaiting("default", 1)
+	configs.set(&asynq.PeriodicTaskConfig{
+		Cronspec: "@every 1s", Task: asynq.NewTask("x:cron", []byte("new")), Opts: []asynq.Option{asynq.Unique(time.Hour), asynq.MaxRetry(0)},
+	})
+	s.awaitStarts("", 3, 20*time.Second)
+	stop()
+	s.awaitDone("default", 10*time.Second)
+	starts, ran := s.seen(""), map[string]int{}
+	for _, st := range starts {
+		ran[st.id]++
+	}
+	if !maps.Equal(ran, enqueued) || ran["old"] < 2 || len(ran) < 2 {
+		t.Errorf("enqueued %v, ran %v; want the same, the old one twice and a new one", enqueued, ran)
+	}
+	if most := busiest(starts, 3*time.Second); most > 1 {
+		t.Errorf("%d starts within 3s, want 1", most)
+	}
+}
+
+// periodic is the configuration of a PeriodicTaskManager, with one task.
+type periodic struct {
+	mu     sync.Mutex
+	config *asynq.PeriodicTaskConfig
+}
+
+func (p *periodic) GetConfigs() ([]*asynq.PeriodicTaskConfig, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return []*asynq.PeriodicTaskConfig{p.config}, nil
+}
+
+func (p *periodic) set(config *asynq.PeriodicTaskConfig) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.config = config
 }
 
 // TestSettle: a job gives back what it did not use of one of its limits.
