@@ -159,7 +159,7 @@ func (i *image) copy(t *testing.T, c *instructions.CopyCommand, from *image) {
 			continue
 		}
 		found := false
-		for _, path := range context(t) {
+		for _, path := range buildContext(t) {
 			if source == "." || path == source {
 				copyTo(t, filepath.Join(repository, path), filepath.Join(dest, path), false)
 				found = true
@@ -199,9 +199,9 @@ func copyTo(t *testing.T, source, dest string, into bool) {
 	}
 }
 
-// context returns the files that a build sees: those of the repository that
+// buildContext returns the files that a build sees: those of the repository that
 // .dockerignore does not hide.
-func context(t *testing.T) []string {
+func buildContext(t *testing.T) []string {
 	t.Helper()
 	hidden, err := ignorefile.ReadAll(bytes.NewReader(read(t, ".dockerignore")))
 	if err != nil {

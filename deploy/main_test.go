@@ -1,5 +1,6 @@
 // Package deploy_test checks what jobthrottle is deployed with by the schemas of the
-// tools that read it, and starts a worker as each of them would.
+// tools that read it, and starts a worker as each of them would. It also uses asynqmon
+// beside a server with limits.
 package deploy_test
 
 import (
