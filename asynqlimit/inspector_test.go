@@ -284,11 +284,15 @@ jobs: { "x:": { limits: [api, account] }, "y:blocked": { limits: [account] } }
 		if o.deleted[id] {
 			continue
 		}
-		if _, err := s.inspector.GetTaskInfo(o.queueOf(n), id); errors.Is(err, asynq.ErrTaskNotFound) {
+		info, err := s.inspector.GetTaskInfo(o.queueOf(n), id)
+		switch {
+		case errors.Is(err, asynq.ErrTaskNotFound):
 			lost++
 			t.Errorf("%s is lost", id)
-		} else if err != nil {
+		case err != nil:
 			t.Fatal(err)
+		case o.archived[id] && info.State != asynq.TaskStateArchived:
+			t.Errorf("somebody archived %s, and nobody ran it since: it is %v", id, info.State)
 		}
 		if lost > 10 {
 			t.FailNow()
