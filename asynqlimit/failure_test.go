@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
 // awaitArchived waits until n tasks have failed as often as they may, and no others are left.
@@ -217,4 +219,32 @@ jobs: { "x:limited": { limits: [api], permits: 2 } }
 			s.awaitWaiting("default", 1)
 		})
 	}
+}
+
+// TestKeyOfAnotherProgram: if the key of a limit holds data of another program, a server says so when it starts, and runs the
+// jobs of all other limits. The jobs of that limit wait until the key is gone.
+func TestKeyOfAnotherProgram(t *testing.T) {
+	onBoth(t, func(s *site) {
+		if err := s.rdb.Set(t.Context(), "api", "x", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		var log testkit.Buffer
+		s.enqueue("x", "waits")
+		s.enqueue("y", "runs")
+		s.serve(member{
+			yaml: "limits: { api: { rate: 10/1s }, web: { rate: 10/1s } }\njobs: { x: { limits: [api], hold: 0 }, y: { limits: [web] } }\n",
+			opts: asynqlimit.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+		})
+		s.awaitStarts("runs", 1, 5*time.Second)
+		for _, want := range []string{`limit=api`, "another type", "redis-cli"} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("the log does not say %q:\n%s", want, &log)
+			}
+		}
+		s.awaitWaiting("default", 1)
+		if err := s.rdb.Del(t.Context(), "api").Err(); err != nil {
+			t.Fatal(err)
+		}
+		s.awaitStarts("waits", 1, 10*time.Second)
+	})
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // ErrNotOurClient is what [Limits.Serve] returns for a server that was not made with
@@ -98,7 +100,8 @@ func (c client) Ping(ctx context.Context) *redis.StatusCmd {
 }
 
 // Apply sets the limits that are not keyed, as [Limits.Serve] does. The others are applied when a
-// job brings the value.
+// job brings the value. If the key of a limit holds data of another type, Apply logs that and goes on
+// with the next limit: only the jobs of that limit wait.
 func (l *Limits) Apply(ctx context.Context) error {
 	for _, limit := range l.rules.plan.Limits() {
 		if limit.Key != "" {
@@ -108,7 +111,14 @@ func (l *Limits) Apply(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := limiter.ApplyAdapt(ctx, limit.Rate, limit.Adapt); err != nil {
+		_, err = limiter.ApplyAdapt(ctx, limit.Rate, limit.Adapt)
+		switch {
+		case errors.Is(err, throttle.ErrWrongType):
+			if l.reports.add(time.Now(), "apply "+limit.Name) > 0 { // each server of the process applies it
+				l.logger.Error("cannot apply a limit: its jobs wait", "limit", limit.Name, "error", err,
+					"fix", "rename the limit, or delete the key of its name with redis-cli")
+			}
+		case err != nil:
 			return fmt.Errorf("apply limit %q: %w", limit.Name, err)
 		}
 	}

@@ -34,10 +34,18 @@ func reach(ctx context.Context, cfg *config.Config, rdb redis.UniversalClient, w
 	if _, ok := errors.AsType[*RightsError](err); ok {
 		return fmt.Errorf("cannot use Redis at %s: %w", where, err)
 	}
-	return fmt.Errorf("cannot reach Redis at %s: %w; %s", where, err, advice(cfg.Redis, err))
+	return fmt.Errorf("cannot reach Redis at %s: %w", where, advise(cfg.Redis, err))
 }
 
-// advice says what to do if Redis does not answer as it should.
+// advise adds to an error what to do about it. It adds nothing to a reply of Redis that says so itself.
+func advise(r config.Redis, err error) error {
+	if does := advice(r, err); does != "" {
+		return fmt.Errorf("%w; %s", err, does)
+	}
+	return err
+}
+
+// advice says what to do if Redis does not answer as it should; "" if its reply says that itself.
 func advice(r config.Redis, err error) string {
 	_, few := errors.AsType[*replicas.ReplicasError](err)
 	switch {
@@ -48,6 +56,9 @@ func advice(r config.Redis, err error) string {
 	case few:
 		return "want as many replicas as redis.wait_replicas says"
 	}
-	return cmp.Or(refusal.Names{Addrs: "redis.addrs", TLS: "redis.tls"}.Advice(err, r.TLS),
-		"start it (redis-server), correct redis.addrs in the configuration, or try the worker with --embedded")
+	known := refusal.Names{Addrs: "redis.addrs", TLS: "redis.tls"}.Advice(err, r.TLS)
+	if _, replied := errors.AsType[redis.Error](err); replied {
+		return known
+	}
+	return cmp.Or(known, "start it (redis-server), correct redis.addrs in the configuration, or try the worker with --embedded")
 }

@@ -139,6 +139,19 @@ func TestRedisTroubleAtStart(t *testing.T) {
 	}
 }
 
+// TestFullRedisAtStart: a Redis that refuses the limits of a worker says why. It need not be started.
+func TestFullRedisAtStart(t *testing.T) {
+	cfg := config.Default()
+	cfg.Redis = config.Redis{Addrs: []string{redistest.Start(t, "--maxmemory", "1")}}
+	cfg.Limits = map[string]config.Limit{"api": {Rate: "1/1s"}}
+	cfg.Jobs = map[string]config.Job{"x": {Limits: []string{"api"}}}
+	err := startWith(t, cfg)
+	checkTrouble(t, err, `"api"`, "OOM")
+	if strings.Contains(err.Error(), "redis-server") || strings.Contains(err.Error(), "redis.addrs") {
+		t.Errorf("%q gives the advice for a Redis that does not run", err)
+	}
+}
+
 // rightsOf is a configuration with everything that needs rights, and a user who has exactly
 // these rights, except the one that is left out.
 func rightsOf(t *testing.T, admin *redis.Client, without string) *config.Config {
