@@ -3,6 +3,7 @@ package asynqlimit_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/internal/testkit"
 )
 
 // TestMoreLinesThanKnown: a queue has more lines than a process knows about at a time. The jobs
@@ -103,10 +105,11 @@ func TestSpoiltKeysHoldUpNoOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, redistest.Start(t))
+			var log testkit.Buffer
 			s.serve(member{yaml: `
 limits: { api: { rate: 20/1s }, account: { rate: 1/1h, key: payload.account } }
 jobs: { "x:limited": { limits: [api], hold: 100ms }, "y:account": { limits: [account], hold: 100ms } }
-`, asynq: asynq.Config{Queues: map[string]int{"default": 1, "evil": 1}}})
+`, opts: asynqlimit.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, asynq: asynq.Config{Queues: map[string]int{"default": 1, "evil": 1}}})
 			for i := range 2 * accounts {
 				s.enqueuePayload("y:account", fmt.Sprint("evil", i), fmt.Appendf(nil, `{"account": "evil%d"}`, i%accounts), asynq.Queue("evil"))
 			}
@@ -118,6 +121,10 @@ jobs: { "x:limited": { limits: [api], hold: 100ms }, "y:account": { limits: [acc
 			}
 			starts := s.awaitStarts("good", good, 15*time.Second) // 7 s if nothing is in their way
 			t.Logf("%v", starts[good-1].at.Sub(starts[0].at))
+			text, broken := log.String(), name == "rates" || name == "limiters"
+			if strings.Contains(text, "Redis is away") || strings.Contains(text, "limits are broken") != broken {
+				t.Errorf("the log says:\n%s", text)
+			}
 		})
 	}
 }

@@ -59,7 +59,8 @@ func timeFor(permits int64, rate throttle.Rate) time.Duration {
 	return time.Duration(min(float64(permits)/float64(max(rate.Permits, 1))*float64(rate.Interval), century))
 }
 
-// inspect reads limiters, and notes their paces. Unknown has those that could not be read.
+// inspect reads limiters, and notes their paces. Unknown has those that could not be read. That one is broken is no error: it is
+// logged once a minute.
 func (c *caller) inspect(ctx context.Context, names []string) (found map[string]operate.FleetUsage, unknown map[string]bool, err error) {
 	usages, err := c.fleet.InspectFor(ctx, c.l.throttle.ID(), names...)
 	unknown = map[string]bool{}
@@ -67,6 +68,10 @@ func (c *caller) inspect(ctx context.Context, names []string) (found map[string]
 		for _, l := range spoilt.Limiters {
 			unknown[l.Limiter] = true
 		}
+		if c.l.reports.add(time.Now(), "broken limits") > 0 {
+			c.l.logger.Warn("limits are broken; their jobs wait", "limits", len(spoilt.Limiters), "error", spoilt.Limiters[0])
+		}
+		err = nil
 	} else if err != nil {
 		for _, name := range names {
 			unknown[name] = true

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 
 	"github.com/jobthrottle/jobthrottle/internal/plain"
@@ -28,27 +27,15 @@ func isBroken(err error) bool {
 	return errors.Is(err, throttle.ErrInvalidRate) || errors.Is(err, throttle.ErrWrongType)
 }
 
-// why says what is wrong with limiters that could not be read, by name. It leaves out limiters
-// that do not exist.
-func (s *session) why(ctx context.Context, names []string, err error) (map[string]error, error) {
+// wrongWith says what is wrong with limiters that could not be read, by name.
+func wrongWith(err error) (map[string]error, error) {
 	wrong := map[string]error{}
-	if spoilt, ok := errors.AsType[*operate.SpoiltError](err); ok {
-		for _, l := range spoilt.Limiters {
-			wrong[l.Limiter] = l
-		}
-	} else if err != nil {
-		return nil, err
+	spoilt, ok := errors.AsType[*operate.SpoiltError](err)
+	if !ok {
+		return wrong, err
 	}
-	for _, name := range names {
-		if wrong[name] != nil {
-			continue
-		}
-		switch _, err := s.fleet.InspectClient(ctx, s.client.ID(), name); {
-		case isBroken(err):
-			wrong[name] = err
-		case err != nil && !errors.Is(err, throttle.ErrNotInitialized):
-			return nil, err
-		}
+	for _, l := range spoilt.Limiters {
+		wrong[l.Limiter] = l
 	}
 	return wrong, nil
 }

@@ -180,4 +180,25 @@ jobs: { "x:limited": { limits: [api], hold: 0 } }
 	s.fails(cli.Failed, []string{"explain", "--task", "done", "--queue", "attic"}, []string{`"attic"`, "--queue"})
 	w.enqueue("x:free", "done", asynq.Queue("other"))
 	s.fails(cli.Failed, []string{"explain", "--task", "done"}, []string{`"done"`, "default, other", "--queue"})
+
+	s.check(w.inspector.PauseQueue("default")) // the worker calls the jobs of a broken limit again and again
+	for what, spoil := range map[string]func() error{
+		"its guard":    func() error { return s.rdb.HSet(t.Context(), "api", "guard", "1e300").Err() },
+		"another type": func() error { return s.rdb.Set(t.Context(), "{api}:permits", "x", 0).Err() },
+	} {
+		s.check(s.rdb.HDel(t.Context(), "api", "guard").Err())
+		s.check(spoil())
+		text := s.done("explain", "--task", "parked")
+		for _, want := range []string{"The limit is broken", what, "throttle set api RATE fixes it"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: %q is missing in\n%s", what, want, text)
+			}
+		}
+		if strings.Contains(text, "its turn comes in") {
+			t.Errorf("%s: nobody knows when its turn comes:\n%s", what, text)
+		}
+		if e := decode[worker.Explanation](t, s.done("explain", "--task", "parked", "--json")); e.Limiter == nil || !strings.Contains(e.Limiter.Broken, what) {
+			t.Errorf("%s: %+v", what, e.Limiter)
+		}
+	}
 }

@@ -87,15 +87,7 @@ func fromListed(l operate.Listed) limiter {
 // do not exist. Those that are broken have an error.
 func (s *session) read(ctx context.Context, names ...string) ([]limiter, error) {
 	usages, err := s.fleet.Inspect(ctx, names...)
-	var wrong map[string]error
-	if len(usages) < len(names) {
-		there := make(map[string]bool, len(usages))
-		for _, u := range usages {
-			there[u.Name] = true
-		}
-		left := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return there[name] })
-		wrong, err = s.why(ctx, left, err)
-	}
+	wrong, err := wrongWith(err)
 	if err != nil {
 		return nil, err
 	}

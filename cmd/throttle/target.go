@@ -135,16 +135,10 @@ func (s *session) sweep(ctx context.Context, t target, verb string) error {
 // exists reports whether a limiter is in Redis, valid or not.
 func (s *session) exists(ctx context.Context, name string) (bool, error) {
 	found, err := s.fleet.Inspect(ctx, name)
-	if err == nil && len(found) == 0 {
-		_, err = s.fleet.InspectClient(ctx, s.client.ID(), name)
-		if errors.Is(err, throttle.ErrNotInitialized) {
-			return false, nil
-		}
-	}
 	if isBroken(err) {
 		return true, nil
 	}
-	return err == nil, err
+	return len(found) > 0, err
 }
 
 // existsAsAny is like exists, and also finds limits in flight.

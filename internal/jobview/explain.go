@@ -12,6 +12,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/producer"
 	"github.com/jobthrottle/jobthrottle/throttle"
+	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
 // CopySuffix ends the id of a task that goes on instead of one that was put off on its last
@@ -85,8 +86,9 @@ type Explanation struct {
 // HoldingLimiter is the limiter that holds a task, and its usage.
 type HoldingLimiter struct {
 	Name        string    `json:"name"`
-	Cost        int64     `json:"cost"`           // permits of it that the task costs
-	Rate        string    `json:"rate,omitempty"` // empty if Redis has no such limiter any more
+	Cost        int64     `json:"cost"`             // permits of it that the task costs
+	Rate        string    `json:"rate,omitempty"`   // empty if Redis has no such limiter any more, or it is broken
+	Broken      string    `json:"broken,omitempty"` // what is wrong with its keys in Redis
 	PerClient   bool      `json:"per_client"`
 	Used        int64     `json:"used"`
 	Reserved    int64     `json:"reserved"`
@@ -270,6 +272,11 @@ const maxCosts = 1000
 func (i *Inspector) explainLimiter(ctx context.Context, e *Explanation, name string, cost int64) error {
 	e.Limiter = &HoldingLimiter{Name: name, Cost: cost}
 	found, err := i.fleet.Inspect(ctx, name)
+	if spoilt, ok := errors.AsType[*operate.SpoiltError](err); ok {
+		e.Limiter.Broken = spoilt.Limiters[0].Err.Error()
+		e.ComesBack = time.Time{} // unknown: when somebody has fixed it
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -96,6 +96,8 @@ func (e *Explanation) sayParked(say sayer, job string) {
 	switch {
 	case e.Called:
 		say("The limit has called it just now: it is on its way back to its queue.")
+	case e.Ahead != nil && e.Limiter.Broken != "":
+		say("%s before it in line.", jobs(*e.Ahead))
 	case e.Ahead != nil:
 		say("%s before it in line; its turn comes in about %s.", jobs(*e.Ahead), e.in(e.ComesBack))
 	}
@@ -178,6 +180,8 @@ func (e *Explanation) sayLimiter(say sayer) {
 		each = ", for each worker"
 	}
 	switch {
+	case l.Broken != "":
+		say("The limit is broken, and its jobs wait until that is fixed: %s. throttle set %s RATE fixes it, or throttle delete %s.", l.Broken, l.Name, l.Name)
 	case l.Rate == "":
 		say("Redis has no limit %q any more: the next job creates it.", l.Name)
 	case !l.PausedUntil.IsZero():

@@ -29,8 +29,7 @@ type ClientUsage struct {
 }
 
 // SpoiltError says that somebody wrote into limiters what makes no sense there. Each of them
-// wraps [throttle.ErrInvalidRate], or [throttle.ErrWrongType] if it is a limit in flight with such
-// a key.
+// wraps [throttle.ErrInvalidRate], or [throttle.ErrWrongType] if one of its keys holds something else.
 type SpoiltError struct{ Limiters []*throttle.Error }
 
 // Error says of each limiter what [throttle.Error] says of it.
@@ -52,7 +51,7 @@ func (e *SpoiltError) Unwrap() []error {
 }
 
 // Inspect reads how limiters stand, in the order of the names. It leaves out limiters that do not
-// exist, and keys that hold something else. If the configuration of some limiters makes no sense,
+// exist. If the configuration of some limiters makes no sense, or their keys hold something else,
 // the error is a [*SpoiltError] with these, and the others are returned with it. With any other
 // error nothing is returned. Each limiter is a script call of its own, sent in pipelines: Redis
 // serves others in between. A PerClient limiter takes one more call for each of its clients.

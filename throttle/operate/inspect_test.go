@@ -162,12 +162,15 @@ func TestInspectTrouble(t *testing.T) {
 	s.check(s.rdb.Set(ctx, "{broken}:permits", "x", 0).Err())
 	for _, first := range []string{"text", "missing", "api"} { // the call that sends the whole script
 		s.check(s.rdb.ScriptFlush(ctx).Err())
-		if found, err := f.Inspect(ctx, first, "text", "broken", "api"); err != nil || found[len(found)-1].Name != "api" {
+		found, err := f.Inspect(ctx, first, "text", "broken", "api")
+		s.expectError("Inspect", err, throttle.ErrWrongType, "text")
+		if len(found) == 0 || found[len(found)-1].Name != "api" {
 			t.Errorf("after SCRIPT FLUSH, with %q first: %v, %v", first, found, err)
 		}
 	}
-	if found, err := f.Inspect(ctx, "text", "broken", "api"); err != nil || len(found) != 1 {
-		t.Errorf("keys of other types: %v, %v", found, err)
+	found, err := f.Inspect(ctx, "text", "missing", "broken", "api")
+	if spoilt, ok := errors.AsType[*operate.SpoiltError](err); !ok || len(spoilt.Limiters) != 2 || spoilt.Limiters[0].Limiter != "text" || spoilt.Limiters[1].Limiter != "broken" || len(found) != 1 {
+		t.Errorf("keys of other types: %v, %v; want an error that names text and broken", found, err)
 	}
 	inspect := func(name string) error {
 		_, err := f.InspectClient(ctx, "id", name)
@@ -178,7 +181,7 @@ func TestInspectTrouble(t *testing.T) {
 	s.expectError("InspectClient", inspect("a{b"), throttle.ErrInvalidName, "a{b")
 	s.check(s.rdb.HSet(ctx, "nonsense", "rate", "x", "interval", 1000).Err())
 	s.expectError("InspectClient", inspect("nonsense"), throttle.ErrInvalidRate, "nonsense")
-	_, err := f.Inspect(ctx, "api", "nonsense")
+	_, err = f.Inspect(ctx, "api", "nonsense")
 	s.expectError("Inspect", err, throttle.ErrInvalidRate, "nonsense")
 
 	server.Stop()

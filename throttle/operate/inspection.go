@@ -44,13 +44,11 @@ func (a *inspection) read(reply any, err error) {
 }
 
 // absent reports whether there is no such limiter.
-func (a *inspection) absent() bool {
-	return errors.Is(a.err, throttle.ErrNotInitialized) || errors.Is(a.err, throttle.ErrWrongType)
-}
+func (a *inspection) absent() bool { return errors.Is(a.err, throttle.ErrNotInitialized) }
 
-// spoilt returns the error of a limiter whose configuration makes no sense.
+// spoilt returns the error of a limiter whose configuration makes no sense, or whose keys hold something else.
 func (a *inspection) spoilt() (*throttle.Error, bool) {
-	if !errors.Is(a.err, throttle.ErrInvalidRate) {
+	if !errors.Is(a.err, throttle.ErrInvalidRate) && !errors.Is(a.err, throttle.ErrWrongType) {
 		return nil, false
 	}
 	return errors.AsType[*throttle.Error](a.err)

@@ -315,4 +315,10 @@ http: { allow_hosts: ["$API"] }
 	shows(func(api, _ admin.Limit) bool {
 		return len(api.Limiters) == 1 && api.Limiters[0].Allowed == 30 && len(api.Broken) == 0
 	})
+	if err := s.rdb.Set(t.Context(), "{api}:permits", "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	shows(func(api, _ admin.Limit) bool {
+		return len(api.Limiters) == 0 && len(api.Broken) == 1 && strings.Contains(api.Broken[0], "another type")
+	})
 }
