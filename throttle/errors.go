@@ -42,7 +42,8 @@ var (
 	ErrInvalidWeight = errors.New("invalid weight")
 	// ErrPerClient: each Client has a limit of its own, so tenants cannot share it.
 	ErrPerClient = script.ErrPerClient
-	// ErrWrongType: a key of the limiter holds something that is not the limiter's.
+	// ErrWrongType: a key of the limiter holds something that is not the limiter's. SetRate, UpdateRate,
+	// ApplyRate and Delete repair that, unless it is the key of the limiter's name.
 	ErrWrongType = script.ErrWrongType
 	// ErrInvalidSlots: see Slots. Also: the configuration of the limit in flight in Redis makes
 	// no sense, because somebody overwrote it, or its name is that of a rate limit.

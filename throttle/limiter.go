@@ -145,7 +145,8 @@ func (l *Limiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 }
 
 // SetRate sets the rate and forgets all usage, for every client. The error is [ErrInvalidRate] if
-// no limiter can have r, and [ErrWrongType] if a key of the limiter holds something else.
+// no limiter can have r, and [ErrWrongType] if the key of the limiter's name holds something else.
+// Its other keys are removed if they hold something else.
 func (l *Limiter) SetRate(ctx context.Context, r Rate) error {
 	_, err := l.setRate(ctx, "set", r)
 	return err

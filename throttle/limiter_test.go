@@ -115,6 +115,49 @@ func TestKeyOfAnotherType(t *testing.T) {
 	})
 }
 
+// TestRateMendsKeysOfAnotherType: whoever sets a rate removes keys that hold something else, and keeps the rest. TrySetRate, and a
+// configuration file of a limiter that is pinned, change nothing.
+func TestRateMendsKeysOfAnotherType(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		ctx := b.Context()
+		l := b.limiter(b.client())
+		five := rate("5/1h")
+		for _, key := range []int{1, 2, 5} { // the value, the log, the clients
+			for what, set := range map[string]func(Rate) error{
+				"UpdateRate": func(r Rate) error { _, err := l.UpdateRate(ctx, r); return err },
+				"ApplyRate":  func(r Rate) error { _, err := l.ApplyRate(ctx, r); return err },
+				"SetRate":    func(r Rate) error { return l.SetRate(ctx, r) },
+			} {
+				for _, to := range []Rate{five, rate("7/1h")} {
+					check(b, l.SetRate(ctx, five))
+					b.expectTry(l, 2, true)
+					check(b, b.rdb.Del(ctx, l.keys()[key]).Err())
+					check(b, b.rdb.LPush(ctx, l.keys()[key], "x").Err())
+					if _, err := l.TrySetRate(ctx, to); err != nil || b.rdb.Type(ctx, l.keys()[key]).Val() != "list" {
+						b.Errorf("TrySetRate: %v, or it has changed %s", err, l.keys()[key])
+					}
+					check(b, l.Pin(ctx))
+					if _, err := l.ApplyRate(ctx, to); err != nil || b.rdb.Type(ctx, l.keys()[key]).Val() != "list" {
+						b.Errorf("ApplyRate of a pinned limiter: %v, or it has changed %s", err, l.keys()[key])
+					}
+					check(b, l.Unpin(ctx))
+					if err := set(to); err != nil {
+						b.Errorf("%s to %v, and another type of %s: %v", what, to, l.keys()[key], err)
+						check(b, b.rdb.Del(ctx, l.keys()[key]).Err())
+						continue
+					}
+					want := to.Permits
+					if what != "SetRate" && key != 2 {
+						want -= 2
+					}
+					b.expectAvailable(l, want)
+					b.expectTry(l, want, true)
+				}
+			}
+		}
+	})
+}
+
 func TestDamagedLogIsServed(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		ctx := b.Context()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/throttle"
@@ -58,6 +59,38 @@ func TestSpoiltAmongOthers(t *testing.T) {
 				t.Errorf("after delete:\n%s", out)
 			}
 		})
+	}
+}
+
+// TestSetFixesSpoilt: a rate fixes a limit whose keys hold something else, also the rate that it has. What can still be read stays.
+func TestSetFixesSpoilt(t *testing.T) {
+	s := newSite(t)
+	kept := perHour(100)
+	kept.KeepAlive = 48 * time.Hour
+	for _, tt := range []struct {
+		key, rate string
+		used      int64
+	}{
+		{"{spoilt}:permits", "50/1h", 0},
+		{"{spoilt}:permits", "100/1h", 0},
+		{"{spoilt}:value", "50/1h", 7},
+		{"{spoilt}:clients", "100/1h", 7},
+	} {
+		s.limiter("spoilt", kept, 7)
+		s.check(s.rdb.Del(t.Context(), tt.key).Err())
+		s.check(s.rdb.RPush(t.Context(), tt.key, "x").Err())
+		s.done("set", "spoilt", tt.rate, "--yes")
+		if u := s.usage("spoilt"); u.Rate.String() != tt.rate || u.Used != tt.used || u.Rate.KeepAlive != kept.KeepAlive {
+			t.Errorf("%s: %+v, want %d used of %s", tt.key, u, tt.used, tt.rate)
+		}
+	}
+	for _, value := range []string{"a", "b"} { // the same for the values of a limit with a key
+		s.limiter("account:"+value, kept, 0)
+	}
+	s.check(s.rdb.Set(t.Context(), "{account:b}:permits", "x", 0).Err())
+	s.done("set", "account", "20/1h", "--yes", "--all-values")
+	if u := s.usage("account:b"); u.Rate.Permits != 20 || u.Rate.KeepAlive != kept.KeepAlive {
+		t.Errorf("account:b: %+v", u)
 	}
 }
 

@@ -33,7 +33,7 @@ var operations = []operation{
 	{"list", [][]string{{"list"}}},
 	{"show", [][]string{{"show", "api"}, {"show", "each"}}},
 	{"top", [][]string{{"top"}}},
-	{"set", [][]string{{"set", "api", "50/1s"}, {"set", "api", "50/1s", "--pin"}, {"set", "each", "9/1h", "--yes"}, {"set", "new", "5/1s", "--create"}}},
+	{"set", [][]string{{"set", "api", "50/1s"}, {"set", "api", "50/1s", "--pin"}, {"set", "each", "9/1h", "--yes"}, {"set", "each", "--per-client=false", "--yes"}, {"set", "new", "5/1s", "--create"}}},
 	{"pin", [][]string{{"pin", "api"}}},
 	{"unpin", [][]string{{"unpin", "pinned"}}},
 	{"pause", [][]string{{"pause", "api", "1h"}}},

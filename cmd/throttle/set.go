@@ -156,7 +156,12 @@ func (s *session) set(ctx context.Context, args []string, f setFlags, given func
 		return s.uncreated(ctx, t.name)
 	}
 	base := before
-	if base == nil {
+	switch {
+	case overwritten:
+		if base, err = s.unbroken(ctx, t.name); err != nil {
+			return err
+		}
+	case base == nil:
 		base = s.likeOthers(args[0])
 	}
 	rate, err := f.rate(base, args[1:], given)
@@ -213,6 +218,16 @@ func (s *session) likeOthers(limit string) *limiter {
 	return &limiter{rate: rate}
 }
 
+// unbroken is a broken limiter as it is configured, if other keys than that of its name are wrong, else nil.
+func (s *session) unbroken(ctx context.Context, name string) (*limiter, error) {
+	found, err := s.find(ctx, literal.Replace(name))
+	if err != nil || len(found) == 0 || found[0].Err != nil {
+		return nil, err
+	}
+	l := fromListed(found[0])
+	return &l, nil
+}
+
 const typeForgets = "changing the type of a limit forgets what was used"
 
 // setValues changes all values of a limit with a key. It changes none if the change is invalid
@@ -223,11 +238,13 @@ func (s *session) setValues(ctx context.Context, t target, args []string, f setF
 	}
 	retyped := 0
 	var less []lowered
+	configured := map[string]*limiter{}
 	for _, value := range t.values {
 		before := fromListed(value)
 		if before.err != nil {
 			continue // reported when it is processed
 		}
+		configured[value.Name] = &before
 		rate, err := f.rate(&before, args, given)
 		if err != nil {
 			return asUsage(fmt.Errorf("%q: %w", value.Name, err), throttle.ErrInvalidRate)
@@ -258,7 +275,7 @@ func (s *session) setValues(ctx context.Context, t target, args []string, f setF
 		case before.err != nil && len(args) == 0:
 			return before.err
 		case before.err != nil:
-			before = nil
+			before = configured[l.Name()] // nil if that is what is broken
 		}
 		rate, err := f.rate(before, args, given)
 		if err != nil {

@@ -38,7 +38,7 @@ func (a *api) setRate(w http.ResponseWriter, r *http.Request) {
 		rate, err := l.Config(ctx)
 		gives := rate.Permits
 		switch {
-		case errors.Is(err, throttle.ErrInvalidRate): // somebody has spoilt it: its rate is unknown
+		case errors.Is(err, throttle.ErrInvalidRate), errors.Is(err, throttle.ErrWrongType): // somebody has spoilt it: its rate is unknown
 			rate = configured
 		case err != nil:
 			return err

@@ -321,4 +321,10 @@ http: { allow_hosts: ["$API"] }
 	shows(func(api, _ admin.Limit) bool {
 		return len(api.Limiters) == 0 && len(api.Broken) == 1 && strings.Contains(api.Broken[0], "another type")
 	})
+	if status, body := s.ask(asked{path: "/api/limits/api/rate", body: `{"rate": "25/1h"}`}); status != http.StatusOK {
+		t.Errorf("mend: %d %s", status, body)
+	}
+	shows(func(api, _ admin.Limit) bool {
+		return len(api.Limiters) == 1 && api.Limiters[0].Allowed == 25 && len(api.Broken) == 0
+	})
 }

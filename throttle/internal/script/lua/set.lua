@@ -7,7 +7,8 @@
 --       12 with apply: 1 if the limiter is to be adaptive (adaptive.lua follows). If it is already, and started from this
 --       rate, it keeps the rate that it has. Without the 1 the limiter is not adaptive any more.
 -- reply: 1 the rate is set, 0 it was left as it was
--- A configuration that makes no sense is overwritten; with try it is an error.
+-- A configuration that makes no sense is overwritten; with try it is an error. Of a limiter that is there, keys of another type
+-- are removed, except with try: what is in them cannot be read.
 
 return config().once(function(now, furthest)
   local mode, wanted = ARGV[3], {}
@@ -23,6 +24,24 @@ return config().once(function(now, furthest)
     return 1
   end
 
+  -- Before anything is written: Redis takes nothing back when a command that follows fails.
+  local mended = false
+  local function mend(read, key)
+    local reply = redis.pcall(read, key)
+    if type(reply) == 'table' and match(reply.err, 'WRONGTYPE') then
+      call('DEL', key)
+      mended = true
+    end
+  end
+  mend('GET', KEYS[2])
+  mend('ZCARD', KEYS[3])
+  mend('ZCARD', KEYS[6])
+  local own = old.per_client and config().logs_of(1) or {}
+  for i = 1, #own, 2 do
+    mend('GET', own[i])
+    mend('ZCARD', own[i + 1])
+  end
+
   local fields = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset', 'adapt')
   local learnt = fields[9] and fields[9] ~= '0' and learn().read(fields[9])
   local even = learnt and (wanted[6] == fields[6] and learnt.even or tonumber(wanted[6]))
@@ -33,7 +52,7 @@ return config().once(function(now, furthest)
       wanted[1], wanted[6] = fields[1], fields[6]
     end
   end
-  local same = not old.foreign and not old.bad
+  local same = not old.foreign and not old.bad and not mended
   for i = 1, 8 do same = same and fields[i] == wanted[i] end
 
   if mode ~= 'set' and same then return 1 end
