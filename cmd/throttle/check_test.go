@@ -105,13 +105,14 @@ func TestCheckAsksWorkers(t *testing.T) {
 	w := s.workers("jobs: { \"x:\": {}, \"y:\": {} }\n")
 	w.start(nil)
 	config := "jobs: { \"x:\": {}, \"y:\": {} }\n"
-	lines := []string{`{"type":"x:one"}`, `{"type":"y:two"}`}
+	lines := []string{`{"type":"x:one"}`, `{"type":"y:two"}`, `{"type":"http:requests"}`} // the built-in job is for its own type only
 	var got outcome
 	w.await("the worker says what it has", func() bool {
 		got = s.checked(config, lines)
-		return strings.Contains(got.stdout, "no_handler")
+		return strings.Contains(got.stdout, "line 2: no_handler")
 	})
-	if got.status != cli.Failed || got.stdout != "line 2: no_handler: none of the 1 workers that run and serve queue \"default\" has a handler for type \"y:two\"\n" {
+	if got.status != cli.Failed || got.stdout != "line 2: no_handler: none of the 1 workers that run and serve queue \"default\" has a handler for type \"y:two\"\n"+
+		"line 3: no_handler: none of the 1 workers that run and serve queue \"default\" has a handler for type \"http:requests\": did you mean \"http:request\"?\n" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -20,8 +20,8 @@ type Worker struct {
 	Pools   []Pool
 
 	// Types are the patterns of the task types for which it has handlers: a type that begins
-	// with one has a handler. Without TypesKnown only Lacks is known: types of its
-	// configuration for which it has no handler.
+	// with one has a handler, except that the built-in job is for its own type only. Without
+	// TypesKnown only Lacks is known: types of its configuration for which it has no handler.
 	Types      []string
 	TypesKnown bool
 	Lacks      []string
@@ -54,6 +54,9 @@ const (
 	LacksHandler
 )
 
+// builtIn is worker.HTTPTaskType.
+const builtIn = "http:request"
+
 // Handles reports whether the worker has a handler for a task type.
 func (w *Worker) Handles(taskType string) Handling {
 	switch {
@@ -61,7 +64,9 @@ func (w *Worker) Handles(taskType string) Handling {
 		return LacksHandler
 	case !w.TypesKnown:
 		return Unknown
-	case slices.ContainsFunc(w.Types, func(pattern string) bool { return strings.HasPrefix(taskType, pattern) }):
+	case slices.ContainsFunc(w.Types, func(pattern string) bool {
+		return pattern == taskType || pattern != builtIn && strings.HasPrefix(taskType, pattern)
+	}):
 		return Handles
 	}
 	return LacksHandler
