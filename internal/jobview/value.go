@@ -62,17 +62,24 @@ func (i *Inspector) planned(ctx context.Context, q JobQuery, plans *plan.Jobs, w
 
 // waitingForValue lists jobs that wait for limiters of a value, limit by limit.
 func (v *View) waitingForValue(ctx context.Context, q JobQuery, value string) (JobPage, error) {
-	var limiters []string
+	var queries []JobQuery
+	add := func(name, key string, shared bool) {
+		limiter, err := limitname.OfValue(name, value)
+		if key == "" || q.Limit != "" && name != q.Limit || err != nil {
+			return
+		}
+		of := q
+		of.State, of.Limit, of.value = Waiting, limiter, !shared
+		queries = append(queries, of)
+	}
 	for _, l := range v.plans.Limits() {
-		if l.Key == "" || q.Limit != "" && l.Name != q.Limit {
-			continue
-		}
-		if limiter, err := limitname.OfValue(l.Name, value); err == nil {
-			limiters = append(limiters, limiter)
-		}
+		add(l.Name, l.Key, l.Share != "")
+	}
+	for _, l := range v.plans.Slots() {
+		add(l.Name, l.Key, false)
 	}
 	var at struct {
-		N     int    `json:"n"` // of limiters
+		N     int    `json:"n"` // of queries
 		After string `json:"after"`
 	}
 	if q.After != "" {
@@ -81,11 +88,12 @@ func (v *View) waitingForValue(ctx context.Context, q JobQuery, value string) (J
 			return JobPage{}, ErrBadCursor
 		}
 	}
-	if at.N >= len(limiters) {
+	if at.N >= len(queries) {
 		return JobPage{}, nil
 	}
-	q.State, q.Limit, q.value, q.After = Waiting, limiters[at.N], true, at.After
-	page, err := v.inspector.Jobs(ctx, q)
+	of := queries[at.N]
+	of.After = at.After
+	page, err := v.inspector.Jobs(ctx, of)
 	if err != nil {
 		return page, err
 	}
@@ -93,7 +101,7 @@ func (v *View) waitingForValue(ctx context.Context, q JobQuery, value string) (J
 		at.N++
 	}
 	page.Next = ""
-	if at.N < len(limiters) {
+	if at.N < len(queries) {
 		next, _ := json.Marshal(at) // a text and a number
 		page.Next = base64.RawURLEncoding.EncodeToString(next)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
+	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // archive has n jobs of a type archived.
@@ -302,6 +303,51 @@ func TestJobsOfAValue(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestWaitingJobsOfAValue: jobs that wait are found by the value of a key, whether they wait for permits, in the lines of
+// tenants, or for slots.
+func TestWaitingJobsOfAValue(t *testing.T) {
+	for what, limit := range map[string]string{
+		"shared":    "rate: 1/24h, share: payload.method",
+		"in flight": "in_flight: 1",
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newSite(t, 1, fmt.Sprintf(`
+limits: { account: { %s, key: payload.account } }
+pools: [ { name: default, concurrency: 8 } ]
+jobs: { "http:request": { limits: [account], hold: 0 } }
+http: { allow_hosts: ["$API"] }
+`, limit), token)
+			c, err := throttle.New(s.rdb, throttle.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			for account, n := range map[string]int{"acme": 3, "globex": 2} {
+				if what == "in flight" {
+					f, err := c.InFlight("account:"+account, throttle.Slots{Limit: 1})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := f.Acquire(t.Context(), "somebody"); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					n++ // one of them runs
+				}
+				s.enqueue(n, "default", account)
+			}
+			for query, want := range map[string]int{
+				"value=acme&state=waiting": 3, "value=globex": 2, "value=acme&limit=account": 3, "value=acme&limit=other": 0, "value=nobody": 0,
+			} {
+				s.await(patience, func() (bool, string) {
+					found := s.list(query)
+					return len(found) == want, fmt.Sprintf("%s: %+v, want %d jobs", query, found, want)
+				})
+			}
+		})
 	}
 }
 
