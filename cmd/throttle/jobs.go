@@ -93,22 +93,16 @@ func (s *session) jobs(ctx context.Context, q jobview.JobQuery, most int) error 
 	if err := s.queueIsThere(ctx, q.Queue); err != nil {
 		return err
 	}
-	list := s.parked.Jobs
-	if q.Limit != "" && (q.State == jobview.Failed || q.State == jobview.Archived) {
-		plans, err := s.plans(q)
-		if err != nil {
-			return err
-		}
-		list = func(ctx context.Context, q jobview.JobQuery) (jobview.JobPage, error) {
-			return s.parked.JobsOfLimit(ctx, q, plans)
-		}
+	plans, err := s.plans(q)
+	if err != nil {
+		return err
 	}
 	printed := 0
 	for {
 		if most > 0 {
 			q.Max = most - printed
 		}
-		page, err := list(ctx, q)
+		page, err := s.parked.JobsOfLimit(ctx, q, plans)
 		switch {
 		case errors.Is(err, jobview.ErrBadCursor):
 			return usage("--after %q: want the cursor that a list of jobs ended with", q.After)
@@ -136,12 +130,15 @@ func (s *session) jobs(ctx context.Context, q jobview.JobQuery, most int) error 
 	return nil
 }
 
-// plans says which jobs have a limit.
+// plans says which jobs have a limit; nil if there is no configuration, and the query needs none.
 func (s *session) plans(q jobview.JobQuery) (*plan.Jobs, error) {
-	if s.config == nil {
+	needed := q.Limit != "" && (q.State == jobview.Failed || q.State == jobview.Archived)
+	switch _, known := s.configured(q.Limit); {
+	case s.config == nil && needed:
 		return nil, usage("--limit %q with --state %s wants --config: only the file says which jobs have the limit", q.Limit, q.State)
-	}
-	if _, known := s.configured(q.Limit); !known && s.limitOf(q.Limit).Key == "" {
+	case s.config == nil:
+		return nil, nil
+	case needed && !known && s.limitOf(q.Limit).Key == "":
 		return nil, usage("no limit %q in the configuration, which says which jobs have it%s", q.Limit, similar.Hint(q.Limit, slices.Sorted(maps.Keys(s.config.Limits))))
 	}
 	plans, err := plan.New(s.config)

@@ -185,6 +185,41 @@ jobs: { "x:account": { limits: [account], hold: 0 } }
 	}
 }
 
+// TestJobsOfLimitsNamedAlike: the configuration tells the values of a limit from other limits whose names begin with its name.
+func TestJobsOfLimitsNamedAlike(t *testing.T) {
+	s := newSite(t)
+	w := s.workers(`
+limits: { api: { rate: 1/1h }, "api:eu": { rate: 1/1h }, account: { rate: 1/1h, key: header.account } }
+jobs: { "x:api": { limits: [api], hold: 0 }, "x:eu": { limits: ["api:eu"], hold: 0 }, "x:account": { limits: [account], hold: 0 } }
+`)
+	file := configFile(t, w.yaml)
+	without := configFile(t, "redis: { addrs: [\""+s.addr+"\"] }\nlimits: { \"api:eu\": { rate: 1/1h } }\njobs: { \"x:eu\": { limits: [\"api:eu\"] } }\n")
+	w.start(nil)
+	for n, typ := range []string{"x:api", "x:eu", "x:account"} {
+		for _, id := range []string{" first", " waits"} {
+			_, err := w.queue.Enqueue(asynq.NewTaskWithHeaders(typ, nil, map[string]string{"account": "acme"}), asynq.TaskID(typ+id))
+			s.check(err)
+			w.awaitStarts(n + 1)
+		}
+		w.awaitExplained(typ+" waits", "parked")
+	}
+	for args, want := range map[string][]string{
+		"--limit api":                              {"x:api waits", "x:eu waits"}, // nobody knows better
+		"--limit api --config FILE":                {"x:api waits"},
+		"--limit api --config WITHOUT":             {"x:api waits"}, // api:eu is a limit of its own
+		"--limit api:eu --config FILE":             {"x:eu waits"},
+		"--limit account --config FILE":            {"x:account waits"},
+		"--limit account:acme --config FILE":       {"x:account waits"},
+		"--limit account --state waiting":          {"x:account waits"},
+		"--limit api --state failed --config FILE": nil,
+	} {
+		given := strings.Fields(strings.NewReplacer("FILE", file, "WITHOUT", without).Replace(args))
+		if ids := slices.Sorted(maps.Keys(s.listed(given...))); !slices.Equal(ids, want) {
+			t.Errorf("%s: %q, want %q", args, ids, want)
+		}
+	}
+}
+
 // TestJobsGoOn: pages go on where the last one ended, and have all jobs together once.
 func TestJobsGoOn(t *testing.T) {
 	s := newSite(t)

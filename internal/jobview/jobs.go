@@ -72,6 +72,8 @@ type JobQuery struct {
 	later bool     // an earlier call has begun it
 	not   JobState // a state to leave out; empty: none
 	value bool     // Limit is the limiter of a value, and its own line has the jobs in line
+	// hasValue reports whether a limiter whose name begins with that of Limit is one of its values; nil: each may be.
+	hasValue func(limiter string) bool
 	// of reads the payloads, and only keeps the jobs for which it is true.
 	of func(queue string, m line.Message) bool
 }
@@ -279,10 +281,10 @@ func (q JobQuery) matches(j Job, s stop) bool {
 		return false
 	case q.Limit == "":
 		return true
-	case s.Shelf == line.Retrying: // the jobs of the limiter itself come from its line, unless tenants have their own lines
-		return j.shared && j.Limit == q.Limit || strings.HasPrefix(j.Limit, q.Limit+":")
+	case j.Limit == q.Limit: // these come from the limiter's own line, unless tenants have their own lines
+		return s.Shelf != line.Retrying || j.shared
 	}
-	return j.Limit == q.Limit || strings.HasPrefix(j.Limit, q.Limit+":")
+	return strings.HasPrefix(j.Limit, q.Limit+":") && (q.hasValue == nil || q.hasValue(j.Limit))
 }
 
 func typeMatches(pattern, name string) bool {

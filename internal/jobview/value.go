@@ -32,14 +32,35 @@ func (v *View) JobsOfValue(ctx context.Context, q JobQuery, value string) (JobPa
 	})
 }
 
-// JobsOfLimit lists jobs as Jobs does. Failed and archived jobs wait for no limit: those of a query with one of these states
+// JobsOfLimit lists jobs as Jobs does. By the plans of a configuration, it knows the values of a limit from other limits whose
+// names begin with that of the limit. Without plans, all of these may be values. Failed and archived jobs wait for no limit: those of a query with one of these states
 // are the ones that have the limit by the plans of a configuration, or, if Limit is one value of a limit, that value.
 func (i *Inspector) JobsOfLimit(ctx context.Context, q JobQuery, plans *plan.Jobs) (JobPage, error) {
 	if q.State != Failed && q.State != Archived || q.Limit == "" {
+		if plans != nil {
+			q.hasValue = valuesOf(q.Limit, plans)
+		}
 		return i.Jobs(ctx, q)
 	}
 	limit := q.Limit
 	return i.planned(ctx, q, plans, func(name, _, limiter string) bool { return limiter == limit || name == limit })
+}
+
+// valuesOf returns a function that reports whether a limiter may be a value of the limit: the limit has a key, as far as is
+// known, and the limiter is no limit of its own.
+func valuesOf(limit string, plans *plan.Jobs) func(limiter string) bool {
+	keys := map[string]string{}
+	for _, l := range plans.Limits() {
+		keys[l.Name] = l.Key
+	}
+	for _, l := range plans.Slots() {
+		keys[l.Name] = l.Key
+	}
+	key, known := keys[limit]
+	return func(limiter string) bool {
+		_, own := keys[limiter]
+		return !own && (key != "" || !known)
+	}
 }
 
 // JobsOfLimit lists jobs as Inspector.JobsOfLimit does, by the configuration.
