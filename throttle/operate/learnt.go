@@ -36,7 +36,7 @@ func (f *Fleet) Learnt(ctx context.Context, name string) (Learnt, bool, error) {
 }
 
 // LearntOf is [Fleet.Learnt] for several limiters in one round trip: it returns those that adapt,
-// by name.
+// by name. A key that holds something else is no limiter that adapts.
 func (f *Fleet) LearntOf(ctx context.Context, names ...string) (map[string]Learnt, error) {
 	fields := make([]*redis.StringCmd, len(names))
 	_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
@@ -52,7 +52,10 @@ func (f *Fleet) LearntOf(ctx context.Context, names ...string) (map[string]Learn
 			continue
 		}
 		if err != nil {
-			return nil, failed(name, script.Classify(err))
+			if err = script.Classify(err); errors.Is(err, script.ErrWrongType) {
+				continue
+			}
+			return nil, failed(name, err)
 		}
 		if l, ok := script.DecodeLearnt(field); ok {
 			all[name] = learnt(l)

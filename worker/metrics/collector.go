@@ -10,6 +10,7 @@ package metrics
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
 	"github.com/jobthrottle/jobthrottle/internal/refusal"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 )
 
 // readTimeout is how long a scrape waits for Redis at most: half of Prometheus's own patience.
@@ -56,20 +58,26 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	overview, err := c.source.Overview(ctx)
-	switch {
-	case refusal.LacksRight(err): // it answered; a worker warns of missing rights when it starts
-		e.gauge(redisUp, 1)
-		return
-	case err != nil:
-		e.gauge(redisUp, 0)
+	up := 1.0
+	if err != nil && !answered(err) {
+		up = 0
+	}
+	e.gauge(redisUp, up)
+	if err != nil {
 		return
 	}
-	e.gauge(redisUp, 1)
 	e.limits(overview.Limits)
 	for _, l := range overview.InFlight {
 		e.gauge(slotsParked, float64(l.Parked), l.Name)
 	}
 	e.pools(overview.Pools)
+}
+
+// answered reports whether an error is a refusal of a Redis that serves others: that a right is missing, of which a worker warns
+// when it starts, or that somebody wrote something else under a key.
+func answered(err error) bool {
+	_, reply := errors.AsType[redis.Error](err)
+	return refusal.LacksRight(err) || reply && !refusal.Passes(err)
 }
 
 // emitter makes metrics from figures.

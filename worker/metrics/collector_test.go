@@ -224,6 +224,31 @@ func TestRightIsMissing(t *testing.T) {
 	}
 }
 
+// TestKeyOfAnotherType: somebody wrote something else under the key of a limit that adapts: the metrics of all other limits go on.
+// If that keeps the worker from reading any of them, Redis is not away.
+func TestKeyOfAnotherType(t *testing.T) {
+	s := newSite(t, 1, `
+limits: { api: { rate: 10/1s, adapt: { min: 1, max: 20 } }, web: { rate: 10/1s } }
+jobs: { "http:request": { limits: [api, web] } }
+http: { allow_hosts: ["$API"] }
+`)
+	expect := func(key string, limits float64) {
+		t.Helper()
+		s.await(20*time.Second, func() (bool, string) {
+			all := s.gather()
+			up, found := sum(all, "jobthrottle_redis_up"), sum(all, "jobthrottle_limit_permits")
+			return up == 1 && found == limits, fmt.Sprintf("%s: up %v, %v permits in all limits, want 1 and %v", key, up, found, limits)
+		})
+	}
+	expect("nothing", 20)
+	for _, key := range []string{"api", "asynq:queues"} {
+		if err := s.rdb.Set(t.Context(), key, "x", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		expect(key, map[string]float64{"api": 10}[key])
+	}
+}
+
 // TestBounded: 100,000 limiters of a keyed limit, all with jobs in line, add no series.
 func TestBounded(t *testing.T) {
 	s := newSite(t, 1, `
