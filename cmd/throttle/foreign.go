@@ -34,7 +34,15 @@ func (s *session) ours(ctx context.Context, name string) error {
 		if rated {
 			return nil
 		}
+		if u, err := s.slots(ctx, name); err == nil && u.Limit > 0 {
+			return hasSlots(name)
+		}
 		kind = "hash without a rate"
 	}
 	return fmt.Errorf("%q is not a limiter: the key in Redis is a %s; use redis-cli if you mean it", name, kind)
+}
+
+// hasSlots is the error for a limit in flight where one with a rate is wanted.
+func hasSlots(name string) error {
+	return usage("limit %q is of how many run at a time: throttle holders shows it, and its number is in_flight of the configuration", name)
 }

@@ -72,13 +72,19 @@ func (s *session) holders(ctx context.Context, name string) error {
 		return err
 	}
 	if len(found) == 0 {
-		return s.noneInFlight(name)
+		return s.noneInFlight(ctx, name)
 	}
 	return s.showInFlight(found)
 }
 
 // noneInFlight is the error for a limit in flight that is not in Redis.
-func (s *session) noneInFlight(name string) error {
+func (s *session) noneInFlight(ctx context.Context, name string) error {
+	if t, err := s.target(ctx, name); err == nil {
+		_, rated := s.configured(name) // target refuses one that is configured as in flight
+		if there, err := s.exists(ctx, t.name); err == nil && there || rated || len(t.values) > 0 {
+			return usage("limit %q has a rate, and no slots: throttle show tells how it stands", t.name)
+		}
+	}
 	what := fmt.Sprintf("limit in flight %q", name)
 	if s.opts.value != "" {
 		what = fmt.Sprintf("value %q of a %s", s.opts.value, what)

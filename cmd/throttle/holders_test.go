@@ -82,6 +82,17 @@ func TestHolders(t *testing.T) {
 			t.Errorf("%v: %+v", args, o)
 		}
 	}
+	// Without a configuration, too, what changes a rate refuses a limit in flight and says what it is; and who asks for the holders of
+	// a rate is not told to wait for them.
+	for _, args := range [][]string{{"pause", "crm", "1h"}, {"set", "crm", "5/1s"}, {"set", "order", "5/1s"}, {"set", "order", "--smooth"}, {"pause", "order", "1h"},
+		{"delete", "crm", "--yes"}, {"pin", "order", "--value", "acme"}} {
+		s.fails(2, args, []string{"of how many run at a time", "throttle holders"})
+	}
+	s.limiter("rated", perHour(1), 0)
+	s.limiter("account:acme", perHour(1), 0)
+	for _, args := range [][]string{{"holders", "rated"}, {"holders", "account"}, {"holders", "account", "--value", "acme"}} {
+		s.fails(2, args, []string{"has a rate", "throttle show"})
+	}
 	apart := configFile(t, "limits: { order: { in_flight: 1 }, 'order:acme': { in_flight: 2 } }\njobs: { x: { limits: [order, 'order:acme'] } }\n")
 	if o := runCommand(t.Context(), "holders", "order", "--config", apart, "--redis", s.addr); o.status != 1 || !strings.Contains(o.stderr, "throttle list shows") {
 		t.Errorf("a limit without a key: %+v", o)

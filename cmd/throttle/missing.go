@@ -14,6 +14,9 @@ const searchTime = 2 * time.Second
 
 // missing is the error for a name that no limiter has.
 func (s *session) missing(ctx context.Context, name string) error {
+	if err := s.slotsInstead(ctx, name); err != nil {
+		return err
+	}
 	if similar := s.similar(ctx, name); similar != "" {
 		return fmt.Errorf("no limiter %q in Redis: did you mean %s? throttle list shows all", name, similar)
 	}
@@ -26,6 +29,17 @@ func (s *session) uncreated(ctx context.Context, name string) error {
 		return usage("no limiter %q in Redis: did you mean %s? --create makes a new one", name, similar)
 	}
 	return usage("no limiter %q in Redis: --create makes a new one; throttle list shows those that are there", name)
+}
+
+// slotsInstead is the error for the name of a limit in flight; nil if there is none. It only helps to say what is wrong: errors of
+// the search are ignored.
+func (s *session) slotsInstead(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, searchTime)
+	defer cancel()
+	if there, err := s.existsInFlight(ctx, name); err != nil || !there {
+		return nil
+	}
+	return hasSlots(name)
 }
 
 // similar finds the names that are most like this one, also among those of the configuration

@@ -148,6 +148,11 @@ func (s *session) set(ctx context.Context, args []string, f setFlags, given func
 	case len(found) == 1 && !overwritten:
 		before = &found[0]
 	}
+	if before == nil && !overwritten && !f.create {
+		if err := s.slotsInstead(ctx, t.name); err != nil {
+			return err
+		}
+	}
 	switch {
 	case before != nil || overwritten || f.create:
 	case len(args) == 1:

@@ -56,7 +56,7 @@ func (s *session) target(ctx context.Context, name string) (target, error) {
 	configured, known := s.configured(name)
 	switch {
 	case known && configured.IsInFlight():
-		return target{}, usage("limit %q is of how many run at a time: throttle holders shows it, and its number is in_flight of the configuration", name)
+		return target{}, hasSlots(name)
 	case s.opts.value != "":
 		return target{name: exact}, nil
 	}
@@ -146,6 +146,11 @@ func (s *session) existsAsAny(ctx context.Context, name string) (bool, error) {
 	if there, err := s.exists(ctx, name); there || err != nil {
 		return there, err
 	}
+	return s.existsInFlight(ctx, name)
+}
+
+// existsInFlight reports whether a limit in flight has the name, or values of one have it.
+func (s *session) existsInFlight(ctx context.Context, name string) (bool, error) {
 	u, err := s.slots(ctx, name)
 	if err != nil || u.Limit > 0 {
 		return u.Limit > 0, err
