@@ -468,13 +468,16 @@ func TestPageWithoutNews(t *testing.T) {
 }
 
 // TestPageOfOtherQueues: jobs in a queue that nobody serves are the first thing that the page says, although this worker does not
-// serve it either; and the page goes on if the user of Redis may not read who the workers are.
+// serve it either; it counts the archived and pending jobs of such queues, too; and the page goes on if the user of Redis may not read who the workers are.
 func TestPageOfOtherQueues(t *testing.T) {
 	s, b := openPage(t)
 	if _, err := asynq.NewClientFromRedisClient(s.rdb).Enqueue(asynq.NewTask("x", nil), asynq.Queue("misspelt")); err != nil {
 		t.Fatal(err)
 	}
+	s.archive(2, "mail:send", "elsewhere")
 	b.until(patience, `document.getElementById("wrong-list").textContent.includes("No worker serves queue misspelt, and 1 job waits there")`)
+	b.until(patience, `document.getElementById("wrong-list").textContent.includes("2 jobs failed for good and are archived")`)
+	b.until(patience, `document.getElementById("archived").textContent === "2" && document.getElementById("pending").textContent === "1"`)
 	b.until(patience, `document.getElementById("pools").textContent.includes("Queues that this worker does not serve")`)
 	if err := s.rdb.Do(t.Context(), "ACL", "SETUSER", "default", "-zrevrangebyscore").Err(); err != nil {
 		t.Fatal(err)

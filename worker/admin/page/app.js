@@ -76,7 +76,7 @@ function show(now) {
   const unread = document.getElementById("unread");
   unread.hidden = now.unread === 0;
   text(unread, `${number(now.unread)} more limiters have parked jobs than are counted here; their jobs show as retry.`);
-  const queues = now.pools.flatMap((p) => p.queues);
+  const queues = [...now.pools.flatMap((p) => p.queues), ...others.queues];
   const sum = (field) => queues.reduce((n, x) => n + x[field], 0);
   text(document.getElementById("paused"), number(now.paused));
   text(document.getElementById("parked"), number(now.parked));

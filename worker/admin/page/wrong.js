@@ -36,8 +36,8 @@ function problems(now, workers, others) {
   const all = [];
   const add = (level, id, words, see, label) => all.push({ level, id, words, see, label });
   const jobs = (n) => `${number(n)} ${n === 1 ? "job" : "jobs"}`;
-  const queues = now.pools.flatMap((p) => p.queues);
-  for (const q of [...queues, ...others.queues]) {
+  const queues = [...now.pools.flatMap((p) => p.queues), ...others.queues];
+  for (const q of queues) {
     const waiting = q.pending + q.parked + q.retry;
     const served = q.served ?? (workers.length === 0 || workers.some((w) => w.pools.some((p) => p.takes && q.name in p.queues)));
     if (!served && waiting) add("bad", "unserved " + q.name, `No worker serves queue ${q.name}, and ${jobs(waiting)} ${waiting === 1 ? "waits" : "wait"} there.`, () => listJobs({ state: "waiting", queue: q.name }));
