@@ -249,6 +249,7 @@ func TestMistakesOfTheUser(t *testing.T) {
 		{[]string{"--file", ""}, cli.Usage, "--file is empty"},
 		{[]string{"--file", "x", "--count", "2"}, cli.Usage, "go with --type"},
 		{[]string{"--type", "a", "--strict"}, cli.Usage, "--strict goes with --file"},
+		{[]string{"--type", "a", "--replace"}, cli.Usage, "--replace goes with --file"},
 		{[]string{"--type", "a", "--count", "0"}, cli.Usage, "--count 0: want 1 or more"},
 		{[]string{"--type", "a", "--count", "many"}, cli.Usage, "see enqueue --help"},
 		{[]string{"--type", "a", "--count", "99999999999999999999"}, cli.Usage, "see enqueue --help"},

@@ -86,6 +86,8 @@ func (o options) check(set func(flag string) bool) error {
 		return errors.New("--payload, --count and --queue go with --type: the lines of a file have payload and queue, and are each one job")
 	case set("type") && set("strict"):
 		return errors.New("--strict goes with --file")
+	case set("type") && set("replace"):
+		return errors.New("--replace goes with --file: only the jobs of lines have ids")
 	case o.count < 1:
 		return fmt.Errorf("--count %d: want 1 or more", o.count)
 	}

@@ -63,6 +63,8 @@ A change of type (--per-client) forgets the usage, so set asks first.`,
 				return usage("--weight changes the share of a tenant, and RATE the limit: one at a time")
 			case f.create && len(args) == 1:
 				return usage("--create wants a RATE, such as 100/1s: see throttle set --help")
+			case cmd.Flags().Changed("pin") && !f.pin && opts.value == "":
+				return usage("--pin=false goes with --value: throttle unpin %s ends a pin", args[0])
 			case cmd.Flags().Changed("window") && f.window != throttle.Sliding.String() && f.window != throttle.Calendar.String():
 				return usage("--window %q: want sliding or calendar", f.window)
 			case len(args) == 2:
@@ -74,6 +76,7 @@ A change of type (--per-client) forgets the usage, so set asks first.`,
 				case !cmd.Flags().Changed(flag):
 				case len(f.weights) > 0:
 					return usage("--weight changes the share of a tenant, and --%s the limit: one at a time", flag)
+				case flag == "pin" && !f.pin: // this alone changes nothing
 				default:
 					return nil
 				}

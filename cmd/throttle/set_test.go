@@ -93,6 +93,9 @@ func TestSetRefuses(t *testing.T) {
 		{[]string{"set", "api", "--keep-alive", "1m"}, []string{"keep-alive 1m0s", "interval"}},
 		{[]string{"set", "api", "--guard", "2h"}, []string{"guard 2h0m0s"}},
 		{[]string{"set", "api", "--per-client"}, []string{"forgets", "--yes"}},
+		{[]string{"set", "api", "--pin=false"}, []string{"--value", "throttle unpin api"}},
+		{[]string{"set", "api", "50/1h", "--pin=false"}, []string{"--value", "throttle unpin api"}},
+		{[]string{"set", "api", "--pin=false", "--value", "acme"}, []string{"set wants a RATE"}},
 		{[]string{"delete", "api"}, []string{"forgets", "--yes"}},
 	} {
 		s.fails(cli.Usage, tt.args, tt.words)
