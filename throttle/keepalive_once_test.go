@@ -125,3 +125,21 @@ func TestRepeatFromBeforeAKeepAlive(t *testing.T) {
 		b.expectAvailable(other, 100)
 	})
 }
+
+// Who takes a keep-alive back changes nothing else: what is reserved stays so.
+func TestKeepAliveTakenBackKeepsReservations(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		l := b.limited(kept(rate("2/1m"), time.Hour))
+		b.expectTry(l, 2, true)
+		if r := must(l.Reserve(b.Context(), 1, time.Hour)); !r.OK() {
+			b.Fatal("nothing is reserved")
+		}
+		if ok, err := l.ClearExpire(b.Context()); !ok || err != nil {
+			b.Fatalf("ClearExpire: %v, %v", ok, err)
+		}
+		b.expectTry(b.limiter(b.client()), 1, false)
+		if u := must(l.Inspect(b.Context())); u.Reserved != 1 || u.Rate.KeepAlive != 0 {
+			b.Errorf("%d reserved, want 1; kept alive for %v, want 0", u.Reserved, u.Rate.KeepAlive)
+		}
+	})
+}

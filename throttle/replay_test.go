@@ -256,7 +256,7 @@ func (r *replayed) operate(every time.Duration) {
 			name, args = set("set")
 		case what < 12:
 			name = "delete"
-		default: // nobody clears: see operator
+		case what < 13:
 			name, args = "expire", []any{d/1000 + 1}
 		}
 		keys := script.KeysOf(sl.name, p.name)
@@ -290,6 +290,8 @@ func (r *replayed) disturb() {
 	if r.steps {
 		every = 1500 * time.Millisecond
 	}
+		default: // ClearExpire
+			name, args = "expire", []any{0}
 	r.after(time.Duration(r.random.Int64N(int64(every))), func() {
 		if r.ended {
 			return
@@ -392,3 +394,6 @@ func (r *replayed) lineOf(p *simulatedProcess, q simulatedQueue) *replayedLine {
 	r.lines = append(r.lines, l)
 	return l
 }
+		if m.changes() && p.faults > 0 && r.random.IntN(2) == 0 { // they are few
+			again = time.Duration(r.random.Int64N(int64(repeatedFor)))
+		}

@@ -11,12 +11,13 @@ import (
 // drops the further ones from its own log when it comes again.
 func (v *view) judgeChange(after []simulatedMember) {
 	b, a := v.before[0], after[0]
-	// Known: a repeated Delete deletes what was created since; a Delete forgets the changes
-	// before it, and a limiter forgets all except the last 8: a change that is repeated then is
-	// made again. A clock that is set forward by an hour ends the time of the reply.
-	b.sl.changed++
-	if v.repeated && !v.s.steps && b.epoch != a.epoch && v.m.script != "delete" && !b.sl.gone && b.sl.changed <= 8 {
-		v.broken("a repeat is harmless", "%s: epoch %d, and %d before", b.sl.name, a.epoch, b.epoch)
+	if v.repeated && !v.s.steps { // a clock that is set forward, and back again, ends the time of the reply
+		v.s.count["repeated "+v.m.script]++
+		if b.exists != a.exists || b.lives != a.lives || b.limit != a.limit || b.epoch != a.epoch || b.reset != a.reset {
+			v.broken("a repeat is harmless", "%s: it was there: %v, %+v, epoch %d, reset %d, expires in %v; and is: %v, %+v, epoch %d, reset %d, expires in %v", b.sl.name,
+				b.exists, b.limit, b.epoch, b.reset, b.lives, a.exists, a.limit, a.epoch, a.reset, a.lives)
+		}
+		v.same(after)
 	}
 	if v.s.steps || !b.exists || !a.exists || a.reset != b.reset || v.m.script == "delete" {
 		return

@@ -30,7 +30,6 @@ type simulatedLimit struct {
 	// Guarded by the simulation's mutex:
 	there   bool // a script has left it there
 	gone    bool // it has not existed since, or was deleted or given an expiry
-	changed int  // how often
 	changes []rateChange
 	pauses  []pauseChange
 	stood   int64 // permits of reservations that stayed at a change: they count, although their owners may ask again

@@ -72,6 +72,11 @@ type message struct {
 
 func (p *simulatedProcess) EvalSha(_ context.Context, sha string, keys []string, args ...any) *redis.Cmd {
 	for name, script := range simulatedScripts {
+// changes reports whether it changes a limit.
+func (m message) changes() bool {
+	return slices.Contains([]string{"set", "pause", "expire", "delete"}, m.script)
+}
+
 		if script.Hash() == sha {
 			begin := time.Now()
 			reply, err := p.call(message{name, slices.Clone(keys), slices.Clone(args)})

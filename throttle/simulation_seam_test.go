@@ -17,8 +17,9 @@ import (
 type simulatedMember struct {
 	sl      *simulatedLimit
 	exists  bool
-	expires bool // the whole limit, some time
-	created bool // by this call
+	expires bool          // the whole limit, some time
+	lives   time.Duration // for how long, if it expires
+	created bool          // by this call
 	ttl     time.Duration
 	limit   oracle.Limit
 	epoch   int64
@@ -91,7 +92,8 @@ func (s *simulation) member(name, client string) simulatedMember {
 		Permits: num("rate"), Interval: 1000 * num("interval"), Guard: num("guard"), PerClient: num("type") == 1, Smooth: num("smooth") == 1,
 		Calendar: num("window") == 1, Offset: num("offset"), Pause: num("pause"),
 	}
-	m.expires = s.redis.TTL(name) > 0
+	m.lives = s.redis.TTL(name)
+	m.expires = m.lives > 0
 	keys := script.KeysOf(name, client)
 	value := keys[1]
 	if m.key = keys[2]; m.limit.PerClient {

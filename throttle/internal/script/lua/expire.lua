@@ -9,7 +9,7 @@ return config().once(function(now)
   local ms = tonumber(ARGV[3])
   local m = open(1)
   if m and m.bad then return bad_field(m) end
-  local logs, done = config().logs_of(1), 1
+  local logs, done, foreign = config().logs_of(1), 1, m and m.foreign
   if ms > 0 then
     for _, i in ipairs({ 1, 2, 3, 6 }) do call('PEXPIRE', KEYS[i], ms) end
     for _, key in ipairs(logs) do call('PEXPIRE', key, ms) end
@@ -25,6 +25,6 @@ return config().once(function(now)
       config().keep_clients(m)
     end
   end
-  if m and not m.foreign then config().write_seal(m) end
+  if m and not foreign then config().write_seal(m) end
   return done
 end)
