@@ -97,32 +97,56 @@ func atFullSize(t *testing.T, f func(b *bench)) {
 	}
 }
 
-// What a pause has held up is used at once when the pause is over, all of it.
+// What a pause has held up is used at once when the pause is over, all of it. An expiry, given or
+// taken back, holds up nobody.
 func TestAfterAPause(t *testing.T) {
-	atFullSize(t, func(b *bench) {
-		r := guarded("40/4s")
-		r.Smooth = true
-		one := b.limited(r)
-		two := b.limiter(b.client())
-		ctx, cancel := context.WithTimeout(b.Context(), 16*time.Second)
-		defer cancel()
-		over := make(chan time.Time, 1)
-		time.AfterFunc(5*time.Second, func() {
-			check(b, one.Pause(b.Context(), 2*time.Second))
-			over <- time.Now().Add(2 * time.Second)
-		})
-		starts, after := used(ctx, 100, one, two), 0
-		from := <-over
-		for _, s := range starts {
-			if d := s.Sub(from); d >= 0 && d < 8*time.Second {
-				after++
+	expire := func(b *bench, l *Limiter) {
+		if ok, err := l.Expire(b.Context(), time.Hour); !ok || err != nil {
+			b.Errorf("Expire: %v, %v", ok, err)
+		}
+	}
+	for name, c := range map[string]struct {
+		before, change func(b *bench, l *Limiter)
+		lasts          time.Duration
+	}{
+		"Pause":  {nil, func(b *bench, l *Limiter) { check(b, l.Pause(b.Context(), 2*time.Second)) }, 2 * time.Second},
+		"Expire": {nil, expire, 0},
+		"ClearExpire": {expire, func(b *bench, l *Limiter) {
+			if ok, err := l.ClearExpire(b.Context()); !ok || err != nil {
+				b.Errorf("ClearExpire: %v, %v", ok, err)
 			}
-		}
-		b.Logf("%d permits in the 8s after the pause", after)
-		if after < 75 {
-			b.Errorf("%d permits in the 8s after the pause, want at least 75 of 79", after)
-		}
-	})
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			atFullSize(t, func(b *bench) {
+				r := guarded("40/4s")
+				r.Smooth = true
+				one := b.limited(r)
+				two := b.limiter(b.client())
+				if c.before != nil {
+					c.before(b, one)
+				}
+				ctx, cancel := context.WithTimeout(b.Context(), 16*time.Second)
+				defer cancel()
+				over := make(chan time.Time, 1)
+				time.AfterFunc(5*time.Second, func() {
+					c.change(b, one)
+					over <- time.Now().Add(c.lasts)
+				})
+				starts, after := used(ctx, 100, one, two), 0
+				from := <-over
+				for _, s := range starts {
+					if d := s.Sub(from); d >= 0 && d < 8*time.Second {
+						after++
+					}
+				}
+				b.Logf("%d permits in the 8s after it", after)
+				if after < 77 {
+					b.Errorf("%d permits in the 8s after it, want at least 77 of 79", after)
+				}
+			})
+		})
+	}
 }
 
 // If Redis stands still, there is an error in time, whatever the limiter was doing when that
