@@ -14,7 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
-	"github.com/jobthrottle/jobthrottle/internal/wire"
 )
 
 // What users were promised, each as somebody found it broken. Only exported names are used.
@@ -146,65 +145,6 @@ func TestAfterAPause(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// If Redis stands still, there is an error in time, whatever the limiter was doing when that
-// began, and what Redis grants late goes back.
-func TestRedisStandsStill(t *testing.T) {
-	t.Parallel()
-	for name, opts := range map[string]*redis.Options{
-		"defaults":       {},
-		"one long try":   {MaxRetries: -1, ReadTimeout: time.Minute},
-		"heeds deadline": {ContextTimeoutEnabled: true},
-	} {
-		for _, state := range []string{"fresh", "used", "due"} {
-			t.Run(name+", "+state, func(t *testing.T) {
-				t.Parallel()
-				network := must(wire.New(redistest.Start(t)))
-				defer network.Close()
-				o := *opts
-				o.Addr = network.Addr
-				rdb := redis.NewClient(&o)
-				defer rdb.Close()
-				b := &bench{T: t, rdb: rdb, begin: time.Now()}
-				check(b, b.limiter(b.client()).SetRate(b.Context(), rate("1000/1h")))
-				l := b.limiter(b.client())
-				var held *Reservation
-				switch state {
-				case "used":
-					for range 20 {
-						check(b, l.Acquire(b.Context(), 1))
-					}
-				case "due":
-					held = must(l.Reserve(b.Context(), 1, 0))
-					<-time.After(ms(150)) // what is known of the configuration is no longer fresh
-				}
-				network.Set(wire.Trouble{Hold: true})
-				var wg sync.WaitGroup
-				expect := func(what string, within time.Duration, call func() error) {
-					wg.Go(func() {
-						begin := time.Now()
-						err := call()
-						if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took > within {
-							t.Errorf("%s: %v after %v, want an error that wraps context.DeadlineExceeded within %v", what, err, took, within)
-						}
-					})
-				}
-				expect("TryAcquire", 5*time.Second, func() error { _, err := l.TryAcquire(context.Background(), 1); return err })
-				expect("TryAcquireFor(1s)", ms(1500), func() error { _, err := l.TryAcquireFor(context.Background(), 1, time.Second); return err })
-				expect("Acquire by a deadline", ms(1500), func() error {
-					ctx, cancel := context.WithTimeout(b.Context(), time.Second)
-					defer cancel()
-					if held != nil {
-						return held.Wait(ctx)
-					}
-					return l.Acquire(ctx, 1)
-				})
-				wg.Wait()
-				network.Set(wire.Trouble{})
-			})
-		}
 	}
 }
 
