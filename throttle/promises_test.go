@@ -215,7 +215,7 @@ func TestClosedClients(t *testing.T) {
 	}
 }
 
-// What somebody wrote into a limiter's hash is an error that names it, at once and for all who
+// What somebody wrote into a limiter's hash is an error that names the limiter and the field, at once and for all who
 // ask. Redis goes on, nothing is granted, and a new rate repairs it.
 func TestForeignFields(t *testing.T) {
 	odd := []string{"x", "-1", "1e300", "-1e300", "0.5", "nan", "inf", "99999999999999999999", ""}
@@ -246,8 +246,8 @@ func TestForeignFields(t *testing.T) {
 				"TrySetRate": second(l.TrySetRate(ctx, rate("1/1s"))), "Expire": second(fresh.Expire(ctx, time.Hour)),
 			} {
 				var named *Error
-				if !errors.Is(err, ErrInvalidRate) || !errors.As(err, &named) || named.Limiter != l.Name() {
-					b.Errorf("%s %q: %s: %v, want ErrInvalidRate of this limiter", what, fields, call, err)
+				if !errors.Is(err, ErrInvalidRate) || !errors.As(err, &named) || named.Limiter != l.Name() || !namesOne(err, fields) {
+					b.Errorf("%s %q: %s: %v, want ErrInvalidRate that names this limiter and the field", what, fields, call, err)
 				}
 			}
 			if took := time.Since(begin); took > time.Second {
@@ -283,6 +283,16 @@ func TestForeignFields(t *testing.T) {
 		try("many", "window", 1, "guard", 900000, "offset", "1e300", "pause", "1e300")
 		try("many to delete", "window", 1, "guard", 900000, "offset", "1e300", "pause", "1e300")
 	})
+}
+
+// namesOne reports whether an error names one of the fields, each of which is followed by its value.
+func namesOne(err error, fields []any) bool {
+	for i := 0; i < len(fields); i += 2 {
+		if strings.Contains(err.Error(), fmt.Sprintf("its %s in Redis makes no sense", fields[i])) {
+			return true
+		}
+	}
+	return false
 }
 
 func second[T any](_ T, err error) error { return err }
