@@ -25,8 +25,9 @@ func used(ctx context.Context, waiters int, ls ...Acquirer) (starts []time.Time)
 	for i := range waiters {
 		wg.Go(func() {
 			for ls[i%len(ls)].Acquire(ctx, 1) == nil {
+				at := time.Now()
 				mu.Lock()
-				starts = append(starts, time.Now())
+				starts = append(starts, at)
 				mu.Unlock()
 			}
 		})

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
@@ -17,7 +19,7 @@ func us(n int) time.Duration { return time.Duration(n) * time.Microsecond }
 type crew struct {
 	rate               string
 	processes, waiters int
-	roundTrip          time.Duration // which varies by up to half of it more, and 4ms
+	roundTrip          time.Duration // which varies by up to half of it more, and 4ms; zero: as long as it takes
 	length             time.Duration
 	share              float64 // of the permits of whole bursts
 }
@@ -33,7 +35,11 @@ func (f crew) expect(b *bench) {
 	r := guarded(f.rate)
 	var ls []httplimit.Acquirer
 	for range f.processes {
-		c := b.clientOf(&distant{Scripter: b.rdb, roundTrip: f.roundTrip, varies: min(f.roundTrip/2, ms(4))})
+		var way redis.Scripter = &distant{Scripter: b.rdb, roundTrip: f.roundTrip, varies: min(f.roundTrip/2, ms(4))}
+		if f.roundTrip == 0 {
+			way = dial(b, b.rdb.Options().Addr)
+		}
+		c := b.clientOf(way)
 		ls = append(ls, must(c.LimiterWithRate(b.name(), r)))
 	}
 	ctx, cancel := context.WithTimeout(b.Context(), f.length)
@@ -65,6 +71,21 @@ func TestShortIntervals(t *testing.T) {
 	}
 	for _, f := range crews[:quarter(len(crews))] {
 		t.Run(f.String(), func(t *testing.T) { underFakeTime(t, f.expect) })
+	}
+}
+
+// On a real Redis that is as near as it can be, too.
+func TestShortIntervalsOnRedis(t *testing.T) {
+	if !nightly() || withRace {
+		t.Skip("guards are as short as timers are late: .ci/nightly runs it, without the race detector")
+	}
+	for _, f := range []crew{
+		{"10/1ms", 4, 8, 0, 10 * time.Second, 0.85},
+		{"1/10ms", 4, 8, 0, 10 * time.Second, 0.97},
+		{"1/100ms", 4, 8, 0, 10 * time.Second, 0.97},
+		{"5/250ms", 4, 8, 0, 10 * time.Second, 0.97},
+	} {
+		t.Run(f.String(), func(t *testing.T) { onRealRedis(t, f.expect) })
 	}
 }
 
