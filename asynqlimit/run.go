@@ -20,6 +20,7 @@ func (j *job) run(ctx context.Context, next asynq.Handler) error {
 	if !j.calls(ctx) {
 		return errGone
 	}
+	j.dryRunSlots()
 	began, waited := time.Now(), j.waited
 	j.handling, j.before = began, waited
 	ended := errPanicked
@@ -125,6 +126,5 @@ func (j *job) begins(ctx context.Context) bool {
 	j.counts().wholeWaits.add(waited)
 	j.tally(func(t *tally) { t.start(waited) })
 	j.dryRun()
-	j.dryRunSlots()
 	return true
 }

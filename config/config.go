@@ -91,7 +91,7 @@ type Limit struct {
 	// Rate is PERMITS/INTERVAL, such as 100/1s.
 	Rate string `yaml:"rate"`
 	// InFlight is how many jobs may run at a time, over all workers, instead of a rate: 1 to
-	// 1,000,000. It can be combined only with Key and Lease.
+	// 1,000,000. It can be combined only with Key, Lease and DryRun.
 	InFlight SlotCount `yaml:"in_flight"`
 	// Lease is how long the slot of a worker that died stays taken. Live workers renew their
 	// leases. It is 3s to 24h, in whole milliseconds. Defaults to 15s.

@@ -45,6 +45,32 @@ func TestNextAfterOneThatLeft(t *testing.T) {
 	})
 }
 
+// TestSmallerBehindOneThatLeft: when a large request leaves, a small one behind it gets what is free, and does not wait until
+// the large one would have asked again.
+func TestSmallerBehindOneThatLeft(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		one := b.limited(guarded("100/1h"))
+		other := b.limiter(b.client())
+		check(b, one.Acquire(b.Context(), 60))
+		for range 2 {
+			must(one.Reserve(b.Context(), 60, 24*time.Hour))
+		}
+		ctx, cancel := context.WithCancel(b.Context())
+		left, came := make(chan error, 1), make(chan error, 1)
+		go func() { left <- other.Acquire(ctx, 60) }()
+		time.Sleep(time.Second)
+		go func() { came <- other.Acquire(b.Context(), 1) }()
+		time.Sleep(time.Second)
+		cancel()
+		<-left
+		began := time.Now()
+		check(b, <-came)
+		if d := time.Since(began); d > time.Second {
+			b.Errorf("it came after %v", d)
+		}
+	})
+}
+
 // TestReservationsThatWentBack: who was told to wait for long gets what others have given back, within a window.
 func TestReservationsThatWentBack(t *testing.T) {
 	underFakeTime(t, func(b *bench) {

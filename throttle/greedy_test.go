@@ -122,10 +122,15 @@ type steadyCaller struct {
 }
 
 func (c *steadyCaller) next() {
-	r, q := c.r, c.p.queues[0]
-	if r.ended || c.p.dead() {
+	if c.r.ended || c.p.dead() || c.p.left {
 		return
 	}
+	c.ask(c.p.queues[0], c.next)
+}
+
+// ask acquires one of each, and then does what is next.
+func (c *steadyCaller) ask(q simulatedQueue, next func()) {
+	r := c.r
 	ns := make([]int64, len(q.limits))
 	for i := range ns {
 		ns[i] = 1
@@ -139,7 +144,7 @@ func (c *steadyCaller) next() {
 		if c.rests && r.random.IntN(30) == 0 {
 			rest = time.Duration(r.random.Int64N(int64(ms(40))))
 		}
-		r.after(rest, c.next)
+		r.after(rest, next)
 	}
 	a.acquires(0)
 }

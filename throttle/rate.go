@@ -79,7 +79,7 @@ type Rate struct {
 	// Smooth spreads permits evenly: n permits come no earlier than
 	// n * (Interval + Guard) / Permits after the grant before them, but permits of one Calendar
 	// window keep no distance from those of another. A limit of more than 256 permits may give
-	// some earlier, by up to 1/128 of the Interval. It makes up for that after them.
+	// some earlier, by up to 1/128 of Interval + Guard. It makes up for that after them.
 	Smooth bool
 	// Window is Sliding (every Interval) or Calendar (fixed ones).
 	Window Window

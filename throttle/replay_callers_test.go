@@ -17,7 +17,7 @@ type replayedCaller struct {
 func (c *replayedCaller) next() {
 	r := c.r
 	r.after(time.Duration(r.random.Int64N(int64(c.lazy)+int64(ms(1)))), func() {
-		if r.ended || c.p.dead() {
+		if r.ended || c.p.dead() || c.p.left && c.p.random.IntN(4) > 0 {
 			return
 		}
 		queues := c.p.queues
@@ -25,6 +25,10 @@ func (c *replayedCaller) next() {
 			queues = queues[1:]
 		}
 		q := queues[r.random.IntN(len(queues))]
+		if r.ample && r.random.IntN(4) > 0 {
+			(&steadyCaller{r: r, p: c.p}).ask(q, c.next)
+			return
+		}
 		c.ask(q, drawCosts(r.random, q))
 	})
 }
@@ -95,8 +99,9 @@ type replayedAsk struct {
 	ns     []int64
 	w      *line.Waiter
 	ends   func(taken bool)
-	away   bool // its caller does something else first
-	told1  bool // it has got an answer
+	away   bool          // its caller does something else first
+	news   []line.Answer // the latest answer while it did
+	told1  bool          // it has got an answer
 	over   bool
 	stands bool      // it was handed its permits, and does not go on yet
 	late   bool      // it was granted, and counted as late
@@ -138,9 +143,10 @@ func (a *replayedAsk) told(answer line.Answer) {
 	a.sleeps++ // a sleep is over
 	switch {
 	case a.over:
+	case a.away && !first: // its caller hears of it when it comes
+		a.news = []line.Answer{answer}
 	case answer.Err != nil || answer.Denied:
 		a.end(false)
-	case a.away && !first:
 	case a.away:
 		a.r.after(time.Duration(a.r.random.Int64N(int64(3*time.Second))), func() {
 			a.away = false
@@ -151,6 +157,9 @@ func (a *replayedAsk) told(answer line.Answer) {
 			default:
 				a.l.step(line.Event{Kind: line.Extend, Waiter: a.w})
 				a.due()
+				for _, answer := range a.news {
+					a.told(answer)
+				}
 			}
 		})
 	default:
@@ -170,13 +179,23 @@ func (a *replayedAsk) handedOut(taken bool, latest line.Local, sleep time.Durati
 		a.handed = time.Now()
 	}
 	switch {
-	case taken && latest != 0 && a.r.stalls && a.r.random.IntN(32) == 0: // it stands still just then
+	case taken && latest != 0 && a.r.stalls > 0 && a.r.random.IntN(a.r.stalls) == 0: // it stands still just then
 		a.stands = true
-		a.r.after(time.Duration(a.r.random.Int64N(int64(min(2*a.r.in(latest), time.Second)+1))), func() {
+		stands := time.Duration(a.r.random.Int64N(int64(min(2*a.r.in(latest), time.Second) + 1)))
+		switch a.r.random.IntN(8) { // what else may happen just then
+		case 0:
+			a.r.after(stands/2, func() { a.r.leaves(a.l.p) })
+		case 1, 2, 3, 4:
+			a.r.outage(a.l.p)
+		}
+		a.r.after(stands, func() {
 			a.stands = false
 			switch {
 			case a.over || a.l.p.dead():
 			case a.r.local() > latest:
+				if a.l.p.left { // nobody gives them back any more
+					a.mayCount()
+				}
 				a.l.step(line.Event{Kind: line.Missed, Waiter: a.w})
 			default:
 				a.end(true)
@@ -192,6 +211,15 @@ func (a *replayedAsk) handedOut(taken bool, latest line.Local, sleep time.Durati
 			}
 		})
 	}
+}
+
+// mayCount notes that what was granted may count, though its caller does not get it.
+func (a *replayedAsk) mayCount() {
+	use := permitUse{process: a.l.p, ns: make([]int64, len(a.ns)), maybe: a.ns, at: time.Now(), none: true}
+	for _, name := range a.l.names {
+		use.limits = append(use.limits, a.r.limits[slices.IndexFunc(a.r.limits, func(l *simulatedLimit) bool { return l.name == name })])
+	}
+	a.r.uses = append(a.r.uses, use)
 }
 
 // leave is what a caller does if its context ends, or if it cancels.

@@ -82,6 +82,12 @@ func (l *replayedLine) step(e line.Event) {
 	}
 	ask := e.Waiter
 	switch {
+	case out.Call != nil && e.Answer.Shared: // somebody else goes on
+		call := out.Call
+		r.after(0, func() { l.step(line.Event{Kind: line.Again, Call: call}) })
+	case out.Call != nil && e.Kind == line.Beside && r.random.IntN(2) == 0: // there is no other connection yet
+		call := out.Call
+		r.after(6*l.p.way, func() { l.call(call, false) })
 	case out.Call != nil:
 		call, serves := out.Call, e.Serves
 		l.pauseFor(out.After, func() { l.call(call, serves) })
@@ -118,6 +124,10 @@ func (l *replayedLine) call(c *line.Call, serves bool) {
 	r := l.r
 	if l.p.firstCall == 0 {
 		l.p.firstCall = r.local()
+	}
+	if short := c.Shares(); short != nil && l.p.shares {
+		l.share(c, short)
+		return
 	}
 	sent, over := r.local(), false
 	if c.Beside > 0 {

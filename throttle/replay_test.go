@@ -18,8 +18,13 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/internal/script"
 )
 
-// replayedFleets is how many fleets an ordinary test run has time for, and stalledFleets how many of those that stall.
-const replayedFleets, stalledFleets = 40, 100
+const (
+	// replayedFleets is how many fleets an ordinary test run has time for, fleetsAtNight how many a night has, and
+	// stalledFleets how many of those that stall.
+	replayedFleets, fleetsAtNight, stalledFleets = 40, 10_000, 100
+	// leastCalls is how many calls each fleet makes at least while it works.
+	leastCalls = 100
+)
 
 // TestReplay lets fleets work as TestSimulation does, without goroutines: their lines are stepped one
 // event after the other. So a seed fixes everything that happens, and a seed that fails fails again in
@@ -30,8 +35,12 @@ const replayedFleets, stalledFleets = 40, 100
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	var total, events counted
-	fleets := eachFleet(t, quarter(replayedFleets), 250*replayedFleets, func(t *testing.T, seed uint64) {
-		r := replay(t, seed, false)
+	fleets := eachFleet(t, quarter(replayedFleets), fleetsAtNight, func(t *testing.T, seed uint64) {
+		stalls := 0
+		if seed%5 == 0 {
+			stalls = 4
+		}
+		r := replay(t, seed, stalls)
 		total.add(r.count)
 		events.add(r.events)
 	})
@@ -39,6 +48,12 @@ func TestReplay(t *testing.T) {
 		t.Logf("%d fleets: %v", fleets, total.counts)
 		for _, pair := range slices.Sorted(maps.Keys(events.counts)) {
 			t.Logf("%8d  %s", events.counts[pair], pair)
+		}
+		if fleets >= manyFleets && !t.Failed() {
+			judgePairs(t, events.counts)
+		}
+		if n := total.counts["calls"]; fleets >= fleetsAtNight && n < callsAtNight {
+			t.Errorf("%d calls, want at least %d", n, callsAtNight)
 		}
 	})
 }
@@ -49,7 +64,7 @@ func TestReplayIsExact(t *testing.T) {
 	for seed := range uint64(5) {
 		var sums [2]uint64
 		for i := range sums {
-			t.Run(fmt.Sprintf("seed=%d/%d", seed+1, i), func(t *testing.T) { sums[i] = replay(t, seed+1, false).sum() })
+			t.Run(fmt.Sprintf("seed=%d/%d", seed+1, i), func(t *testing.T) { sums[i] = replay(t, seed+1, 0).sum() })
 		}
 		if sums[0] != sums[1] {
 			t.Errorf("seed %d: two runs differ", seed+1)
@@ -62,7 +77,7 @@ func TestReplayIsExact(t *testing.T) {
 func TestReplayStalls(t *testing.T) {
 	t.Parallel()
 	var events counted
-	eachFleet(t, quarter(stalledFleets), 50*stalledFleets, func(t *testing.T, seed uint64) { events.add(replay(t, seed, true).events) })
+	eachFleet(t, quarter(stalledFleets), 50*stalledFleets, func(t *testing.T, seed uint64) { events.add(replay(t, seed, 32).events) })
 	t.Cleanup(func() {
 		missed := 0
 		for pair, n := range events.counts {
@@ -76,12 +91,14 @@ func TestReplayStalls(t *testing.T) {
 	})
 }
 
-// replay runs the fleet of a seed. If stalls is set, callers stand still now and then.
-func replay(t *testing.T, seed uint64, stalls bool) (r *replayed) {
+// replay runs the fleet of a seed. If stalls is not zero, callers stand still one time in so many.
+func replay(t *testing.T, seed uint64, stalls int) (r *replayed) {
 	synctest.Test(t, func(t *testing.T) {
-		r = &replayed{simulation: newSimulation(t, seed), hash: fnv.New64a(), events: make(map[string]int), stalls: stalls}
+		r = &replayed{simulation: emptySimulation(t, seed), hash: fnv.New64a(), events: make(map[string]int), stalls: stalls}
+		r.ample = seed%4 == 1
+		r.build()
 		r.replays = "TestReplay"
-		if stalls {
+		if stalls == 32 {
 			r.replays += "Stalls"
 		}
 		r.run()
@@ -92,12 +109,14 @@ func replay(t *testing.T, seed uint64, stalls bool) (r *replayed) {
 // replayed is a simulation whose lines are stepped by an agenda.
 type replayed struct {
 	*simulation
-	agenda agenda
-	no     int // number of the entries so far
-	ended  bool
-	stalls bool // callers stand still now and then, just when they have their permits
-	lines  []*replayedLine
-	hash   interface {
+	agenda  agenda
+	no      int // number of the entries so far
+	ended   bool
+	stalls  int       // callers stand still one time in so many, just when they have their permits; zero: never
+	away    time.Time // until then Redis answers nobody,
+	refuses bool      // and they soon know
+	lines   []*replayedLine
+	hash    interface {
 		io.Writer
 		Sum64() uint64
 	}
@@ -153,6 +172,9 @@ func (r *replayed) run() {
 		p.heeds = r.random.IntN(2) == 0
 		for range p.callers {
 			c := &replayedCaller{r: r, p: p, lazy: []time.Duration{0, ms(1), ms(20), ms(300), 2 * time.Second}[r.random.IntN(5)]}
+			if r.ample {
+				c.lazy = ms(20)
+			}
 			r.after(0, c.next)
 		}
 		if r.loops(p) {
@@ -161,7 +183,14 @@ func (r *replayed) run() {
 	}
 	r.operate([]time.Duration{ms(300), 3 * time.Second, time.Hour}[r.random.IntN(3)])
 	r.disturb()
-	r.until(r.begin.Add(r.length), func() bool { return r.count["calls"] < r.mostCalls() })
+	more := func() bool { return r.count["calls"] < r.mostCalls() }
+	for end := r.begin; r.count["calls"] < leastCalls && end.Before(r.begin.Add(24*time.Hour)); {
+		end = end.Add(r.length)
+		r.until(end, more)
+	}
+	if n := r.count["calls"]; n < leastCalls {
+		r.Errorf("%d calls in %v, want at least %d: the fleet shows too little", n, time.Since(r.begin), leastCalls)
+	}
 	r.end()
 }
 
@@ -174,6 +203,9 @@ func (r *replayed) end() {
 	close(r.over)
 	var last []*replayedLine // those that close when they have nothing left; the others give back what they have
 	for i, l := range r.lines {
+		if l.p.left {
+			continue
+		}
 		idle := len(l.order) == 0 // what callers do not come for any more counts as used
 		l.leaveAll()
 		if !idle || (r.seed+uint64(i))%3 != 0 {
@@ -201,111 +233,20 @@ func (r *replayed) end() {
 	}
 }
 
-// operate changes limits now and then, from one of the processes.
-func (r *replayed) operate(every time.Duration) {
-	if r.ended {
-		return
-	}
-	r.after(time.Duration(r.random.Int64N(int64(every))), func() {
-		if r.ended {
-			return
-		}
-		p, sl := r.procs[r.random.IntN(len(r.procs))], r.limits[r.random.IntN(len(r.limits))]
-		changed := drawRate(r.random)
-		if r.random.IntN(3) == 0 {
-			changed = sl.rate
-			changed.Permits = max(1, changed.Permits/2)
-		}
-		if !sl.resets {
-			changed.Type = sl.rate.Type // a change of type forgets
-			if changed.KeepAlive = sl.rate.KeepAlive; changed.KeepAlive > 0 {
-				changed.KeepAlive = max(changed.KeepAlive, changed.Interval)
-			}
-		}
-		set := func(mode string) (string, []any) {
-			args := []any{mode}
-			for _, f := range changed.fields() {
-				args = append(args, f)
-			}
-			return "set", args
-		}
-		d := r.random.Int64N(3_000_000)
-		var name string
-		var args []any
-		what := r.random.IntN(14)
-		least := p.clock.Least(r.local())
-		if r.steps {
-			if least == 0 {
-				r.operate(every) // a client that knows nothing of the time takes what was used for reservations
-				return
-			}
-			what = 4 + what%4 // pauses and their ends: then only what callers see is judged
-		}
-		switch {
-		case what < 4:
-			name, args = set("update")
-		case what < 7:
-			name, args = "pause", []any{d + 1, ""}
-		case what < 8:
-			name, args = "pause", []any{0, ""}
-		case what < 9:
-			name, args = set("try")
-		case !sl.resets || what < 10:
-			name = "inspect"
-		case what < 11:
-			name, args = set("set")
-		case what < 12:
-			name = "delete"
-		case what < 13:
-			name, args = "expire", []any{d/1000 + 1}
-		}
-		keys := script.KeysOf(sl.name, p.name)
-		m := message{name, keys[:], args}
-		if name != "inspect" {
-			m.keys = append(m.keys, fmt.Sprintf("%s:reply:%s:%d", script.Prefix(sl.name), p.name, r.no))
-			m.args = append([]any{r.now() + 10_000_000, int64(least)}, args...)
-		}
-		p.send(r, m, func(any, error) { r.changed(p, sl.name, line.Doubt) })
-		r.operate(every)
-	})
-}
-
-// changed tells the lines that hear of it: those of the process that did it at once.
-func (r *replayed) changed(by *simulatedProcess, name string, what line.Kind) {
-	for _, l := range r.lines {
-		if !slices.Contains(l.names, name) || l.p != by && !l.p.hears {
-			continue
-		}
-		d := time.Duration(0)
-		if l.p != by {
-			d = l.p.way
-		}
-		r.after(d, func() { l.step(line.Event{Kind: what}) })
-	}
-}
-
-// disturb crashes a process, stops some for a while, and sets Redis's clock.
-func (r *replayed) disturb() {
-	every := r.length / 3
-	if r.steps {
-		every = 1500 * time.Millisecond
-	}
-		default: // ClearExpire
-			name, args = "expire", []any{0}
-	r.after(time.Duration(r.random.Int64N(int64(every))), func() {
-		if r.ended {
-			return
-		}
-		r.disturbOnce(r.random)
-		r.disturb()
-	})
-}
-
 // send takes a message there and back, or loses it.
 func (p *simulatedProcess) send(r *replayed, m message, answered func(any, error)) {
 	fate, again := p.draw(r.ended)
 	there, back := p.way+p.jitter(), p.way+p.jitter()
 	lost := p.patience()
+	if time.Now().Before(r.away) && !r.ended {
+		fate = requestLost
+		if r.refuses {
+			lost /= 20
+		}
+	}
+	if (fate == requestLost || fate == replyLost) && r.random.IntN(16) == 0 { // somebody restarts it
+		r.after(time.Duration(r.random.Int64N(int64(lost))), func() { r.leaves(p) })
+	}
 	begin := time.Now()
 	arrives := func(d time.Duration, do func()) {
 		r.after(max(d, time.Until(p.held)), do)
@@ -326,6 +267,9 @@ func (p *simulatedProcess) send(r *replayed, m message, answered func(any, error
 		case fate == refused:
 			reply(back, nil, redisError("LOADING Redis is loading the dataset in memory"))
 			return
+		}
+		if m.changes() && p.faults > 0 && r.random.IntN(2) == 0 { // they are few
+			again = time.Duration(r.random.Int64N(int64(repeatedFor)))
 		}
 		value, err := r.execute(p, m, false)
 		fmt.Fprintln(r.hash, time.Now().UnixMicro(), p.name, m, value, err)
@@ -392,8 +336,8 @@ func (r *replayed) lineOf(p *simulatedProcess, q simulatedQueue) *replayedLine {
 		l.l.Around.Create[i] = strings.Join(sl.rate.fields(), ":")
 	}
 	r.lines = append(r.lines, l)
+	if p.left {
+		l.step(line.Event{Kind: line.Close})
+	}
 	return l
 }
-		if m.changes() && p.faults > 0 && r.random.IntN(2) == 0 { // they are few
-			again = time.Duration(r.random.Int64N(int64(repeatedFor)))
-		}

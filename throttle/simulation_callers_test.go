@@ -19,6 +19,7 @@ type permitUse struct {
 	handed  time.Time // when it was, if its caller stood still before it went on; else zero
 	maybe   []int64   // and these, unless a release that failed gave them back; nil: none
 	unused  bool      // and given back: Release
+	none    bool      // nobody had any
 	late    bool      // as the engine counts it, or another of its process did meanwhile
 }
 
@@ -182,9 +183,9 @@ func (s *simulation) operator(ctx context.Context, random *rand.Rand) {
 			_, err = l.Delete(ctx)
 		case what < 13:
 			_, err = l.Expire(ctx, d+ms(1))
-		}
 		default:
 			_, err = l.ClearExpire(ctx)
+		}
 		if errors.Is(err, ErrInvalidRate) || errors.Is(err, ErrWrongType) {
 			s.Errorf("%v", err)
 		}

@@ -17,6 +17,9 @@ func (s *simulation) judgePauses() {
 		return
 	}
 	for _, u := range s.uses {
+		if u.none {
+			continue
+		}
 		for _, l := range u.limits {
 			at := u.at.UnixMicro()
 			if !u.handed.IsZero() {

@@ -65,12 +65,15 @@ func (s *simulation) build() {
 	for i := range limits {
 		s.addLimit(fmt.Sprintf("limit%d", i))
 	}
-	near := r.IntN(2) == 0 || s.steps || s.crowd
+	near := r.IntN(2) == 0 || s.steps || s.crowd || s.ample
 	faults := []int{0, 0, 8, 20, 60}[r.IntN(5)]
 	for i := range 1 + r.IntN(4) {
 		p := &simulatedProcess{s: s, no: i, name: fmt.Sprintf("process%d", i), faults: faults, hears: r.IntN(2) == 0, shares: s.crowd || s.steps, callers: 1 + r.IntN(12)}
 		if s.crowd {
 			p.callers = 20 + r.IntN(30)
+		}
+		if s.ample {
+			p.callers = 5 + r.IntN(10)
 		}
 		p.random = rand.New(rand.NewPCG(s.seed, uint64(1<<32+i)))
 		p.way = time.Duration(50*math.Pow(5000, r.Float64())) * time.Microsecond // 0.05 to 250 ms
@@ -155,6 +158,9 @@ func (s *simulation) addLimit(name string) {
 	l := &simulatedLimit{name: name, rate: drawRate(r), resets: r.IntN(3) == 0}
 	if s.crowd && r.IntN(3) > 0 { // mostly enough for all: calls are shared for such limits
 		l.rate = Rate{Permits: 50 + r.Int64N(3000), Interval: simulatedIntervals[r.IntN(len(simulatedIntervals))]}
+	}
+	if s.ample && r.IntN(6) > 0 { // processes take permits in advance
+		l.rate = Rate{Permits: 2000 + r.Int64N(8000), Interval: time.Second, Guard: ms(250)}
 	}
 	if s.steps { // then only what callers see is judged: limits that bind, and that nobody changes
 		l.rate = Rate{Permits: 1 + r.Int64N(12), Interval: []time.Duration{ms(250), time.Second, 2 * time.Second}[r.IntN(3)], Smooth: r.IntN(4) == 0}

@@ -45,6 +45,8 @@ type simulatedProcess struct {
 	known      line.RoundTrips
 	clock      line.Furthest
 	lateHere   int64
+	left       bool           // its Client is closed
+	parts      []replayedPart // of the next shared call
 
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -70,13 +72,13 @@ type message struct {
 	args   []any
 }
 
-func (p *simulatedProcess) EvalSha(_ context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	for name, script := range simulatedScripts {
 // changes reports whether it changes a limit.
 func (m message) changes() bool {
 	return slices.Contains([]string{"set", "pause", "expire", "delete"}, m.script)
 }
 
+func (p *simulatedProcess) EvalSha(_ context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	for name, script := range simulatedScripts {
 		if script.Hash() == sha {
 			begin := time.Now()
 			reply, err := p.call(message{name, slices.Clone(keys), slices.Clone(args)})

@@ -116,6 +116,7 @@ type simulation struct {
 	limits  []*simulatedLimit
 	procs   []*simulatedProcess
 	crowd   bool          // of limits and callers, whose calls are shared
+	ample   bool          // there is mostly enough for all
 	steps   bool          // Redis's clock is set back in this fleet, and the logs are not judged
 	over    chan struct{} // closed when the workload ends
 

@@ -76,7 +76,7 @@ func (i *Inspector) planned(ctx context.Context, q JobQuery, plans *plan.Jobs, w
 		// A job that cannot run has the draws that are known.
 		p, _ := plans.Plan(plan.Task{Type: m.Type, Queue: queue, Payload: m.Payload, Headers: m.Headers})
 		return slices.ContainsFunc(slices.Concat(p.Draws, p.Dry), func(d plan.Draw) bool { return wanted(d.Limit.Name, d.Limit.Key, d.Limiter) }) ||
-			slices.ContainsFunc(p.Slots, func(s plan.Slot) bool { return wanted(s.Limit.Name, s.Limit.Key, s.Limiter) })
+			slices.ContainsFunc(slices.Concat(p.Slots, p.DrySlots), func(s plan.Slot) bool { return wanted(s.Limit.Name, s.Limit.Key, s.Limiter) })
 	}
 	return i.Jobs(ctx, q)
 }

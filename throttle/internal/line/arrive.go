@@ -78,10 +78,11 @@ func (l *Line) mayServe(w *Waiter, now Local) bool {
 func (l *Line) leave(w *Waiter, now Local) {
 	switch w.state {
 	case queued:
+		first := l.head() == w
 		l.front = without(l.front, w)
 		l.waiting = without(l.waiting, w)
-		if len(l.front)+len(l.waiting) == 0 {
-			l.askAt = 0 // it was for this one
+		if first && w.putOff {
+			l.askFor(l.head(), w.ns)
 		}
 	case granted, unsure:
 		if l.closed {
@@ -96,6 +97,33 @@ func (l *Line) leave(w *Waiter, now Local) {
 	if w.state != done {
 		l.answer(w, Answer{Err: context.Canceled}) // for a Wait that Cancel cuts short
 		w.state = gone
+	}
+}
+
+// head is the waiter that asks first, or nil.
+func (l *Line) head() *Waiter {
+	switch {
+	case len(l.front) > 0:
+		return l.front[0]
+	case len(l.waiting) > 0:
+		return l.waiting[0]
+	}
+	return nil
+}
+
+// askFor does not wait until one that left would have asked again, if the next wants less of something, or whoever comes next
+// may.
+func (l *Line) askFor(next *Waiter, left []int64) {
+	if next == nil {
+		l.askAt = 0
+		return
+	}
+	for i, n := range next.ns {
+		if n < left[i] {
+			l.askAt = 0
+			l.kick()
+			return
+		}
 	}
 }
 

@@ -172,11 +172,14 @@ func earliest(s *script.Settings, first int64, ahead schedule, permits, size int
 }
 
 // spaced is the earliest time at which a smooth limit gives the last of some equal requests:
-// each comes n * span / rate after the one before it. In a large log, requests that fit
-// together into a bucket's share of the rate come together (windows.lua).
+// each comes n * span / rate after the one before it. In a large log, they may come two buckets
+// before that (fit_smooth in windows.lua).
 func spaced(s *script.Settings, first, before, n int64) int64 {
-	together := max(1, (s.Rate+buckets-1)/buckets/n)
-	return first + spans(before/together, int64(float64(n)*float64(s.Span().Microseconds())/float64(s.Rate)))
+	distance := int64(float64(n) * float64(s.Span().Microseconds()) / float64(s.Rate))
+	if s.Rate <= buckets {
+		return first + spans(before, distance)
+	}
+	return first + max(0, spans(before+1, distance)-2*s.Span().Microseconds()/buckets)
 }
 
 // beyond is longer than any deadline is away, in us.

@@ -70,11 +70,12 @@ func TestSpaced(t *testing.T) {
 		before, n int64
 		want      int64 // ms
 	}{
-		"the first":                      {ten, 0, 1, 2000},
-		"the third":                      {ten, 2, 1, 2200},
-		"the third of three each":        {ten, 2, 3, 2600},
-		"parts of a large log have four": {many, 100, 1, 2025},
-		"and one of three":               {many, 100, 3, 2300},
+		"the first":                  {ten, 0, 1, 2000},
+		"the third":                  {ten, 2, 1, 2200},
+		"the third of three each":    {ten, 2, 3, 2600},
+		"in a large log, of one":     {many, 100, 1, 2093},
+		"in a large log, of three":   {many, 100, 3, 2295},
+		"in a large log, the second": {many, 1, 3, 2000},
 	} {
 		if got := spaced(&c.s, 2_000_000, c.before, c.n) / 1000; got != c.want {
 			t.Errorf("%s: %dms, want %dms", name, got, c.want)
