@@ -42,13 +42,13 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 	}
 	needs := make([]int64, len(names)) // tasks for which each limiter gives permits
 	for i, s := range standings {
-		needs[i] = max(min((s.due-unseen[i])/s.cost, tasks[i]), 0)
+		needs[i] = max(min(s.tasks(unseen[i]), tasks[i]), 0)
 		wants += needs[i]
 	}
 	most := allot(max(free, 0), needs)
 	sharing := make([]line.Sharing, len(names))
 	for i, name := range names {
-		sharing[i] = line.Sharing{Limiter: name, Due: standings[i].due, Capacity: most[i], Client: standings[i].client}
+		sharing[i] = line.Sharing{Limiter: name, Due: standings[i].due, Kept: standings[i].kept, Capacity: most[i], Client: standings[i].client}
 	}
 	where := make([]int, len(visits)) // the index of each visit's demand
 	for n, k := range visits {
@@ -138,14 +138,21 @@ func (c *caller) refund(ctx context.Context, unused []*visit) error {
 
 // limiterStanding is how a limiter stands.
 type limiterStanding struct {
-	due    int64         // permits that are due within lead, for whole tasks
+	due    int64         // permits that are due within lead
+	kept   int64         // of these: when no others are left, no task begins, because the limiter is smooth
 	client string        // whose they are, if the limiter is PerClient: this process's; else empty
 	wait   time.Duration // until the next permit
 	later  time.Duration // until more than due are free; 0: not known
-	cost   int64         // of a task, about
+	cost   int64         // of a task, about: of the queues' next tasks, the cheapest
 	most   int64         // permits that it gives at once
 
 	unknown bool // it could not be read
+}
+
+// tasks returns for how many tasks permits are due, if called tasks want so many permits that the limiter does not show yet.
+func (s limiterStanding) tasks(unseen int64) int64 {
+	whole := (s.due - unseen) / s.cost
+	return min(whole, (s.due-s.kept-unseen+s.cost-1)/s.cost)
 }
 
 // anyNumber stands for the permits of a limiter that neither Redis nor the configuration has.
@@ -176,38 +183,37 @@ func standingOf(u operate.FleetUsage, client string, cost int64) limiterStanding
 		return limiterStanding{due: anyNumber, cost: cost, most: anyNumber}
 	}
 	s := limiterStanding{wait: max(u.NextFree, u.Paused), later: u.Later, cost: min(cost, r.Permits), most: r.Permits}
-	due, free := max(u.Available, u.Soon), u.NextFree
+	s.due = max(u.Available, u.Soon)
 	if r.Type == throttle.PerClient {
 		s.client = client
 	}
 	if r.Smooth {
-		var apart time.Duration
-		if due, apart = spread(r, due, free, s.cost); due == 0 {
-			s.wait = max(s.wait, apart)
-		}
+		s.spread(r, u.NextFree)
 	}
-	s.due = due - due%s.cost
-	if s.cost > 1 && s.due == 0 && s.wait <= lead {
+	if s.cost > 1 && s.tasks(0) == 0 && s.wait <= lead {
 		s.wait = misfit
 	}
 	return s
 }
 
-// spread returns how many of the due permits of a smooth limit can be used within lead. The permits of such a
-// limit are spread over time, by the costs of the tasks before them. free is the time until the next permit is
-// free. wait is the time until there are enough permits for a task.
-func spread(r throttle.Rate, due int64, free time.Duration, cost int64) (usable int64, wait time.Duration) {
+// spread corrects how a smooth limit stands: its permits are spread over time, by the costs of the tasks that they are for.
+// free is the time until the next permit is free. If one is free now, a task may begin, whatever it costs, and others begin
+// after it. If not, the permit before it has just been used, or is reserved, and a task waits for all of its permits.
+func (s *limiterStanding) spread(r throttle.Rate, free time.Duration) {
 	apart := r.Interval
 	if r.Window != throttle.Calendar {
 		apart += guardOf(r)
 	}
-	apart = time.Duration(float64(apart) / float64(r.Permits) * float64(cost)) // between two tasks
-	wait = free
-	if free > 0 { // the permit before it has just been used, or is reserved
-		wait += apart - apart/time.Duration(cost)
+	permit := float64(apart) / float64(r.Permits) // the time between two
+	if free > 0 {
+		s.wait = max(s.wait, free+time.Duration(permit*float64(s.cost-1)))
 	}
-	if wait > lead {
-		return 0, wait
+	soon := int64(0) // permits that are free within lead
+	if free <= lead {
+		soon = min(s.due, 1+int64(float64(lead-free)/max(permit, 1)))
 	}
-	return min(due, cost*(1+int64((lead-wait)/max(apart, 1)))), wait
+	if free > 0 {
+		s.due = soon
+	}
+	s.kept = s.due - soon
 }

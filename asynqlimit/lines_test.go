@@ -15,6 +15,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 	"github.com/jobthrottle/jobthrottle/internal/testkit"
+	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // TestMoreLinesThanKnown: a queue has more lines than a process knows about at a time. The jobs
@@ -266,6 +267,55 @@ jobs: { "x:limited": { limits: [api], permits: 4, hold: 0 } }
 	t.Logf("12 jobs, one at a time, took %v", starts[11].at.Sub(starts[0].at))
 	s.awaitDone("a", 5*time.Second)
 	s.awaitDone("b", 5*time.Second)
+}
+
+// TestDifferentCostsEach: the jobs of one queue cost more than those of another, and more than is left once those of the other
+// are called. Both queues go on, also if the limit was lowered below the cost of a job that is in line.
+func TestDifferentCostsEach(t *testing.T) {
+	t.Parallel()
+	fixed := throttle.Rate{Permits: 10, Interval: 250 * time.Millisecond}
+	for name, tt := range map[string]struct {
+		rate     throttle.Rate
+		a, b     int // permits of a job
+		tooLarge int // permits of another job of b; 0: there is none
+	}{
+		"at once":         {fixed, 6, 8, 0},
+		"smooth":          {throttle.Rate{Permits: 9000, Interval: time.Second, Smooth: true}, 500, 3000, 0},
+		"above the limit": {fixed, 3, 8, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			goOn := s.stopLimit("api", "9000/1s")
+			s.serve(member{yaml: `
+limits: { api: { rate: 9000/1s } }
+jobs: { "x:limited": { limits: [api], permits: payload.cost, hold: 0 } }
+`, asynq: asynq.Config{Queues: map[string]int{"a": 1, "b": 1}}})
+			const each = 5
+			job := func(queue string, i, cost int) {
+				s.enqueuePayload("x:limited", fmt.Sprint(queue, i), fmt.Appendf(nil, `{"cost": %d}`, cost), asynq.Queue(queue))
+			}
+			inB := each
+			for i := range each {
+				job("a", i, tt.a)
+				job("b", i, tt.b)
+				if i == 1 && tt.tooLarge > 0 {
+					job("b", -1, tt.tooLarge)
+					inB++
+				}
+			}
+			s.awaitWaiting("a", each)
+			s.awaitWaiting("b", inB)
+			if err := s.limiter("api").SetRate(t.Context(), tt.rate); err != nil {
+				t.Fatal(err)
+			}
+			goOn()
+			began := time.Now()
+			s.awaitStarts("a", each, 8*time.Second) // 3 s by the limit, for all
+			s.awaitStarts("b", each, 8*time.Second)
+			t.Logf("%v", time.Since(began))
+		})
+	}
 }
 
 // TestBacklogOfLargeJobs: the backlog of an account goes into its line, although its jobs are so large that

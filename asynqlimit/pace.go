@@ -30,7 +30,7 @@ const (
 
 // paceOf returns the pace of a limiter that was read now. If it is PerClient, the permits are those of this client.
 func paceOf(u operate.FleetUsage, client string, now time.Time) pace {
-	return pace{rate: u.Rate, free: now.Add(max(u.NextFree, u.Paused)), read: now, due: standingOf(u, client, 1).due}
+	return pace{rate: u.Rate, free: now.Add(max(u.NextFree, u.Paused)), read: now, due: standingOf(u, client, 1).tasks(0)}
 }
 
 // has reports whether so many permits are there, or are soon, as far as is known; always if the limiter gives any number.

@@ -43,17 +43,17 @@ func TestStandingOfPerClient(t *testing.T) {
 	for name, tt := range map[string]struct {
 		of   operate.FleetUsage
 		cost int64
-		want int64
+		want int64 // tasks
 	}{
 		"some of its own": {usage(throttle.Usage{Available: 3, Soon: 7}), 1, 7},
 		"none":            {usage(throttle.Usage{NextFree: time.Second}), 1, 0},
 		"nothing used":    {usage(throttle.Usage{Available: 20, Soon: 20}), 1, 20},
 		"paused":          {usage(throttle.Usage{Paused: time.Minute}), 1, 0},
-		"whole tasks":     {usage(throttle.Usage{Available: 7, Soon: 7}), 3, 6},
+		"whole tasks":     {usage(throttle.Usage{Available: 7, Soon: 7}), 3, 2},
 	} {
 		s := standingOf(tt.of, "me", tt.cost)
-		if s.due != tt.want || s.client != "me" {
-			t.Errorf("%s: %+v, want %d due", name, s, tt.want)
+		if s.tasks(0) != tt.want || s.client != "me" {
+			t.Errorf("%s: %+v, want permits for %d tasks", name, s, tt.want)
 		}
 	}
 }

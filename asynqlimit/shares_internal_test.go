@@ -275,22 +275,22 @@ func TestTenantsThatComeAgain(t *testing.T) {
 func TestSmoothPermitsAreApart(t *testing.T) {
 	hour := throttle.Rate{Permits: 1000, Interval: time.Hour, Smooth: true, Guard: -1} // one in 3.6 s
 	for _, c := range []struct {
-		name string
-		u    throttle.Usage
-		cost int64
-		due  int64
-		wait time.Duration
+		name  string
+		u     throttle.Usage
+		cost  int64
+		tasks int64
+		wait  time.Duration
 	}{
 		{"nothing was used", throttle.Usage{Rate: hour, Available: 1000, Soon: 1000}, 1, 1, 0},
 		{"one was used just now", throttle.Usage{Rate: hour, Available: 990, Soon: 990, NextFree: 3500 * time.Millisecond}, 1, 0, 3500 * time.Millisecond},
 		{"one is free soon", throttle.Usage{Rate: hour, Available: 990, Soon: 990, NextFree: 100 * time.Millisecond}, 1, 1, 100 * time.Millisecond},
-		{"a task costs ten", throttle.Usage{Rate: hour, Available: 1000, Soon: 1000}, 10, 10, 0},
+		{"a task costs ten", throttle.Usage{Rate: hour, Available: 1000, Soon: 1000}, 10, 1, 0},
 		{"it costs ten, and some were used", throttle.Usage{Rate: hour, Available: 990, Soon: 990, NextFree: 100 * time.Millisecond}, 10, 0, 32500 * time.Millisecond},
 		{"fast", throttle.Usage{Rate: throttle.Rate{Permits: 100, Interval: time.Second, Smooth: true, Guard: -1}, Available: 60, Soon: 60}, 1, 21, 0},
 	} {
 		s := standingOf(operate.FleetUsage{Usage: c.u}, "me", c.cost)
-		if s.due != c.due || (s.wait-c.wait).Abs() > time.Millisecond {
-			t.Errorf("%s: %d permits are due, the next in %v; want %d in %v", c.name, s.due, s.wait, c.due, c.wait)
+		if n := s.tasks(0); n != c.tasks || (s.wait-c.wait).Abs() > time.Millisecond {
+			t.Errorf("%s: permits for %d tasks are due, the next in %v; want %d in %v", c.name, n, s.wait, c.tasks, c.wait)
 		}
 	}
 }

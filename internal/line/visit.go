@@ -127,6 +127,7 @@ type Sharing struct {
 	Limiter  string
 	Client   string // whose permits they are, where each process has its own; else empty
 	Due      int64  // permits that are due
+	Kept     int64  // of these: when no others are left, no task is called
 	Capacity int64  // how many tasks of the queues the caller can take
 	Queues   []Demand
 }
@@ -136,7 +137,7 @@ type Sharing struct {
 func (l *Lines) Share(ctx context.Context, of []Sharing) ([][]int64, error) {
 	calls := make([]call, len(of))
 	for i, s := range of {
-		args := []any{s.Due, absence.Milliseconds(), s.Capacity}
+		args := []any{s.Due, absence.Milliseconds(), s.Capacity, s.Kept}
 		for _, d := range s.Queues {
 			args = append(args, d.Queue, max(d.Weight, 1), d.Left, d.Out, max(d.Cost, 1), d.Unused)
 		}

@@ -13,12 +13,13 @@
 -- ARGV[1] permits that come due
 -- ARGV[2] milliseconds after its last visit after which a queue does not count
 -- ARGV[3] how many tasks of its queues the caller can take
+-- ARGV[4] when no more than so many permits are left, no task gets them
 -- ARGV    for each of the caller's queues: its name, weight, permits in line, permits on their way, permits that a task
 --         costs, permits that it got before and has not used
 -- Reply: permits for each of the caller's queues
 local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
-local permits, absence, capacity = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local permits, absence, capacity, kept = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local shared = KEYS[2] or KEYS[1]
 local all, queues, served, gone = redis.call("HGETALL", shared), {}, 0, {}
 for i = 1, #all, 2 do
@@ -50,7 +51,7 @@ if served > 1000 then
   if #notes > 0 then redis.call("HSET", shared, unpack(notes)) end
   served = 0
 end
-for i = 4, #ARGV, 6 do
+for i = 5, #ARGV, 6 do
   local q = queues[ARGV[i]] or { tag = served, got = 0 }
   q.own, q.weight, q.left, q.out = true, tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   q.cost, q.tag = tonumber(ARGV[i + 4]), q.tag - tonumber(ARGV[i + 5]) / q.weight
@@ -70,12 +71,12 @@ for _ = 1, 5000 do
       if not first or q.tag < first.tag then first = q end
     end
   end
-  if not own or first.cost > permits then break end
+  if not own or first.cost > permits or permits <= kept then break end
   if first.own then capacity, served = capacity - 1, math.max(served, first.tag) end
   permits, first.got, first.tag = permits - first.cost, first.got + first.cost, first.tag + first.cost / first.weight
 end
 local reply, notes = {}, {"", string.format("%.15f", served)}
-for i = 4, #ARGV, 6 do
+for i = 5, #ARGV, 6 do
   local q = queues[ARGV[i]]
   reply[#reply + 1] = q.got
   notes[#notes + 1], notes[#notes + 2] = ARGV[i], note(string.format("%.0f", now), q)
