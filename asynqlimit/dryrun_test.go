@@ -195,3 +195,40 @@ jobs:
 		}
 	})
 }
+
+// TestDryRunOfQueuesInLine: jobs are in line for limits that give nothing for a long time. When these get dry_run, the jobs run.
+func TestDryRunOfQueuesInLine(t *testing.T) {
+	onBoth(t, func(s *site) {
+		const yaml = `
+limits:
+  daily: { rate: 5/24h%[1]s }
+  shared: { rate: 5/24h, share: payload.tenant%[1]s }
+  few: { in_flight: 2%[1]s }
+  keyed: { in_flight: 1, key: payload.tenant%[1]s }
+jobs:
+  "x:daily": { limits: [daily], hold: 0s }
+  "x:shared": { limits: [shared], hold: 0s }
+  "x:few": { limits: [few], hold: 0s }
+  "x:keyed": { limits: [keyed], hold: 0s }
+`
+		s.stopLimit("daily", "5/24h")
+		s.stopLimit("shared", "5/24h")
+		s.takeAllSlots("few", 2)
+		s.takeAllSlots("keyed:acme", 1)
+		stop := s.serve(member{yaml: fmt.Sprintf(yaml, "")})
+		const each = 20
+		for i := range each {
+			for _, limit := range []string{"daily", "shared", "few", "keyed"} {
+				s.enqueuePayload("x:"+limit, fmt.Sprint(limit, i), []byte(`{"tenant": "acme"}`))
+			}
+		}
+		s.awaitWaiting("default", 4*each)
+		stop()
+		s.serve(member{yaml: fmt.Sprintf(yaml, ", dry_run: true")})
+		s.awaitStarts("", 4*each, 5*time.Second)
+		s.await(5*time.Second, func() (bool, string) {
+			q := s.queue("default")
+			return q.Size == 0 && q.FailedTotal == 0, fmt.Sprintf("%+v", q)
+		})
+	})
+}

@@ -18,6 +18,16 @@ type drySlots struct {
 	held []drySlot
 }
 
+// drySlots reports whether a limit in flight in Redis has dry_run in the configuration.
+func (rs *rules) drySlots(limiter string) bool {
+	for l := range rs.slots {
+		if l.Dry && l.Has(limiter) {
+			return true
+		}
+	}
+	return false
+}
+
 type drySlot struct {
 	lease  *throttle.Lease
 	counts *slotCounts

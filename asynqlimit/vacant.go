@@ -108,10 +108,15 @@ func (c *caller) raises(name string, s operate.SlotUsage, now time.Time) bool {
 }
 
 // vacant returns for how many tasks of a line there are slots, or how many max_in_flight lets run, besides
-// those that were called before. waits is false if the line's tasks do not wait for that.
+// those that were called before. A limit with dry_run lets all run. waits is false if the line's tasks do not
+// wait for that.
 func (c *caller) vacant(key probeKey, at time.Time) (free freeSlots, waits bool) {
 	limiter, slots := line.SlotLimit(key.line)
 	free = c.free[limiter]
+	if slots && c.l.rules.drySlots(limiter) {
+		n := c.l.gate.size.slots
+		free = freeSlots{n, n}
+	}
 	rule := c.l.fullRule(key.line)
 	if rule != nil {
 		n := cap(rule.inFlight) - len(rule.inFlight)
