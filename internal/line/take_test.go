@@ -137,3 +137,40 @@ func TestCalledTasksCount(t *testing.T) {
 		}
 	})
 }
+
+// TestTakeAmongSpoiltKeys: somebody has written something that makes no sense under a key of ours. A take still returns all tasks
+// that it takes, and those that wait in a process still go back to their queue.
+func TestTakeAmongSpoiltKeys(t *testing.T) {
+	for name, spoil := range map[string]func(c crowd){
+		"room":           func(c crowd) { c.rdb.Set(c.t.Context(), roomKey("default"), "x", 0) },
+		"first":          func(c crowd) { c.rdb.Set(c.t.Context(), queuePrefix("default")+"jt:first", "abc", 0) },
+		"first, no text": func(c crowd) { c.rdb.RPush(c.t.Context(), queuePrefix("default")+"jt:first", "x") },
+		"untold":         func(c crowd) { c.rdb.Set(c.t.Context(), untoldKey("default"), "x", 0) },
+		"took":           func(c crowd) { c.rdb.RPush(c.t.Context(), tookKey("default", "p"), "x") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBothServers(t, func(c crowd) {
+				ctx := c.t.Context()
+				for i := range 4 {
+					c.enqueue(fmt.Sprint("job-", i))
+				}
+				spoil(c)
+				for no := range int64(2) {
+					tasks, err := c.lines.TakeAs(ctx, Taker{"p", no + 1}, "default", time.Now().Add(-time.Minute).Unix(), 2, true)
+					if err != nil || len(tasks) != 2 {
+						c.t.Fatalf("took %+v, %v", tasks, err)
+					}
+					if again, err := c.lines.TakeAs(ctx, Taker{"p", no + 1}, "default", time.Now().Add(-time.Minute).Unix(), 2, true); err != nil || fmt.Sprint(again) != fmt.Sprint(tasks) {
+						c.t.Errorf("again: %+v, %v, want %+v", again, err, tasks)
+					}
+					if err := c.lines.GiveBack(ctx, "default", tasks[0].ID, Parking{By: tasks[0].By}); err != nil {
+						c.t.Error(err)
+					}
+					if _, err := c.lines.GiveBackListed(ctx, "default", tasks[1].ID); err != nil {
+						c.t.Error(err)
+					}
+				}
+			})
+		})
+	}
+}

@@ -27,10 +27,10 @@ end
 local function back(id, taken, state, since, cost, refused, limiter)
   local task = ARGV[1] .. "t:" .. id
   if ARGV[2] == "listed" and live(id) then return -1 end
-  if ARGV[2] == "listed" and redis.call("SISMEMBER", KEYS[4], id) == 0 then return 0 end
+  if ARGV[2] == "listed" and redis.pcall("SISMEMBER", KEYS[4], id) ~= 1 then return 0 end -- an error, if the room is no set
   local by = field(task, "taken")
   if taken ~= "" and by ~= taken then return -1 end
-  redis.call("SREM", KEYS[4], id)
+  redis.pcall("SREM", KEYS[4], id)
   if redis.call("LREM", KEYS[1], 0, id) == 0 then return -1 end
   if redis.call("ZREM", KEYS[2], id) == 0 then return -1 end
   if ARGV[2] == "listed" then

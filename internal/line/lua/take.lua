@@ -53,11 +53,17 @@ local leases = {}
 for i, id in ipairs(ids) do leases[2 * i - 1], leases[2 * i] = ARGV[1], id end
 redis.call("LPUSH", KEYS[3], unpack(ids))
 redis.call("ZADD", KEYS[4], unpack(leases))
-redis.call("SADD", ARGV[2] .. "jt:room", unpack(ids))
+-- From here on the tasks are active, and the caller gets them even if somebody has written something that makes no sense under
+-- one of our keys.
+redis.pcall("SADD", ARGV[2] .. "jt:room", unpack(ids))
 local t = redis.call("TIME")
 local now = t[1] .. string.format("%06d", tonumber(t[2]))
 local reply, called, untold, note = {now}, {}, {}, {}
-local latest = ARGV[4] == "orders" and math.max(tonumber(redis.call("GET", ARGV[2] .. "jt:first") or "0"), tonumber(now) - 1)
+local latest
+if ARGV[4] == "orders" then
+  local known = redis.pcall("GET", ARGV[2] .. "jt:first")
+  latest = math.max(type(known) == "string" and tonumber(known) or 0, tonumber(now) - 1)
+end
 for _, id in ipairs(ids) do
   local task = ARGV[2] .. "t:" .. id
   local known = redis.pcall("HMGET", task, "msg", "jt") -- nothing, if somebody has written something there that is not a task
@@ -71,7 +77,7 @@ for _, id in ipairs(ids) do
     end
     redis.call("HDEL", task, "pending_since")
     if state == "p" and redis.pcall("ZREM", ARGV[2] .. "jt:line:" .. limiter, id) == 1 and string.find(limiter, "\t", 1, true) then
-      redis.call("HINCRBY", ARGV[2] .. "jt:tasks", string.match(limiter, "^[^\t]*"), -1)
+      redis.pcall("HINCRBY", ARGV[2] .. "jt:tasks", string.match(limiter, "^[^\t]*"), -1)
     end
     if state == "c" then
       limiter = string.match(limiter, "^[^\t]*") -- without the tenant
@@ -92,7 +98,7 @@ for _, id in ipairs(ids) do
       untold[#untold + 1], untold[#untold + 2] = first, id
     end
   else
-    redis.call("SREM", ARGV[2] .. "jt:room", id)
+    redis.pcall("SREM", ARGV[2] .. "jt:room", id)
   end
 end
 for limiter, those in pairs(called) do
@@ -107,8 +113,8 @@ end
 if #reply == 1 then return nil end
 if ARGV[5] ~= "" then redis.call("SET", KEYS[5], ARGV[5] .. " " .. now .. " " .. table.concat(note), "PX", ARGV[6]) end
 if latest then
-  redis.call("ZADD", ARGV[2] .. "jt:untold", unpack(untold))
-  redis.call("PEXPIRE", ARGV[2] .. "jt:untold", 86400000)
+  redis.pcall("ZADD", ARGV[2] .. "jt:untold", unpack(untold))
+  redis.pcall("PEXPIRE", ARGV[2] .. "jt:untold", 86400000)
   redis.call("SET", ARGV[2] .. "jt:first", string.format("%.0f", latest), "PX", 86400000)
 end
 return reply
