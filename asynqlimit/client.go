@@ -3,6 +3,7 @@ package asynqlimit
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,7 +19,8 @@ import (
 //   - a task that only waited goes back to its queue when its process dies or drains;
 //   - a script that ends an attempt is tried again until the task's lease is over. asynq itself
 //     tries again with a context that has ended;
-//   - the script for a task that is done costs Redis less while many other tasks wait;
+//   - asynq's script that ends an attempt ends no later attempt of the same task, and costs Redis less while
+//     many other tasks wait;
 //   - when asynq extends a lease, the client learns when the lease ends.
 //
 // Scripts that it does not know pass through, and it logs a warning.
@@ -72,11 +74,7 @@ func (c client) eval(ctx context.Context, keys []string, args []any, s script) *
 		return c.l.intake.next(ctx, call)
 	case line.Done:
 		a := c.l.attempts.get(call.Queue, call.ID) // afterwards it may be one of the next task of this id
-		done, known := c.l.dones.of(s)
-		if !known {
-			return redis.NewCmdResult(nil, errNoScript)
-		}
-		cmd := c.repeat(ctx, func() *redis.Cmd { return done.run(ctx, c.UniversalClient, keys, args) })
+		cmd := c.repeat(ctx, c.ending(ctx, a, s, keys, args))
 		if cmd.Err() == nil {
 			c.l.ended(call.Queue, call.ID, true)
 			if a != nil {
@@ -86,7 +84,7 @@ func (c client) eval(ctx context.Context, keys []string, args []any, s script) *
 		}
 		return cmd
 	case line.Retry, line.Archive, line.Requeue:
-		return c.end(ctx, call, asynqs)
+		return c.end(ctx, call, s, keys, args)
 	case line.Unknown:
 		c.l.unknown.Do(func() {
 			c.l.logger.Warn("a script of asynq is not known, and runs as it is: tasks may be retried or archived that only waited", "keys", keys)
@@ -95,14 +93,27 @@ func (c client) eval(ctx context.Context, keys []string, args []any, s script) *
 	return asynqs()
 }
 
+// ending is a call of asynq's script that ends an attempt: the attempt a, if it is known.
+func (c client) ending(ctx context.Context, a *attempt, s script, keys []string, args []any) func() *redis.Cmd {
+	if a == nil {
+		return func() *redis.Cmd { return s.run(ctx, c.UniversalClient, keys, args) }
+	}
+	ours, known := c.l.endings.of(s)
+	if !known {
+		return func() *redis.Cmd { return redis.NewCmdResult(nil, errNoScript) }
+	}
+	args = append(slices.Clip(args), line.TaskKey(a.queue, a.id), a.by)
+	return func() *redis.Cmd { return ours.run(ctx, c.UniversalClient, keys, args) }
+}
+
 // end ends an attempt. A call without a deadline is that of asynq's recoverer: the attempt may be one of
 // a process that died, or a later one, here or elsewhere.
-func (c client) end(ctx context.Context, call line.Call, asynqs func() *redis.Cmd) *redis.Cmd {
+func (c client) end(ctx context.Context, call line.Call, s script, keys []string, args []any) *redis.Cmd {
 	a := c.l.attempts.get(call.Queue, call.ID)
 	if _, leased := ctx.Deadline(); a != nil && (leased || call.Step == line.Requeue) {
-		return c.settle(ctx, a, call, asynqs)
+		return c.settle(ctx, a, call, c.ending(ctx, a, s, keys, args))
 	}
-	return c.recovered(ctx, a, call, asynqs)
+	return c.recovered(ctx, a, call, c.ending(ctx, nil, s, keys, args))
 }
 
 // settle ends an attempt of this process: with asynq's own script or, if the task waited or was put off,
@@ -223,17 +234,14 @@ const tryAgain = 500 * time.Millisecond
 // repeat tries until Redis has answered, or until the lease of the task is over, when ctx ends.
 // The calls of asynq's recoverer have no deadline, and are tried once.
 func (c client) repeat(ctx context.Context, try func() *redis.Cmd) *redis.Cmd {
-	for tries := 1; ; tries++ {
+	for {
 		cmd := try()
 		err := cmd.Err()
 		switch {
 		case err == nil, redis.HasErrorPrefix(err, "NOSCRIPT"):
 			return cmd
-		case line.IsNotFound(err):
-			if tries > 1 {
-				return result(nil) // the answer of an earlier try was lost
-			}
-			return cmd
+		case line.IsNotFound(err): // it has ended: the answer of an earlier try was lost, maybe one by the Redis client itself
+			return result(nil)
 		}
 		if _, lease := ctx.Deadline(); !lease {
 			return cmd

@@ -19,14 +19,14 @@ func (s script) run(ctx context.Context, rdb redis.UniversalClient, keys []strin
 	return rdb.EvalSha(ctx, s.sha1, keys, args...)
 }
 
-// dones knows asynq's scripts for tasks that are done, and those that run in their place: see line.FromTail.
-type dones struct {
+// endings knows asynq's scripts that end an attempt, and those that run instead: see line.OfAttempt.
+type endings struct {
 	mu  sync.Mutex
 	our map[string]string // by the SHA-1 of asynq's, that of ours
 }
 
 // of returns what runs in place of asynq's script. It is not known until asynq has sent the text.
-func (d *dones) of(asynqs script) (ours script, known bool) {
+func (d *endings) of(asynqs script) (ours script, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if asynqs.text == "" {
@@ -36,7 +36,7 @@ func (d *dones) of(asynqs script) (ours script, known bool) {
 	if d.our == nil {
 		d.our = map[string]string{}
 	}
-	ours.text = line.FromTail(asynqs.text)
+	ours.text = line.OfAttempt(asynqs.text)
 	d.our[redis.NewScript(asynqs.text).Hash()] = redis.NewScript(ours.text).Hash()
 	return ours, true
 }

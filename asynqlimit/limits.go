@@ -71,7 +71,7 @@ type Limits struct {
 	intake   *intake
 	rooms    rooms
 	attempts *attempts
-	dones    dones
+	endings  endings
 	orders   *orders
 	caller   *caller
 	name     string                       // of the server, among those of this process

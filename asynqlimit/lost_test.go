@@ -98,3 +98,72 @@ jobs: { "x:limited": { limits: [api], hold: 0 } }
 		t.Errorf("4 jobs started %d times; one ran twice at a time: %v", n, twice)
 	}
 }
+
+// TestLostAnswerOfAnEnd: the answer of the call that ended a job's attempt is lost. When the call is repeated, the job is in a
+// later attempt, here or in another process: it was enqueued again, or retried. The call does not end that one.
+func TestLostAnswerOfAnEnd(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ends   func(args []any) bool // whether a script with these keys ends the attempt
+		result error                 // of the first attempt
+	}{
+		"done": {func(args []any) bool {
+			return args[3] == "asynq:{default}:active" && args[7] == "asynq:{default}:processed"
+		}, nil},
+		"retry": {func(args []any) bool {
+			return args[4] == "asynq:{default}:active" && args[6] == "asynq:{default}:retry"
+		}, errors.New("fails")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBoth(t, func(s *site) {
+				again := func() {
+					if tt.result == nil {
+						s.enqueue("x:limited", "nightly")
+					}
+				}
+				var lost atomic.Bool
+				repeated := make(chan struct{})
+				rdb := s.hooked(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+					err := next(ctx, cmd)
+					if args := cmd.Args(); err == nil && strings.HasPrefix(cmd.Name(), "eval") && len(args) > 8 && tt.ends(args) && lost.CompareAndSwap(false, true) {
+						again()
+						s.awaitStarts("nightly", 2, 10*time.Second)
+						err = next(ctx, cmd)
+						close(repeated)
+					}
+					return err
+				})
+				end := make(chan struct{})
+				var attempts atomic.Int64
+				m := member{yaml: fiftyPerSecond, rdb: rdb, asynq: asynq.Config{
+					Concurrency: 1, DelayedTaskCheckInterval: 50 * time.Millisecond, RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 0 },
+				}, handle: func(ctx context.Context, _ *asynq.Task) error {
+					if attempts.Add(1) == 1 {
+						return tt.result
+					}
+					select {
+					case <-end:
+					case <-ctx.Done():
+					}
+					return ctx.Err()
+				}}
+				s.serve(m)
+				s.enqueue("x:limited", "nightly")
+				s.awaitStarts("nightly", 1, 10*time.Second)
+				m.rdb = nil
+				s.serve(m)
+				<-repeated
+				if q := s.queue("default"); q.Active != 1 || q.Retry != 0 {
+					s.t.Errorf("while the later attempt runs: %+v", q)
+				}
+				close(end)
+				s.await(10*time.Second, func() (bool, string) {
+					q := s.queue("default")
+					return q.Size == 0, fmt.Sprintf("%+v", q)
+				})
+				if n := len(s.seen("nightly")); n != 2 {
+					s.t.Errorf("%d starts, want 2", n)
+				}
+			})
+		})
+	}
+}

@@ -2,6 +2,7 @@ package line
 
 import (
 	"hash/fnv"
+	"regexp"
 	"strings"
 )
 
@@ -106,14 +107,18 @@ func Recognize(keys []string, args []any) Call {
 	return c
 }
 
-// fromHead is how asynq takes a task that is done off the list of active tasks: it reads the whole list.
-const fromHead = `redis.call("LREM", KEYS[1], 0, ARGV[1])`
+// takesOff is how asynq takes a task off the list of active tasks when an attempt ends: it reads the whole list.
+var takesOff = regexp.MustCompile(`redis\.call\("LREM", (KEYS\[\d\]), 0, ARGV\[1\]\)`)
 
-// FromTail returns asynq's script for Done so that it reads the list of active tasks from the tail, where the oldest
-// are, and no further than to the task. While many tasks wait in processes, this list is long, and those that are done
-// were taken before them. A script that does it in another way stays as it is.
-func FromTail(script string) string {
-	return strings.Replace(script, fromHead, strings.Replace(fromHead, "0", "-1", 1), 1)
+// OfAttempt returns a script of asynq's that ends an attempt so that it ends no other attempt. asynq asks for the task alone: if
+// the answer is lost and the call is repeated, the task may have been enqueued again, or retried, and be in a later attempt.
+// The script gets two more arguments at the end: the key of the task, and which take the attempt is.
+//
+// It reads the list of active tasks from the tail, where the oldest are, and no further than to the task. While many tasks
+// wait in processes, this list is long, and those that end were taken before them. A script that does it in another way stays
+// as it is.
+func OfAttempt(script string) string {
+	return takesOff.ReplaceAllString(script, `(redis.call("HGET", ARGV[#ARGV-1], "taken") == ARGV[#ARGV] and redis.call("LREM", $1, -1, ARGV[1]) or 0)`)
 }
 
 // queueOf returns the queue of one of asynq's keys.
