@@ -45,15 +45,21 @@ func (c *caller) lineup(queue string) *lineup {
 }
 
 // announce tells Redis about lines that this process has begun, or found when it started. So the
-// process counts as one that serves the queue before its first visit, which may come later.
+// process counts as one that serves the queue before its first visit, which may come later. Of a line
+// that it has begun it announces the tasks that it has parked there: until they can be called, nobody
+// else gets permits for so many.
 func (c *caller) announce(ctx context.Context) error {
 	var sharing []line.Sharing
 	c.mu.Lock()
 	for key := range c.fresh {
 		if len(sharing) < maxAnnounced {
 			limiter, _, _ := line.Split(key.line)
+			left := int64(unmeasured)
+			if l := c.lineup(key.queue).lines[key.line]; l.tasks > 0 && l.cost > 0 {
+				left = l.tasks * l.cost
+			}
 			sharing = append(sharing, line.Sharing{Limiter: limiter, Queues: []line.Demand{{
-				Queue: key.queue, Weight: c.l.weightOf(key.queue), Left: unmeasured,
+				Queue: key.queue, Weight: c.l.weightOf(key.queue), Left: left,
 			}}})
 		}
 	}

@@ -1,0 +1,44 @@
+package asynqlimit_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+)
+
+// TestStrictQueueOfFewJobs: jobs of the queue that comes first come one at a time, and wait in line. Meanwhile those of the
+// other queue go on.
+func TestStrictQueueOfFewJobs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	goOn := s.stopLimit("api", "5/100ms")
+	const jobs, lasts = 300, 3 * time.Second
+	s.serve(member{yaml: `
+limits: { api: { rate: 5/100ms } }
+jobs: { "x:limited": { limits: [api], hold: 0s } }
+`, asynq: asynq.Config{StrictPriority: true, Queues: map[string]int{"critical": 2, "low": 1}}})
+	for i := range jobs {
+		s.enqueue("x:limited", fmt.Sprint("low", i), asynq.Queue("low"))
+	}
+	s.awaitWaiting("low", jobs)
+	goOn()
+	s.awaitStarts("low", 1, 5*time.Second)
+	began, before := time.Now(), len(s.seen("low"))
+	tick := time.NewTicker(lasts / 4)
+	defer tick.Stop()
+	for i := range 4 {
+		s.enqueue("x:limited", fmt.Sprint("critical", i), asynq.Queue("critical"))
+		<-tick.C
+	}
+	took, low := time.Since(began), len(s.seen("low"))-before
+	all := float64(low+len(s.seen("critical"))) / (50 * took.Seconds())
+	t.Logf("%d of low, %.0f %% of the limit", low, 100*all)
+	s.awaitStarts("critical", 4, 2*time.Second)
+	if all < 0.75 {
+		t.Errorf("%.0f %% of the limit was used while jobs that come first wait", 100*all)
+	}
+}
