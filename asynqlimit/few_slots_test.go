@@ -8,6 +8,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // TestStrictQueueOfFewJobs: jobs of the queue that comes first come one at a time, and wait in line. Meanwhile those of the
@@ -41,4 +42,39 @@ jobs: { "x:limited": { limits: [api], hold: 0s } }
 	if all < 0.75 {
 		t.Errorf("%.0f %% of the limit was used while jobs that come first wait", 100*all)
 	}
+}
+
+// TestSlotsOfManyKeys: jobs of many customers wait for slots, in more lines than a pass reads. When a slot of one of them
+// becomes free, its job starts.
+func TestSlotsOfManyKeys(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	const customers = 1100
+	c, err := throttle.New(s.rdb, throttle.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	var last *throttle.Lease
+	for i := range customers {
+		slots, err := c.InFlight(fmt.Sprint("crm:", i), throttle.Slots{Limit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last, err = slots.Acquire(t.Context(), "holder"); err != nil {
+			t.Fatal(err)
+		}
+		s.enqueuePayload("x:customer", fmt.Sprint("job", i), fmt.Appendf(nil, `{"customer": "%d"}`, i))
+	}
+	s.serve(member{yaml: `
+limits: { crm: { in_flight: 1, key: payload.customer } }
+jobs: { "x:customer": { limits: [crm], hold: 0s } }
+`, asynq: asynq.Config{Concurrency: 50}})
+	s.awaitWaiting("default", customers)
+	if err := last.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	s.awaitStarts("job", 1, 15*time.Second)
+	t.Logf("%v", time.Since(began))
 }

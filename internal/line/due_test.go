@@ -1,8 +1,11 @@
 package line
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // TestDueAlso: a process gets lines that it names although they are not due, and another process has claimed them; that changes
@@ -77,6 +80,43 @@ func TestVisitAgain(t *testing.T) {
 		}
 		if called, next := bring("other"); called != 0 || next > VisitAgain {
 			c.t.Errorf("%d tasks called that came just now, next visit in %v; want none, and %v", called, next, VisitAgain)
+		}
+	})
+}
+
+// TestDueOfManyBlocked: more lines of tasks that cannot run, or wait for slots, are there than one pass returns. Each of them is
+// returned after some passes, and those that were visited longest ago by each pass.
+func TestDueOfManyBlocked(t *testing.T) {
+	onBothServers(t, func(c crowd) {
+		ctx := c.t.Context()
+		for _, lines := range []int{1, maxKnown, maxKnown + 1, maxKnown + 200} {
+			var all []redis.Z
+			for i := range lines {
+				all = append(all, redis.Z{Score: float64(i), Member: fmt.Sprintf("%s%04d", InFlight, i)})
+			}
+			c.rdb.Del(ctx, blockedKey("default"))
+			c.rdb.ZAdd(ctx, blockedKey("default"), all...)
+			returned := map[string]bool{}
+			for range 40 {
+				due, err := c.lines.Due(ctx, []string{"default"}, 10, 0, nil)
+				if err != nil {
+					c.t.Fatal(err)
+				}
+				if n := len(due[0].Known); n != min(lines, maxKnown) {
+					c.t.Fatalf("%d of %d lines are returned", n, lines)
+				}
+				for _, z := range all[:min(lines, maxKnown/2)] {
+					if _, known := due[0].Known[z.Member.(string)]; !known {
+						c.t.Fatalf("%v of %d is not returned", z.Member, lines)
+					}
+				}
+				for name := range due[0].Known {
+					returned[name] = true
+				}
+			}
+			if len(returned) != lines {
+				c.t.Errorf("%d of %d lines were returned by one pass or another", len(returned), lines)
+			}
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -37,7 +38,7 @@ type Due struct {
 	Next    time.Duration    // until one of them is due; negative if there is none
 	Claimed []Claimed        // lines that the caller is to visit
 	Known   map[string]int64 // tasks by line, -1 where that was not asked
-	Cut     bool             // there may be other lines of tasks that cannot run: those tried last
+	Cut     bool             // there may be other lines of tasks that cannot run
 }
 
 // Claimed is a line to visit.
@@ -75,7 +76,7 @@ func (l *Lines) Due(ctx context.Context, queues []string, claims, restores int, 
 	calls := make([]call, len(queues))
 	for i, queue := range queues {
 		calls[i] = call{[]string{pausedKey(queue), linesKey(queue, ""), blockedKey(queue)}, append([]any{
-			queuePrefix(queue), visitLasts.Milliseconds(), min(claims, MaxClaimed), maxKnown, maxMeasured, calledCounts.Milliseconds(), restores}, anys(also[queue])...)}
+			queuePrefix(queue), visitLasts.Milliseconds(), min(claims, MaxClaimed), maxKnown, maxMeasured, calledCounts.Milliseconds(), rand.Float64(), restores}, anys(also[queue])...)}
 	}
 	replies, err := l.all(ctx, l.due, calls)
 	due := make([]Due, len(queues))

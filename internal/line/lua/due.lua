@@ -10,17 +10,26 @@
 -- ARGV[4] lines to return at most
 -- ARGV[5] for how many of those the number of tasks is returned
 -- ARGV[6] milliseconds after which a called task that nobody took does not count any more
--- ARGV[7] if the tenants of at most so many limiters have tasks here, puts their lines back among the lines where they are missing
+-- ARGV[7] from where to return lines of tasks that cannot run, if there are more: from 0 to less than 1. Half of those that are
+--         returned are the ones that were visited longest ago, whatever this is
+-- ARGV[8] if the tenants of at most so many limiters have tasks here, puts their lines back among the lines where they are missing
 -- ARGV    lines that the caller visits, too, if they are there: they are not claimed
 -- Reply: {paused, number of lines, milliseconds until the next visit of one (or -1), number claimed n, n times {name, permits on
 -- their way, permits that tasks ask for, tasks, permits that the first costs, 1 if it is not
 -- claimed}, then {name, tasks or -1} of each line returned}
 local paused = redis.call("EXISTS", KEYS[1])
-if tonumber(ARGV[7]) > 0 and redis.call("HLEN", ARGV[1] .. "jt:tasks") <= tonumber(ARGV[7]) then
+if tonumber(ARGV[8]) > 0 and redis.call("HLEN", ARGV[1] .. "jt:tasks") <= tonumber(ARGV[8]) then
   for _, limiter in ipairs(redis.call("HKEYS", ARGV[1] .. "jt:tasks")) do redis.call("ZADD", KEYS[2], "NX", "0", limiter .. "\t") end
 end
 local all = redis.call("ZCARD", KEYS[2])
-local blocked = redis.call("ZRANGE", KEYS[3], 0, tonumber(ARGV[4]) - 1)
+local most, those = tonumber(ARGV[4]), redis.call("ZCARD", KEYS[3])
+local blocked = redis.call("ZRANGE", KEYS[3], 0, (those > most and math.ceil(most / 2) or most) - 1)
+if those > most then -- the others in turn
+  local first, n = #blocked, most - #blocked
+  local from = first + math.floor(tonumber(ARGV[7]) * (those - first))
+  for _, name in ipairs(redis.call("ZRANGE", KEYS[3], from, from + n - 1)) do blocked[#blocked + 1] = name end
+  for _, name in ipairs(redis.call("ZRANGE", KEYS[3], first, first + most - #blocked - 1)) do blocked[#blocked + 1] = name end
+end
 if all + #blocked == 0 then return {paused, 0, -1, 0} end
 local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
@@ -45,7 +54,7 @@ if paused == 0 and tonumber(ARGV[3]) > 0 then
     due[#due + 1] = name
   end
   for _, name in ipairs(due) do claimed[name] = true end
-  for i = 8, #ARGV do
+  for i = 9, #ARGV do
     if not claimed[ARGV[i]] and redis.call("ZSCORE", KEYS[2], ARGV[i]) then due[#due + 1] = ARGV[i] end
   end
 end
