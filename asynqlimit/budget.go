@@ -48,7 +48,10 @@ func (c *caller) budget(ctx context.Context, due []line.Due, visits []*visit, ca
 	most := allot(max(free, 0), needs)
 	sharing := make([]line.Sharing, len(names))
 	for i, name := range names {
-		sharing[i] = line.Sharing{Limiter: name, Due: standings[i].due, Kept: standings[i].kept, Capacity: most[i], Client: standings[i].client}
+		sharing[i] = line.Sharing{
+			Limiter: name, Due: standings[i].due, Kept: standings[i].kept, Client: standings[i].client,
+			Capacity: most[i], Short: needs[i] > most[i], Serves: c.queues,
+		}
 	}
 	where := make([]int, len(visits)) // the index of each visit's demand
 	for n, k := range visits {

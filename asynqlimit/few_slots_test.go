@@ -11,6 +11,66 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
+const hundredPerSecond = `
+limits: { api: { rate: 100/1s, guard: 100ms } }
+jobs: { "x:limited": { limits: [api] } }
+`
+
+// TestQueueOfFewSlots: two servers share a limit, each with a queue of its own and a backlog. One has few slots. It gets what
+// they can use, and the other gets the rest.
+func TestQueueOfFewSlots(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	goOn := s.stopLimit("api", "100/1s")
+	const jobs, lasts = 300, 500 * time.Millisecond
+	s.serve(member{yaml: hundredPerSecond, asynq: asynq.Config{Concurrency: 1, Queues: map[string]int{"bulk": 1}}, handle: lasting(lasts)})
+	s.serve(member{yaml: hundredPerSecond, asynq: asynq.Config{Concurrency: 50, Queues: map[string]int{"web": 1}}})
+	for i := range jobs {
+		s.enqueue("x:limited", fmt.Sprint("bulk", i), asynq.Queue("bulk"))
+		s.enqueue("x:limited", fmt.Sprint("web", i), asynq.Queue("web"))
+	}
+	s.awaitWaiting("bulk", jobs)
+	s.awaitWaiting("web", jobs)
+	goOn()
+	began := time.Now()
+	s.awaitStarts("web", jobs, 30*time.Second)
+	took, bulk := time.Since(began), len(s.seen("bulk"))
+	t.Logf("%d jobs took %v, beside %d of the queue with one slot", jobs, took, bulk)
+	if took > 5*time.Second { // 3.3 s by the limit and its guard
+		t.Errorf("%d jobs took %v", jobs, took)
+	}
+	if bulk < int(took/lasts)-2 {
+		t.Errorf("the slot was free: %d jobs of %v each in %v", bulk, lasts, took)
+	}
+}
+
+// TestShareOfUnequalServers: a queue that several servers serve, large and small ones, gets about its part of a limit by weight,
+// although the permits come faster for a while than its servers have slots for its jobs.
+func TestShareOfUnequalServers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	goOn := s.stopLimit("api", "100/1s")
+	const jobs, starts = 300, 300
+	for _, slots := range []int{20, 1, 2} {
+		s.serve(member{yaml: hundredPerSecond, asynq: asynq.Config{Concurrency: slots, Queues: map[string]int{"web": 4}}, handle: lasting(50 * time.Millisecond)})
+	}
+	s.serve(member{yaml: hundredPerSecond, asynq: asynq.Config{Concurrency: 20, Queues: map[string]int{"bulk": 1}}, handle: lasting(50 * time.Millisecond)})
+	for i := range jobs {
+		s.enqueue("x:limited", fmt.Sprint("bulk", i), asynq.Queue("bulk"))
+		s.enqueue("x:limited", fmt.Sprint("web", i), asynq.Queue("web"))
+	}
+	s.awaitWaiting("bulk", jobs)
+	s.awaitWaiting("web", jobs)
+	goOn()
+	began := time.Now()
+	s.awaitStarts("", starts, 20*time.Second)
+	web, bulk := len(s.seen("web")), len(s.seen("bulk"))
+	t.Logf("%d of web, %d of bulk in %v", web, bulk, time.Since(began))
+	if web < starts*60/100 || bulk < starts*12/100 {
+		t.Errorf("%d starts of the queue of weight 4, %d of that of weight 1", web, bulk)
+	}
+}
+
 // TestStrictQueueOfFewJobs: jobs of the queue that comes first come one at a time, and wait in line. Meanwhile those of the
 // other queue go on.
 func TestStrictQueueOfFewJobs(t *testing.T) {

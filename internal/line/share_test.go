@@ -1,6 +1,7 @@
 package line
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -110,5 +111,151 @@ func TestShareAfterMany(t *testing.T) {
 				t.Errorf("got %v, want as many for b as for a", got)
 			}
 		})
+	}
+}
+
+// flow is a limit of which a permit comes due every 10 ms, in a Redis whose time the test sets. What is not used can be used
+// later, 100 permits at most.
+type flow struct {
+	t     *testing.T
+	m     *miniredis.Miniredis
+	lines *Lines
+	now   time.Time
+	due   int64
+	got   map[string]int64
+}
+
+func newFlow(t *testing.T) *flow {
+	m := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	t.Cleanup(func() { rdb.Close() })
+	return &flow{t: t, m: m, lines: New(rdb), now: time.Now(), got: map[string]int64{}}
+}
+
+// step lets 10 ms pass.
+func (f *flow) step() {
+	f.now = f.now.Add(10 * time.Millisecond)
+	f.m.SetTime(f.now)
+	f.due = min(f.due+1, 100)
+}
+
+// visit is one of a worker that has capacity for so many tasks of the queue, of which there are always more.
+func (f *flow) visit(capacity int64, queue string, weight int64, serves ...string) int64 {
+	f.t.Helper()
+	got, err := f.lines.Share(f.t.Context(), []Sharing{{
+		Limiter: "api", Due: f.due, Capacity: min(capacity, f.due), Short: f.due > capacity, Serves: append(serves, queue),
+		Queues: []Demand{{Queue: queue, Weight: weight, Left: 10_000, Cost: 1}},
+	}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	n := got[0][0]
+	f.due -= n
+	f.got[queue] += n
+	return n
+}
+
+// TestShareBesideFewSlots: a queue whose worker has few slots gets what they can use, and the queue of another worker the
+// rest. When its worker has more slots, both get equal shares: it does not get later what it could not use.
+func TestShareBesideFewSlots(t *testing.T) {
+	for name, tt := range map[string]struct {
+		slots int
+		lasts int // of its handlers, in steps
+		uses  int64
+		rest  int64
+	}{
+		"one slot":       {1, 50, 36, 1800},
+		"more of them":   {10, 50, 360, 1450},
+		"short":          {2, 10, 300, 1450},
+		"half of it":     {20, 50, 700, 1000},
+		"more than half": {30, 50, 850, 850},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFlow(t)
+			var ends []int // of its handlers
+			for i := range 2000 {
+				f.step()
+				if i%4 == 0 {
+					f.visit(50, "web", 1)
+				}
+				ends = slices.DeleteFunc(ends, func(at int) bool { return at <= i })
+				if free := tt.slots - len(ends); free > 0 && (i%4 == 1 || len(ends) > 0) {
+					for range f.visit(int64(free), "bulk", 1) {
+						ends = append(ends, i+tt.lasts)
+					}
+				}
+			}
+			t.Logf("%v", f.got)
+			if f.got["bulk"] < tt.uses || f.got["web"] < tt.rest {
+				t.Errorf("of 2000 permits: %v, want at least %d for bulk and %d for web", f.got, tt.uses, tt.rest)
+			}
+			clear(f.got)
+			for i := range 200 {
+				f.step()
+				if i%4 == 0 {
+					f.visit(50, "web", 1)
+				}
+				if i%4 == 1 {
+					f.visit(50, "bulk", 1)
+				}
+			}
+			if n := f.got["web"]; n < 80 {
+				t.Errorf("with as many slots for both: %v, want equal shares", f.got)
+			}
+		})
+	}
+}
+
+// TestShareOfManyWorkers: a queue gets its part by weight whatever workers serve it: a large one and a small one, or many
+// small ones. It does so also if permits come many at a time.
+func TestShareOfManyWorkers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		workers []int64 // their capacity at each visit
+		bursts  bool
+	}{
+		"a large and a small one":            {[]int64{50, 1}, false},
+		"many small ones":                    {[]int64{1, 1, 1, 1, 1, 1, 1, 1}, false},
+		"a large and a small one, in bursts": {[]int64{50, 1}, true},
+		"many small ones, in bursts":         {[]int64{2, 2, 2, 2, 2, 2, 2, 2}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, rnd := newFlow(t), rand.New(rand.NewPCG(1, 2))
+			held := int64(0) // until the burst
+			f.visit(50, "bulk", 1)
+			for i := range 1500 {
+				f.step()
+				if tt.bursts {
+					if f.due, held = f.due-1, held+1; i%100 == 0 {
+						f.due, held = f.due+held, 0
+					}
+				}
+				if rnd.IntN(4) == 0 {
+					f.visit(50, "bulk", 1)
+				}
+				for _, capacity := range tt.workers {
+					if rnd.IntN(4) == 0 {
+						f.visit(capacity, "web", 4)
+					}
+				}
+			}
+			t.Logf("%v", f.got)
+			if n := f.got["web"] + f.got["bulk"]; n < 1350 || f.got["web"] < n*76/100 || f.got["web"] > n*84/100 {
+				t.Errorf("of 1500 permits: %v, want four times as many for web, which has four times the weight", f.got)
+			}
+		})
+	}
+}
+
+// TestShareStrictly: of the queues of a worker the first gets all that is due, but for one permit, also while another worker
+// visits it that has little capacity.
+func TestShareStrictly(t *testing.T) {
+	f := newFlow(t)
+	for range 300 {
+		f.step()
+		f.visit(1, "critical", 1e12, "low")
+		f.visit(50, "low", 1, "critical")
+	}
+	if f.got["low"] > 1 {
+		t.Errorf("got %v, want one for low at most", f.got)
 	}
 }

@@ -28,6 +28,9 @@ const (
 	// absence is how long after the last visit of one of its lines a queue counts as one that
 	// nobody runs.
 	absence = time.Second
+	// fullFor is after how long nothing is kept for a queue if all who visit it have less capacity than there are permits. Within
+	// that time a process that has more visits it, also if others have called their tasks 200 ms before the permits are due.
+	fullFor = 350 * time.Millisecond
 )
 
 // Due is what a queue has in line.
@@ -126,11 +129,13 @@ type Demand struct {
 // Sharing is a limiter whose permits are shared among queues.
 type Sharing struct {
 	Limiter  string
-	Client   string // whose permits they are, where each process has its own; else empty
-	Due      int64  // permits that are due
-	Kept     int64  // of these: when no others are left, no task is called
-	Capacity int64  // how many tasks of the queues the caller can take
-	Queues   []Demand
+	Client   string   // whose permits they are, where each process has its own; else empty
+	Due      int64    // permits that are due
+	Kept     int64    // of these: when no others are left, no task is called
+	Capacity int64    // how many tasks of the queues the caller can take
+	Short    bool     // the permits are for more tasks than that
+	Serves   []string // the caller's queues; it need not visit all of them
+	Queues   []Demand // those that it visits
 }
 
 // Share returns for each limiter for how many permits each of its queues may call tasks: for none
@@ -138,7 +143,8 @@ type Sharing struct {
 func (l *Lines) Share(ctx context.Context, of []Sharing) ([][]int64, error) {
 	calls := make([]call, len(of))
 	for i, s := range of {
-		args := []any{s.Due, absence.Milliseconds(), s.Capacity, s.Kept}
+		args := []any{s.Due, absence.Milliseconds(), s.Capacity, s.Kept, s.Short, fullFor.Milliseconds(), len(s.Serves)}
+		args = append(args, anys(s.Serves)...)
 		for _, d := range s.Queues {
 			args = append(args, d.Queue, max(d.Weight, 1), d.Left, d.Out, max(d.Cost, 1), d.Unused)
 		}

@@ -5,31 +5,40 @@
 -- Permits are given for whole tasks. If they are too few for a task of the queue that is next, nobody gets them: they
 -- are kept for that queue.
 --
+-- A visitor is full if it has capacity for fewer tasks than there are permits. Other processes that have capacity for tasks of
+-- the queue visit it at once. So if all visitors were full for a while, nothing is kept for the queue, and it does not get later
+-- what it could not use. Processes that serve the queue themselves keep permits for it all the same.
+--
 -- KEYS[1] queues: hash, QUEUE -> "visit weight tag out left cost": when it was last visited, in milliseconds after 1970, its
 --         weight, its tag, permits of its tasks on their way, permits of its tasks in line, permits that one task costs;
---         "" -> the largest tag that was served
+--         "" -> the largest tag that was served. If its last visitor was full, "left" has decimals: the seconds by then since
+--         one was not
 -- KEYS[2] if each process has permits of its own: the same for the caller's process, by which they are shared. Then KEYS[1] only
 --         says which queues are visited
 -- ARGV[1] permits that come due
 -- ARGV[2] milliseconds after its last visit after which a queue does not count
 -- ARGV[3] how many tasks of its queues the caller can take
 -- ARGV[4] when no more than so many permits are left, no task gets them
--- ARGV    for each of the caller's queues: its name, weight, permits in line, permits on their way, permits that a task
---         costs, permits that it got before and has not used
--- Reply: permits for each of the caller's queues
+-- ARGV[5] 1 if the permits that come due are for more tasks than the caller can take
+-- ARGV[6] milliseconds after which nothing is kept for a queue whose visitors are all full
+-- ARGV[7] how many queues the caller serves; their names follow
+-- ARGV    for each of the caller's queues that it visits: its name, weight, permits in line, permits on their way, permits that a
+--         task costs, permits that it got before and has not used
+-- Reply: permits for each of the queues that it visits
 local t = redis.call("TIME")
 local now = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 local permits, absence, capacity, kept = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local shared = KEYS[2] or KEYS[1]
+local shared, visits = KEYS[2] or KEYS[1], 8 + tonumber(ARGV[7])
 local all, queues, served, gone = redis.call("HGETALL", shared), {}, 0, {}
 for i = 1, #all, 2 do
   if all[i] == "" then
     served = tonumber(all[i + 1])
   else
     local visit, weight, tag, out, left, cost = string.match(all[i + 1], "^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$")
+    local since = left and string.match(left, "%.(%d%d%d)$")
     if visit and math.abs(now - tonumber(visit)) <= absence then
-      queues[all[i]] = { weight = tonumber(weight), tag = tonumber(tag), out = tonumber(out), left = tonumber(left),
-        cost = tonumber(cost), got = 0, visit = visit }
+      queues[all[i]] = { weight = tonumber(weight), tag = tonumber(tag), out = tonumber(out), left = math.floor(tonumber(left)),
+        cost = tonumber(cost), got = 0, visit = visit, since = since and tonumber(since) }
     else
       gone[#gone + 1] = all[i]
     end
@@ -38,7 +47,8 @@ end
 if #gone > 0 then redis.call("HDEL", shared, unpack(gone)) end
 
 local function note(visit, q) -- without exponents, which not every Lua reads
-  return string.format("%s %.17g %.15f %.0f %.0f %.0f", visit, q.weight, q.tag, q.out + q.got, q.left - q.got, q.cost)
+  local since = q.since and string.format(".%03d", math.max(math.min(q.since, 999), 1)) or ""
+  return string.format("%s %.17g %.15f %.0f %.0f%s %.0f", visit, q.weight, q.tag, q.out + q.got, q.left - q.got, since, q.cost)
 end
 
 -- Only differences of tags count. They stay small, because a large tag would not notice a permit of a queue of weight 1e12.
@@ -51,13 +61,25 @@ if served > 1000 then
   if #notes > 0 then redis.call("HSET", shared, unpack(notes)) end
   served = 0
 end
-for i = 5, #ARGV, 6 do
-  local q = queues[ARGV[i]] or { tag = served, got = 0 }
-  q.own, q.weight, q.left, q.out = true, tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
-  q.cost, q.tag = tonumber(ARGV[i + 4]), q.tag - tonumber(ARGV[i + 5]) / q.weight
-  queues[ARGV[i]] = q
+local serves, lowest, behind = {}, math.huge, 0
+for i = 8, visits - 1 do serves[ARGV[i]] = true end
+for name, q in pairs(queues) do
+  q.had = (q.since or 0) + math.abs(now - tonumber(q.visit)) -- milliseconds since a visitor had capacity left
+  q.full = q.since and q.had >= tonumber(ARGV[6])
+  if q.full and not serves[name] then q.left = 0 end
 end
-for _, q in pairs(queues) do permits = permits - q.out end
+for i = visits, #ARGV, 6 do
+  local q = queues[ARGV[i]] or { tag = served, got = 0, had = 0 }
+  q.own, q.weight, q.left, q.out = true, tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
+  q.cost, q.unused = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5])
+  queues[ARGV[i]] = q
+  if q.full then lowest, behind = math.min(lowest, q.tag), math.max(behind, q.cost / q.weight) end
+end
+for _, q in pairs(queues) do
+  permits = permits - q.out
+  if q.own and q.full then q.tag = math.max(q.tag, served - behind + math.min(q.tag - lowest, behind)) end -- in their order
+  if q.own then q.tag = q.tag - q.unused / q.weight end
+end
 
 local names = {}
 for name in pairs(queues) do names[#names + 1] = name end
@@ -76,8 +98,11 @@ for _ = 1, 5000 do
   permits, first.got, first.tag = permits - first.cost, first.got + first.cost, first.tag + first.cost / first.weight
 end
 local reply, notes = {}, {"", string.format("%.15f", served)}
-for i = 5, #ARGV, 6 do
+for i = visits, #ARGV, 6 do
   local q = queues[ARGV[i]]
+  local full = q.since -- if it only gives something back
+  if q.unused == 0 then full = ARGV[5] == "1" and capacity <= 0 end
+  q.since = full and q.had or nil
   reply[#reply + 1] = q.got
   notes[#notes + 1], notes[#notes + 2] = ARGV[i], note(string.format("%.0f", now), q)
 end
