@@ -26,7 +26,8 @@ func TestIdleServerStartsThemAll(t *testing.T) {
 			m := member{name: "full", yaml: `
 limits: { api: { rate: 1000/1s }, slow: { rate: 20/5m } }
 jobs: { "x:limited": { limits: [api] }, "x:slow": { limits: [slow], hold: 6m } }
-`, asynq: asynq.Config{Concurrency: slots}, opts: asynqlimit.Options{MaxWaiting: 3 * slots}, handle: func(ctx context.Context, task *asynq.Task) error {
+`, asynq: asynq.Config{Concurrency: slots}, opts: asynqlimit.Options{MaxWaiting: 3 * slots}}
+			m.handle = func(_ context.Context, task *asynq.Task) error {
 				if task.Type() == "y:long" {
 					select {
 					case <-ended:
@@ -34,7 +35,7 @@ jobs: { "x:limited": { limits: [api] }, "x:slow": { limits: [slow], hold: 6m } }
 					}
 				}
 				return nil
-			}}
+			}
 			enqueue := func(typ, id string) {
 				for i := range slots {
 					s.enqueue(typ, fmt.Sprint(id, i))

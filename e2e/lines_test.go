@@ -84,7 +84,8 @@ const firstJobs, otherJobs, perSecond = 400, 200, 50
 
 func newTwoQueues(t *testing.T) *twoQueues {
 	t.Helper()
-	s := &twoQueues{t: t, api: strictapi.New(perSecond, time.Second), answers: make(chan struct{}), redis: redistest.Start(t), dir: t.TempDir()}
+	s := &twoQueues{t: t, answers: make(chan struct{}), redis: redistest.Start(t), dir: t.TempDir()}
+	s.api = strictapi.New(perSecond, time.Second)
 	s.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.api.ServeHTTP(w, r)
 		if s.stuck.Load() && strings.HasPrefix(r.URL.Query().Get("job"), "first") {
@@ -151,7 +152,8 @@ func (s *twoQueues) enqueue(queue string, n int) {
 	s.t.Helper()
 	var lines strings.Builder
 	for i := range n {
-		fmt.Fprintf(&lines, `{"type":"http:request","id":"%s%d","queue":%q,"payload":{"url":"%s/?job=%s%d"}}`+"\n", queue, i, queue, s.server.URL, queue, i)
+		id := fmt.Sprint(queue, i)
+		fmt.Fprintf(&lines, `{"type":"http:request","id":%q,"queue":%q,"payload":{"url":"%s/?job=%s"}}`+"\n", id, queue, s.server.URL, id)
 	}
 	file := filepath.Join(s.dir, queue+".ndjson")
 	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {

@@ -40,7 +40,7 @@ func (c *replayedCaller) had(q simulatedQueue, l *replayedLine, w *line.Waiter, 
 	if r.random.IntN(10) == 0 && q.group == nil && r.mayRelease(q.limits[0]) {
 		use.unused = true
 		l.step(line.Event{Kind: line.Give, Release: &line.Release{Ns: ns, Done: make(chan line.Answer, 1)}})
-	} else if r.random.IntN(4) == 0 && w != nil { // some permits were not used, and go back to their own grant, if it is known
+	} else if (r.ample || r.random.IntN(4) == 0) && w != nil { // some permits were not used, and go back to their own grant, if it is known
 		back := make([]int64, len(ns))
 		use.ns = slices.Clone(ns)
 		for i, n := range ns {

@@ -181,7 +181,11 @@ func (r *replayed) run() {
 			r.after(0, (&steadyCaller{r: r, p: p, rests: r.seed%2 == 0}).next)
 		}
 	}
-	r.operate([]time.Duration{ms(300), 3 * time.Second, time.Hour}[r.random.IntN(3)])
+	every := []time.Duration{ms(300), 3 * time.Second, time.Hour}[r.random.IntN(3)]
+	if r.ample {
+		every = ms(200)
+	}
+	r.operate(every)
 	r.disturb()
 	more := func() bool { return r.count["calls"] < r.mostCalls() }
 	for end := r.begin; r.count["calls"] < leastCalls && end.Before(r.begin.Add(24*time.Hour)); {
@@ -208,7 +212,7 @@ func (r *replayed) end() {
 		}
 		idle := len(l.order) == 0 // what callers do not come for any more counts as used
 		l.leaveAll()
-		if !idle || (r.seed+uint64(i))%3 != 0 {
+		if l.l.Phase() != "has a stock" && (!idle || (r.seed+uint64(i))%3 != 0) {
 			last = append(last, l)
 			continue
 		}

@@ -41,6 +41,9 @@ func (r *replayed) operate(every time.Duration) {
 		var name string
 		var args []any
 		what := r.random.IntN(14)
+		if r.ample && what > 0 {
+			what = 9 // only inspected
+		}
 		least := p.clock.Least(r.local())
 		if r.steps {
 			if least == 0 {
@@ -97,6 +100,9 @@ func (r *replayed) changed(by *simulatedProcess, name string, what line.Kind) {
 // disturb crashes a process, stops some for a while, and sets Redis's clock.
 func (r *replayed) disturb() {
 	every := r.length / 3
+	if r.ample {
+		every = r.length / 12
+	}
 	if r.steps {
 		every = 1500 * time.Millisecond
 	}
@@ -108,7 +114,7 @@ func (r *replayed) disturb() {
 		switch r.random.IntN(6) {
 		case 0:
 			r.leaves(p)
-		case 1, 2:
+		case 1, 2, 3:
 			r.outage(p)
 		default:
 			r.disturbOnce(r.random)
