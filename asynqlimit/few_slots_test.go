@@ -46,8 +46,7 @@ func TestQueueOfFewSlots(t *testing.T) {
 
 // TestShareOfUnequalServers: a queue that several servers serve, large and small ones, gets about its part of a limit by weight,
 // although the permits come faster for a while than its servers have slots for its jobs.
-func TestShareOfUnequalServers(t *testing.T) {
-	t.Parallel()
+func TestShareOfUnequalServers(t *testing.T) { // not beside others: it watches how fast jobs start
 	s := newSite(t, redistest.Start(t))
 	goOn := s.stopLimit("api", "100/1s")
 	const jobs, starts = 300, 300
@@ -66,15 +65,14 @@ func TestShareOfUnequalServers(t *testing.T) {
 	s.awaitStarts("", starts, 20*time.Second)
 	web, bulk := len(s.seen("web")), len(s.seen("bulk"))
 	t.Logf("%d of web, %d of bulk in %v", web, bulk, time.Since(began))
-	if web < starts*60/100 || bulk < starts*12/100 {
+	if web < starts*70/100 || bulk < starts*12/100 {
 		t.Errorf("%d starts of the queue of weight 4, %d of that of weight 1", web, bulk)
 	}
 }
 
 // TestStrictQueueOfFewJobs: jobs of the queue that comes first come one at a time, and wait in line. Meanwhile those of the
 // other queue go on.
-func TestStrictQueueOfFewJobs(t *testing.T) {
-	t.Parallel()
+func TestStrictQueueOfFewJobs(t *testing.T) { // not beside others: it watches how fast jobs start
 	s := newSite(t, redistest.Start(t))
 	goOn := s.stopLimit("api", "5/100ms")
 	const jobs, lasts = 300, 3 * time.Second

@@ -11,8 +11,8 @@
 --
 -- KEYS[1] queues: hash, QUEUE -> "visit weight tag out left cost": when it was last visited, in milliseconds after 1970, its
 --         weight, its tag, permits of its tasks on their way, permits of its tasks in line, permits that one task costs;
---         "" -> the largest tag that was served. If its last visitor was full, "left" has decimals: the seconds by then since
---         one was not
+--         "" -> the largest tag that was served. If its last visitor was full, "left" has decimals: for how many seconds all
+--         had been full by then
 -- KEYS[2] if each process has permits of its own: the same for the caller's process, by which they are shared. Then KEYS[1] only
 --         says which queues are visited
 -- ARGV[1] permits that come due
@@ -64,12 +64,12 @@ end
 local serves, lowest, behind = {}, math.huge, 0
 for i = 8, visits - 1 do serves[ARGV[i]] = true end
 for name, q in pairs(queues) do
-  q.had = (q.since or 0) + math.abs(now - tonumber(q.visit)) -- milliseconds since a visitor had capacity left
-  q.full = q.since and q.had >= tonumber(ARGV[6])
+  q.lasts = q.since and q.since + math.abs(now - tonumber(q.visit)) -- for how many milliseconds all its visitors have been full
+  q.full = q.since and q.lasts >= tonumber(ARGV[6])
   if q.full and not serves[name] then q.left = 0 end
 end
 for i = visits, #ARGV, 6 do
-  local q = queues[ARGV[i]] or { tag = served, got = 0, had = 0 }
+  local q = queues[ARGV[i]] or { tag = served, got = 0 }
   q.own, q.weight, q.left, q.out = true, tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   q.cost, q.unused = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5])
   queues[ARGV[i]] = q
@@ -102,7 +102,7 @@ for i = visits, #ARGV, 6 do
   local q = queues[ARGV[i]]
   local full = q.since -- if it only gives something back
   if q.unused == 0 then full = ARGV[5] == "1" and capacity <= 0 end
-  q.since = full and q.had or nil
+  q.since = full and (q.lasts or 0) or nil
   reply[#reply + 1] = q.got
   notes[#notes + 1], notes[#notes + 2] = ARGV[i], note(string.format("%.0f", now), q)
 end
