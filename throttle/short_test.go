@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/jobthrottle/jobthrottle/throttle/httplimit"
 )
 
@@ -19,7 +17,7 @@ func us(n int) time.Duration { return time.Duration(n) * time.Microsecond }
 type crew struct {
 	rate               string
 	processes, waiters int
-	roundTrip          time.Duration // which varies by up to half of it more, and 4ms; zero: as long as it takes
+	roundTrip          time.Duration // which varies by up to half of it more, and 4ms
 	length             time.Duration
 	share              float64 // of the permits of whole bursts
 }
@@ -35,11 +33,7 @@ func (f crew) expect(b *bench) {
 	r := guarded(f.rate)
 	var ls []httplimit.Acquirer
 	for range f.processes {
-		var way redis.Scripter = &distant{Scripter: b.rdb, roundTrip: f.roundTrip, varies: min(f.roundTrip/2, ms(4))}
-		if f.roundTrip == 0 {
-			way = dial(b, b.rdb.Options().Addr)
-		}
-		c := b.clientOf(way)
+		c := b.clientOf(&distant{Scripter: b.rdb, roundTrip: f.roundTrip, varies: min(f.roundTrip/2, ms(4))})
 		ls = append(ls, must(c.LimiterWithRate(b.name(), r)))
 	}
 	ctx, cancel := context.WithTimeout(b.Context(), f.length)
@@ -71,21 +65,6 @@ func TestShortIntervals(t *testing.T) {
 	}
 	for _, f := range crews[:quarter(len(crews))] {
 		t.Run(f.String(), func(t *testing.T) { underFakeTime(t, f.expect) })
-	}
-}
-
-// On a real Redis that is as near as it can be, too.
-func TestShortIntervalsOnRedis(t *testing.T) {
-	if !nightly() || withRace {
-		t.Skip("guards are as short as timers are late: .ci/nightly runs it, without the race detector")
-	}
-	for _, f := range []crew{
-		{"10/1ms", 4, 8, 0, 10 * time.Second, 0.85},
-		{"1/10ms", 4, 8, 0, 10 * time.Second, 0.97},
-		{"1/100ms", 4, 8, 0, 10 * time.Second, 0.97},
-		{"5/250ms", 4, 8, 0, 10 * time.Second, 0.97},
-	} {
-		t.Run(f.String(), func(t *testing.T) { onRealRedis(t, f.expect) })
 	}
 }
 
