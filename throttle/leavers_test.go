@@ -117,7 +117,8 @@ func TestWhoLeavesIsFollowedByTheNext(t *testing.T) {
 // Whoever leaves while Redis answers is followed, too, by those who have asked in the same call.
 func TestWhoLeavesDuringACallIsFollowed(t *testing.T) {
 	t.Parallel()
-	for after := 2 * time.Millisecond; after < 100*time.Millisecond; after += 4 * time.Millisecond { // the call of both is under way at one of these times
+	step := 100 * time.Millisecond / time.Duration(quarter(25))
+	for after := 2 * time.Millisecond; after < 100*time.Millisecond; after += step { // the call of both is under way at one of these times
 		t.Run(after.String(), func(t *testing.T) {
 			underFakeTime(t, func(b *bench) {
 				r := guarded("1/1m")
