@@ -25,12 +25,7 @@ func TestQueueOfFewSlots(t *testing.T) {
 	const jobs, lasts = 300, 500 * time.Millisecond
 	s.serve(member{yaml: hundredPerSecond, asynq: asynq.Config{Concurrency: 1, Queues: map[string]int{"bulk": 1}}, handle: lasting(lasts)})
 	s.serve(member{yaml: hundredPerSecond, asynq: asynq.Config{Concurrency: 50, Queues: map[string]int{"web": 1}}})
-	for i := range jobs {
-		s.enqueue("x:limited", fmt.Sprint("bulk", i), asynq.Queue("bulk"))
-		s.enqueue("x:limited", fmt.Sprint("web", i), asynq.Queue("web"))
-	}
-	s.awaitWaiting("bulk", jobs)
-	s.awaitWaiting("web", jobs)
+	s.fill(jobs, "bulk", "web")
 	goOn()
 	began := time.Now()
 	s.awaitStarts("web", jobs, 30*time.Second)
@@ -44,6 +39,19 @@ func TestQueueOfFewSlots(t *testing.T) {
 	}
 }
 
+// fill enqueues so many limited jobs to each queue, in turn, and waits until all of them wait.
+func (s *site) fill(jobs int, queues ...string) {
+	s.t.Helper()
+	for i := range jobs {
+		for _, queue := range queues {
+			s.enqueue("x:limited", fmt.Sprint(queue, i), asynq.Queue(queue))
+		}
+	}
+	for _, queue := range queues {
+		s.awaitWaiting(queue, jobs)
+	}
+}
+
 // TestShareOfUnequalServers: a queue that several servers serve, large and small ones, gets about its part of a limit by weight,
 // although the permits come faster for a while than its servers have slots for its jobs.
 func TestShareOfUnequalServers(t *testing.T) { // not beside others: it watches how fast jobs start
@@ -54,12 +62,7 @@ func TestShareOfUnequalServers(t *testing.T) { // not beside others: it watches 
 		s.serve(member{yaml: hundredPerSecond, asynq: asynq.Config{Concurrency: slots, Queues: map[string]int{"web": 4}}, handle: lasting(50 * time.Millisecond)})
 	}
 	s.serve(member{yaml: hundredPerSecond, asynq: asynq.Config{Concurrency: 20, Queues: map[string]int{"bulk": 1}}, handle: lasting(50 * time.Millisecond)})
-	for i := range jobs {
-		s.enqueue("x:limited", fmt.Sprint("bulk", i), asynq.Queue("bulk"))
-		s.enqueue("x:limited", fmt.Sprint("web", i), asynq.Queue("web"))
-	}
-	s.awaitWaiting("bulk", jobs)
-	s.awaitWaiting("web", jobs)
+	s.fill(jobs, "bulk", "web")
 	goOn()
 	began := time.Now()
 	s.awaitStarts("", starts, 20*time.Second)
