@@ -49,7 +49,7 @@ func advise(r config.Redis, err error) error {
 func advice(r config.Redis, err error) string {
 	_, few := errors.AsType[*replicas.ReplicasError](err)
 	switch {
-	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOAUTH"):
+	case refusal.LacksPassword(err):
 		return "correct redis.username and redis.password in the configuration"
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return "grant that to the user of redis.username: docs/redis.md lists what it needs"

@@ -169,7 +169,7 @@ func (r Redis) advice(err error) string {
 	switch {
 	case refusal.LacksRight(err):
 		return rightsAdvice
-	case !redis.HasErrorPrefix(err, "NOAUTH") && !redis.HasErrorPrefix(err, "WRONGPASS"):
+	case !refusal.LacksPassword(err):
 		return cmp.Or(names.Advice(err, r.overTLS),
 			"start redis-server, or give the address of another (worker --embedded prints its own) to --redis or redis.addrs of the configuration")
 	case r.passwordOfFile:

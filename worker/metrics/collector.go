@@ -77,7 +77,7 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 // when it starts, or that somebody wrote something else under a key.
 func answered(err error) bool {
 	_, reply := errors.AsType[redis.Error](err)
-	return refusal.LacksRight(err) || reply && !refusal.Passes(err)
+	return refusal.LacksRight(err) || reply && !refusal.Passes(err) && !refusal.LacksPassword(err)
 }
 
 // emitter makes metrics from figures.

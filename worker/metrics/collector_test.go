@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/throttle"
 	"github.com/jobthrottle/jobthrottle/worker"
@@ -247,6 +248,21 @@ http: { allow_hosts: ["$API"] }
 		}
 		expect(key, map[string]float64{"api": 10}[key])
 	}
+}
+
+// TestPasswordChanged: Redis does not know the worker any more, and refuses all that it asks. No job starts, as if Redis were away.
+func TestPasswordChanged(t *testing.T) {
+	s := newSite(t, 1, "limits: { api: { rate: 10/1s } }\njobs: { \"http:request\": { limits: [api] } }\nhttp: { allow_hosts: [\"$API\"] }\n")
+	up := func() float64 { return sum(s.gather(), "jobthrottle_redis_up") }
+	s.await(20*time.Second, func() (bool, string) { return up() == 1, "Redis is not up" })
+	if _, err := s.rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		p.ConfigSet(t.Context(), "requirepass", "another")
+		p.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.await(20*time.Second, func() (bool, string) { return up() == 0, "Redis refuses the password, and counts as up" })
 }
 
 // TestBounded: 100,000 limiters of a keyed limit, all with jobs in line, add no series.
