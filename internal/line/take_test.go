@@ -174,3 +174,38 @@ func TestTakeAmongSpoiltKeys(t *testing.T) {
 		})
 	}
 }
+
+// TestTakeAmongSpoiltAsynqKeys: somebody has written something else under asynq's key of the active tasks or of their leases. Nothing can
+// be taken, and all tasks stay in their queue until that is mended, as with asynq's own dequeue.
+func TestTakeAmongSpoiltAsynqKeys(t *testing.T) {
+	for name, key := range map[string]string{"active": activeKey("default"), "lease": leaseKey("default")} {
+		t.Run(name, func(t *testing.T) {
+			onBothServers(t, func(c crowd) {
+				ctx := c.t.Context()
+				take := func(no int64) ([]Taken, error) {
+					return c.lines.TakeAs(ctx, Taker{"p", no}, "default", time.Now().Add(time.Minute).Unix(), 2, true)
+				}
+				for i := range 4 {
+					c.enqueue(fmt.Sprint("job-", i))
+				}
+				pending := func() string { return fmt.Sprint(c.rdb.LRange(ctx, pendingKey("default"), 0, -1).Val()) }
+				before := pending()
+				c.rdb.Set(ctx, key, "x", 0)
+				for range 2 {
+					if tasks, err := take(1); err == nil {
+						c.t.Fatalf("took %+v", tasks)
+					}
+				}
+				if after := pending(); after != before {
+					c.t.Errorf("pending are %s, want %s", after, before)
+				}
+				c.rdb.Del(ctx, key)
+				for no := range int64(2) {
+					if tasks, err := take(no + 1); err != nil || len(tasks) != 2 {
+						c.t.Errorf("mended: took %+v, %v", tasks, err)
+					}
+				}
+			})
+		})
+	}
+}

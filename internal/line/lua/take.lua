@@ -51,8 +51,17 @@ if not ids or #ids == 0 then
 end
 local leases = {}
 for i, id in ipairs(ids) do leases[2 * i - 1], leases[2 * i] = ARGV[1], id end
-redis.call("LPUSH", KEYS[3], unpack(ids))
-redis.call("ZADD", KEYS[4], unpack(leases))
+local failed = redis.pcall("ZADD", KEYS[4], unpack(leases))
+if type(failed) ~= "table" then
+  failed = redis.pcall("LPUSH", KEYS[3], unpack(ids))
+  if type(failed) == "table" then redis.call("ZREM", KEYS[4], unpack(ids)) end
+end
+if type(failed) == "table" then -- somebody has written something else there: the tasks stay in their queue
+  local back = {}
+  for i = #ids, 1, -1 do back[#back + 1] = ids[i] end
+  redis.call("RPUSH", KEYS[1], unpack(back))
+  return failed
+end
 -- From here on the tasks are active, and the caller gets them even if somebody has written something that makes no sense under
 -- one of our keys.
 redis.pcall("SADD", ARGV[2] .. "jt:room", unpack(ids))
