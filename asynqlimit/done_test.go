@@ -47,3 +47,35 @@ func TestDone(t *testing.T) {
 		}
 	})
 }
+
+// TestDoneWithoutTask: while a job runs, somebody deletes its task in Redis, or writes something else there. When the job is done, it
+// is not active any more, and its slot is free.
+func TestDoneWithoutTask(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(ctx context.Context, rdb redis.UniversalClient, key string) error{
+		"deleted": func(ctx context.Context, rdb redis.UniversalClient, key string) error { return rdb.Del(ctx, key).Err() },
+		"another": func(ctx context.Context, rdb redis.UniversalClient, key string) error {
+			return rdb.Set(ctx, key, "x", 0).Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(s *site) {
+				s.enqueue("x", "first")
+				s.enqueue("x", "second")
+				s.serve(member{yaml: "limits: {api: {rate: 100/1s}}\njobs: {x: {limits: [api]}}\n", asynq: asynq.Config{Concurrency: 1},
+					handle: func(ctx context.Context, _ *asynq.Task) error {
+						if id, _ := asynq.GetTaskID(ctx); id == "first" {
+							return spoil(ctx, s.rdb, "asynq:{default}:t:first")
+						}
+						return nil
+					}})
+				s.awaitStarts("second", 1, 5*time.Second)
+				s.await(5*time.Second, func() (bool, string) {
+					active, leases := s.rdb.LRange(s.t.Context(), "asynq:{default}:active", 0, -1).Val(), s.rdb.ZCard(s.t.Context(), "asynq:{default}:lease").Val()
+					return len(active) == 0 && leases == 0, fmt.Sprintf("active are %v, with %d leases", active, leases)
+				})
+			})
+		})
+	}
+}

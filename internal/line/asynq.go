@@ -118,8 +118,16 @@ var takesOff = regexp.MustCompile(`redis\.call\("LREM", (KEYS\[\d\]), 0, ARGV\[1
 // wait in processes, this list is long, and those that end were taken before them. A script that does it in another way stays
 // as it is.
 func OfAttempt(script string) string {
-	return takesOff.ReplaceAllString(script, `(redis.call("HGET", ARGV[#ARGV-1], "taken") == ARGV[#ARGV] and redis.call("LREM", $1, -1, ARGV[1]) or 0)`)
+	return ours + takesOff.ReplaceAllString(script, `(ours() and redis.call("LREM", $1, -1, ARGV[1]) or 0)`)
 }
+
+// ours says whether the task is in the attempt that the script ends. If somebody has deleted the task meanwhile, or has written
+// something else there, it is in no later one.
+const ours = `local function ours()
+  local known = redis.pcall("HMGET", ARGV[#ARGV-1], "taken", "state")
+  return known[1] == ARGV[#ARGV] or not known[2]
+end
+`
 
 // queueOf returns the queue of one of asynq's keys.
 func queueOf(key string) (string, bool) {
