@@ -158,6 +158,33 @@ func TestRateMendsKeysOfAnotherType(t *testing.T) {
 	})
 }
 
+// TestRateMendsKeysOfClients: the same for the keys that each client has, whether the limit has permits for each client or not: its
+// own client, and one that was seen.
+func TestRateMendsKeysOfClients(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		ctx := b.Context()
+		for _, kind := range []RateType{Overall, PerClient} {
+			l, seen := b.limiter(b.client()), b.client()
+			other, err := seen.Limiter(l.name)
+			check(b, err)
+			five, seven := rate("5/1h"), rate("7/1h")
+			five.Type, seven.Type = kind, kind
+			for _, key := range []string{l.keys()[3], l.keys()[4], other.keys()[3], other.keys()[4]} {
+				check(b, l.SetRate(ctx, five))
+				b.expectTry(l, 2, true)
+				b.expectTry(other, 1, true)
+				check(b, b.rdb.Del(ctx, key).Err())
+				check(b, b.rdb.LPush(ctx, key, "x").Err())
+				if _, err := l.UpdateRate(ctx, seven); err != nil {
+					b.Errorf("UpdateRate of a limit that is %v, and another type of %s: %v", kind, key, err)
+				}
+				b.expectTry(l, 4, true)
+				b.expectTry(other, 1, kind == PerClient)
+			}
+		}
+	})
+}
+
 func TestDamagedLogIsServed(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		ctx := b.Context()

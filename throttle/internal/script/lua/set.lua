@@ -36,7 +36,7 @@ return config().once(function(now, furthest)
   mend('GET', KEYS[2])
   mend('ZCARD', KEYS[3])
   mend('ZCARD', KEYS[6])
-  local own = old.per_client and config().logs_of(1) or {}
+  local own = config().logs_of(1)
   for i = 1, #own, 2 do
     mend('GET', own[i])
     mend('ZCARD', own[i + 1])
