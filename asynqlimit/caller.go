@@ -209,6 +209,9 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 			next = min(next, idle)
 		}
 		for _, line := range d.Claimed {
+			if c.l.rules.dryLine(line.Name) {
+				continue
+			}
 			k := &visit{queue: i, name: line.Name, out: line.Out, asking: line.Asking, tasks: line.Tasks, cost: max(line.Cost, 1), also: line.Also}
 			if average := c.average[k.name]; average > 0 {
 				k.cost = average
@@ -237,7 +240,7 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 	if capacity > 0 {
 		next = c.ownNext(due, time.Now(), next)
 	}
-	visits = append(visits, claimed...)
+	visits = append(append(visits, c.dryLines(due, capacity, short)...), claimed...)
 	err = errors.Join(err, c.survey(ctx), c.chargeOwed(ctx), c.release(ctx, strays), c.bring(ctx, visits))
 	called := int64(0)
 	for _, k := range visits {

@@ -48,7 +48,8 @@ package asynqlimit
 //	attempts.go  owns the attempts of this process, until asynq has ended them
 //	refusal.go   for how long an API may tell a job to try later
 //	stranded.go  leases, and tasks whose leases are over because Redis was away
-//	dryrun.go    asks limits with dry_run, beside the jobs; dryslots.go: limits in flight; span.go: its traces
+//	dryrun.go    asks limits with dry_run, beside the jobs, and calls those in line for them; dryslots.go: limits
+//	             in flight; span.go: its traces
 //
 // What is brought back:
 //

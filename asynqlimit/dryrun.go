@@ -3,9 +3,11 @@ package asynqlimit
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/internal/plan"
 )
 
@@ -106,6 +108,47 @@ func (d *dryRuns) take(ctx context.Context, draw plan.Draw) (wait time.Duration,
 		return max(r.Delay(), 1), nil
 	}
 	return 0, nil // the permits count as used: the reservation is neither waited for nor cancelled
+}
+
+// dryLine reports whether a line is for a limit of the configuration that has dry_run.
+func (rs *rules) dryLine(name string) bool {
+	if line.IsBlocked(name) {
+		return false
+	}
+	limiter, _, _ := line.Split(name)
+	limit := rs.limitOf(limiter)
+	return limit != nil && limit.Dry
+}
+
+// dryLines returns visits of lines for limits with dry_run. Their tasks parked before the limit had it, or a process with another
+// configuration parks them. This process calls as many as it has capacity for, of each line about the same number. It visits the
+// lines whether they are due or not, because they are due when that process gets permits. If it leaves out tasks, it notes the
+// queue in short.
+func (c *caller) dryLines(due []line.Due, capacity int, short map[string]bool) (visits []*visit) {
+	rest := int64(max(capacity-c.l.gate.toCome(), 0))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, d := range due {
+		for name, tasks := range d.Known {
+			if !d.Paused && c.l.rules.dryLine(name) {
+				cost := max(c.lineup(d.Queue).lines[name].cost, 1)
+				visits = append(visits, &visit{queue: i, name: name, tasks: tasks, cost: cost, opened: true, also: true, next: soonest})
+			}
+		}
+	}
+	each := max(rest/int64(max(len(visits), 1)), 1)
+	return slices.DeleteFunc(visits, func(k *visit) bool {
+		if k.tasks < 0 { // that was not asked
+			k.tasks = unmeasured
+		}
+		k.capacity = min(k.tasks, each, rest)
+		k.permits, k.short = k.capacity*k.cost, k.tasks > k.capacity
+		if rest -= k.capacity; k.short && k.capacity == 0 {
+			short[due[k.queue].Queue] = true
+			return true
+		}
+		return false // a line without tasks is removed
+	})
 }
 
 // close waits until all questions are answered.

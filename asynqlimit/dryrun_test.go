@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
 // buffer is a log to which several goroutines write.
@@ -230,5 +232,73 @@ jobs:
 			q := s.queue("default")
 			return q.Size == 0 && q.FailedTotal == 0, fmt.Sprintf("%+v", q)
 		})
+	})
+}
+
+// TestDryRunOfSomeWorkers: in a deployment that gives a limit dry_run, the last worker without it goes on to park jobs. As far as the
+// worker with dry_run has slots, jobs run all the same, and the others stay where they are.
+func TestDryRunOfSomeWorkers(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ more, limiter string }{
+		"one":     {"", "api"},
+		"tenants": {", share: payload.tenant", "api"},
+		"values":  {", key: payload.tenant", "api:acme"},
+		"clients": {", type: per_client", "api"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const yaml = "limits: { api: { rate: 5/24h%s } }\njobs: { \"x:limited\": { limits: [api], hold: 0s } }\n"
+			const jobs, starts, lasts = 400, 20, 100 * time.Millisecond
+			s := newSite(t, redistest.Start(t))
+			s.stopLimit(tt.limiter, "5/24h")
+			s.serve(member{yaml: fmt.Sprintf(yaml, tt.more)})
+			for i := range jobs {
+				s.enqueuePayload("x:limited", fmt.Sprintf("job%03d", i), []byte(`{"tenant": "acme"}`))
+			}
+			s.awaitWaiting("default", jobs)
+			s.rdb.ConfigResetStat(t.Context())
+			s.serve(member{yaml: fmt.Sprintf(yaml, tt.more+", dry_run: true"), asynq: asynq.Config{Concurrency: 2}, handle: lasting(lasts)})
+			s.awaitStarts("job", starts, 5*time.Second) // 1 s if that worker were alone
+			moved := 0
+			for stat := range strings.Lines(s.rdb.Info(t.Context(), "commandstats").Val()) {
+				_, _ = fmt.Sscanf(stat, "cmdstat_lrem:calls=%d,", &moved)
+			}
+			t.Logf("%d jobs were taken off the queue or the active ones", moved)
+			if moved > jobs {
+				t.Errorf("%d jobs moved, want a few beside the %d that ran", moved, starts)
+			}
+		})
+	}
+}
+
+// TestDryRunOfManyLines: jobs are in line for many values of a limit when it gets dry_run. All of them run, and no line is left,
+// not even one whose jobs were deleted meanwhile, or one that is empty.
+func TestDryRunOfManyLines(t *testing.T) {
+	onBoth(t, func(s *site) {
+		const yaml = "limits: { api: { rate: 1/24h, key: payload.account%s } }\njobs: { \"x:limited\": { limits: [api], hold: 0s } }\n"
+		const values = 150
+		stop := s.serve(member{yaml: fmt.Sprintf(yaml, "")})
+		for i := range 3 * values {
+			s.enqueuePayload("x:limited", fmt.Sprintf("job%03d", i), fmt.Appendf(nil, `{"account": "%d"}`, i%values))
+		}
+		s.awaitStarts("job", values, 20*time.Second)
+		s.awaitWaiting("default", 2*values)
+		stop()
+		inspector := asynq.NewInspectorFromRedisClient(s.rdb)
+		deleted := 0
+		for i := values; i < 3*values; i++ {
+			if i%values < 5 {
+				if err := inspector.DeleteTask("default", fmt.Sprintf("job%03d", i)); err != nil {
+					s.t.Fatal(err)
+				}
+				deleted++
+			}
+		}
+		if err := s.rdb.ZAdd(s.t.Context(), "asynq:{default}:jt:lines", redis.Z{Member: "api:nobody"}).Err(); err != nil {
+			s.t.Fatal(err)
+		}
+		s.serve(member{yaml: fmt.Sprintf(yaml, ", dry_run: true")})
+		s.awaitStarts("job", 3*values-deleted, 10*time.Second)
+		s.awaitDone("default", 5*time.Second)
 	})
 }

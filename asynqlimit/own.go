@@ -44,7 +44,7 @@ func (c *caller) learnOwn(due []line.Due, named map[string][]string, now time.Ti
 		})
 		for name := range d.Known {
 			key := probeKey{d.Queue, name}
-			if _, known := c.own[key]; !known && !line.IsBlocked(name) && c.isPerClient(name) {
+			if _, known := c.own[key]; !known && !line.IsBlocked(name) && !c.l.rules.dryLine(name) && c.isPerClient(name) {
 				c.own[key] = now
 			}
 		}

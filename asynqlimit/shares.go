@@ -273,15 +273,15 @@ func (rs *rules) limitOf(limiter string) *limit {
 }
 
 // strays reports whether the configuration has changed since the tasks of a line parked: tenants
-// share the limiter now, or do not share it any more, or its limit has dry_run. The tasks go back to
-// their queue, and run or find their new lines from there.
+// share the limiter now, or do not share it any more. The tasks go back to their queue, and find
+// their new lines from there.
 func (rs *rules) strays(name string) bool {
 	limiter, _, shared := line.Split(name)
 	if strings.HasPrefix(name, "!") {
 		return false
 	}
 	limit := rs.limitOf(limiter)
-	return limit != nil && (limit.Dry || (limit.Share != "") != shared)
+	return limit != nil && (limit.Share != "") != shared
 }
 
 // release returns the tasks of such lines to their queues.
@@ -290,7 +290,7 @@ func (c *caller) release(ctx context.Context, strays []*visit) (err error) {
 		queue := c.queues[k.queue]
 		n, failed := c.l.lines.Release(ctx, queue, k.name)
 		if err = errors.Join(err, failed); n > 0 {
-			c.l.logger.Info("jobs go back to their queue, since share or dry_run of their limit was changed", "queue", queue, "line", k.name, "jobs", n)
+			c.l.logger.Info("jobs go back to their queue, since the share of their limit was changed", "queue", queue, "line", k.name, "jobs", n)
 		}
 		c.note(queue, k.name, 0)
 	}

@@ -27,7 +27,7 @@ type visit struct {
 	client   string  // whose permits they are, if the limiter is PerClient
 	from     float64 // where in the line to begin, from 0 to 1
 	inOrder  bool
-	opened   bool // its tasks could not run, and can again
+	opened   bool // its tasks could not run and can again, or its limit has dry_run: they wait for nothing
 	oneByOne bool
 	also     bool // its time has not come, but these permits are due
 	next     time.Duration
@@ -123,7 +123,7 @@ func (c *caller) bring(ctx context.Context, visits []*visit) error {
 			limiter, _, _ := line.Split(k.name)
 			c.promised(limiter, b.Cost)
 			c.note(queue, k.name, b.Left)
-			if k.permits != 0 && !line.IsBlocked(k.name) {
+			if k.permits != 0 && !k.opened && !line.IsBlocked(k.name) {
 				unused = append(unused, k)
 			}
 		}
