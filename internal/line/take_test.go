@@ -2,6 +2,7 @@ package line
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -139,7 +140,8 @@ func TestCalledTasksCount(t *testing.T) {
 }
 
 // TestTakeAmongSpoiltKeys: somebody has written something that makes no sense under a key of ours. A take still returns all tasks
-// that it takes, and those that wait in a process still go back to their queue.
+// that it takes, one of them comes first in their order, and those that wait in a process still go back to their queue, also
+// if that has died.
 func TestTakeAmongSpoiltKeys(t *testing.T) {
 	for name, spoil := range map[string]func(c crowd){
 		"room":           func(c crowd) { c.rdb.Set(c.t.Context(), roomKey("default"), "x", 0) },
@@ -163,11 +165,18 @@ func TestTakeAmongSpoiltKeys(t *testing.T) {
 					if again, err := c.lines.TakeAs(ctx, Taker{"p", no + 1}, "default", time.Now().Add(-time.Minute).Unix(), 2, true); err != nil || fmt.Sprint(again) != fmt.Sprint(tasks) {
 						c.t.Errorf("again: %+v, %v, want %+v", again, err, tasks)
 					}
+					var told []Ordered
+					for _, task := range tasks {
+						told = append(told, Ordered{ID: task.ID, First: task.First, Limiters: []string{"crm"}})
+					}
+					if standings, err := c.lines.Order(ctx, "default", told); err != nil || !slices.ContainsFunc(standings, func(s Standing) bool { return s.IsNext }) {
+						c.t.Errorf("none of %+v comes first: %+v, %v", told, standings, err)
+					}
 					if err := c.lines.GiveBack(ctx, "default", tasks[0].ID, Parking{By: tasks[0].By}); err != nil {
 						c.t.Error(err)
 					}
-					if _, err := c.lines.GiveBackListed(ctx, "default", tasks[1].ID); err != nil {
-						c.t.Error(err)
+					if back, err := c.lines.GiveBackListed(ctx, "default", tasks[1].ID); err != nil || !back {
+						c.t.Errorf("the room does not list the task: %v", err)
 					}
 				}
 			})

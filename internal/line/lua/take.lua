@@ -63,8 +63,15 @@ if type(failed) == "table" then -- somebody has written something else there: th
   return failed
 end
 -- From here on the tasks are active, and the caller gets them even if somebody has written something that makes no sense under
--- one of our keys.
-redis.pcall("SADD", ARGV[2] .. "jt:room", unpack(ids))
+-- one of our keys. add removes what has another type: nobody could read the key otherwise.
+local function add(command, key, ...)
+  local done = redis.pcall(command, key, ...)
+  if type(done) == "table" and string.find(done.err, "WRONGTYPE", 1, true) then
+    redis.call("DEL", key)
+    redis.pcall(command, key, ...)
+  end
+end
+add("SADD", ARGV[2] .. "jt:room", unpack(ids))
 local t = redis.call("TIME")
 local now = t[1] .. string.format("%06d", tonumber(t[2]))
 local reply, called, untold, note = {now}, {}, {}, {}
@@ -122,7 +129,7 @@ end
 if #reply == 1 then return nil end
 if ARGV[5] ~= "" then redis.call("SET", KEYS[5], ARGV[5] .. " " .. now .. " " .. table.concat(note), "PX", ARGV[6]) end
 if latest then
-  redis.pcall("ZADD", ARGV[2] .. "jt:untold", unpack(untold))
+  add("ZADD", ARGV[2] .. "jt:untold", unpack(untold))
   redis.pcall("PEXPIRE", ARGV[2] .. "jt:untold", 86400000)
   redis.call("SET", ARGV[2] .. "jt:first", string.format("%.0f", latest), "PX", 86400000)
 end
