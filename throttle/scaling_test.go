@@ -24,12 +24,14 @@ var writeCosts = flag.Bool("costs", false, "write what script calls cost into do
 // BenchmarkScriptCost measures what the script calls of docs/scaling.md cost
 // Redis: its processor time a call, with the network's part and without, and
 // the permits that a call brings. It takes the lowest of several runs: others use the processor, too.
+// What a call that grants permits costs is fitted by a + b x grants + c x further limiters.
 //
-//	go test -run - -bench ScriptCost -benchtime 3x ./throttle -costs    writes the table there
+//	go test -run - -bench ScriptCost -benchtime 3x ./throttle -costs    writes the tables there
 func BenchmarkScriptCost(b *testing.B) {
 	never := Rate{Permits: MaxPermits, Interval: time.Second, Guard: -1} // without a guard there is no stock: each has a call
 	thousand := Rate{Permits: 1000, Interval: time.Second}
 	redisVersion := ""
+	costs := map[string]cost{}
 	table := "| call | processor time | of it in the script | permits it brings |\n| --- | --- | --- | --- |\n"
 	for _, c := range []struct {
 		name, says string
@@ -62,13 +64,19 @@ func BenchmarkScriptCost(b *testing.B) {
 			b.ReportMetric(least.inScript, "script-us/call")
 			b.ReportMetric(least.permits, "permits/call")
 		})
-		redisVersion = least.redisVersion
+		redisVersion, costs[c.name] = least.redisVersion, least
 		permits := ""
 		if least.permits > 0 {
 			permits = fmt.Sprintf("%.3g", least.permits)
 		}
 		table += fmt.Sprintf("| %s | %.0f us | %.0f us | %s |\n", c.says, least.cpu, least.inScript, permits)
 	}
+	few, many, group := costs["contended-64x1"], costs["contended-8x64"], costs["contended-8x64-group-of-3"]
+	eachGrant := (many.cpu - few.cpu) / (many.permits - few.permits)
+	call := few.cpu - eachGrant*few.permits
+	eachLimiter := (group.cpu - call - eachGrant*group.permits) / 2
+	table += fmt.Sprintf("\n| fitted to the last three rows | processor time |\n| --- | --- |\n| a call that grants permits | %.0f us |\n| each grant | %.1f us |\n| each further limiter of a group | %.0f us |\n",
+		call, eachGrant, eachLimiter)
 	if *writeCosts {
 		when := fmt.Sprintf("Measured %s with Redis %s on one of %d cores.", time.Now().Format(time.DateOnly), redisVersion, runtime.NumCPU())
 		check(b, written.Into("../docs/scaling.md", "BenchmarkScriptCost", when+"\n\n"+table))
