@@ -185,6 +185,29 @@ func TestRateMendsKeysOfClients(t *testing.T) {
 	})
 }
 
+// TestRateMendsLeftovers: the same if the limiter itself is gone.
+func TestRateMendsLeftovers(t *testing.T) {
+	forEachRedis(t, func(b *bench) {
+		ctx := b.Context()
+		l := b.limiter(b.client())
+		five := rate("5/1h")
+		for _, key := range l.keys()[1:5] {
+			for what, set := range map[string]func() error{
+				"TrySetRate": func() error { _, err := l.TrySetRate(ctx, five); return err },
+				"ApplyRate":  func() error { _, err := l.ApplyRate(ctx, five); return err },
+				"SetRate":    func() error { return l.SetRate(ctx, five) },
+			} {
+				check(b, b.rdb.Del(ctx, l.keys()...).Err())
+				check(b, b.rdb.LPush(ctx, key, "x").Err())
+				if err := set(); err != nil {
+					b.Errorf("%s, and another type of %s: %v", what, key, err)
+				}
+				b.expectTry(l, 5, true)
+			}
+		}
+	})
+}
+
 func TestDamagedLogIsServed(t *testing.T) {
 	forEachRedis(t, func(b *bench) {
 		ctx := b.Context()

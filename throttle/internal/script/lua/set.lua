@@ -7,8 +7,8 @@
 --       12 with apply: 1 if the limiter is to be adaptive (adaptive.lua follows). If it is already, and started from this
 --       rate, it keeps the rate that it has. Without the 1 the limiter is not adaptive any more.
 -- reply: 1 the rate is set, 0 it was left as it was
--- A configuration that makes no sense is overwritten; with try it is an error. Of a limiter that is there, keys of another type
--- are removed, except with try: what is in them cannot be read.
+-- A configuration that makes no sense is overwritten; with try it is an error. Where a rate is set, keys of another type are
+-- removed: what is in them cannot be read.
 
 return config().once(function(now, furthest)
   local mode, wanted = ARGV[3], {}
@@ -17,12 +17,6 @@ return config().once(function(now, furthest)
   local old = open(1)
   if mode == 'try' and old and old.bad then return bad_field(old) end
   if mode == 'try' and old or mode == 'update' and not old or mode == 'apply' and old and old.pinned then return 0 end
-
-  if not old then
-    local reset = call('HGET', KEYS[1], 'epoch') -- it has no rate now, but may have had one
-    config().write_config(1, wanted, max(now, min((instant(reset) or 0) + 1, LATEST)))
-    return 1
-  end
 
   -- Before anything is written: Redis takes nothing back when a command that follows fails.
   local mended = false
@@ -40,6 +34,12 @@ return config().once(function(now, furthest)
   for i = 1, #own, 2 do
     mend('GET', own[i])
     mend('ZCARD', own[i + 1])
+  end
+
+  if not old then
+    local reset = call('HGET', KEYS[1], 'epoch') -- it has no rate now, but may have had one
+    config().write_config(1, wanted, max(now, min((instant(reset) or 0) + 1, LATEST)))
+    return 1
   end
 
   local fields = call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'guard', 'smooth', 'window', 'offset', 'adapt')
