@@ -45,7 +45,7 @@ type (
 	AmbiguousTaskError = jobview.AmbiguousTaskError
 )
 
-// StateParked is the state of a task that is in line for a limiter. asynq has it
+// StateParked is the state of a task that is in line for permits or for a slot. asynq has it
 // in its retry set, although it did not fail. The other states are asynq's own:
 // asynq.TaskState.String.
 const StateParked = jobview.StateParked

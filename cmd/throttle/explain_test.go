@@ -202,3 +202,36 @@ jobs: { "x:limited": { limits: [api], hold: 0 } }
 		}
 	}
 }
+
+// TestExplainBrokenInFlight: a job waits for a slot of a limit in flight whose keys hold something else. explain says what is wrong.
+func TestExplainBrokenInFlight(t *testing.T) {
+	s := newSite(t)
+	w := s.workers(`
+limits: { crm: { in_flight: 1 } }
+jobs: { "x:": { limits: [crm], hold: 0 } }
+`)
+	held := make(chan struct{})
+	w.start(func(context.Context, *asynq.Task) error { <-held; return nil })
+	defer close(held)
+	w.enqueue("x:job", "runs")
+	w.awaitStarts(1)
+	w.enqueue("x:job", "parked")
+	w.awaitExplained("parked", "parked")
+	s.check(w.inspector.PauseQueue("default"))
+	for what, spoil := range map[string]func() error{
+		"restart a worker": func() error { return s.rdb.HSet(t.Context(), "crm", "in_flight", "-1").Err() },
+		"another type":     func() error { return s.rdb.Set(t.Context(), "{crm}:slots", "x", 0).Err() },
+	} {
+		s.check(s.rdb.HSet(t.Context(), "crm", "in_flight", "1").Err())
+		s.check(spoil())
+		text := s.done("explain", "--task", "parked")
+		for _, want := range []string{`waits for a slot of limit "crm"`, "The limit is broken", what} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q is missing in\n%s", want, text)
+			}
+		}
+		if e := decode[worker.Explanation](t, s.done("explain", "--task", "parked", "--json")); e.Slots == nil || !strings.Contains(e.Slots.Broken, what) {
+			t.Errorf("%s: %+v", what, e.Slots)
+		}
+	}
+}

@@ -53,7 +53,7 @@ func (i *Inspector) Detail(ctx context.Context, id, queue string, hide *secrets.
 		Payload: hide.Payload(info.Payload, shownOfPayload), Result: hide.Payload(info.Result, shownOfPayload),
 		Headers: hide.Map(info.Headers), Error: hide.Text(info.LastErr), Deadline: info.Deadline,
 	}
-	if d.State == asynq.TaskStateRetry.String() && (e.Blocked != "" || e.Slots != nil || e.PutOff) {
+	if d.State == asynq.TaskStateRetry.String() && (e.Blocked != "" || e.PutOff) {
 		d.State = StateParked // it waits, and has not failed
 	}
 	if info.Timeout > 0 {

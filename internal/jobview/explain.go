@@ -19,7 +19,7 @@ import (
 // attempt. Only earlier versions made such copies.
 const CopySuffix = "~1"
 
-// StateParked is the state of a task that is in line for a limiter. asynq has it
+// StateParked is the state of a task that is in line for permits or for a slot. asynq has it
 // in its retry set, although it did not fail. The other states are asynq's own:
 // asynq.TaskState.String.
 const StateParked = "parked"
@@ -104,7 +104,8 @@ type HoldingLimiter struct {
 // HoldingSlots is the limit in flight that holds a task, and its usage.
 type HoldingSlots struct {
 	Name     string `json:"name"`
-	InFlight int64  `json:"in_flight"` // how many may run; 0 if Redis has no such limit any more
+	InFlight int64  `json:"in_flight"`        // how many may run; 0 if Redis has no such limit any more, or it is broken
+	Broken   string `json:"broken,omitempty"` // what is wrong with its keys in Redis
 	Taken    int64  `json:"taken"`
 	Waiting  int64  `json:"waiting"` // in workers, for a slot of it
 	// Earlier is set if the limit keeps the order of its jobs. It is the job that came earlier,
@@ -216,16 +217,17 @@ func (i *Inspector) explainLine(ctx context.Context, e *Explanation, info *asynq
 	if err != nil || !waits || w.Line == "" {
 		return err
 	}
-	if limit, ok := line.SlotLimit(w.Line); ok {
-		return i.explainSlots(ctx, e, limit, w)
-	}
-	if line.IsBlocked(w.Line) {
+	limit, slots := line.SlotLimit(w.Line)
+	if !slots && line.IsBlocked(w.Line) {
 		e.ComesBack = time.Time{} // unknown: when what blocks it is fixed
 		return nil
 	}
 	e.Called, e.Since = w.State == line.Called, time.UnixMicro(w.Since)
 	if info.State == asynq.TaskStateRetry {
 		e.State = StateParked
+	}
+	if slots {
+		return i.explainSlots(ctx, e, limit)
 	}
 	limiter, tenant, shared := line.Split(w.Line)
 	if shared {
@@ -249,10 +251,13 @@ func (i *Inspector) explainLine(ctx context.Context, e *Explanation, info *asynq
 }
 
 // explainSlots describes the limit in flight for which a task waits.
-func (i *Inspector) explainSlots(ctx context.Context, e *Explanation, limit string, w line.Wait) error {
+func (i *Inspector) explainSlots(ctx context.Context, e *Explanation, limit string) error {
 	e.ComesBack = time.Time{} // unknown: when a slot is free
-	e.Called, e.Since = w.State == line.Called, time.UnixMicro(w.Since)
 	found, err := i.fleet.InFlight(ctx, 0, limit)
+	if spoilt, ok := errors.AsType[*operate.SpoiltError](err); ok {
+		e.Slots = &HoldingSlots{Name: limit, Broken: spoilt.Limiters[0].Err.Error()}
+		return nil
+	}
 	if err != nil {
 		return err
 	}

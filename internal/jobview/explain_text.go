@@ -88,6 +88,10 @@ func workers(n int) string {
 type sayer func(format string, args ...any)
 
 func (e *Explanation) sayParked(say sayer, job string) {
+	if e.Slots != nil {
+		e.saySlots(say, job)
+		return
+	}
 	since := ""
 	if !e.Since.IsZero() {
 		since = " since " + e.when(e.Since)
@@ -103,6 +107,20 @@ func (e *Explanation) sayParked(say sayer, job string) {
 	}
 	e.sayTenant(say)
 	e.sayLimiter(say)
+}
+
+func (e *Explanation) saySlots(say sayer, job string) {
+	s := e.Slots
+	say("%s is parked: it waits for a slot of limit %q since %s. It did not fail, and uses up no retry.", job, s.Name, e.when(e.Since))
+	if s.Broken != "" {
+		say("The limit is broken, and its jobs wait until that is fixed: %s.", s.Broken)
+		return
+	}
+	say("%d of %d slots are taken, and %d jobs wait for one in workers: throttle holders %s shows who has them.", s.Taken, s.InFlight, s.Waiting, s.Name)
+	if s.Earlier != "" {
+		say("Its jobs run in order: %q came earlier and has not ended (%s). It goes on when that is done, archived or deleted: throttle explain --task %s tells more.",
+			s.Earlier, s.EarlierState, s.Earlier)
+	}
 }
 
 func (e *Explanation) sayPending(say sayer, job string) {
@@ -140,15 +158,6 @@ func (e *Explanation) sayRetry(say sayer, job string) {
 		say("%s waits: it cannot run as things stand (%s). It did not fail, and uses up no retry.", job, e.Blocked)
 		say("What to fix: %s.", why)
 		say("It was tried %s. One job of its kind is tried every 30s at least, by each worker, and when one passes the others follow.", e.when(e.Since))
-		return
-	}
-	if s := e.Slots; s != nil {
-		say("%s is parked: it waits for a slot of limit %q since %s. It did not fail, and uses up no retry.", job, s.Name, e.when(e.Since))
-		say("%d of %d slots are taken, and %d jobs wait for one in workers: throttle holders %s shows who has them.", s.Taken, s.InFlight, s.Waiting, s.Name)
-		if s.Earlier != "" {
-			say("Its jobs run in order: %q came earlier and has not ended (%s). It goes on when that is done, archived or deleted: throttle explain --task %s tells more.",
-				s.Earlier, s.EarlierState, s.Earlier)
-		}
 		return
 	}
 	if e.PutOff {
