@@ -82,15 +82,18 @@ if ARGV[4] == "orders" then
 end
 for _, id in ipairs(ids) do
   local task = ARGV[2] .. "t:" .. id
-  local known = redis.pcall("HMGET", task, "msg", "jt") -- nothing, if somebody has written something there that is not a task
+  local known = redis.pcall("HMGET", task, "msg", "jt", "first") -- nothing, if somebody has written something there that is not a task
   local msg, wait = known[1], known[2] or ""
   if msg then
     local state, since, cost, limiter = string.match(wait, "^(%a) (%d+) %d+ %d+ (%d+) %d+ (.*)$")
-    if state and state ~= "a" then
-      redis.call("HSET", task, "state", "active", "taken", now, "jt", "a" .. string.sub(wait, 2))
-    else
-      redis.call("HSET", task, "state", "active", "taken", now)
+    local first, fields = known[3], {"state", "active", "taken", now}
+    if state and state ~= "a" then fields[5], fields[6] = "jt", "a" .. string.sub(wait, 2) end
+    if latest and not first then
+      latest = latest + 1
+      first = state and state ~= "a" and since or string.format("%.0f", latest) -- or it parked before anybody kept orders
+      fields[#fields + 1], fields[#fields + 2] = "first", first
     end
+    redis.call("HSET", task, unpack(fields))
     redis.call("HDEL", task, "pending_since")
     if state == "p" and redis.pcall("ZREM", ARGV[2] .. "jt:line:" .. limiter, id) == 1 and string.find(limiter, "\t", 1, true) then
       redis.pcall("HINCRBY", ARGV[2] .. "jt:tasks", string.match(limiter, "^[^\t]*"), -1)
@@ -104,12 +107,6 @@ for _, id in ipairs(ids) do
     reply[n + 1], reply[n + 2], reply[n + 3] = msg, id, wait
     note[#note + 1] = #id .. ":" .. (state or "-") .. id
     if latest then
-      local first = redis.call("HGET", task, "first")
-      if not first then
-        latest = latest + 1
-        first = state and state ~= "a" and since or string.format("%.0f", latest) -- or it parked before anybody kept orders
-        redis.call("HSET", task, "first", first)
-      end
       reply[n + 4] = first
       untold[#untold + 1], untold[#untold + 2] = first, id
     end
