@@ -58,6 +58,53 @@ shutdown_timeout: 8s
 	}
 }
 
+// TestContractExampleOfNewLimits: what was added to the file later.
+func TestContractExampleOfNewLimits(t *testing.T) {
+	cfg, err := Parse("config.yaml", []byte(`
+limits:
+  stripe-slots:   { in_flight: 40 }
+  leased:         { in_flight: 40, lease: 15s }
+  crm-order:      { in_flight: 1, key: payload.customer }
+  llm-requests:   { rate: 500/1m, share: payload.tenant, weights: { acme: 5 } }
+  llm-tokens:     { rate: 90000/1m, share: payload.tenant, default_weight: 2 }
+  plan:           { rate: 10/1s, key: payload.account, rates: { acme: 50/1s } }
+  github:         { rate: 10/1s, adapt: { min: 1, max: 200 }, preset: github }
+  tried-out:      { rate: 10/1s, dry_run: true }
+  slots-tried-out: { in_flight: 3, dry_run: true }
+jobs:
+  "llm:": { limits: [llm-requests, llm-tokens], permits: { llm-tokens: payload.tokens }, max_wait: 24h, acquire: handler }
+  "crm:": { limits: [stripe-slots, leased, crm-order, plan, tried-out, slots-tried-out] }
+  "http:request": { limits: [github] }
+http: { keep_error_body: true }
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]Limit{
+		"stripe-slots":    {InFlight: 40},
+		"leased":          {InFlight: 40, Lease: Duration(15 * time.Second)},
+		"crm-order":       {InFlight: 1, Key: "payload.customer"},
+		"llm-requests":    {Rate: "500/1m", Share: "payload.tenant", Weights: map[string]float64{"acme": 5}},
+		"llm-tokens":      {Rate: "90000/1m", Share: "payload.tenant", DefaultWeight: new(2.0)},
+		"plan":            {Rate: "10/1s", Key: "payload.account", Rates: map[string]string{"acme": "50/1s"}},
+		"github":          {Rate: "10/1s", Adapt: &Adapt{Min: 1, Max: 200}, Preset: "github"},
+		"tried-out":       {Rate: "10/1s", DryRun: true},
+		"slots-tried-out": {InFlight: 3, DryRun: true},
+	}
+	for name, limit := range want {
+		if !reflect.DeepEqual(cfg.Limits[name], limit) {
+			t.Errorf("%s: got %+v, want %+v", name, cfg.Limits[name], limit)
+		}
+	}
+	job := Job{Limits: []string{"llm-requests", "llm-tokens"}, Permits: Permits{ByLimit: map[string]string{"llm-tokens": "payload.tokens"}}, MaxWait: Duration(24 * time.Hour), Acquire: "handler"}
+	if got := cfg.Jobs["llm:"]; !reflect.DeepEqual(got, job) {
+		t.Errorf("got  %+v\nwant %+v", got, job)
+	}
+	if !cfg.HTTP.KeepErrorBody {
+		t.Error("http.keep_error_body is not read")
+	}
+}
+
 func TestParseDefaults(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "---\n", "redis:\n", "redis: {}\npools:\nlog: {level: info}\n"} {
 		cfg, err := Parse("config.yaml", []byte(text))
