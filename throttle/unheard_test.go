@@ -61,3 +61,22 @@ func TestReleaseBeforeTheSubscription(t *testing.T) {
 		}
 	})
 }
+
+// TestSlotBeforeTheSubscription: a slot that was handed to a process just before it could hear of it reaches who waits for
+// it as soon as the process can.
+func TestSlotBeforeTheSubscription(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		first := b.hold(b.inFlight(b.client(), "", 1), "first")
+		late := subscribesLate{b.rdb, make(chan struct{})}
+		go func() {
+			b.until(ms(1005)) // who waits asks every 20ms as long as it hears nothing
+			check(b, first.Release(b.Context()))
+			close(late.open)
+		}()
+		second := b.hold(b.inFlight(b.clientOf(late), "", 1), "second")
+		if at := time.Since(b.begin); at > ms(1100) {
+			b.Errorf("the waiter had the slot at %v, want within 95ms of 1.005s", at)
+		}
+		check(b, second.Release(b.Context()))
+	})
+}

@@ -12,6 +12,8 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -202,6 +204,7 @@ func (k *Keeper) hear(ps *redis.PubSub) {
 		switch msg := msg.(type) {
 		case *redis.Subscription:
 			k.heard.Store(true)
+			k.askAll()
 		case *redis.Message:
 			token, id, _ := strings.Cut(msg.Payload, " ")
 			k.mu.Lock()
@@ -219,6 +222,16 @@ func (k *Keeper) hear(ps *redis.PubSub) {
 			return
 		}
 		tested = true
+	}
+}
+
+// askAll makes everybody ask who waits: slots may have been handed to them before this process could hear of it.
+func (k *Keeper) askAll() {
+	k.mu.Lock()
+	queues := slices.Collect(maps.Values(k.queues))
+	k.mu.Unlock()
+	for _, q := range queues {
+		q.askAll()
 	}
 }
 

@@ -148,6 +148,18 @@ func (q *queue) handed(id string) {
 	}
 }
 
+// askAll makes all who wait ask.
+func (q *queue) askAll() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, w := range q.order {
+		q.ask(w)
+	}
+	if q.running {
+		q.start()
+	}
+}
+
 // leave ends the wait of w, whose caller has gone, and returns the error that keeps Redis from
 // answering, if there is one. What w was given goes back.
 func (q *queue) leave(w *waiter) (trouble error) {
