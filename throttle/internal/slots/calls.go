@@ -1,8 +1,10 @@
 package slots
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"time"
 )
@@ -31,6 +33,7 @@ func (q *queue) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	polled := time.Now()
+	runtime.Gosched() // those who are about to ask at the same time ask together
 	for {
 		x, asks, gives := q.next(&polled)
 		if x == nil {
@@ -73,6 +76,7 @@ func (q *queue) next(polled *time.Time) (x *exchange, asks []*waiter, gives []*g
 		}
 	}
 	q.asks = slices.DeleteFunc(q.asks, func(w *waiter) bool { return w.over })
+	slices.SortStableFunc(q.asks, byArrival)
 	asks, gives = q.asks[:min(len(q.asks), maxAsks)], q.gives[:min(len(q.gives), maxGives)]
 	if len(asks)+len(gives) == 0 && len(q.order) == 0 || q.k.ctx.Err() != nil {
 		q.stop()
@@ -93,6 +97,15 @@ func (q *queue) next(polled *time.Time) (x *exchange, asks []*waiter, gives []*g
 		x.apply = q.k.toApply(x.limits)
 	}
 	return x, asks, gives
+}
+
+// byArrival puts those first who arrived first. Those whose arrival is not known have just come.
+func byArrival(a, b *waiter) int {
+	x, y := a.first.Load(), b.first.Load()
+	if x == 0 || y == 0 {
+		x, y = y, x
+	}
+	return cmp.Compare(x, y)
 }
 
 // toPoll returns who asks because nobody has for a while: those who are first in line, and some of the others in
