@@ -33,6 +33,7 @@ type caller struct {
 	fresh    map[probeKey]bool  // lines to announce
 	probes   map[probeKey]*probe
 	tries    tries
+	early    map[probeKey]int       // tasks that have come from lines that are visited now
 	onWay    map[probeKey]*expected // tasks that were called from lines for max_in_flight or slots and are not here yet
 	owed     map[owedKey]line.Charged
 	average  map[string]int64       // permits that a task costs, by line that tenants share (run's goroutine only)
@@ -56,7 +57,7 @@ func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
-		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]freeSlots{}, calledAt: map[string]time.Time{}, resting: map[string]time.Time{}, first: map[string]bool{},
+		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, early: map[probeKey]int{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]freeSlots{}, calledAt: map[string]time.Time{}, resting: map[string]time.Time{}, first: map[string]bool{},
 		owed: map[owedKey]line.Charged{}, average: map[string]int64{}, upSince: map[string]time.Time{}, turns: map[probeKey]time.Time{},
 		own: map[probeKey]time.Time{}, vacated: map[string]bool{},
 	}

@@ -172,8 +172,22 @@ func (c *caller) taken(a *attempt) {
 	key := probeKey{a.queue, line.Whole(a.wait.Line)}
 	if e := c.onWay[key]; e != nil && e.n > 0 {
 		e.n--
+	} else if _, calls := c.early[key]; calls {
+		c.early[key]++
 	}
 	c.pends(a, pending{key: key, permits: a.wait.Cost, asking: !line.IsBlocked(key.line)})
+}
+
+// calls notes that these visits are about to call tasks: some may be here before Redis's answer is.
+func (c *caller) calls(visits []*visit) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.early)
+	for _, k := range visits {
+		if line.IsWait(k.name) {
+			c.early[probeKey{c.queues[k.queue], k.name}] = 0
+		}
+	}
 }
 
 // expect notes how many tasks were called for max_in_flight or for slots, where there was
@@ -185,6 +199,8 @@ func (c *caller) expect(key probeKey, capacity int64, b line.Brought) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	early := c.early[key]
+	delete(c.early, key)
 	if b.Left > 0 && b.Called < capacity {
 		c.spare[key] = true
 	} else {
@@ -193,7 +209,7 @@ func (c *caller) expect(key probeKey, capacity int64, b line.Brought) {
 	if b.Called == 0 {
 		return
 	}
-	now, n := time.Now(), int(b.Called)
+	now, n := time.Now(), max(int(b.Called)-early, 0)
 	if slots {
 		c.calledAt[limiter] = now
 	}

@@ -128,6 +128,32 @@ jobs: { "x:limited": { max_in_flight: 1, hold: 0 } }
 	}
 }
 
+// TestSlotsWhereVisitsAreSlow: Redis's answer to a visit of a line comes after the jobs that it has called. Their slots are not
+// left idle when they have ended, because others were to come.
+func TestSlotsWhereVisitsAreSlow(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	free := s.takeAllSlots("one", 1)
+	late := s.hooked(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		err := next(ctx, cmd)
+		if slices.ContainsFunc(cmd.Args(), func(arg any) bool { return arg == "!in_flight:one" }) {
+			<-time.After(100 * time.Millisecond)
+		}
+		return err
+	})
+	const jobs = 20
+	for i := range jobs {
+		s.enqueue("x:limited", fmt.Sprintf("job%02d", i))
+	}
+	s.serve(member{yaml: `
+limits: { one: { in_flight: 1 } }
+jobs: { "x:limited": { limits: [one], hold: 0 } }
+`, rdb: late})
+	s.awaitWaiting("default", jobs)
+	free()
+	s.awaitStarts("job", jobs, 10*time.Second) // 2 s; 20 s if each slot is left to one that has come
+}
+
 // TestCalledLateKeepsItsTurn: Redis is so far away that the slot of the server, which was left to a called
 // job, is another job's when the called one comes. It gets the next one, although it has to wait for that
 // for longer than it keeps a slot of the limit in flight.

@@ -77,6 +77,7 @@ func (c *caller) bring(ctx context.Context, visits []*visit) error {
 			args[i] = append(args[i], line.Visit{Line: k.name, Permits: k.permits, From: k.from, InOrder: k.inOrder, OneByOne: k.oneByOne, Also: k.also, Next: k.next})
 		}
 	}
+	c.calls(visits)
 	brought, err := c.l.lines.Bring(ctx, queues, args)
 	if err != nil {
 		err = fmt.Errorf("bring waiting jobs back: %w", err)
