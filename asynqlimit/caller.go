@@ -36,19 +36,20 @@ type caller struct {
 	early    map[probeKey]int       // tasks that have come from lines that are visited now
 	onWay    map[probeKey]*expected // tasks that were called from lines for max_in_flight or slots and are not here yet
 	owed     map[owedKey]line.Charged
-	average  map[string]int64       // permits that a task costs, by line that tenants share (run's goroutine only)
-	restored time.Time              // when a pass last put all lines back (run's goroutine only)
-	free     map[string]freeSlots   // of limits in flight, by name, as this pass read them (run's goroutine only)
-	vacated  map[string]bool        // limits in flight of which this process gave slots back since the last pass
-	spare    map[probeKey]bool      // lines for max_in_flight or slots whose last visit could not call enough tasks
-	calledAt map[string]time.Time   // of limits in flight: when a task was called lately (run's goroutine only)
-	resting  map[string]time.Time   // until when limiters of orders are left alone because no task could go on (run's goroutine only)
-	first    map[string]bool        // limiters in whose orders a task can go on (run's goroutine only)
-	upSince  map[string]time.Time   // by queue, since when Redis has answered each pass (run's goroutine only)
-	claims   int                    // how many lines the next pass claims, if it has capacity (run's goroutine only)
-	full     int                    // how many queues had so many lines or more in the last pass (run's goroutine only)
-	turns    map[probeKey]time.Time // of lines: when they last got capacity, or were first seen (run's goroutine only)
-	own      map[probeKey]time.Time // of lines of PerClient limiters: when this process visits them next (run's goroutine only)
+	average  map[string]int64           // permits that a task costs, by line that tenants share (run's goroutine only)
+	restored time.Time                  // when a pass last put all lines back (run's goroutine only)
+	free     map[string]freeSlots       // of limits in flight, by name, as this pass read them (run's goroutine only)
+	vacated  map[string]bool            // limits in flight of which this process gave slots back since the last pass
+	waiters  map[probeKey][]*slotWaiter // by the names of the lines in which they would park
+	spare    map[probeKey]bool          // lines for max_in_flight or slots whose last visit could not call enough tasks
+	calledAt map[string]time.Time       // of limits in flight: when a task was called lately (run's goroutine only)
+	resting  map[string]time.Time       // until when limiters of orders are left alone because no task could go on (run's goroutine only)
+	first    map[string]bool            // limiters in whose orders a task can go on (run's goroutine only)
+	upSince  map[string]time.Time       // by queue, since when Redis has answered each pass (run's goroutine only)
+	claims   int                        // how many lines the next pass claims, if it has capacity (run's goroutine only)
+	full     int                        // how many queues had so many lines or more in the last pass (run's goroutine only)
+	turns    map[probeKey]time.Time     // of lines: when they last got capacity, or were first seen (run's goroutine only)
+	own      map[probeKey]time.Time     // of lines of PerClient limiters: when this process visits them next (run's goroutine only)
 }
 
 type probeKey struct{ queue, line string }
@@ -57,7 +58,7 @@ func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
-		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, early: map[probeKey]int{}, onWay: map[probeKey]*expected{}, spare: map[probeKey]bool{}, free: map[string]freeSlots{}, calledAt: map[string]time.Time{}, resting: map[string]time.Time{}, first: map[string]bool{},
+		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, early: map[probeKey]int{}, onWay: map[probeKey]*expected{}, waiters: map[probeKey][]*slotWaiter{}, spare: map[probeKey]bool{}, free: map[string]freeSlots{}, calledAt: map[string]time.Time{}, resting: map[string]time.Time{}, first: map[string]bool{},
 		owed: map[owedKey]line.Charged{}, average: map[string]int64{}, upSince: map[string]time.Time{}, turns: map[probeKey]time.Time{},
 		own: map[probeKey]time.Time{}, vacated: map[string]bool{},
 	}

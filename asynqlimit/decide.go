@@ -24,13 +24,14 @@ const (
 
 // standing is what is known about a task that is about to ask for its permits.
 type standing struct {
-	came   line.State    // how it came; empty if it is new, or has run before
-	ahead  string        // one of its limiters that has others in line; empty if none has
-	hold   time.Duration // how long it may wait in this process
-	never  bool          // it must never park: hold is forever
-	shared bool          // tenants share one of its limiters
-	most   time.Duration // how long the task may wait at most, whatever the configuration says
-	room   bool          // there is room for it here
+	came    line.State    // how it came; empty if it is new, or has run before
+	ahead   string        // one of its limiters that has others in line; empty if none has
+	forSlot bool          // it was called for a slot
+	hold    time.Duration // how long it may wait in this process
+	never   bool          // it must never park: hold is forever
+	shared  bool          // tenants share one of its limiters
+	most    time.Duration // how long the task may wait at most, whatever the configuration says
+	room    bool          // there is room for it here
 }
 
 // due reports whether its permits are due soon: it was called, or it comes back because its
@@ -45,14 +46,17 @@ type verdict struct {
 
 // decide returns whether a task asks for its permits, and how long it may wait for them. Tasks
 // that were called, and tasks that come back because their process ended, ask: their permits are
-// due soon. Others queue behind those in line. Where tenants share a limiter, only as many tasks wait in processes as keep the limiter busy:
-// so a tenant that comes now is not behind what others were promised.
+// due soon. If a task was called for a slot, they may be due a little later. Others queue behind
+// those in line. Where tenants share a limiter, only as many tasks wait in processes as keep the
+// limiter busy: so a tenant that comes now is not behind what others were promised.
 func decide(s standing) verdict {
 	if s.ahead != "" && !s.due() && !s.never {
 		return verdict{park: s.ahead}
 	}
 	wait := s.hold
 	switch {
+	case s.due() && s.forSlot: // if it parked, it would stay in line for that long
+		wait = max(wait, line.Settled+lead+slack)
 	case s.due() && s.shared:
 		wait = lead + slack
 	case s.due():

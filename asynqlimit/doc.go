@@ -43,6 +43,7 @@ package asynqlimit
 //	attempt.go   the middleware: from its dequeue to its end; needs.go: which limits its task has
 //	permits.go   its permits: ask, wait in the room, get a slot, run (run.go); giveback.go: what goes back
 //	slots.go     its slots of limits in flight; vacant.go: how many are free; leased.go: the handler that has them
+//	behind.go    behind whom it queues for slots, and who of those that wait for them here leaves first
 //	orders.go    jobs of a key that run one at a time, in order; flight.go: max_in_flight
 //	progress.go  how far it has come, and what becomes of its task; phase.go, pure: the same when it ends
 //	attempts.go  owns the attempts of this process, until asynq has ended them

@@ -133,6 +133,33 @@ func TestOrderWhereTakesAreSlow(t *testing.T) {
 	}
 }
 
+// TestOrderOfTwoLimits: jobs need permits of a rate and a slot of a limit in flight. Either the rate is what most of them wait
+// for, or the slots are. So some of them wait for one limit, and others for the other, and a job may have to wait for both in
+// turn. No job starts more than a second before one that was enqueued earlier.
+func TestOrderOfTwoLimits(t *testing.T) {
+	t.Parallel()
+	for name, lasts := range map[string]time.Duration{"more slots than permits": 0, "fewer slots than permits": 300 * time.Millisecond} {
+		for _, hold := range []string{"0", "2s"} {
+			t.Run(name+", hold "+hold, func(t *testing.T) {
+				t.Parallel()
+				s := newSite(t, redistest.Start(t))
+				goOn := s.stopLimit("api", "20/1s")
+				const jobs = 100
+				for i := range jobs {
+					s.enqueue("x:job", fmt.Sprintf("job%03d", i), asynq.MaxRetry(0))
+				}
+				s.serve(member{yaml: fmt.Sprintf(`
+limits: { api: { rate: 20/1s, guard: 50ms }, seats: { in_flight: 3 } }
+jobs: { "x:": { limits: [api, seats], hold: %s } }
+`, hold), handle: lasting(lasts)})
+				s.awaitWaiting("default", jobs)
+				goOn()
+				s.inOrder(jobs, 40*time.Second)
+			})
+		}
+	}
+}
+
 // inOrder waits for the starts of so many jobs, "job000" and so on, and fails if one starts more than a second before one
 // that came earlier, or not exactly once.
 func (s *site) inOrder(jobs int, within time.Duration) {

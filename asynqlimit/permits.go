@@ -117,16 +117,17 @@ func (j *job) near(ctx, running context.Context) error {
 
 // standing returns what is known about the task now.
 func (j *job) standing(ctx context.Context) (s standing, err error) {
-	s = standing{came: j.came(), hold: j.needs.rule.Hold, never: j.needs.rule.never, shared: j.needs.shared(), most: j.mayWait(ctx), room: j.a.position.hasRoom(j.needs.limiters)}
+	s = standing{came: j.came(), forSlot: j.calledForSlot(), hold: j.needs.rule.Hold, never: j.needs.rule.never, shared: j.needs.shared(), most: j.mayWait(ctx), room: j.a.position.hasRoom(j.needs.limiters)}
 	if !s.due() && !s.never {
 		s.ahead, err = j.l.caller.ahead(ctx, j.a.queue, j.needs)
 	}
 	return s, err
 }
 
-// came returns how the task came: empty, too, if it was called, but not for its permits.
+// came returns how the task came: empty, too, if it was called, but not for its permits. A task that was called for a slot has
+// stood in the lines for its permits before that, unless it waited for its turn in an order.
 func (j *job) came() line.State {
-	if j.a.wait.State == line.Called && line.IsBlocked(j.a.wait.Line) {
+	if j.a.wait.State == line.Called && line.IsBlocked(j.a.wait.Line) && (!j.calledForSlot() || j.keepsOrder()) {
 		return ""
 	}
 	return j.a.wait.State
@@ -148,7 +149,9 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 		}).Stop()
 	}
 	defer j.a.ask()
-	defer j.l.caller.answered(j.a)
+	if !j.calledForSlot() { // else it counts until the limit in flight has answered
+		defer j.l.caller.answered(j.a)
+	}
 	return j.reserve(arrived.With(ctx, j.a.ask), j.needs.costs, maxWait)
 }
 

@@ -111,9 +111,9 @@ func (j *job) takeSlots(ctx context.Context) error {
 	if j.slots == nil || j.lease != nil {
 		return nil
 	}
-	if !j.a.wait.State.Near() {
+	if j.queuesForSlots() {
 		for _, s := range j.needs.slots {
-			if !keepsOrder(s.Limit) && j.l.caller.queuesFor(j.a.queue, line.InFlight+s.Limiter) {
+			if !keepsOrder(s.Limit) && j.queuesFor(line.InFlight+s.Limiter) {
 				return j.parkForSlot(s.Limiter)
 			}
 		}
@@ -134,9 +134,15 @@ func (j *job) askForSlots(ctx context.Context) error {
 	if near {
 		wait = max(wait, lead+slack)
 	}
-	wait = min(wait, j.mayWait(ctx))
-	within, leave := context.WithTimeout(running, max(wait, 50*time.Millisecond)) // at least the way to Redis and back
+	most := j.mayWait(ctx)
+	wait = min(wait, most)
+	within, leave := context.WithCancel(running)
 	defer leave()
+	since, back := j.comesAt(j.needs.slots[0].Limiter), 50*time.Millisecond // at least the way to Redis and back
+	over := func() {}
+	if !j.needs.rule.never {
+		over = j.l.caller.waitsForSlots(j, since, max(wait, back), max(most, back), leave)
+	}
 	j.a.inTurn(ctx)
 	j.a.waitsFor(j.parkingIn(line.InFlight + j.needs.slots[0].Limiter))
 	atOnce := true
@@ -144,16 +150,13 @@ func (j *job) askForSlots(ctx context.Context) error {
 		j.l.rooms.of(j.a).leaving(j.a)
 	}
 	var first atomic.Int64
-	first.Store(j.comesAt(j.needs.slots[0].Limiter))
+	first.Store(since)
 	asks := arrived.WithSlots(arrived.With(within, j.a.ask), arrived.Slots{First: &first, Refused: func() {
 		atOnce = false
 		j.giveUp()
 		j.l.caller.answered(j.a) // it is in the limit's line now
 		j.stays()
-		names := make([]string, len(j.needs.slots))
-		for i, s := range j.needs.slots {
-			names[i] = line.InFlight + s.Limiter
-		}
+		names := j.slotLines()
 		switch stays := near || j.needs.rule.never; {
 		case wait <= 0:
 			leave()
@@ -164,6 +167,7 @@ func (j *job) askForSlots(ctx context.Context) error {
 		}
 	}})
 	lease, err := j.slots.AcquireEach(asks, holder(j.a.queue, j.a.id))
+	over()
 	j.l.caller.answered(j.a)
 	j.expectSlots(atOnce && err == nil)
 	if err != nil {
@@ -287,11 +291,7 @@ func (j *job) freeSlots() {
 			j.l.rules.slots[s.Limit].counts.running.Add(-1)
 		}
 	}
-	lines := make([]string, len(j.needs.slots))
-	for i, s := range j.needs.slots {
-		lines[i] = line.InFlight + s.Limiter
-	}
-	j.l.caller.ended(lines...)
+	j.l.caller.ended(j.slotLines()...)
 }
 
 // giveBackSlots releases a lease, and does not wait until Redis knows.

@@ -1,0 +1,100 @@
+package asynqlimit
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
+)
+
+// A task that asks for slots does not overtake those that are in line for them: it queues behind them. Only those that were called
+// from there, or whose process ended, do not queue. And if the time is over for which a task waits here for slots, the last of
+// those that do goes to the line.
+
+// queuesForSlots reports whether the task queues behind those that are in line for slots.
+func (j *job) queuesForSlots() bool {
+	return j.a.wait.State != line.Back && !j.calledForSlot()
+}
+
+// queuesFor reports whether the task queues behind those in that line. One that was called from another line has others of its
+// own line before it in this one.
+func (j *job) queuesFor(name string) bool {
+	if j.a.wait.State == line.Called {
+		return j.l.caller.lined(j.a.queue, name)
+	}
+	return j.l.caller.queuesFor(j.a.queue, name)
+}
+
+// calledForSlot reports whether the task was called from the line of a limit in flight.
+func (j *job) calledForSlot() bool {
+	_, ok := line.SlotLimit(j.a.wait.Line)
+	return ok && j.a.wait.State == line.Called
+}
+
+// slotLines are the lines in which the task waits for slots of its limits in flight.
+func (j *job) slotLines() []string {
+	names := make([]string, len(j.needs.slots))
+	for i, s := range j.needs.slots {
+		names[i] = line.InFlight + s.Limiter
+	}
+	return names
+}
+
+// slotWaiter is a task that waits here for slots, until its time is over.
+type slotWaiter struct {
+	since int64     // where it stands
+	until time.Time // when it leaves
+	most  time.Time // when it leaves at the latest
+	over  *time.Timer
+	leave func()
+}
+
+// waitsForSlots calls leave when the task has waited for that long, at most most. If another waits here for the same slots and
+// came later, that one leaves in its stead, and it has the other's time. stop ends that.
+func (c *caller) waitsForSlots(j *job, since int64, wait, most time.Duration, leave func()) (stop func()) {
+	key, now := probeKey{j.a.queue, strings.Join(j.slotLines(), "\n")}, time.Now()
+	w := &slotWaiter{since: since, until: now.Add(wait), most: now.Add(most), leave: leave}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.over = time.AfterFunc(wait, func() { c.lastLeaves(key, w) })
+	c.waiters[key] = append(c.waiters[key], w)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.leaves(key, w)
+	}
+}
+
+// lastLeaves makes the last of those leave who wait for the same slots as w, whose time is over.
+func (c *caller) lastLeaves(key probeKey, w *slotWaiter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Contains(c.waiters[key], w) {
+		return
+	}
+	last, now := w, time.Now()
+	for _, other := range c.waiters[key] {
+		if other.since > last.since && now.Before(w.most) {
+			last = other
+		}
+	}
+	if last != w {
+		w.until = last.until
+		if w.most.Before(w.until) {
+			w.until = w.most
+		}
+		w.over.Reset(time.Until(w.until))
+	}
+	c.leaves(key, last)
+	last.leave()
+}
+
+// leaves notes that w does not wait any more. Whoever calls it has locked c.
+func (c *caller) leaves(key probeKey, w *slotWaiter) {
+	w.over.Stop()
+	c.waiters[key] = slices.DeleteFunc(c.waiters[key], func(other *slotWaiter) bool { return other == w })
+	if len(c.waiters[key]) == 0 {
+		delete(c.waiters, key)
+	}
+}
