@@ -14,6 +14,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/bench/internal/redisserver"
+	"github.com/jobthrottle/jobthrottle/bench/internal/wanted"
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/producer"
 )
@@ -26,9 +27,15 @@ const (
 	noOpSlots   = 50
 )
 
+// What is wanted: the lower end of the interval of the speed, and how many more script calls a job.
+const (
+	wantedSpeed = 0.95
+	wantedCalls = 0.2
+)
+
 // compareWithAsynq prints how fast jobs with limits run, as a ratio to asynq's own speed: the
 // mean of the pairs, and the lower end of its 95 % interval.
-func compareWithAsynq(ctx context.Context, server *redisserver.Server, pairs int) error {
+func compareWithAsynq(ctx context.Context, server *redisserver.Server, pairs int, missed *wanted.Missed) error {
 	var ratios []float64
 	var more float64
 	for pair := range pairs {
@@ -45,8 +52,9 @@ func compareWithAsynq(ctx context.Context, server *redisserver.Server, pairs int
 		more += (calls[1] - calls[0]) / float64(pairs)
 	}
 	mean, half := interval95(ratios)
-	fmt.Printf("%s: %.3f of asynq's own speed in %d pairs (lower end of the 95 %% interval %.3f), %+.2f script calls a job\n",
-		besideAsynq, mean, pairs, mean-half, more)
+	fmt.Printf("%s: %.3f of asynq's own speed in %d pairs (lower end of the 95 %% interval %.3f), %+.2f script calls a job; wanted: %s, %s\n",
+		besideAsynq, mean, pairs, mean-half, more,
+		missed.AtLeast(besideAsynq, "lower end", mean-half, wantedSpeed), missed.AtMost(besideAsynq, "calls", more, wantedCalls))
 	return nil
 }
 
