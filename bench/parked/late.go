@@ -4,19 +4,23 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/jobthrottle/jobthrottle/bench/internal/wanted"
 )
 
 // report prints how late jobs started, each after its own due time.
-func report(late []time.Duration) {
+func report(late []time.Duration, missed *wanted.Missed) {
 	slices.Sort(late)
 	at := func(share float64) time.Duration {
 		return late[int(share*float64(len(late)-1))].Round(time.Millisecond)
 	}
 	over := 0
 	for _, l := range late {
-		if l > time.Second {
+		if l.Seconds() > wantedLate {
 			over++
 		}
 	}
-	fmt.Printf("%d lines of one job each: started p50 %v, p99 %v, at most %v after they were due; %d later than 1s\n", len(late), at(0.5), at(0.99), at(1), over)
+	row := fmt.Sprintf("%d lines of one job each", len(late))
+	fmt.Printf("%s: started p50 %v, p99 %v, at most %v after they were due; %d too late; wanted: %s\n", row, at(0.5), at(0.99), at(1), over,
+		missed.AtMost(row, "latest start in s", late[len(late)-1].Seconds(), wantedLate))
 }

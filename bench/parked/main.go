@@ -1,9 +1,11 @@
 // Command parked measures the cost of parked jobs: the memory of Redis for each, beyond what
 // asynq keeps for a job that it retries later with an equally long error; the cost of an idle
 // fleet to Redis while they wait, beyond the same fleet with empty lines; and how late the jobs
-// of very many lines start. It starts a redis-server of its own.
+// of very many lines start. It says of each figure whether it is as wanted. It starts a
+// redis-server of its own.
 //
 //	go run ./bench/parked                  1,000,000 jobs; 100,000 lines
+//	go run ./bench/parked --check          the same; exit status 1 if a figure is not as wanted
 //	go run ./bench/parked --jobs 100000 --lines 10000
 package main
 
@@ -23,6 +25,7 @@ import (
 
 	"github.com/jobthrottle/jobthrottle/bench/internal/fleet"
 	"github.com/jobthrottle/jobthrottle/bench/internal/redisserver"
+	"github.com/jobthrottle/jobthrottle/bench/internal/wanted"
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/producer"
 	"github.com/jobthrottle/jobthrottle/throttle"
@@ -42,6 +45,7 @@ func main() {
 func run(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("parked", flag.ContinueOnError)
 	jobs, lines := flags.Int("jobs", 1_000_000, "how many jobs park behind one limit; 0: none"), flags.Int("lines", 100_000, "how many lines have a job each; 0: none")
+	check := flags.Bool("check", false, "exit with 1 if a figure is not as wanted")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -50,7 +54,7 @@ func run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
-	b := bench{server: server, rdb: redis.NewClient(&redis.Options{Addr: server.Addr})}
+	b := bench{server: server, rdb: redis.NewClient(&redis.Options{Addr: server.Addr}), missed: new(wanted.Missed)}
 	defer b.rdb.Close()
 	if *jobs > 0 {
 		if err := b.backlog(ctx, *jobs); err != nil {
@@ -62,13 +66,26 @@ func run(ctx context.Context, args []string) (err error) {
 			return fmt.Errorf("%d lines: %w", *lines, err)
 		}
 	}
+	if *check {
+		return b.missed.Err()
+	}
 	return nil
 }
 
 type bench struct {
 	server *redisserver.Server
 	rdb    *redis.Client
+	missed *wanted.Missed
 }
+
+// What the figures may be at most: the memory of a parked job, in bytes, beyond what asynq keeps
+// to retry a job; the cost of an idle fleet beside parked jobs beyond that of the same beside empty
+// lines, in percent of a core; and how late a job of a line starts, in seconds.
+const (
+	wantedBytes = 256
+	wantedIdle  = 0.3
+	wantedLate  = 1
+)
 
 const (
 	// workers is how many workers an idle fleet has, and watched is how long it is measured.
@@ -178,9 +195,11 @@ func (b bench) backlog(ctx context.Context, jobs int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d parked at %.0f/s: %.0f bytes each, %.0f beyond what asynq keeps to retry a job\n", jobs, float64(jobs)/took.Seconds(),
-		float64(parked.Used)/float64(jobs), float64(parked.Used-alone.Used)/float64(jobs))
-	fmt.Printf("an idle fleet of %d workers beside them: %.2f %% of a core of Redis, %.2f %% with empty lines: %.2f %% more\n", workers, waiting, empty, waiting-empty)
+	row, beyond := fmt.Sprintf("%d parked", jobs), float64(parked.Used-alone.Used)/float64(jobs)
+	fmt.Printf("%s at %.0f/s: %.0f bytes each, %.0f beyond what asynq keeps to retry a job; wanted: %s\n", row, float64(jobs)/took.Seconds(),
+		float64(parked.Used)/float64(jobs), beyond, b.missed.AtMost(row, "bytes", beyond, wantedBytes))
+	fmt.Printf("an idle fleet of %d workers beside them: %.2f %% of a core of Redis, %.2f %% with empty lines: %.2f %% more; wanted: %s\n",
+		workers, waiting, empty, waiting-empty, b.missed.AtMost("an idle fleet beside "+row, "%", waiting-empty, wantedIdle))
 	return nil
 }
 
@@ -284,6 +303,6 @@ func (b bench) lines(ctx context.Context, accounts int) error {
 	if err = errors.Join(err, ctx.Err(), stop()); err != nil {
 		return err
 	}
-	report(late)
+	report(late, b.missed)
 	return nil
 }
