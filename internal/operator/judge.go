@@ -1,0 +1,157 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// Start is a job that started.
+type Start struct {
+	Job  string
+	At   time.Duration
+	Done bool // it ran to its end
+}
+
+// Cause is why a job may start again, beside what the operator did.
+type Cause struct {
+	Job string
+	At  time.Duration
+	Why string
+}
+
+// Again is a job that started again, and why.
+type Again struct {
+	Start
+	Why string
+}
+
+// Ran is the cause of a job that the operator ran.
+const Ran = "the operator ran it"
+
+// Judge lists the starts of jobs that had started before, each with its cause. It returns an error
+// for those that have none, for jobs that started although they were deleted or archived, or before
+// they were due, and for jobs that Left found completed and that never ran to their end.
+func (o *Operator) Judge(starts []Start, causes []Cause) (again []Again, err error) {
+	byJob, causesOf := map[string][]Start{}, map[string][]Cause{}
+	for _, s := range slices.SortedStableFunc(slices.Values(starts), func(a, b Start) int { return cmp.Compare(a.At, b.At) }) {
+		byJob[s.Job] = append(byJob[s.Job], s)
+	}
+	for _, c := range causes {
+		causesOf[c.Job] = append(causesOf[c.Job], c)
+	}
+	errs := slices.Clone(o.unexpected)
+	for _, id := range o.ids {
+		j := o.jobs[id]
+		for i, s := range byJob[id] {
+			if s.At < j.due && !slices.ContainsFunc(j.acts, func(a act) bool { return a.runs }) {
+				errs = append(errs, fmt.Errorf("%s started %v before it was due", id, j.due-s.At))
+			}
+			since := time.Duration(0)
+			if i > 0 {
+				since = byJob[id][i-1].At
+			}
+			why := j.why(since, s.At, causesOf[id])
+			switch {
+			case i > 0 && why == "":
+				errs = append(errs, fmt.Errorf("%s started at %v and again at %v without a cause", id, since, s.At))
+			case i > 0:
+				again = append(again, Again{s, why})
+			}
+			if why == "" && j.barred(s.At) {
+				errs = append(errs, fmt.Errorf("%s started at %v, though it was deleted or archived before", id, s.At))
+			}
+		}
+		if j.completed && !slices.ContainsFunc(byJob[id], func(s Start) bool { return s.Done }) {
+			errs = append(errs, fmt.Errorf("%s is completed, and never ran to its end", id))
+		}
+		delete(byJob, id)
+	}
+	for id := range byJob {
+		errs = append(errs, fmt.Errorf("%s started, and nobody enqueued it", id))
+	}
+	return again, errors.Join(errs...)
+}
+
+// why returns why a job may start after a time and before another.
+func (j *job) why(since, at time.Duration, causes []Cause) string {
+	for _, c := range causes {
+		if since <= c.At && c.At <= at {
+			return c.Why
+		}
+	}
+	for _, a := range j.acts {
+		if a.runs && since <= a.end && a.begin <= at {
+			return Ran
+		}
+	}
+	return ""
+}
+
+// barred reports whether a job was deleted or archived before, and not run since.
+func (j *job) barred(at time.Duration) (barred bool) {
+	for _, a := range j.acts {
+		switch {
+		case a.runs && a.begin <= at:
+			barred = false
+		case !a.runs && a.done == yes && a.end < at:
+			barred = true
+		}
+	}
+	return barred
+}
+
+// Left returns an error for each job that is lost, is not where it was put, or still waits. The
+// fleet has to be done.
+func (o *Operator) Left(ctx context.Context) error {
+	var errs []error
+	for _, id := range o.ids {
+		j := o.jobs[id]
+		info, err := o.Inspector.GetTaskInfo(j.queue, id)
+		switch gone := errors.Is(err, asynq.ErrTaskNotFound); {
+		case err != nil && !gone:
+			return err
+		case gone && j.deleted == no:
+			errs = append(errs, fmt.Errorf("%s is lost", id))
+		case gone:
+		case j.deleted == yes:
+			errs = append(errs, fmt.Errorf("%s was deleted, and is %v", id, info.State))
+		case j.shelved == yes && info.State != asynq.TaskStateArchived:
+			errs = append(errs, fmt.Errorf("%s was archived by hand, was not run since, and is %v", id, info.State))
+		case info.State == asynq.TaskStateCompleted:
+			j.completed = true
+		case info.State == asynq.TaskStateArchived:
+			errs = append(errs, o.wronglyArchived(info))
+		default:
+			errs = append(errs, fmt.Errorf("%s is stuck: it is %v: %+v", id, info.State, info))
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkArchive finds what is in the archive of a queue and does not belong there.
+func (o *Operator) checkArchive(ctx context.Context, queue string) error {
+	tasks, err := o.tasks(ctx, queue, o.Inspector.ListArchivedTasks)
+	for _, task := range tasks {
+		if err := o.wronglyArchived(task); err != nil {
+			o.unexpected = append(o.unexpected, err)
+		}
+	}
+	return err
+}
+
+// wronglyArchived is an error if an archived job was not archived by hand, and did not fail.
+func (o *Operator) wronglyArchived(info *asynq.TaskInfo) error {
+	if j := o.jobs[info.ID]; j == nil || j.shelved != no || o.Failed(info) {
+		return nil
+	}
+	return fmt.Errorf("%s is archived, and nobody did that: %+v", info.ID, info)
+}
