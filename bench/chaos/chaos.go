@@ -44,8 +44,11 @@ func chaos(ctx context.Context, opts options, stdout, stderr io.Writer) (err err
 		err = fmt.Errorf("%w\nrecords and logs are in %s", err, dir)
 	}()
 	m := measured{opts: opts, began: time.Now()}
-	if err := m.measure(ctx, dir, stderr); err != nil {
+	if err := m.measure(ctx, dir, stdout, stderr); err != nil {
 		return err
+	}
+	if opts.operators {
+		return errors.Join(m.failures...)
 	}
 	m.took = time.Since(m.began)
 	return errors.Join(write(m, stdout), m.verdict())
@@ -53,7 +56,7 @@ func chaos(ctx context.Context, opts options, stdout, stderr io.Writer) (err err
 
 // measure runs one seed after the other. A run that fails is recorded, and the others go on.
 // The error is that of ctx, or of something that all runs need.
-func (m *measured) measure(ctx context.Context, dir string, stderr io.Writer) error {
+func (m *measured) measure(ctx context.Context, dir string, stdout, stderr io.Writer) error {
 	fmt.Fprintln(stderr, "building worker and enqueue")
 	programs, err := site.Build(ctx, dir)
 	if err != nil {
@@ -71,13 +74,17 @@ func (m *measured) measure(ctx context.Context, dir string, stderr io.Writer) er
 		slots := fault.Schedule(seed, m.opts.length, faults)
 		fmt.Fprintf(stderr, "run %d of %d, about %v left: seed %d, %s ... ",
 			i+1, m.opts.seeds, time.Duration(m.opts.seeds-i)*m.opts.length, seed, describe(slots))
-		result, err := mixed(ctx, programs, slots, m.opts.length, filepath.Join(dir, fmt.Sprintf("seed-%d", seed)))
+		result, err := m.run(ctx, programs, seed, slots, filepath.Join(dir, fmt.Sprintf("seed-%d", seed)), stdout)
 		if ctx.Err() != nil {
 			return errors.New("interrupted: nothing was written")
 		}
 		if err != nil {
 			fmt.Fprintln(stderr, "failed")
 			m.failures = append(m.failures, fmt.Errorf("seed %d: %w", seed, err))
+			continue
+		}
+		if m.opts.operators {
+			fmt.Fprintln(stderr, "done")
 			continue
 		}
 		fmt.Fprintln(stderr, summary(result))
@@ -98,6 +105,14 @@ func (m *measured) measure(ctx context.Context, dir string, stderr io.Writer) er
 	}
 	fmt.Fprintln(stderr, "done")
 	return nil
+}
+
+// run is one run, of a kind that the flags say.
+func (m *measured) run(ctx context.Context, programs site.Programs, seed uint64, slots []fault.Slot, dir string, stdout io.Writer) (check.Result, error) {
+	if m.opts.operators {
+		return check.Result{}, operated(ctx, programs, seed, slots, m.opts.length, dir, stdout)
+	}
+	return mixed(ctx, programs, slots, m.opts.length, dir)
 }
 
 // verdict returns an error if a promise was broken, or could not be checked.

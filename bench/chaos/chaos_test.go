@@ -103,6 +103,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"all"}, cli.Usage, `unexpected argument "all"`},
 		{[]string{"--seeds", "0"}, cli.Usage, "--seeds 0: want 1 or more"},
 		{[]string{"--quick", "--seeds", "5"}, cli.Usage, "leave out --seeds"},
+		{[]string{"--operators", "--fault", "crash"}, cli.Usage, "there is none beside --fault crash"},
 		{[]string{"--length", "5s"}, cli.Usage, "--length 5s is too short"},
 		{[]string{"--fault", "flood"}, cli.Usage, "--fault flood: there is no such fault, want one of kill-worker, "},
 		{[]string{judge.Subcommand}, cli.Failed, "accepts 1 arg"},

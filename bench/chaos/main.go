@@ -30,6 +30,8 @@ type options struct {
 	fault  string
 	quick  bool
 	out    string
+
+	operators bool
 }
 
 // The minimum of a whole run.
@@ -57,10 +59,15 @@ A whole run takes about 22 minutes and puts its figures into ` + reportFile + ` 
 directory. A partial one (--quick, --fault, fewer or shorter runs) writes them into a
 temporary directory, unless --out says where.
 
+With --operators somebody runs, archives, deletes and cancels jobs at random, and pauses their
+queue. The runs end when all jobs have ended. They list the jobs that ran again, and why. They
+write no figures, and exit with 1 also if a job is stuck or ran again without a cause.
+
 Faults: ` + strings.Join(names(), ", "),
 		Example: `  go run ./bench/chaos                                 all, 20 seeds of 60 s
   go run ./bench/chaos --seeds 1 --seed 7              the seventh again
   go run ./bench/chaos --fault half-open --seeds 1     nothing but this
+  go run ./bench/chaos --operators --seeds 1 --length 30m
   go run ./bench/chaos --quick                         only to see that it runs`,
 		Args: cli.NoArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -80,6 +87,7 @@ Faults: ` + strings.Join(names(), ", "),
 	flags.DurationVar(&opts.length, "length", wholeLength, "how long a run takes")
 	flags.StringVar(&opts.fault, "fault", "", "only this `fault`, by name")
 	flags.BoolVar(&opts.quick, "quick", false, "one run of 20 s")
+	flags.BoolVar(&opts.operators, "operators", false, "somebody acts on the jobs at random, too")
 	flags.StringVar(&opts.out, "out", "", "`directory` to write to")
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.AddCommand(newJudge())
@@ -108,6 +116,9 @@ func (o *options) check(set func(flag string) bool) error {
 		if !set("length") {
 			o.length = 20 * time.Second
 		}
+	}
+	if o.operators && o.fault == crash {
+		return fmt.Errorf("--operators: there is none beside --fault %s", crash)
 	}
 	if o.seeds < 1 {
 		return fmt.Errorf("--seeds %d: want 1 or more", o.seeds)
@@ -144,7 +155,9 @@ func (o *options) faults() []fault.Fault {
 }
 
 // crashes reports whether the death of a worker is measured, in a run of its own.
-func (o *options) crashes() bool { return o.fault == crash || o.fault == "" && !o.quick }
+func (o *options) crashes() bool {
+	return o.fault == crash || o.fault == "" && !o.quick && !o.operators
+}
 
 // partial reports whether the figures lack something that those of a whole run have.
 func (o *options) partial() bool {

@@ -34,31 +34,7 @@ func mixed(ctx context.Context, programs site.Programs, slots []fault.Slot, leng
 	if err := s.StartWorkers(); err != nil {
 		return result, errors.Join(err, stop(&run))
 	}
-	trouble := func() error {
-		for _, slot := range slots {
-			if err := until(ctx, run.Begin+slot.At); err != nil {
-				return err
-			}
-			p := check.Phase{Fault: slot.Fault.Name, Begin: record.Now()}
-			if n := len(run.Phases); n > 0 {
-				run.Phases[n-1].Next = p.Begin
-			}
-			lasts, cancel := context.WithTimeout(ctx, fault.Length)
-			err := slot.Do(lasts, s)
-			cancel()
-			p.End = record.Now()
-			run.Phases = append(run.Phases, p)
-			if err != nil {
-				return err
-			}
-		}
-		return until(ctx, run.Begin+length)
-	}
-	err = trouble()
-	run.End = record.Now()
-	if n := len(run.Phases); n > 0 {
-		run.Phases[n-1].Next = run.End
-	}
+	err = trouble(ctx, s, slots, length, &run)
 	if err == nil {
 		err = s.StopWorkers()
 	}
@@ -75,6 +51,34 @@ func mixed(ctx context.Context, programs site.Programs, slots []fault.Slot, leng
 	return check.Check(run), nil
 }
 
+// trouble makes the faults of a run, and writes down when.
+func trouble(ctx context.Context, s *site.Site, slots []fault.Slot, length time.Duration, run *check.Run) error {
+	defer func() {
+		run.End = record.Now()
+		if n := len(run.Phases); n > 0 {
+			run.Phases[n-1].Next = run.End
+		}
+	}()
+	for _, slot := range slots {
+		if err := until(ctx, run.Begin+slot.At); err != nil {
+			return err
+		}
+		p := check.Phase{Fault: slot.Fault.Name, Begin: record.Now()}
+		if n := len(run.Phases); n > 0 {
+			run.Phases[n-1].Next = p.Begin
+		}
+		lasts, cancel := context.WithTimeout(ctx, fault.Length)
+		err := slot.Do(lasts, s)
+		cancel()
+		p.End = record.Now()
+		run.Phases = append(run.Phases, p)
+		if err != nil {
+			return err
+		}
+	}
+	return until(ctx, run.Begin+length)
+}
+
 // open starts a site that has n jobs to do. Its stop puts the arrivals into a run.
 func open(ctx context.Context, programs site.Programs, plan site.Plan, dir string, n int) (*site.Site, func(*check.Run) error, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -88,8 +92,10 @@ func open(ctx context.Context, programs site.Programs, plan site.Plan, dir strin
 		run.Arrivals, err = s.Stop()
 		return err
 	}
-	if err := s.Enqueue(ctx, n); err != nil {
-		return nil, nil, errors.Join(err, stop(&check.Run{}))
+	if n > 0 {
+		if err := s.Enqueue(ctx, n); err != nil {
+			return nil, nil, errors.Join(err, stop(&check.Run{}))
+		}
 	}
 	return s, stop, nil
 }

@@ -18,7 +18,7 @@ type Start struct {
 	Done bool // it ran to its end
 }
 
-// Cause is why a job may start again, beside what the operator did.
+// Cause is why a job may start again, or before it is due, beside what the operator did.
 type Cause struct {
 	Job string
 	At  time.Duration
@@ -49,26 +49,26 @@ func (o *Operator) Judge(starts []Start, causes []Cause) (again []Again, err err
 	for _, id := range o.ids {
 		j := o.jobs[id]
 		for i, s := range byJob[id] {
-			if s.At < j.due && !slices.ContainsFunc(j.acts, func(a act) bool { return a.runs }) {
-				errs = append(errs, fmt.Errorf("%s started %v before it was due", id, j.due-s.At))
-			}
 			since := time.Duration(0)
 			if i > 0 {
 				since = byJob[id][i-1].At
 			}
 			why := j.why(since, s.At, causesOf[id])
+			if s.At < j.due && why == "" {
+				errs = append(errs, j.wrong("%s started %v before it was due", id, j.due-s.At))
+			}
 			switch {
 			case i > 0 && why == "":
-				errs = append(errs, fmt.Errorf("%s started at %v and again at %v without a cause", id, since, s.At))
+				errs = append(errs, j.wrong("%s started at %v and again at %v without a cause", id, since, s.At))
 			case i > 0:
 				again = append(again, Again{s, why})
 			}
 			if why == "" && j.barred(s.At) {
-				errs = append(errs, fmt.Errorf("%s started at %v, though it was deleted or archived before", id, s.At))
+				errs = append(errs, j.wrong("%s started at %v, though it was deleted or archived before", id, s.At))
 			}
 		}
 		if j.completed && !slices.ContainsFunc(byJob[id], func(s Start) bool { return s.Done }) {
-			errs = append(errs, fmt.Errorf("%s is completed, and never ran to its end", id))
+			errs = append(errs, j.wrong("%s is completed, and never ran to its end", id))
 		}
 		delete(byJob, id)
 	}
@@ -76,6 +76,22 @@ func (o *Operator) Judge(starts []Start, causes []Cause) (again []Again, err err
 		errs = append(errs, fmt.Errorf("%s started, and nobody enqueued it", id))
 	}
 	return again, errors.Join(errs...)
+}
+
+// wrong is an error about a job, with what the operator did to it.
+func (j *job) wrong(format string, args ...any) error {
+	var acts []string
+	for _, a := range j.acts {
+		verb := "took it away"
+		if a.runs {
+			verb = "ran it"
+		}
+		if a.done == perhaps {
+			verb = "perhaps " + verb
+		}
+		acts = append(acts, fmt.Sprintf("%s from %v to %v", verb, a.begin, a.end))
+	}
+	return fmt.Errorf(format+"; the operator: %q", append(args, acts)...)
 }
 
 // why returns why a job may start after a time and before another.
@@ -117,18 +133,18 @@ func (o *Operator) Left(ctx context.Context) error {
 		case err != nil && !gone:
 			return err
 		case gone && j.deleted == no:
-			errs = append(errs, fmt.Errorf("%s is lost", id))
+			errs = append(errs, j.wrong("%s is lost", id))
 		case gone:
 		case j.deleted == yes:
-			errs = append(errs, fmt.Errorf("%s was deleted, and is %v", id, info.State))
+			errs = append(errs, j.wrong("%s was deleted, and is %v", id, info.State))
 		case j.shelved == yes && info.State != asynq.TaskStateArchived:
-			errs = append(errs, fmt.Errorf("%s was archived by hand, was not run since, and is %v", id, info.State))
+			errs = append(errs, j.wrong("%s was archived by hand, was not run since, and is %v", id, info.State))
 		case info.State == asynq.TaskStateCompleted:
 			j.completed = true
 		case info.State == asynq.TaskStateArchived:
 			errs = append(errs, o.wronglyArchived(info))
 		default:
-			errs = append(errs, fmt.Errorf("%s is stuck: it is %v: %+v", id, info.State, info))
+			errs = append(errs, j.wrong("%s is stuck: it is %v: %+v", id, info.State, info))
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -150,8 +166,9 @@ func (o *Operator) checkArchive(ctx context.Context, queue string) error {
 
 // wronglyArchived is an error if an archived job was not archived by hand, and did not fail.
 func (o *Operator) wronglyArchived(info *asynq.TaskInfo) error {
-	if j := o.jobs[info.ID]; j == nil || j.shelved != no || o.Failed(info) {
+	j := o.jobs[info.ID]
+	if j == nil || j.shelved != no || o.Failed(info) {
 		return nil
 	}
-	return fmt.Errorf("%s is archived, and nobody did that: %+v", info.ID, info)
+	return j.wrong("%s is archived, and nobody did that: %+v", info.ID, info)
 }

@@ -43,6 +43,8 @@ func TestJudge(t *testing.T) {
 		{name: "archived and run", job: job{acts: []act{shelved, ran(3*s, 4*s)}}, starts: []Start{at(5 * s)}},
 		{name: "early", job: job{due: 3 * s}, starts: []Start{at(1 * s)}, wrong: "a started 2s before it was due"},
 		{name: "early, but run", job: job{due: 3 * s, acts: []act{ran(0, s)}}, starts: []Start{at(1 * s)}},
+		{name: "early with a cause", job: job{due: 3 * s}, starts: []Start{at(1 * s)}, causes: []Cause{{"a", 0, "a clock"}}},
+		{name: "early, and run later", job: job{due: 3 * s, acts: []act{ran(2*s, 2*s)}}, starts: []Start{at(1 * s)}, wrong: "before it was due"},
 		{name: "completed", job: job{completed: true}, starts: []Start{at(s)}},
 		{name: "never done", job: job{completed: true}, starts: []Start{{Job: "a", At: s}}, wrong: "a is completed, and never ran"},
 		{name: "a stranger", starts: []Start{{Job: "b", At: s}}, wrong: "b started, and nobody enqueued it"},

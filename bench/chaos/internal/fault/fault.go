@@ -27,14 +27,15 @@ type Fault struct {
 
 // Names of faults that other packages use.
 const (
-	Clock  = "clock" // needs site.BuildShifted
-	Limits = "limits"
+	KillWorker = "kill-worker"
+	Clock      = "clock" // needs site.BuildShifted
+	Limits     = "limits"
 )
 
 // All returns all faults.
 func All() []Fault {
 	return []Fault{
-		{Name: "kill-worker", What: "a worker: kill -9", do: killWorker},
+		{Name: KillWorker, What: "a worker: kill -9", do: killWorker},
 		{Name: "stop-worker", What: "a worker: SIGSTOP", do: stopWorker},
 		{Name: Clock, What: "a worker whose clock is an hour off", do: shiftClock},
 		{Name: "kill-redis", What: "Redis: kill -9, started again with its AOF", do: killRedis},

@@ -1,8 +1,8 @@
 //go:build unix
 
 // Package judge is the API that all workers call. It is a process of its own and trusts nobody:
-// it writes down what arrives and refuses nothing. It knows neither the limit nor what is done
-// to the others.
+// it writes down what arrives and refuses nothing that does not ask for it. It knows neither the limit
+// nor what is done to the others.
 package judge
 
 import (

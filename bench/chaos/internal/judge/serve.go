@@ -4,6 +4,7 @@ package judge
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,8 +17,15 @@ import (
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/record"
 )
 
-// Serve is the judge's process. It says on out where it listens, and answers 200 to everything.
-// It returns when in ends, and has then written all arrivals to file.
+// The parameters of a request, beside its job: how long its answer takes, and that the first request
+// of the job is refused with status 500.
+const (
+	Takes  = "takes"
+	Refuse = "refuse"
+)
+
+// Serve is the judge's process. It says on out where it listens, and answers 200 to everything that
+// does not ask for something else. It returns when in ends, and has then written all arrivals to file.
 func Serve(file string, in io.Reader, out io.Writer) error {
 	f, err := os.Create(file)
 	if err != nil {
@@ -27,13 +35,15 @@ func Serve(file string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	c := &clerk{out: bufio.NewWriter(f)}
+	c := &clerk{out: bufio.NewWriter(f), refused: map[string]bool{}}
 	server := http.Server{Handler: c, ReadHeaderTimeout: time.Minute}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	fmt.Fprintln(out, listener.Addr())
 	_, _ = io.Copy(io.Discard, in) // an error is an end, too
-	err = server.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	err = errors.Join(server.Shutdown(ctx), server.Close()) // the callers are gone: requests end soon
 	if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
 		err = errors.Join(err, ended)
 	}
@@ -42,22 +52,41 @@ func Serve(file string, in io.Reader, out io.Writer) error {
 
 // clerk writes down requests.
 type clerk struct {
-	mu     sync.Mutex
-	out    *bufio.Writer
-	failed error
+	mu      sync.Mutex
+	out     *bufio.Writer
+	refused map[string]bool // jobs
+	failed  error
 }
 
-// ServeHTTP reads the clock under the lock, so that the record is in order.
-func (c *clerk) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+func (c *clerk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	a := record.Arrival{At: record.Now(), Worker: r.UserAgent(), Job: query.Get("job")}
+	if takes, err := time.ParseDuration(query.Get(Takes)); err == nil {
+		select {
+		case <-time.After(takes):
+		case <-r.Context().Done():
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := record.Arrival{At: record.Now(), Worker: r.UserAgent(), Job: r.URL.Query().Get("job")}
+	switch {
+	case r.Context().Err() != nil:
+	case query.Has(Refuse) && !c.refused[a.Job]:
+		a.Status = http.StatusInternalServerError
+		c.refused[a.Job] = true
+	default:
+		a.Status = http.StatusOK
+	}
+	a.Ended = record.Now()
 	if err := record.Write(c.out, a); err != nil && c.failed == nil {
 		c.failed = err
 	}
+	if a.Status != 0 {
+		w.WriteHeader(a.Status)
+	}
 }
 
-// close writes what is left. Handlers that server.Close left behind may still come.
+// close writes what is left.
 func (c *clerk) close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,10 +27,10 @@ import (
 	"github.com/jobthrottle/jobthrottle/throttle/operate"
 )
 
-const (
-	limitName = "api"
-	queueName = "default"
-)
+// Queue is the queue of all jobs.
+const Queue = "default"
+
+const limitName = "api"
 
 // Plan describes a site.
 type Plan struct {
@@ -105,6 +106,11 @@ func (s *Site) StartWorkers() error {
 	return nil
 }
 
+// Task is a job that calls the judge, with these parameters.
+func (s *Site) Task(parameters url.Values) *asynq.Task {
+	return asynq.NewTask("http:request", fmt.Appendf(nil, `{"method":"GET","url":"http://%s/?%s"}`, s.judge.Addr, parameters.Encode()))
+}
+
 // Enqueue adds n jobs as a user does: from a file, by the command. They are acknowledged when
 // it returns.
 func (s *Site) Enqueue(ctx context.Context, n int) error {
@@ -169,7 +175,7 @@ func (s *Site) Waiting(ctx context.Context) (map[string]bool, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			tasks, err := list(queueName, asynq.Page(page), asynq.PageSize(size))
+			tasks, err := list(Queue, asynq.Page(page), asynq.PageSize(size))
 			if err != nil {
 				return nil, fmt.Errorf("ask asynq what it still has: %w", err)
 			}

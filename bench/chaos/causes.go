@@ -1,0 +1,80 @@
+//go:build unix
+
+package main
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/check"
+	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/fault"
+	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/record"
+	"github.com/jobthrottle/jobthrottle/internal/operator"
+)
+
+// Why a job runs again, beside the runs of an operator.
+const (
+	refused  = "it failed: it was refused"
+	givenUp  = "it failed: its request was given up"
+	died     = "its lease lapsed: its worker was killed"
+	offClock = "the clock of a worker was an hour off: the lease lapsed, or the job was due for that worker"
+)
+
+const (
+	// ack is how long after its answer a job is taken for done at the latest, when Redis answers.
+	ack = 2 * time.Second
+	// held is how long before its start a job is active: it waits in its worker.
+	held = 5 * time.Second
+	// queued is how long after a worker with a fast clock has made a scheduled job pending the job may start.
+	queued = 30 * time.Second
+)
+
+// causes are why jobs of a run may have started again, or before they were due. Who was cancelled may
+// have been answered at the same time.
+func causes(run check.Run, cancelled []operator.Cause) (causes []operator.Cause) {
+	last := map[string]time.Duration{} // arrival of each process
+	for _, a := range run.Arrivals {
+		last[a.Worker] = a.At
+	}
+	cancels := map[string][]operator.Cause{}
+	for _, c := range cancelled {
+		cancels[c.Job] = append(cancels[c.Job], c)
+	}
+	for _, a := range run.Arrivals {
+		why := lapsed(run, a, last[a.Worker])
+		switch {
+		case a.Status != 0 && a.Status != http.StatusOK:
+			why = refused
+		case why == "" && a.Status == 0:
+			why = givenUp
+		}
+		for _, c := range cancels[a.Job] {
+			if a.At <= c.At && c.At <= a.Ended+ack {
+				why = c.Why
+			}
+		}
+		if why != "" {
+			causes = append(causes, operator.Cause{Job: a.Job, At: a.Ended, Why: why})
+		}
+		for _, p := range run.Phases {
+			if p.Fault == fault.Clock && p.Begin <= a.At && a.At <= p.End+queued {
+				causes = append(causes, operator.Cause{Job: a.Job, At: p.Begin, Why: offClock})
+			}
+		}
+	}
+	return causes
+}
+
+// lapsed says why the lease of an arrival's job may have lapsed. The arrival's process sent its last
+// request at a time.
+func lapsed(run check.Run, a record.Arrival, last time.Duration) string {
+	for _, p := range run.Phases {
+		switch {
+		case p.Fault == fault.KillWorker && a.At <= p.End && a.Ended >= p.Begin-ack && last < p.End:
+			return died
+		case p.Fault == fault.Clock && a.At-held <= p.End && a.Ended+ack >= p.Begin:
+			return offClock
+		}
+	}
+	return ""
+}
