@@ -1,11 +1,10 @@
 // Command jobs measures how jobs wait for limits. It measures how long a backlog takes, as a
 // ratio to the ideal time, and what each job costs Redis, compared with the same jobs under a
 // limit that never binds. It also measures how fast jobs run whose limits never bind, compared
-// with plain asynq. It starts a redis-server of its own. More starts than a limit allows in any
-// of its intervals are always an error.
+// with plain asynq. It starts a redis-server of its own.
 //
 //	go run ./bench/jobs                 all rows, 5 rounds; says of each bound whether it was reached
-//	go run ./bench/jobs --check         the same; exit status 1 if a bound was missed
+//	go run ./bench/jobs --check         the same; exit status 1 if a bound was missed, or a second had too many starts
 //	go run ./bench/jobs --only accounts --rounds 3
 //	go run ./bench/jobs --only alone    15 pairs beside asynq alone
 package main
@@ -84,9 +83,9 @@ func run(ctx context.Context, args []string) (err error) {
 		}
 	}
 	if *check {
-		above = errors.Join(above, missed.Err())
+		return errors.Join(above, missed.Err())
 	}
-	return above
+	return nil
 }
 
 // figures are what all rounds of a row measured.
