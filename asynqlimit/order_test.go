@@ -138,25 +138,30 @@ func TestOrderWhereTakesAreSlow(t *testing.T) {
 // turn. No job starts more than a second before one that was enqueued earlier.
 func TestOrderOfTwoLimits(t *testing.T) {
 	t.Parallel()
-	for name, lasts := range map[string]time.Duration{"more slots than permits": 0, "fewer slots than permits": 300 * time.Millisecond} {
-		for _, hold := range []string{"0", "2s"} {
-			t.Run(name+", hold "+hold, func(t *testing.T) {
-				t.Parallel()
-				s := newSite(t, redistest.Start(t))
-				goOn := s.stopLimit("api", "20/1s")
-				const jobs = 100
-				for i := range jobs {
-					s.enqueue("x:job", fmt.Sprintf("job%03d", i), asynq.MaxRetry(0))
-				}
-				s.serve(member{yaml: fmt.Sprintf(`
-limits: { api: { rate: 20/1s, guard: 50ms }, seats: { in_flight: 3 } }
+	for name, of := range map[string]struct {
+		rate, hold string
+		lasts      time.Duration
+	}{
+		"few permits":          {rate: "20/1s", hold: "2s"},
+		"few permits, no hold": {rate: "20/1s", hold: "0"},
+		"few slots, no hold":   {rate: "2/100ms", hold: "0", lasts: 300 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			goOn := s.stopLimit("api", of.rate)
+			const jobs = 100
+			for i := range jobs {
+				s.enqueue("x:job", fmt.Sprintf("job%03d", i), asynq.MaxRetry(0))
+			}
+			s.serve(member{yaml: fmt.Sprintf(`
+limits: { api: { rate: %s, guard: 50ms }, seats: { in_flight: 3 } }
 jobs: { "x:": { limits: [api, seats], hold: %s } }
-`, hold), handle: lasting(lasts)})
-				s.awaitWaiting("default", jobs)
-				goOn()
-				s.inOrder(jobs, 40*time.Second)
-			})
-		}
+`, of.rate, of.hold), handle: lasting(of.lasts)})
+			s.awaitWaiting("default", jobs)
+			goOn()
+			s.inOrder(jobs, 40*time.Second)
+		})
 	}
 }
 
