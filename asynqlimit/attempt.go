@@ -205,6 +205,21 @@ func (j *job) throttled(limiter string, after time.Duration, why error) *Throttl
 	return &ThrottledError{Limiter: limiter, RetryAfter: after, Err: why}
 }
 
+// nowOrPark is hold for a task for which there is no room. A reservation does not say which of several limits is the one
+// that the task has to wait for: a refusal does, and the task parks in the line of that limit. In another line it would only
+// stand in the way of tasks that could have permits now.
+func (j *job) nowOrPark(ctx, running context.Context) error {
+	r, err := j.ask(running, 0)
+	if err != nil {
+		return j.undecided(ctx, err)
+	}
+	if !r.OK() {
+		return j.throttled(r.Limiter(), r.Delay(), nil)
+	}
+	j.reservation = r
+	return nil
+}
+
 // retryUndecided is about how long after Redis gave no answer a task is tried again.
 const retryUndecided = time.Second
 

@@ -27,6 +27,7 @@ type caller struct {
 
 	mu       sync.Mutex
 	pending  map[probeKey]int64 // permits of called tasks that are here and have no answer yet
+	over     map[probeKey]bool  // lines whose called tasks have left permits over
 	known    map[string]*lineup // by queue
 	paces    map[string]pace    // of limiters
 	wanted   map[string]bool    // limiters whose pace jobs have asked for
@@ -57,7 +58,7 @@ type probeKey struct{ queue, line string }
 func newCaller(l *Limits, queues []string) *caller {
 	return &caller{
 		l: l, fleet: operate.NewFleet(l.rdb), queues: queues, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
-		pending: map[probeKey]int64{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
+		pending: map[probeKey]int64{}, over: map[probeKey]bool{}, known: map[string]*lineup{}, paces: map[string]pace{}, wanted: map[string]bool{},
 		fresh: map[probeKey]bool{}, probes: map[probeKey]*probe{}, early: map[probeKey]int{}, onWay: map[probeKey]*expected{}, waiters: map[probeKey][]*slotWaiter{}, spare: map[probeKey]bool{}, free: map[string]freeSlots{}, calledAt: map[string]time.Time{}, resting: map[string]time.Time{}, first: map[string]bool{},
 		owed: map[owedKey]line.Charged{}, average: map[string]int64{}, upSince: map[string]time.Time{}, turns: map[probeKey]time.Time{},
 		own: map[probeKey]time.Time{}, vacated: map[string]bool{},
@@ -177,6 +178,9 @@ func (c *caller) pass(ctx context.Context) (time.Duration, error) {
 		claims = max(capacity, c.claims/max(c.full, 1))
 	}
 	also := c.ownDue(began, claims)
+	if claims > 0 {
+		c.visitsAlso(also)
+	}
 	due, err := c.l.lines.Due(ctx, c.queues, claims, c.restores(began), also)
 	if err != nil {
 		err = fmt.Errorf("read the lines: %w", err)

@@ -1,6 +1,11 @@
 package asynqlimit
 
-import "github.com/jobthrottle/jobthrottle/internal/line"
+import (
+	"slices"
+
+	"github.com/jobthrottle/jobthrottle/internal/line"
+	"github.com/jobthrottle/jobthrottle/throttle"
+)
 
 // pending are the permits that a task wants and has no answer for.
 type pending struct {
@@ -15,6 +20,40 @@ func (c *caller) asksAgain(a *attempt, name string, cost int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pends(a, pending{key: probeKey{a.queue, line.Whole(name)}, permits: cost})
+}
+
+// takesLater reports whether a called task does not take the permits for which it was called, because those of another limiter
+// are not due yet.
+func (j *job) takesLater(r *throttle.Reservation) bool {
+	limiter, _, _ := line.Split(j.a.wait.Line)
+	return len(j.limiter) > 1 && (r.OK() && r.Delay() > lead+slack || !r.OK() && r.Limiter() != limiter)
+}
+
+// leavesOver notes that a called task does not take the permits for which it was called. So the next pass visits its line,
+// whether the line's time has come or not.
+func (c *caller) leavesOver(a *attempt) {
+	if a.wait.State != line.Called || line.IsBlocked(a.wait.Line) {
+		return
+	}
+	c.mu.Lock()
+	c.over[probeKey{a.queue, line.Whole(a.wait.Line)}] = true
+	c.mu.Unlock()
+	select {
+	case c.freed <- struct{}{}:
+	default:
+	}
+}
+
+// visitsAlso adds to lines, by queue, those whose called tasks have left permits over.
+func (c *caller) visitsAlso(lines map[string][]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key := range c.over {
+		if !slices.Contains(lines[key.queue], key.line) {
+			lines[key.queue] = append(lines[key.queue], key.line)
+		}
+	}
+	clear(c.over)
 }
 
 // pends counts the permits of a task until it has an answer. Whoever calls it has locked c.

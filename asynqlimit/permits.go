@@ -76,6 +76,9 @@ func (j *job) hold(ctx context.Context) (err error) {
 	}
 	atOnce := r.OK() && r.Delay() <= early
 	j.expectAtOnce(r.Limiter(), atOnce)
+	if s.due() && j.takesLater(r) {
+		j.l.caller.leavesOver(j.a)
+	}
 	if !r.OK() {
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
@@ -95,7 +98,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 		j.a.position.stay(j.needs.limiters, s.due(), soon)
 	} else if !j.a.position.toRoom(j.needs.limiters, false, soon) {
 		j.giveUp()
-		return j.throttled(r.Limiter(), r.Delay(), nil)
+		return j.nowOrPark(ctx, running)
 	}
 	return j.near(ctx, running)
 }

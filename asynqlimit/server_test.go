@@ -33,18 +33,9 @@ type existing struct {
 
 var errFails = errors.New("fails")
 
-// tenantOf returns the tenant of a job with limits. The first hundred come in runs that are longer than what the limit of a
-// tenant gives at once. The others take turns, so that the limit of the type is what ends last.
-func tenantOf(job int) int {
-	if job < 100 {
-		return job / 10
-	}
-	return job % 10
-}
-
 // runExisting runs so many jobs of ten tenants within the limits of their type and their tenant, all enqueued beforehand, and
 // 50 others, one after each pause.
-func runExisting(tb testing.TB, limited int, pause time.Duration) existing {
+func runExisting(tb testing.TB, limited int, tenantOf func(job int) int, pause time.Duration) existing {
 	const free = 50
 	s := newSite(tb, redistest.Start(tb))
 	var wrapped, asked, delayed atomic.Int32
@@ -85,7 +76,7 @@ jobs: { "x:limited": { limits: [api, tenant] } }
 		sent[id] = time.Now()
 		s.enqueue("y:free", id)
 	}
-	e := existing{limited: s.awaitStarts("limited", limited, 2*idealExisting(limited)+20*time.Second)}
+	e := existing{limited: s.awaitStarts("limited", limited, 2*idealExisting(limited, tenantOf)+20*time.Second)}
 	s.awaitStarts("failing", 2, 10*time.Second)
 	for _, st := range s.awaitStarts("free", free, 10*time.Second) {
 		e.waits = append(e.waits, st.at.Sub(sent[st.id]))
@@ -96,11 +87,6 @@ jobs: { "x:limited": { limits: [api, tenant] } }
 	e.limited, e.failures = s.seen("limited"), s.failures
 	e.asked, e.delayed, e.wrapped = asked.Load(), delayed.Load(), wrapped.Load()
 	return e
-}
-
-// idealExisting is how long the limit of the type lets so many jobs take, from the first start to the last.
-func idealExisting(jobs int) time.Duration {
-	return time.Duration(max(0, (jobs+existingRate-1)/existingRate-1)) * (existingInterval + existingGuard)
 }
 
 // took is the time from the first start to the last of the jobs with limits.
@@ -115,10 +101,12 @@ func (e existing) p99() time.Duration { return e.waits[len(e.waits)*99/100] }
 func TestExistingServer(t *testing.T) {
 	t.Parallel()
 	const jobs = 200
-	alone := runExisting(t, 0, 20*time.Millisecond)
-	e := runExisting(t, jobs, idealExisting(jobs)/50)
+	tenantOf := arrangements["runs of 10, then in turn"]
+	ideal := idealExisting(jobs, tenantOf)
+	alone := runExisting(t, 0, tenantOf, 20*time.Millisecond)
+	e := runExisting(t, jobs, tenantOf, ideal/50)
 	t.Logf("200 jobs took %v, %.3f of the ideal; others waited p50 %v, p99 %v; alone p50 %v, p99 %v",
-		e.took(), e.took().Seconds()/idealExisting(jobs).Seconds(), e.waits[25], e.p99(), alone.waits[25], alone.p99())
+		e.took(), e.took().Seconds()/ideal.Seconds(), e.waits[25], e.p99(), alone.waits[25], alone.p99())
 	if most := busiest(e.limited, existingInterval); most > existingRate {
 		t.Errorf("%d starts in a second, want at most %d", most, existingRate)
 	}
@@ -135,7 +123,7 @@ func TestExistingServer(t *testing.T) {
 			t.Errorf("%d starts of tenant %d in a second, want at most %d", most, tenant, tenantRate)
 		}
 	}
-	if most := 2 * idealExisting(jobs); e.took() > most { // it works: the benchmark says how well
+	if most := 2 * ideal; e.took() > most { // it works: the benchmark says how well
 		t.Errorf("the jobs took %v, want at most %v", e.took(), most)
 	}
 	if most := alone.p99()*3/2 + time.Second; e.p99() > most {
@@ -151,22 +139,6 @@ func TestExistingServer(t *testing.T) {
 	}
 	if len(e.limited) != jobs {
 		t.Errorf("%d starts of %d jobs", len(e.limited), jobs)
-	}
-}
-
-// BenchmarkExistingServer reports how long 200 jobs take against what their limit allows, and how long 50 others wait beside
-// them, against those alone.
-func BenchmarkExistingServer(b *testing.B) {
-	const jobs = 200
-	for b.Loop() {
-		alone := runExisting(b, 0, idealExisting(jobs)/50)
-		e := runExisting(b, jobs, idealExisting(jobs)/50)
-		b.ReportMetric(0, "ns/op")
-		b.ReportMetric(e.took().Seconds()/idealExisting(jobs).Seconds(), "of-ideal")
-		b.ReportMetric(float64(busiest(e.limited, existingInterval)), "busiest-second")
-		b.ReportMetric(alone.p99().Seconds()*1000, "alone-p99-ms")
-		b.ReportMetric(e.p99().Seconds()*1000, "free-p99-ms")
-		b.ReportMetric(e.p99().Seconds()/alone.p99().Seconds(), "free-p99-of-alone")
 	}
 }
 

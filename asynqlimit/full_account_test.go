@@ -1,0 +1,32 @@
+package asynqlimit_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jobthrottle/jobthrottle/internal/redistest"
+)
+
+// TestOthersBehindAFullAccount: the first jobs in line for a limit are those of an account whose own limit is full. The permits
+// that they leave go to the jobs of other accounts behind them, soon.
+func TestOthersBehindAFullAccount(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	goOn := s.stopLimit("api", "20/1h")
+	const full, accounts, each = 200, 4, 5
+	for i := range full {
+		s.enqueuePayload("x:job", fmt.Sprintf("full%03d", i), []byte(`{"account": 0}`))
+	}
+	for i := range accounts * each {
+		s.enqueuePayload("x:job", fmt.Sprintf("other%03d", i), fmt.Appendf(nil, `{"account": %d}`, 1+i/each))
+	}
+	s.serve(member{yaml: `
+limits: { api: { rate: 20/1h }, account: { rate: 5/1h, key: payload.account } }
+jobs: { "x:": { limits: [api, account] } }
+`})
+	s.awaitWaiting("default", full+accounts*each)
+	goOn()
+	s.awaitStarts("full", 5, 5*time.Second)
+	s.awaitStarts("other", 15, 5*time.Second) // 8 s, if the line rests after each visit
+}
