@@ -17,11 +17,11 @@ const (
 	refused  = "it failed: it was refused"
 	givenUp  = "it failed: its request was given up"
 	died     = "its lease lapsed: its worker was killed"
-	offClock = "the clock of a worker was an hour off: the lease lapsed, or the job was due for that worker"
+	offClock = "its lease lapsed: the clock of a worker was an hour off"
 )
 
 const (
-	// ack is how long after its answer a job is taken for done at the latest, when Redis answers.
+	// ack is how long after its answer a job is taken for done at the latest, if nothing is broken.
 	ack = 2 * time.Second
 	// held is how long before its start a job is active: it waits in its worker.
 	held = 5 * time.Second
@@ -49,7 +49,7 @@ func causes(run check.Run, cancelled []operator.Cause) (causes []operator.Cause)
 			why = givenUp
 		}
 		for _, c := range cancels[a.Job] {
-			if a.At <= c.At && c.At <= a.Ended+ack {
+			if a.At <= c.At && c.At <= done(run, a) {
 				why = c.Why
 			}
 		}
@@ -58,11 +58,23 @@ func causes(run check.Run, cancelled []operator.Cause) (causes []operator.Cause)
 		}
 		for _, p := range run.Phases {
 			if p.Fault == fault.Clock && p.Begin <= a.At && a.At <= p.End+queued {
-				causes = append(causes, operator.Cause{Job: a.Job, At: p.Begin, Why: offClock})
+				causes = append(causes, operator.Cause{Job: a.Job, At: p.Begin, Early: true})
 			}
 		}
 	}
 	return causes
+}
+
+// done is until when an arrival's job may be active: its result is written, and it is taken for done,
+// once nothing is broken any more.
+func done(run check.Run, a record.Arrival) time.Duration {
+	by := a.Ended + ack
+	for _, p := range run.Phases {
+		if p.Begin <= by && a.Ended <= p.End {
+			by = max(by, p.End+ack)
+		}
+	}
+	return by
 }
 
 // lapsed says why the lease of an arrival's job may have lapsed. The arrival's process sent its last

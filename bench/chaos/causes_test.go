@@ -32,13 +32,15 @@ func TestCauses(t *testing.T) {
 		{"given up", 0, nil, 0, 0, givenUp},
 		{"cancelled", 0, nil, 0, 10 * s, "cancelled"},
 		{"cancelled and answered", http.StatusOK, nil, 0, 11 * s, "cancelled"},
+		{"cancelled long after", http.StatusOK, nil, 0, 14 * s, ""},
+		{"cancelled before its result was written", http.StatusOK, phase("maxmemory", 9*s+s/2), 0, 14 * s, "cancelled"},
 		{"cancelled before", http.StatusOK, nil, 0, 9 * s, ""},
 		{"killed while it ran", 0, phase(fault.KillWorker, 10*s), 0, 0, died},
 		{"killed when it was done", http.StatusOK, phase(fault.KillWorker, 12*s), 0, 0, died},
 		{"killed later", http.StatusOK, phase(fault.KillWorker, 20*s), 0, 0, ""},
 		{"another was killed", http.StatusOK, phase(fault.KillWorker, 10*s), 20 * s, 0, ""},
 		{"a wrong clock", http.StatusOK, phase(fault.Clock, 9*s), 20 * s, 0, offClock},
-		{"after a wrong clock", http.StatusOK, phase(fault.Clock, 0), 20 * s, 0, offClock},
+		{"after a wrong clock", http.StatusOK, phase(fault.Clock, 0), 20 * s, 0, "early"},
 		{"long after a wrong clock", http.StatusOK, phase(fault.Clock, -25*s), 20 * s, 0, ""},
 		{"another fault", http.StatusOK, phase("cut", 9*s), 0, 0, ""},
 	} {
@@ -53,6 +55,9 @@ func TestCauses(t *testing.T) {
 		got := ""
 		if c := causes(run, cancelled); len(c) > 0 {
 			got = c[0].Why
+			if c[0].Early {
+				got = "early"
+			}
 		}
 		if got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)

@@ -18,11 +18,12 @@ type Start struct {
 	Done bool // it ran to its end
 }
 
-// Cause is why a job may start again, or before it is due, beside what the operator did.
+// Cause is why a job may start again, beside what the operator did.
 type Cause struct {
-	Job string
-	At  time.Duration
-	Why string
+	Job   string
+	At    time.Duration
+	Why   string
+	Early bool // it may not start again, but before it is due
 }
 
 // Again is a job that started again, and why.
@@ -54,7 +55,7 @@ func (o *Operator) Judge(starts []Start, causes []Cause) (again []Again, err err
 				since = byJob[id][i-1].At
 			}
 			why := j.why(since, s.At, causesOf[id])
-			if s.At < j.due && why == "" {
+			if s.At < j.due && !j.early(s.At, causesOf[id]) {
 				errs = append(errs, j.wrong("%s started %v before it was due", id, j.due-s.At))
 			}
 			switch {
@@ -97,7 +98,7 @@ func (j *job) wrong(format string, args ...any) error {
 // why returns why a job may start after a time and before another.
 func (j *job) why(since, at time.Duration, causes []Cause) string {
 	for _, c := range causes {
-		if since <= c.At && c.At <= at {
+		if !c.Early && since <= c.At && c.At <= at {
 			return c.Why
 		}
 	}
@@ -107,6 +108,12 @@ func (j *job) why(since, at time.Duration, causes []Cause) string {
 		}
 	}
 	return ""
+}
+
+// early reports whether a job may start before it is due.
+func (j *job) early(at time.Duration, causes []Cause) bool {
+	return slices.ContainsFunc(j.acts, func(a act) bool { return a.runs && a.begin <= at }) ||
+		slices.ContainsFunc(causes, func(c Cause) bool { return c.Early && c.At <= at })
 }
 
 // barred reports whether a job was deleted or archived before, and not run since.
