@@ -39,8 +39,8 @@ func TestGroupsUseWhatThereIs(t *testing.T) {
 				r.replays = "TestGroupsUseWhatThereIs"
 				r.length = length
 				r.group(2 + r.random.IntN(3))
-				best := r.greedy(length, false)
-				inParts := r.greedy(length, true)
+				best := r.greedy(length, false, pauseChange{})
+				inParts := r.greedy(length, true, pauseChange{})
 				for range 30 {
 					r.after(0, (&steadyCaller{r: r, p: r.procs[0]}).next)
 				}
@@ -90,8 +90,8 @@ func (r *replayed) group(members int) {
 }
 
 // greedy is how many permits of each limit are available in length, one after the other; with
-// inParts, each as late as the log of a full limit allows.
-func (r *replayed) greedy(length time.Duration, inParts bool) (n int) {
+// inParts, each as late as the log of a full limit allows. None is available in the pause, if there is one.
+func (r *replayed) greedy(length time.Duration, inParts bool, pause pauseChange) (n int) {
 	from := time.Now().UnixMicro()
 	end := from + length.Microseconds()
 	asks := make([]oracle.Ask, len(r.limits))
@@ -104,6 +104,11 @@ func (r *replayed) greedy(length time.Duration, inParts bool) (n int) {
 			at = plan.Latest(at)
 		} else {
 			at = plan.Earliest(at)
+		}
+		if at >= pause.at && at < pause.until {
+			if at = plan.Earliest(pause.until); inParts {
+				at = plan.Latest(pause.until)
+			}
 		}
 		if at >= end {
 			return n

@@ -14,6 +14,9 @@ type replayedCaller struct {
 	lazy time.Duration
 }
 
+// loops reports whether the first queue of a process is for a loop around Acquire alone.
+func (r *replayed) loops(p *simulatedProcess) bool { return r.seed%4 < 2 && len(p.queues) > 1 }
+
 func (c *replayedCaller) next() {
 	r := c.r
 	r.after(time.Duration(r.random.Int64N(int64(c.lazy)+int64(ms(1)))), func() {
@@ -154,6 +157,8 @@ func (a *replayedAsk) told(answer line.Answer) {
 			case a.over:
 			case a.r.random.IntN(2) == 0:
 				a.leave()
+			case a.r.random.IntN(4) == 0:
+				a.forget()
 			default:
 				a.l.step(line.Event{Kind: line.Extend, Waiter: a.w})
 				a.due()
@@ -174,7 +179,7 @@ func (a *replayedAsk) due() {
 	}
 }
 
-func (a *replayedAsk) handedOut(taken bool, latest line.Local, sleep time.Duration) {
+func (a *replayedAsk) handedOut(taken bool, latest line.Local, sleep, early time.Duration) {
 	if taken {
 		a.handed = time.Now()
 	}
@@ -205,6 +210,9 @@ func (a *replayedAsk) handedOut(taken bool, latest line.Local, sleep time.Durati
 		a.end(true)
 	case sleep > 0:
 		no := a.sleeps
+		if a.r.late > 0 && sleep > early { // its timer fires late
+			sleep = max(sleep, sleep-early+time.Duration(a.r.random.Int64N(int64(a.r.late))))
+		}
 		a.r.after(sleep, func() {
 			if no == a.sleeps {
 				a.due()
@@ -215,11 +223,34 @@ func (a *replayedAsk) handedOut(taken bool, latest line.Local, sleep time.Durati
 
 // mayCount notes that what was granted may count, though its caller does not get it.
 func (a *replayedAsk) mayCount() {
-	use := permitUse{process: a.l.p, ns: make([]int64, len(a.ns)), maybe: a.ns, at: time.Now(), none: true}
+	use := permitUse{process: a.l.p, ns: make([]int64, len(a.ns)), maybe: a.ns, at: time.Now().Add(max(a.r.in(a.l.l.Due(a.w)), 0)), none: true}
 	for _, name := range a.l.names {
 		use.limits = append(use.limits, a.r.limits[slices.IndexFunc(a.r.limits, func(l *simulatedLimit) bool { return l.name == name })])
 	}
 	a.r.uses = append(a.r.uses, use)
+}
+
+// forget is what a caller does that sleeps on its own until its permits are due: the line hears no more of it.
+func (a *replayedAsk) forget() {
+	a.mayCount()
+	a.r.forgotten = append(a.r.forgotten, a)
+	a.end(false)
+}
+
+// leaveForgotten takes those out whom lines still watch: until they were due and their guard is over, or while they ask for
+// others in exchange, after a change.
+func (r *replayed) leaveForgotten() {
+	for _, a := range r.forgotten {
+		guard := int64(0)
+		for _, l := range r.limits {
+			if slices.Contains(a.l.names, l.name) {
+				guard = max(guard, l.changes[len(l.changes)-1].limit.Guard)
+			}
+		}
+		if !a.l.l.Gives(a.w) || a.l.l.Due(a.w).Add(micros(guard)) > r.local() {
+			a.l.step(line.Event{Kind: line.Leave, Waiter: a.w})
+		}
+	}
 }
 
 // leave is what a caller does if its context ends, or if it cancels.

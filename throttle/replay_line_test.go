@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 type replayedLine struct {
 	r     *replayed
 	p     *simulatedProcess
+	no    int
 	names []string
 	l     *line.Line
 	asks  map[*line.Waiter]*replayedAsk
@@ -23,6 +25,11 @@ type replayedLine struct {
 	drawn int64   // from what was lent since the last step
 	wakes int
 	pause func() // does at once what waits for a pause to end; nil if nothing waits
+}
+
+// reply is the key of its last reply.
+func (l *replayedLine) reply() string {
+	return fmt.Sprintf("%s:reply:%s:line%d", script.Prefix(l.names[0]), l.p.name, l.no)
 }
 
 // local is now, in the time of lines.
@@ -39,7 +46,7 @@ func (l *replayedLine) step(e line.Event) {
 	}
 	r.events[l.l.Phase()+" x "+e.Kind.String()]++
 	a := &l.l.Around
-	a.Answered, a.FirstCall, a.Hears = l.p.knowsRedis, l.p.firstCall, l.p.hears
+	a.Answered, a.FirstCall, a.Hears, a.TimerLate = l.p.knowsRedis, l.p.firstCall, l.p.hears, r.late
 	a.Drawn, l.drawn = l.drawn, 0
 	for i, name := range l.names {
 		a.Elsewhere[i] = 0
@@ -96,7 +103,7 @@ func (l *replayedLine) step(e line.Event) {
 	}
 	if e.Kind == line.Due {
 		l.asks[ask].late = out.Late > 0
-		l.asks[ask].handedOut(out.Taken, out.Latest, out.Sleep)
+		l.asks[ask].handedOut(out.Taken, out.Latest, out.Sleep, out.Early)
 	}
 }
 
@@ -138,6 +145,9 @@ func (l *replayedLine) call(c *line.Call, serves bool) {
 		})
 	}
 	keys, args := c.With(sent)
+	if c.Script == script.Acquire && l.p.faults == 0 { // else it may be a repeated one
+		l.judgeShare(readBatchCall(args))
+	}
 	l.p.send(r, message{replayedNames[c.Script], slices.Clone(keys), slices.Clone(args)}, func(value any, err error) {
 		over = true
 		if err != nil {
@@ -152,6 +162,21 @@ func (l *replayedLine) call(c *line.Call, serves bool) {
 		}
 		l.step(line.Event{Kind: line.Answered, Call: c, Serves: serves, Answer: line.Reply{Value: value, Err: err, Sent: sent}})
 	})
+}
+
+// judgeShare checks that a call tells of everything that its process has reserved, through whatever line.
+func (l *replayedLine) judgeShare(call batchCall) {
+	for i, name := range l.names {
+		all := int64(0)
+		for _, other := range l.r.lines {
+			if k := slices.Index(other.names, name); other.p == l.p && k >= 0 {
+				all += other.l.Reserved(k)
+			}
+		}
+		if call.ahead[i] < all {
+			l.r.broken("shares are those of clients", "%s has reserved %d permits of %s, and its call says %d", l.p.name, all, name, call.ahead[i])
+		}
+	}
 }
 
 // draw takes one permit of each member from what the line lends.

@@ -91,7 +91,7 @@ func TestReplayStalls(t *testing.T) {
 	})
 }
 
-// replay runs the fleet of a seed. If stalls is not zero, callers stand still one time in so many.
+// replay runs the fleet of a seed. Callers stand still one time in so many: stalls; zero: never.
 func replay(t *testing.T, seed uint64, stalls int) (r *replayed) {
 	synctest.Test(t, func(t *testing.T) {
 		r = &replayed{simulation: emptySimulation(t, seed), hash: fnv.New64a(), events: make(map[string]int), stalls: stalls}
@@ -112,15 +112,17 @@ type replayed struct {
 	agenda  agenda
 	no      int // number of the entries so far
 	ended   bool
-	stalls  int       // callers stand still one time in so many, just when they have their permits; zero: never
-	away    time.Time // until then Redis answers nobody,
-	refuses bool      // and they soon know
+	late    time.Duration // how late timers of callers fire at most
+	stalls  int           // callers stand still one time in so many, just when they have their permits; zero: never
+	away    time.Time     // until then Redis answers nobody,
+	refuses bool          // and they soon know
 	lines   []*replayedLine
 	hash    interface {
 		io.Writer
 		Sum64() uint64
 	}
-	events map[string]int // how often each kind of event came in each phase of a line
+	forgotten []*replayedAsk // whose callers do not come for what they have reserved
+	events    map[string]int // how often each kind of event came in each phase of a line
 }
 
 func (r *replayed) sum() uint64 { return r.hash.Sum64() }
@@ -198,9 +200,6 @@ func (r *replayed) run() {
 	r.end()
 }
 
-// loops reports whether the first queue of a process is for a loop around Acquire alone.
-func (r *replayed) loops(p *simulatedProcess) bool { return r.seed%4 < 2 && len(p.queues) > 1 }
-
 // end ends all waits, and judges what became of the fleet.
 func (r *replayed) end() {
 	r.ended = true
@@ -218,6 +217,7 @@ func (r *replayed) end() {
 		}
 		l.step(line.Event{Kind: line.Close})
 	}
+	r.leaveForgotten()
 	r.until(time.Now().Add(10*time.Second), always) // what was lost has been asked again
 	before := r.count["calls"]
 	r.until(time.Now().Add(10*time.Second), always)
@@ -231,6 +231,7 @@ func (r *replayed) end() {
 	r.judgeUses()
 	r.judgePauses()
 	r.judgeLeaks()
+	r.judgeGrants()
 	r.count["fleets"]++
 	for _, p := range r.procs {
 		check(r, p.client.Close())
@@ -328,8 +329,9 @@ func (r *replayed) lineOf(p *simulatedProcess, q simulatedQueue) *replayedLine {
 		}
 	}
 	l := &replayedLine{r: r, p: p, names: names, asks: make(map[*line.Waiter]*replayedAsk), told: make([]int64, len(names))}
+	l.no = len(r.lines)
 	c := line.Config{
-		Client: p.name, Reply: fmt.Sprintf("%s:reply:%s:line%d", script.Prefix(names[0]), p.name, len(r.lines)),
+		Client: p.name, Reply: l.reply(),
 		Random: rand.New(rand.NewPCG(r.seed, uint64(1<<33+len(r.lines)))), Way: p.known, Clock: &p.clock,
 	}
 	for _, sl := range q.limits {

@@ -111,9 +111,11 @@ func (r *replayed) disturb() {
 			return
 		}
 		p := r.procs[r.random.IntN(len(r.procs))]
-		switch r.random.IntN(6) {
+		switch r.random.IntN(7) {
 		case 0:
 			r.leaves(p)
+		case 6:
+			r.spoil(p)
 		case 1, 2, 3:
 			r.outage(p)
 		default:
@@ -121,6 +123,28 @@ func (r *replayed) disturb() {
 		}
 		r.disturb()
 	})
+}
+
+// spoil writes, where a process has a cached value or a last reply, what makes no sense there. Nobody believes it, and nobody
+// is stopped by it.
+func (r *replayed) spoil(p *simulatedProcess) {
+	sl := r.limits[r.random.IntN(len(r.limits))]
+	keys := script.KeysOf(sl.name, p.name)
+	for _, key := range []string{keys[1], keys[3]} {
+		if lives := r.redis.TTL(key); r.redis.Exists(key) {
+			check(r, r.redis.Set(key, []string{"999999999999999", "1e300", "x", "-1e300"}[r.random.IntN(4)]))
+			if lives > 0 {
+				r.redis.SetTTL(key, lives)
+			}
+		}
+	}
+	for _, l := range r.lines {
+		if key := l.reply(); l.p == p && r.redis.Exists(key) && r.random.IntN(2) == 0 {
+			check(r, r.redis.Set(key, "999999999999999 0"))
+			r.count["replies spoilt"]++
+		}
+	}
+	r.note("%s, %s: a value, and replies, make no sense", p.name, sl.name)
 }
 
 // outage takes Redis away for a while, unless all goes well in this fleet.

@@ -20,6 +20,11 @@ func (v *view) judgeBatch(reply any, after []simulatedMember) {
 		return
 	}
 	v.s.note("%s %sacquire %v of %v: %s -> %s", v.p.name, again(v.repeated), v.m.args[0], v.names, describeCall(call), describeReply(r))
+	if r.Status == script.Old && !v.repeated {
+		if v.s.count["calls that came too late"]++; v.s.count["calls that came too late"] > 4*v.s.count["replies spoilt"] {
+			v.broken("nobody is stopped by what makes no sense", "%d calls were too old", v.s.count["calls that came too late"])
+		}
+	}
 	_, body, _ := strings.Cut(reply.(string), " ")
 	if first, done := v.s.served[v.batch()]; done && (first == body || r.Status == script.All) || r.Status == script.Old || r.Status == script.Late {
 		v.same(after)
@@ -100,17 +105,24 @@ func (d *decision) giveBack() (changed bool) {
 	for _, g := range d.call.returns {
 		for i, b := range d.before {
 			now, same := int64(d.r.Now), g.epochs[i] == b.epoch
-			if g.at > b.limit.Cutoff(now) && (same || g.kind == script.Came) {
+			switch {
+			case !same && g.kind != script.Came:
+			case g.at > b.limit.Cutoff(now):
 				var taken int64
 				d.logs[i], taken = d.logs[i].TakeBack(b.limit, g.at, g.ns[i], now, !same)
+				b.sl.granted -= taken
 				changed = changed || taken > 0
+			default: // it no longer counts
+				b.sl.granted -= g.ns[i]
 			}
 		}
 	}
 	for i, n := range d.call.releases {
 		if n > 0 {
 			changed = true
+			d.before[i].sl.granted -= d.logs[i].Sum()
 			d.logs[i] = d.logs[i].Release(int64(d.r.Now), n)
+			d.before[i].sl.granted += d.logs[i].Sum()
 		}
 	}
 	return changed
@@ -211,6 +223,9 @@ func (d *decision) grant(a ask, count, from, at int64) {
 	}
 	for i := range d.before {
 		d.logs[i] = d.logs[i].With(at, count*a.ns[i])
+		if a.longest >= 0 {
+			d.before[i].sl.granted += count * a.ns[i]
+		}
 	}
 }
 

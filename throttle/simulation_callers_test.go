@@ -134,7 +134,9 @@ func (q simulatedQueue) ask(ns []int64) (acquire func(context.Context) error, re
 	}
 	return func(ctx context.Context) error { return q.group.AcquireEach(ctx, ns...) },
 		func(ctx context.Context, d time.Duration) (*Reservation, error) {
-			return q.group.ReserveEach(ctx, d, ns...)
+			own := slices.Clone(ns)
+			defer func() { clear(own) }() // the slice is its caller's
+			return q.group.ReserveEach(ctx, d, own...)
 		}
 }
 

@@ -22,6 +22,7 @@ func (v *view) judgeChange(after []simulatedMember) {
 	if v.s.steps || !b.exists || !a.exists || a.reset != b.reset || v.m.script == "delete" {
 		return
 	}
+	b.sl.granted -= b.live(b.log, v.now).Sum() - b.live(a.log, v.now).Sum() // it dropped these
 	v.s.left[b.key] = b.log
 	for _, key := range v.s.logsOf(b.sl) {
 		left, _ := v.s.log(key)

@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"slices"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/throttle/internal/oracle"
@@ -103,6 +104,38 @@ func (s *simulation) judgeLeaks() {
 			s.broken("nothing leaks", "%s: its log holds %d permits, and callers had %d: %v", l.name, held, most, log.After(limit.Cutoff(now)))
 		}
 	}
+}
+
+// judgeGrants checks, if no call went wrong, that callers had what the scripts granted. Nothing else may be left of it but what
+// changes cost those who wait.
+func (s *simulation) judgeGrants() {
+	perClient := func(c rateChange) bool { return c.limit.PerClient }
+	for _, l := range s.limits {
+		if l.gone || l.resets || s.steps || s.crowd || !s.calm() || slices.ContainsFunc(l.changes, perClient) {
+			continue
+		}
+		s.count["limits whose grants are judged"]++
+		if had := s.usedOf(l) + l.lost; l.granted > had {
+			s.broken("nothing leaks", "%s: %d permits were granted, and callers had %d, with the %d that changes let stand", l.name, l.granted, had, l.lost)
+		}
+	}
+}
+
+// usedOf is how many permits of a limit callers had so far.
+func (s *simulation) usedOf(l *simulatedLimit) (n int64) {
+	s.usesMu.Lock()
+	defer s.usesMu.Unlock()
+	for _, u := range s.uses {
+		for i, of := range u.limits {
+			if of == l {
+				n += u.ns[i]
+				if u.maybe != nil {
+					n += u.maybe[i]
+				}
+			}
+		}
+	}
+	return n
 }
 
 // spared is how many permits of a limit may count as used that came too late in a shared call: a

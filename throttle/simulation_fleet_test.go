@@ -33,6 +33,8 @@ type simulatedLimit struct {
 	changes []rateChange
 	pauses  []pauseChange
 	stood   int64 // permits of reservations that stayed at a change: they count, although their owners may ask again
+	granted int64 // permits that callers were granted, without those that went back, or that a change dropped; not those taken in advance
+	lost    int64 // of these, what callers did not have when the limit was changed: they may have asked again
 }
 
 // rateChange is a limit as it was from a time of fake time on, in us.

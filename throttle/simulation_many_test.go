@@ -36,6 +36,7 @@ func (v *view) judgeMany(reply string, after []simulatedMember) {
 		if p := oracle.Plan(oracle.Ask{Limit: b.limit, Log: log, Permits: permits}); !p.Fits(at) && !v.s.steps {
 			one.broken("exact", "%s: %d permits granted at once, and there is no room: %v", b.sl.name, permits, log)
 		}
+		b.sl.granted += permits
 		one.audit(after[i:i+1], []oracle.Log{log.With(at, permits)}, at)
 	}
 }

@@ -191,6 +191,7 @@ func (v *view) remember(after []simulatedMember) {
 		m.sl.there = m.sl.there || m.exists
 		if m.epoch != b.epoch {
 			m.sl.stood += m.log.After(v.now - comesFor).Sum()
+			m.sl.lost = max(m.sl.lost, m.sl.granted-v.s.usedOf(m.sl))
 		}
 		forgotten := !m.exists || !b.exists || b.created || m.reset != b.reset
 		if forgotten {
@@ -248,6 +249,9 @@ func (v *view) judgeFast(reply any, after []simulatedMember) {
 			v.broken("half stays free", "%s: %d of %d used with what was prefetched", b.sl.name, log.Sum(), b.limit.Permits)
 		}
 		want = append(want, log)
+		if !half {
+			b.sl.granted += permits
+		}
 	}
 	v.s.note("%s %sfast %v: granted %v of %v", v.p.name, again(v.repeated), v.m.args[0], v.granted(), v.names)
 	v.once(true, text)

@@ -214,6 +214,7 @@ func (s *simulation) run() {
 	s.judgeUses()
 	s.judgePauses()
 	s.judgeLeaks()
+	s.judgeGrants()
 	s.count["fleets"]++
 }
 
