@@ -168,3 +168,26 @@ jobs: { "x:": { limits: [tokens], permits: payload.estimate } }
 		t.Errorf("%d permits are free, %v, while the second job has them all", got, err)
 	}
 }
+
+// TestSettleAgain: the time of a job's Settle is over before Redis answers, and the job settles again, for one permit more. What
+// it has not used goes back once.
+func TestSettleAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	s.serve(member{yaml: `
+limits: { tokens: { rate: 100/1h } }
+jobs: { "x:": { limits: [tokens], permits: payload.estimate } }
+`, handle: func(ctx context.Context, _ *asynq.Task) error {
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := asynqlimit.Settle(over, 6); err == nil {
+			t.Error("Settle gets an answer after its time is over")
+		}
+		return asynqlimit.Settle(ctx, 7) // served after what goes back
+	}})
+	s.enqueuePayload("x:job", "job", []byte(`{"estimate": 10}`), asynq.MaxRetry(0))
+	s.awaitDone("default", 10*time.Second)
+	if got, err := s.limiter("tokens").AvailablePermits(t.Context()); err != nil || got != 93 {
+		t.Errorf("%d permits are free, %v, want 93", got, err)
+	}
+}

@@ -175,24 +175,35 @@ func TestPutOffIsNotUTF8(t *testing.T) {
 }
 
 // TestUniqueJobIsArchived: the lock of a unique job lasts as long as its producer said when the job is archived, also
-// if it was made longer while the job waited.
+// if it was made longer while the job waited, once or twice.
 func TestUniqueJobIsArchived(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, redistest.Start(t))
-	goOn := s.stopLimit("api", "50/1s")
-	s.serve(member{yaml: fiftyPerSecond, handle: func(context.Context, *asynq.Task) error { return errors.New("it fails") }})
-	const lasts = 4 * time.Second
-	s.enqueue("x:limited", "first", asynq.Unique(lasts), asynq.MaxRetry(0))
-	s.awaitWaiting("default", 1)
-	goOn()
-	s.await(10*time.Second, func() (bool, string) {
-		q := s.queue("default")
-		return q.Archived == 1, fmt.Sprintf("%+v", q)
-	})
-	s.await(lasts+2*time.Second, func() (bool, string) {
-		_, err := s.client.Enqueue(asynq.NewTask("x:limited", nil), asynq.TaskID("second"), asynq.Unique(lasts))
-		return err == nil, fmt.Sprint(err)
-	})
+	for name, refusals := range map[string]int64{"once": 0, "twice": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			goOn := s.stopLimit("api", "50/1s")
+			var tries atomic.Int64
+			s.serve(member{yaml: fiftyPerSecond, handle: func(context.Context, *asynq.Task) error {
+				if tries.Add(1) <= refusals {
+					return asynqlimit.RetryAfter(100 * time.Millisecond)
+				}
+				return errors.New("it fails")
+			}})
+			const lasts = 4 * time.Second
+			s.enqueue("x:limited", "first", asynq.Unique(lasts), asynq.MaxRetry(0))
+			s.awaitWaiting("default", 1)
+			goOn()
+			s.await(10*time.Second, func() (bool, string) {
+				q := s.queue("default")
+				return q.Archived == 1, fmt.Sprintf("%+v", q)
+			})
+			s.await(lasts+2*time.Second, func() (bool, string) {
+				_, err := s.client.Enqueue(asynq.NewTask("x:limited", nil), asynq.TaskID("second"), asynq.Unique(lasts))
+				return err == nil, fmt.Sprint(err)
+			})
+		})
+	}
 }
 
 // TestUniqueJobFailsAfterARetry: a unique job that has waited is brought back by an operator, and fails for good. Its lock

@@ -162,8 +162,8 @@ func TestUnknownScripts(t *testing.T) {
 }
 
 // TestRecoveredOnce: two processes find that the lease of a task that waits has lapsed. The first
-// gives the task back. The one that comes late finds a lease that has not lapsed, and leaves the
-// task alone.
+// gives the task back. The one that comes late finds a lease that has not lapsed, or that has lapsed
+// just now, because the process that has the task is late to extend it. Then it leaves the task alone.
 func TestRecoveredOnce(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t)})
 	t.Cleanup(func() { rdb.Close() })
@@ -177,15 +177,20 @@ func TestRecoveredOnce(t *testing.T) {
 			t.Fatalf("%v, %v", tasks, err)
 		}
 	}
-	take(-time.Minute)
-	if ok, err := lines.GiveBackListed(ctx, "default", "1"); !ok || err != nil {
-		t.Fatalf("the first: %v, %v", ok, err)
-	}
-	take(30 * time.Second)
-	if ok, err := lines.GiveBackListed(ctx, "default", "1"); ok || !errors.Is(err, ErrNotActive) {
-		t.Errorf("one who comes late: %v, %v", ok, err)
-	}
-	if n := rdb.LLen(ctx, "asynq:{default}:active").Val(); n != 1 {
-		t.Errorf("%d are active, want the one that was taken again", n)
+	for _, lasts := range []time.Duration{30 * time.Second, -10 * time.Second} {
+		take(-time.Minute)
+		if ok, err := lines.GiveBackListed(ctx, "default", "1"); !ok || err != nil {
+			t.Fatalf("the first: %v, %v", ok, err)
+		}
+		take(lasts)
+		if ok, err := lines.GiveBackListed(ctx, "default", "1"); ok || !errors.Is(err, ErrNotActive) {
+			t.Errorf("one who comes late, to a lease that lasts for another %v: %v, %v", lasts, ok, err)
+		}
+		if n := rdb.LLen(ctx, "asynq:{default}:active").Val(); n != 1 {
+			t.Fatalf("%d are active, want the one that was taken again", n)
+		}
+		if err := lines.GiveBack(ctx, "default", "1", Parking{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
