@@ -29,6 +29,22 @@ func TestAllWaitersHearOfAChange(t *testing.T) {
 	})
 }
 
+// What a client has used of a limit of its own counts for the longer interval that the limit gets, whether or not it asks
+// meanwhile.
+func TestLongerIntervalOfEachClient(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		r := perClient("10/1s")
+		l := b.limited(r)
+		b.expectTry(l, 10, true)
+		r.Interval = time.Hour
+		must(l.UpdateRate(b.Context(), r))
+		b.until(30 * time.Minute)
+		b.expectTry(l, 1, false)
+		b.until(time.Hour + r.guard() + time.Second)
+		b.expectTry(l, 10, true)
+	})
+}
+
 // A client that cannot subscribe checks now and then.
 func TestChangesAreSeenWithoutSubscription(t *testing.T) {
 	underFakeTime(t, func(b *bench) {

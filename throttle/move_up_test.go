@@ -60,3 +60,27 @@ func TestManyMoveUp(t *testing.T) {
 		})
 	}
 }
+
+// TestReleasesOneAfterTheOther: permits that go back shortly after others reach who waits in another process as soon as the others
+// did, which is within 100 ms and two round trips.
+func TestReleasesOneAfterTheOther(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(rate("3/1h"))
+		b.expectTry(l, 3, true)
+		a := &arrivals{b: b}
+		waiting := b.limiter(b.client())
+		for range 3 {
+			a.wait(b.Context(), waiting, 1)
+		}
+		for i := range 3 {
+			b.until(time.Second + time.Duration(i)*ms(30))
+			check(b, l.Release(b.Context(), 1))
+		}
+		a.wg.Wait()
+		for i, w := range a.waits {
+			if last := time.Second + 2*ms(30); w.err != nil || w.at > last+ms(110) {
+				b.Errorf("waiter %d was done at %v with %v, want within 100ms of %v", i, w.at, w.err, last)
+			}
+		}
+	})
+}
