@@ -101,6 +101,33 @@ func TestRepeatOutlivesExpiry(t *testing.T) {
 	})
 }
 
+// A call that comes again is served once, even if its limiter was to expire before that, and lives on.
+func TestRepeatAfterClearExpire(t *testing.T) {
+	for name, tt := range map[string]struct {
+		call func(b *bench, l *Limiter) error
+		left int64
+	}{
+		"Acquire": {func(b *bench, l *Limiter) error { return l.Acquire(b.Context(), 1) }, 89},
+		"Release": {func(b *bench, l *Limiter) error { return l.Release(b.Context(), 1) }, 91},
+	} {
+		t.Run(name, func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				way := &recording{Scripter: b.rdb}
+				b.loadScripts()
+				l := must(b.clientOf(way).LimiterWithRate("limit", rate("100/1m")))
+				check(b, l.Acquire(b.Context(), 10))
+				must(l.Expire(b.Context(), ms(300)))
+				check(b, tt.call(b, l))
+				again := way.again
+				must(l.ClearExpire(b.Context()))
+				time.Sleep(ms(400))
+				check(b, again())
+				b.expectAvailable(l, tt.left)
+			})
+		})
+	}
+}
+
 // A call that comes again is known, even if the limiter is kept alive only since then.
 func TestRepeatFromBeforeAKeepAlive(t *testing.T) {
 	underFakeTime(t, func(b *bench) {

@@ -103,10 +103,9 @@ for i, m in following, nil, 0 do
   m.short = m.value < m.rate / 8
 end
 
-local changed, given_back, freed, moves_up = false, false, {}, {} -- moves_up: the earliest time for which others may ask
+local changed, freed, moves_up = false, {}, {} -- moves_up: the earliest time for which others may ask
 local kept -- how many permits of each member this queue may have reserved ahead, whatever its share is; nil: it exchanges none
 for _ = 1, take_number() do
-  given_back = true
   local t, code, epochs = take_number(), take_number(), {}
   local kind, announce = code % 4, floor(code / 4)
   for i = 1, M do epochs[i] = take_number() end
@@ -130,7 +129,6 @@ end
 for i = 1, M do
   local n = take_number()
   if n > 0 then
-    given_back = true
     upkeep().release(members[i], n, now)
     freed[i] = true
   end
@@ -263,7 +261,7 @@ for _ = 1, take_number() do
 end
 out[contenders_at] = int(contenders)
 
-local ttl, lives, stays = 0, false, false
+local ttl, stays = 0, false
 local longest_W = 0
 for i, m in following, nil, 0 do
   write(m, now)
@@ -281,7 +279,7 @@ for i, m in following, nil, 0 do
   -- Keys that existed before keep the expiry that Expire, or Redisson's, gave them.
   local t = written and (not (m.stays and last) or refresh[i]) and upkeep().expire(m, now)
   if t and not m.per_client then
-    ttl, lives = max(ttl, t), lives or m.keep > 0
+    ttl = max(ttl, t)
   else
     stays = true
   end
@@ -291,8 +289,8 @@ end
 local body = table.concat(out, ' ')
 if changed then
   local kept = min(max(ceil(longest_W / 1000), KEPT), 60000)
-  if not stays and (latest > 0 or not lives) then kept = min(kept, ttl) end -- the reply expires with its limiter, or the last of them, if it can
-  if given_back or lives or M > 1 then kept = max(kept, ceil((latest - now) / 1000) + 1) end
+  if not stays and latest > 0 then kept = min(kept, ttl) end -- the reply expires with its limiter, or the last of them,
+  kept = max(kept, ceil((latest - now) / 1000) + 1) -- but not while the batch may be repeated
   call('SET', KEYS[1], batch .. ' ' .. body, 'PX', int(kept))
 end
 return at .. ' ' .. body
