@@ -94,6 +94,9 @@ func (j *job) hold(ctx context.Context) (err error) {
 	}
 	j.stays()
 	soon := r.Delay() <= lead+slack
+	if !soon {
+		j.l.caller.answered(j.a) // slots are for others until then
+	}
 	if s.never || s.due() {
 		j.a.position.stay(j.needs.limiters, s.due(), soon)
 	} else if !j.a.position.toRoom(j.needs.limiters, false, soon) {
@@ -152,7 +155,7 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 		}).Stop()
 	}
 	defer j.a.ask()
-	if !j.calledForSlot() { // else it counts until the limit in flight has answered
+	if !j.calledForSlot() { // else it counts until the limit in flight has answered, or its permits are due later than soon
 		defer j.l.caller.answered(j.a)
 	}
 	return j.reserve(arrived.With(ctx, j.a.ask), j.needs.costs, maxWait)
