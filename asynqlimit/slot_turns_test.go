@@ -210,3 +210,19 @@ jobs: { "x:": { limits: [api, seat], hold: %s }, "y:": { limits: [seat], hold: 0
 	free()
 	s.awaitStarts("other", others, 5*time.Second)
 }
+
+// TestHoldForeverAndSlots: with hold: forever, a job waits for a slot for a quarter of its timeout, and then parks.
+func TestHoldForeverAndSlots(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	s.takeAllSlots("seat", 1)
+	s.enqueue("x:job", "job", asynq.Timeout(8*time.Second))
+	s.serve(member{yaml: `
+limits: { seat: { in_flight: 1 } }
+jobs: { "x:": { limits: [seat], hold: forever } }
+`})
+	s.await(5*time.Second, func() (bool, string) {
+		q := s.queue("default")
+		return q.Retry == 1 && q.Active == 0, fmt.Sprintf("%+v", q)
+	})
+}

@@ -136,9 +136,9 @@ func (j *job) askForSlots(ctx context.Context) error {
 	}
 	most := j.mayWait(ctx)
 	wait = min(wait, most)
-	within, leave := context.WithCancel(running)
-	defer leave()
 	since, back := j.comesAt(j.needs.slots[0].Limiter), 50*time.Millisecond // at least the way to Redis and back
+	within, leave := context.WithTimeout(running, max(most, back))
+	defer leave()
 	over := func() {}
 	if !j.needs.rule.never {
 		over = j.l.caller.waitsForSlots(j, since, max(wait, back), max(most, back), leave)
