@@ -3,6 +3,7 @@ package slots
 import (
 	"cmp"
 	"context"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -76,7 +77,7 @@ func (q *queue) next(polled *time.Time) (x *exchange, asks []*waiter, gives []*g
 		}
 	}
 	q.asks = slices.DeleteFunc(q.asks, func(w *waiter) bool { return w.over })
-	slices.SortStableFunc(q.asks, byArrival)
+	slices.SortStableFunc(q.asks, byTurn)
 	asks, gives = q.asks[:min(len(q.asks), maxAsks)], q.gives[:min(len(q.gives), maxGives)]
 	if len(asks)+len(gives) == 0 && len(q.order) == 0 || q.k.ctx.Err() != nil {
 		q.stop()
@@ -99,13 +100,19 @@ func (q *queue) next(polled *time.Time) (x *exchange, asks []*waiter, gives []*g
 	return x, asks, gives
 }
 
-// byArrival puts those first who arrived first. Those whose arrival is not known have just come.
-func byArrival(a, b *waiter) int {
-	x, y := a.first.Load(), b.first.Load()
-	if x == 0 || y == 0 {
-		x, y = y, x
+// byTurn puts those first who arrived first. Those whose arrival is not known have just come. Those who are in line come last: Redis
+// knows their order, and they may ask so often that nobody else could.
+func byTurn(a, b *waiter) int { return cmp.Compare(a.turn(), b.turn()) }
+
+func (w *waiter) turn() int64 {
+	first := w.first.Load()
+	switch {
+	case w.stands:
+		return math.MaxInt64
+	case first == 0:
+		return math.MaxInt64 - 1
 	}
-	return cmp.Compare(x, y)
+	return first
 }
 
 // toPoll returns who asks because nobody has for a while: those who are first in line, and some of the others in
