@@ -53,14 +53,15 @@ func decide(s standing) verdict {
 	if s.ahead != "" && !s.due() && !s.never {
 		return verdict{park: s.ahead}
 	}
-	wait := s.hold
+	wait, least := s.hold, lead+slack
+	if s.forSlot { // if it parked, it would stay in line for that long
+		least += line.Settled
+	}
 	switch {
-	case s.due() && s.forSlot: // if it parked, it would stay in line for that long
-		wait = max(wait, line.Settled+lead+slack)
 	case s.due() && s.shared:
-		wait = lead + slack
+		wait = least
 	case s.due():
-		wait = max(wait, lead+slack)
+		wait = max(wait, least)
 	case !s.room && !s.never:
 		wait = 0
 	case s.shared:

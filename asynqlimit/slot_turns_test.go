@@ -226,3 +226,27 @@ jobs: { "x:": { limits: [seat], hold: forever } }
 		return q.Retry == 1 && q.Active == 0, fmt.Sprintf("%+v", q)
 	})
 }
+
+// TestSharesOfThoseCalledForSlots: jobs of one tenant are in line for slots, and hold is long. When there are slots, they do not take
+// the permits of many seconds to come: a job of another tenant that comes then has its turn.
+func TestSharesOfThoseCalledForSlots(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	const jobs = 20
+	free := s.takeAllSlots("seats", jobs)
+	const yaml = `
+limits: { api: { rate: %s, share: payload.tenant }, seats: { in_flight: 20 } }
+jobs: { "x:": { limits: [api, seats], hold: %s } }
+`
+	stop := s.serve(member{yaml: fmt.Sprintf(yaml, "100/1s", "0")})
+	for i := range jobs {
+		s.enqueuePayload("x:job", fmt.Sprint("many", i), []byte(`{"tenant": "many"}`))
+	}
+	s.awaitWaiting("default", jobs)
+	stop()
+	s.serve(member{yaml: fmt.Sprintf(yaml, "1/1s", "30s")})
+	free()
+	s.awaitStarts("many", 1, 5*time.Second)
+	s.enqueuePayload("x:job", "one", []byte(`{"tenant": "one"}`))
+	s.awaitStarts("one", 1, 6*time.Second)
+}
