@@ -1,6 +1,7 @@
 package throttle
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -41,6 +42,21 @@ func TestLongerIntervalOfEachClient(t *testing.T) {
 		b.until(30 * time.Minute)
 		b.expectTry(l, 1, false)
 		b.until(time.Hour + r.guard() + time.Second)
+		b.expectTry(l, 10, true)
+	})
+}
+
+// SetRate forgets what each client has used, however many clients there are.
+func TestSetRateForgetsOfAllClients(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limited(perClient("10/1h"))
+		b.expectTry(l, 10, true)
+		var others []redis.Z
+		for i := range 2000 {
+			others = append(others, redis.Z{Score: float64(time.Now().Add(time.Second).UnixMicro()), Member: fmt.Sprint("client", i)})
+		}
+		check(b, b.rdb.ZAdd(b.Context(), l.keys()[5], others...).Err()) // they have come since
+		check(b, b.limiter(b.client()).SetRate(b.Context(), perClient("10/1h")))
 		b.expectTry(l, 10, true)
 	})
 }
