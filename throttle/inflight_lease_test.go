@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -79,4 +80,106 @@ func TestSlowReplyIsNoLongerLease(t *testing.T) {
 			})
 		})
 	}
+}
+
+// refused expects that another gets no slot while the holder of a lease goes on.
+func (b *bench) refused(f *InFlight, held *Lease) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+	defer cancel()
+	if l, err := f.Acquire(ctx, "other"); !errors.Is(err, context.DeadlineExceeded) {
+		b.Errorf("another gets the slot: %v, %v", l, err)
+	}
+	check(b, held.Context().Err())
+}
+
+// TestLeasesOfDifferentLengths: a lease of two limits lasts, and is renewed, as the shorter of their leases, in whatever order the
+// two are named.
+func TestLeasesOfDifferentLengths(t *testing.T) {
+	for i := range 2 {
+		t.Run(fmt.Sprint("shorter is number ", i), func(t *testing.T) {
+			underFakeTime(t, func(b *bench) {
+				short, long := Slots{Limit: 1, Lease: 3 * time.Second}, Slots{Limit: 1, Lease: time.Minute}
+				c := b.client()
+				limits := []*InFlight{must(c.InFlight(b.name()+":long", long)), must(c.InFlight(b.name()+":long:2", long))}
+				limits[i] = must(c.InFlight(b.name()+":short", short))
+				both := must(c.SlotGroup(limits...))
+				job := must(both.AcquireEach(b.Context(), "job"))
+				other := must(b.client().InFlight(b.name()+":short", short))
+				for range 3 {
+					time.Sleep(10 * time.Second)
+					b.refused(other, job)
+				}
+				check(b, job.Release(b.Context()))
+			})
+		})
+	}
+}
+
+// TestReleaseOfALostLease: Redis has lost what it knew of a limit in flight, and the same process gets another slot with the same
+// id. The release of the lease from before does not free that slot.
+func TestReleaseOfALostLease(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		f, g := b.inFlight(b.client(), "", 1), b.inFlight(b.client(), "", 1)
+		lost := b.hold(f, "job")
+		check(b, b.rdb.FlushAll(b.Context()).Err())
+		time.Sleep(time.Second)
+		job := b.hold(f, "job")
+		check(b, lost.Release(b.Context()))
+		b.refused(g, job)
+		check(b, job.Release(b.Context()))
+	})
+}
+
+// TestReentryThatNeverAsked: a caller comes with the id of a holder in its process, and leaves before Redis is asked. The holder
+// keeps its slot.
+func TestReentryThatNeverAsked(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		way := &lateReply{Scripter: b.rdb, ran: make(chan struct{}), late: make(chan struct{})}
+		f, g := must(b.clientOf(way).InFlight(b.name(), Slots{Limit: 1})), b.inFlight(b.client(), "", 1)
+		job := b.hold(f, "job")
+		ctx, cancel := context.WithCancel(b.Context())
+		way.next.Store(true)
+		busy := make(chan error)
+		go func() {
+			_, err := f.Acquire(ctx, "busy")
+			busy <- err
+		}()
+		<-way.ran // its call is under way
+		over, leave := context.WithTimeout(b.Context(), ms(10))
+		defer leave()
+		if _, err := f.Acquire(over, "job"); !errors.Is(err, context.DeadlineExceeded) {
+			b.Errorf("without a call: %v", err)
+		}
+		close(way.late)
+		time.Sleep(time.Second)
+		cancel()
+		if err := <-busy; !errors.Is(err, context.Canceled) {
+			b.Errorf("another gets the slot: %v", err)
+		}
+		b.refused(g, job)
+		check(b, job.Release(b.Context()))
+	})
+}
+
+// TestWaitersOfADeadProcess: those who waited in a process that has died hold up nobody.
+func TestWaitersOfADeadProcess(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		way := &cut{Scripter: b.rdb}
+		dead := must(New(way, Options{}))
+		defer dead.Close()
+		holds := b.inFlight(b.client(), "", 1)
+		job := b.hold(holds, "job")
+		q := newInTurn(b)
+		q.wait(b.inFlight(dead, "", 1), "a", "b", "c", "d", "e")
+		way.off.Store(true)
+		time.Sleep(5 * time.Second)
+		check(b, job.Release(b.Context()))
+		began := time.Now()
+		next := b.hold(holds, "next")
+		if took := time.Since(began); took > time.Second {
+			b.Errorf("the next got its slot after %v", took)
+		}
+		check(b, next.Release(b.Context()))
+	})
 }

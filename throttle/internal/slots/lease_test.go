@@ -41,3 +41,20 @@ func TestReleaseAtTheEnd(t *testing.T) {
 	k.cancel()
 	k.wg.Wait()
 }
+
+// TestStoppedHolder: a process was stopped while its lease ended. When it goes on, the context of the lease has ended, before any
+// timer has fired.
+func TestStoppedHolder(t *testing.T) {
+	k := New(nil, "client", nil)
+	q := newQueue(k, []Limit{{Name: "limit", Slots: 1}}, "token")
+	l := newLease(q, &waiter{id: "id"}, "1", time.Now().Add(time.Hour), time.Hour)
+	l.mu.Lock()
+	l.ends = time.Now()
+	l.mu.Unlock()
+	if l.Context().Err() == nil {
+		t.Error("the lease has ended, and its context has not")
+	}
+	l.end(ErrReleased)
+	k.cancel()
+	k.wg.Wait()
+}
