@@ -46,9 +46,10 @@ type verdict struct {
 
 // decide returns whether a task asks for its permits, and how long it may wait for them. Tasks
 // that were called, and tasks that come back because their process ended, ask: their permits are
-// due soon. If a task was called for a slot, they may be due a little later. Others queue behind
-// those in line. Where tenants share a limiter, only as many tasks wait in processes as keep the
-// limiter busy: so a tenant that comes now is not behind what others were promised.
+// due soon. If a task was called for a slot, they may be due a little later, but not as late as its
+// hold: slots are not for tasks that wait for permits. Others queue behind those in line. Where
+// tenants share a limiter, only as many tasks wait in processes as keep the limiter busy: so a tenant
+// that comes now is not behind what others were promised.
 func decide(s standing) verdict {
 	if s.ahead != "" && !s.due() && !s.never {
 		return verdict{park: s.ahead}
@@ -58,7 +59,7 @@ func decide(s standing) verdict {
 		least += line.Settled
 	}
 	switch {
-	case s.due() && s.shared:
+	case s.due() && (s.shared || s.forSlot) && !s.never:
 		wait = least
 	case s.due():
 		wait = max(wait, least)

@@ -21,6 +21,7 @@ func TestDecide(t *testing.T) {
 		{"called, without hold", standing{came: line.Called, most: time.Hour, room: true}, verdict{wait: lead + slack}},
 		{"called for a slot, without hold", standing{came: line.Called, forSlot: true, most: time.Hour, ahead: "api"}, verdict{wait: line.Settled + lead + slack}},
 		{"called for a slot, tenants share", standing{came: line.Called, forSlot: true, hold: hold, most: time.Hour, shared: true}, verdict{wait: line.Settled + lead + slack}},
+		{"called for a slot, with a long hold", standing{came: line.Called, forSlot: true, hold: time.Minute, most: time.Hour}, verdict{wait: line.Settled + lead + slack}},
 		{"called for a slot, in an order", standing{forSlot: true, hold: hold, most: time.Hour, ahead: "api"}, verdict{park: "api"}},
 		{"back from a process that drained", standing{came: line.Back, most: time.Hour, ahead: "api"}, verdict{wait: lead + slack}},
 		{"run by hand while in line", standing{came: line.Parked, hold: hold, most: time.Hour, room: true, ahead: "api"}, verdict{park: "api"}},

@@ -184,31 +184,33 @@ jobs: { "x:limited": { limits: [one], hold: 0 } }
 	s.awaitStarts("called", called, 15*time.Second) // 37 s if they come last
 }
 
-// TestSlotIsFreeWhileOneWaitsForPermits: the first in line for the only slot needs a permit, too, which is due much later. It
-// waits for that here, and the slot goes to those behind it meanwhile.
-func TestSlotIsFreeWhileOneWaitsForPermits(t *testing.T) {
+// TestSlotIsFreeWhileOthersWaitForPermits: the first in line for the only slot need permits, too, which are due much later. The slot
+// goes to those behind them meanwhile, however many they are.
+func TestSlotIsFreeWhileOthersWaitForPermits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
 	free := s.takeAllSlots("seat", 1)
 	const yaml = `
-limits: { api: { rate: 1/20s }, seat: { in_flight: 1 } }
+limits: { api: { rate: 200/20s }, seat: { in_flight: 1 } }
 jobs: { "x:": { limits: [api, seat], hold: %s }, "y:": { limits: [seat], hold: 0 } }
 `
-	const others = 5
+	const firsts, others = 20, 5
 	stop := s.serve(member{yaml: fmt.Sprintf(yaml, "0")})
-	s.enqueue("x:job", "first")
-	s.awaitWaiting("default", 1)
+	for i := range firsts {
+		s.enqueue("x:job", fmt.Sprint("first", i))
+	}
+	s.awaitWaiting("default", firsts)
 	for i := range others {
 		s.enqueue("y:job", fmt.Sprint("other", i))
 	}
-	s.awaitWaiting("default", 1+others)
+	s.awaitWaiting("default", firsts+others)
 	stop()
-	if ok, err := s.limiter("api").TryAcquire(t.Context(), 1); err != nil || !ok {
+	if ok, err := s.limiter("api").TryAcquire(t.Context(), 200); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	s.serve(member{yaml: fmt.Sprintf(yaml, "30s")})
+	s.serve(member{yaml: fmt.Sprintf(yaml, "30s"), asynq: asynq.Config{Concurrency: 2}})
 	free()
-	s.awaitStarts("other", others, 5*time.Second)
+	s.awaitStarts("other", others, 8*time.Second) // 20 s, if the others fill the room
 }
 
 // TestHoldForeverAndSlots: with hold: forever, a job waits for a slot for a quarter of its timeout, and then parks.
