@@ -3,11 +3,14 @@ package throttle
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // A denial is a decision of Redis. If Redis has not decided by the end of the timeout, that is an
@@ -69,4 +72,25 @@ func TestOvertakenIsADenial(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Where Redis fails each call at once, whoever has a deadline hears of it, and of Redis.
+func TestDeadlineWhileRedisRefuses(t *testing.T) {
+	underFakeTime(t, func(b *bench) {
+		l := b.limiter(b.clientOf(refusing{b.rdb}))
+		ctx, cancel := context.WithTimeout(b.Context(), ms(300))
+		defer cancel()
+		for call, err := range map[string]error{"Acquire": l.Acquire(ctx, 1), "TryAcquireFor": second(l.TryAcquireFor(b.Context(), 1, ms(300)))} {
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%s: %v", call, err)
+			}
+		}
+	})
+}
+
+// refusing is a Redis that fails each call at once.
+type refusing struct{ redis.Scripter }
+
+func (refusing) EvalSha(context.Context, string, []string, ...any) *redis.Cmd {
+	return failed(io.ErrUnexpectedEOF)
 }
