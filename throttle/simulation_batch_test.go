@@ -45,6 +45,9 @@ func (v *view) judgeBatch(reply any, after []simulatedMember) {
 		if b := &v.before[i]; !b.exists { // created by this call
 			if after[i].limit.PerClient { // a client's own log may have outlived the limit
 				v.once(changes(&r, &call), body)
+				for j := range v.before {
+					v.before[j].sl.uncounted = true
+				}
 				return
 			}
 			log, entries := b.log, b.entries

@@ -111,7 +111,7 @@ func (s *simulation) judgeLeaks() {
 func (s *simulation) judgeGrants() {
 	perClient := func(c rateChange) bool { return c.limit.PerClient }
 	for _, l := range s.limits {
-		if l.gone || l.resets || s.steps || s.crowd || !s.calm() || slices.ContainsFunc(l.changes, perClient) {
+		if l.gone || l.resets || l.uncounted || s.steps || s.crowd || !s.calm() || slices.ContainsFunc(l.changes, perClient) {
 			continue
 		}
 		s.count["limits whose grants are judged"]++

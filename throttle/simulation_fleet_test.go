@@ -35,6 +35,8 @@ type simulatedLimit struct {
 	stood   int64 // permits of reservations that stayed at a change: they count, although their owners may ask again
 	granted int64 // permits that callers were granted, without those that went back, or that a change dropped; not those taken in advance
 	lost    int64 // of these, what callers did not have when the limit was changed: they may have asked again
+	// uncounted says that granted lacks what a call granted that could not be judged.
+	uncounted bool
 }
 
 // rateChange is a limit as it was from a time of fake time on, in us.
