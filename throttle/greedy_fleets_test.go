@@ -2,10 +2,8 @@ package throttle
 
 import (
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
@@ -23,34 +21,28 @@ func TestFleetsUseWhatThereIs(t *testing.T) {
 	if nightly() {
 		fleets = 300
 	}
-	for seed := uint64(1); seed <= fleets; seed++ {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := &replayed{simulation: emptySimulation(t, seed), hash: fnv.New64a(), events: make(map[string]int)}
-				r.replays = "TestFleetsUseWhatThereIs"
-				pause := r.crew()
-				best := r.greedy(r.length-10*r.procs[0].way, false, pause) // the first calls find out how far Redis is
-				burst := int(r.limits[0].rate.Permits)
-				if pause.until > 0 {
-					best -= burst // those that are near when it begins count
-				}
-				if r.procs[0].way >= ms(60) {
-					best -= burst // the first come too late
-				}
-				for _, p := range r.procs {
-					for range 100 / len(r.procs) {
-						r.after(0, (&steadyCaller{r: r, p: p}).next)
-					}
-				}
-				r.until(r.begin.Add(r.length), always)
-				had := len(r.uses)
-				r.end()
-				if float64(had) < mostOf*float64(best) {
-					t.Errorf("%d permits in %v, of %d that were to be had, with a pause of %v, of\n%s", had, r.length, best, micros(pause.until-pause.at), r.describe())
-				}
-			})
-		})
-	}
+	sameFleets(t, "TestFleetsUseWhatThereIs", fleets, func(t *testing.T, r *replayed) {
+		pause := r.crew()
+		best := r.greedy(r.length-10*r.procs[0].way, false, pause) // the first calls find out how far Redis is
+		burst := int(r.limits[0].rate.Permits)
+		if pause.until > 0 {
+			best -= burst // those that are near when it begins count
+		}
+		if r.procs[0].way >= ms(60) {
+			best -= burst // the first come too late
+		}
+		for _, p := range r.procs {
+			for range 100 / len(r.procs) {
+				r.after(0, (&steadyCaller{r: r, p: p}).next)
+			}
+		}
+		r.until(r.begin.Add(r.length), always)
+		had := len(r.uses)
+		r.end()
+		if float64(had) < mostOf*float64(best) {
+			t.Errorf("%d permits in %v, of %d that were to be had, with a pause of %v, of\n%s", had, r.length, best, micros(pause.until-pause.at), r.describe())
+		}
+	})
 }
 
 // crew draws a limit, the processes that wait for it, and a pause, which one fleet in two has.
