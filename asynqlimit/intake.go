@@ -162,6 +162,7 @@ func (in *intake) put(queue string, t line.Taken, leaseEnds any, standing line.S
 	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.Arrival(), first: t.First, standing: standing, position: s, asked: make(chan struct{}),
 		called: t.Wait.State == line.Called, came: time.Now()}
 	a.last = a.came
+	a.message, _ = t.Message.(string)
 	if ends, ok := leaseEnds.(int64); ok {
 		a.leased = leaseEnd(ends)
 	}

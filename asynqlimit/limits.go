@@ -43,6 +43,10 @@ type Options struct {
 	// HandlersAcquire are patterns of the server's mux whose handlers always call Acquire
 	// themselves, immediately before they use the permits.
 	HandlersAcquire []string
+	// Asks, if there is one, reports whether the handler of a task, which is registered for one of HandlersAcquire, gets as
+	// far as to call Acquire: whether it finds nothing wrong with the task. Such a task queues behind others without its
+	// handler being called for that. Asks may be called for any task that waits in a queue, again and again, on any goroutine.
+	Asks func(*asynq.Task) bool
 	// HandlerPatterns returns the patterns for which the server's handlers were registered, which
 	// a mux does not say. The page and throttle explain use them to say that nobody has a handler
 	// for a type. Without it they can say so only about types in the configuration.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -23,6 +24,17 @@ func Observe(ctx context.Context, o throttle.Outcome) error {
 	}
 	j.tell(o)
 	return nil
+}
+
+// Kept reports whether asynq keeps the job of ctx, with its result, once it is done. If not, nobody can read what its handler
+// writes as its result at its end.
+func Kept(ctx context.Context) bool {
+	j := jobFrom(ctx)
+	if j == nil || j.a == nil {
+		return true // as far as is known
+	}
+	m, err := line.ParseMessage(j.a.message)
+	return err != nil || m.Retention > 0
 }
 
 // Adapts reports whether a limit of the job of ctx adapts: then the limit itself makes sure that

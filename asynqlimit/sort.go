@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hibiken/asynq"
+
 	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/internal/plan"
 )
@@ -253,7 +255,7 @@ func (in *intake) candidate(ctx context.Context, queue string, t line.Taken, who
 	k.needs, err = in.l.rules.of(plan.Task{Type: m.Type, Queue: queue, Payload: m.Payload, Headers: m.Headers})
 	switch {
 	case err != nil, len(k.needs.limiters) == 0, k.needs.rule.never, k.needs.rule.inFlight != nil:
-	case !k.needs.shared() && (!whole || len(k.needs.slots) > 0 || k.needs.rule.Acquires || !in.l.handledWithPermits(m.Type)):
+	case !k.needs.shared() && (!whole || len(k.needs.slots) > 0 || k.needs.rule.Acquires || !in.l.asks(asynq.NewTask(m.Type, m.Payload))):
 	case m.Retried > 0 && m.Retried >= m.MaxRetry, !m.Deadline.IsZero() && m.Deadline.Before(now): // it may be over, which is not for the limits to decide
 	default:
 		k.ahead, err = in.l.caller.ahead(ctx, queue, k.needs)

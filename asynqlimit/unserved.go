@@ -33,12 +33,15 @@ func (l *Limits) tellUnserved() {
 	}
 }
 
-// handledWithPermits reports whether there is a handler for a type that is called when the job
-// has its permits, as far as that can be known.
-func (l *Limits) handledWithPermits(taskType string) bool {
+// asks reports whether there is a handler for a task that is called when the task has its permits, or will ask for
+// them, as far as that can be known.
+func (l *Limits) asks(task *asynq.Task) bool {
 	if l.handlers == nil {
 		return true
 	}
-	_, pattern := l.handlers.Handler(asynq.NewTask(taskType, nil))
-	return pattern != "" && !slices.Contains(l.opts.HandlersAcquire, pattern)
+	_, pattern := l.handlers.Handler(task)
+	if slices.Contains(l.opts.HandlersAcquire, pattern) {
+		return l.opts.Asks != nil && l.opts.Asks(task)
+	}
+	return pattern != ""
 }

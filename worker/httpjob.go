@@ -100,16 +100,9 @@ func (j *httpJob) close() { j.base.CloseIdleConnections() }
 // If a host is not allowed, or the configuration does not read a field, the task waits: another
 // configuration may allow the host, or read the field.
 func (j *httpJob) ProcessTask(ctx context.Context, task *asynq.Task) error {
-	payload, err := parseHTTPRequest(task.Payload(), j.fields)
+	req, err := j.request(ctx, task)
 	if err != nil {
-		return badRequest(err)
-	}
-	req, err := payload.build(ctx)
-	if err != nil {
-		return permanent(err)
-	}
-	if err := j.hosts.check(req.URL); err != nil {
-		return blockedHost(err)
+		return err
 	}
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", j.agent)
@@ -118,6 +111,28 @@ func (j *httpJob) ProcessTask(ctx context.Context, task *asynq.Task) error {
 		return err
 	}
 	return j.send(req, task)
+}
+
+// request returns the request that a task describes, to a host that is allowed.
+func (j *httpJob) request(ctx context.Context, task *asynq.Task) (*http.Request, error) {
+	payload, err := parseHTTPRequest(task.Payload(), j.fields)
+	if err != nil {
+		return nil, badRequest(err)
+	}
+	req, err := payload.build(ctx)
+	if err != nil {
+		return nil, permanent(err)
+	}
+	if err := j.hosts.check(req.URL); err != nil {
+		return nil, blockedHost(err)
+	}
+	return req, nil
+}
+
+// sends reports whether ProcessTask would send a request for the task once it has its permits.
+func (j *httpJob) sends(task *asynq.Task) bool {
+	_, err := j.request(context.Background(), task)
+	return err == nil
 }
 
 // send sends the request when the task has its permits, and converts the answer to what the
@@ -155,6 +170,9 @@ func (j *httpJob) send(req *http.Request, task *asynq.Task) error {
 		result, err := readResult(resp)
 		if err != nil {
 			return httpFailure(req, err)
+		}
+		if !asynqlimit.Kept(attempt) {
+			return nil
 		}
 		return result.store(attempt, task)
 	case report.Refused || resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:

@@ -36,6 +36,7 @@ func newPools(w *Worker) ([]*pool, error) {
 			Concurrency:     pc.Concurrency,
 			MaxWaiting:      pc.MaxWaiting,
 			HandlersAcquire: []string{HTTPTaskType},
+			Asks:            w.http.sends,
 			HandlerPatterns: w.handlers.patterns(),
 			Throttle:        w.throttle,
 			Attempt:         p.attempted,

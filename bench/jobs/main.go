@@ -26,7 +26,12 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Args[1:])
+	var err error
+	if args := os.Args[1:]; len(args) == 2 && args[0] == apiArg {
+		err = serveAPI(args[1])
+	} else {
+		err = run(ctx, args)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

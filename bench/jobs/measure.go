@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net/http/httptest"
 	"sync"
 	"time"
 
@@ -23,15 +22,22 @@ type result struct {
 	calls, cpu float64 // for each job, without the cost of an idle fleet; cpu in microseconds
 }
 
-func (r row) measure(ctx context.Context, server *redisserver.Server, free bool) (result, error) {
+func (r row) measure(ctx context.Context, server *redisserver.Server, free bool) (_ result, failed error) {
 	if err := server.Flush(ctx); err != nil {
 		return result{}, err
 	}
 	f := &fleet{want: r.jobs, done: make(chan struct{})}
-	web := httptest.NewServer(f)
-	defer web.Close()
-	api := web.Listener.Addr().String()
-	if err := r.enqueue(ctx, server.Addr, api); err != nil {
+	host := ""
+	if r.http {
+		api, err := startAPI(ctx, r.jobs)
+		if err != nil {
+			return result{}, err
+		}
+		defer func() { failed = errors.Join(failed, api.stop(f.done)) }()
+		host = api.addr
+		go f.hear(api)
+	}
+	if err := r.enqueue(ctx, server.Addr, host); err != nil {
 		return result{}, err
 	}
 	addr := server.Addr
@@ -54,7 +60,7 @@ func (r row) measure(ctx context.Context, server *redisserver.Server, free bool)
 	errs := make([]error, r.workers)
 	began := time.Now()
 	for i := range r.workers {
-		w, err := worker.New(r.config(addr, api, free), zap.NewNop())
+		w, err := worker.New(r.config(addr, host, free), zap.NewNop())
 		if err != nil {
 			return result{}, err
 		}
@@ -67,6 +73,9 @@ func (r row) measure(ctx context.Context, server *redisserver.Server, free bool)
 		return result{}, ctx.Err()
 	case <-time.After(5 * time.Minute):
 		return result{}, errors.New("not done within 5 minutes")
+	}
+	if f.err != nil {
+		return result{}, f.err
 	}
 	worked := time.Since(began)
 	after, err := server.Usage(ctx)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +22,7 @@ type fleet struct {
 	starts []start
 	want   int
 	done   chan struct{}
+	err    error // of hear, once done is closed
 }
 
 // handler is the handler of a worker.
@@ -33,8 +33,11 @@ func (f *fleet) handler(worker int) func(context.Context, *asynq.Task) error {
 	}
 }
 
-// ServeHTTP is the API that HTTP jobs call.
-func (f *fleet) ServeHTTP(_ http.ResponseWriter, r *http.Request) { f.started(r.UserAgent(), "") }
+// hear waits for the arrivals of an API. They are the starts of HTTP jobs.
+func (f *fleet) hear(a *api) {
+	f.starts, f.err = a.wait()
+	close(f.done)
+}
 
 // started reads the clock under the lock, so that the starts are in order.
 func (f *fleet) started(worker any, payload string) {

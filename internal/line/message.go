@@ -16,6 +16,8 @@ type Message struct {
 	MaxRetry int // as asynq counts: a producer may have asked for another number
 	Retried  int
 	Deadline time.Time // zero: none
+	// Retention is how long asynq keeps the task, with its result, once it is done.
+	Retention time.Duration
 	// LastError is the error that ended the last attempt, and FailedAt is when it ended.
 	LastError string
 	FailedAt  time.Time
@@ -26,14 +28,15 @@ var ErrNoMessage = errors.New("no message of asynq")
 
 // The fields of asynq's TaskMessage.
 const (
-	fieldType     = 1
-	fieldPayload  = 2
-	fieldRetry    = 5
-	fieldRetried  = 6
-	fieldError    = 7
-	fieldDeadline = 9
-	fieldFailedAt = 11
-	fieldHeaders  = 15
+	fieldType      = 1
+	fieldPayload   = 2
+	fieldRetry     = 5
+	fieldRetried   = 6
+	fieldError     = 7
+	fieldDeadline  = 9
+	fieldFailedAt  = 11
+	fieldRetention = 12
+	fieldHeaders   = 15
 )
 
 // ParseMessage reads a message. The payload and the texts do not share memory with it.
@@ -82,6 +85,8 @@ func (m *Message) number(field protowire.Number, v int64) {
 		if v > 0 {
 			m.FailedAt = time.Unix(v, 0)
 		}
+	case fieldRetention:
+		m.Retention = time.Duration(v) * time.Second
 	}
 }
 
