@@ -97,7 +97,7 @@ jobs: { "x:": { limits: [api, account] }, "y:blocked": { limits: [account] } }
 	o := &operated{s: s, began: time.Now(), ran: map[string]bool{}}
 	seed := rand.Uint64()
 	o.Operator = operator.New(operator.Options{
-		Inspector: s.inspector, Queues: []string{"a", "b :%é"}, Rand: rand.New(rand.NewPCG(seed, 0)), Now: o.now, Failed: o.failed,
+		Inspector: s.inspector, Redis: s.rdb, Queues: []string{"a", "b :%é"}, Rand: rand.New(rand.NewPCG(seed, 0)), Now: o.now, Failed: o.failed,
 	})
 	m := member{yaml: yaml, asynq: asynq.Config{
 		Concurrency: 5, Queues: map[string]int{o.Queues[0]: 3, o.Queues[1]: 1}, DelayedTaskCheckInterval: time.Second, RetryDelayFunc: quickly,

@@ -54,7 +54,7 @@ func operated(ctx context.Context, programs site.Programs, seed uint64, slots []
 	rdb := redis.NewClient(&redis.Options{Addr: s.Redis.Addr, MaxRetries: -1, ReadTimeout: time.Second})
 	h := &hand{site: s, client: asynq.NewClientFromRedisClient(rdb), asynq: asynq.NewInspectorFromRedisClient(rdb), rand: rand.New(rand.NewPCG(seed, 2))}
 	h.Operator = operator.New(operator.Options{
-		Inspector: h.asynq, Queues: []string{site.Queue}, Rand: h.rand, Now: record.Now,
+		Inspector: h.asynq, Redis: rdb, Queues: []string{site.Queue}, Rand: h.rand, Now: record.Now,
 		Failed: func(*asynq.TaskInfo) bool { return false }, // jobs have many attempts
 	})
 	left, err := h.work(ctx, slots, length, &run)

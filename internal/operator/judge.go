@@ -143,15 +143,15 @@ func (o *Operator) Left(ctx context.Context) error {
 			errs = append(errs, j.wrong("%s is lost", id))
 		case gone:
 		case j.deleted == yes:
-			errs = append(errs, j.wrong("%s was deleted, and is %v", id, info.State))
+			errs = append(errs, j.wrong("%s was deleted, and is %v; %s", id, info.State, o.found(ctx, j.queue, id)))
 		case j.shelved == yes && info.State != asynq.TaskStateArchived:
-			errs = append(errs, j.wrong("%s was archived by hand, was not run since, and is %v", id, info.State))
+			errs = append(errs, j.wrong("%s was archived by hand, was not run since, and is %v; %s", id, info.State, o.found(ctx, j.queue, id)))
 		case info.State == asynq.TaskStateCompleted:
 			j.completed = true
 		case info.State == asynq.TaskStateArchived:
-			errs = append(errs, o.wronglyArchived(info))
+			errs = append(errs, o.wronglyArchived(ctx, info))
 		default:
-			errs = append(errs, j.wrong("%s is stuck: it is %v: %+v", id, info.State, info))
+			errs = append(errs, j.wrong("%s is stuck: it is %v: %+v; %s", id, info.State, info, o.found(ctx, j.queue, id)))
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -164,7 +164,7 @@ func (o *Operator) Left(ctx context.Context) error {
 func (o *Operator) checkArchive(ctx context.Context, queue string) error {
 	tasks, err := o.tasks(ctx, queue, o.Inspector.ListArchivedTasks)
 	for _, task := range tasks {
-		if err := o.wronglyArchived(task); err != nil {
+		if err := o.wronglyArchived(ctx, task); err != nil {
 			o.unexpected = append(o.unexpected, err)
 		}
 	}
@@ -172,10 +172,10 @@ func (o *Operator) checkArchive(ctx context.Context, queue string) error {
 }
 
 // wronglyArchived is an error if an archived job was not archived by hand, and did not fail.
-func (o *Operator) wronglyArchived(info *asynq.TaskInfo) error {
+func (o *Operator) wronglyArchived(ctx context.Context, info *asynq.TaskInfo) error {
 	j := o.jobs[info.ID]
 	if j == nil || j.shelved != no || o.Failed(info) {
 		return nil
 	}
-	return j.wrong("%s is archived, and nobody did that: %+v", info.ID, info)
+	return j.wrong("%s is archived, and nobody did that: %+v; %s", info.ID, info, o.found(ctx, j.queue, info.ID))
 }

@@ -18,7 +18,7 @@ func TestLeft(t *testing.T) {
 	began := time.Now()
 	inspector := asynq.NewInspectorFromRedisClient(rdb)
 	o := New(Options{
-		Inspector: inspector, Queues: []string{"default"}, Rand: rand.New(rand.NewPCG(1, 1)), Now: func() time.Duration { return time.Since(began) },
+		Inspector: inspector, Redis: rdb, Queues: []string{"default"}, Rand: rand.New(rand.NewPCG(1, 1)), Now: func() time.Duration { return time.Since(began) },
 		Failed: func(info *asynq.TaskInfo) bool { return info.ID == "failed" },
 	})
 	client := asynq.NewClientFromRedisClient(rdb)
@@ -53,7 +53,7 @@ func TestLeft(t *testing.T) {
 	}
 	got := strings.Split(err.Error(), "\n")
 	want := []string{
-		"shelved and run by somebody else was archived by hand, was not run since, and is pending", "waits is stuck: it is pending",
+		"shelved and run by somebody else was archived by hand, was not run since, and is pending; at ", "waits is stuck: it is pending",
 		"lost is lost", "archived by nobody is archived, and nobody did that", "deleted, and there was deleted, and is pending",
 	}
 	if len(got) != len(want) {

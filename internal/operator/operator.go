@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 )
 
 // Options are what an operator works with.
@@ -20,9 +21,11 @@ type Options struct {
 	// Inspector must not repeat commands by itself: then a command that was done and whose reply was
 	// lost cannot look like one that was refused.
 	Inspector *asynq.Inspector
-	Queues    []string
-	Rand      *rand.Rand
-	Now       func() time.Duration
+	// Redis is where errors tell from what became of a job.
+	Redis  redis.UniversalClient
+	Queues []string
+	Rand   *rand.Rand
+	Now    func() time.Duration
 	// Failed reports whether an archived job may be there because it failed as often as it may.
 	Failed func(*asynq.TaskInfo) bool
 }
