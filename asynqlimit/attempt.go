@@ -275,6 +275,9 @@ func (j *job) free() {
 	j.l.caller.answered(j.a)
 	j.uncalled()
 	j.giveUp()
+	if j.movesOn() {
+		j.l.caller.leavesOver(j.a)
+	}
 	j.freeSlots()
 	j.drySlots.end()
 	j.leaveFlight()

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/jobthrottle/jobthrottle/internal/line"
-	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // pending are the permits that a task wants and has no answer for.
@@ -22,11 +21,11 @@ func (c *caller) asksAgain(a *attempt, name string, cost int64) {
 	c.pends(a, pending{key: probeKey{a.queue, line.Whole(name)}, permits: cost})
 }
 
-// takesLater reports whether a called task does not take the permits for which it was called, because those of another limiter
-// are not due yet.
-func (j *job) takesLater(r *throttle.Reservation) bool {
-	limiter, _, _ := line.Split(j.a.wait.Line)
-	return len(j.limiter) > 1 && (r.OK() && r.Delay() > lead+slack || !r.OK() && r.Limiter() != limiter)
+// movesOn reports whether a called task parks in another line than the one from which it was called: it has to wait for something
+// else, and does not take the permits for which it was called.
+func (j *job) movesOn() bool {
+	name := j.a.parksIn()
+	return j.a.called && !j.held && name != "" && name != j.a.wait.Line
 }
 
 // leavesOver notes that a called task does not take the permits for which it was called. So the next pass visits its line,

@@ -76,13 +76,12 @@ func (j *job) hold(ctx context.Context) (err error) {
 	}
 	atOnce := r.OK() && r.Delay() <= early
 	j.expectAtOnce(r.Limiter(), atOnce)
-	if s.due() && j.takesLater(r) {
-		j.l.caller.leavesOver(j.a)
-	}
 	if !r.OK() {
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
-	j.reservation = r
+	if j.reservation = r; s.due() && len(j.limiter) > 1 && r.Delay() > lead+slack { // those of another limiter are due later
+		j.l.caller.leavesOver(j.a)
+	}
 	if !s.due() {
 		for i, name := range j.needs.limiters {
 			j.l.caller.promised(name, j.needs.costs[i])

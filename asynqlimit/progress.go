@@ -198,6 +198,16 @@ func (a *attempt) decide(f fate, parking line.Parking) {
 	a.fate, a.parking = f, parking
 }
 
+// parksIn returns the line in which the task parks when the attempt ends, or "" if it parks in none.
+func (a *attempt) parksIn() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.fate != parks {
+		return ""
+	}
+	return a.parking.Line
+}
+
 // goesBack records that the task goes back to its queue when the attempt ends.
 func (a *attempt) goesBack() {
 	a.mu.Lock()
