@@ -1,6 +1,7 @@
 package asynqlimit
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -9,7 +10,7 @@ import (
 )
 
 // A task that asks for slots does not overtake those that are in line for them: it queues behind them. Only those that were called
-// from there, or whose process ended, do not queue. And if the time is over for which a task waits here for slots, the last of
+// from there, or whose process ended, do not queue. Nor do those whose permits are due, if all others in that line came later. And if the time is over for which a task waits here for slots, the last of
 // those that do goes to the line.
 
 // queuesForSlots reports whether the task queues behind those that are in line for slots.
@@ -17,13 +18,18 @@ func (j *job) queuesForSlots() bool {
 	return j.a.wait.State != line.Back && !j.calledForSlot()
 }
 
-// queuesFor reports whether the task queues behind those in that line. One that was called from another line has others of its
-// own line before it in this one.
-func (j *job) queuesFor(name string) bool {
-	if j.a.wait.State == line.Called {
-		return j.l.caller.lined(j.a.queue, name)
+// queuesFor reports whether the task queues behind those in the line for slots of a limiter. One that was called from another line
+// has others of its own line before it in this one: it queues behind those that came earlier than itself.
+func (j *job) queuesFor(ctx context.Context, limiter string) bool {
+	name := line.InFlight + limiter
+	if j.a.wait.State != line.Called {
+		return j.l.caller.queuesFor(j.a.queue, name)
 	}
-	return j.l.caller.queuesFor(j.a.queue, name)
+	if !j.l.caller.lined(j.a.queue, name) {
+		return false
+	}
+	heads, _, err := j.l.lines.Heads(ctx, j.a.queue, []string{name})
+	return err != nil || heads[0].Tasks > 0 && heads[0].Since.UnixMicro() < j.comesAt(limiter)
 }
 
 // calledForSlot reports whether the task was called from the line of a limit in flight.

@@ -165,6 +165,35 @@ jobs: { "x:": { limits: [api, seats], hold: %s } }
 	}
 }
 
+// TestOrderBesideOtherLines: the first jobs need permits of a rate and a slot of a limit in flight. Behind them in the line for each
+// of these stand many others, which need only the one. The first jobs are not put off until those are gone.
+func TestOrderBesideOtherLines(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	goOn, free := s.stopLimit("api", "20/3s"), s.takeAllSlots("seat", 1)
+	const first, others = 5, 200
+	for i := range first {
+		s.enqueue("x:both", fmt.Sprint("both", i))
+	}
+	for i := range others {
+		s.enqueue("x:rate", fmt.Sprint("rate", i))
+		s.enqueue("y:seat", fmt.Sprint("seat", i))
+	}
+	s.serve(member{yaml: `
+limits: { api: { rate: 20/3s }, seat: { in_flight: 1 } }
+jobs: { "x:both": { limits: [api, seat] }, "x:rate": { limits: [api] }, "y:": { limits: [seat] } }
+`, handle: func(ctx context.Context, task *asynq.Task) error {
+		if task.Type() == "x:rate" {
+			return nil
+		}
+		return lasting(100*time.Millisecond)(ctx, task)
+	}})
+	s.awaitWaiting("default", first+2*others)
+	goOn()
+	free()
+	s.awaitStarts("both", first, 18*time.Second) // 9 s; as long as there are others, if they queue behind these
+}
+
 // inOrder waits for the starts of so many jobs, "job000" and so on, and fails if one starts more than a second before one
 // that came earlier, or not exactly once.
 func (s *site) inOrder(jobs int, within time.Duration) {

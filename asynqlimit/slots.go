@@ -113,7 +113,7 @@ func (j *job) takeSlots(ctx context.Context) error {
 	}
 	if j.queuesForSlots() {
 		for _, s := range j.needs.slots {
-			if !keepsOrder(s.Limit) && j.queuesFor(line.InFlight+s.Limiter) {
+			if !keepsOrder(s.Limit) && j.queuesFor(ctx, s.Limiter) {
 				return j.parkForSlot(s.Limiter)
 			}
 		}
