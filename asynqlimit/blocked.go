@@ -44,7 +44,7 @@ func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (v
 				if c.spare[key] { // its last visit could not call so many
 					of = &forSpare
 				}
-				n = max(min(free.soon, *of), 0)
+				n = max(min(free.soon, max(free.now, 0)+c.l.gate.roomFor(key.line), *of), 0)
 				k.short, k.inOrder, k.oneByOne = free.now > *of, true, slots && c.l.rules.ordered(limiter)
 				if *of -= n; n == 0 {
 					delete(c.spare, key) // those who come do not overtake it

@@ -43,6 +43,13 @@ func (g *gate) hasRoom(limiters []string) bool {
 	return true
 }
 
+// roomFor is how many more tasks may be called to wait in the room for a limiter, beyond those for which it has something now.
+func (g *gate) roomFor(limiter string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return max(min(g.size.room-g.waiting, max(g.size.notCalled/2, 1)-g.of[limiter]), 0)
+}
+
 // toRoom moves the task into the room, if there is room, and frees its slot. A task that was called
 // may go there even if its limiter has its half of the room already. Soon says that the task wants a
 // slot soon. If there is no room, the task idles in its slot until it has parked.

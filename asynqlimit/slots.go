@@ -157,12 +157,12 @@ func (j *job) askForSlots(ctx context.Context) error {
 		j.l.caller.answered(j.a) // it is in the limit's line now
 		j.stays()
 		names := j.slotLines()
-		switch stays := near || j.needs.rule.never; {
+		switch {
 		case wait <= 0:
 			leave()
-		case stays:
+		case j.needs.rule.never:
 			j.a.position.stay(names, near, false)
-		case !j.a.position.toRoom(names, false, false):
+		case !j.a.position.toRoom(names, near, false): // it would idle in a slot of the process
 			leave()
 		}
 	}})
