@@ -14,6 +14,9 @@ import (
 // slots if some are free. If it leaves out a line because there is no capacity, it notes the queue
 // in short.
 //
+// If several queues have lines for the same slots, those slots are for the queue that comes first, as far as it has tasks
+// that can be called.
+//
 // Lines for max_in_flight and for slots share the capacity, because each of them may have free
 // slots. Lines whose last visit could not call enough tasks share as much capacity again, so that
 // the other lines do not wait for them.
@@ -22,7 +25,7 @@ func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (v
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	forSlots, forSpare := capacity, capacity
+	forSlots, forSpare, given := capacity, capacity, map[string]int{} // given: to queues that come first, by line
 	for _, i := range c.l.gate.order(c.queues[:len(due)]) {
 		d := due[i]
 		if d.Paused {
@@ -44,8 +47,12 @@ func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (v
 				if c.spare[key] { // its last visit could not call so many
 					of = &forSpare
 				}
+				free.now, free.soon = free.now-given[key.line], free.soon-given[key.line]
 				n = max(min(free.soon, max(free.now, 0)+c.l.gate.roomFor(key.line), *of), 0)
 				k.short, k.inOrder, k.oneByOne = free.now > *of, true, slots && c.l.rules.ordered(limiter)
+				if !c.spare[key] {
+					given[key.line] += c.lineup(d.Queue).lines[key.line].atMost(n)
+				}
 				if *of -= n; n == 0 {
 					delete(c.spare, key) // those who come do not overtake it
 				}

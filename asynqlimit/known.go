@@ -27,6 +27,14 @@ type lined struct {
 	at    time.Time // when a job asked for it, or parked in it; zero: the last pass read it
 }
 
+// atMost returns n, or the number of tasks in the line if it is known and lower.
+func (l lined) atMost(n int) int {
+	if tasks := max(l.tasks, l.last); tasks > 0 {
+		return int(min(int64(n), tasks))
+	}
+	return n
+}
+
 const (
 	// maxAnnounced is how many new lines one pass announces.
 	maxAnnounced = 100

@@ -280,3 +280,33 @@ jobs: { "x:": { limits: [api, seats], hold: %s } }
 	s.enqueuePayload("x:job", "one", []byte(`{"tenant": "one"}`))
 	s.awaitStarts("one", 1, 6*time.Second)
 }
+
+// TestSlotsOfQueues: two queues have jobs in line for the only slot of a limit in flight. Its slot goes to the queue that comes first:
+// always, if the server is strict, else as often as its weight says.
+func TestSlotsOfQueues(t *testing.T) {
+	t.Parallel()
+	for strict, most := range map[bool]int{true: 2, false: 20} {
+		t.Run(fmt.Sprint("strict ", strict), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			free := s.takeAllSlots("seat", 1)
+			const jobs = 40
+			for i := range jobs {
+				s.enqueue("x:job", fmt.Sprint("low", i), asynq.Queue("low"))
+				s.enqueue("x:job", fmt.Sprint("high", i), asynq.Queue("high"))
+			}
+			s.serve(member{yaml: `
+limits: { seat: { in_flight: 1 } }
+jobs: { "x:": { limits: [seat], hold: 0 } }
+`, asynq: asynq.Config{Queues: map[string]int{"high": 6, "low": 1}, StrictPriority: strict}, handle: lasting(50 * time.Millisecond)})
+			s.awaitWaiting("low", jobs)
+			s.awaitWaiting("high", jobs)
+			free()
+			s.awaitStarts("high", jobs, 15*time.Second)
+			if n := len(s.seen("low")); n > most { // 39, if they take turns
+				t.Errorf("%d jobs of the other queue started meanwhile, want at most %d", n, most)
+			}
+			s.awaitStarts("low", jobs, 15*time.Second)
+		})
+	}
+}

@@ -108,7 +108,7 @@ func (c *caller) raises(name string, s operate.SlotUsage, now time.Time) bool {
 }
 
 // vacant returns for how many tasks of a line there are slots, or how many max_in_flight lets run, besides
-// those that were called before. A limit with dry_run lets all run. waits is false if the line's tasks do not
+// those that were called before, from this queue or another. A limit with dry_run lets all run. waits is false if the line's tasks do not
 // wait for that.
 func (c *caller) vacant(key probeKey, at time.Time) (free freeSlots, waits bool) {
 	limiter, slots := line.SlotLimit(key.line)
@@ -122,6 +122,10 @@ func (c *caller) vacant(key probeKey, at time.Time) (free freeSlots, waits bool)
 		n := cap(rule.inFlight) - len(rule.inFlight)
 		free = freeSlots{n, n}
 	}
-	called := int(c.pending[key]) + c.toCome(key, at)
+	called := 0
+	for _, queue := range c.queues {
+		of := probeKey{queue, key.line}
+		called += int(c.pending[of]) + c.toCome(of, at)
+	}
 	return freeSlots{free.now - called, free.soon - called}, slots || rule != nil
 }
