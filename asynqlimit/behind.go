@@ -10,8 +10,8 @@ import (
 )
 
 // A task that asks for slots does not overtake those that are in line for them: it queues behind them. Only those that were called
-// from there, or whose process ended, do not queue. Nor do those whose permits are due, if all others in that line came later. And if the time is over for which a task waits here for slots, the last of
-// those that do goes to the line.
+// from there, or whose process ended, do not queue. Nor do those whose permits are due, if all others in that line came later. And
+// if the time is over for which a task waits here for slots, the last of those that do goes to the line.
 
 // queuesForSlots reports whether the task queues behind those that are in line for slots.
 func (j *job) queuesForSlots() bool {

@@ -214,31 +214,26 @@ jobs: { "x:": { limits: [api, seat], hold: %s }, "y:": { limits: [seat], hold: 0
 }
 
 // TestFullLimitLeavesSlots: all slots of a large limit in flight are taken elsewhere, and hold is long. A few of the jobs in line for
-// them wait in the server, but in none of its slots: other jobs go on.
+// them wait in the server, but in none of its slots: other jobs, which come one after the other, go on.
 func TestFullLimitLeavesSlots(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
 	s.takeAllSlots("seats", 400)
-	const yaml = `
-limits: { seats: { in_flight: 400 } }
-jobs: { "x:": { limits: [seats], hold: %s } }
-`
-	const jobs, others = 100, 20
+	const jobs, others = 300, 40
 	for i := range jobs {
 		s.enqueue("x:job", fmt.Sprint("job", i))
 	}
-	stop := s.serve(member{yaml: fmt.Sprintf(yaml, "0")})
-	s.awaitWaiting("default", jobs)
-	stop()
-	s.serve(member{yaml: fmt.Sprintf(yaml, "30s"), asynq: asynq.Config{Concurrency: 2}})
-	s.await(5*time.Second, func() (bool, string) {
-		q := s.queue("default")
-		return q.Active > 0 && q.Pending == 0, fmt.Sprintf("%+v", q)
-	})
+	s.serve(member{yaml: `
+limits: { seats: { in_flight: 400 } }
+jobs: { "x:": { limits: [seats], hold: 30s } }
+`, asynq: asynq.Config{Concurrency: 4}})
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
 	for i := range others {
+		<-tick.C
 		s.enqueue("y:free", fmt.Sprint("free", i))
+		s.awaitStarts("free", i+1, 10*time.Second) // 30 s, once the others wait in all slots
 	}
-	s.awaitStarts("free", others, 8*time.Second) // 30 s, if they wait in slots
 }
 
 // TestHoldForeverAndSlots: with hold: forever, a job waits for a slot for a quarter of its timeout, and then parks.
