@@ -23,6 +23,8 @@ const (
 const (
 	// ack is how long after its answer a job is taken for done at the latest, if nothing is broken.
 	ack = 2 * time.Second
+	// onWay is how long before it arrived a request may have been sent.
+	onWay = 100 * time.Millisecond
 	// held is how long before its start a job is active: it waits in its worker.
 	held = 5 * time.Second
 	// queued is how long after a worker with a fast clock has made a scheduled job pending the job may start.
@@ -49,7 +51,7 @@ func causes(run check.Run, cancelled []operator.Cause) (causes []operator.Cause)
 			why = givenUp
 		}
 		for _, c := range cancels[a.Job] {
-			if a.At <= c.At && c.At <= done(run, a) {
+			if a.At-onWay <= c.At && c.At <= done(run, a) {
 				why = c.Why
 			}
 		}

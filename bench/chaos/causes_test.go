@@ -31,6 +31,7 @@ func TestCauses(t *testing.T) {
 		{"refused", http.StatusInternalServerError, nil, 0, 0, refused},
 		{"given up", 0, nil, 0, 0, givenUp},
 		{"cancelled", 0, nil, 0, 10 * s, "cancelled"},
+		{"cancelled when its request was on its way", http.StatusOK, nil, 0, 10*s - s/20, "cancelled"},
 		{"cancelled and answered", http.StatusOK, nil, 0, 11 * s, "cancelled"},
 		{"cancelled long after", http.StatusOK, nil, 0, 14 * s, ""},
 		{"cancelled before its result was written", http.StatusOK, phase("maxmemory", 9*s+s/2), 0, 14 * s, "cancelled"},
