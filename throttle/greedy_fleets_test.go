@@ -45,6 +45,19 @@ func TestFleetsUseWhatThereIs(t *testing.T) {
 	})
 }
 
+// addProcess adds a process that wants permits of all limits.
+func (r *replayed) addProcess(way time.Duration) *simulatedProcess {
+	i := len(r.procs)
+	p := &simulatedProcess{s: r.simulation, no: i, name: fmt.Sprintf("process%d", i), way: way, heeds: r.random.IntN(2) == 0, hears: r.random.IntN(2) == 0}
+	p.random = rand.New(rand.NewPCG(r.seed, uint64(1<<32+i)))
+	var err error
+	p.client, err = New(p, Options{ID: p.name})
+	check(r, err)
+	p.queues = []simulatedQueue{{limits: r.limits}}
+	r.procs = append(r.procs, p)
+	return p
+}
+
 // crew draws a limit, the processes that wait for it, and a pause, which one fleet in two has.
 func (r *replayed) crew() (pause pauseChange) {
 	interval := []time.Duration{ms(10), ms(100), ms(250), time.Second, 4 * time.Second}[r.random.IntN(5)]
@@ -59,14 +72,8 @@ func (r *replayed) crew() (pause pauseChange) {
 	if r.seed%4 < 2 {
 		r.late = ms(1)
 	}
-	for i := range 1 + r.random.IntN(3) {
-		p := &simulatedProcess{s: r.simulation, no: i, name: fmt.Sprintf("process%d", i), way: way, heeds: r.random.IntN(2) == 0, hears: r.random.IntN(2) == 0}
-		p.random = rand.New(rand.NewPCG(r.seed, uint64(1<<32+i)))
-		var err error
-		p.client, err = New(p, Options{ID: p.name})
-		check(r, err)
-		p.queues = []simulatedQueue{{limits: r.limits}}
-		r.procs = append(r.procs, p)
+	for range 1 + r.random.IntN(3) {
+		r.addProcess(way)
 	}
 	if r.seed%2 == 0 {
 		return pause

@@ -241,7 +241,7 @@ func (r *replayed) end() {
 // send takes a message there and back, or loses it.
 func (p *simulatedProcess) send(r *replayed, m message, answered func(any, error)) {
 	fate, again := p.draw(r.ended)
-	there, back := p.way+p.jitter(), p.way+p.jitter()
+	there, back := p.trip()
 	lost := p.patience()
 	if time.Now().Before(r.away) && !r.ended {
 		fate = requestLost

@@ -34,6 +34,7 @@ type simulatedProcess struct {
 	queues         []simulatedQueue
 	callers        int
 	way            time.Duration // one way, about
+	busy           time.Time     // until then it waits for its processor when a reply comes
 	faults         int           // one call in so many goes wrong; zero: none
 	hears          bool          // of changes
 	shares         bool          // calls, between its lines
@@ -119,7 +120,8 @@ func (p *simulatedProcess) call(m message) (any, error) {
 	}
 	p.mu.Lock()
 	fate, again := p.draw(ended())
-	there, back, lost := p.way+p.jitter(), p.way+p.jitter(), p.patience()
+	there, back := p.trip()
+	lost := p.patience()
 	p.mu.Unlock()
 	time.Sleep(there)
 	p.hold()
@@ -178,6 +180,15 @@ func (p *simulatedProcess) patience() time.Duration {
 
 // late is how many permits the process counts as late.
 func (p *simulatedProcess) late() int64 { return p.lateHere + p.client.Stats().Late }
+
+// trip is how long the next call takes there, and back.
+func (p *simulatedProcess) trip() (there, back time.Duration) {
+	there, back = p.way+p.jitter(), p.way+p.jitter()
+	if time.Now().Before(p.busy) {
+		back += ms(2) + time.Duration(p.random.Int64N(int64(ms(5))))
+	}
+	return there, back
+}
 
 func (p *simulatedProcess) jitter() time.Duration {
 	return time.Duration(p.random.Int64N(int64(p.way/4) + 1))
