@@ -240,6 +240,7 @@ type candidate struct {
 	needs needs
 	parks bool   // it parks without being tried, if it has to queue behind others
 	ahead string // one of its limiters that has others in line; empty if none has
+	data  []byte // its payload
 }
 
 // candidate reads a task. whole says that the queue has lines and that this process knows all of them. If
@@ -251,11 +252,11 @@ func (in *intake) candidate(ctx context.Context, queue string, t line.Taken, who
 	if err != nil || t.Wait.State.Near() {
 		return k
 	}
-	k.typ = m.Type
+	k.typ, k.data = m.Type, m.Payload
 	k.needs, err = in.l.rules.of(plan.Task{Type: m.Type, Queue: queue, Payload: m.Payload, Headers: m.Headers})
 	switch {
 	case err != nil, len(k.needs.limiters) == 0, k.needs.rule.never, k.needs.rule.inFlight != nil:
-	case !k.needs.shared() && (!whole || len(k.needs.slots) > 0 || k.needs.rule.Acquires || !in.l.asks(asynq.NewTask(m.Type, m.Payload))):
+	case !k.needs.shared() && (!whole || len(k.needs.slots) > 0 || k.needs.rule.Acquires):
 	case m.Retried > 0 && m.Retried >= m.MaxRetry, !m.Deadline.IsZero() && m.Deadline.Before(now): // it may be over, which is not for the limits to decide
 	default:
 		k.ahead, err = in.l.caller.ahead(ctx, queue, k.needs)
@@ -278,7 +279,7 @@ func (in *intake) parks(k candidate, wanted map[string]int64, now time.Time) (p 
 			limiter, most = name, takes
 		}
 	}
-	if limiter == "" {
+	if limiter == "" || !k.needs.shared() && !in.l.asks(asynq.NewTask(k.typ, k.data)) {
 		return p, false
 	}
 	name, draw := k.needs.lineOf(limiter), k.needs.draws[slices.Index(k.needs.limiters, limiter)]
