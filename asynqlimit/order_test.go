@@ -141,10 +141,14 @@ func TestOrderOfTwoLimits(t *testing.T) {
 	for name, of := range map[string]struct {
 		rate, hold string
 		lasts      time.Duration
+		servers    int
 	}{
-		"few permits":          {rate: "20/1s", hold: "2s"},
-		"few permits, no hold": {rate: "20/1s", hold: "0"},
-		"few slots, no hold":   {rate: "2/100ms", hold: "0", lasts: 300 * time.Millisecond},
+		"few permits":            {rate: "20/1s", hold: "2s", servers: 1},
+		"few permits, no hold":   {rate: "20/1s", hold: "0", servers: 1},
+		"few slots, no hold":     {rate: "2/100ms", hold: "0", lasts: 300 * time.Millisecond, servers: 1},
+		"few slots":              {rate: "2/100ms", hold: "2s", lasts: 300 * time.Millisecond, servers: 1},
+		"few slots, in bursts":   {rate: "20/1s", hold: "2s", lasts: 300 * time.Millisecond, servers: 1},
+		"few slots, two servers": {rate: "2/100ms", hold: "2s", lasts: 300 * time.Millisecond, servers: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -154,10 +158,12 @@ func TestOrderOfTwoLimits(t *testing.T) {
 			for i := range jobs {
 				s.enqueue("x:job", fmt.Sprintf("job%03d", i), asynq.MaxRetry(0))
 			}
-			s.serve(member{yaml: fmt.Sprintf(`
+			for n := range of.servers {
+				s.serve(member{name: fmt.Sprint(n), yaml: fmt.Sprintf(`
 limits: { api: { rate: %s, guard: 50ms }, seats: { in_flight: 3 } }
 jobs: { "x:": { limits: [api, seats], hold: %s } }
 `, of.rate, of.hold), handle: lasting(of.lasts)})
+			}
 			s.awaitWaiting("default", jobs)
 			goOn()
 			s.inOrder(jobs, 40*time.Second)

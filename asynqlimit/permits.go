@@ -122,7 +122,7 @@ func (j *job) near(ctx, running context.Context) error {
 
 // standing returns what is known about the task now.
 func (j *job) standing(ctx context.Context) (s standing, err error) {
-	s = standing{came: j.came(), forSlot: j.calledForSlot(), hold: j.needs.rule.Hold, never: j.needs.rule.never, shared: j.needs.shared(), most: j.mayWait(ctx), room: j.a.position.hasRoom(j.needs.limiters)}
+	s = standing{came: j.came(), forSlot: j.calledForSlot(), hold: j.mayHold(), never: j.needs.rule.never, shared: j.needs.shared(), most: j.mayWait(ctx), room: j.a.position.hasRoom(j.needs.limiters)}
 	if !s.due() && !s.never {
 		s.ahead, err = j.l.caller.ahead(ctx, j.a.queue, j.needs)
 	}

@@ -130,7 +130,7 @@ func (j *job) takeSlots(ctx context.Context) error {
 func (j *job) askForSlots(ctx context.Context) error {
 	running, cancel := j.l.whileRunning(ctx)
 	defer cancel()
-	wait, near := j.needs.rule.Hold, j.a.wait.State.Near()
+	wait, near := j.mayHold(), j.a.wait.State.Near()
 	if near {
 		wait = max(wait, lead+slack)
 	}
@@ -185,6 +185,22 @@ func (j *job) askForSlots(ctx context.Context) error {
 		return blocked
 	}
 	return j.undecided(ctx, err)
+}
+
+// mayHold is how long the task may wait here, for its permits and for its slots: its hold. If it was called and needs both, it is
+// at most two intervals of its rates: one for a slot, and one for other permits if those were too old by then. The longer such
+// tasks wait, the more of them reserve permits and give them back for want of a slot. When there is a slot, others have reserved
+// what is due, and it goes to whoever came last.
+func (j *job) mayHold() time.Duration {
+	hold := j.needs.rule.Hold
+	if j.slots == nil || len(j.limiter) == 0 || !j.came().Near() || j.needs.rule.never {
+		return hold
+	}
+	most := time.Duration(0)
+	for _, r := range j.rates() {
+		most = max(most, 2*(r.Interval+guardOf(r)))
+	}
+	return min(hold, most)
 }
 
 // blockedBySlots returns what is wrong with a limit in flight, or nil if err is something else.
