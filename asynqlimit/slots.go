@@ -157,12 +157,12 @@ func (j *job) askForSlots(ctx context.Context) error {
 		j.l.caller.answered(j.a) // it is in the limit's line now
 		j.stays()
 		names := j.slotLines()
-		switch {
+		switch stays := near || j.needs.rule.never; {
 		case wait <= 0:
 			leave()
-		case j.needs.rule.never:
+		case stays:
 			j.a.position.stay(names, near, false)
-		case !j.a.position.toRoom(names, near, false): // it would idle in a slot of the process
+		case !j.a.position.toRoom(names, false, false):
 			leave()
 		}
 	}})
