@@ -20,6 +20,8 @@ const (
 	// soonGone: a line that empties within this time counts as none, if there are permits for all in it. A task that comes
 	// now starts before them by at most this time.
 	soonGone = 500 * time.Millisecond
+	// backIn is about how long it takes until a task that parks is back, at least.
+	backIn = lead + slack + line.Settled
 )
 
 // standing is what is known about a task that is about to ask for its permits.
@@ -47,7 +49,8 @@ type verdict struct {
 // decide returns whether a task asks for its permits, and how long it may wait for them. Tasks
 // that were called, and tasks that come back because their process ended, ask: their permits are
 // due soon. If a task was called for a slot, they may be due a little later, but not as late as its
-// hold: slots are not for tasks that wait for permits. Others queue behind those in line. Where
+// hold: slots are not for tasks that wait for permits. The same holds if there is no room: those of another of its limiters
+// may be due much later, and it would idle in a slot until then. Others queue behind those in line. Where
 // tenants share a limiter, only as many tasks wait in processes as keep the limiter busy: so a tenant
 // that comes now is not behind what others were promised.
 func decide(s standing) verdict {
@@ -55,12 +58,14 @@ func decide(s standing) verdict {
 		return verdict{park: s.ahead}
 	}
 	wait, least := s.hold, lead+slack
-	if s.forSlot { // if it parked, it would stay in line for that long
-		least += line.Settled
+	if s.forSlot {
+		least = backIn
 	}
 	switch {
 	case s.due() && (s.shared || s.forSlot) && !s.never:
 		wait = least
+	case s.due() && !s.room && !s.never:
+		wait = max(min(wait, backIn), least)
 	case s.due():
 		wait = max(wait, least)
 	case !s.room && !s.never:

@@ -17,7 +17,10 @@ func TestDecide(t *testing.T) {
 	}{
 		{"fresh", standing{hold: hold, most: time.Hour, room: true}, verdict{wait: hold}},
 		{"behind others", standing{hold: hold, most: time.Hour, room: true, ahead: "api"}, verdict{park: "api"}},
-		{"called, others behind it", standing{came: line.Called, hold: hold, most: time.Hour, ahead: "api"}, verdict{wait: hold}},
+		{"called, others behind it", standing{came: line.Called, hold: hold, most: time.Hour, room: true, ahead: "api"}, verdict{wait: hold}},
+		{"called, no room", standing{came: line.Called, hold: hold, most: time.Hour}, verdict{wait: line.Settled + lead + slack}},
+		{"called, no room, without hold", standing{came: line.Called, most: time.Hour}, verdict{wait: lead + slack}},
+		{"called, no room, never parks", standing{came: line.Called, hold: time.Hour, never: true, most: time.Hour}, verdict{wait: time.Hour}},
 		{"called, without hold", standing{came: line.Called, most: time.Hour, room: true}, verdict{wait: lead + slack}},
 		{"called for a slot, without hold", standing{came: line.Called, forSlot: true, most: time.Hour, ahead: "api"}, verdict{wait: line.Settled + lead + slack}},
 		{"called for a slot, tenants share", standing{came: line.Called, forSlot: true, hold: hold, most: time.Hour, shared: true}, verdict{wait: line.Settled + lead + slack}},

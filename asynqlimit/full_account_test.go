@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hibiken/asynq"
+
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // TestOthersBehindAFullAccount: the first jobs in line for a limit are those of an account whose own limit is full. The permits
@@ -52,4 +55,49 @@ jobs: { "x:": { limits: [api, seat] }, "y:": { limits: [api] } }
 	s.awaitWaiting("default", first+others)
 	goOn()
 	s.awaitStarts("other", others, 5*time.Second) // up to 11 s, if the line rests after each visit
+}
+
+// TestFullAccountWithALongHold: the first jobs in line for a limit are those of an account whose own limit is full, and would be free
+// again within their hold. They wait in the server, but do not fill it: the jobs of another account behind them start soon, and
+// so does a job that comes now and needs nothing.
+func TestFullAccountWithALongHold(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	goOn := s.stopLimit("api", "1000/1s")
+	s.useUp("account:0", "200/20s")
+	const full, others = 60, 10
+	for i := range full {
+		s.enqueuePayload("x:job", fmt.Sprintf("full%03d", i), []byte(`{"account": 0}`))
+	}
+	for i := range others {
+		s.enqueuePayload("x:job", fmt.Sprintf("other%03d", i), []byte(`{"account": 1}`))
+	}
+	s.serve(member{yaml: `
+limits: { api: { rate: 1000/1s }, account: { rate: 200/20s, key: payload.account } }
+jobs: { "x:": { limits: [api, account], hold: 30s } }
+`, asynq: asynq.Config{Concurrency: 4}})
+	s.awaitWaiting("default", full+others)
+	goOn()
+	s.awaitStarts("other", others, 6*time.Second) // 18 s, if those that wait for their account are all that the server can take
+	s.enqueue("y:job", "free")
+	s.awaitStarts("free", 1, 3*time.Second)
+	if n := len(s.seen("full")); n > 0 {
+		t.Errorf("%d jobs of the account started, though its limit is full", n)
+	}
+}
+
+// useUp takes all permits of a limiter, which is new.
+func (s *site) useUp(name, rate string) {
+	s.t.Helper()
+	r, err := throttle.ParseRate(rate)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	l := s.limiter(name)
+	if _, err := l.TrySetRate(s.t.Context(), r); err != nil {
+		s.t.Fatal(err)
+	}
+	if ok, err := l.TryAcquire(s.t.Context(), r.Permits); err != nil || !ok {
+		s.t.Fatal("not all permits are free: ", err)
+	}
 }

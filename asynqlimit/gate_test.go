@@ -647,3 +647,30 @@ func TestLoadIsOfTasks(t *testing.T) {
 	runs.leave()
 	load(0)
 }
+
+// TestRoomIsForPermitsThatAreDueSoon: a task was called, and came to the room because there is no slot. Its permits are not due soon
+// after all, and its limiter has half of the room already: there is no room for it. There is if it is due soon.
+func TestRoomIsForPermitsThatAreDueSoon(t *testing.T) {
+	g := newGate(gateSize{slots: 1, room: 8, notCalled: 4, weights: map[string]int{"a": 1}})
+	api := []string{"api"}
+	g.expect("a", 3)
+	admit := func() *position {
+		t.Helper()
+		s, ok := g.admit("a", 0)
+		if !ok {
+			t.Fatal("not admitted")
+		}
+		s.came(true, time.Time{})
+		return s
+	}
+	admit()
+	for i, want := range []bool{true, true, false} {
+		s := admit()
+		if got := s.toRoom(api, false, false); got != want {
+			t.Errorf("%d: in the room %v, want %v", i, got, want)
+		}
+	}
+	if !admit().toRoom(api, true, true) {
+		t.Error("no room for one whose permits are due soon")
+	}
+}

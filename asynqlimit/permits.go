@@ -42,7 +42,8 @@ func (j *job) acquire(ctx context.Context) error {
 // hold reserves the permits if they are due within the job's hold and there is room for the task
 // here. Then the task waits in the room until shortly before they are due. A task that has missed
 // permits before keeps its slot instead if the new ones are due soonEnough. If the permits are due
-// later, or there is no room, hold returns a *ThrottledError, and the task parks.
+// later, or there is no room, hold returns a *ThrottledError, and the task parks. A task that was called
+// does so, too, if its permits are not due soon after all: there is more room only for those whose permits are.
 func (j *job) hold(ctx context.Context) (err error) {
 	if len(j.limiter) == 0 || j.reservation != nil || j.held {
 		return nil
@@ -96,7 +97,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 	if !soon {
 		j.l.caller.answered(j.a) // slots are for others until then
 	}
-	if s.never || s.due() {
+	if s.never || s.due() && r.Delay() <= backIn {
 		j.a.position.stay(j.needs.limiters, s.due(), soon)
 	} else if !j.a.position.toRoom(j.needs.limiters, false, soon) {
 		j.giveUp()

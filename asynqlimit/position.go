@@ -52,7 +52,8 @@ func (g *gate) roomFor(limiter string) int {
 
 // toRoom moves the task into the room, if there is room, and frees its slot. A task that was called
 // may go there even if its limiter has its half of the room already. Soon says that the task wants a
-// slot soon. If there is no room, the task idles in its slot until it has parked.
+// slot soon. If there is no room, the task idles in its slot until it has parked. If it came to the room because its
+// permits were due soon, and they are not, there may be no room for it any more: it is there until it has parked.
 func (s *position) toRoom(limiters []string, called, soon bool) bool {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -98,12 +99,13 @@ func (s *position) toRoomNow(limiters []string, called, soon bool) bool {
 	if s.waits {
 		later := s.due && !soon
 		s.g.exit(s)
+		fits := called || !later || s.g.hasRoom(limiters)
 		s.due = soon
 		s.g.enter(s, limiters)
 		if later {
 			s.g.pass(false)
 		}
-		return true
+		return fits
 	}
 	if !s.slot {
 		return false
