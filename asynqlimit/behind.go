@@ -3,7 +3,6 @@ package asynqlimit
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/line"
@@ -11,17 +10,17 @@ import (
 
 // A task that asks for slots does not overtake those that are in line for them: it queues behind them. Only those that were called
 // from there, or whose process ended, do not queue. Nor do those whose permits are due, if all others in that line came later. And
-// if the time is over for which a task waits here for slots, the last of those that do goes to the line.
+// if the time is over for which a task waits here, the last of those that do goes to the line.
 
 // queuesForSlots reports whether the task queues behind those that are in line for slots.
 func (j *job) queuesForSlots() bool {
-	return j.a.wait.State != line.Back && !j.calledForSlot()
+	_, forSlots := line.SlotLimit(j.a.wait.Line)
+	return j.a.wait.State != line.Back && (j.a.wait.State != line.Called || !forSlots)
 }
 
-// queuesFor reports whether the task queues behind those in the line for slots of a limiter. One that was called from another line
-// has others of its own line before it in this one: it queues behind those that came earlier than itself.
-func (j *job) queuesFor(ctx context.Context, limiter string) bool {
-	name := line.InFlight + limiter
+// queuesFor reports whether the task, which came at since, queues behind those in a line for slots or for max_in_flight. One that
+// was called from another line has others of its own line before it in this one: it queues behind those that came earlier.
+func (j *job) queuesFor(ctx context.Context, name string, since int64) bool {
 	if j.a.wait.State != line.Called {
 		return j.l.caller.queuesFor(j.a.queue, name)
 	}
@@ -29,13 +28,12 @@ func (j *job) queuesFor(ctx context.Context, limiter string) bool {
 		return false
 	}
 	heads, _, err := j.l.lines.Heads(ctx, j.a.queue, []string{name})
-	return err != nil || heads[0].Tasks > 0 && heads[0].Since.UnixMicro() < j.comesAt(limiter)
+	return err != nil || heads[0].Tasks > 0 && heads[0].Since.UnixMicro() < since
 }
 
-// calledForSlot reports whether the task was called from the line of a limit in flight.
+// calledForSlot reports whether the task was called from the line of a limit in flight or for max_in_flight.
 func (j *job) calledForSlot() bool {
-	_, ok := line.SlotLimit(j.a.wait.Line)
-	return ok && j.a.wait.State == line.Called
+	return j.a.wait.State == line.Called && line.IsWait(j.a.wait.Line)
 }
 
 // slotLines are the lines in which the task waits for slots of its limits in flight.
@@ -47,7 +45,7 @@ func (j *job) slotLines() []string {
 	return names
 }
 
-// slotWaiter is a task that waits here for slots, until its time is over.
+// slotWaiter is a task that waits here for slots or for max_in_flight, until its time is over.
 type slotWaiter struct {
 	since int64     // where it stands
 	until time.Time // when it leaves
@@ -56,10 +54,10 @@ type slotWaiter struct {
 	leave func()
 }
 
-// waitsForSlots calls leave when the task has waited for that long, at most most. If another waits here for the same slots and
-// came later, that one leaves in its stead, and it has the other's time. stop ends that.
-func (c *caller) waitsForSlots(j *job, since int64, wait, most time.Duration, leave func()) (stop func()) {
-	key, now := probeKey{j.a.queue, strings.Join(j.slotLines(), "\n")}, time.Now()
+// waitsHere calls leave when a task has waited for that long, at most most. If another waits here for the same and came later,
+// that one leaves in its stead, and it has the other's time. stop ends that.
+func (c *caller) waitsHere(key probeKey, since int64, wait, most time.Duration, leave func()) (stop func()) {
+	now := time.Now()
 	w := &slotWaiter{since: since, until: now.Add(wait), most: now.Add(most), leave: leave}
 	c.mu.Lock()
 	defer c.mu.Unlock()

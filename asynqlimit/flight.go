@@ -15,14 +15,24 @@ const retryFull = 2 * time.Second
 // fullLine begins the name of the line for jobs that found max_in_flight reached.
 const fullLine = line.MaxInFlight
 
-// enterFlight waits until the job's max_in_flight allows it to run. This is like waiting for a
-// permit, and jobs that wait longer have a line of their own.
+// enterFlight waits until the job's max_in_flight allows it to run: in the room for as long as its hold, and then in a line
+// for that. Meanwhile its permits are for others.
 func (j *job) enterFlight(ctx context.Context) error {
 	r := j.needs.rule
 	if r == nil || r.inFlight == nil {
 		return nil
 	}
-	if !j.a.wait.State.Near() && j.l.caller.queuesFor(j.a.queue, fullLine+r.Name) {
+	name, near := fullLine+r.Name, j.a.wait.State.Near()
+	if !near { // it comes behind those in line for its permits
+		if err := j.hold(ctx); err != nil {
+			return err
+		}
+	}
+	running, cancel := j.l.whileRunning(ctx)
+	defer cancel()
+	j.a.inTurn(running)
+	called := j.a.wait.State == line.Called && j.a.wait.Line == name
+	if j.a.wait.State != line.Back && !called && j.queuesFor(running, name, j.a.since) {
 		return j.full(r)
 	}
 	select {
@@ -31,22 +41,30 @@ func (j *job) enterFlight(ctx context.Context) error {
 		return nil
 	default:
 	}
+	j.giveUp() // others get its permits meanwhile
+	if !called {
+		j.l.caller.answered(j.a)
+	}
+	j.a.waitsFor(j.parkingIn(name))
+	wait, most := r.Hold, j.mayWait(ctx)
+	if near {
+		wait = max(wait, lead+slack)
+	}
+	if wait = min(wait, most); wait <= 0 || !j.a.position.toRoom([]string{name}, near, false) {
+		return j.full(r)
+	}
 	j.a.ask() // those behind it have no reason to wait for it
-	j.a.waitsFor(j.parkingIn(fullLine + r.Name))
-	running, cancel := j.l.whileRunning(ctx)
-	defer cancel()
-	wait := min(r.Hold, j.mayWait(ctx))
-	if wait > 0 && j.a.position.toRoom([]string{fullLine + r.Name}, false, false) {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case r.inFlight <- struct{}{}:
-			j.entered(r)
-			return nil
-		case <-timer.C:
-		case <-running.Done():
-			return j.undecided(ctx, running.Err())
-		}
+	within, leave := context.WithTimeout(running, most)
+	defer leave()
+	defer j.l.caller.waitsHere(probeKey{j.a.queue, name}, j.a.since, wait, most, leave)()
+	select {
+	case r.inFlight <- struct{}{}:
+		j.entered(r)
+		return nil
+	case <-within.Done():
+	}
+	if running.Err() != nil {
+		return j.undecided(ctx, running.Err())
 	}
 	return j.full(r)
 }

@@ -1,6 +1,7 @@
 package asynqlimit_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -32,6 +33,43 @@ jobs: { "x:": { limits: [api, account] } }
 	goOn()
 	s.awaitStarts("full", 5, 5*time.Second)
 	s.awaitStarts("other", 15, 5*time.Second) // 8 s, if the line rests after each visit
+}
+
+// TestOthersBehindThoseInFlight: the first jobs in line for a limit may run one at a time in a process, as of its latest start. The
+// permits that they cannot use meanwhile go to the jobs behind them, soon.
+func TestOthersBehindThoseInFlight(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	goOn := s.stopLimit("api", "20/1h")
+	const first, others = 200, 15
+	for i := range first {
+		s.enqueue("x:job", fmt.Sprintf("first%03d", i))
+	}
+	for i := range others {
+		s.enqueue("y:job", fmt.Sprintf("other%03d", i))
+	}
+	stop := s.serve(member{yaml: `
+limits: { api: { rate: 20/1h } }
+jobs: { "x:": { limits: [api], hold: 0 }, "y:": { limits: [api], hold: 0 } }
+`})
+	s.awaitWaiting("default", first+others)
+	stop()
+	over := make(chan struct{})
+	defer close(over)
+	s.serve(member{yaml: `
+limits: { api: { rate: 20/1h } }
+jobs: { "x:": { limits: [api], max_in_flight: 1, hold: 20s }, "y:": { limits: [api] } }
+`, handle: func(_ context.Context, task *asynq.Task) error {
+		if task.Type() == "x:job" {
+			<-over
+		}
+		return nil
+	}})
+	goOn()
+	s.awaitStarts("other", others, 5*time.Second)
+	if n := len(s.seen("first")); n != 1 {
+		t.Errorf("%d jobs run that may run one at a time", n)
+	}
 }
 
 // TestOthersBehindThoseWithoutSlots: the first jobs in line for a limit also need slots of a limit in flight, which others have for

@@ -133,22 +133,25 @@ func TestOrderWhereTakesAreSlow(t *testing.T) {
 	}
 }
 
-// TestOrderOfTwoLimits: jobs need permits of a rate and a slot of a limit in flight. Either the rate is what most of them wait
+// TestOrderOfTwoLimits: jobs need permits of a rate, and a slot of a limit in flight or one of max_in_flight. Either the rate is what most of them wait
 // for, or the slots are. So some of them wait for one limit, and others for the other, and a job may have to wait for both in
 // turn. No job starts more than a second before one that was enqueued earlier.
 func TestOrderOfTwoLimits(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]struct {
-		rate, hold string
-		lasts      time.Duration
-		servers    int
+		rate, job string
+		lasts     time.Duration
+		servers   int // 0: one
 	}{
-		"few permits":            {rate: "20/1s", hold: "2s", servers: 1},
-		"few permits, no hold":   {rate: "20/1s", hold: "0", servers: 1},
-		"few slots, no hold":     {rate: "2/100ms", hold: "0", lasts: 300 * time.Millisecond, servers: 1},
-		"few slots":              {rate: "2/100ms", hold: "2s", lasts: 300 * time.Millisecond, servers: 1},
-		"few slots, in bursts":   {rate: "20/1s", hold: "2s", lasts: 300 * time.Millisecond, servers: 1},
-		"few slots, two servers": {rate: "2/100ms", hold: "2s", lasts: 300 * time.Millisecond, servers: 2},
+		"few permits":                         {rate: "20/1s", job: "limits: [api, seats], hold: 2s"},
+		"few permits, no hold":                {rate: "20/1s", job: "limits: [api, seats], hold: 0"},
+		"few slots, no hold":                  {rate: "2/100ms", job: "limits: [api, seats], hold: 0", lasts: 300 * time.Millisecond},
+		"few slots":                           {rate: "2/100ms", job: "limits: [api, seats], hold: 2s", lasts: 300 * time.Millisecond},
+		"few slots, in bursts":                {rate: "20/1s", job: "limits: [api, seats], hold: 2s", lasts: 300 * time.Millisecond},
+		"few slots, two servers":              {rate: "2/100ms", job: "limits: [api, seats], hold: 2s", lasts: 300 * time.Millisecond, servers: 2},
+		"few permits, max_in_flight":          {rate: "10/500ms", job: "limits: [api], max_in_flight: 3, hold: 2s"},
+		"few permits, max_in_flight, no hold": {rate: "10/500ms", job: "limits: [api], max_in_flight: 3, hold: 0"},
+		"max_in_flight, no hold":              {rate: "2/100ms", job: "limits: [api], max_in_flight: 3, hold: 0", lasts: 300 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -158,11 +161,11 @@ func TestOrderOfTwoLimits(t *testing.T) {
 			for i := range jobs {
 				s.enqueue("x:job", fmt.Sprintf("job%03d", i), asynq.MaxRetry(0))
 			}
-			for n := range of.servers {
+			for n := range max(of.servers, 1) {
 				s.serve(member{name: fmt.Sprint(n), yaml: fmt.Sprintf(`
 limits: { api: { rate: %s, guard: 50ms }, seats: { in_flight: 3 } }
-jobs: { "x:": { limits: [api, seats], hold: %s } }
-`, of.rate, of.hold), handle: lasting(of.lasts)})
+jobs: { "x:": { %s }, "y:": { limits: [seats] } }
+`, of.rate, of.job), handle: lasting(of.lasts)})
 			}
 			s.awaitWaiting("default", jobs)
 			goOn()

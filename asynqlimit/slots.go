@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -113,7 +114,7 @@ func (j *job) takeSlots(ctx context.Context) error {
 	}
 	if j.queuesForSlots() {
 		for _, s := range j.needs.slots {
-			if !keepsOrder(s.Limit) && j.queuesFor(ctx, s.Limiter) {
+			if !keepsOrder(s.Limit) && j.queuesFor(ctx, line.InFlight+s.Limiter, j.comesAt(s.Limiter)) {
 				return j.parkForSlot(s.Limiter)
 			}
 		}
@@ -141,7 +142,7 @@ func (j *job) askForSlots(ctx context.Context) error {
 	defer leave()
 	over := func() {}
 	if !j.needs.rule.never {
-		over = j.l.caller.waitsForSlots(j, since, max(wait, back), max(most, back), leave)
+		over = j.l.caller.waitsHere(probeKey{j.a.queue, strings.Join(j.slotLines(), "\n")}, since, max(wait, back), max(most, back), leave)
 	}
 	j.a.inTurn(ctx)
 	j.a.waitsFor(j.parkingIn(line.InFlight + j.needs.slots[0].Limiter))
