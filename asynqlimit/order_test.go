@@ -143,15 +143,13 @@ func TestOrderOfTwoLimits(t *testing.T) {
 		lasts     time.Duration
 		servers   int // 0: one
 	}{
-		"few permits":                         {rate: "20/1s", job: "limits: [api, seats], hold: 2s"},
-		"few permits, no hold":                {rate: "20/1s", job: "limits: [api, seats], hold: 0"},
-		"few slots, no hold":                  {rate: "2/100ms", job: "limits: [api, seats], hold: 0", lasts: 300 * time.Millisecond},
-		"few slots":                           {rate: "2/100ms", job: "limits: [api, seats], hold: 2s", lasts: 300 * time.Millisecond},
-		"few slots, in bursts":                {rate: "20/1s", job: "limits: [api, seats], hold: 2s", lasts: 300 * time.Millisecond},
-		"few slots, two servers":              {rate: "2/100ms", job: "limits: [api, seats], hold: 2s", lasts: 300 * time.Millisecond, servers: 2},
-		"few permits, max_in_flight":          {rate: "10/500ms", job: "limits: [api], max_in_flight: 3, hold: 2s"},
-		"few permits, max_in_flight, no hold": {rate: "10/500ms", job: "limits: [api], max_in_flight: 3, hold: 0"},
-		"max_in_flight, no hold":              {rate: "2/100ms", job: "limits: [api], max_in_flight: 3, hold: 0", lasts: 300 * time.Millisecond},
+		"few permits":            {rate: "20/1s", job: "limits: [api, seats], hold: 2s"},
+		"few permits, no hold":   {rate: "20/1s", job: "limits: [api, seats], hold: 0"},
+		"few slots, no hold":     {rate: "2/100ms", job: "limits: [api, seats], hold: 0", lasts: 300 * time.Millisecond},
+		"few slots":              {rate: "2/100ms", job: "limits: [api, seats], hold: 2s", lasts: 300 * time.Millisecond},
+		"few slots, in bursts":   {rate: "20/1s", job: "limits: [api, seats], hold: 2s", lasts: 300 * time.Millisecond},
+		"few slots, two servers": {rate: "2/100ms", job: "limits: [api, seats], hold: 2s", lasts: 300 * time.Millisecond, servers: 2},
+		"max_in_flight, no hold": {rate: "2/100ms", job: "limits: [api], max_in_flight: 3, hold: 0", lasts: 300 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

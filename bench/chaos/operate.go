@@ -118,7 +118,7 @@ func (h *hand) act(ctx context.Context, over <-chan struct{}) error {
 func (h *hand) top(ctx context.Context) error {
 	if h.jobs > 0 { // otherwise there is no queue yet
 		q, err := h.asynq.GetQueueInfo(site.Queue)
-		if err != nil || q.Pending+q.Retry+q.Scheduled >= backlog {
+		if err != nil || q.Pending+q.Retry+q.Scheduled >= backlog || q.Archived >= operator.Most {
 			return nil // an error: Redis is away
 		}
 	}

@@ -166,13 +166,18 @@ func (o *Operator) cancel(queue string) {
 // Cancelled returns the jobs that the operator has cancelled. Those that ran have failed.
 func (o *Operator) Cancelled() []Cause { return slices.Clone(o.cancelled) }
 
-// most is how many archived jobs a queue may have. Beyond 9,999 asynq deletes the oldest.
-const most = 4000
+const (
+	// Most is how many archived jobs a queue may have before they are run.
+	Most = 4000
+	// kept is how many jobs an archive holds at most for nobody to lose one: asynq takes the oldest out of it where it would
+	// have 10,000, and forgets them.
+	kept = 9000
+)
 
 // Many does something with all jobs of a queue. While Redis is away it waits.
 func (o *Operator) Many(ctx context.Context) error {
 	for _, queue := range o.Queues {
-		if q, err := o.Inspector.GetQueueInfo(queue); err == nil && q.Archived >= most {
+		if q, err := o.Inspector.GetQueueInfo(queue); err == nil && q.Archived >= Most {
 			if err := o.runAll(ctx, queue, o.Inspector.ListArchivedTasks, o.Inspector.RunAllArchivedTasks); err != nil {
 				return err
 			}
@@ -210,11 +215,14 @@ func (o *Operator) runAll(ctx context.Context, queue string, list list, run func
 	return err
 }
 
-// archiveAll archives all jobs of a list. What is in the archive then was archived by hand, but for
+// archiveAll archives all jobs of a list, if the archive holds them. What is in the archive then was archived by hand, but for
 // what was there before.
 func (o *Operator) archiveAll(ctx context.Context, queue string, archive func(string) (int, error)) error {
 	if err := o.checkArchive(ctx, queue); err != nil {
 		return err
+	}
+	if q, err := o.Inspector.GetQueueInfo(queue); err != nil || q.Archived+q.Pending+q.Active+q.Scheduled+q.Retry > kept {
+		return nil // an error: Redis is away
 	}
 	begin := o.Now()
 	_, err := archive(queue)
@@ -234,7 +242,7 @@ func (o *Operator) archiveAll(ctx context.Context, queue string, archive func(st
 // tasks returns the tasks of a list. It asks until Redis answers.
 func (o *Operator) tasks(ctx context.Context, queue string, list list) (tasks []*asynq.TaskInfo, err error) {
 	err = o.until(ctx, func() (err error) {
-		if tasks, err = list(queue, asynq.PageSize(3*most)); errors.Is(err, asynq.ErrQueueNotFound) {
+		if tasks, err = list(queue, asynq.PageSize(3*Most)); errors.Is(err, asynq.ErrQueueNotFound) {
 			return nil // nobody has enqueued a job there yet
 		}
 		return err
