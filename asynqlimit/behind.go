@@ -20,15 +20,19 @@ func (j *job) queuesForSlots() bool {
 
 // queuesFor reports whether the task, which came at since, queues behind those in a line for slots or for max_in_flight. One that
 // was called from another line has others of its own line before it in this one: it queues behind those that came earlier.
-func (j *job) queuesFor(ctx context.Context, name string, since int64) bool {
+func (j *job) queuesFor(ctx context.Context, name string, since int64) (bool, error) {
 	if j.a.wait.State != line.Called {
-		return j.l.caller.queuesFor(j.a.queue, name)
+		return j.l.caller.queuesFor(j.a.queue, name), nil
 	}
 	if !j.l.caller.lined(j.a.queue, name) {
-		return false
+		return false, nil
 	}
 	heads, _, err := j.l.lines.Heads(ctx, j.a.queue, []string{name})
-	return err != nil || heads[0].Tasks > 0 && heads[0].Since.UnixMicro() < since
+	if err != nil {
+		return false, err
+	}
+	first := heads[0]
+	return first.Tasks > 0 && !first.Since.IsZero() && first.Since.UnixMicro() < since, nil
 }
 
 // calledForSlot reports whether the task was called from the line of a limit in flight or for max_in_flight.

@@ -15,7 +15,8 @@ import (
 // in short.
 //
 // If several queues have lines for the same slots, those slots are for the queue that comes first, as far as it has tasks
-// that can be called.
+// in line. They are for the next, too, if its last visit could not call enough, or if its tasks have an order: the one that
+// comes first there may be elsewhere.
 //
 // Lines for max_in_flight and for slots share the capacity, because each of them may have free
 // slots. Lines whose last visit could not call enough tasks share as much capacity again, so that
@@ -37,7 +38,8 @@ func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (v
 			}
 		}
 		for key, p := range c.probes {
-			if _, known := d.Known[key.line]; key.queue != d.Queue || !known && !p.opens() {
+			_, known := d.Known[key.line]
+			if key.queue != d.Queue || !known && !p.opens() {
 				continue
 			}
 			n, k := p.allowance(now, &c.tries), &visit{queue: i, name: key.line, next: probeFirst}
@@ -50,7 +52,7 @@ func (c *caller) blocked(due []line.Due, capacity int, short map[string]bool) (v
 				free.now, free.soon = free.now-given[key.line], free.soon-given[key.line]
 				n = max(min(free.soon, max(free.now, 0)+c.l.gate.roomFor(key.line), *of), 0)
 				k.short, k.inOrder, k.oneByOne = free.now > *of, true, slots && c.l.rules.ordered(limiter)
-				if !c.spare[key] {
+				if known && !c.spare[key] && !k.oneByOne {
 					given[key.line] += c.lineup(d.Queue).lines[key.line].atMost(n)
 				}
 				if *of -= n; n == 0 {

@@ -23,7 +23,7 @@ func (j *job) enterFlight(ctx context.Context) error {
 		return nil
 	}
 	name, near := fullLine+r.Name, j.a.wait.State.Near()
-	if !near { // it comes behind those in line for its permits
+	if !near && !j.acquires { // it comes behind those in line for its permits
 		if err := j.hold(ctx); err != nil {
 			return err
 		}
@@ -32,8 +32,13 @@ func (j *job) enterFlight(ctx context.Context) error {
 	defer cancel()
 	j.a.inTurn(running)
 	called := j.a.wait.State == line.Called && j.a.wait.Line == name
-	if j.a.wait.State != line.Back && !called && j.queuesFor(running, name, j.a.since) {
-		return j.full(r)
+	if j.a.wait.State != line.Back && !called {
+		switch queues, err := j.queuesFor(running, name, j.a.since); {
+		case err != nil:
+			return j.undecided(ctx, err)
+		case queues:
+			return j.full(r)
+		}
 	}
 	select {
 	case r.inFlight <- struct{}{}:

@@ -162,7 +162,9 @@ func (in *intake) put(queue string, t line.Taken, leaseEnds any, standing line.S
 	a := &attempt{queue: queue, id: t.ID, by: t.By, wait: t.Wait, since: t.Arrival(), first: t.First, standing: standing, position: s, asked: make(chan struct{}),
 		called: t.Wait.State == line.Called, came: time.Now()}
 	a.last = a.came
-	a.message, _ = t.Message.(string)
+	text, _ := t.Message.(string)
+	m, err := line.ParseMessage(text)
+	a.kept = err != nil || m.Retention > 0
 	if ends, ok := leaseEnds.(int64); ok {
 		a.leased = leaseEnd(ends)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -30,11 +29,7 @@ func Observe(ctx context.Context, o throttle.Outcome) error {
 // writes as its result at its end.
 func Kept(ctx context.Context) bool {
 	j := jobFrom(ctx)
-	if j == nil || j.a == nil {
-		return true // as far as is known
-	}
-	m, err := line.ParseMessage(j.a.message)
-	return err != nil || m.Retention > 0
+	return j == nil || j.a == nil || j.a.kept
 }
 
 // Adapts reports whether a limit of the job of ctx adapts: then the limit itself makes sure that

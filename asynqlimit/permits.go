@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/arrived"
@@ -130,10 +131,12 @@ func (j *job) standing(ctx context.Context) (s standing, err error) {
 	return s, err
 }
 
-// came returns how the task came: empty, too, if it was called, but not for its permits. A task that was called for a slot has
-// stood in the lines for its permits before that, unless it waited for its turn in an order.
+// came returns how the task came: empty, too, if it was called, but not for its permits. A task that was called for a slot, or for
+// max_in_flight, has stood in the lines for its permits before that, unless it waited for its turn in an order, or its handler
+// gets the permits.
 func (j *job) came() line.State {
-	if j.a.wait.State == line.Called && line.IsBlocked(j.a.wait.Line) && (!j.calledForSlot() || j.keepsOrder()) {
+	stood := j.calledForSlot() && !j.keepsOrder() && (!j.acquires || !strings.HasPrefix(j.a.wait.Line, fullLine))
+	if j.a.wait.State == line.Called && line.IsBlocked(j.a.wait.Line) && !stood {
 		return ""
 	}
 	return j.a.wait.State

@@ -13,7 +13,7 @@ import (
 // asynq ends it.
 type attempt struct {
 	queue, id string
-	message   string        // as asynq has stored it
+	kept      bool          // asynq keeps the task, with its result, once it is done
 	wait      line.Wait     // how it has waited before; zero if it is new
 	by        string        // which take this is, as Redis notes it
 	first     int64         // when it was first taken from its queue, by Redis's clock; 0: nobody keeps orders

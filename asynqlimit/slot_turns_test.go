@@ -2,6 +2,7 @@ package asynqlimit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -304,4 +305,36 @@ jobs: { "x:": { limits: [seat], hold: 0 } }
 			s.awaitStarts("low", jobs, 15*time.Second)
 		})
 	}
+}
+
+// TestOrderOfOneQueueLeavesSlotsToAnother: jobs of one customer run one at a time, in order within their queue. The first of the queue
+// that comes first has failed and waits for its next attempt. Those behind it wait for it; those of the other queue do not.
+func TestOrderOfOneQueueLeavesSlotsToAnother(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	later := func(int, error, *asynq.Task) time.Duration { return time.Hour }
+	s.serve(member{yaml: `
+limits: { order: { in_flight: 1, key: payload.customer } }
+jobs: { "x:": { limits: [order], hold: 0 } }
+`, asynq: asynq.Config{Queues: map[string]int{"high": 6, "low": 1}, StrictPriority: true, RetryDelayFunc: later},
+		handle: func(ctx context.Context, _ *asynq.Task) error {
+			if id, _ := asynq.GetTaskID(ctx); id == "first" {
+				return errors.New("out of luck")
+			}
+			return nil
+		}})
+	acme := []byte(`{"customer": "acme"}`)
+	s.enqueuePayload("x:job", "first", acme, asynq.Queue("high"))
+	s.awaitStarts("first", 1, 5*time.Second)
+	s.awaitWaiting("high", 1)
+	free := s.takeAllSlots("order:acme", 1)
+	const jobs = 5
+	for i := range jobs {
+		s.enqueuePayload("x:job", fmt.Sprint("high", i), acme, asynq.Queue("high"))
+		s.enqueuePayload("x:job", fmt.Sprint("low", i), acme, asynq.Queue("low"))
+	}
+	s.awaitWaiting("high", 1+jobs)
+	s.awaitWaiting("low", jobs)
+	free()
+	s.awaitStarts("low", jobs, 8*time.Second)
 }

@@ -114,7 +114,13 @@ func (j *job) takeSlots(ctx context.Context) error {
 	}
 	if j.queuesForSlots() {
 		for _, s := range j.needs.slots {
-			if !keepsOrder(s.Limit) && j.queuesFor(ctx, line.InFlight+s.Limiter, j.comesAt(s.Limiter)) {
+			if keepsOrder(s.Limit) {
+				continue
+			}
+			switch queues, err := j.queuesFor(ctx, line.InFlight+s.Limiter, j.comesAt(s.Limiter)); {
+			case err != nil:
+				return j.undecided(ctx, err)
+			case queues:
 				return j.parkForSlot(s.Limiter)
 			}
 		}

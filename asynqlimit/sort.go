@@ -238,9 +238,9 @@ type candidate struct {
 	text  string // its message
 	typ   string
 	needs needs
-	parks bool   // it parks without being tried, if it has to queue behind others
-	ahead string // one of its limiters that has others in line; empty if none has
-	data  []byte // its payload
+	parks bool        // it parks without being tried, if it has to queue behind others
+	ahead string      // one of its limiters that has others in line; empty if none has
+	job   *asynq.Task // as its handler gets it
 }
 
 // candidate reads a task. whole says that the queue has lines and that this process knows all of them. If
@@ -252,7 +252,7 @@ func (in *intake) candidate(ctx context.Context, queue string, t line.Taken, who
 	if err != nil || t.Wait.State.Near() {
 		return k
 	}
-	k.typ, k.data = m.Type, m.Payload
+	k.typ, k.job = m.Type, asynq.NewTaskWithHeaders(m.Type, m.Payload, m.Headers)
 	k.needs, err = in.l.rules.of(plan.Task{Type: m.Type, Queue: queue, Payload: m.Payload, Headers: m.Headers})
 	switch {
 	case err != nil, len(k.needs.limiters) == 0, k.needs.rule.never, k.needs.rule.inFlight != nil:
@@ -279,7 +279,7 @@ func (in *intake) parks(k candidate, wanted map[string]int64, now time.Time) (p 
 			limiter, most = name, takes
 		}
 	}
-	if limiter == "" || !k.needs.shared() && !in.l.asks(asynq.NewTask(k.typ, k.data)) {
+	if limiter == "" || !k.needs.shared() && !in.l.asks(k.job) {
 		return p, false
 	}
 	name, draw := k.needs.lineOf(limiter), k.needs.draws[slices.Index(k.needs.limiters, limiter)]

@@ -111,3 +111,20 @@ func TestHTTPJobResultThatNobodyCanRead(t *testing.T) {
 		t.Errorf("results were written of %q, want of %q", written, want)
 	}
 }
+
+// TestHTTPJobIsCheckedBeforeItWaits: a request that cannot be sent is told at once, although its limit gives no permits, also where
+// max_in_flight says how many requests a worker sends at a time.
+func TestHTTPJobIsCheckedBeforeItWaits(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+limits: { api: { rate: 10/1s } }
+jobs: { "http:request": { limits: [api], max_in_flight: 2, hold: 100ms } }
+http: { allow_hosts: [127.0.0.1] }
+`)
+	f.work(nil)
+	f.stopLimit()
+	f.request("ftp://127.0.0.1:1/", "wrong")
+	f.request("http://elsewhere.example/", "elsewhere")
+	f.awaitState("wrong", asynq.TaskStateArchived)
+	f.awaitExplained("elsewhere", func(e *Explanation) bool { return e.Blocked == HostNotAllowed })
+}
