@@ -119,7 +119,9 @@ func (r row) config(addr, api string, free bool) *config.Config {
 		names = append(names, "worker")
 	}
 	cfg.Jobs = map[string]config.Job{taskType: {Limits: names}, worker.HTTPTaskType: {Limits: names}}
-	cfg.HTTP.AllowHosts = []string{api}
+	if r.http {
+		cfg.HTTP.AllowHosts = []string{api}
+	}
 	cfg.Pools = []config.Pool{{Name: "bench", Concurrency: r.slots}}
 	return cfg
 }

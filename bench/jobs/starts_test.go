@@ -63,3 +63,18 @@ func TestRow(t *testing.T) {
 		t.Errorf("%s: %v, want calls and ratio missed", line, missed.Err())
 	}
 }
+
+// TestRows: the configuration of each row is valid, with the limit that binds and with the one that does not.
+func TestRows(t *testing.T) {
+	for _, r := range rows() {
+		api := ""
+		if r.http {
+			api = "127.0.0.1:1"
+		}
+		for _, free := range []bool{false, true} {
+			if err := r.config("127.0.0.1:1", api, free).Validate(); err != nil {
+				t.Errorf("%s: %v", r.name, err)
+			}
+		}
+	}
+}
