@@ -9,7 +9,6 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
-	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
 // TestOthersBehindAFullAccount: the first jobs in line for a limit are those of an account whose own limit is full. The permits
@@ -127,14 +126,7 @@ jobs: { "x:": { limits: [api, account], hold: 30s } }
 // useUp takes all permits of a limiter, which is new.
 func (s *site) useUp(name, rate string) {
 	s.t.Helper()
-	r, err := throttle.ParseRate(rate)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	l := s.limiter(name)
-	if _, err := l.TrySetRate(s.t.Context(), r); err != nil {
-		s.t.Fatal(err)
-	}
+	l, r := s.newLimit(name, rate)
 	if ok, err := l.TryAcquire(s.t.Context(), r.Permits); err != nil || !ok {
 		s.t.Fatal("not all permits are free: ", err)
 	}

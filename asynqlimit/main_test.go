@@ -296,8 +296,8 @@ func (s *site) limiter(name string) *throttle.Limiter {
 	return l
 }
 
-// stopLimit makes a limiter from which nobody gets permits until goOn is called.
-func (s *site) stopLimit(name, rate string) (goOn func()) {
+// newLimit makes a limiter, and returns its rate.
+func (s *site) newLimit(name, rate string) (*throttle.Limiter, throttle.Rate) {
 	s.t.Helper()
 	r, err := throttle.ParseRate(rate)
 	if err != nil {
@@ -307,6 +307,13 @@ func (s *site) stopLimit(name, rate string) (goOn func()) {
 	if _, err := l.TrySetRate(s.t.Context(), r); err != nil {
 		s.t.Fatal(err)
 	}
+	return l, r
+}
+
+// stopLimit makes a limiter from which nobody gets permits until goOn is called.
+func (s *site) stopLimit(name, rate string) (goOn func()) {
+	s.t.Helper()
+	l, _ := s.newLimit(name, rate)
 	if err := l.Pause(s.t.Context(), time.Hour); err != nil {
 		s.t.Fatal(err)
 	}
