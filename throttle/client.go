@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +39,7 @@ type Client struct {
 	tenants *tenants.Keeper
 	cluster bool
 	latest  atomic.Pointer[rateText]
+	keeps   sync.Map // the limits in flight for which one SlotGroup keeps permits while it waits for a slot
 }
 
 // New returns a [Client] for the limiters in rdb. The caller still has to close rdb. New makes no

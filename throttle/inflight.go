@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -173,6 +174,10 @@ const (
 	// lateBy is for how long after that a request holds its slots at most while its permits do
 	// not come: their limit was changed, or they came too late and are exchanged.
 	lateBy = 200 * time.Millisecond
+	// keepsFor is how long a request that has had its slots without its permits before keeps its permits
+	// while it waits for its slots. If it gave them back at once, as others do, and others took both as
+	// soon as they are free, it would find both only by chance. Permits that are too old by then are exchanged.
+	keepsFor = 2 * time.Second
 )
 
 // AcquireEach waits for a slot of each limit in flight and for ns permits of the group's
@@ -199,8 +204,9 @@ func (g *SlotGroup) AcquireEach(ctx context.Context, id string, ns ...int64) (*L
 	}
 	// The permits come first: they are reserved while the request has no slot. If others already
 	// wait for a slot, the slot comes first.
-	for behind := g.c.slots.Crowded(g.limits()); ; behind = false {
-		lease, err := g.take(ctx, id, first, behind, ns)
+	missed := false
+	for behind := g.c.slots.Crowded(g.limits()); ; behind, missed = false, true {
+		lease, err := g.take(ctx, id, first, behind, missed, ns)
 		if lease != nil || err != nil {
 			return lease, err
 		}
@@ -208,8 +214,9 @@ func (g *SlotGroup) AcquireEach(ctx context.Context, id string, ns ...int64) (*L
 }
 
 // take takes slots and permits, or neither if the permits are too late for the slots. Then it
-// returns nil, and the caller tries again, with the permits first.
-func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, behind bool, ns []int64) (lease *Lease, err error) {
+// returns nil, and the caller tries again, with the permits first. behind says that others wait for a
+// slot, and missed that it had slots before.
+func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, behind, missed bool, ns []int64) (lease *Lease, err error) {
 	var r *Reservation
 	giveUp := func() {
 		if r != nil {
@@ -233,7 +240,20 @@ func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, be
 			return nil, err
 		}
 	}
-	held, err := g.claim(ctx, id, first, giveUp) // if it has to wait for a slot, the reservation goes back
+	var over *time.Timer
+	held, err := g.claim(ctx, id, first, func() { // if it has to wait for a slot, the reservation goes back
+		if r != nil && missed && g.keeps() {
+			over = time.AfterFunc(keepsFor, r.Cancel)
+		} else {
+			giveUp()
+		}
+	})
+	if over != nil {
+		g.c.keeps.Delete(g.names())
+		if !over.Stop() {
+			giveUp()
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +271,7 @@ func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, be
 			return nil, err
 		}
 	}
-	soon, cancel := context.WithTimeout(ctx, min(r.Delay(), early)+lateBy) // the limit may have been paused meanwhile
+	soon, cancel := context.WithTimeout(ctx, max(min(r.Delay(), early), 0)+lateBy) // the limit may have been paused meanwhile
 	defer cancel()
 	if err := r.Wait(soon); err != nil {
 		if ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrExceedsDeadline)) {
@@ -260,6 +280,21 @@ func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, be
 		return nil, err
 	}
 	return held, nil
+}
+
+// keeps reports whether a request keeps its permits while it waits for these slots: no other request of
+// the Client does.
+func (g *SlotGroup) keeps() bool {
+	_, another := g.c.keeps.LoadOrStore(g.names(), nil)
+	return !another
+}
+
+func (g *SlotGroup) names() string {
+	names := make([]string, len(g.slots))
+	for i, f := range g.slots {
+		names[i] = f.limit.Name
+	}
+	return strings.Join(names, "\n")
 }
 
 // endless is a wait that ends only with its context.
