@@ -276,7 +276,7 @@ func (j *job) free() {
 	j.uncalled()
 	j.giveUp()
 	if j.movesOn() {
-		j.l.caller.leavesOver(j.a)
+		j.l.caller.leavesOver(j.a.queue, j.a.wait)
 	}
 	j.freeSlots()
 	j.drySlots.end()

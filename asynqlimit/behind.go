@@ -74,6 +74,13 @@ func (c *caller) waitsHere(key probeKey, since int64, wait, most time.Duration, 
 	}
 }
 
+// isFirst reports whether nobody else waits here for the same who came earlier than since.
+func (c *caller) isFirst(key probeKey, since int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !slices.ContainsFunc(c.waiters[key], func(w *slotWaiter) bool { return w.since < since })
+}
+
 // lastLeaves makes the last of those leave who wait for the same slots as w, whose time is over.
 func (c *caller) lastLeaves(key probeKey, w *slotWaiter) {
 	c.mu.Lock()

@@ -173,32 +173,45 @@ jobs: { "x:": { %s }, "y:": { limits: [seats] } }
 }
 
 // TestOrderBesideOtherLines: the first jobs need permits of a rate and a slot of a limit in flight. Behind them in the line for each
-// of these stand many others, which need only the one. The first jobs are not put off until those are gone.
+// of these stand many others, which need only the one, and take what there is as soon as it is free. The first jobs are not put off
+// until those are gone, also if slots are free as rarely as permits.
 func TestOrderBesideOtherLines(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, redistest.Start(t))
-	goOn, free := s.stopLimit("api", "20/3s"), s.takeAllSlots("seat", 1)
-	const first, others = 5, 200
-	for i := range first {
-		s.enqueue("x:both", fmt.Sprint("both", i))
-	}
-	for i := range others {
-		s.enqueue("x:rate", fmt.Sprint("rate", i))
-		s.enqueue("y:seat", fmt.Sprint("seat", i))
-	}
-	s.serve(member{yaml: `
-limits: { api: { rate: 20/3s }, seat: { in_flight: 1 } }
+	for name, of := range map[string]struct {
+		rate   string
+		lasts  time.Duration
+		within time.Duration // as long as there are others, if they queue behind these
+	}{
+		"short handlers": {"20/3s", 100 * time.Millisecond, 18 * time.Second},
+		"long handlers":  {"20/5s", 3 * time.Second, 75 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, redistest.Start(t))
+			goOn, free := s.stopLimit("api", of.rate), s.takeAllSlots("seat", 1)
+			const first, others = 5, 200
+			for i := range first {
+				s.enqueue("x:both", fmt.Sprint("both", i))
+			}
+			for i := range others {
+				s.enqueue("x:rate", fmt.Sprint("rate", i))
+				s.enqueue("y:seat", fmt.Sprint("seat", i))
+			}
+			s.serve(member{yaml: fmt.Sprintf(`
+limits: { api: { rate: %s }, seat: { in_flight: 1 } }
 jobs: { "x:both": { limits: [api, seat] }, "x:rate": { limits: [api] }, "y:": { limits: [seat] } }
-`, handle: func(ctx context.Context, task *asynq.Task) error {
-		if task.Type() == "x:rate" {
-			return nil
-		}
-		return lasting(100*time.Millisecond)(ctx, task)
-	}})
-	s.awaitWaiting("default", first+2*others)
-	goOn()
-	free()
-	s.awaitStarts("both", first, 18*time.Second) // 9 s; as long as there are others, if they queue behind these
+`, of.rate), handle: func(ctx context.Context, task *asynq.Task) error {
+				if task.Type() == "x:rate" {
+					return nil
+				}
+				return lasting(of.lasts)(ctx, task)
+			}})
+			s.awaitWaiting("default", first+2*others)
+			goOn()
+			free()
+			s.awaitStarts("both", first, of.within)
+		})
+	}
 }
 
 // inOrder waits for the starts of so many jobs, "job000" and so on, and fails if one starts more than a second before one

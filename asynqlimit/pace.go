@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/throttle"
@@ -17,6 +18,30 @@ type pace struct {
 	free time.Time     // when its next permit is free
 	read time.Time
 	due  int64 // permits that were due within lead then, less those that are for certain tasks
+	got  latest
+}
+
+// latest is when the latest came of the tasks that got permits of a limiter here, by Redis's clock, in microseconds after 1970.
+type latest struct {
+	arrival, before int64
+	at              time.Time // when it was as before
+}
+
+// add notes a task that got permits.
+func (l *latest) add(arrival int64, now time.Time) {
+	l.before = l.lately(now)
+	if now.Sub(l.at) > soonGone {
+		l.at = now
+	}
+	l.arrival = max(l.arrival, arrival)
+}
+
+// lately leaves out those that got permits just now: all permits that are due together go to tasks at about the same time.
+func (l latest) lately(now time.Time) int64 {
+	if now.Sub(l.at) > soonGone {
+		return l.arrival
+	}
+	return l.before
 }
 
 const (
@@ -46,6 +71,28 @@ func (c *caller) promised(limiter string, permits int64) {
 		p.due -= permits
 		c.paces[limiter] = p
 	}
+}
+
+// gotPermits notes that a task has permits of limiters.
+func (c *caller) gotPermits(a *attempt, limiters []string) {
+	c.answered(a) // it may have asked again (asksAgain)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	for _, name := range limiters {
+		if p, ok := c.paces[name]; ok {
+			p.got.add(a.since, now)
+			c.paces[name] = p
+		}
+	}
+}
+
+// overtaken reports whether tasks that came later than a task have got permits of its limiters, some time ago.
+func (c *caller) overtaken(a *attempt, limiters []string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	return slices.ContainsFunc(limiters, func(name string) bool { return c.paces[name].got.lately(now) > a.since })
 }
 
 // takes is about how long a line with tasks for so many permits takes to empty.
@@ -101,7 +148,9 @@ func (c *caller) inspect(ctx context.Context, names []string) (found map[string]
 	}
 	for _, name := range names {
 		if delete(c.wanted, name); !unknown[name] {
-			c.paces[name] = paceOf(found[name], c.l.throttle.ID(), now)
+			p := paceOf(found[name], c.l.throttle.ID(), now)
+			p.got = c.paces[name].got
+			c.paces[name] = p
 		}
 	}
 	return found, unknown, err

@@ -30,12 +30,12 @@ func (j *job) movesOn() bool {
 
 // leavesOver notes that a called task does not take the permits for which it was called. So the next pass visits its line,
 // whether the line's time has come or not.
-func (c *caller) leavesOver(a *attempt) {
-	if a.wait.State != line.Called || line.IsBlocked(a.wait.Line) {
+func (c *caller) leavesOver(queue string, came line.Wait) {
+	if came.State != line.Called || line.IsBlocked(came.Line) {
 		return
 	}
 	c.mu.Lock()
-	c.over[probeKey{a.queue, line.Whole(a.wait.Line)}] = true
+	c.over[probeKey{queue, line.Whole(came.Line)}] = true
 	c.mu.Unlock()
 	select {
 	case c.freed <- struct{}{}:

@@ -82,7 +82,7 @@ func (j *job) hold(ctx context.Context) (err error) {
 		return j.throttled(r.Limiter(), r.Delay(), nil)
 	}
 	if j.reservation = r; s.due() && len(j.limiter) > 1 && r.Delay() > lead+slack { // those of another limiter are due later
-		j.l.caller.leavesOver(j.a)
+		j.l.caller.leavesOver(j.a.queue, j.a.wait)
 	}
 	if !s.due() {
 		for i, name := range j.needs.limiters {
@@ -274,6 +274,7 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 		return false, j.undecided(ctx, err)
 	}
 	j.reservation = nil
+	j.l.caller.gotPermits(j.a, j.needs.limiters)
 	stop()
 	j.needs.rule.counts.waits.add(j.waited)
 	j.took(j.needs.costs, r)

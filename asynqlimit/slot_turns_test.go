@@ -155,36 +155,6 @@ jobs: { "x:limited": { limits: [one], hold: 0 } }
 	s.awaitStarts("job", jobs, 10*time.Second) // 2 s; 20 s if each slot is left to one that has come
 }
 
-// TestCalledLateKeepsItsTurn: Redis is so far away that the slot of the server, which was left to a called
-// job, is another job's when the called one comes. It gets the next one, although it has to wait for that
-// for longer than it keeps a slot of the limit in flight.
-func TestCalledLateKeepsItsTurn(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, redistest.Start(t))
-	free := s.takeAllSlots("one", 1)
-	far := s.hooked(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		if slices.ContainsFunc(cmd.Args(), func(arg any) bool { return arg == "!in_flight:one" }) { // a visit of the line, or a job that parks there
-			<-time.After(100 * time.Millisecond)
-		}
-		return next(ctx, cmd)
-	})
-	const called = 2
-	for i := range called {
-		s.enqueue("x:limited", fmt.Sprint("called", i), asynq.Queue("high"))
-	}
-	s.serve(member{yaml: `
-limits: { one: { in_flight: 1 } }
-jobs: { "x:limited": { limits: [one], hold: 0 } }
-`, rdb: far, asynq: asynq.Config{Concurrency: 2, StrictPriority: true, Queues: map[string]int{"high": 6, "low": 1}}, handle: lasting(2500 * time.Millisecond)})
-	s.awaitWaiting("high", called)
-	for i := range 30 {
-		s.enqueue("y:free", fmt.Sprintf("fresh%04d", i), asynq.Queue("low"))
-	}
-	s.awaitStarts("fresh", 2, 5*time.Second)
-	free()
-	s.awaitStarts("called", called, 15*time.Second) // 37 s if they come last
-}
-
 // TestSlotIsFreeWhileOthersWaitForPermits: the first in line for the only slot need permits, too, which are due much later. The slot
 // goes to those behind them meanwhile, however many they are.
 func TestSlotIsFreeWhileOthersWaitForPermits(t *testing.T) {

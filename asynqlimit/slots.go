@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -113,11 +114,13 @@ func (j *job) takeSlots(ctx context.Context) error {
 		return nil
 	}
 	if j.queuesForSlots() {
+		running, cancel := j.l.whileRunning(ctx)
+		defer cancel()
 		for _, s := range j.needs.slots {
 			if keepsOrder(s.Limit) {
 				continue
 			}
-			switch queues, err := j.queuesFor(ctx, line.InFlight+s.Limiter, j.comesAt(s.Limiter)); {
+			switch queues, err := j.queuesFor(running, line.InFlight+s.Limiter, j.comesAt(s.Limiter)); {
 			case err != nil:
 				return j.undecided(ctx, err)
 			case queues:
@@ -143,12 +146,13 @@ func (j *job) askForSlots(ctx context.Context) error {
 	}
 	most := j.mayWait(ctx)
 	wait = min(wait, most)
+	names := j.slotLines()
 	since, back := j.comesAt(j.needs.slots[0].Limiter), 50*time.Millisecond // at least the way to Redis and back
 	within, leave := context.WithTimeout(running, max(most, back))
 	defer leave()
-	over := func() {}
+	over, waiters := func() {}, probeKey{j.a.queue, strings.Join(names, "\n")}
 	if !j.needs.rule.never {
-		over = j.l.caller.waitsHere(probeKey{j.a.queue, strings.Join(j.slotLines(), "\n")}, since, max(wait, back), max(most, back), leave)
+		over = j.l.caller.waitsHere(waiters, since, max(wait, back), max(most, back), leave)
 	}
 	j.a.inTurn(ctx)
 	j.a.waitsFor(j.parkingIn(line.InFlight + j.needs.slots[0].Limiter))
@@ -158,12 +162,20 @@ func (j *job) askForSlots(ctx context.Context) error {
 	}
 	var first atomic.Int64
 	first.Store(since)
+	var kept *time.Timer // ends its reservation
 	asks := arrived.WithSlots(arrived.With(within, j.a.ask), arrived.Slots{First: &first, Refused: func() {
 		atOnce = false
-		j.giveUp()
+		if r := j.reservation; r != nil && wait > 0 && j.keepsPermits(waiters, since) {
+			came := j.a.wait
+			kept = time.AfterFunc(j.keepsFor(), func() {
+				r.Cancel()
+				j.l.caller.leavesOver(j.a.queue, came)
+			})
+		} else {
+			j.giveUp()
+		}
 		j.l.caller.answered(j.a) // it is in the limit's line now
 		j.stays()
-		names := j.slotLines()
 		switch stays := near || j.needs.rule.never; {
 		case wait <= 0:
 			leave()
@@ -175,6 +187,9 @@ func (j *job) askForSlots(ctx context.Context) error {
 	}})
 	lease, err := j.slots.AcquireEach(asks, holder(j.a.queue, j.a.id))
 	over()
+	if kept != nil && !kept.Stop() {
+		j.giveUp()
+	}
 	j.l.caller.answered(j.a)
 	j.expectSlots(atOnce && err == nil)
 	if err != nil {
@@ -192,6 +207,23 @@ func (j *job) askForSlots(ctx context.Context) error {
 		return blocked
 	}
 	return j.undecided(ctx, err)
+}
+
+// keepsPermits reports whether the task keeps permits that it has reserved, for a while, although there is no slot for it. Others
+// would have them meanwhile. But if later tasks have overtaken it, it has had permits without a slot, or a slot without permits,
+// before: where others take both as soon as they are free, it would go on so. Only the first of those that wait here for the
+// slots keeps its permits.
+func (j *job) keepsPermits(waiters probeKey, since int64) bool {
+	return !j.needs.rule.never && j.l.caller.isFirst(waiters, since) && j.l.caller.overtaken(j.a, j.needs.limiters)
+}
+
+// keepsFor is for how long: half of the shortest interval and its guard. Permits that are too old by then are exchanged.
+func (j *job) keepsFor() time.Duration {
+	d := time.Duration(math.MaxInt64)
+	for _, r := range j.rates() {
+		d = min(d, (r.Interval+guardOf(r))/2)
+	}
+	return d
 }
 
 // mayHold is how long the task may wait here, for its permits and for its slots: its hold. If it was called and needs both, it is
