@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"time"
 
@@ -289,11 +290,16 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 // the old permits count, the task gets others at once, before those behind it. If it gave its permits up earlier, those
 // behind it would get them, and it would get the next permits that nobody has reserved, perhaps an interval later.
 func (j *job) lateBy() time.Duration {
-	late := time.Second
+	return min(j.halfInterval(), time.Second)
+}
+
+// halfInterval is half of the shortest interval of its limits, with the guard.
+func (j *job) halfInterval() time.Duration {
+	half := time.Duration(math.MaxInt64)
 	for _, r := range j.rates() {
-		late = min(late, (r.Interval+guardOf(r))/2)
+		half = min(half, (r.Interval+guardOf(r))/2)
 	}
-	return late
+	return half
 }
 
 // leavesBy is how long after its permits are due a task waits at most until Redis knows that it does not wait any more. It

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -167,7 +166,7 @@ func (j *job) askForSlots(ctx context.Context) error {
 		atOnce = false
 		if r := j.reservation; r != nil && wait > 0 && j.keepsPermits(waiters, since) {
 			came := j.a.wait
-			kept = time.AfterFunc(j.keepsFor(), func() {
+			kept = time.AfterFunc(j.halfInterval(), func() {
 				r.Cancel()
 				j.l.caller.leavesOver(j.a.queue, came)
 			})
@@ -212,18 +211,9 @@ func (j *job) askForSlots(ctx context.Context) error {
 // keepsPermits reports whether the task keeps permits that it has reserved, for a while, although there is no slot for it. Others
 // would have them meanwhile. But if later tasks have overtaken it, it has had permits without a slot, or a slot without permits,
 // before: where others take both as soon as they are free, it would go on so. Only the first of those that wait here for the
-// slots keeps its permits.
+// slots keeps its permits, and for no more than half an interval. Permits that are too old by then are exchanged.
 func (j *job) keepsPermits(waiters probeKey, since int64) bool {
 	return !j.needs.rule.never && j.l.caller.isFirst(waiters, since) && j.l.caller.overtaken(j.a, j.needs.limiters)
-}
-
-// keepsFor is for how long: half of the shortest interval and its guard. Permits that are too old by then are exchanged.
-func (j *job) keepsFor() time.Duration {
-	d := time.Duration(math.MaxInt64)
-	for _, r := range j.rates() {
-		d = min(d, (r.Interval+guardOf(r))/2)
-	}
-	return d
 }
 
 // mayHold is how long the task may wait here, for its permits and for its slots: its hold. If it was called and needs both, it is
