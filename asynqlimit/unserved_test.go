@@ -3,6 +3,7 @@ package asynqlimit_test
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,6 +32,11 @@ func (l *logged) lines() []string {
 	return strings.Split(strings.TrimSpace(l.text.String()), "\n")
 }
 
+// with returns the lines that contain the text.
+func (l *logged) with(text string) []string {
+	return slices.DeleteFunc(l.lines(), func(line string) bool { return !strings.Contains(line, text) })
+}
+
 // TestUnservedTypes: if the process has no handler for a type of the configuration, this is
 // logged when it starts, and nothing else is.
 func TestUnservedTypes(t *testing.T) {
@@ -53,12 +59,7 @@ jobs:
 		s.enqueue("x:job", "job")
 		s.awaitStarts("job", 1, 10*time.Second)
 		stop()
-		var told []string
-		for _, line := range log.lines() {
-			if strings.Contains(line, "level=WARN") {
-				told = append(told, line)
-			}
-		}
+		told := log.with("level=WARN")
 		if len(told) != 1 || !strings.Contains(told[0], "type=mial:send") {
 			s.t.Errorf("told %q, want one line about mial:send", told)
 		}
