@@ -49,7 +49,8 @@ type Options struct {
 	Asks func(*asynq.Task) bool
 	// HandlerPatterns returns the patterns for which the server's handlers were registered, which
 	// a mux does not say. The page and throttle explain use them to say that nobody has a handler
-	// for a type. Without it they can say so only about types in the configuration.
+	// for a type. Without it they can say so only about types in the configuration. Serve logs names
+	// under jobs that end in ":" or "*" if no handler is for any of their types.
 	HandlerPatterns func() []string
 	// Attempt, if there is one, wraps each attempt of a job, together with its wait in this
 	// process. It calls the handler once at most, and returns after it. The middleware of the
@@ -119,6 +120,7 @@ type process struct {
 	servers  servers
 	page     page
 	unserved sync.Once     // types without a handler are logged
+	strays   firsts        // types that no pattern matches: they are logged
 	watches  chan struct{} // has one in it while a server of the process logs changes of limits
 	here     *present
 	tally    tally // of all jobs
