@@ -58,7 +58,12 @@ func (c client) eval(ctx context.Context, keys []string, args []any, s script) *
 	asynqs := func() *redis.Cmd { return s.run(ctx, c.UniversalClient, keys, args) }
 	switch {
 	case c.l.serving.Load():
-	case call.Step == line.Dequeue && c.l.served.Load(): // Serve has returned, and asynq has yet to notice
+	case call.Step == line.Dequeue:
+		if !c.l.served.Load() { // else Serve has returned, and asynq has yet to notice
+			c.l.forgotten.Do(func() {
+				c.l.logger.Error("the server was started without its limits, and gets no jobs: call limits.Serve(ctx, srv, mux) in place of srv.Run(mux) or srv.Start(mux)", "server", c.l.name)
+			})
+		}
 		return redis.NewCmdResult(nil, redis.Nil)
 	case c.l.attempts.get(call.Queue, call.ID) == nil:
 		return asynqs()

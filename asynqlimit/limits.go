@@ -49,7 +49,8 @@ type Options struct {
 	Asks func(*asynq.Task) bool
 	// HandlerPatterns returns the patterns for which the server's handlers were registered, which
 	// a mux does not say. The page and throttle explain use them to say that nobody has a handler
-	// for a type. Without it they can say so only about types in the configuration.
+	// for a type. Without it they can say so only about types in the configuration. Serve logs names
+	// under jobs that end in ":" or "*" if no handler is for any of their types.
 	HandlerPatterns func() []string
 	// Attempt, if there is one, wraps each attempt of a job, together with its wait in this
 	// process. It calls the handler once at most, and returns after it. The middleware of the
@@ -85,18 +86,20 @@ type Limits struct {
 	lacks    []string                     // types of the configuration without a handler
 	handlers mux                          // nil: it cannot be known which types have a handler
 
-	serving  atomic.Bool
-	takes    atomic.Bool
-	reached  atomic.Bool // the server has our client
-	unknown  sync.Once
-	foreign  sync.Once       // asynq asks for a queue that it was not given
-	served   atomic.Bool     // Serve was called
-	draining context.Context // ends when the waits in this process have to end
-	drain    context.CancelFunc
-	late     context.Context // ends when the shutdown is nearly over
-	lateAt   atomic.Int64    // when that will be, in Unix time in ns; 0: the process does not drain
-	giveUp   context.CancelFunc
-	closed   sync.Once
+	serving    atomic.Bool
+	takes      atomic.Bool
+	reached    atomic.Bool // the server has our client
+	unknown    sync.Once
+	foreign    sync.Once       // asynq asks for a queue that it was not given
+	forgotten  sync.Once       // asynq asks for tasks, and Serve was not called
+	configured atomic.Bool     // Configure was called
+	served     atomic.Bool     // Serve was called
+	draining   context.Context // ends when the waits in this process have to end
+	drain      context.CancelFunc
+	late       context.Context // ends when the shutdown is nearly over
+	lateAt     atomic.Int64    // when that will be, in Unix time in ns; 0: the process does not drain
+	giveUp     context.CancelFunc
+	closed     sync.Once
 }
 
 // process is what the servers of one process share.
@@ -117,6 +120,7 @@ type process struct {
 	servers  servers
 	page     page
 	unserved sync.Once     // types without a handler are logged
+	strays   firsts        // types that no pattern matches: they are logged
 	watches  chan struct{} // has one in it while a server of the process logs changes of limits
 	here     *present
 	tally    tally // of all jobs
@@ -194,6 +198,7 @@ func (l *Limits) Throttle() *throttle.Client { return l.throttle }
 // about a task that asynq ends while it waits: it was cancelled, or its lease is over. What they
 // answer does not count then.
 func (l *Limits) Configure(cfg asynq.Config) asynq.Config {
+	l.configured.Store(true)
 	size := l.configure(cfg)
 	cfg.Concurrency = size.slots + size.room
 	cfg.Queues = maps.Clone(l.weights)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/config"
@@ -20,11 +22,16 @@ import (
 // limits returns limits for a configuration.
 func (s *site) limits(yaml string) *asynqlimit.Limits {
 	s.t.Helper()
+	return s.limitsWith(yaml, asynqlimit.Options{})
+}
+
+func (s *site) limitsWith(yaml string, opts asynqlimit.Options) *asynqlimit.Limits {
+	s.t.Helper()
 	cfg, err := config.Parse("config.yaml", []byte(yaml))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	limits, err := asynqlimit.New(s.rdb, cfg, asynqlimit.Options{})
+	limits, err := asynqlimit.New(s.rdb, cfg, opts)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -113,6 +120,67 @@ func TestServeIsCalledWrongly(t *testing.T) {
 	s.enqueue("x:limited", "second")
 	s.awaitStarts("second", 1, 5*time.Second)
 	stop()
+}
+
+// TestServeIsForgotten: a server that is started without Serve gets no job, because no limit would apply. The log says
+// once what to do. What asynq does beside that goes on: it brings scheduled tasks to their queue, and retries those of
+// processes that died.
+func TestServeIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	var log logged
+	limits := s.limitsWith(fiftyPerSecond, asynqlimit.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	t.Cleanup(func() { limits.Close() })
+	s.enqueue("x:limited", "died", asynq.MaxRetry(1))
+	s.takeAndDie("default", "died")
+	s.enqueue("x:limited", "job")
+	s.enqueue("x:limited", "scheduled", asynq.ProcessIn(time.Second))
+	srv := asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(asynq.Config{Concurrency: 10, LogLevel: asynq.FatalLevel, DelayedTaskCheckInterval: 100 * time.Millisecond}))
+	mux := asynq.NewServeMux()
+	mux.HandleFunc("x:limited", s.handler(member{}))
+	if err := srv.Start(mux); err != nil {
+		t.Fatal(err)
+	}
+	s.await(10*time.Second, func() (bool, string) {
+		q := s.queue("default")
+		return q.Pending == 2 && q.Retry == 1 && q.Active == 0 || len(s.seen("")) > 0, fmt.Sprintf("%+v", q)
+	})
+	srv.Shutdown()
+	if ran := s.seen(""); len(ran) > 0 {
+		t.Errorf("ran without limits: %+v", ran)
+	}
+	if told := log.with("level=ERROR"); len(told) != 1 || !strings.Contains(told[0], "limits.Serve(ctx, srv, mux)") {
+		t.Errorf("told %q, want one line that says to call Serve", told)
+	}
+}
+
+// takeAndDie makes a task that waits in a queue one of a process that took it, and died an hour ago.
+func (s *site) takeAndDie(queue, id string) {
+	s.t.Helper()
+	keys := "asynq:{" + queue + "}:"
+	if _, err := s.rdb.TxPipelined(s.t.Context(), func(pipe redis.Pipeliner) error {
+		pipe.LMove(s.t.Context(), keys+"pending", keys+"active", "RIGHT", "LEFT")
+		pipe.HSet(s.t.Context(), keys+"t:"+id, "state", "active")
+		pipe.ZAdd(s.t.Context(), keys+"lease", redis.Z{Member: id, Score: float64(time.Now().Add(-time.Hour).Unix())})
+		return nil
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// TestConfigureIsForgotten: Serve says so, and starts nothing.
+func TestConfigureIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	first := s.limits(fiftyPerSecond)
+	for name, limits := range map[string]*asynqlimit.Limits{"first server": first, "another": first.Another(asynqlimit.Options{})} {
+		srv := asynq.NewServerFromRedisClient(limits.Redis(), asynq.Config{Concurrency: 10, LogLevel: asynq.FatalLevel})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		if err := limits.Serve(ctx, srv, asynq.NewServeMux()); !errors.Is(err, asynqlimit.ErrNotConfigured) {
+			t.Errorf("%s: %v, want ErrNotConfigured", name, err)
+		}
+		cancel()
+	}
 }
 
 // TestQueueAddedLater: jobs of a queue that Configure did not see stay where they are. The others run.

@@ -122,6 +122,9 @@ func (j *job) begins(ctx context.Context) bool {
 	if ctx.Err() != nil || !j.a.goesOn(runs) {
 		return false
 	}
+	if j.needs.rule == nil {
+		j.l.tellUnmatched(j.task.Type())
+	}
 	waited := j.a.wholeWait()
 	j.counts().wholeWaits.add(waited)
 	j.tally(func(t *tally) { t.start(waited) })

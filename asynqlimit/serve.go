@@ -17,14 +17,18 @@ import (
 // [Limits.Redis].
 var ErrNotOurClient = errors.New("asynqlimit: make the server with asynq.NewServerFromRedisClient(limits.Redis(), limits.Configure(...))")
 
+// ErrNotConfigured is what [Limits.Serve] returns if [Limits.Configure] was not called: the server would take jobs without
+// them, and its ErrorHandler would see jobs that only wait.
+var ErrNotConfigured = errors.New("asynqlimit: the server has a configuration of its own: give NewServerFromRedisClient limits.Configure(config) in place of config")
+
 // Serve applies the limits of the configuration, except where an operator has pinned one. It runs
 // the server with the handler, usually an [*asynq.ServeMux], until ctx ends, and then shuts it
 // down: nothing starts any more, jobs that wait go back to the heads of their queues, and jobs
 // that run get the server's ShutdownTimeout. Call it once, in place of the server's Run, and do not call the server's
 // Stop or Shutdown. It does not listen to signals: see [os/signal.NotifyContext].
 //
-// It returns nil after that, or the reason why it could not start: [ErrNotOurClient], for
-// example.
+// It returns nil after that, or the reason why it could not start: [ErrNotConfigured] or [ErrNotOurClient], for
+// example. A server that is started in another way gets no jobs, and the log says why.
 func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Handler) (err error) {
 	switch {
 	case srv == nil || handler == nil:
@@ -33,6 +37,9 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 		return errors.New("asynqlimit: Serve was called before: a second server needs limits of its own, from Limits.Another")
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
+	if !l.configured.Load() {
+		return ErrNotConfigured
+	}
 	if err := srv.Ping(); err != nil {
 		return fmt.Errorf("asynqlimit: reach Redis: %w", err)
 	}
