@@ -83,7 +83,7 @@ func (p *pool) asynq(pc config.Pool) asynq.Config {
 }
 
 // attempted wraps each attempt of a job. It adds the span, and enforces the number of retries
-// of jobs of package producer.
+// of jobs that earlier versions of package producer enqueued.
 func (p *pool) attempted(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) (err error) {
 		ctx, span := p.w.startAttempt(ctx, task)
