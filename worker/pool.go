@@ -73,12 +73,13 @@ func (p *pool) asynq(pc config.Pool) asynq.Config {
 		HealthCheckFunc:          o.HealthCheck,
 		HealthCheckInterval:      o.Intervals.HealthCheck,
 		JanitorInterval:          o.Intervals.Janitor,
+		JanitorBatchSize:         o.JanitorBatchSize,
 		GroupAggregator:          o.GroupAggregator,
 		GroupMaxSize:             o.GroupMaxSize,
 		GroupGracePeriod:         o.Intervals.GroupGracePeriod,
 		GroupMaxDelay:            o.Intervals.GroupMaxDelay,
 		Logger:                   newAsynqLogger(o.asynqLog(p.w.logger).With("pool", pc.Name)),
-		LogLevel:                 asynq.WarnLevel,
+		LogLevel:                 cmp.Or(o.LogLevel, asynq.WarnLevel),
 	}
 }
 
