@@ -15,6 +15,7 @@ import (
 	"github.com/jobthrottle/jobthrottle/asynqlimit"
 	"github.com/jobthrottle/jobthrottle/config"
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
+	"github.com/jobthrottle/jobthrottle/producer"
 )
 
 const (
@@ -50,9 +51,9 @@ func TestChild(t *testing.T) {
 	t.Fatal(limits.Serve(context.Background(), srv, mux))
 }
 
-// TestKilledWithAFullRoom: a process is killed in which jobs wait and one runs. The one that ran
-// has used up a retry, by asynq's rules. Those that waited run elsewhere, also on their last
-// attempt, and have lost nothing.
+// TestKilledWithAFullRoom: a process is killed in which jobs wait and two run. Those that ran
+// have used up a retry, by asynq's rules, and the one that had none is archived. Those that waited
+// run elsewhere, also on their last attempt, and have lost nothing.
 func TestKilledWithAFullRoom(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t))
@@ -66,13 +67,28 @@ func TestKilledWithAFullRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
+	p := producer.New(s.rdb)
+	enqueue := func(typ, id string) { // without retries
+		t.Helper()
+		if _, err := p.Enqueue(t.Context(), producer.Job{Type: typ, ID: id, MaxRetry: producer.None}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s.enqueue("x:limited", "runs", asynq.MaxRetry(3))
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatalf("%q, %v", line, err)
+	enqueue("x:free", "runs on its only attempt")
+	started := bufio.NewReader(out)
+	for range 2 {
+		if line, err := started.ReadString('\n'); err != nil {
+			t.Fatalf("%q, %v", line, err)
+		}
 	}
 	const waiting = 8
 	for i := range waiting {
-		s.enqueue("x:limited", fmt.Sprint("waits", i), asynq.MaxRetry(0), asynq.Retention(time.Hour))
+		if id := fmt.Sprint("waits", i); i%2 == 0 {
+			s.enqueue("x:limited", id, asynq.MaxRetry(0), asynq.Retention(time.Hour))
+		} else {
+			enqueue("x:limited", id)
+		}
 	}
 	s.await(10*time.Second, func() (bool, string) { // one that asks, and may begin, is not on the list
 		n := s.rdb.SCard(t.Context(), "asynq:{default}:jt:room").Val()
@@ -105,5 +121,9 @@ func TestKilledWithAFullRoom(t *testing.T) {
 	}
 	if info, err := s.inspector.GetTaskInfo("default", "runs"); err != nil || info.Retried != 1 {
 		t.Errorf("the one that ran: %+v, %v", info, err)
+	}
+	info, err := s.inspector.GetTaskInfo("default", "runs on its only attempt")
+	if err != nil || info.State != asynq.TaskStateArchived || info.MaxRetry != 0 || len(s.seen(info.ID)) > 0 {
+		t.Errorf("the one that ran on its only attempt: %+v, %v, and %d starts elsewhere", info, err, len(s.seen("runs on")))
 	}
 }

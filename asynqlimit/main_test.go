@@ -145,17 +145,7 @@ func (s *site) serve(m member) (stop func()) {
 // serveWith runs a server that was made with the limits.
 func (s *site) serveWith(limits *asynqlimit.Limits, srv *asynq.Server, mux *asynq.ServeMux) (stop func()) {
 	s.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- limits.Serve(ctx, srv, mux) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			s.t.Errorf("Serve: %v", err)
-		}
-	})
-	s.t.Cleanup(stop)
-	return stop
+	return s.running(func(ctx context.Context) error { return limits.Serve(ctx, srv, mux) })
 }
 
 func (s *site) handler(m member) func(context.Context, *asynq.Task) error {

@@ -3,7 +3,6 @@ package asynqlimit
 import (
 	"errors"
 	"hash/maphash"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -147,10 +146,11 @@ func (n needs) mostCost() int64 {
 	return slices.Max(n.costs)
 }
 
-// maxPause is the longest pause that an answer of the API may cause.
+// maxPause is the longest pause that an answer of the API may cause, and the longest time that a refused job stays away. Jobs
+// that no pattern matches have the default.
 func (n needs) maxPause() time.Duration {
 	if n.rule == nil {
-		return math.MaxInt64
+		return config.Job{}.LongestPause()
 	}
 	return n.rule.MaxPause
 }

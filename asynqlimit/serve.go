@@ -54,7 +54,12 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 	}
 	l.lacks = l.unservedBy(handler)
 	l.handlers, _ = handler.(mux)
-	l.unserved.Do(l.tellUnserved)
+	l.unserved.Do(func() {
+		l.tellUnserved()
+		for _, w := range l.cfg.Warnings() {
+			l.logger.Warn("the configuration may have a mistake", "error", w)
+		}
+	})
 	l.serving.Store(true)
 	defer l.serving.Store(false)
 	listing, stopListing := context.WithCancel(context.WithoutCancel(ctx))

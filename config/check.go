@@ -20,7 +20,7 @@ import (
 // Validate returns an [*Error] for the first thing with which no worker can run, in the order of
 // the file's sections.
 func (c *Config) Validate() error {
-	for _, check := range []func() error{c.checkRedis, c.checkLimits, c.checkNames, c.checkPools, c.checkJobs, c.checkUse, c.checkRest} {
+	for _, check := range []func() error{c.checkRedis, c.checkLimits, c.checkNames, c.checkPools, c.checkJobs, c.checkRest} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -278,22 +278,6 @@ func (c *Config) checkJobLimits(key string, j Job) error {
 		}
 	}
 	return c.checkPermits(key+".permits", j)
-}
-
-// checkUse refuses limits that no job uses: the user believes that they protect an API.
-func (c *Config) checkUse() error {
-	used := map[string]bool{}
-	for _, j := range c.Jobs {
-		for _, name := range j.Limits {
-			used[name] = true
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Limits)) {
-		if !used[name] {
-			return invalid("limits."+name, "no job uses this limit: name it in the limits of a job, or remove it")
-		}
-	}
-	return nil
 }
 
 func (c *Config) checkRest() error {

@@ -156,7 +156,6 @@ func TestParseErrors(t *testing.T) {
 		{"above the rates of all values", "limits: {a: {rate: 1/1s, key: queue, rates: {b: 2/1s}}}\njobs: {x: {limits: [a], permits: 3}}\n",
 			`2:34: jobs.x.permits: 3 permits are more than limit "a" ever gives at once (2/1s)`},
 		{"braces", "limits:\n  \"a{b\": {rate: 1/1s}\n", `2:3: limits.a{b: invalid name "a{b": want no braces, or one hash tag such as {api}`},
-		{"unused", "limits:\n  a: {rate: 1/1s}\n", `2:3: limits.a: no job uses this limit: name it in the limits of a job, or remove it`},
 		{"undeclared", limits + "jobs:\n  x: {limits: [a, c, b]}\n", `5:19: jobs.x.limits[1]: no limit is named "c": want one of limits (a, b)`},
 		{"twice in a job", limits + "jobs:\n  x: {limits: [a, b, a]}\n", `5:22: jobs.x.limits[2]: "a" is there twice`},
 		{"above the rate", limits + "jobs:\n  x: {limits: [a, b], permits: 11}\n", `5:32: jobs.x.permits: 11 permits are more than limit "a" ever gives at once (10/1s)`},

@@ -35,7 +35,6 @@ func TestInFlight(t *testing.T) {
 		"limits:\n  a: { in_flight: 4, key: nonsense }" + jobs:                                                      `limits.a.key`,
 		"limits:\n  a: { in_flight: 4 }\njobs: { x: { limits: [a], permits: { a: 2 } } }\n":                         `jobs.x.permits.a: "a" is a limit in flight: a job takes one slot of it`,
 		"limits:\n  a: { in_flight: 4 }\njobs: { x: { limits: [a], pause_on_429: [a] } }\n":                         `"a" is a limit in flight, which cannot pause`,
-		"limits:\n  a: { in_flight: 4 }\n  b: { rate: 1/1s }\njobs: { x: { limits: [b] } }\n":                       `limits.a: no job uses this limit`,
 		"limits:\n  a: { in_flight: 4 }\n  b: { rate: 5/1s }\njobs: { x: { limits: [a, b], permits: { b: 6 } } }\n": `more than limit "b" ever gives`,
 	} {
 		if _, err := Parse("config.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -71,6 +71,11 @@ func Parse(name string, data []byte) (*Config, error) {
 		}
 		return nil, err
 	}
+	cfg.warnings = cfg.Warnings()
+	for _, w := range cfg.warnings {
+		w.File = name
+		w.Line, w.Column = positionOf(root, w.Key)
+	}
 	return cfg, nil
 }
 

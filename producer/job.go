@@ -19,7 +19,7 @@ const (
 	defaultQueue    = "default"      // asynq's
 	defaultMaxRetry = 25             // asynq's
 	idRetention     = 24 * time.Hour // of a job with an ID
-	maxRetryLimit   = math.MaxInt32 - 1
+	maxRetryLimit   = math.MaxInt32  // asynq stores 32 bits
 	maxDuration     = 10 * 365 * 24 * time.Hour
 )
 

@@ -77,7 +77,7 @@ func TestParseJobRefuses(t *testing.T) {
 		{`{"type":"a","max_retry":-1}`, "max_retry", "-1 is not a whole number from 0 on"},
 		{`{"type":"a","max_retry":1.5}`, "max_retry", "whole number"},
 		{`{"type":"a","max_retry":"3"}`, "max_retry", "whole number"},
-		{`{"type":"a","max_retry":2147483647}`, "max_retry", "too many; at most 2147483646"},
+		{`{"type":"a","max_retry":2147483648}`, "max_retry", "too many; at most 2147483647"},
 		{`{"type":"a","max_retry":99999999999999999999}`, "max_retry", "whole number"},
 		{`{"type":"a","timeout":"soon"}`, "timeout", `"soon" is not a duration such as "30s"`},
 		{`{"type":"a","timeout":30}`, "timeout", "30 is not a duration"},

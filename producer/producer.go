@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -21,15 +20,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MaxRetryHeader is the task header that has a job's true MaxRetry.
-//
-// asynq archives a task that is put off on its last attempt, even if it was only told to
-// try later. So the producer stores one retry more than the job asked for, and the worker reads
-// this header and enforces the true number.
+// MaxRetryHeader is the task header that has the true MaxRetry of a job that an earlier version
+// enqueued. These versions stored one retry more than the job asked for. Workers still read the
+// header and enforce the true number. Nothing writes it any more.
 const MaxRetryHeader = "jobthrottle-max-retry"
 
 // MaxRetry returns how many retries the job with these task headers asked for. It returns false
-// if the task did not come from a [Producer]; then asynq's own number is the true one.
+// if they do not have a [MaxRetryHeader]; then asynq's own number is the true one.
 func MaxRetry(headers map[string]string) (int, bool) {
 	n, err := strconv.Atoi(headers[MaxRetryHeader])
 	if err != nil || n < 0 || n > maxRetryLimit {
@@ -99,12 +96,7 @@ func newEntry(job Job) (entry, error) {
 	if e.ours {
 		e.id = uuid.NewString()
 	}
-	headers := make(map[string]string, len(job.Headers)+1)
-	maps.Copy(headers, job.Headers)
-	maxRetry := job.maxRetry()
-	headers[MaxRetryHeader] = strconv.Itoa(maxRetry)
-
-	opts := []asynq.Option{asynq.TaskID(e.id), asynq.MaxRetry(maxRetry + 1)}
+	opts := []asynq.Option{asynq.TaskID(e.id), asynq.MaxRetry(job.maxRetry())}
 	if job.Queue != "" {
 		opts = append(opts, asynq.Queue(job.Queue))
 	}
@@ -121,7 +113,7 @@ func newEntry(job Job) (entry, error) {
 	if r := job.retention(); r > 0 {
 		opts = append(opts, asynq.Retention(wholeSeconds(r)))
 	}
-	e.task = asynq.NewTaskWithHeaders(job.Type, job.Payload, headers, opts...)
+	e.task = asynq.NewTaskWithHeaders(job.Type, job.Payload, job.Headers, opts...)
 	return e, nil
 }
 
@@ -141,7 +133,7 @@ const defaultTimeout = 30 * time.Minute
 func (e entry) info() *asynq.TaskInfo {
 	info := &asynq.TaskInfo{
 		ID: e.id, Queue: e.job.queue(), Type: e.job.Type, Payload: e.job.Payload, Headers: e.task.Headers(), State: asynq.TaskStatePending,
-		MaxRetry: e.job.maxRetry() + 1, Timeout: cmp.Or(wholeSeconds(e.job.Timeout), defaultTimeout), Retention: wholeSeconds(e.job.retention()), NextProcessAt: time.Now(),
+		MaxRetry: e.job.maxRetry(), Timeout: cmp.Or(wholeSeconds(e.job.Timeout), defaultTimeout), Retention: wholeSeconds(e.job.retention()), NextProcessAt: time.Now(),
 	}
 	if e.job.ProcessIn > 0 {
 		info.State, info.NextProcessAt = asynq.TaskStateScheduled, e.due

@@ -165,7 +165,8 @@ func (c *Client) Group(ls ...*Limiter) (*Group, error) {
 	return &Group{members: slices.Clone(ls), line: c.core.Entry(members...)}, nil
 }
 
-// Close ends every wait with [ErrClosed], gives back reservations that are not yet due, and waits
+// Close ends every wait with [ErrClosed], and from then on the methods of the Client's limiters
+// return it at once. Close gives back reservations that are not yet due, and waits
 // until all goroutines of the Client have ended. The contexts of all leases end, but their slots
 // become free only when the leases run out: call [Lease.Release] before Close. Close does not
 // close the Redis client. If reservations cannot be given back within a second, the error names

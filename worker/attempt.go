@@ -19,9 +19,9 @@ var ranOutLua string
 const undecidedTries = 10
 
 // exhausted reports whether the task has failed as often as it may, so that asynq has to
-// archive it. asynq lets tasks of package producer have one attempt more than they asked for:
-// see producer.MaxRetryHeader. It is true only once: whoever brings an archived task back wants
-// it to run.
+// archive it. asynq lets tasks that an earlier version of package producer enqueued have one
+// attempt more than they asked for: see producer.MaxRetryHeader. It is true only once: whoever
+// brings an archived task back wants it to run.
 func (p *pool) exhausted(ctx context.Context, task *asynq.Task) (bool, error) {
 	most, ours := producer.MaxRetry(task.Headers())
 	retried, _ := asynq.GetRetryCount(ctx)

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-
-	"github.com/jobthrottle/jobthrottle/producer"
 )
 
 // awaitState waits until the task is in that state and returns what asynq knows of it.
@@ -75,14 +73,13 @@ log: { level: warn }
 func TestPanicOnTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, tenPerSecond)
-	p := producer.New(f.rdb)
-	if _, err := p.Enqueue(t.Context(), producer.Job{Type: "x:free", ID: "panics", MaxRetry: producer.None}); err != nil {
-		t.Fatal(err)
-	}
+	f.enqueueOurs("x:free", "panics", "earlier-panics", time.Minute)
 	f.work(func(context.Context, *asynq.Task) error { panic("at the handler") })
-	info := f.awaitState("panics", asynq.TaskStateArchived)
-	if n := len(f.seen()); n != 1 || !strings.Contains(info.LastErr, "at the handler") {
-		t.Errorf("it ran %d times and ended with %q, want once, with the panic", n, info.LastErr)
+	for _, id := range []string{"panics", "earlier-panics"} {
+		info := f.awaitState(id, asynq.TaskStateArchived)
+		if n := f.startsOf(id); n != 1 || !strings.Contains(info.LastErr, "at the handler") {
+			t.Errorf("%s ran %d times and ended with %q, want once, with the panic", id, n, info.LastErr)
+		}
 	}
 }
 

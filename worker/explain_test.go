@@ -156,8 +156,11 @@ log: { level: warn }
 	if _, err := producer.New(f.rdb).Enqueue(t.Context(), producer.Job{Type: "x:free", ID: "ours", MaxRetry: 7, ProcessIn: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	if e := f.explain("ours"); e.MaxRetry != 7 {
-		t.Errorf("max retry %d, want the 7 that the producer asked for", e.MaxRetry)
+	f.enqueueEarlier("x:free", "earlier", 7, asynq.ProcessIn(time.Hour))
+	for _, id := range []string{"ours", "earlier"} {
+		if e := f.explain(id); e.MaxRetry != 7 {
+			t.Errorf("%s: max retry %d, want the 7 that its producer asked for", id, e.MaxRetry)
+		}
 	}
 
 	f.enqueue("x:capped", "capped")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,6 +35,27 @@ func (f *fleet) startsOf(id string) int {
 		}
 	}
 	return n
+}
+
+// enqueueEarlier adds a task as earlier versions of package producer did: with one retry more than
+// it may have, and its own number in a header.
+func (f *fleet) enqueueEarlier(typ, id string, maxRetry int, opts ...asynq.Option) {
+	f.t.Helper()
+	headers := map[string]string{producer.MaxRetryHeader: strconv.Itoa(maxRetry)}
+	opts = append([]asynq.Option{asynq.TaskID(id), asynq.MaxRetry(maxRetry + 1)}, opts...)
+	if _, err := f.client.Enqueue(asynq.NewTaskWithHeaders(typ, nil, headers), opts...); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// enqueueOurs adds a task with package producer, and one as earlier versions did. Neither has a retry.
+func (f *fleet) enqueueOurs(typ, ours, earlier string, timeout time.Duration) {
+	f.t.Helper()
+	job := producer.Job{Type: typ, ID: ours, MaxRetry: producer.None, Timeout: timeout}
+	if _, err := producer.New(f.rdb).Enqueue(f.t.Context(), job); err != nil {
+		f.t.Fatal(err)
+	}
+	f.enqueueEarlier(typ, earlier, 0, asynq.Timeout(timeout))
 }
 
 const onePerSecond = `
@@ -108,29 +130,26 @@ func TestPutOffKeepsTheTask(t *testing.T) {
 func TestArchivedTasksRunAgain(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, onePerSecond)
-	p := producer.New(f.rdb)
 	endings := map[string]func(context.Context) error{
 		"fails":     func(context.Context) error { return errors.New("no") },
 		"panics":    func(context.Context) error { panic("no") },
 		"times-out": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 	}
 	for ending := range endings {
-		if _, err := p.Enqueue(t.Context(), producer.Job{Type: "x:free", ID: ending, MaxRetry: producer.None, Timeout: time.Second}); err != nil {
-			t.Fatal(err)
-		}
+		f.enqueueOurs("x:free", ending, "earlier-"+ending, time.Second)
 		f.enqueue("x:free", "others-"+ending, asynq.MaxRetry(0), asynq.Timeout(time.Second))
 	}
 	f.enqueue("x:limited", "limited-fails", asynq.MaxRetry(0))
 	f.work(func(ctx context.Context, _ *asynq.Task) error {
 		id, _ := asynq.GetTaskID(ctx)
 		for ending, end := range endings {
-			if id == ending || id == "others-"+ending || id == "limited-"+ending {
+			if id == ending || id == "earlier-"+ending || id == "others-"+ending || id == "limited-"+ending {
 				return end(ctx)
 			}
 		}
 		return nil
 	})
-	ids := []string{"fails", "panics", "times-out", "others-fails", "others-panics", "others-times-out", "limited-fails"}
+	ids := []string{"fails", "panics", "times-out", "earlier-fails", "earlier-panics", "earlier-times-out", "others-fails", "others-panics", "others-times-out", "limited-fails"}
 	for run := 1; run <= 3; run++ {
 		for _, id := range ids {
 			f.awaitState(id, asynq.TaskStateArchived)
@@ -251,16 +270,14 @@ func (r *forgetfulRedis) lose(cmd *redis.Cmd, keys []string, args []any) *redis.
 	return cmd
 }
 
-// TestLostAnswerOfTheLastAttempt: a task that has used up its attempts runs no
-// more, also if the answer that says so gets lost.
+// TestLostAnswerOfTheLastAttempt: a task of an earlier version that has used up its attempts runs
+// no more, also if the answer that says so gets lost.
 func TestLostAnswerOfTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, stopped)
 	rdb := &forgetfulRedis{Client: f.rdb}
 	rdb.loses.Store(2)
-	if _, err := producer.New(f.rdb).Enqueue(t.Context(), producer.Job{Type: "x:free", ID: "panics", MaxRetry: producer.None}); err != nil {
-		t.Fatal(err)
-	}
+	f.enqueueEarlier("x:free", "panics", 0)
 	defer f.workOver(rdb, "x:free", func(context.Context, *asynq.Task) error { panic("no") })()
 	f.awaitState("panics", asynq.TaskStateArchived)
 	if n := f.startsOf("panics"); n != 1 || rdb.loses.Load() > 0 {

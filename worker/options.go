@@ -44,6 +44,12 @@ type Options struct {
 	// GroupMaxSize (0: any number). If it is nil, groups stay as they are.
 	GroupAggregator asynq.GroupAggregator
 	GroupMaxSize    int
+	// JanitorBatchSize is how many tasks whose retention is over are deleted in one call to Redis.
+	// Defaults to asynq's 100.
+	JanitorBatchSize int
+	// LogLevel is the lowest level of asynq's own log that gets into the worker's. Defaults to
+	// asynq.WarnLevel.
+	LogLevel asynq.LogLevel
 	// Intervals are how often the worker does asynq's periodic work.
 	Intervals Intervals
 }

@@ -73,17 +73,18 @@ func (p *pool) asynq(pc config.Pool) asynq.Config {
 		HealthCheckFunc:          o.HealthCheck,
 		HealthCheckInterval:      o.Intervals.HealthCheck,
 		JanitorInterval:          o.Intervals.Janitor,
+		JanitorBatchSize:         o.JanitorBatchSize,
 		GroupAggregator:          o.GroupAggregator,
 		GroupMaxSize:             o.GroupMaxSize,
 		GroupGracePeriod:         o.Intervals.GroupGracePeriod,
 		GroupMaxDelay:            o.Intervals.GroupMaxDelay,
 		Logger:                   newAsynqLogger(o.asynqLog(p.w.logger).With("pool", pc.Name)),
-		LogLevel:                 asynq.WarnLevel,
+		LogLevel:                 cmp.Or(o.LogLevel, asynq.WarnLevel),
 	}
 }
 
 // attempted wraps each attempt of a job. It adds the span, and enforces the number of retries
-// of jobs of package producer.
+// of jobs that earlier versions of package producer enqueued.
 func (p *pool) attempted(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) (err error) {
 		ctx, span := p.w.startAttempt(ctx, task)

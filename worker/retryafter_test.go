@@ -3,12 +3,16 @@ package worker
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/jobthrottle/jobthrottle/config"
 )
 
 // TestRetryAfterPausesOneAccount has an API that refuses account a for a time.
@@ -91,4 +95,25 @@ func TestRetryAfterWithoutLimits(t *testing.T) {
 	})
 	f.await(2, 10*time.Second)
 	f.awaitIdle("default", 0)
+}
+
+// TestRetryAfterWithoutAJobOfTheConfig: an answer of the API parks a job for max_pause at most, also where no job of the
+// configuration says what that is: then for its default.
+func TestRetryAfterWithoutAJobOfTheConfig(t *testing.T) {
+	t.Parallel()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "864000") // ten days
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	t.Cleanup(api.Close)
+	f := newFleet(t, fmt.Sprintf("http: { allow_hosts: [%q] }\nlog: { level: warn }\n", api.Listener.Addr()))
+	task := asynq.NewTask(HTTPTaskType, fmt.Appendf(nil, `{"url":%q}`, api.URL))
+	if _, err := f.client.Enqueue(task, asynq.TaskID("refused")); err != nil {
+		t.Fatal(err)
+	}
+	f.work(nil)
+	most := config.Job{}.LongestPause()
+	if away := time.Until(f.awaitState("refused", asynq.TaskStateRetry).NextProcessAt); away < most/2 || away > most+time.Second {
+		t.Errorf("it stays away for %v, want %v", away, most)
+	}
 }

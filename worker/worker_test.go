@@ -313,16 +313,15 @@ func TestLastAttempt(t *testing.T) {
 func TestTrueMaximumOfRetries(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, tenPerSecond)
-	p := producer.New(f.rdb)
-	if _, err := p.Enqueue(t.Context(), producer.Job{Type: "x:free", ID: "fails", MaxRetry: producer.None}); err != nil {
-		t.Fatal(err)
-	}
+	f.enqueueOurs("x:free", "fails", "earlier-fails", time.Minute)
 	f.work(func(context.Context, *asynq.Task) error { return errors.New("no") })
-	if info := f.awaitState("fails", asynq.TaskStateArchived); info.Retried != 0 {
-		t.Errorf("archived after %d retries, want none", info.Retried)
-	}
-	if n := len(f.seen()); n != 1 {
-		t.Errorf("it ran %d times, want once", n)
+	for _, id := range []string{"fails", "earlier-fails"} {
+		if info := f.awaitState(id, asynq.TaskStateArchived); info.Retried != 0 {
+			t.Errorf("%s: archived after %d retries, want none", id, info.Retried)
+		}
+		if n := f.startsOf(id); n != 1 {
+			t.Errorf("%s ran %d times, want once", id, n)
+		}
 	}
 }
 

@@ -61,6 +61,9 @@ func check(cmd *cobra.Command, opts *options, opened cli.Redis, name string) err
 		return err
 	}
 	defer in.Close()
+	for _, w := range opened.Config.Warnings() {
+		fmt.Fprintln(stderr, plain.Text("warning: "+w.Error()))
+	}
 	c, err := newChecker(opened)
 	if err != nil {
 		return err

@@ -214,3 +214,12 @@ func TestCheckStandardInput(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestCheckTellsUnusedLimits: a limit that no job uses is a warning, with its position.
+func TestCheckTellsUnusedLimits(t *testing.T) {
+	s := newSite(t)
+	got := s.checked("limits:\n  unused: { rate: 1/1s }\n", []string{`{"type":"report:month"}`})
+	if got.status != 0 || !strings.Contains(got.stderr, ":3:3: limits.unused: no job uses this limit") {
+		t.Errorf("status %d, want 0\n%s%s", got.status, got.stdout, got.stderr)
+	}
+}

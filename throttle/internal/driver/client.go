@@ -159,19 +159,27 @@ func until(ctx context.Context, now line.Local, wait time.Duration) line.Local {
 	return max(now.Add(max(wait, 0)), 0) // it may have overflowed
 }
 
-// Call runs a script and counts the call.
+// Call runs a script for a caller, and counts the call. Once Close was called it makes none: the
+// error is ErrClosed.
 func (c *Client) Call(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, error) {
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		return nil, line.ErrClosed
+	}
 	reply, _, err := c.call(ctx, s, keys, args)
 	return reply, err
 }
 
-// CallAt is Call, and also returns when the call that was answered was sent.
+// CallAt runs a script, also while Close waits for it. It counts the call, and returns when the
+// call that was answered was sent.
 func (c *Client) CallAt(ctx context.Context, s *redis.Script, keys []string, args ...any) (any, time.Time, error) {
 	reply, sent, err := c.call(ctx, s, keys, args)
 	return reply, c.start.Add(time.Duration(sent)), err
 }
 
-// call is Call, and also returns when the call that was answered was sent.
+// call runs a script and counts the call. It returns when the call that was answered was sent.
 func (c *Client) call(ctx context.Context, s *redis.Script, keys []string, args []any) (any, line.Local, error) {
 	c.Calls.Add(1)
 	if c.firstCall.Load() == 0 {

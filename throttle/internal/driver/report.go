@@ -246,7 +246,7 @@ func (r *reporter) send(report *script.Report, at []line.Local) {
 			report.Seen[i].Age = now.Sub(at[i])
 		}
 		ctx, cancel := context.WithTimeout(r.c.ctx, line.ServesFor)
-		reply, err := r.c.Call(ctx, script.Adapt, r.keys, report.Args()...)
+		reply, _, err := r.c.call(ctx, script.Adapt, r.keys, report.Args())
 		cancel()
 		if err == nil {
 			limit, span, err := script.DecodeReport(reply)
