@@ -43,6 +43,8 @@ type Config struct {
 	// stop. A job that is not done by then goes back to the head of its queue. At least 1s.
 	// Defaults to 8s.
 	ShutdownTimeout Duration `yaml:"shutdown_timeout"`
+
+	unset []unsetVariable `yaml:"-"`
 }
 
 // Redis says how to reach Redis.

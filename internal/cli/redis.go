@@ -29,6 +29,7 @@ type Redis struct {
 	Config *config.Config        // the file that was read; nil if none was
 	note   string                // what to print about a file that nobody named
 
+	addrsOfFile    bool
 	passwordOfFile bool // a wrong password has to be corrected in the file
 	overTLS        bool
 }
@@ -80,6 +81,7 @@ func openRedis(path, addr string) (r Redis, err error) {
 			}
 		}
 	}
+	r.addrsOfFile = r.Config != nil && addr == ""
 	r.passwordOfFile = r.Config != nil && (addr == "" || cfg.Redis.Password != "")
 	if !r.passwordOfFile {
 		cfg.Redis.Password = os.Getenv(passwordEnv)
@@ -170,10 +172,14 @@ func (r Redis) advice(err error) string {
 	case refusal.LacksRight(err):
 		return rightsAdvice
 	case !refusal.LacksPassword(err):
-		return cmp.Or(names.Advice(err, r.overTLS),
+		does := cmp.Or(names.Advice(err, r.overTLS),
 			"start redis-server, or give the address of another (worker --embedded prints its own) to --redis or redis.addrs of the configuration")
+		if r.addrsOfFile {
+			does += r.Config.UnsetIn("redis.addrs")
+		}
+		return does
 	case r.passwordOfFile:
-		return "correct redis.username and redis.password in the configuration"
+		return "correct redis.username and redis.password in the configuration" + r.Config.UnsetIn("redis.username", "redis.password")
 	}
 	return "set " + passwordEnv + " in the environment to the password; its user, if there is one, goes before the host of a redis:// URL"
 }
