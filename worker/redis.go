@@ -6,27 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/patient"
 	"github.com/jobthrottle/jobthrottle/internal/refusal"
 	"github.com/jobthrottle/jobthrottle/throttle/replicas"
 )
 
-// reachTimeout is how long a start waits at most for a Redis that does not answer.
-const reachTimeout = 5 * time.Second
-
 // reach finds out whether Redis answers and the user has the rights that the worker needs. It
-// warns about missing rights that jobs do not need.
+// warns about missing rights that jobs do not need. If ctx ends before that, the caller has to close rdb.
 func reach(ctx context.Context, cfg *config.Config, rdb redis.UniversalClient, warn func(*RightsError)) error {
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
-	defer cancel()
-	err := rdb.Ping(ctx).Err()
-	if err == nil || redis.HasErrorPrefix(err, "NOPERM") {
-		err = checkRights(ctx, cfg, rdb, warn)
-	}
+	err := patient.Ask(ctx, func(ctx context.Context) error {
+		err := rdb.Ping(ctx).Err()
+		if err == nil || redis.HasErrorPrefix(err, "NOPERM") {
+			err = checkRights(ctx, cfg, rdb, warn)
+		}
+		return err
+	})
 	if err == nil {
 		return nil
 	}

@@ -10,17 +10,14 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/patient"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/internal/refusal"
 )
-
-// dialTimeout is how long an address that does not answer is tried at most.
-const dialTimeout = 5 * time.Second
 
 // Redis is the Redis that a command's flags name.
 type Redis struct {
@@ -128,6 +125,7 @@ func fromURL(url string) (redis.UniversalClient, string, error) {
 		if err != nil || slices.ContainsFunc(cluster.Addrs, func(addr string) bool { return strings.Contains(addr, "@") }) {
 			return nil, "", badURL(url)
 		}
+		cluster.ContextTimeoutEnabled = true // as in package config
 		cluster.Password = cmp.Or(cluster.Password, os.Getenv(passwordEnv))
 		return redis.NewClusterClient(cluster), strings.Join(cluster.Addrs, ", "), nil
 	}
@@ -135,6 +133,7 @@ func fromURL(url string) (redis.UniversalClient, string, error) {
 	if err != nil || strings.Contains(single.Addr, "@") {
 		return nil, "", badURL(url)
 	}
+	single.ContextTimeoutEnabled = true
 	single.Password = cmp.Or(single.Password, os.Getenv(passwordEnv))
 	return redis.NewClient(single), single.Addr, nil
 }
@@ -143,11 +142,9 @@ func badURL(url string) error {
 	return fmt.Errorf("--redis %q is not a URL of Redis: want %s, or host:port", hideSecrets(url), urlAdvice)
 }
 
-// Ping finds out whether Redis answers.
+// Ping finds out whether Redis answers. If ctx ends before that, the caller has to close the client.
 func (r Redis) Ping(ctx context.Context) error {
-	pingCtx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	err := r.Client.Ping(pingCtx).Err()
+	err := patient.Ask(ctx, func(ctx context.Context) error { return r.Client.Ping(ctx).Err() })
 	switch {
 	case err == nil:
 		return nil
