@@ -56,6 +56,8 @@ func (e *slotsError) Error() string {
 	return fmt.Sprintf("limit %q is of how many run at a time: throttle holders shows it, and its number is in_flight of the configuration", e.limit)
 }
 
+const changeInFlight = "change in_flight in the configuration and restart the workers"
+
 // wayOut adds to the error for a limit in flight what to do in place of a verb that wants a rate.
 func wayOut(verb string, err error) error {
 	if _, ok := errors.AsType[*slotsError](err); !ok {
@@ -65,7 +67,7 @@ func wayOut(verb string, err error) error {
 	case "pause":
 		return fmt.Errorf("%w; pause another limit of its jobs, or their queue", err)
 	case "set":
-		return fmt.Errorf("%w; change in_flight in the configuration and restart the workers", err)
+		return fmt.Errorf("%w; %s", err, changeInFlight)
 	}
 	return err
 }

@@ -89,6 +89,7 @@ func TestHolders(t *testing.T) {
 		does := map[string]string{"pause": "pause another limit of its jobs, or their queue", "set": "change in_flight in the configuration and restart the workers"}[args[0]]
 		s.fails(2, args, []string{"of how many run at a time", "throttle holders", does})
 	}
+	s.fails(2, []string{"set", "crm", "5"}, []string{`"5": want PERMITS/INTERVAL`, "change in_flight in the configuration and restart the workers"})
 	s.limiter("rated", perHour(1), 0)
 	s.limiter("account:acme", perHour(1), 0)
 	for _, args := range [][]string{{"holders", "rated"}, {"holders", "account"}, {"holders", "account", "--value", "acme"}} {
