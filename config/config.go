@@ -44,7 +44,8 @@ type Config struct {
 	// Defaults to 8s.
 	ShutdownTimeout Duration `yaml:"shutdown_timeout"`
 
-	warnings []*Error `yaml:"-"` // with their positions in the file that was parsed
+	warnings []*Error        `yaml:"-"` // with their positions in the file that was parsed
+	unset    []unsetVariable `yaml:"-"`
 }
 
 // Redis says how to reach Redis.

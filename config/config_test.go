@@ -25,6 +25,7 @@ func TestShippedConfig(t *testing.T) {
 
 func TestContractExample(t *testing.T) {
 	t.Setenv("REDIS_PASSWORD", "s3cret")
+	t.Setenv("ADMIN_TOKEN", "")
 	cfg, err := Parse("config.yaml", []byte(`
 redis: { addrs: ["127.0.0.1:6379"], username: "", password: "${REDIS_PASSWORD}", db: 0, tls: false, sentinel_master: "" }
 limits:

@@ -7,6 +7,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,16 +59,10 @@ func Parse(name string, data []byte) (*Config, error) {
 	if ast.Walk(&env, root); env.broken != nil {
 		return nil, yamlError(name, root, &yaml.SyntaxError{Message: invalidReference, Token: env.broken})
 	}
-	if root, err = (scalars{anchors: map[string]ast.Node{}}).settle(root, reflect.TypeFor[Config]()); err != nil {
-		return nil, yamlError(name, root, err)
-	}
-	if err := yaml.NodeToValue(root, cfg, yaml.Strict()); err != nil {
-		return nil, yamlError(name, root, err)
-	}
-	if err := cfg.Validate(); err != nil {
-		if cerr, ok := errors.AsType[*Error](err); ok {
-			cerr.File = name
-			cerr.Line, cerr.Column = positionOf(root, cerr.Key)
+	cfg.unset = env.unset(root)
+	if err := cfg.decode(name, root); err != nil {
+		if cerr, ok := errors.AsType[*Error](err); ok && cerr.Key != "" {
+			cerr.Msg += cfg.UnsetIn(cerr.Key)
 		}
 		return nil, err
 	}
@@ -77,6 +72,23 @@ func Parse(name string, data []byte) (*Config, error) {
 		w.Line, w.Column = positionOf(root, w.Key)
 	}
 	return cfg, nil
+}
+
+// decode reads and validates a file whose references are replaced.
+func (c *Config) decode(name string, root ast.Node) error {
+	root, err := (scalars{anchors: map[string]ast.Node{}}).settle(root, reflect.TypeFor[Config]())
+	if err != nil {
+		return yamlError(name, root, err)
+	}
+	if err := yaml.NodeToValue(root, c, yaml.Strict()); err != nil {
+		return yamlError(name, root, err)
+	}
+	err = c.Validate()
+	if cerr, ok := errors.AsType[*Error](err); ok {
+		cerr.File = name
+		cerr.Line, cerr.Column = positionOf(root, cerr.Key)
+	}
+	return err
 }
 
 // tagIn returns the first tag, such as !!int, or nil. No value of a configuration needs a tag.
@@ -103,7 +115,14 @@ const invalidReference = "invalid reference: want ${NAME}, with only letters, di
 // envExpander replaces ${NAME} in string values, never in keys. The tokens keep the text of the
 // file, which errors quote.
 type envExpander struct {
-	broken *token.Token // of the first value with a ${ that begins no ${NAME}
+	broken  *token.Token // of the first value with a ${ that begins no ${NAME}
+	missing []reference  // to variables that are not set
+}
+
+// reference is a ${NAME} in the value that begins at a token.
+type reference struct {
+	name string // with the ${ and }
+	at   *token.Token
 }
 
 func (e *envExpander) Visit(n ast.Node) ast.Visitor {
@@ -127,8 +146,47 @@ func (e *envExpander) expand(n *ast.StringNode, at *token.Token) {
 		e.broken = at
 	}
 	n.Value = envReference.ReplaceAllStringFunc(n.Value, func(ref string) string {
-		return os.Getenv(ref[2 : len(ref)-1])
+		value, set := os.LookupEnv(ref[2 : len(ref)-1])
+		if !set {
+			e.missing = append(e.missing, reference{ref, at})
+		}
+		return value
 	})
+}
+
+// unsetVariable is a variable that a value refers to and that is not set.
+type unsetVariable struct{ key, name string }
+
+// unset returns the variables that are not set, with the keys whose values refer to them.
+func (e *envExpander) unset(root ast.Node) []unsetVariable {
+	var all []unsetVariable
+	for _, ref := range e.missing {
+		all = append(all, unsetVariable{keyOf(pathAt(root, ref.at)), ref.name})
+	}
+	return all
+}
+
+// UnsetIn returns which environment variables the file refers to that were not set when it was
+// read, in the values of these keys, such as redis.password, and of those below them. It is for
+// the end of an error: " (${NAME} is not set in the environment)", or "" if there are none.
+func (c *Config) UnsetIn(keys ...string) string {
+	var names []string
+	for _, v := range c.unset {
+		in := func(key string) bool {
+			rest, found := strings.CutPrefix(v.key, key)
+			return found && (rest == "" || rest[0] == '.' || rest[0] == '[')
+		}
+		if slices.ContainsFunc(keys, in) && !slices.Contains(names, v.name) {
+			names = append(names, v.name)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf(" (%s is not set in the environment)", names[0])
+	}
+	return fmt.Sprintf(" (%s are not set in the environment)", strings.Join(names, " and "))
 }
 
 // UnmarshalYAML reads a duration such as 2s. 0 needs no unit.

@@ -139,6 +139,15 @@ func TestRedisTroubleAtStart(t *testing.T) {
 	}
 }
 
+// TestUnsetPassword: a password in a variable that nobody has set is not wrong in the file. The error names the variable.
+func TestUnsetPassword(t *testing.T) {
+	cfg, err := config.Parse("config.yaml", fmt.Appendf(nil, "redis: { addrs: [%q], password: \"${NOT_SET}\" }", redistest.Start(t, "--requirepass", "another")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkTrouble(t, startWith(t, cfg), "NOAUTH", "redis.password in the configuration (${NOT_SET} is not set in the environment)")
+}
+
 // TestFullRedisAtStart: a Redis that refuses the limits of a worker says why. It need not be started.
 func TestFullRedisAtStart(t *testing.T) {
 	cfg := config.Default()

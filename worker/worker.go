@@ -239,7 +239,7 @@ func (w *Worker) prepare(ctx context.Context) error {
 		return err
 	}
 	if err := w.pools[0].limits.Apply(ctx); err != nil {
-		return advise(w.cfg.Redis, err)
+		return advise(w.cfg, err)
 	}
 	return nil
 }

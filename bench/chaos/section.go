@@ -137,7 +137,8 @@ func (m *measured) writeFaults(b *strings.Builder) {
 			row(f.What, fmt.Sprint(len(phases)), window(busiest), fmt.Sprint(twice), times(resumed), times(back), uses(during), uses(after))
 		}
 	})
-	b.WriteString("Medians, and the worst in parentheses. A busiest window is the one that held most, compared with what was allowed in it.\n")
+	b.WriteString("Medians, and the worst in parentheses. A busiest window is the one that held most, compared with what was allowed in it. Jobs done twice\n" +
+		"are those until the end of a run. asynq brings most jobs of a killed worker back later than that, after 1 to 2 minutes.\n")
 }
 
 // phases are the phases of a fault in all runs.

@@ -169,7 +169,7 @@ func feed(ctx context.Context, p *producer.Producer, in *input, replace bool, sc
 	var cut *producer.StreamError
 	switch {
 	case errors.As(ended, &cut) && ctx.Err() != nil:
-		return fmt.Errorf("interrupted after line %d, the last that is certain%s", cut.Line, in.advice)
+		return fmt.Errorf("interrupted after %s %d, the last that is certain: %s", in.unit, cut.Line, in.advice)
 	case ended != nil:
 		return ended
 	default:

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -299,37 +298,6 @@ func TestInputWithoutLines(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			enqueueWith(t, tt.stdin, "--redis", addr, "--file", tt.file).want(t, cli.Failed, tt.says)
 		})
-	}
-}
-
-// TestInterrupted ends the command while it waits for its standard input, as Ctrl-C does.
-func TestInterrupted(t *testing.T) {
-	addr := redistest.Start(t)
-	stdin, lines := io.Pipe()
-	defer lines.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var stdout, stderr bytes.Buffer
-	status := make(chan int)
-	go func() {
-		status <- cli.Run(ctx, newCommand(), []string{"--redis", addr, "--file", "-"}, stdin, &stdout, &stderr)
-	}()
-	text, _ := jobLines(1)
-	if _, err := io.WriteString(lines, text); err != nil {
-		t.Fatal(err)
-	}
-	// The job arrives before its input ends: nothing waits for a batch to fill.
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	defer rdb.Close()
-	const list = "asynq:{default}:pending"
-	if err := rdb.BLMove(t.Context(), list, list, "LEFT", "LEFT", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	got := ran{<-status, stdout.String(), stderr.String()}
-	got.want(t, cli.Failed, "interrupted after line 1, the last that is certain")
-	if !strings.HasPrefix(got.stdout, "enqueued 1,") {
-		t.Errorf("closing line %q", got.stdout)
 	}
 }
 

@@ -27,7 +27,8 @@ type input struct {
 	total int64  // bytes of the file, or jobs to make; -1 if unknown
 	close func()
 
-	advice string // what to do after an interruption, ": ..."
+	unit   string // what an interruption counts: "line" or "job"
+	advice string // what happens if the command runs again after an interruption
 }
 
 // openInput opens what the flags name. In strict mode it has read everything once, and the
@@ -42,7 +43,7 @@ func openInput(ctx context.Context, opts options, stdin io.Reader, bad func(prod
 	}
 	in := &input{
 		source: producer.NewReader(opened), name: opened.Name, total: -1, close: opened.Close,
-		advice: ": run it again, lines with ids are not doubled",
+		unit: "line", advice: "run it again, lines with ids are not doubled",
 	}
 	if opened.Regular {
 		in.total = opened.Rest
@@ -132,6 +133,7 @@ func makeInput(opts options) (*input, error) {
 	return &input{
 		source: &generator{job: job, want: opts.count},
 		name:   "--type", total: opts.count, close: func() {},
+		unit: "job", advice: "these have no ids, so running it again adds all of them again",
 	}, nil
 }
 

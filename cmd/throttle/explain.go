@@ -29,7 +29,7 @@ func newExplain(opts *options) *cobra.Command {
 		RunE: verb(opts, func(ctx context.Context, s *session, _ []string) error {
 			e, err := s.parked.Explain(ctx, task, queue)
 			if err != nil {
-				return unexplained(err)
+				return s.unexplained(err)
 			}
 			if s.opts.json {
 				return printJSON(s.stdout, e)
@@ -46,13 +46,13 @@ func newExplain(opts *options) *cobra.Command {
 }
 
 // unexplained adds to the error for a task that cannot be explained what to do about it.
-func unexplained(err error) error {
+func (s *session) unexplained(err error) error {
 	if _, ok := errors.AsType[*worker.AmbiguousTaskError](err); ok {
 		return fmt.Errorf("%w with --queue", err)
 	}
 	switch {
 	case errors.Is(err, asynq.ErrTaskNotFound):
-		return fmt.Errorf("%w: asynq has no such task; it keeps those that are done only for their retention", err)
+		return fmt.Errorf("%w: asynq has no such task%s; it keeps those that are done only for their retention", err, s.where())
 	case errors.Is(err, asynq.ErrQueueNotFound):
 		return fmt.Errorf("%w: leave --queue out to search all queues", err)
 	}

@@ -176,7 +176,7 @@ jobs: { "x:limited": { limits: [api], hold: 0 } }
 	w.enqueue("x:free", "runs")
 	w.awaitExplained("runs", "active")
 
-	s.fails(cli.Failed, []string{"explain", "--task", "nobody"}, []string{`"nobody"`, "retention"})
+	s.fails(cli.Failed, []string{"explain", "--task", "nobody"}, []string{`"nobody"`, "no such task in Redis at " + s.addr, "retention"})
 	s.fails(cli.Failed, []string{"explain", "--task", "done", "--queue", "attic"}, []string{`"attic"`, "--queue"})
 	w.enqueue("x:free", "done", asynq.Queue("other"))
 	s.fails(cli.Failed, []string{"explain", "--task", "done"}, []string{`"done"`, "default, other", "--queue"})

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/jobthrottle/jobthrottle/internal/cli"
 	"github.com/jobthrottle/jobthrottle/internal/limitname"
 )
 
@@ -44,5 +46,28 @@ func (s *session) ours(ctx context.Context, name string) error {
 
 // hasSlots is the error for a limit in flight where one with a rate is wanted.
 func hasSlots(name string) error {
-	return usage("limit %q is of how many run at a time: throttle holders shows it, and its number is in_flight of the configuration", name)
+	return &cli.UsageError{Err: &slotsError{name}}
+}
+
+// slotsError says that a limit is in flight, and has no rate.
+type slotsError struct{ limit string }
+
+func (e *slotsError) Error() string {
+	return fmt.Sprintf("limit %q is of how many run at a time: throttle holders shows it, and its number is in_flight of the configuration", e.limit)
+}
+
+const changeInFlight = "change in_flight in the configuration and restart the workers"
+
+// wayOut adds to the error for a limit in flight what to do in place of a verb that wants a rate.
+func wayOut(verb string, err error) error {
+	if _, ok := errors.AsType[*slotsError](err); !ok {
+		return err
+	}
+	switch verb {
+	case "pause":
+		return fmt.Errorf("%w; pause another limit of its jobs, or their queue", err)
+	case "set":
+		return fmt.Errorf("%w; %s", err, changeInFlight)
+	}
+	return err
 }

@@ -86,8 +86,10 @@ func TestHolders(t *testing.T) {
 	// a rate is not told to wait for them.
 	for _, args := range [][]string{{"pause", "crm", "1h"}, {"set", "crm", "5/1s"}, {"set", "order", "5/1s"}, {"set", "order", "--smooth"}, {"pause", "order", "1h"},
 		{"delete", "crm", "--yes"}, {"pin", "order", "--value", "acme"}} {
-		s.fails(2, args, []string{"of how many run at a time", "throttle holders"})
+		does := map[string]string{"pause": "pause another limit of its jobs, or their queue", "set": "change in_flight in the configuration and restart the workers"}[args[0]]
+		s.fails(2, args, []string{"of how many run at a time", "throttle holders", does})
 	}
+	s.fails(2, []string{"set", "crm", "5"}, []string{`"5": want PERMITS/INTERVAL`, "change in_flight in the configuration and restart the workers"})
 	s.limiter("rated", perHour(1), 0)
 	s.limiter("account:acme", perHour(1), 0)
 	for _, args := range [][]string{{"holders", "rated"}, {"holders", "account"}, {"holders", "account", "--value", "acme"}} {
@@ -115,7 +117,7 @@ func TestHolders(t *testing.T) {
 	s.check(s.rdb.HSet(t.Context(), "broken:a", "in_flight", "many", "lease", "3000").Err())
 	s.fails(1, []string{"holders", "broken"}, []string{"broken:a", "in_flight"})
 	// Nobody waits, and that is no error.
-	if o := runCommand(t.Context(), append([]string{"jobs", "--limit", "order"}, keyed...)...); o.status != 0 || !strings.Contains(o.stderr, "no jobs wait (limit order)") {
+	if o := runCommand(t.Context(), append([]string{"jobs", "--limit", "order"}, keyed...)...); o.status != 0 || !strings.Contains(o.stderr, "no jobs wait (limit order) in Redis at ") {
 		t.Errorf("jobs: %+v", o)
 	}
 	file := configFile(t, "limits: { crm: { in_flight: 2 } }\njobs: { x: { limits: [crm] } }\n")

@@ -135,7 +135,7 @@ func (s *session) plans(q jobview.JobQuery) (*plan.Jobs, error) {
 	needed := q.Limit != "" && (q.State == jobview.Failed || q.State == jobview.Archived)
 	switch _, known := s.configured(q.Limit); {
 	case s.config == nil && needed:
-		return nil, usage("--limit %q with --state %s wants --config: only the file says which jobs have the limit", q.Limit, q.State)
+		return nil, usage("--limit %q with --state %s: only a configuration says which jobs have the limit: give --config with the file of the workers, or --type in place of --limit", q.Limit, q.State)
 	case s.config == nil:
 		return nil, nil
 	case needed && !known && s.limitOf(q.Limit).Key == "":
@@ -178,7 +178,7 @@ func (s *session) noJobs(ctx context.Context, q jobview.JobQuery) error {
 	if len(of) > 0 {
 		which += " (" + strings.Join(of, ", ") + ")"
 	}
-	fmt.Fprintln(s.stderr, plain.Text(which))
+	fmt.Fprintln(s.stderr, plain.Text(which+s.where()))
 	return nil
 }
 
@@ -217,7 +217,7 @@ func (s *session) queueIsThere(ctx context.Context, queue string) error {
 	if slices.Contains(queues, queue) {
 		return nil
 	}
-	return fmt.Errorf("no queue %q in Redis%s (a queue appears with its first job)", queue, similar.Hint(queue, queues))
+	return fmt.Errorf("no queue %q%s%s (a queue appears with its first job)", queue, s.where(), similar.Hint(queue, queues))
 }
 
 func countJobs(n int) string {

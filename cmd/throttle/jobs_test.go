@@ -60,7 +60,7 @@ http: { allow_hosts: [%q] }
 		}
 		return nil
 	})
-	if got := s.run("jobs"); got.status != cli.Done || got.stdout != "" || !strings.Contains(got.stderr, "no jobs wait, failed or are archived") {
+	if got := s.run("jobs"); got.status != cli.Done || got.stdout != "" || !strings.Contains(got.stderr, "no jobs wait, failed or are archived in Redis at ") {
 		t.Errorf("before any job: %+v", got)
 	}
 	w.enqueue("x:api", "first")
@@ -275,7 +275,7 @@ func TestJobsMisspelt(t *testing.T) {
 	}{
 		{cli.Usage, []string{"jobs", "--state", "archvied"}, []string{`"archvied"`, `did you mean "archived"`}},
 		{cli.Usage, []string{"jobs", "--state", "waiting", "x"}, []string{`"x"`, "jobs --help"}},
-		{cli.Usage, []string{"jobs", "--limit", "stripe", "--state", "failed"}, []string{"--limit", "wants --config"}},
+		{cli.Usage, []string{"jobs", "--limit", "stripe", "--state", "failed"}, []string{"--limit", "give --config with the file of the workers", "--type"}},
 		{cli.Usage, []string{"jobs", "--max", "-1"}, []string{"--max -1"}},
 		{cli.Failed, []string{"jobs", "--limit", "strpe"}, []string{`"strpe"`, `did you mean "stripe"`}},
 		{cli.Failed, []string{"jobs", "--queue", "defualt"}, []string{`"defualt"`, `did you mean "default"`}},

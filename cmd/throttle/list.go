@@ -47,7 +47,7 @@ listed with their configuration only.`, usageUpTo),
 			}
 			found := byName(all)
 			if len(found)+len(inFlight) == 0 && !s.opts.json {
-				fmt.Fprintln(s.stdout, "no limits"+matching(match)+": they appear when a worker applies its configuration, or with throttle set --create")
+				fmt.Fprintln(s.stdout, "no limits"+matching(match)+s.where()+": they appear when a worker applies its configuration, or with throttle set --create")
 				return nil
 			}
 			total, slots := len(found), len(inFlight)

@@ -20,10 +20,10 @@ import (
 
 func TestListNothing(t *testing.T) {
 	s := newSite(t)
-	if got := s.done("list"); !strings.HasPrefix(got, "no limits: they appear when") {
+	if got := s.done("list"); !strings.HasPrefix(got, "no limits in Redis at "+s.addr+": they appear when") {
 		t.Errorf("printed %q", got)
 	}
-	if got := s.done("list", "--match", "x*"); !strings.HasPrefix(got, `no limits match "x*"`) {
+	if got := s.done("list", "--match", "x*"); !strings.HasPrefix(got, `no limits match "x*" in Redis at `+s.addr) {
 		t.Errorf("printed %q", got)
 	}
 	if got := s.done("list", "--json"); got != "" {

@@ -18,17 +18,17 @@ func (s *session) missing(ctx context.Context, name string) error {
 		return err
 	}
 	if similar := s.similar(ctx, name); similar != "" {
-		return fmt.Errorf("no limiter %q in Redis: did you mean %s? throttle list shows all", name, similar)
+		return fmt.Errorf("no limiter %q%s: did you mean %s? throttle list shows all", name, s.where(), similar)
 	}
-	return fmt.Errorf("no limiter %q in Redis: throttle list shows all; one appears when a worker applies its configuration, or with throttle set --create", name)
+	return fmt.Errorf("no limiter %q%s: throttle list shows all; one appears when a worker applies its configuration, or with throttle set --create", name, s.where())
 }
 
 // uncreated is the error for a rate that is set on a name that no limiter has.
 func (s *session) uncreated(ctx context.Context, name string) error {
 	if similar := s.similar(ctx, name); similar != "" {
-		return usage("no limiter %q in Redis: did you mean %s? --create makes a new one", name, similar)
+		return usage("no limiter %q%s: did you mean %s? --create makes a new one", name, s.where(), similar)
 	}
-	return usage("no limiter %q in Redis: --create makes a new one; throttle list shows those that are there", name)
+	return usage("no limiter %q%s: --create makes a new one; throttle list shows those that are there", name, s.where())
 }
 
 // slotsInstead is the error for the name of a limit in flight; nil if there is none. It only helps to say what is wrong: errors of

@@ -20,6 +20,7 @@ import (
 type session struct {
 	opts   *options
 	rdb    redis.UniversalClient
+	addrs  string         // of rdb, for what is not there
 	config *config.Config // nil: no file was read
 	fleet  *operate.Fleet
 	parked *worker.Inspector
@@ -37,7 +38,7 @@ func verb(opts *options, do func(ctx context.Context, s *session, args []string)
 			return err
 		}
 		s.stdin, s.stdout, s.stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-		return errors.Join(do(cmd.Context(), s, args), s.close())
+		return errors.Join(wayOut(cmd.Name(), do(cmd.Context(), s, args)), s.close())
 	}
 }
 
@@ -61,8 +62,11 @@ func open(ctx context.Context, opts *options, stderr io.Writer) (*session, error
 		owner, _ := limitname.Reserved(key)
 		return owner != ""
 	}
-	return &session{opts: opts, rdb: rdb, config: opened.Config, fleet: fleet, parked: worker.NewInspector(rdb), client: client}, nil
+	return &session{opts: opts, rdb: rdb, addrs: opened.Addrs, config: opened.Config, fleet: fleet, parked: worker.NewInspector(rdb), client: client}, nil
 }
+
+// where says which Redis was asked, after what is not there: the user may have meant another.
+func (s *session) where() string { return " in Redis at " + s.addrs }
 
 func (s *session) close() error { return errors.Join(s.client.Close(), s.rdb.Close()) }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,6 +70,9 @@ A change of type (--per-client) forgets the usage, so set asks first.`,
 				return usage("--window %q: want sliding or calendar", f.window)
 			case len(args) == 2:
 				_, err := throttle.ParseRate(args[1])
+				if _, notNumber := strconv.ParseUint(args[1], 10, 64); err != nil && notNumber == nil {
+					err = fmt.Errorf("%w; if it is of a limit in flight, %s", err, changeInFlight)
+				}
 				return asUsage(err, throttle.ErrInvalidRate)
 			}
 			for _, flag := range []string{"per-client", "pin", "guard", "smooth", "window", "offset", "keep-alive"} {

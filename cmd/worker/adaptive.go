@@ -74,7 +74,7 @@ as many when half of the jobs are done. The workers begin with %d in %v.
 		}
 	}
 	if found.Failed > 0 || found.Done < found.Jobs {
-		return fmt.Errorf("demo: %d of %d jobs done, %d failed", found.Done, found.Jobs, found.Failed)
+		return unfinished(ctx, fmt.Errorf("demo: %d of %d jobs done, %d failed", found.Done, found.Jobs, found.Failed))
 	}
 	return nil
 }

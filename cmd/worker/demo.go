@@ -79,10 +79,18 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 		}
 	}
 	if !result.good() {
-		return fmt.Errorf("demo: %d of %d jobs done, %d failed, %d requests refused",
-			result.Done, result.Jobs, result.Failed, result.Refused)
+		return unfinished(ctx, fmt.Errorf("demo: %d of %d jobs done, %d failed, %d requests refused",
+			result.Done, result.Jobs, result.Failed, result.Refused))
 	}
 	return nil
+}
+
+// unfinished is the error after the summary of a demo that did not go well. One that was interrupted needs no more words.
+func unfinished(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	return err
 }
 
 // demoConfig is the configuration of the demo.

@@ -73,4 +73,7 @@ func TestDemoInterrupted(t *testing.T) {
 	if !strings.Contains(stdout.String(), "Stopped before all jobs were done.") {
 		t.Errorf("no verdict:\n%s%s", stdout, &stderr)
 	}
+	if stderr.String() != "worker: interrupted\n" {
+		t.Errorf("the error is %q: the summary has the numbers", &stderr)
+	}
 }

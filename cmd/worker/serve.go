@@ -102,7 +102,7 @@ func runWorker(ctx context.Context, opts options, stdout, stderr io.Writer) (err
 	if listener != nil {
 		a := admin.Serve(listener, w, admin.Options{Token: cfg.Admin.Token, Hosts: cfg.Admin.Hosts, Hide: cfg.Admin.Hide, Logger: logger})
 		defer a.Close()
-		say("dashboard on http://%[1]s/%[2]s, metrics on http://%[1]s/metrics, health on http://%[1]s/healthz and /readyz", listener.Addr(), readOnly(cfg.Admin))
+		say("dashboard on http://%[1]s/%[2]s, metrics on http://%[1]s/metrics, health on http://%[1]s/healthz and /readyz", listener.Addr(), readOnly(cfg))
 	}
 	for _, line := range w.Summary() {
 		say("%s", line)
@@ -126,11 +126,15 @@ func (s standardLog) Write(text []byte) (int, error) {
 }
 
 // readOnly says so if the dashboard can change nothing.
-func readOnly(cfg config.Admin) string {
-	if cfg.Token == "" {
-		return " (read only: admin.token is not set)"
+func readOnly(cfg *config.Config) string {
+	unset := strings.Trim(cfg.UnsetIn("admin.token"), " ()")
+	switch {
+	case cfg.Admin.Token != "":
+		return ""
+	case unset != "":
+		return " (read only: admin.token is empty, because " + unset + ")"
 	}
-	return ""
+	return " (read only: admin.token is not set)"
 }
 
 // newLogger returns a logger that writes as the configuration says.

@@ -16,10 +16,11 @@ func TestStart(t *testing.T) {
 	const jobs = "limits: { api: { rate: 10/1s } }\njobs: { \"email:*\": { limits: [api] } }\n"
 	tests := []struct {
 		name, config string
-		readOnly     bool
+		readOnly     string
 	}{
-		{"without a token", jobs, true},
-		{"with a token", jobs + "admin: { token: secret }\n", false},
+		{"without a token", jobs, "/ (read only: admin.token is not set), metrics"},
+		{"with a token", jobs + "admin: { token: secret }\n", ""},
+		{"with an unset token", jobs + "admin: { token: \"${NOT_SET}\" }\n", "/ (read only: admin.token is empty, because ${NOT_SET} is not set in the environment), metrics"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -35,8 +36,8 @@ func TestStart(t *testing.T) {
 					t.Errorf("no %q in:\n%s", want, stdout)
 				}
 			}
-			if got := strings.Contains(stdout.String(), "read only"); got != tt.readOnly {
-				t.Errorf("read only: %t, want %t:\n%s", got, tt.readOnly, stdout)
+			if said := stdout.String(); !strings.Contains(said, tt.readOnly) || strings.Contains(said, "read only") != (tt.readOnly != "") {
+				t.Errorf("no %q in:\n%s", tt.readOnly, said)
 			}
 			if strings.Contains(stdout.String(), "secret") {
 				t.Errorf("the token is printed:\n%s", stdout)

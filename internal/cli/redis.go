@@ -10,17 +10,14 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobthrottle/jobthrottle/config"
+	"github.com/jobthrottle/jobthrottle/internal/patient"
 	"github.com/jobthrottle/jobthrottle/internal/plain"
 	"github.com/jobthrottle/jobthrottle/internal/refusal"
 )
-
-// dialTimeout is how long an address that does not answer is tried at most.
-const dialTimeout = 5 * time.Second
 
 // Redis is the Redis that a command's flags name.
 type Redis struct {
@@ -29,6 +26,7 @@ type Redis struct {
 	Config *config.Config        // the file that was read; nil if none was
 	note   string                // what to print about a file that nobody named
 
+	addrsOfFile    bool
 	passwordOfFile bool // a wrong password has to be corrected in the file
 	overTLS        bool
 }
@@ -80,6 +78,7 @@ func openRedis(path, addr string) (r Redis, err error) {
 			}
 		}
 	}
+	r.addrsOfFile = r.Config != nil && addr == ""
 	r.passwordOfFile = r.Config != nil && (addr == "" || cfg.Redis.Password != "")
 	if !r.passwordOfFile {
 		cfg.Redis.Password = os.Getenv(passwordEnv)
@@ -126,6 +125,7 @@ func fromURL(url string) (redis.UniversalClient, string, error) {
 		if err != nil || slices.ContainsFunc(cluster.Addrs, func(addr string) bool { return strings.Contains(addr, "@") }) {
 			return nil, "", badURL(url)
 		}
+		cluster.ContextTimeoutEnabled = true // as in package config
 		cluster.Password = cmp.Or(cluster.Password, os.Getenv(passwordEnv))
 		return redis.NewClusterClient(cluster), strings.Join(cluster.Addrs, ", "), nil
 	}
@@ -133,6 +133,7 @@ func fromURL(url string) (redis.UniversalClient, string, error) {
 	if err != nil || strings.Contains(single.Addr, "@") {
 		return nil, "", badURL(url)
 	}
+	single.ContextTimeoutEnabled = true
 	single.Password = cmp.Or(single.Password, os.Getenv(passwordEnv))
 	return redis.NewClient(single), single.Addr, nil
 }
@@ -141,11 +142,9 @@ func badURL(url string) error {
 	return fmt.Errorf("--redis %q is not a URL of Redis: want %s, or host:port", hideSecrets(url), urlAdvice)
 }
 
-// Ping finds out whether Redis answers.
+// Ping finds out whether Redis answers. If ctx ends before that, the caller has to close the client.
 func (r Redis) Ping(ctx context.Context) error {
-	pingCtx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	err := r.Client.Ping(pingCtx).Err()
+	err := patient.Ask(ctx, func(ctx context.Context) error { return r.Client.Ping(ctx).Err() })
 	switch {
 	case err == nil:
 		return nil
@@ -170,10 +169,14 @@ func (r Redis) advice(err error) string {
 	case refusal.LacksRight(err):
 		return rightsAdvice
 	case !refusal.LacksPassword(err):
-		return cmp.Or(names.Advice(err, r.overTLS),
+		does := cmp.Or(names.Advice(err, r.overTLS),
 			"start redis-server, or give the address of another (worker --embedded prints its own) to --redis or redis.addrs of the configuration")
+		if r.addrsOfFile {
+			does += r.Config.UnsetIn("redis.addrs")
+		}
+		return does
 	case r.passwordOfFile:
-		return "correct redis.username and redis.password in the configuration"
+		return "correct redis.username and redis.password in the configuration" + r.Config.UnsetIn("redis.username", "redis.password")
 	}
 	return "set " + passwordEnv + " in the environment to the password; its user, if there is one, goes before the host of a redis:// URL"
 }

@@ -121,12 +121,14 @@ func TestAdvice(t *testing.T) {
 		{"no password", "", guarded, "NOAUTH", password},
 		{"no password in a URL", "", "redis://" + guarded, "NOAUTH", password},
 		{"no password in the file", fmt.Sprintf("redis: { addrs: [%q] }", guarded), "", "NOAUTH", "redis.username and redis.password"},
+		{"an unset password in the file", fmt.Sprintf("redis: { addrs: [%q], password: \"${NOT_SET}\" }", guarded), "", "NOAUTH", "redis.password in the configuration (${NOT_SET} is not set in the environment)"},
 		{"wrong password in a URL", "", "redis://:" + secret + "@" + guarded, "WRONGPASS", password},
 		{"wrong password in the file", fmt.Sprintf("redis: { addrs: [%q], password: %s }", guarded, secret), "", "WRONGPASS", "redis.username and redis.password"},
 		{"wrong user", "", "redis://nobody:" + secret + "@" + guarded, "WRONGPASS", password},
 		{"no right", "", "redis://worker:pw@" + guarded, "NOPERM", rights},
 		{"no right in the file", fmt.Sprintf("redis: { addrs: [%q], username: worker, password: pw }", guarded), "", "NOPERM", rights},
 		{"nobody there", "", refused, "refused", start},
+		{"an unset host in the file", fmt.Sprintf("redis: { addrs: [\"${NOT_SET}%s\"] }", refused[len("127.0.0.1"):]), "", "refused", start + ", or give the address of another (worker --embedded prints its own) to --redis or redis.addrs of the configuration (${NOT_SET} is not set in the environment)"},
 		{"nobody there in a URL", "", "redis://" + refused, "refused", start},
 		{"TLS on a port without", fmt.Sprintf("redis: { addrs: [%q], tls: true }", guarded), "", "TLS", "does not speak TLS"},
 		{"TLS on a port without, in a URL", "", "rediss://" + guarded, "TLS", "does not speak TLS"},
@@ -148,7 +150,7 @@ func TestAdvice(t *testing.T) {
 			t.Errorf("%s: shown as %s", tt.name, shown)
 		}
 		for _, other := range []string{password, start, rights} {
-			if other != tt.want && strings.Contains(err.Error(), other) && !(tt.config != "" && other == password) {
+			if !strings.HasPrefix(tt.want, other) && strings.Contains(err.Error(), other) && !(tt.config != "" && other == password) {
 				t.Errorf("%s: %v, want no word of %s", tt.name, err, other)
 			}
 		}

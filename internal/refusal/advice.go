@@ -1,10 +1,10 @@
 package refusal
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"io"
+	"net"
 	"regexp"
 	"strings"
 	"syscall"
@@ -19,9 +19,16 @@ type Names struct{ Addrs, TLS string }
 // connection was over TLS or not.
 func (n Names) Advice(err error, overTLS bool) string {
 	_, plain := errors.AsType[tls.RecordHeaderError](err)
+	_, name := errors.AsType[*net.DNSError](err)
+	timeout, network := errors.AsType[net.Error](err)
+	late := network && timeout.Timeout()
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
-	case plain, overTLS && errors.Is(err, context.DeadlineExceeded):
+	case name:
+		return "correct the host name in " + n.Addrs + ", or the DNS of this machine"
+	case late && !overTLS:
+		return "check " + n.Addrs + ", the firewalls on the way, and how busy the server is"
+	case plain, late:
 		return "perhaps it does not speak TLS on this port: correct " + n.Addrs + ", or " + n.TLS
 	case certificate:
 		return "name its authority in redis.tls_ca and its name in redis.tls_server_name"

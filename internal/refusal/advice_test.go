@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,7 +23,10 @@ func TestAdvice(t *testing.T) {
 		plain, over string // the advice without TLS and over it; empty: none
 	}{
 		{tls.RecordHeaderError{Msg: "no TLS handshake"}, "the addresses, or the switch", "the addresses, or the switch"},
-		{context.DeadlineExceeded, "", "does not speak TLS"},
+		{context.DeadlineExceeded, "check the addresses", "does not speak TLS"},
+		{&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, "check the addresses", "does not speak TLS"},
+		{&net.DNSError{Err: "no such host", Name: "redis.exmaple", IsNotFound: true}, "correct the host name in the addresses", "correct the host name in the addresses"},
+		{&net.DNSError{Err: "i/o timeout", Name: "redis.example", IsTimeout: true}, "correct the host name in the addresses", "correct the host name in the addresses"},
 		{&tls.CertificateVerificationError{Err: errors.New("unknown authority")}, "redis.tls_ca", "redis.tls_ca"},
 		{errors.New("remote error: tls: certificate required"), "redis.tls_cert", "redis.tls_cert"},
 		{io.EOF, "wants TLS on this port: set the switch", ""},
