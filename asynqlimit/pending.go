@@ -34,8 +34,15 @@ func (c *caller) leavesOver(queue string, came line.Wait) {
 	if came.State != line.Called || line.IsBlocked(came.Line) {
 		return
 	}
+	c.visitSoon(queue, came.Line)
+}
+
+// visitSoon makes the next pass visit lines, whether their time has come or not: permits have been given back.
+func (c *caller) visitSoon(queue string, lines ...string) {
 	c.mu.Lock()
-	c.over[probeKey{queue, line.Whole(came.Line)}] = true
+	for _, name := range lines {
+		c.over[probeKey{queue, line.Whole(name)}] = true
+	}
 	c.mu.Unlock()
 	select {
 	case c.freed <- struct{}{}:

@@ -264,12 +264,19 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	landed, cancelLanded := context.WithTimeout(running, max(r.Delay(), 0)+j.leavesBy())
 	defer cancelLanded()
 	j.l.rooms.of(j.a).leave(landed, j.a)
-	longest, cancelWait := context.WithTimeout(running, max(min(j.needs.rule.Hold, j.mayWait(ctx)), lead+slack)+lead+slack)
+	most, holds := max(min(j.needs.rule.Hold, j.mayWait(ctx)), lead+slack)+lead+slack, j.lease != nil && !j.acquires
+	if holds { // the slots are not for those who wait: it may be long until what it gets in exchange for old permits is due
+		most = max(r.Delay(), 0) + soonEnough
+	}
+	longest, cancelWait := context.WithTimeout(running, most)
 	defer cancelWait()
 	if err := r.Wait(longest); err != nil {
 		j.reservation = nil
 		r.Cancel()
-		if errors.Is(err, throttle.ErrExceedsDeadline) || longest.Err() != nil && running.Err() == nil {
+		switch late := errors.Is(err, throttle.ErrExceedsDeadline) || longest.Err() != nil && running.Err() == nil; {
+		case late && holds:
+			return false, nil
+		case late:
 			return false, j.throttled(r.Limiter(), r.Delay(), nil) // paused or lowered meanwhile
 		}
 		return false, j.undecided(ctx, err)

@@ -51,7 +51,7 @@ func (j *job) slotGroup() (*throttle.SlotGroup, error) {
 
 // together gets a slot of each limit in flight and the permits of the other limits: from all of
 // them, or from none. The task waits for the permits first, and holds no slot meanwhile. If it
-// then has to wait for a slot, its reservation goes back.
+// then has to wait for a slot, its reservation goes back, at once or soon: see keepsPermits.
 //
 // A handler that gets its permits itself runs in the slots and then asks for its permits, which
 // are due soon.
@@ -165,10 +165,9 @@ func (j *job) askForSlots(ctx context.Context) error {
 	asks := arrived.WithSlots(arrived.With(within, j.a.ask), arrived.Slots{First: &first, Refused: func() {
 		atOnce = false
 		if r := j.reservation; r != nil && wait > 0 && j.keepsPermits(waiters, since) {
-			came := j.a.wait
 			kept = time.AfterFunc(j.halfInterval(), func() {
 				r.Cancel()
-				j.l.caller.leavesOver(j.a.queue, came)
+				j.l.caller.visitSoon(j.a.queue, j.needs.lines...)
 			})
 		} else {
 			j.giveUp()

@@ -174,16 +174,17 @@ const (
 	// lateBy is for how long after that a request holds its slots at most while its permits do
 	// not come: their limit was changed, or they came too late and are exchanged.
 	lateBy = 200 * time.Millisecond
-	// keepsFor is how long a request that has had its slots without its permits before keeps its permits
-	// while it waits for its slots. If it gave them back at once, as others do, and others took both as
+	// keepsFor is how long at most a request that has had its slots without its permits before keeps its
+	// permits while it waits for its slots. If it gave them back at once, as others do, and others took both as
 	// soon as they are free, it would find both only by chance. Permits that are too old by then are exchanged.
 	keepsFor = 2 * time.Second
 )
 
 // AcquireEach waits for a slot of each limit in flight and for ns permits of the group's
 // limiters, in the order in which the group was made, and takes them together. When it returns
-// the permits may be used, now. A request that waits holds nothing, and stands in one line only:
-// that of the limit that it waits for. The id is that of [InFlight.Acquire].
+// the permits may be used, now. A request that waits holds no slot, and stands in one line only:
+// that of the limit that it waits for. If it had slots before, and no permits, one request at a time
+// keeps permits for a while until it has slots again, at most 2 s or half an interval. The id is that of [InFlight.Acquire].
 func (g *SlotGroup) AcquireEach(ctx context.Context, id string, ns ...int64) (*Lease, error) {
 	if id == "" || len(id) > slots.MaxID {
 		return nil, g.failed(0, fmt.Errorf("%w: %d bytes, want 1 to %d", ErrInvalidID, len(id), slots.MaxID))
@@ -243,16 +244,20 @@ func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, be
 	var over *time.Timer
 	held, err := g.claim(ctx, id, first, func() { // if it has to wait for a slot, the reservation goes back
 		if r != nil && missed && g.keeps() {
-			over = time.AfterFunc(keepsFor, r.Cancel)
+			over = time.AfterFunc(min(keepsFor, r.ticket.Span()/2), func() {
+				g.keepsNoMore()
+				r.Cancel()
+			})
 		} else {
 			giveUp()
 		}
 	})
-	if over != nil {
-		g.c.keeps.Delete(g.names())
-		if !over.Stop() {
-			giveUp()
-		}
+	switch {
+	case over == nil:
+	case over.Stop():
+		g.keepsNoMore()
+	default:
+		giveUp()
 	}
 	if err != nil {
 		return nil, err
@@ -271,7 +276,7 @@ func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, be
 			return nil, err
 		}
 	}
-	soon, cancel := context.WithTimeout(ctx, max(min(r.Delay(), early), 0)+lateBy) // the limit may have been paused meanwhile
+	soon, cancel := context.WithTimeout(ctx, min(r.Delay(), early)+lateBy) // the limit may have been paused meanwhile
 	defer cancel()
 	if err := r.Wait(soon); err != nil {
 		if ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrExceedsDeadline)) {
@@ -283,11 +288,13 @@ func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, be
 }
 
 // keeps reports whether a request keeps its permits while it waits for these slots: no other request of
-// the Client does.
+// the Client does, until it calls keepsNoMore.
 func (g *SlotGroup) keeps() bool {
 	_, another := g.c.keeps.LoadOrStore(g.names(), nil)
 	return !another
 }
+
+func (g *SlotGroup) keepsNoMore() { g.c.keeps.Delete(g.names()) }
 
 func (g *SlotGroup) names() string {
 	names := make([]string, len(g.slots))

@@ -98,6 +98,14 @@ func (t *Ticket) Delay() time.Duration {
 	return max(q.line.Due(t.w).Sub(q.c.now()), 0)
 }
 
+// Span is the shortest time for which a permit of any member counts.
+func (t *Ticket) Span() time.Duration {
+	q := t.last()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.line.Span()
+}
+
 // Limiter is the name of the limiter that denied the permits, or of the first limiter if they
 // were granted.
 func (t *Ticket) Limiter() string { return t.last().members[t.answer.Member].Name }

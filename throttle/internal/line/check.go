@@ -115,7 +115,7 @@ func (l *Line) checked(c *Call, r Reply, now Local) {
 		return
 	}
 	l.heard(r.Sent, c.doubts)
-	if time.Duration(l.clock.least(r.Sent)-at)*time.Microsecond >= l.span() {
+	if time.Duration(l.clock.least(r.Sent)-at)*time.Microsecond >= l.Span() {
 		l.c.Clock.learn(at, r.Sent, now)
 		// Redis's clock was set back. The grants are further ahead than anybody should wait.
 		// The next batch tells Redis of it (mind_clock in upkeep.lua).

@@ -133,7 +133,7 @@ func (l *Line) gather(ns []int64, now Local) {
 	if l.hadShare(int64(n)*ns[0], now) {
 		// What was used now is available again after a span, and comes within reach one
 		// horizon before that. Who asks sooner is only told so.
-		least = now.Add(min(l.span()-l.horizon(ns), gatherReach))
+		least = now.Add(min(l.Span()-l.horizon(ns), gatherReach))
 	}
 	l.gathering.begin(n, least, until, now)
 }

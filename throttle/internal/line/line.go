@@ -221,8 +221,8 @@ func (l *Line) halfGuard() time.Duration {
 	return least / 2
 }
 
-// span is the shortest time for which a permit of any member counts.
-func (l *Line) span() time.Duration {
+// Span is the shortest time for which a permit of any member counts.
+func (l *Line) Span() time.Duration {
 	least := forever
 	for _, s := range l.config {
 		least = min(least, s.Span())

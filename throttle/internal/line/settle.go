@@ -257,7 +257,7 @@ func (l *Line) whenNext(wait time.Duration, run *script.Run, round time.Duration
 			at = min(at, ws[len(ws)/2].grant.due)
 		}
 	}
-	at = min(at, received.Add(max(l.span(), time.Minute)))
+	at = min(at, received.Add(max(l.Span(), time.Minute)))
 	return max(at, received.Add(time.Millisecond)).Add(l.jitter(max(horizon/16, round)))
 }
 
