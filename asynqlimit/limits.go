@@ -119,7 +119,8 @@ type process struct {
 	users    atomic.Int64
 	servers  servers
 	page     page
-	unserved sync.Once     // types without a handler are logged
+	warned   sync.Once     // what may be wrong with the configuration is logged
+	unserved firsts        // names of the configuration without a handler: they are logged
 	strays   firsts        // types that no pattern matches: they are logged
 	watches  chan struct{} // has one in it while a server of the process logs changes of limits
 	here     *present

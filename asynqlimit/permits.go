@@ -265,8 +265,8 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	defer cancelLanded()
 	j.l.rooms.of(j.a).leave(landed, j.a)
 	most, holds := max(min(j.needs.rule.Hold, j.mayWait(ctx)), lead+slack)+lead+slack, j.lease != nil && !j.acquires
-	if holds { // the slots are not for those who wait: it may be long until what it gets in exchange for old permits is due
-		most = max(r.Delay(), 0) + soonEnough
+	if holds { // the slots are not for those who wait: if others have reserved what is due next, an exchange may take long
+		most = max(r.Delay(), 0) + slotWithin
 	}
 	longest, cancelWait := context.WithTimeout(running, most)
 	defer cancelWait()

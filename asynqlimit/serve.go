@@ -54,8 +54,8 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 	}
 	l.lacks = l.unservedBy(handler)
 	l.handlers, _ = handler.(mux)
-	l.unserved.Do(func() {
-		l.tellUnserved()
+	l.tellUnserved()
+	l.warned.Do(func() {
 		for _, w := range l.cfg.Warnings() {
 			l.logger.Warn("the configuration may have a mistake", "error", w)
 		}

@@ -74,6 +74,7 @@ func (j *job) together(ctx context.Context) error {
 		if tries == 2 {
 			return late
 		}
+		j.l.rooms.of(j.a).enter(j.a) // it waits again
 	}
 }
 
@@ -103,7 +104,8 @@ func (j *job) permitsNow(ctx context.Context) (late *ThrottledError, err error) 
 	return j.throttled(j.limiter[0].Name(), lead, nil), nil
 }
 
-// slotWithin is how long a task holds its slots while it waits for a slot of the process.
+// slotWithin is how long a task holds its slots while it waits for a slot of the process, or for what it gets in exchange for
+// permits that are too old.
 const slotWithin = time.Second
 
 // takeSlots gets a slot of each limit in flight. The task waits for them in the room, and parks

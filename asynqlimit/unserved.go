@@ -47,7 +47,10 @@ func (l *Limits) unservedPatterns() (patterns []string) {
 // limits.
 func (l *Limits) tellUnserved() {
 	for _, taskType := range slices.Concat(l.lacks, l.unservedPatterns()) {
-		l.logger.Warn("this process has no handler for a job of the configuration: if its name is misspelt, the jobs that are meant run without its limits; a name for several types ends in ':' or '*'", "type", taskType)
+		if !l.unserved.add(taskType) {
+			continue // another server of the process has told it
+		}
+		l.logger.Warn("this server has no handler for a job of the configuration: if its name is misspelt, the jobs that are meant run without its limits; a name for several types ends in ':' or '*'", "type", taskType, "server", l.name)
 	}
 }
 

@@ -296,8 +296,9 @@ func (c *Config) Waiting(p Pool) (all, notCalled int) {
 	if p.MaxWaiting > 0 {
 		return p.MaxWaiting, p.MaxWaiting
 	}
-	for _, l := range c.Limits {
-		if l.Type == "per_client" {
+	used := c.used()
+	for name, l := range c.Limits {
+		if l.Type == "per_client" && used[name] {
 			half := max(p.Concurrency/2, 1)
 			return half, half
 		}

@@ -8,12 +8,7 @@ import (
 // Warnings returns what may be a mistake although workers can run with it: the limits that no job
 // uses, because somebody may believe that they protect an API. Programs may use them without a job.
 func (c *Config) Warnings() []*Error {
-	used := map[string]bool{}
-	for _, j := range c.Jobs {
-		for _, name := range j.Limits {
-			used[name] = true
-		}
-	}
+	used := c.used()
 	var warnings []*Error
 	for _, name := range slices.Sorted(maps.Keys(c.Limits)) {
 		if used[name] {
@@ -26,4 +21,15 @@ func (c *Config) Warnings() []*Error {
 		warnings = append(warnings, w)
 	}
 	return warnings
+}
+
+// used are the limits that jobs use.
+func (c *Config) used() map[string]bool {
+	used := map[string]bool{}
+	for _, j := range c.Jobs {
+		for _, name := range j.Limits {
+			used[name] = true
+		}
+	}
+	return used
 }

@@ -42,3 +42,20 @@ func TestWholeConfiguration(t *testing.T) {
 		t.Errorf("%d limits and %d warnings, want 8 and 5", len(cfg.Limits), len(cfg.Warnings()))
 	}
 }
+
+// TestUnusedLimitOfEachWorker: a limit of each worker that no job uses leaves the pools the room that they have without it.
+func TestUnusedLimitOfEachWorker(t *testing.T) {
+	for used, want := range map[bool]int{true: 10, false: 80} {
+		jobs := "{ x: {} }"
+		if used {
+			jobs = "{ x: { limits: [a] } }"
+		}
+		cfg, err := Parse("config.yaml", []byte("limits: { a: { rate: 5/1s, type: per_client } }\njobs: "+jobs+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all, _ := cfg.Waiting(Pool{Concurrency: 20}); all != want {
+			t.Errorf("used %v: %d may wait, want %d", used, all, want)
+		}
+	}
+}

@@ -243,14 +243,15 @@ func (g *SlotGroup) take(ctx context.Context, id string, first *atomic.Int64, be
 	}
 	var over *time.Timer
 	held, err := g.claim(ctx, id, first, func() { // if it has to wait for a slot, the reservation goes back
-		if r != nil && missed && g.keeps() {
-			over = time.AfterFunc(min(keepsFor, r.ticket.Span()/2), func() {
-				g.keepsNoMore()
-				r.Cancel()
-			})
-		} else {
+		kept := r
+		if kept == nil || !missed || !g.keeps() {
 			giveUp()
+			return
 		}
+		over = time.AfterFunc(min(keepsFor, kept.ticket.Span()/2), func() {
+			g.keepsNoMore()
+			kept.Cancel()
+		})
 	})
 	switch {
 	case over == nil:

@@ -171,7 +171,9 @@ func checkRights(ctx context.Context, cfg *config.Config, rdb redis.Scripter, wa
 	if slices.ContainsFunc(missing, func(right string) bool { return !forPeople(right) }) {
 		return e
 	}
-	warn(e)
+	if ctx.Err() == nil { // else nobody waits for it any more
+		warn(e)
+	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"strings"
+	"unicode"
 
 	"github.com/jobthrottle/jobthrottle/internal/similar"
 )
@@ -31,9 +32,19 @@ func (j *Job) meant(parts []string) bool {
 		if name == parts[i] {
 			continue
 		}
-		if begins = false; similar.Hint(parts[i], []string{name}) == "" {
+		if begins = false; similar.Hint(parts[i], []string{name}) == "" || withoutDigits(name) == withoutDigits(parts[i]) {
 			return false
 		}
 	}
 	return begins || !whole || len(named) == len(parts)
+}
+
+// withoutDigits is for names that are numbered, such as eu1 and eu2: one is not meant for the other.
+func withoutDigits(name string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsDigit(c) {
+			return -1
+		}
+		return c
+	}, name)
 }
