@@ -81,6 +81,14 @@ func (c *caller) isFirst(key probeKey, since int64) bool {
 	return !slices.ContainsFunc(c.waiters[key], func(w *slotWaiter) bool { return w.since < since })
 }
 
+// keepsPermits reports whether the task keeps permits that it has reserved, for a while, although there is no slot for it. Others
+// would have them meanwhile. But if later tasks have overtaken it, it has had permits without a slot, or a slot without permits,
+// before: where others take both as soon as they are free, it would go on so. Only the first of those that wait here for the
+// slots keeps its permits, and for no more than half an interval. Permits that are too old by then are exchanged.
+func (j *job) keepsPermits(waiters probeKey, since int64) bool {
+	return !j.needs.rule.never && j.l.caller.isFirst(waiters, since) && j.l.caller.overtaken(j.a, j.needs.limiters)
+}
+
 // lastLeaves makes the last of those leave who wait for the same slots as w, whose time is over.
 func (c *caller) lastLeaves(key probeKey, w *slotWaiter) {
 	c.mu.Lock()

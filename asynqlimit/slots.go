@@ -209,14 +209,6 @@ func (j *job) askForSlots(ctx context.Context) error {
 	return j.undecided(ctx, err)
 }
 
-// keepsPermits reports whether the task keeps permits that it has reserved, for a while, although there is no slot for it. Others
-// would have them meanwhile. But if later tasks have overtaken it, it has had permits without a slot, or a slot without permits,
-// before: where others take both as soon as they are free, it would go on so. Only the first of those that wait here for the
-// slots keeps its permits, and for no more than half an interval. Permits that are too old by then are exchanged.
-func (j *job) keepsPermits(waiters probeKey, since int64) bool {
-	return !j.needs.rule.never && j.l.caller.isFirst(waiters, since) && j.l.caller.overtaken(j.a, j.needs.limiters)
-}
-
 // mayHold is how long the task may wait here, for its permits and for its slots: its hold. If it was called and needs both, it is
 // at most two intervals of its rates: one for a slot, and one for other permits if those were too old by then. The longer such
 // tasks wait, the more of them reserve permits and give them back for want of a slot. When there is a slot, others have reserved
