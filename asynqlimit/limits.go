@@ -104,28 +104,28 @@ type Limits struct {
 
 // process is what the servers of one process share.
 type process struct {
-	cfg      *config.Config
-	rdb      redis.UniversalClient
-	lines    *line.Lines
-	throttle *throttle.Client
-	owned    bool // throttle is ours to close
-	rules    *rules
-	others   jobCounts // for types that no rule matches
-	applied  *recent   // limiters of keys whose rate this process has applied
-	reports  reports
-	events   events
-	dryRuns  dryRuns
-	logger   *slog.Logger
-	users    atomic.Int64
-	servers  servers
-	page     page
-	warned   sync.Once     // what may be wrong with the configuration is logged
-	unserved firsts        // names of the configuration without a handler: they are logged
-	strays   firsts        // types that no pattern matches: they are logged
-	watches  chan struct{} // has one in it while a server of the process logs changes of limits
-	here     *present
-	tally    tally // of all jobs
-	started  time.Time
+	cfg       *config.Config
+	rdb       redis.UniversalClient
+	lines     *line.Lines
+	throttle  *throttle.Client
+	owned     bool // throttle is ours to close
+	rules     *rules
+	others    jobCounts // for types that no rule matches
+	applied   *recent   // limiters of keys whose rate this process has applied
+	reports   reports
+	events    events
+	dryRuns   dryRuns
+	logger    *slog.Logger
+	users     atomic.Int64
+	servers   servers
+	page      page
+	warned    sync.Once     // what may be wrong with the configuration is logged
+	unserved  firsts        // names of the configuration without a handler: they are logged
+	unmatched firsts        // types that no pattern matches: they are logged
+	watches   chan struct{} // has one in it while a server of the process logs changes of limits
+	here      *present
+	tally     tally // of all jobs
+	started   time.Time
 }
 
 // New returns the limits of a configuration, for the jobs in rdb. The caller still closes rdb.

@@ -23,8 +23,9 @@ type pace struct {
 
 // latest is when the latest came of the tasks that got permits of a limiter here, by Redis's clock, in microseconds after 1970.
 type latest struct {
-	arrival, before int64
-	at              time.Time // when it was as before
+	arrival int64
+	before  int64     // what it was some time ago
+	at      time.Time // when it was that
 }
 
 // add notes a task that got permits.

@@ -77,7 +77,7 @@ func (f *firsts) add(name string) bool {
 // tellUnmatched logs once of each type that runs without limits because no pattern of the configuration matches it. Many
 // programs have such types on purpose, so it is a warning only if a pattern is similar.
 func (p *process) tellUnmatched(taskType string) {
-	if len(p.rules.all) == 0 || !p.strays.add(taskType) {
+	if len(p.rules.all) == 0 || !p.unmatched.add(taskType) {
 		return
 	}
 	const says = "jobs of this type match no pattern of the configuration, and run without limits"

@@ -13,6 +13,17 @@ import (
 	"github.com/jobthrottle/jobthrottle/internal/redistest"
 )
 
+// awaitPending waits until a job is pending.
+func awaitPending(t *testing.T, addr string) {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	const list = "asynq:{default}:pending"
+	if err := rdb.BLMove(t.Context(), list, list, "LEFT", "LEFT", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestInterrupted ends the command while it waits for its standard input, as Ctrl-C does.
 func TestInterrupted(t *testing.T) {
 	addr := redistest.Start(t)
@@ -30,12 +41,7 @@ func TestInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The job arrives before its input ends: nothing waits for a batch to fill.
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	defer rdb.Close()
-	const list = "asynq:{default}:pending"
-	if err := rdb.BLMove(t.Context(), list, list, "LEFT", "LEFT", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	awaitPending(t, addr)
 	cancel()
 	got := ran{<-status, stdout.String(), stderr.String()}
 	got.want(t, cli.Failed, "interrupted after line 1, the last that is certain")
@@ -54,12 +60,7 @@ func TestInterruptedCount(t *testing.T) {
 	go func() {
 		status <- cli.Run(ctx, newCommand(), []string{"--redis", addr, "--type", "x", "--count", "10000000"}, nil, &stdout, &stderr)
 	}()
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	defer rdb.Close()
-	const list = "asynq:{default}:pending"
-	if err := rdb.BLMove(t.Context(), list, list, "LEFT", "LEFT", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	awaitPending(t, addr)
 	cancel()
 	got := ran{<-status, stdout.String(), stderr.String()}
 	got.want(t, cli.Failed, "the last that is certain: these have no ids, so running it again adds all of them again")
