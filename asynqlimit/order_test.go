@@ -183,7 +183,7 @@ func TestOrderBesideOtherLines(t *testing.T) {
 		within time.Duration // as long as there are others, if they queue behind these
 	}{
 		"short handlers": {"20/3s", 100 * time.Millisecond, 18 * time.Second},
-		"long handlers":  {"20/5s", 3 * time.Second, 75 * time.Second},
+		"long handlers":  {"20/5s", 3 * time.Second, 65 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
