@@ -46,6 +46,7 @@ type job struct {
 	drySlots    drySlots        // those of limits with dry_run
 	waitsBy     time.Time       // until when it waits, for whatever it is; zero: it has not waited yet, or not since its handler called Hold or Acquire
 	late        bool            // it had its slots, but none of the process in time
+	hadSlots    bool            // it had its slots, but no permits in time
 	acquires    bool            // its handler acquires the permits
 	freed       bool            // it holds nothing any more
 	span        func(error)     // ends the span of a wait for permits; nil: there is none

@@ -35,6 +35,18 @@ func (j *job) queuesFor(ctx context.Context, name string, since int64) (bool, er
 	return first.Tasks > 0 && !first.Since.IsZero() && first.Since.UnixMicro() < since, nil
 }
 
+// earlierFor returns the limiter in whose line others wait that came before a task that was called for a slot, or "" if there is none.
+// Those have lost permits for want of a slot. As long as tasks that are called for slots reserve what is due next, nothing is left for
+// them.
+func (j *job) earlierFor(ctx context.Context) (string, error) {
+	for i, name := range j.needs.lines {
+		if queues, err := j.queuesFor(ctx, name, j.a.since); err != nil || queues {
+			return j.needs.limiters[i], err
+		}
+	}
+	return "", nil
+}
+
 // calledForSlot reports whether the task was called from the line of a limit in flight or for max_in_flight.
 func (j *job) calledForSlot() bool {
 	return j.a.wait.State == line.Called && line.IsWait(j.a.wait.Line)
@@ -82,11 +94,17 @@ func (c *caller) isFirst(key probeKey, since int64) bool {
 }
 
 // keepsPermits reports whether the task keeps permits that it has reserved, for a while, although there is no slot for it. Others
-// would have them meanwhile. But if later tasks have overtaken it, it has had permits without a slot, or a slot without permits,
-// before: where others take both as soon as they are free, it would go on so. Only the first of those that wait here for the
-// slots keeps its permits, and for no more than half an interval. Permits that are too old by then are exchanged.
+// would have them meanwhile. But if it has had slots without permits here, or later tasks have overtaken it, it has had one without
+// the other before: where others take both as soon as they are free, it would go on so. Only the first of those that wait here for
+// the slots keeps its permits, and for no longer than keepsFor. Permits that are too old by then are exchanged.
 func (j *job) keepsPermits(waiters probeKey, since int64) bool {
-	return !j.needs.rule.never && j.l.caller.isFirst(waiters, since) && j.l.caller.overtaken(j.a, j.needs.limiters)
+	return !j.needs.rule.never && j.l.caller.isFirst(waiters, since) && (j.hadSlots || j.l.caller.overtaken(j.a, j.needs.limiters))
+}
+
+// keepsFor is half of an interval, or lead if that is longer, but no longer than an interval and its guard.
+func (j *job) keepsFor() time.Duration {
+	half := j.halfInterval()
+	return min(max(half, lead), 2*half)
 }
 
 // lastLeaves makes the last of those leave who wait for the same slots as w, whose time is over.

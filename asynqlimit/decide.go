@@ -29,6 +29,7 @@ type standing struct {
 	came    line.State    // how it came; empty if it is new, or has run before
 	ahead   string        // one of its limiters that has others in line; empty if none has
 	forSlot bool          // it was called for a slot
+	slots   bool          // it needs slots of limits in flight
 	hold    time.Duration // how long it may wait in this process
 	never   bool          // it must never park: hold is forever
 	shared  bool          // tenants share one of its limiters
@@ -46,19 +47,19 @@ type verdict struct {
 	wait time.Duration // for its permits, at most
 }
 
-// decide returns whether a task asks for its permits, and how long it may wait for them. Tasks
-// that were called, and tasks that come back because their process ended, ask: their permits are
-// due soon. If a task was called for a slot, they may be due a little later, but not as late as its
-// hold: slots are not for tasks that wait for permits. The same holds if there is no room: those of another of its limiters
-// may be due much later, and it would idle in a slot until then. Others queue behind those in line. Where
-// tenants share a limiter, only as many tasks wait in processes as keep the limiter busy: so a tenant
-// that comes now is not behind what others were promised.
+// decide returns whether a task asks for its permits, and how long it may wait for them. Tasks that were called, and tasks that come
+// back because their process ended, ask: their permits are due soon. If a task was called for a slot, or needs slots, too, they may
+// be due a little later, but not as late as its hold: it takes about as long to park and be called again, but slots are not for tasks
+// that wait for permits. The same holds if there is no room: those of another of its limiters may be due much later, and it would
+// idle in a slot until then. A task that was called for a slot queues behind those in line for permits that came earlier, and one
+// that was not called behind all of those in line. Where tenants share a limiter, only as many tasks wait in processes as keep the
+// limiter busy: so a tenant that comes now is not behind what others were promised.
 func decide(s standing) verdict {
-	if s.ahead != "" && !s.due() && !s.never {
+	if s.ahead != "" && (!s.due() || s.forSlot) && !s.never {
 		return verdict{park: s.ahead}
 	}
 	wait, least := s.hold, lead+slack
-	if s.forSlot {
+	if s.forSlot || s.slots {
 		least = backIn
 	}
 	switch {

@@ -123,9 +123,13 @@ func (j *job) near(ctx, running context.Context) error {
 
 // standing returns what is known about the task now.
 func (j *job) standing(ctx context.Context) (s standing, err error) {
-	s = standing{came: j.came(), forSlot: j.calledForSlot(), hold: j.mayHold(), never: j.needs.rule.never, shared: j.needs.shared(), most: j.mayWait(ctx), room: j.a.position.hasRoom(j.needs.limiters)}
-	if !s.due() && !s.never {
+	s = standing{came: j.came(), forSlot: j.calledForSlot(), slots: j.slots != nil, hold: j.mayHold(), never: j.needs.rule.never, shared: j.needs.shared(), most: j.mayWait(ctx), room: j.a.position.hasRoom(j.needs.limiters)}
+	switch {
+	case s.never:
+	case !s.due():
 		s.ahead, err = j.l.caller.ahead(ctx, j.a.queue, j.needs)
+	case s.forSlot && !s.shared:
+		s.ahead, err = j.earlierFor(ctx)
 	}
 	return s, err
 }
@@ -142,7 +146,8 @@ func (j *job) came() line.State {
 }
 
 // ask reserves the permits of all limiters, or of none. If that takes long, the task waits for
-// the answer in the room.
+// the answer in the room. A task that needs slots, too, may ask several times, because it gives its permits back for want of a slot.
+// So it takes the turn of those here that came later, from the same queue.
 func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reservation, error) {
 	j.a.inTurn(ctx)
 	if j.leaves = j.goes && j.atOnce(); j.leaves {
@@ -160,7 +165,10 @@ func (j *job) ask(ctx context.Context, maxWait time.Duration) (*throttle.Reserva
 	if !j.calledForSlot() { // else it counts until the limit in flight has answered, or its permits are due later than soon
 		defer j.l.caller.answered(j.a)
 	}
-	return j.reserve(arrived.With(ctx, j.a.ask), j.needs.costs, maxWait)
+	if ctx = arrived.With(ctx, j.a.ask); j.a.since > 0 && (j.slots != nil || j.needs.rule.inFlight != nil) && !j.needs.shared() {
+		ctx = arrived.WithTurn(ctx, arrived.Turn{Among: j.a.queue, Since: j.a.since})
+	}
+	return j.reserve(ctx, j.needs.costs, maxWait)
 }
 
 // stays puts the task back on the list of waiting tasks, if it has left it.

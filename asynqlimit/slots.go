@@ -71,8 +71,8 @@ func (j *job) together(ctx context.Context) error {
 			return err
 		}
 		j.freeSlots()
-		if tries == 2 {
-			return late
+		if j.hadSlots = true; tries == 2 { // they are not for those who wait; but when the next is free, it is for this task
+			return j.parkForSlot(j.needs.slots[0].Limiter)
 		}
 		j.l.rooms.of(j.a).enter(j.a) // it waits again
 	}
@@ -167,7 +167,7 @@ func (j *job) askForSlots(ctx context.Context) error {
 	asks := arrived.WithSlots(arrived.With(within, j.a.ask), arrived.Slots{First: &first, Refused: func() {
 		atOnce = false
 		if r := j.reservation; r != nil && wait > 0 && j.keepsPermits(waiters, since) {
-			kept = time.AfterFunc(j.halfInterval(), func() {
+			kept = time.AfterFunc(j.keepsFor(), func() {
 				r.Cancel()
 				j.l.caller.visitSoon(j.a.queue, j.needs.lines...)
 			})

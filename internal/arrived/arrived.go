@@ -23,6 +23,26 @@ func Tell(ctx context.Context) {
 	}
 }
 
+// Turn is where a request for permits stands among others of its process. As soon as it asks, it takes the turn of those of the same
+// Among that came later, also if they asked earlier.
+type Turn struct {
+	Among string
+	Since int64 // when its caller came
+}
+
+type turnKey struct{}
+
+// WithTurn returns a context whose requests for permits stand at t.
+func WithTurn(ctx context.Context, t Turn) context.Context {
+	return context.WithValue(ctx, turnKey{}, t)
+}
+
+// TurnOf returns the Turn of WithTurn.
+func TurnOf(ctx context.Context) Turn {
+	t, _ := ctx.Value(turnKey{}).(Turn)
+	return t
+}
+
 // Slots is what a request for slots of limits in flight gets from its caller, and reports to
 // it.
 type Slots struct {

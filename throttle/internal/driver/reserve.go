@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jobthrottle/jobthrottle/internal/arrived"
 	"github.com/jobthrottle/jobthrottle/throttle/internal/line"
 )
 
@@ -37,6 +38,9 @@ func (e *Entry) reserve(ctx context.Context, ns []int64, maxWait time.Duration, 
 	w := line.NewWaiter(ns, now, until(ctx, now, maxWait), true, maxWait <= 0)
 	if awaits {
 		w.Await()
+	}
+	if t := arrived.TurnOf(ctx); t.Among != "" {
+		w.Among(t.Among, t.Since)
 	}
 	q.c.Waiting.Add(1)
 	defer q.c.Waiting.Add(-1)

@@ -306,7 +306,7 @@ func (l *Line) collect(b *batch, now Local) {
 			l.waiting = all[i:]
 			break
 		}
-		w.state, b.late = asked, b.late || w.next
+		w.state, b.late = asked, b.late || w.late()
 		if alike {
 			runs[last].Count++
 			b.waiters[last] = append(b.waiters[last], w)

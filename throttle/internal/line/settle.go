@@ -219,7 +219,7 @@ func (l *Line) withoutGrant(b *batch, ws []*Waiter, run *script.Run, answer *scr
 		case w.state == gone:
 		case l.closed:
 			l.answer(w, Answer{Err: ErrClosed})
-		case answer.Rest == script.Denied && !own && w.next:
+		case answer.Rest == script.Denied && !own && w.late():
 			w.state, b.denied = queued, append(b.denied, denial{w, answer.Wait, answer.Member})
 		case answer.Rest == script.Denied && !own:
 			l.deny(w, answer.Wait, answer.Member)

@@ -39,23 +39,23 @@ func (l *Line) turns(b *batch, held []*Waiter, now Local) []*Waiter {
 }
 
 // inTurn gives late ones the next turns in this process. A late one is a waiter whose permits came too late, while they
-// still counted (Waiter.next). It gets the grant of the first waiter that arrived after it and asked for as much. That
-// waiter gets the grant of the next one, and so on. Nobody gets a time that is too late for it. A waiter keeps its time if
-// its caller may be on its way to the permits, or sleeps until then on its own. held are the waiters without a grant. inTurn
+// still counted (Waiter.next), or one that takes the turns of those that came later (Waiter.among). It gets the grant of the first
+// waiter behind it that is like it. That waiter gets the grant of the next one, and so on. Nobody gets a time that is too late for
+// it. A waiter keeps its time if its caller may be on its way to the permits, or sleeps until then on its own. held are the waiters without a grant. inTurn
 // returns those that still have none: late ones first, then the others, each in order of arrival.
 func (l *Line) inTurn(held []*Waiter, now Local) []*Waiter {
 	ws := l.byDue()
-	var kinds [][]int64 // what late ones ask for
+	var kinds []*Waiter // a late one of each
 	for _, w := range slices.Concat(held, ws) {
-		if w.next && len(kinds) < kindsAtOnce && !slices.ContainsFunc(kinds, func(ns []int64) bool { return slices.Equal(ns, w.ns) }) {
-			kinds = append(kinds, w.ns)
+		if w.late() && len(kinds) < kindsAtOnce && !slices.ContainsFunc(kinds, w.like) {
+			kinds = append(kinds, w)
 		}
 	}
 	for _, w := range ws {
 		l.timed(&w.grant) // as exactly as it is known by now
 	}
-	for _, ns := range kinds {
-		held = l.inTurnFor(ns, ws, held, now)
+	for _, kind := range kinds {
+		held = l.inTurnFor(kind, ws, held, now)
 	}
 	slices.SortStableFunc(held, func(a, b *Waiter) int {
 		switch {
@@ -69,13 +69,19 @@ func (l *Line) inTurn(held []*Waiter, now Local) []*Waiter {
 	return held
 }
 
-func byArrival(a, b *Waiter) int { return cmp.Compare(a.no, b.no) }
+func byArrival(a, b *Waiter) int { return cmp.Or(cmp.Compare(a.came, b.came), cmp.Compare(a.no, b.no)) }
 
-// inTurnFor is inTurn for those who ask for ns. ws are the holders, in turn.
-func (l *Line) inTurnFor(ns []int64, ws, held []*Waiter, now Local) (still []*Waiter) {
+// late reports whether it gets one of the next turns in this process.
+func (w *Waiter) late() bool { return w.next || w.among != "" }
+
+// like reports whether one of two waiters may get the turn of the other: they stand among the same, and ask for as much.
+func (w *Waiter) like(v *Waiter) bool { return w.among == v.among && slices.Equal(w.ns, v.ns) }
+
+// inTurnFor is inTurn for those who are like kind. ws are the holders, in turn.
+func (l *Line) inTurnFor(kind *Waiter, ws, held []*Waiter, now Local) (still []*Waiter) {
 	var next []*Waiter // those who are to get a grant next
 	for _, w := range held {
-		if w.next && slices.Equal(w.ns, ns) {
+		if w.late() && w.like(kind) {
 			next = append(next, w)
 		} else {
 			still = append(still, w)
@@ -83,19 +89,19 @@ func (l *Line) inTurnFor(ns []int64, ws, held []*Waiter, now Local) (still []*Wa
 	}
 	short := len(next) // so many have none at the end
 	owners := slices.DeleteFunc(slices.Clone(ws), func(w *Waiter) bool {
-		return !w.movable() || w.grant.due.Sub(now) <= onItsWay || !slices.Equal(w.ns, ns)
+		return !w.movable() || w.grant.due.Sub(now) <= onItsWay || !w.like(kind)
 	})
 	var latest Local
 	late := short
 	for _, w := range owners {
 		latest = max(latest, w.grant.due)
-		if w.next {
+		if w.late() {
 			late++
 		}
 	}
 	owners = slices.DeleteFunc(owners, func(w *Waiter) bool { // they might get a time that is too late, or none
 		switch {
-		case w.until == 0, w.next && late == 1: // the only late one gets no later one
+		case w.until == 0, w.late() && late == 1: // the only late one gets no later one
 			return false
 		case w.until < latest:
 			return true
@@ -105,7 +111,7 @@ func (l *Line) inTurnFor(ns []int64, ws, held []*Waiter, now Local) (still []*Wa
 	grants := make([]grant, len(owners))
 	for i, w := range owners {
 		grants[i] = w.grant
-		if w.next {
+		if w.late() {
 			next = append(next, w)
 		}
 	}
@@ -115,10 +121,10 @@ func (l *Line) inTurnFor(ns []int64, ws, held []*Waiter, now Local) (still []*Wa
 		for len(next) > 0 && next[0].state == queued && useless(next[0]) {
 			still, next = append(still, next[0]), next[1:]
 		}
-		if len(next) == 0 || next[0] != w && (!w.next && next[0].no > w.no || useless(next[0])) {
+		if len(next) == 0 || next[0] != w && (!w.late() && byArrival(next[0], w) > 0 || useless(next[0])) {
 			continue
 		}
-		if !w.next {
+		if !w.late() {
 			at, _ := slices.BinarySearchFunc(next, w, byArrival)
 			next = slices.Insert(next, at, w)
 		}

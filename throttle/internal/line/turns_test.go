@@ -16,6 +16,8 @@ func TestTurns(t *testing.T) {
 		late      bool
 		told      bool // sleeps until its time by itself
 		ns        int64
+		among     string
+		came      int64
 	}
 	for name, c := range map[string]struct {
 		ws   []waits
@@ -37,6 +39,11 @@ func TestTurns(t *testing.T) {
 		"enough time":                   {[]waits{{no: 1, late: true}, {no: 2, at: 20, until: 60_000}, {no: 3, at: 30, until: 60_000}}, []int{20, 30, 0}},
 		"the late one's deadline":       {[]waits{{no: 1, until: 15, late: true}, {no: 2, at: 20}}, []int{0, 20}},
 		"within the late one's":         {[]waits{{no: 1, until: 25, late: true}, {no: 2, at: 20}}, []int{20, 0}},
+		"came earlier, asked later":     {[]waits{{no: 3, at: 50, among: "q", came: 1}, {no: 1, at: 20, among: "q", came: 2}, {no: 2, at: 30, among: "q", came: 3}}, []int{20, 30, 50}},
+		"the same, without a grant":     {[]waits{{no: 3, among: "q", came: 1}, {no: 1, at: 20, among: "q", came: 2}, {no: 2, at: 30, among: "q", came: 3}}, []int{20, 30, 0}},
+		"came later, asked later":       {[]waits{{no: 1, at: 20, among: "q", came: 1}, {no: 2, at: 30, among: "q", came: 2}}, []int{20, 30}},
+		"among others":                  {[]waits{{no: 3, at: 50, among: "q", came: 1}, {no: 1, at: 20, among: "r", came: 2}, {no: 2, at: 30}, {no: 4, at: 40, among: "q", came: 2}}, []int{40, 20, 30, 50}},
+		"late, among others":            {[]waits{{no: 1, at: 50, late: true}, {no: 3, at: 20, among: "q", came: 2}, {no: 2, at: 30}}, []int{30, 20, 50}},
 		"granted beyond its own":        {[]waits{{no: 1, at: 50, until: 49, late: true}, {no: 2, at: 20}}, []int{20, 50}},
 		"and that of another late one":  {[]waits{{no: 50, late: true}, {no: 60, at: 20}, {no: 100, at: 30, until: 3000, late: true}}, []int{20, 0, 30}},
 		"two with deadlines, one first": {[]waits{{no: 1, until: 15, late: true}, {no: 2, late: true}, {no: 3, at: 20}}, []int{0, 20, 0}},
@@ -49,6 +56,9 @@ func TestTurns(t *testing.T) {
 			at := func(ms int) Local { return d.now.Add(time.Duration(ms) * time.Millisecond) }
 			for _, of := range c.ws {
 				w := NewWaiter([]int64{max(of.ns, 1)}, d.now, 0, of.told, false)
+				if of.among != "" {
+					w.Among(of.among, of.came)
+				}
 				if w.no, w.next = of.no, of.late; of.until > 0 {
 					w.until = at(of.until)
 				}

@@ -8,6 +8,8 @@ type Waiter struct {
 
 	ns          []int64
 	no          uint64 // the number of its arrival
+	among       string // it takes the turn of those of the same that came later, as soon as it asks; empty: it does not
+	came        int64  // when its caller came: see Among
 	since       Local  // when it asked
 	until       Local  // the latest time at which its permits can be due; zero: any
 	reserved    Local  // the until with which it asked
@@ -49,6 +51,12 @@ func NewWaiter(ns []int64, now, until Local, reservation, atOnce bool) *Waiter {
 // Await says, before it arrives, that the caller of a reservation waits for its permits: they may get an
 // earlier time.
 func (w *Waiter) Await() { w.awaited = true }
+
+// Among says, before it arrives, that its caller came at since, perhaps earlier than it asks, and waits for its permits. It takes
+// the turn of those of the same name that came later.
+func (w *Waiter) Among(name string, since int64) {
+	w.among, w.came, w.awaited = name, since, true
+}
 
 // grant is an entry in the log, and when its permits are due here.
 type grant struct {
