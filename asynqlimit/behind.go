@@ -2,6 +2,7 @@ package asynqlimit
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -36,9 +37,12 @@ func (j *job) queuesFor(ctx context.Context, name string, since int64) (bool, er
 }
 
 // earlierFor returns the limiter in whose line others wait that came before a task that was called for a slot, or "" if there is none.
-// Those have lost permits for want of a slot. As long as tasks that are called for slots reserve what is due next, nothing is left for
-// them.
+// Some of these may have lost permits for want of a slot. As long as tasks that are called for slots reserve what is due next, nothing
+// is left for them.
 func (j *job) earlierFor(ctx context.Context) (string, error) {
+	if err := j.l.caller.askFor(ctx, j.a.queue, j.needs.lines); err != nil {
+		return "", err
+	}
 	for i, name := range j.needs.lines {
 		if queues, err := j.queuesFor(ctx, name, j.a.since); err != nil || queues {
 			return j.needs.limiters[i], err
@@ -50,6 +54,17 @@ func (j *job) earlierFor(ctx context.Context) (string, error) {
 // calledForSlot reports whether the task was called from the line of a limit in flight or for max_in_flight.
 func (j *job) calledForSlot() bool {
 	return j.a.wait.State == line.Called && line.IsWait(j.a.wait.Line)
+}
+
+// hadNoPermits parks a task that had its slots several times, but no permits in time. If these are due soon, it waits for its slots,
+// where it comes before those that came later. In the line for permits it would come behind all that have slots meanwhile.
+func (j *job) hadNoPermits(late *ThrottledError) error {
+	if late.RetryAfter > backIn || j.keepsOrder() {
+		return late
+	}
+	parked := j.parkForSlot(j.needs.slots[0].Limiter)
+	parked.Err = fmt.Errorf("it had its slots, but no permits of %q in time", late.Limiter)
+	return parked
 }
 
 // slotLines are the lines in which the task waits for slots of its limits in flight.

@@ -71,8 +71,8 @@ func (j *job) together(ctx context.Context) error {
 			return err
 		}
 		j.freeSlots()
-		if j.hadSlots = true; tries == 2 { // they are not for those who wait; but when the next is free, it is for this task
-			return j.parkForSlot(j.needs.slots[0].Limiter)
+		if j.hadSlots = true; tries == 2 {
+			return j.hadNoPermits(late)
 		}
 		j.l.rooms.of(j.a).enter(j.a) // it waits again
 	}

@@ -23,8 +23,9 @@ func Tell(ctx context.Context) {
 	}
 }
 
-// Turn is where a request for permits stands among others of its process. As soon as it asks, it takes the turn of those of the same
-// Among that came later, also if they asked earlier.
+// Turn is where a request for permits stands among others of its process. It takes the turn of those of the same Among that came
+// later, also if they asked earlier, as far as they have the time to wait for another. Until its permits are due soon, they may get
+// another time, also between the reservation and Near.
 type Turn struct {
 	Among string
 	Since int64 // when its caller came

@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	// onItsWay is how long before a grant is due its caller may be on its way to it: timers are coarse.
-	onItsWay = time.Millisecond
+	// onItsWay is how long before a grant is due its caller may be on its way to it: timers are coarse. If callers came earlier
+	// than they ask (Waiter.Among), they may be getting what they need besides the permits from preparesFor before that.
+	onItsWay, preparesFor = time.Millisecond, 20 * time.Millisecond
 	// Late ones may ask for different numbers of permits. kindsAtOnce bounds for how many of these numbers one reply gives
 	// turns: each takes a pass over all waiters that have a grant. Late ones with other numbers get their permits behind the
 	// others.
@@ -42,7 +43,7 @@ func (l *Line) turns(b *batch, held []*Waiter, now Local) []*Waiter {
 // still counted (Waiter.next), or one that takes the turns of those that came later (Waiter.among). It gets the grant of the first
 // waiter behind it that is like it. That waiter gets the grant of the next one, and so on. Nobody gets a time that is too late for
 // it. A waiter keeps its time if its caller may be on its way to the permits, or sleeps until then on its own. held are the waiters without a grant. inTurn
-// returns those that still have none: late ones first, then the others, each in order of arrival.
+// returns those that still have none: first those whose permits came too late, then the others, each in the order in which they asked.
 func (l *Line) inTurn(held []*Waiter, now Local) []*Waiter {
 	ws := l.byDue()
 	var kinds []*Waiter // a late one of each
@@ -60,7 +61,7 @@ func (l *Line) inTurn(held []*Waiter, now Local) []*Waiter {
 	slices.SortStableFunc(held, func(a, b *Waiter) int {
 		switch {
 		case a.next == b.next:
-			return byArrival(a, b)
+			return cmp.Compare(a.no, b.no)
 		case a.next: // late ones ask ahead of the others
 			return -1
 		}
@@ -69,6 +70,7 @@ func (l *Line) inTurn(held []*Waiter, now Local) []*Waiter {
 	return held
 }
 
+// byArrival orders waiters that are like each other.
 func byArrival(a, b *Waiter) int { return cmp.Or(cmp.Compare(a.came, b.came), cmp.Compare(a.no, b.no)) }
 
 // late reports whether it gets one of the next turns in this process.
@@ -89,7 +91,7 @@ func (l *Line) inTurnFor(kind *Waiter, ws, held []*Waiter, now Local) (still []*
 	}
 	short := len(next) // so many have none at the end
 	owners := slices.DeleteFunc(slices.Clone(ws), func(w *Waiter) bool {
-		return !w.movable() || w.grant.due.Sub(now) <= onItsWay || !w.like(kind)
+		return !w.movable() || !w.like(kind) || w.grant.due.Sub(now) <= onItsWay || w.among != "" && w.grant.due.Sub(now) <= preparesFor
 	})
 	var latest Local
 	late := short

@@ -8,7 +8,7 @@ type Waiter struct {
 
 	ns          []int64
 	no          uint64 // the number of its arrival
-	among       string // it takes the turn of those of the same that came later, as soon as it asks; empty: it does not
+	among       string // it takes turns of those of the same that came later; empty: it does not
 	came        int64  // when its caller came: see Among
 	since       Local  // when it asked
 	until       Local  // the latest time at which its permits can be due; zero: any
@@ -52,8 +52,9 @@ func NewWaiter(ns []int64, now, until Local, reservation, atOnce bool) *Waiter {
 // earlier time.
 func (w *Waiter) Await() { w.awaited = true }
 
-// Among says, before it arrives, that its caller came at since, perhaps earlier than it asks, and waits for its permits. It takes
-// the turn of those of the same name that came later.
+// Among says, before it arrives, that its caller came at since, perhaps earlier than it asks, and comes for its permits once they
+// are due soon: until then they may get another time. It takes the turn of those of the same name that came later, if these have
+// the time to wait for another.
 func (w *Waiter) Among(name string, since int64) {
 	w.among, w.came, w.awaited = name, since, true
 }
