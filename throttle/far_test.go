@@ -133,6 +133,27 @@ func (d *distant) Eval(ctx context.Context, script string, keys []string, args .
 	return d.Scripter.Eval(ctx, script, keys, args...)
 }
 
+// Processes start together. Round trips take 2 to 6 ms, and those over a new connection 6 ms more. So some replies take longer than
+// half the guard. The limit gives nearly all of its first burst all the same: 60 starts, because one in twelve once lost most of it.
+func TestStartsTogether(t *testing.T) {
+	for range 60 {
+		underFakeTime(t, func(b *bench) {
+			b.loadScripts()
+			name := b.limited(guarded("50/1s")).Name()
+			var processes []Acquirer
+			for range 8 {
+				processes = append(processes, must(b.clientOf(&distant{Scripter: b.rdb, roundTrip: ms(2), varies: ms(4), connects: 3}).Limiter(name)))
+			}
+			ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
+			defer cancel()
+			time.AfterFunc(2500*time.Millisecond, cancel)
+			if starts := used(ctx, 8*64, processes...); len(starts) < 147 {
+				b.Errorf("%d permits of three bursts of 50", len(starts))
+			}
+		})
+	}
+}
+
 // A change of the configuration stops waiters whose Redis is far within 100 ms and a round trip,
 // and none of their permits goes unrecorded.
 func TestPauseReachesFarClients(t *testing.T) {

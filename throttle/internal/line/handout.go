@@ -63,17 +63,17 @@ func (l *Line) handOut(w *Waiter, within time.Duration, now Local) {
 	if half > 0 && now.Sub(w.grant.earliest) > half {
 		overdue := now.Sub(w.grant.due) > half // even if it was due as late as it can be
 		far := l.maybeFresh(w, half, now)
-		if !w.grant.rechecked && !overdue && !far {
+		// A permit from a slow call may be used if it is not much older. An exchange could
+		// cost an interval, because the permits after it are taken by now.
+		passes := w.grant.slow && now.Sub(w.grant.earliest) <= half*3/2
+		if !w.grant.rechecked && !overdue && !far && !passes {
 			// A slow reply, such as the first over a new connection, leaves open when the
 			// permits were due. A check tells, and they may still be fresh. An exchange would
-			// lose them.
+			// lose them. (One that may be used needs no check: by the reply it would be older.)
 			w.grant.rechecked = true
 			l.checkFirst(w)
 			return
 		}
-		// A permit from a slow call may be used if it is not much older. An exchange could
-		// cost an interval, because the permits after it are taken by now.
-		passes := w.grant.slow && now.Sub(w.grant.earliest) <= half*3/2
 		if !passes && (overdue || !far || l.clock.uncertainty() <= half) {
 			if l.spares(w, now) {
 				l.out.Stale++
