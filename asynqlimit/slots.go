@@ -71,7 +71,8 @@ func (j *job) together(ctx context.Context) error {
 			return err
 		}
 		j.freeSlots()
-		if j.hadSlots = true; tries == 2 {
+		j.hadSlots = true
+		if tries == 2 {
 			return j.hadNoPermits(late)
 		}
 		j.l.rooms.of(j.a).enter(j.a) // it waits again

@@ -42,8 +42,9 @@ func (l *Line) turns(b *batch, held []*Waiter, now Local) []*Waiter {
 // inTurn gives late ones the next turns in this process. A late one is a waiter whose permits came too late, while they
 // still counted (Waiter.next), or one that takes the turns of those that came later (Waiter.among). It gets the grant of the first
 // waiter behind it that is like it. That waiter gets the grant of the next one, and so on. Nobody gets a time that is too late for
-// it. A waiter keeps its time if its caller may be on its way to the permits, or sleeps until then on its own. held are the waiters without a grant. inTurn
-// returns those that still have none: first those whose permits came too late, then the others, each in the order in which they asked.
+// it. A waiter keeps its time if its caller may be on its way to the permits, or sleeps until then on its own. held are the waiters
+// without a grant. inTurn returns those that still have none: first those whose permits came too late, then the others, each in the
+// order in which they asked.
 func (l *Line) inTurn(held []*Waiter, now Local) []*Waiter {
 	ws := l.byDue()
 	var kinds []*Waiter // a late one of each
