@@ -82,6 +82,7 @@ const (
 	CostAboveLimit BlockReason = "cost_above_limit" // it costs more than the limit in Redis ever gives at once
 	HostNotAllowed BlockReason = "host_not_allowed" // its first request goes to a host that http.allow_hosts does not allow
 	UnknownField   BlockReason = "unknown_field"    // its payload has a field that the configuration does not read
+	BadRequest     BlockReason = "bad_request"      // its payload describes no request that can be sent
 )
 
 // BlockedError says that a job cannot run as things stand: because of the configuration, of a

@@ -95,10 +95,10 @@ func (j *httpJob) close() { j.base.CloseIdleConnections() }
 //   - what the preset of a limit calls a refusal: the same
 //   - other 429: parks if a limit of the job adapts, else retried with asynq's backoff
 //   - other 5xx, and network errors: retried with asynq's backoff
-//   - anything else, malformed payloads and redirects that are not followed: permanent
+//   - anything else, and redirects that are not followed: permanent
 //
-// If a host is not allowed, or the configuration does not read a field, the task waits: another
-// configuration may allow the host, or read the field.
+// If the payload describes no request, or one to a host that is not allowed, the task waits:
+// somebody may correct it, or the configuration.
 func (j *httpJob) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	req, err := j.request(ctx, task)
 	if err != nil {
@@ -121,7 +121,7 @@ func (j *httpJob) request(ctx context.Context, task *asynq.Task) (*http.Request,
 	}
 	req, err := payload.build(ctx)
 	if err != nil {
-		return nil, permanent(err)
+		return nil, badRequest(err)
 	}
 	if err := j.hosts.check(req.URL); err != nil {
 		return nil, blockedHost(err)

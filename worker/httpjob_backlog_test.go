@@ -46,7 +46,9 @@ http: { allow_hosts: [127.0.0.1] }
 	if calls := f.scriptCalls(); calls > jobs/2 {
 		t.Errorf("%d script calls for %d jobs to park", calls, jobs)
 	}
-	f.awaitState("wrong", asynq.TaskStateArchived)
+	if info := f.awaitState("wrong", asynq.TaskStateRetry); !strings.Contains(info.LastErr, "want an absolute http or https URL") {
+		t.Errorf("the job that is no request waits because of %q", info.LastErr)
+	}
 	if info := f.awaitState("elsewhere", asynq.TaskStateRetry); !strings.Contains(info.LastErr, "elsewhere.example") {
 		t.Errorf("the job for a host that is not allowed waits because of %q", info.LastErr)
 	}
@@ -125,6 +127,6 @@ http: { allow_hosts: [127.0.0.1] }
 	f.stopLimit()
 	f.request("ftp://127.0.0.1:1/", "wrong")
 	f.request("http://elsewhere.example/", "elsewhere")
-	f.awaitState("wrong", asynq.TaskStateArchived)
+	f.awaitExplained("wrong", func(e *Explanation) bool { return e.Blocked == BadRequest })
 	f.awaitExplained("elsewhere", func(e *Explanation) bool { return e.Blocked == HostNotAllowed })
 }

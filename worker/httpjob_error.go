@@ -46,7 +46,7 @@ func badRequest(err error) error {
 	if payload, ok := errors.AsType[*HTTPPayloadError](err); ok && payload.unread {
 		return &BlockedError{Reason: UnknownField, Err: err, Fix: "have a limit's key or the job's permits read the field, or correct the job"}
 	}
-	return permanent(err)
+	return &BlockedError{Reason: BadRequest, Err: err, Fix: "delete the job, and enqueue it again with that corrected"}
 }
 
 // HTTPHostError says that the task, or a redirect, leads to a host that jobs may not call.

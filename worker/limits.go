@@ -45,6 +45,7 @@ const (
 	CostAboveLimit = asynqlimit.CostAboveLimit
 	HostNotAllowed = asynqlimit.HostNotAllowed
 	UnknownField   = asynqlimit.UnknownField
+	BadRequest     = asynqlimit.BadRequest
 )
 
 // OtherJobs is the name in Stats of jobs that the configuration does not have.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/bench/chaos/internal/check"
@@ -74,7 +75,9 @@ func (m *measured) measure(ctx context.Context, dir string, stdout, stderr io.Wr
 		slots := fault.Schedule(seed, m.opts.length, faults)
 		fmt.Fprintf(stderr, "run %d of %d, about %v left: seed %d, %s ... ",
 			i+1, m.opts.seeds, time.Duration(m.opts.seeds-i)*m.opts.length, seed, describe(slots))
+		stop := progress(stderr)
 		result, err := m.run(ctx, programs, seed, slots, filepath.Join(dir, fmt.Sprintf("seed-%d", seed)), stdout)
+		stop()
 		if ctx.Err() != nil {
 			return errors.New("interrupted: nothing was written")
 		}
@@ -105,6 +108,27 @@ func (m *measured) measure(ctx context.Context, dir string, stdout, stderr io.Wr
 	}
 	fmt.Fprintln(stderr, "done")
 	return nil
+}
+
+// progress writes how many minutes have passed, each minute until stop is called.
+func progress(stderr io.Writer) (stop func()) {
+	every, done := time.NewTicker(time.Minute), make(chan struct{})
+	var writes sync.WaitGroup
+	writes.Go(func() {
+		for n := 1; ; n++ {
+			select {
+			case <-every.C:
+				fmt.Fprintf(stderr, "%dm ", n)
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		every.Stop()
+		close(done)
+		writes.Wait()
+	}
 }
 
 // run is one run, of a kind that the flags say.
