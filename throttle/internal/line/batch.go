@@ -51,7 +51,7 @@ type batch struct {
 	within   time.Duration // for how long after first it may be served
 	doubts   uint64        // Line.doubts when it was made
 	attempts int
-	late     bool     // somebody in it had permits that came too late
+	late     bool     // somebody in it gets one of the next turns in this process: see Waiter.late
 	denied   []denial // late ones among them that Redis denies: they may have a turn all the same
 	alone    bool     // a call for it may have been served; it no longer shares calls
 }

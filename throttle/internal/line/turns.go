@@ -10,9 +10,9 @@ const (
 	// onItsWay is how long before a grant is due its caller may be on its way to it: timers are coarse. If callers came earlier
 	// than they ask (Waiter.Among), they may be getting what they need besides the permits from preparesFor before that.
 	onItsWay, preparesFor = time.Millisecond, 20 * time.Millisecond
-	// Late ones may ask for different numbers of permits. kindsAtOnce bounds for how many of these numbers one reply gives
-	// turns: each takes a pass over all waiters that have a grant. Late ones with other numbers get their permits behind the
-	// others.
+	// Late ones may ask for different numbers of permits, or stand among different ones. kindsAtOnce bounds for how many of these
+	// kinds one reply gives turns: each takes a pass over all waiters that have a grant. Those whose permits came too late come
+	// first. Late ones of other kinds get their permits behind the others.
 	kindsAtOnce = 8
 )
 
@@ -48,9 +48,12 @@ func (l *Line) turns(b *batch, held []*Waiter, now Local) []*Waiter {
 func (l *Line) inTurn(held []*Waiter, now Local) []*Waiter {
 	ws := l.byDue()
 	var kinds []*Waiter // a late one of each
-	for _, w := range slices.Concat(held, ws) {
-		if w.late() && len(kinds) < kindsAtOnce && !slices.ContainsFunc(kinds, w.like) {
-			kinds = append(kinds, w)
+	all := slices.Concat(held, ws)
+	for _, counts := range []func(*Waiter) bool{func(w *Waiter) bool { return w.next }, (*Waiter).late} {
+		for _, w := range all {
+			if counts(w) && len(kinds) < kindsAtOnce && !slices.ContainsFunc(kinds, w.like) {
+				kinds = append(kinds, w)
+			}
 		}
 	}
 	for _, w := range ws {

@@ -48,6 +48,11 @@ func TestTurns(t *testing.T) {
 		"granted beyond its own":        {[]waits{{no: 1, at: 50, until: 49, late: true}, {no: 2, at: 20}}, []int{20, 50}},
 		"and that of another late one":  {[]waits{{no: 50, late: true}, {no: 60, at: 20}, {no: 100, at: 30, until: 3000, late: true}}, []int{20, 0, 30}},
 		"two with deadlines, one first": {[]waits{{no: 1, until: 15, late: true}, {no: 2, late: true}, {no: 3, at: 20}}, []int{0, 20, 0}},
+		"beside many kinds": {[]waits{
+			{no: 1, at: 500, late: true}, {no: 2, at: 100}, {no: 10, at: 31, ns: 2, among: "q"}, {no: 11, at: 32, ns: 3, among: "q"},
+			{no: 12, at: 33, ns: 4, among: "q"}, {no: 13, at: 34, ns: 5, among: "q"}, {no: 14, at: 35, ns: 6, among: "q"},
+			{no: 15, at: 36, ns: 7, among: "q"}, {no: 16, at: 37, ns: 8, among: "q"}, {no: 17, at: 38, ns: 9, among: "q"},
+		}, []int{100, 500, 31, 32, 33, 34, 35, 36, 37, 38}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
