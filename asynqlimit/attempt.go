@@ -198,11 +198,6 @@ func (j *job) parkingIn(name string) line.Parking {
 // throttled parks the task in the line of a limiter.
 func (j *job) throttled(limiter string, after time.Duration, why error) *ThrottledError {
 	j.a.decide(parks, j.parkingIn(limiter))
-	if limit := j.limitOf(limiter); limit != nil {
-		if limit.parked.Add(1); why == nil {
-			limit.denied.Add(1)
-		}
-	}
 	return &ThrottledError{Limiter: limiter, RetryAfter: after, Err: why}
 }
 
@@ -302,6 +297,9 @@ func (j *job) end(err error) {
 		}
 	}
 	j.counts().attempt(err)
+	if throttled, ok := errors.AsType[*ThrottledError](err); ok {
+		j.countsPark(throttled)
+	}
 	done := err == nil || errors.Is(err, asynq.RevokeTask)
 	j.a.finish(done)
 	if done { // asynq ends it with a script that does not know the list

@@ -79,7 +79,6 @@ func (j *job) refused(ctx context.Context, after *RetryAfterError, err error) er
 	if r.Times > 1 {
 		p.Since = 0 // behind the others
 	}
-	j.limitOf(limiter).parked.Add(1)
 	j.a.decide(parks, p)
 	return &ThrottledError{Limiter: limiter, RetryAfter: d, Err: after}
 }

@@ -309,11 +309,6 @@ func (j *job) keepsOrder() bool {
 // parkForSlot parks the task in the line for a slot of the limit.
 func (j *job) parkForSlot(limiter string) *ThrottledError {
 	j.a.decide(parks, j.parkingIn(line.InFlight+limiter))
-	for _, s := range j.needs.slots {
-		if s.Limiter == limiter {
-			j.l.rules.slots[s.Limit].counts.parked.Add(1)
-		}
-	}
 	return &ThrottledError{Limiter: limiter, RetryAfter: retryFull, Err: fmt.Errorf("all slots of %q are taken", limiter)}
 }
 

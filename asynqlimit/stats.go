@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jobthrottle/jobthrottle/internal/jobview"
+	"github.com/jobthrottle/jobthrottle/internal/line"
 	"github.com/jobthrottle/jobthrottle/throttle"
 )
 
@@ -162,6 +163,25 @@ func (j *job) limitOf(limiter string) *limitCounts {
 		return j.countsOf(i)
 	}
 	return nil
+}
+
+// countsPark counts that the task parks in the line of a limit, if it does. Its attempt has ended with why.
+func (j *job) countsPark(why *ThrottledError) {
+	name := j.a.parksIn()
+	if limiter, ok := line.SlotLimit(name); ok {
+		for _, s := range j.needs.slots {
+			if s.Limiter == limiter {
+				j.l.rules.slots[s.Limit].counts.parked.Add(1)
+			}
+		}
+		return
+	}
+	limiter, _, _ := line.Split(name)
+	if limit := j.limitOf(limiter); limit != nil {
+		if limit.parked.Add(1); why.Err == nil {
+			limit.denied.Add(1)
+		}
+	}
 }
 
 // rates returns the rates of the task's limits, as configured.

@@ -187,3 +187,42 @@ jobs: { "x:": { limits: [api], hold: 100ms } }
 	s.awaitStarts("job", jobs, 10*time.Second)
 	s.awaitDone("default", 5*time.Second)
 }
+
+// TestParkIsCountedOnce: what Stats counts as parked is what was put into lines, however often a job asked for permits or slots
+// before it parked.
+func TestParkIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	const jobs = 100
+	for i := range jobs {
+		s.enqueue("x:job", fmt.Sprint("job", i))
+	}
+	var tasks atomic.Int64
+	var all []*asynqlimit.Limits
+	m := member{yaml: `
+limits: { api: { rate: 2/100ms }, machine: { in_flight: 3 } }
+jobs: { "x:": { limits: [api, machine] } }
+`, handle: lasting(300 * time.Millisecond), rdb: s.hooked(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		err := next(ctx, cmd)
+		if c, ok := cmd.(*redis.Cmd); ok && err == nil && parked(cmd) > 0 {
+			done, _ := c.Int64Slice()
+			for _, n := range done { // not those that had moved meanwhile
+				tasks.Add(n)
+			}
+		}
+		return err
+	}), made: func(l *asynqlimit.Limits) { all = append(all, l) }}
+	s.serve(m)
+	s.serve(m)
+	s.awaitStarts("job", jobs, 30*time.Second)
+	s.awaitDone("default", 5*time.Second)
+	var api, machine int64
+	for _, limits := range all {
+		stats := limits.Stats()
+		api, machine = api+stats.Limits[0].Parked, machine+stats.Slots[0].Parked
+	}
+	t.Logf("%d parks: %d for permits, %d for slots", tasks.Load(), api, machine)
+	if api+machine != tasks.Load() {
+		t.Errorf("%d parks for permits and %d for slots are counted, there were %d", api, machine, tasks.Load())
+	}
+}
