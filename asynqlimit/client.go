@@ -21,12 +21,14 @@ import (
 //     tries again with a context that has ended;
 //   - asynq's script that ends an attempt ends no later attempt of the same task, and costs Redis less while
 //     many other tasks wait;
-//   - when asynq extends a lease, the client learns when the lease ends.
+//   - when asynq extends a lease, the client learns when the lease ends;
+//   - when a server shows itself to asynq's Inspector, the client learns whether several servers have it.
 //
 // Scripts that it does not know pass through, and it logs a warning.
 type client struct {
 	redis.UniversalClient
-	l *Limits
+	l     *Limits
+	owner *owner
 }
 
 // EvalSha implements redis.Scripter.
@@ -37,6 +39,16 @@ func (c client) EvalSha(ctx context.Context, sha1 string, keys []string, args ..
 // Eval implements redis.Scripter.
 func (c client) Eval(ctx context.Context, text string, keys []string, args ...any) *redis.Cmd {
 	return c.eval(ctx, keys, args, script{text: text})
+}
+
+// ZAdd is how asynq's servers show themselves.
+func (c client) ZAdd(ctx context.Context, key string, members ...redis.Z) *redis.IntCmd {
+	if key == line.Servers {
+		for _, m := range members {
+			c.owner.shows(m.Member)
+		}
+	}
+	return c.UniversalClient.ZAdd(ctx, key, members...)
 }
 
 // ZAddXX is how asynq extends leases.
@@ -57,14 +69,9 @@ func (c client) eval(ctx context.Context, keys []string, args []any, s script) *
 	call := line.Recognize(keys, args)
 	asynqs := func() *redis.Cmd { return s.run(ctx, c.UniversalClient, keys, args) }
 	switch {
+	case call.Step == line.Dequeue && !(c.l.serving.Load() && c.owner.takes()):
+		return c.refuse()
 	case c.l.serving.Load():
-	case call.Step == line.Dequeue:
-		if !c.l.served.Load() { // else Serve has returned, and asynq has yet to notice
-			c.l.forgotten.Do(func() {
-				c.l.logger.Error("the server was started without its limits, and gets no jobs: call limits.Serve(ctx, srv, mux) in place of srv.Run(mux) or srv.Start(mux)", "server", c.l.name)
-			})
-		}
-		return redis.NewCmdResult(nil, redis.Nil)
 	case c.l.attempts.get(call.Queue, call.ID) == nil:
 		return asynqs()
 	}

@@ -33,6 +33,7 @@ package asynqlimit
 // What is taken from queues:
 //
 //	client.go    the Redis client that asynq is given; done.go: asynq's script for tasks that are done, at less cost
+//	owner.go     which server has that client
 //	intake.go    owns what was taken from queues, until asynq has it
 //	sort.go      parks what has to queue behind others, before asynq has it; ahead.go: what stands before a task that comes now
 //	gate.go      owns slots and room: which tasks are taken from a queue, and which run; polls.go, position.go: what it knows

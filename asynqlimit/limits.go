@@ -88,10 +88,12 @@ type Limits struct {
 
 	serving    atomic.Bool
 	takes      atomic.Bool
+	pings      atomic.Bool // Serve makes its server ping
 	reached    atomic.Bool // the server has our client
 	unknown    sync.Once
 	foreign    sync.Once       // asynq asks for a queue that it was not given
 	forgotten  sync.Once       // asynq asks for tasks, and Serve was not called
+	second     sync.Once       // a server asks for tasks that is not, or may not be, the one that Serve runs
 	configured atomic.Bool     // Configure was called
 	served     atomic.Bool     // Serve was called
 	draining   context.Context // ends when the waits in this process have to end
@@ -182,8 +184,8 @@ func (p *process) server(opts Options) *Limits {
 }
 
 // Redis returns the client to make the server with. It is the caller's own client, and sees the
-// scripts with which asynq moves tasks.
-func (l *Limits) Redis() redis.UniversalClient { return client{l.rdb, l} }
+// scripts with which asynq moves tasks. Only the server that Serve runs gets tasks through it.
+func (l *Limits) Redis() redis.UniversalClient { return client{l.rdb, l, &owner{}} }
 
 // Throttle is the view of the limiters that the jobs share: for metrics, and for handlers that
 // acquire more than their job's limits.
@@ -198,7 +200,12 @@ func (l *Limits) Throttle() *throttle.Client { return l.throttle }
 // The caller's ErrorHandler sees real failures only. IsFailure and RetryDelayFunc may also be asked
 // about a task that asynq ends while it waits: it was cancelled, or its lease is over. What they
 // answer does not count then.
+//
+// The last call before Serve counts. Later ones return the configuration as it is.
 func (l *Limits) Configure(cfg asynq.Config) asynq.Config {
+	if l.served.Load() {
+		return cfg // it is for a second server, which gets no jobs
+	}
 	l.configured.Store(true)
 	size := l.configure(cfg)
 	cfg.Concurrency = size.slots + size.room

@@ -28,7 +28,8 @@ var ErrNotConfigured = errors.New("asynqlimit: the server has a configuration of
 // Stop or Shutdown. It does not listen to signals: see [os/signal.NotifyContext].
 //
 // It returns nil after that, or the reason why it could not start: [ErrNotConfigured] or [ErrNotOurClient], for
-// example. A server that is started in another way gets no jobs, and the log says why.
+// example. A server that is started in another way gets no jobs, and the log says why. Neither does a second server that was
+// made with the same limits: see [Limits.Another].
 func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Handler) (err error) {
 	switch {
 	case srv == nil || handler == nil:
@@ -40,7 +41,10 @@ func (l *Limits) Serve(ctx context.Context, srv *asynq.Server, handler asynq.Han
 	if !l.configured.Load() {
 		return ErrNotConfigured
 	}
-	if err := srv.Ping(); err != nil {
+	l.pings.Store(true)
+	err = srv.Ping()
+	l.pings.Store(false)
+	if err != nil {
 		return fmt.Errorf("asynqlimit: reach Redis: %w", err)
 	}
 	if !l.reached.Load() {
@@ -107,7 +111,10 @@ func (l *Limits) Takes() bool { return l.takes.Load() && l.draining.Err() == nil
 // Ping implements redis.UniversalClient. Serve makes the server ping, to find out whether it has
 // this client.
 func (c client) Ping(ctx context.Context) *redis.StatusCmd {
-	c.l.reached.Store(true)
+	if c.l.pings.Load() {
+		c.l.reached.Store(true)
+		c.owner.serve()
+	}
 	return c.UniversalClient.Ping(ctx)
 }
 

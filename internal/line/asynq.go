@@ -18,6 +18,10 @@ func leaseKey(queue string) string     { return queuePrefix(queue) + "lease" }
 func retryKey(queue string) string     { return queuePrefix(queue) + "retry" }
 func scheduledKey(queue string) string { return queuePrefix(queue) + "scheduled" }
 
+// Servers is the key of the sorted set to which each server of asynq adds itself: when it starts, before its first handler,
+// and every few seconds.
+const Servers = "asynq:servers"
+
 // LeasesOf returns the queue whose leases asynq has in that key, if it has some there.
 func LeasesOf(key string) (queue string, ok bool) {
 	rest, asynqs := strings.CutPrefix(key, "asynq:{")
