@@ -142,3 +142,14 @@ func TestConfiguredWhileItServes(t *testing.T) {
 	s.enqueue("x:limited", "second")
 	s.awaitStarts("second", 1, 10*time.Second)
 }
+
+// TestShownConcurrency: asynq's Inspector shows how many jobs a server takes: those that run, and those that may wait in it.
+func TestShownConcurrency(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Start(t))
+	s.serve(member{yaml: fiveAnHour, asynq: asynq.Config{Concurrency: 10}, opts: asynqlimit.Options{MaxWaiting: 7}})
+	s.await(10*time.Second, func() (bool, string) {
+		servers, err := s.inspector.Servers()
+		return err == nil && len(servers) == 1 && servers[0].Concurrency == 17, fmt.Sprintf("%+v, %v", servers, err)
+	})
+}
