@@ -244,24 +244,7 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	inTime, cancelInTime := context.WithTimeout(running, min(max(r.Delay(), 0)+late, j.mayWait(ctx)))
 	defer cancelInTime()
 	if err = j.a.position.toSlot(inTime); err != nil {
-		limiter := r.Limiter()
-		if running.Err() == nil {
-			j.l.caller.asksAgain(j.a, j.needs.lineOf(limiter), j.needs.costOf(limiter))
-		}
-		j.giveUp()
-		if running.Err() != nil {
-			return false, j.undecided(ctx, running.Err())
-		}
-		slot, cancelSlot := context.WithTimeout(running, min(max(min(j.needs.rule.Hold, time.Second-late), lead), j.mayWait(ctx)))
-		defer cancelSlot()
-		if err := j.a.position.toSlot(slot); err != nil {
-			if running.Err() != nil {
-				return false, j.undecided(ctx, running.Err())
-			}
-			return false, j.throttled(limiter, 0, nil)
-		}
-		j.a.wait.State, j.missed = line.Called, true // it has waited in turn
-		return false, nil
+		return false, j.misses(ctx, running, late)
 	}
 	if !j.a.leases() { // it cannot begin: others get the permits
 		j.giveUp()
@@ -296,6 +279,29 @@ func (j *job) use(ctx context.Context) (ok bool, err error) {
 	j.served()
 	j.closeSpan(nil)
 	return true, nil
+}
+
+// misses gives back permits that were due before the task had a slot of the process: late after that. Then it waits a little longer
+// for the slot. Without an error the task has it.
+func (j *job) misses(ctx, running context.Context, late time.Duration) error {
+	limiter := j.reservation.Limiter()
+	if running.Err() == nil {
+		j.l.caller.asksAgain(j.a, j.needs.lineOf(limiter), j.needs.costOf(limiter))
+	}
+	j.giveUp()
+	if running.Err() != nil {
+		return j.undecided(ctx, running.Err())
+	}
+	slot, cancel := context.WithTimeout(running, min(max(min(j.needs.rule.Hold, time.Second-late), lead), j.mayWait(ctx)))
+	defer cancel()
+	switch err := j.a.position.toSlot(slot); {
+	case err == nil:
+		j.a.wait.State, j.missed = line.Called, true // it has waited in turn
+		return nil
+	case running.Err() != nil:
+		return j.undecided(ctx, running.Err())
+	}
+	return j.throttled(limiter, 0, nil)
 }
 
 // giveUp gives back permits that are reserved and not used.

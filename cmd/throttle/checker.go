@@ -223,10 +223,10 @@ func (c *checker) gives(ctx context.Context, d plan.Draw) (int64, error) {
 func (c *checker) request(payload []byte) (reason, text string) {
 	err := c.http.Check(payload)
 	if host, ok := errors.AsType[*worker.HTTPHostError](err); ok {
-		return "host_not_allowed", strings.TrimPrefix(host.Error(), worker.HTTPTaskType+": ") + c.meantHost(host.Host)
+		return string(worker.HostNotAllowed), strings.TrimPrefix(host.Error(), worker.HTTPTaskType+": ") + c.meantHost(host.Host)
 	}
 	if err != nil {
-		return "bad_request", strings.TrimPrefix(err.Error(), worker.HTTPTaskType+": ")
+		return string(worker.BadRequest), strings.TrimPrefix(err.Error(), worker.HTTPTaskType+": ")
 	}
 	return "", ""
 }

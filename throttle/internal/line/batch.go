@@ -51,7 +51,7 @@ type batch struct {
 	within   time.Duration // for how long after first it may be served
 	doubts   uint64        // Line.doubts when it was made
 	attempts int
-	late     bool     // somebody in it gets one of the next turns in this process: see Waiter.late
+	turns    bool     // somebody in it gets one of the next turns in this process: see Waiter.takesTurns
 	denied   []denial // late ones among them that Redis denies: they may have a turn all the same
 	alone    bool     // a call for it may have been served; it no longer shares calls
 }
@@ -306,7 +306,7 @@ func (l *Line) collect(b *batch, now Local) {
 			l.waiting = all[i:]
 			break
 		}
-		w.state, b.late = asked, b.late || w.late()
+		w.state, b.turns = asked, b.turns || w.takesTurns()
 		if alike {
 			runs[last].Count++
 			b.waiters[last] = append(b.waiters[last], w)

@@ -107,7 +107,7 @@ func (l *Line) settle(b *batch, r *script.Reply, of Reply, received Local) {
 	for i := range b.request.Runs {
 		held = append(held, l.distribute(b, i, r, of, own, received)...)
 	}
-	if b.late || len(b.denied) > 0 {
+	if b.turns || len(b.denied) > 0 {
 		held = l.turns(b, held, received)
 	}
 	switch {
@@ -219,7 +219,7 @@ func (l *Line) withoutGrant(b *batch, ws []*Waiter, run *script.Run, answer *scr
 		case w.state == gone:
 		case l.closed:
 			l.answer(w, Answer{Err: ErrClosed})
-		case answer.Rest == script.Denied && !own && w.late():
+		case answer.Rest == script.Denied && !own && w.takesTurns():
 			w.state, b.denied = queued, append(b.denied, denial{w, answer.Wait, answer.Member})
 		case answer.Rest == script.Denied && !own:
 			l.deny(w, answer.Wait, answer.Member)

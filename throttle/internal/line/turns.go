@@ -49,7 +49,7 @@ func (l *Line) inTurn(held []*Waiter, now Local) []*Waiter {
 	ws := l.byDue()
 	var kinds []*Waiter // a late one of each
 	all := slices.Concat(held, ws)
-	for _, counts := range []func(*Waiter) bool{func(w *Waiter) bool { return w.next }, (*Waiter).late} {
+	for _, counts := range []func(*Waiter) bool{func(w *Waiter) bool { return w.next }, (*Waiter).takesTurns} {
 		for _, w := range all {
 			if counts(w) && len(kinds) < kindsAtOnce && !slices.ContainsFunc(kinds, w.like) {
 				kinds = append(kinds, w)
@@ -77,8 +77,8 @@ func (l *Line) inTurn(held []*Waiter, now Local) []*Waiter {
 // byArrival orders waiters that are like each other.
 func byArrival(a, b *Waiter) int { return cmp.Or(cmp.Compare(a.came, b.came), cmp.Compare(a.no, b.no)) }
 
-// late reports whether it gets one of the next turns in this process.
-func (w *Waiter) late() bool { return w.next || w.among != "" }
+// takesTurns reports whether it gets one of the next turns in this process.
+func (w *Waiter) takesTurns() bool { return w.next || w.among != "" }
 
 // like reports whether one of two waiters may get the turn of the other: they stand among the same, and ask for as much.
 func (w *Waiter) like(v *Waiter) bool { return w.among == v.among && slices.Equal(w.ns, v.ns) }
@@ -87,7 +87,7 @@ func (w *Waiter) like(v *Waiter) bool { return w.among == v.among && slices.Equa
 func (l *Line) inTurnFor(kind *Waiter, ws, held []*Waiter, now Local) (still []*Waiter) {
 	var next []*Waiter // those who are to get a grant next
 	for _, w := range held {
-		if w.late() && w.like(kind) {
+		if w.takesTurns() && w.like(kind) {
 			next = append(next, w)
 		} else {
 			still = append(still, w)
@@ -101,13 +101,13 @@ func (l *Line) inTurnFor(kind *Waiter, ws, held []*Waiter, now Local) (still []*
 	late := short
 	for _, w := range owners {
 		latest = max(latest, w.grant.due)
-		if w.late() {
+		if w.takesTurns() {
 			late++
 		}
 	}
 	owners = slices.DeleteFunc(owners, func(w *Waiter) bool { // they might get a time that is too late, or none
 		switch {
-		case w.until == 0, w.late() && late == 1: // the only late one gets no later one
+		case w.until == 0, w.takesTurns() && late == 1: // the only late one gets no later one
 			return false
 		case w.until < latest:
 			return true
@@ -117,7 +117,7 @@ func (l *Line) inTurnFor(kind *Waiter, ws, held []*Waiter, now Local) (still []*
 	grants := make([]grant, len(owners))
 	for i, w := range owners {
 		grants[i] = w.grant
-		if w.late() {
+		if w.takesTurns() {
 			next = append(next, w)
 		}
 	}
@@ -127,10 +127,10 @@ func (l *Line) inTurnFor(kind *Waiter, ws, held []*Waiter, now Local) (still []*
 		for len(next) > 0 && next[0].state == queued && useless(next[0]) {
 			still, next = append(still, next[0]), next[1:]
 		}
-		if len(next) == 0 || next[0] != w && (!w.late() && byArrival(next[0], w) > 0 || useless(next[0])) {
+		if len(next) == 0 || next[0] != w && (!w.takesTurns() && byArrival(next[0], w) > 0 || useless(next[0])) {
 			continue
 		}
-		if !w.late() {
+		if !w.takesTurns() {
 			at, _ := slices.BinarySearchFunc(next, w, byArrival)
 			next = slices.Insert(next, at, w)
 		}
