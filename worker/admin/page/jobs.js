@@ -19,7 +19,7 @@ let changed = () => {};
 const why = {
   limit: "waits for", limit_paused: "waits for the paused", called: "was called by", in_worker: "waits in a worker", refused: "its API said to try later",
   queue_paused: "its queue is paused", slot: "waits for a free slot", no_handler: "no worker has a handler", bad_key: "no usable value for a key", bad_cost: "no usable number of permits",
-  cost_above_limit: "costs more than a limit gives", host_not_allowed: "its host is not allowed", unknown_field: "has an unknown field", bad_share: "no usable tenant",
+  cost_above_limit: "costs more than a limit gives", host_not_allowed: "its host is not allowed", unknown_field: "has an unknown field", bad_request: "describes no request", bad_share: "no usable tenant",
   in_flight: "waits for a slot of", max_in_flight: "waits until fewer of its pattern run",
 };
 

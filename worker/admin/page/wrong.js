@@ -7,7 +7,7 @@ import { mostOf } from "./workers.js";
 const fix = {
   no_handler: "no worker has a handler for them", bad_key: "a limit's key finds no usable value in them", bad_cost: "permits finds no usable number in them",
   bad_share: "a limit's share finds no usable tenant in them",
-  cost_above_limit: "they cost more than a limit gives at once", host_not_allowed: "http.allow_hosts does not list their host", unknown_field: "they have a field that no worker reads",
+  cost_above_limit: "they cost more than a limit gives at once", host_not_allowed: "http.allow_hosts does not list their host", unknown_field: "they have a field that no worker reads", bad_request: "their payload describes no request",
 };
 
 export function showWrong(now, workers, others) {
