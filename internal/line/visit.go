@@ -174,7 +174,7 @@ type Visit struct {
 	Line     string
 	Permits  int64         // to call tasks for
 	From     float64       // where in the line to begin, from 0, its head, to 1
-	InOrder  bool          // no task is called before one at the head that came and parked just now
+	InOrder  bool          // no task is called before one at the head that parked just now, and came so or waits for max_in_flight
 	OneByOne bool          // nor before one of its order that came earlier and has not ended: see Order
 	Next     time.Duration // until the next visit
 	Also     bool          // leaves the time of the next visit as it is

@@ -10,7 +10,8 @@
 -- ARGV[3] milliseconds after which a line of a limiter is visited again at the latest if it has tasks that could not be called
 --         although there were permits: they came just now
 -- ARGV    for each line: its name, permits to call tasks for, milliseconds until the next visit (-1: as it is), where to begin:
---         from 0 to 1; -1: at the head, and no task is called before one there that came and parked just now;
+--         from 0 to 1; -1: at the head, and no task is called before one there that parked just now, and came in the last 2 s or
+--         waits for max_in_flight;
 --         -2: only the task that comes first in the order of the limit in flight, as in first.lua.
 --         For the line of a tenant, in place of where to begin: its start tag and its weight
 -- Reply: for each line: tasks called, permits that they cost, tasks left in line. A line that tenants share comes after the
@@ -40,6 +41,7 @@ local function visit(i)
   else
     from = tonumber(ARGV[i + 3])
   end
+  local ours = string.sub(name, 1, 15) == "!max_in_flight:" -- slots of processes: what parks there comes back soon
   if from > 0 then at = math.floor(redis.call("ZCARD", line) * from) end
   while permits > 0 and not rests and steps < 1000 do
     local only = from == -2 and first(ARGV[1], string.match(name, "^!in_flight:(.*)$"))
@@ -62,7 +64,7 @@ local function visit(i)
       elseif permits <= 0 then
         break
       elseif tonumber(soonest) > now and tonumber(soonest) < now + 2000 then
-        if only or from < 0 and tonumber(soonest) - tonumber(since) / 1000 < 2000 then
+        if only or from < 0 and (ours or tonumber(soonest) - tonumber(since) / 1000 < 2000) then
           permits = 0
           break
         end
