@@ -1,7 +1,9 @@
 package line
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -51,12 +53,18 @@ func TestBringWaitsForTheHead(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			task := TaskKey("default", name+"head")
+			parked := strings.Fields(c.rdb.HGet(ctx, task, "jt").Val())
+			parked[2] = fmt.Sprint(time.Now().Add(1500 * time.Millisecond).UnixMilli()) // this test may be slow
+			if err := c.rdb.HSet(ctx, task, "jt", strings.Join(parked, " ")).Err(); err != nil {
+				t.Fatal(err)
+			}
 			visit := Visit{Line: name, Permits: 1, InOrder: true, Next: time.Second}
 			called := c.bring(visit)[0].Called
 			if want := map[bool]int64{true: 0, false: 1}[waits]; called != want {
 				t.Errorf("%s: %d tasks are called while the head has just parked, want %d", name, called, want)
 			}
-			for end := time.Now().Add(3 * time.Second); called == 0 && time.Now().Before(end); {
+			for end := time.Now().Add(5 * time.Second); called == 0 && time.Now().Before(end); {
 				called = c.bring(visit)[0].Called
 			}
 			tasks, err := c.lines.Take(ctx, "default", time.Now().Add(time.Minute).Unix(), 2, false)

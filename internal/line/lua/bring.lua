@@ -41,7 +41,7 @@ local function visit(i)
   else
     from = tonumber(ARGV[i + 3])
   end
-  local ours = string.sub(name, 1, 15) == "!max_in_flight:" -- slots of processes: what parks there comes back soon
+  local ours = string.sub(name, 1, 15) == "!max_in_flight:" -- those that wait in a process leave it in the reverse order
   if from > 0 then at = math.floor(redis.call("ZCARD", line) * from) end
   while permits > 0 and not rests and steps < 1000 do
     local only = from == -2 and first(ARGV[1], string.match(name, "^!in_flight:(.*)$"))
